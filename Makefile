@@ -1,0 +1,43 @@
+# Every target works from nothing but Python 3.11+ and make: it creates .venv and installs what it needs.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# One stamp per set of requirements, so that a second run installs nothing.
+STAMP = $(VENV)/.$(1)-installed
+
+.PHONY: run test lint types bench docs clean
+
+run: $(call STAMP,run)
+	$(BIN)/python examples/plot_unseen_domain.py --save unseen_domain.png
+
+test: $(call STAMP,test)
+	$(BIN)/python -m pytest -n 2
+
+lint: $(call STAMP,lint)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(call STAMP,types)
+	$(BIN)/mypy
+
+bench: $(call STAMP,test)
+	$(BIN)/python -m benchmarks
+
+docs: $(call STAMP,docs)
+	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html
+
+$(BIN)/python:
+	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "unseen needs Python 3.11 or later; set PYTHON=/path/to/python3.11")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+
+$(call STAMP,run): $(BIN)/python pyproject.toml
+	$(BIN)/python -m pip install --quiet -e '.[cli]'
+	touch $@
+
+$(VENV)/.%-installed: $(BIN)/python pyproject.toml
+	$(BIN)/python -m pip install --quiet -e '.[all]' --group $*
+	touch $@
+
+clean:
+	rm -rf $(VENV) docs/_build docs/gallery docs/generated .mypy_cache .ruff_cache .pytest_cache

@@ -1,0 +1,39 @@
+"""Classify data from a place you have never seen.
+
+Public names are loaded when first used, so ``import unseen`` costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from .projections import CIDG, DICA, KFDA, MDA, SCA
+    from .undo_bias import UndoBias
+
+_HOMES = {
+    "CIDG": "projections",
+    "DICA": "projections",
+    "KFDA": "projections",
+    "MDA": "projections",
+    "SCA": "projections",
+    "UndoBias": "undo_bias",
+}
+_SUBMODULES = ("datasets", "exceptions")
+
+__all__ = ["CIDG", "DICA", "KFDA", "MDA", "SCA", "UndoBias"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(importlib.import_module(f".{_HOMES[name]}", __name__), name)
+    if name in _SUBMODULES:
+        return importlib.import_module(f".{name}", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__, *_SUBMODULES])

@@ -1,0 +1,84 @@
+"""The synthetic data of the CIDG paper."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.utils import Bunch, check_random_state
+
+# Table 1 of Li et al. (2018): for each domain, the mean of each class and its number of samples.
+TABLE_1 = {
+    "domain 1": (((1.0, 2.0), 30), ((2.0, 1.0), 20), ((3.0, 2.0), 30)),
+    "domain 2": (((3.5, 2.5), 20), ((4.5, 1.5), 60), ((5.5, 2.5), 40)),
+    "domain 3": (((8.0, 2.5), 40), ((9.5, 1.5), 40), ((10.0, 2.5), 40)),
+}
+# Not in the table: a labelled fourth domain on which the weights can be chosen.
+VALIDATION = {"validation": (((6.0, 2.0), 40), ((7.0, 1.0), 40), ((8.0, 2.0), 40))}
+STANDARD_DEVIATION = 0.3
+
+DESCR = """\
+Synthetic domains of the CIDG paper (Li et al., AAAI 2018, Table 1)
+
+Two features, three classes, three domains, normal with standard deviation 0.3. From domain to domain the classes move
+along the first axis, so P(X|Y) changes, and so do the class proportions. Domains 1 and 2 are the paper's sources,
+domain 3 its target. The optional validation domain lies between them.
+"""
+
+
+def make_synthetic(*, validation_domain: bool = False, as_frame: bool = False, random_state: Any = None) -> Bunch:
+    """Draw the synthetic data of the CIDG paper.
+
+    Parameters
+    ----------
+    validation_domain : bool, default=False
+        Whether to add a fourth domain, on which hyper-parameters can be chosen.
+    as_frame : bool, default=False
+        Whether `data`, `target` and `domain` are pandas objects; adds `frame`.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the draw.
+
+    Returns
+    -------
+    data : :class:`~sklearn.utils.Bunch`
+        With `data` (n_samples, 2), `target`, `domain`, `target_names`, `domain_names`, `feature_names`, `DESCR`.
+
+    Examples
+    --------
+    >>> from unseen.datasets import make_synthetic
+    >>> data = make_synthetic(random_state=0)
+    >>> data.data.shape
+    (320, 2)
+    >>> [int((data.domain == name).sum()) for name in data.domain_names]
+    [80, 120, 120]
+    """
+    random = check_random_state(random_state)
+    table = {**TABLE_1, **(VALIDATION if validation_domain else {})}
+    rows, target, domain = [], [], []
+    for name, classes in table.items():
+        for label, (mean, count) in enumerate(classes, start=1):
+            rows.append(random.normal(mean, STANDARD_DEVIATION, size=(count, 2)))
+            target += [label] * count
+            domain += [name] * count
+    bunch = Bunch(
+        data=np.vstack(rows),
+        target=np.array(target),
+        domain=np.array(domain),
+        target_names=["class 1", "class 2", "class 3"],
+        domain_names=list(table),
+        feature_names=["x", "y"],
+        DESCR=DESCR,
+    )
+    return _framed(bunch) if as_frame else bunch
+
+
+def _framed(bunch: Bunch) -> Bunch:
+    try:
+        import pandas as pd
+    except ImportError as error:
+        raise ImportError("as_frame=True needs pandas: pip install pandas") from error
+    bunch.data = pd.DataFrame(bunch.data, columns=bunch.feature_names)
+    bunch.target = pd.Series(bunch.target, name="target")
+    bunch.domain = pd.Series(bunch.domain, name="domain")
+    bunch.frame = bunch.data.assign(target=bunch.target, domain=bunch.domain)
+    return bunch

@@ -1,0 +1,90 @@
+"""Class and domain labels: from what users have to integer codes."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from sklearn.utils import check_consistent_length
+from sklearn.utils.multiclass import check_classification_targets
+
+from .cells import Ints
+from .exceptions import SingleDomainWarning
+
+Labels = np.ndarray[Any, np.dtype[Any]]
+
+
+def encode_classes(y: Labels, caller: str) -> tuple[Labels, Ints]:
+    """Sorted classes and each sample's index among them."""
+    check_classification_targets(y)
+    classes, codes = np.unique(y, return_inverse=True)
+    if len(classes) < 2:
+        raise ValueError(
+            f"{caller} needs samples of at least 2 classes, but y holds 1 class: {classes.tolist()}. "
+            "Check how y was built or split."
+        )
+    return classes, codes.astype(np.intp)
+
+
+def check_domains(sample_domain: Any, n_samples: int) -> Labels:
+    """Domain labels as a 1-d array of scalars, one per sample, none missing."""
+    # Lists of mixed types would turn into strings, and 1 would equal "1": an object array keeps them apart.
+    mixed = isinstance(sample_domain, (list, tuple)) and len({type(label) for label in sample_domain}) > 1
+    labels = np.asarray(sample_domain, dtype=object if mixed else None)
+    if labels.ndim != 1:
+        raise ValueError(
+            f"sample_domain must hold one label per sample in one dimension; got an array of shape {labels.shape}."
+        )
+    check_consistent_length(labels, np.empty(n_samples))
+    missing = _missing(labels)
+    if missing.any():
+        raise ValueError(
+            f"sample_domain has no label for {missing.sum()} of {n_samples} samples (first at position "
+            f"{int(np.argmax(missing))}). Name their domain, or leave those samples out."
+        )
+    return labels
+
+
+def encode_domains(labels: Labels) -> tuple[Labels, Ints]:
+    """Distinct domains, in sorted order, and each sample's index among them."""
+    if labels.dtype == object:
+        try:
+            distinct = sorted(set(labels), key=lambda label: (type(label).__name__, label))
+        except TypeError as error:
+            raise TypeError(
+                "sample_domain must hold hashable scalars such as strings or integers, of types that can be sorted; "
+                f"got labels of type {sorted({type(label).__name__ for label in labels})}."
+            ) from error
+        position = {label: i for i, label in enumerate(distinct)}
+        domains = np.empty(len(distinct), dtype=object)
+        domains[:] = distinct
+        return domains, np.array([position[label] for label in labels], dtype=np.intp)
+    domains, codes = np.unique(labels, return_inverse=True)
+    return domains, codes.astype(np.intp)
+
+
+def training_domains(sample_domain: Any, n_samples: int, caller: str) -> tuple[Labels, Ints]:
+    """Domains to train on; without labels all samples are one nameless domain, which deserves a warning."""
+    if sample_domain is None:
+        domains: Labels = np.array([None], dtype=object)
+        codes = np.zeros(n_samples, dtype=np.intp)
+    else:
+        domains, codes = encode_domains(check_domains(sample_domain, n_samples))
+    if len(domains) == 1:
+        reason = "was fitted without sample_domain" if sample_domain is None else f"saw a single domain, {domains[0]!r}"
+        warnings.warn(
+            f"{caller} {reason}: with one domain there is no shift to learn from, so the invariance terms are zero. "
+            "Pass sample_domain, one label per sample, to tell at least two domains apart.",
+            SingleDomainWarning,
+            stacklevel=4,
+        )
+    return domains, codes
+
+
+def _missing(labels: Labels) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    if labels.dtype.kind == "f":
+        return np.isnan(labels)
+    if labels.dtype == object:
+        return np.array([label is None or label != label for label in labels], dtype=bool)
+    return np.zeros(labels.shape, dtype=bool)

@@ -1,0 +1,37 @@
+"""Ask before allocating: a clear refusal is kinder than a frozen machine."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def available_bytes() -> int | None:
+    """Memory that can be allocated without swapping, or None where the platform does not tell."""
+    limits = []
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                limits.append(int(line.split()[1]) * 1024)
+        group = Path("/sys/fs/cgroup")
+        limit = (group / "memory.max").read_text().strip()
+        if limit != "max":
+            limits.append(int(limit) - int((group / "memory.current").read_text()))
+    except (OSError, ValueError):
+        # Not Linux, or no control group: what has been collected so far, or the total below, must do.
+        if not limits and hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
+            limits.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    return max(min(limits), 0) if limits else None
+
+
+def require_square(n: int, copies: int, caller: str) -> None:
+    """Raise MemoryError if `copies` float64 matrices of n x n do not fit."""
+    needed = copies * 8 * n * n
+    available = available_bytes()
+    if available is not None and needed > available:
+        raise MemoryError(
+            f"{caller} with an exact kernel on {n:,} samples needs {copies} matrices of {n:,} x {n:,}, "
+            f"{needed / 2**30:,.1f} GiB in all; {available / 2**30:,.1f} GiB is available. Fit on a subsample, or set "
+            "feature_map, for example to sklearn.kernel_approximation.Nystroem(n_components=1000), whose memory does "
+            "not grow with the square of the number of samples."
+        )

@@ -1,0 +1,175 @@
+"""The equations of the papers, transcribed literally: dense n x n matrices, slow and obvious.
+
+The oracle for the fast code, so it shares nothing with it. Everything is written with + - * / and @ alone, so that the
+same lines run in double precision and, on arrays of mpmath numbers, in 50 digits. Equation numbers are those of Li et
+al. (2018) unless another paper is named. `K` is always the centred kernel matrix (Algorithm 1, step 2).
+"""
+
+from __future__ import annotations
+
+import mpmath
+import numpy as np
+from scipy import linalg
+
+
+def centred(K):
+    """Algorithm 1, step 2: K - 1K - K1 + 1K1."""
+    n = len(K)
+    return K - K.sum(axis=0)[None, :] / n - K.sum(axis=1)[:, None] / n + K.sum() / n / n
+
+
+def outer(v):
+    return v[:, None] * v[None, :]
+
+
+def cell_mean(K, y, d, s, j):
+    """Phi mu_sj: the mean embedding of class j in domain s, seen from every sample (eqs. 2 and 7).
+
+    An absent cell counts as the average of its class over the domains that have it.
+    """
+    members = (d == s) & (y == j)
+    if members.any():
+        return K[:, members].sum(axis=1) / int(members.sum())
+    having = [t for t in np.unique(d) if ((d == t) & (y == j)).any()]
+    return sum(cell_mean(K, y, d, t, j) for t in having) / len(having)
+
+
+def conditional(K, y, d):
+    """H, eq. (6)."""
+    domains, classes = np.unique(d), np.unique(y)
+    H = 0 * K
+    for j in classes:
+        average = sum(cell_mean(K, y, d, s, j) for s in domains) / len(domains)
+        for s in domains:
+            H = H + outer(cell_mean(K, y, d, s, j) - average) / len(domains)
+    return H
+
+
+def prior_normalised(K, y, d):
+    """L, eq. (12), with the prior-normalised means of eq. (13)."""
+    domains, classes = np.unique(d), np.unique(y)
+    means = [sum(cell_mean(K, y, d, s, j) for j in classes) / len(classes) for s in domains]
+    average = sum(means) / len(domains)
+    return sum(outer(average - mean) for mean in means) / len(domains)
+
+
+def between(K, y):
+    """P, eq. (15)."""
+    means = {j: K[:, y == j].sum(axis=1) / int((y == j).sum()) for j in np.unique(y)}
+    grand = sum(int((y == j).sum()) * means[j] for j in means) / len(y)
+    return sum(int((y == j).sum()) * outer(means[j] - grand) for j in means)
+
+
+def within(K, y):
+    """Q, eq. (17)."""
+    Q = 0 * K
+    for j in np.unique(y):
+        deviations = K[:, y == j] - K[:, y == j].sum(axis=1)[:, None] / int((y == j).sum())
+        Q = Q + deviations @ deviations.T
+    return Q
+
+
+def domain_scatter(K, d):
+    """Distributional variance of the domains' marginals (Muandet et al. 2013)."""
+    means = [K[:, d == s].sum(axis=1) / int((d == s).sum()) for s in np.unique(d)]
+    average = sum(means) / len(means)
+    return sum(outer(mean - average) for mean in means) / len(means)
+
+
+def identity(K):
+    return np.eye(len(K)) + 0 * K
+
+
+def cidg(K, y, d, *, conditional_weight, prior_weight, ridge, norm_weight=0):
+    """Numerator and denominator of eq. (22), with the ridge that follows it."""
+    A = conditional_weight * conditional(K, y, d) + prior_weight * prior_normalised(K, y, d)
+    return between(K, y), A + within(K, y) + norm_weight * K + ridge * identity(K)
+
+
+def kfda(K, y, d, *, ridge):
+    return between(K, y), within(K, y) + ridge * identity(K)
+
+
+def sca(K, y, d, *, between_weight, domain_weight, ridge):
+    """Ghifary et al. (2017), eq. (17)."""
+    N = (1 - between_weight) * (K @ K) / len(K) + between_weight * between(K, y)
+    return N, domain_weight * domain_scatter(K, d) + K + within(K, y) + ridge * identity(K)
+
+
+def label_kernel(K, y):
+    """Centred kernel matrix of the labels, 1 for the same class and 0 otherwise."""
+    return centred((y[:, None] == y[None, :]) + 0 * K)
+
+
+def inverse(M):
+    return linalg.inv(M) if M.dtype == float else np.array((mpmath.matrix(M.tolist()) ** -1).tolist(), dtype=object)
+
+
+def dica(K, y, d, *, ridge, output_ridge):
+    """Muandet et al. (2013), eq. (8), with the numerator in its symmetric form."""
+    L, n = label_kernel(K, y), len(K)
+    N = K @ L @ inverse(L + n * output_ridge * identity(K)) @ K / n
+    return N, domain_scatter(K, d) + K + ridge * identity(K)
+
+
+def udica(K, y, d, *, ridge):
+    return (K @ K) / len(K), domain_scatter(K, d) + K + ridge * identity(K)
+
+
+def dica_as_published(K, y, d, *, ridge, output_ridge):
+    """Return the non-symmetric matrix A^-1 L (L + n eps I)^-1 K^2 of the released code, and A."""
+    L, n = label_kernel(K, y), len(K)
+    A = domain_scatter(K, d) + K + ridge * identity(K)
+    return linalg.solve(A, L @ inverse(L + n * output_ridge * identity(K)) @ K @ K), A
+
+
+def mda(K, y, d, *, discrepancy_weight, conditional_weight, within_weight, ridge):
+    """Hu et al. (2019), eq. (20), from the averages over pairs of classes and of domains that define its terms."""
+    domains, classes, n = np.unique(d), np.unique(y), len(y)
+    m, C = len(domains), len(classes)
+
+    def share(s, j):  # p(y = j given domain s)
+        return np.sum((d == s) & (y == j)) / (np.sum(d == s) + 0 * K[0, 0])
+
+    u = {
+        j: sum(share(s, j) * cell_mean(K, y, d, s, j) for s in domains) / sum(share(s, j) for s in domains)
+        for j in classes
+    }
+    F, P, G, Q = 0 * K, 0 * K, 0 * K, 0 * K
+    grand = sum(sum(share(s, j) for s in domains) / m * u[j] for j in classes)
+    for j in classes:
+        P = P + int((y == j).sum()) * outer(u[j] - grand) / n
+        deviations = K[:, y == j] - u[j][:, None]
+        Q = Q + deviations @ deviations.T / n
+        for k in classes:
+            if k < j:
+                F = F + 2 * outer(u[j] - u[k]) / (C * (C - 1))
+        for s in domains:
+            for t in domains:
+                if t < s:
+                    shift = cell_mean(K, y, d, s, j) - cell_mean(K, y, d, t, j)
+                    G = G + 2 * outer(shift) / (C * m * (m - 1))
+    N = discrepancy_weight * F + (1 - discrepancy_weight) * P
+    return N, conditional_weight * G + within_weight * Q + K + ridge * identity(K)
+
+
+def solve(N, A, q):
+    """Leading eigenpairs of N B = A B Gamma with B'AB = I, eq. (22)."""
+    if N.dtype == float:
+        values, B = linalg.eigh((N + N.T) / 2, (A + A.T) / 2)
+        return values[::-1][:q], B[:, ::-1][:, :q]
+    factor = mpmath.cholesky(mpmath.matrix(A.tolist()))
+    whiten = factor**-1
+    values, vectors = mpmath.eigsy(whiten * mpmath.matrix(N.tolist()) * whiten.T)
+    B = np.array((whiten.T * vectors).tolist(), dtype=object)
+    values = np.array(list(values), dtype=object)
+    order = np.argsort(-values.astype(float))[:q]
+    return values[order].astype(float), B[:, order].astype(float)
+
+
+def target_features(K_target, B, values):
+    """Algorithm 1, steps 4 and 5: centre on the batch itself and project. `K_target` is (n_source, n_target)."""
+    n, n_t = K_target.shape
+    source, target = np.full((n, n), 1 / n), np.full((n_t, n_t), 1 / n_t)
+    K = K_target - source @ K_target - K_target @ target + source @ K_target @ target
+    return K.T @ B / np.sqrt(values)
