@@ -11,20 +11,35 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from .feature_maps import DomainCenterer
     from .projections import CIDG, DICA, KFDA, MDA, SCA
+    from .selection import ProjectionSearchCV, UnseenClassifier
     from .undo_bias import UndoBias
 
 _HOMES = {
     "CIDG": "projections",
     "DICA": "projections",
+    "DomainCenterer": "feature_maps",
     "KFDA": "projections",
     "MDA": "projections",
+    "ProjectionSearchCV": "selection",
     "SCA": "projections",
     "UndoBias": "undo_bias",
+    "UnseenClassifier": "selection",
 }
-_SUBMODULES = ("datasets", "exceptions")
+_SUBMODULES = ("datasets", "exceptions", "selection")
 
-__all__ = ["CIDG", "DICA", "KFDA", "MDA", "SCA", "UndoBias"]
+__all__ = [
+    "CIDG",
+    "DICA",
+    "KFDA",
+    "MDA",
+    "SCA",
+    "DomainCenterer",
+    "ProjectionSearchCV",
+    "UndoBias",
+    "UnseenClassifier",
+]
 
 
 def __getattr__(name: str) -> Any:
@@ -36,4 +51,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__, *_SUBMODULES])
+    return sorted({*globals(), *__all__, *_SUBMODULES})

@@ -75,20 +75,20 @@ class Spectrum:
     cells: Array
     outside: Array
 
+    def without_null(self) -> Spectrum:
+        """Leave out the directions in which the data do not vary, as a pencil without ridge must."""
+        keep = self.values != 0
+        cells = self.cells[keep]
+        return Spectrum(self.values[keep], self.lift[:, keep], cells, _missing(cells))
 
-def gram_spectrum(K: Array, membership: Membership, *, drop_null: bool = False) -> Spectrum:
-    """Decompose a centred n x n Gram matrix; `K` is destroyed.
 
-    `drop_null` removes the directions in which the data do not vary, which a pencil without ridge needs.
-    """
+def gram_spectrum(K: Array, membership: Membership) -> Spectrum:
+    """Decompose a centred n x n Gram matrix; `K` is destroyed."""
     values, vectors = linalg.eigh(K, overwrite_a=True, check_finite=False, driver="evd")
     noise = len(values) * np.finfo(float).eps * np.abs(values).max(initial=0.0)
     values[np.abs(values) <= noise] = 0.0  # rounding must not look like a negative eigenvalue
-    if drop_null:
-        vectors, values = vectors[:, values != 0], values[values != 0]
     cells = (membership.indicators @ vectors).T
-    outside = _missing(cells) if drop_null else np.zeros((0, cells.shape[1]))
-    return Spectrum(values, vectors, cells, outside)
+    return Spectrum(values, vectors, cells, outside=np.zeros((0, cells.shape[1])))
 
 
 @dataclass(frozen=True)
@@ -116,13 +116,17 @@ class Cells:
     origin: Array
 
     @classmethod
-    def of(cls, features: Array, membership: Membership) -> Cells:
-        """Collect the statistics of a feature matrix."""
-        origin = features.mean(axis=0)
+    def of(cls, features: Array, membership: Membership, origin: Array | None = None) -> Cells:
+        """Collect the statistics of a feature matrix, about its mean unless an origin is given."""
+        origin = features.mean(axis=0) if origin is None else origin
         shifted = features - origin
         sums = np.zeros((membership.counts.size, features.shape[1]))
         np.add.at(sums, membership.cell, shifted)
         return cls(membership.counts, sums, shifted.T @ shifted, origin)
+
+    def __sub__(self, part: Cells) -> Cells:
+        """Statistics of the samples that are not in `part`, which must have the same cells and origin."""
+        return Cells(self.counts - part.counts, self.sums - part.sums, self.gram - part.gram, self.origin)
 
     @property
     def mean(self) -> Array:

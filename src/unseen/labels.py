@@ -6,7 +6,6 @@ import warnings
 from typing import Any
 
 import numpy as np
-from sklearn.utils import check_consistent_length
 from sklearn.utils.multiclass import check_classification_targets
 
 from .cells import Ints
@@ -36,7 +35,10 @@ def check_domains(sample_domain: Any, n_samples: int) -> Labels:
         raise ValueError(
             f"sample_domain must hold one label per sample in one dimension; got an array of shape {labels.shape}."
         )
-    check_consistent_length(labels, np.empty(n_samples))
+    if len(labels) != n_samples:
+        raise ValueError(
+            f"sample_domain must hold one label per sample; got {len(labels)} labels for {n_samples} samples of X."
+        )
     missing = _missing(labels)
     if missing.any():
         raise ValueError(
@@ -64,8 +66,11 @@ def encode_domains(labels: Labels) -> tuple[Labels, Ints]:
     return domains, codes.astype(np.intp)
 
 
-def training_domains(sample_domain: Any, n_samples: int, caller: str) -> tuple[Labels, Ints]:
-    """Domains to train on; without labels all samples are one nameless domain, which deserves a warning."""
+def training_domains(sample_domain: Any, n_samples: int, caller: str, *, stacklevel: int = 4) -> tuple[Labels, Ints]:
+    """Domains to train on; without labels all samples are one nameless domain, which deserves a warning.
+
+    `stacklevel` is how far up the call of the user's is that the warning should point at.
+    """
     if sample_domain is None:
         domains: Labels = np.array([None], dtype=object)
         codes = np.zeros(n_samples, dtype=np.intp)
@@ -77,7 +82,7 @@ def training_domains(sample_domain: Any, n_samples: int, caller: str) -> tuple[L
             f"{caller} {reason}: with one domain there is no shift to learn from, so the invariance terms are zero. "
             "Pass sample_domain, one label per sample, to tell at least two domains apart.",
             SingleDomainWarning,
-            stacklevel=4,
+            stacklevel=stacklevel,
         )
     return domains, codes
 
@@ -85,6 +90,18 @@ def training_domains(sample_domain: Any, n_samples: int, caller: str) -> tuple[L
 def _missing(labels: Labels) -> np.ndarray[Any, np.dtype[np.bool_]]:
     if labels.dtype.kind == "f":
         return np.isnan(labels)
+    if labels.dtype.kind in "mM":
+        return np.isnat(labels)
     if labels.dtype == object:
-        return np.array([label is None or label != label for label in labels], dtype=bool)
+        return np.array([_is_missing(label) for label in labels], dtype=bool)
     return np.zeros(labels.shape, dtype=bool)
+
+
+def _is_missing(label: Any) -> bool:
+    """None, or anything that is not equal to itself: NaN, NaT and pandas' NA, which refuses to say either way."""
+    if label is None:
+        return True
+    try:
+        return bool(label != label)
+    except (TypeError, ValueError):
+        return type(label).__name__ == "NAType"

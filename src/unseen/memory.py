@@ -16,12 +16,18 @@ def available_bytes() -> int | None:
         group = Path("/sys/fs/cgroup")
         limit = (group / "memory.max").read_text().strip()
         if limit != "max":
-            limits.append(int(limit) - int((group / "memory.current").read_text()))
+            used = int((group / "memory.current").read_text())
+            limits.append(int(limit) - used + _reclaimable((group / "memory.stat").read_text()))
     except (OSError, ValueError):
         # Not Linux, or no control group: what has been collected so far, or the total below, must do.
         if not limits and hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
             limits.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
     return max(min(limits), 0) if limits else None
+
+
+def _reclaimable(statistics: str) -> int:
+    """Bytes of cached files that a control group counts as used but gives back when asked."""
+    return sum(int(line.split()[1]) for line in statistics.splitlines() if line.startswith("inactive_file "))
 
 
 def require_square(n: int, copies: int, caller: str) -> None:

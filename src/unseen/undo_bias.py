@@ -58,9 +58,11 @@ class UndoBias(ClassifierMixin, BaseEstimator):
         Offsets of each domain: its own weights are ``coef_ + domain_coef_[s]``.
     domain_intercept_ : ndarray of shape (n_domains, 1 or n_classes)
         Offsets of the intercepts.
+    n_iter_ : int
+        Passes over the data that liblinear needed, the most over the classes.
     n_features_in_ : int
         Number of features seen during `fit`.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of features seen during `fit`, if `X` had string column names.
 
     References
@@ -125,22 +127,25 @@ class UndoBias(ClassifierMixin, BaseEstimator):
         """
         self._validate_params()
         X, y = validate_data(self, X, y, dtype=np.float64)
-        self.classes_, _ = encode_classes(y, type(self).__name__)
-        self.domains_, domain = training_domains(sample_domain, len(X), type(self).__name__)
+        classes, _ = encode_classes(y, type(self).__name__)
+        domains, domain = training_domains(sample_domain, len(X), type(self).__name__, stacklevel=3)
         mean, scale = X.mean(axis=0), X.std(axis=0)
-        scale[scale == 0] = 1.0
+        # A constant column has a standard deviation of rounding errors: dividing by it would make a feature of them.
+        scale[np.ptp(X, axis=0) <= 10 * np.finfo(float).eps * np.abs(mean)] = 1.0
         standard = np.hstack([(X - mean) / scale, np.full((len(X), 1), BIAS)])
-        rows = augmented(standard, domain, len(self.domains_), self.offset_penalty)
+        rows = augmented(standard, domain, len(domains), self.offset_penalty)
         costs = np.repeat([self.shared_cost, self.domain_cost], len(X))
         svm = LinearSVC(
             loss="hinge", fit_intercept=False, tol=self.tol, max_iter=self.max_iter, random_state=self.random_state
         )
         svm.fit(rows, np.concatenate([y, y]), sample_weight=costs)
 
-        blocks = svm.coef_.reshape(len(svm.coef_), 1 + len(self.domains_), -1)  # shared, then one per domain
+        blocks = svm.coef_.reshape(len(svm.coef_), 1 + len(domains), -1)  # shared, then one per domain
         weights = blocks[:, :, :-1] / scale
         intercepts = BIAS * blocks[:, :, -1] - weights @ mean
+        self.classes_, self.domains_ = classes, domains
         self.coef_, self.intercept_ = weights[:, 0], intercepts[:, 0]
+        self.n_iter_ = int(svm.n_iter_)
         offset_scale = 1 / np.sqrt(self.offset_penalty)
         self.domain_coef_ = offset_scale * weights[:, 1:].swapaxes(0, 1)
         self.domain_intercept_ = offset_scale * intercepts[:, 1:].T
@@ -159,7 +164,7 @@ class UndoBias(ClassifierMixin, BaseEstimator):
         scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
             One column per class; with two classes, one score, positive for the second.
         """
-        check_is_fitted(self)
+        check_is_fitted(self, "coef_")
         X = validate_data(self, X, dtype=np.float64, reset=False)
         scores = X @ self.coef_.T + self.intercept_
         return scores[:, 0] if len(self.classes_) == 2 else scores
@@ -190,4 +195,7 @@ def augmented(X: Array, domain: Ints, n_domains: int, offset_penalty: float) -> 
     data = np.concatenate([X.ravel(), np.hstack([X, X / np.sqrt(offset_penalty)]).ravel()])
     indices = np.concatenate([np.tile(columns, n), np.hstack([np.tile(columns, (n, 1)), block]).ravel()])
     lengths = np.concatenate([[0], np.full(n, d), np.full(n, 2 * d)])
-    return sparse.csr_array((data, indices, np.cumsum(lengths)), shape=(2 * n, d * (1 + n_domains)))
+    # liblinear takes 32-bit indices only; where they cannot hold the data, it says so.
+    index = np.int32 if max(len(data), d * (1 + n_domains)) <= np.iinfo(np.int32).max else np.int64
+    indptr = np.cumsum(lengths).astype(index)
+    return sparse.csr_array((data, indices.astype(index), indptr), shape=(2 * n, d * (1 + n_domains)))

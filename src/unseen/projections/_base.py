@@ -14,12 +14,12 @@ import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, check_non_negative, validate_data
 
 from .. import kernels, memory
 from ..cells import Array, Cells, Ints, Membership, Spectrum, gram_spectrum
 from ..exceptions import FewerComponentsWarning
-from ..labels import check_domains, encode_classes, encode_domains, training_domains
+from ..labels import Labels, check_domains, encode_classes, encode_domains, training_domains
 from ..pencil import (
     Recipe,
     SingularPencilError,
@@ -29,6 +29,7 @@ from ..pencil import (
     whiten,
     whiten_by_cholesky,
 )
+from ..scales import factor
 from ..solution import Solution
 
 NON_NEGATIVE = Interval(Real, 0, None, closed="left")
@@ -45,7 +46,7 @@ class Projection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     """Base class: a subclass supplies its own parameters and its `_recipe`."""
 
     n_components: int | None = field(default=None, kw_only=False)
-    ridge: float | Literal["scale"] = "scale"
+    ridge: float | str = "scale"
     kernel: str | Callable[..., float] = "rbf"
     gamma: float | str | None = "median"
     degree: float = 3
@@ -61,23 +62,25 @@ class Projection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "n_components": [Interval(Integral, 1, None, closed="left"), None],
         "kernel": [StrOptions(set(kernels.KERNELS)), callable],
-        "gamma": [Interval(Real, 0, None, closed="neither"), StrOptions({"median", "scale"}), None],
+        "gamma": [Interval(Real, 0, None, closed="neither"), str, None],
         "degree": [NON_NEGATIVE],
         "coef0": [Interval(Real, None, None, closed="neither")],
         "kernel_params": [dict, None],
-        "ridge": [NON_NEGATIVE, StrOptions({"scale"})],
+        "ridge": [NON_NEGATIVE, str],
         "scaling": [StrOptions({"paper", "unit_norm"})],
         "centering": [StrOptions({"source", "target"})],
         "feature_map": [StrOptions({"linear"}), HasMethods(["fit", "transform"]), None],
     }
     # The denominator's largest term grows like this power of the kernel matrix, and so must its ridge.
     _ridge_power: ClassVar[int] = 2
+    # Which parameters weigh invariance across domains; of two equal settings the more invariant one is preferred.
+    _invariance_weights: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def _recipe(self, counts: Ints, ridge: float) -> Recipe:
         """State the method for a table of counts."""
 
-    def _default_components(self) -> int | None:
+    def _default_components(self, counts: Ints) -> int | None:
         """How many components None stands for; None for all that the numerator supports."""
         return None
 
@@ -100,9 +103,10 @@ class Projection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             The fitted projection.
         """
         self._validate_params()
+        forget(self)
         X, membership = self._check_training_data(X, y, sample_domain)
         solution, source_means = self._solve(X, membership)
-        solution = self._trimmed(solution).scaled(self.scaling).oriented(membership.counts)
+        solution = self._trimmed(solution, membership.counts).scaled(self.scaling).oriented(membership.counts)
         self.eigenvalues_ = solution.eigenvalues
         # Centred coefficients make constants in the kernel vanish: one offset is all the centring there is.
         coefficients = solution.coefficients
@@ -133,10 +137,11 @@ class Projection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         Z : ndarray of shape (n_samples, n_components)
             Learned features.
         """
-        check_is_fitted(self)
+        check_is_fitted(self, "offset_")
         X = self._check_features(X)
+        labels = None if sample_domain is None else check_domains(sample_domain, X.shape[0])
         Z = self._project(X)
-        Z -= self._offsets(Z, sample_domain)
+        Z -= self._offsets(Z, labels)
         return Z.astype(X.dtype, copy=False)
 
     def fit_transform(self, X: Any, y: Any = None, *, sample_domain: Any = None) -> Any:
@@ -170,7 +175,7 @@ class Projection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         projection : object
             A copy; this one is left as it is.
         """
-        check_is_fitted(self)
+        check_is_fitted(self, "offset_")
         Z = self._project(self._check_features(X))
         if len(Z) < 2:
             raise ValueError(
@@ -184,20 +189,34 @@ class Projection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
     def _check_training_data(self, X: Any, y: Any, sample_domain: Any) -> tuple[Any, Membership]:
         name = type(self).__name__
-        options = {"accept_sparse": self._accepts_sparse(), "ensure_min_samples": 2}
+        options = {**self._validation(), "ensure_min_samples": 2}
         if self._needs_labels():
-            X, y = validate_data(self, X, y, dtype=(np.float64, np.float32), **options)
+            X, y = validate_data(self, X, y, **options)
             self.classes_, class_codes = encode_classes(y, name)
         else:
-            X = validate_data(self, X, dtype=(np.float64, np.float32), **options)
+            X = validate_data(self, X, **options)
             class_codes = np.zeros(X.shape[0], dtype=np.intp)
+        if self._needs_non_negative():
+            check_non_negative(X, f"{name} with kernel={self.kernel!r}")
         if self.kernel == "precomputed" and self.feature_map is None:
             _check_gram(X)
         self.domains_, domain_codes = training_domains(sample_domain, X.shape[0], name)
         return X, Membership.of(class_codes, domain_codes)
 
     def _check_features(self, X: Any) -> Any:
-        return validate_data(self, X, reset=False, dtype=(np.float64, np.float32), accept_sparse=self._accepts_sparse())
+        X = validate_data(self, X, reset=False, **self._validation())
+        if self._needs_non_negative():
+            check_non_negative(X, f"{type(self).__name__} with kernel={self.kernel!r}")
+        return X
+
+    def _validation(self) -> dict[str, Any]:
+        # scikit-learn's Laplacian kernel cannot read sparse matrices with 64-bit indices.
+        large = self.feature_map is not None or self.kernel != "laplacian"
+        return {
+            "dtype": (np.float64, np.float32),
+            "accept_sparse": self._accepts_sparse(),
+            "accept_large_sparse": large,
+        }
 
     def _solve(self, X: Any, membership: Membership) -> tuple[Solution, Array]:
         """Solve the pencil in the kernel's or the feature map's space; also return the mean that centres it."""
@@ -216,51 +235,72 @@ class Projection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         n = X.shape[0]
         memory.require_square(n, copies=3, caller=type(self).__name__)
         self.gamma_ = kernels.resolve_gamma(self.gamma, self.kernel, X)
-        self.X_fit_ = None if self.kernel == "precomputed" else X
+        # A copy: what happens to X after the fit is its owner's business.
+        self.X_fit_ = None if self.kernel == "precomputed" else X.copy()
         K = self._kernel_values(X, training=True)
         means = kernels.centre(K)
-        if not np.isfinite(means).all():
-            raise ValueError(
-                f"kernel={self.kernel!r} gave NaN or infinite values on X. Scale X, or change the kernel's parameters."
-            )
+        self._require_finite(means)
         size = float(np.linalg.norm(K))
+        self._require_spread(size, n * np.abs(means).max())
         recipe = self._recipe(membership.counts, self._ridge(size))
         if n > EXACT_BELOW and cholesky_is_sound(recipe, size):
             return solve(whiten_by_cholesky(K, membership, recipe), recipe, membership.counts), means
-        spectrum = gram_spectrum(K, membership, drop_null=recipe.ridge == 0)
-        return self._solve_spectrum(spectrum, recipe, membership.counts), means
+        return self._solve_spectrum(gram_spectrum(K, membership), recipe, membership.counts), means
 
     def _solve_features(self, X: Any, membership: Membership) -> tuple[Solution, Array]:
-        self.feature_map_ = None if self.feature_map == "linear" else clone(self.feature_map).fit(X)
+        self.feature_map_ = None if self.feature_map == "linear" else clone(self.feature_map).fit(X, None)
         statistics = Cells.of(self._features(X), membership)
         spectrum = statistics.spectrum()
+        self._require_spread(np.sqrt(spectrum.values.sum()), np.sqrt(X.shape[0]) * np.linalg.norm(statistics.mean))
         recipe = self._recipe(membership.counts, self._ridge(float(np.linalg.norm(spectrum.values))))
         return self._solve_spectrum(spectrum, recipe, membership.counts), statistics.mean
 
     def _solve_spectrum(self, spectrum: Spectrum, recipe: Recipe, counts: Ints) -> Solution:
-        if not len(spectrum.values) or not spectrum.values.any():
+        if recipe.ridge == 0:
+            spectrum = spectrum.without_null()
+        pencil = whiten(spectrum, recipe)
+        if recipe.total:
+            wanted = self._wanted(counts) or len(spectrum.values)
+            return solve_with_total(spectrum, pencil, recipe, counts, wanted)
+        return solve(pencil, recipe, counts)
+
+    def _is_low_rank(self, recipe: Recipe) -> bool:
+        """Whether a solution is a matter of the cells alone, however many samples there are."""
+        return recipe.total == 0
+
+    def _require_finite(self, values: Array) -> None:
+        if not np.isfinite(values).all():
+            raise ValueError(
+                f"kernel={self.kernel!r} gave NaN or infinite values on X. Scale X, or change the kernel's parameters."
+            )
+
+    def _require_spread(self, centred: float, uncentred: float) -> None:
+        """Raise if nothing but rounding is left of a norm after centring."""
+        if centred <= 4 * np.finfo(float).eps * uncentred:
             raise ValueError(
                 f"All samples look the same to {type(self).__name__}: the centred kernel matrix is zero. Check X, the "
                 "kernel and its gamma."
             )
-        pencil = whiten(spectrum, recipe)
-        if recipe.total:
-            return solve_with_total(spectrum, pencil, recipe, counts, self._wanted() or len(spectrum.values))
-        return solve(pencil, recipe, counts)
 
     def _ridge(self, size: float) -> float:
         """Return the ridge as a number; `size` is the Frobenius norm of the centred kernel matrix."""
-        return (0.01 * size) ** self._ridge_power if self.ridge == "scale" else float(self.ridge)
+        if isinstance(self.ridge, str):
+            return factor(self.ridge, "scale", "ridge") * (0.01 * size) ** self._ridge_power
+        return float(self.ridge)
 
-    @staticmethod
-    def _weight(weight: float | Literal["scale"], counts: Ints) -> float:
+    def _weight(self, parameter: str, counts: Ints) -> float:
         """A weight as a number: scatters of means need the number of samples to stand up to sums over samples."""
-        return float(counts.sum()) if weight == "scale" else float(weight)
+        weight = getattr(self, parameter)
+        return factor(weight, "scale", parameter) * counts.sum() if isinstance(weight, str) else float(weight)
 
-    def _wanted(self) -> int | None:
-        return self._default_components() if self.n_components is None else self.n_components
+    def _invariance(self, counts: Ints) -> float:
+        """Sum of the weights that ask for invariance across domains."""
+        return sum(self._weight(parameter, counts) for parameter in self._invariance_weights)
 
-    def _trimmed(self, solution: Solution) -> Solution:
+    def _wanted(self, counts: Ints) -> int | None:
+        return self._default_components(counts) if self.n_components is None else self.n_components
+
+    def _trimmed(self, solution: Solution, counts: Ints) -> Solution:
         """Keep the components asked for; say so if there are fewer."""
         available = len(solution.eigenvalues)
         if self.n_components is not None and self.n_components > available:
@@ -271,10 +311,13 @@ class Projection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
                 FewerComponentsWarning,
                 stacklevel=3,
             )
-        return solution.first(self._wanted())
+        return solution.first(self._wanted(counts))
 
     def _needs_labels(self) -> bool:
         return True
+
+    def _needs_non_negative(self) -> bool:
+        return self.feature_map is None and self.kernel in kernels.NON_NEGATIVE_KERNELS
 
     def _accepts_sparse(self) -> str | bool:
         if self.feature_map is not None:
@@ -298,7 +341,14 @@ class Projection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         features = X if self.feature_map_ is None else self.feature_map_.transform(X)
         if sparse.issparse(features):
             features = features.toarray()
-        return np.asarray(features, dtype=np.float64)
+        features = np.asarray(features, dtype=np.float64)
+        if features.ndim != 2 or len(features) != X.shape[0] or not np.isfinite(features).all():
+            raise ValueError(
+                f"feature_map={self.feature_map!r} must turn X into finite features, one row per sample; for X of "
+                f"shape {X.shape} it gave an array of shape {features.shape} with "
+                f"{np.count_nonzero(~np.isfinite(features))} NaN or infinite values."
+            )
+        return features
 
     def _project(self, X: Any) -> Array:
         """Components before centring, in blocks of rows so that memory does not grow with the batch."""
@@ -306,16 +356,17 @@ class Projection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         values = self._kernel_values if self.feature_map is None else self._features
         step = max(1, BLOCK_ENTRIES // len(weights))
         Z = np.empty((X.shape[0], weights.shape[1]))
-        for start in range(0, X.shape[0], step):
-            Z[start : start + step] = values(X[start : start + step]) @ weights
+        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused below
+            for start in range(0, X.shape[0], step):
+                Z[start : start + step] = values(X[start : start + step]) @ weights
+        self._require_finite(Z)
         return Z
 
-    def _offsets(self, Z: Array, sample_domain: Any) -> Array:
+    def _offsets(self, Z: Array, sample_domain: Labels | None) -> Array:
         """What centring subtracts from each row (or from all) of the projected samples."""
         if self.centering == "source" or self.recentered_:
             return self.offset_
-        labels = np.zeros(len(Z)) if sample_domain is None else check_domains(sample_domain, len(Z))
-        names, codes = encode_domains(labels)
+        names, codes = encode_domains(np.zeros(len(Z)) if sample_domain is None else sample_domain)
         known = set() if sample_domain is None else set(self.domains_.tolist())
         offsets = np.empty((len(names), Z.shape[1]))
         for i, name in enumerate(names.tolist()):
@@ -334,9 +385,16 @@ class Projection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         tags = super().__sklearn_tags__()
         tags.target_tags.required = self._needs_labels()
         tags.input_tags.sparse = bool(self._accepts_sparse())
+        tags.input_tags.positive_only = self._needs_non_negative()
         tags.input_tags.pairwise = self.kernel == "precomputed" and self.feature_map is None
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+def forget(estimator: BaseEstimator) -> None:
+    """Delete what an earlier fit learned, so that nothing of it survives under other parameters."""
+    for name in [name for name in vars(estimator) if name.endswith("_")]:
+        delattr(estimator, name)
 
 
 def _check_gram(K: Array) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
-
-from sklearn.utils._param_validation import StrOptions
+from typing import Any, ClassVar
 
 from ..cells import Ints
 from ..pencil import Recipe
@@ -30,10 +28,10 @@ class CIDG(Projection):
     ----------
     n_components : int, default=None
         Number of components; None keeps all that exist, at most ``n_classes - 1``.
-    conditional_weight : float or "scale", default="scale"
+    conditional_weight : float, "scale" or a multiple such as "10*scale", default="scale"
         The paper's :math:`\gamma`. Q sums over samples and H does not, so a weight that matters grows with the number
         of samples: "scale" is ``n_samples``.
-    prior_weight : float or "scale", default="scale"
+    prior_weight : float, "scale" or a multiple such as "10*scale", default="scale"
         The paper's :math:`\alpha`; "scale" as above.
     norm_weight : float, default=0.0
         Weight :math:`\kappa` of the RKHS norm: 0 in the paper, 1 in its authors' released code.
@@ -68,14 +66,15 @@ class CIDG(Projection):
     >>> accuracy = one_nn.score(cidg.transform(data.data[~seen]), data.target[~seen])
     """
 
-    conditional_weight: float | Literal["scale"] = "scale"
-    prior_weight: float | Literal["scale"] = "scale"
+    conditional_weight: float | str = "scale"
+    prior_weight: float | str = "scale"
     norm_weight: float = 0.0
 
+    _invariance_weights: ClassVar[tuple[str, ...]] = ("conditional_weight", "prior_weight")
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **Projection._parameter_constraints,
-        "conditional_weight": [NON_NEGATIVE, StrOptions({"scale"})],
-        "prior_weight": [NON_NEGATIVE, StrOptions({"scale"})],
+        "conditional_weight": [NON_NEGATIVE, str],
+        "prior_weight": [NON_NEGATIVE, str],
         "norm_weight": [NON_NEGATIVE],
     }
 
@@ -83,8 +82,8 @@ class CIDG(Projection):
         return Recipe(
             numerator=between(counts),
             penalties=(
-                (self._weight(self.conditional_weight, counts), conditional(counts)),
-                (self._weight(self.prior_weight, counts), prior_normalised(counts)),
+                (self._weight("conditional_weight", counts), conditional(counts)),
+                (self._weight("prior_weight", counts), prior_normalised(counts)),
                 (1.0, cell_within(counts)),
             ),
             norm=self.norm_weight,

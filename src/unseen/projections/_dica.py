@@ -40,8 +40,9 @@ class DICA(Projection):
         The paper's :math:`\epsilon`, which regularises the covariance of the class indicators.
     as_published : bool, default=False
         Solve the non-symmetric problem of the released code,
-        :math:`L (L + n \epsilon I)^{-1} K^2 B = (D + K + \lambda I) B \Gamma`. Its solutions are not stationary points of the objective; the default, symmetric form's are. With
-        ``scaling="unit_norm"`` it follows that code's convention for the columns too.
+        :math:`L (L + n \epsilon I)^{-1} K^2 B = (D + K + \lambda I) B \Gamma`. Its solutions are not stationary points
+        of the objective; the default, symmetric form's are. With ``scaling="unit_norm"`` it follows that code's
+        convention for the columns too.
     {common}
 
     Attributes
@@ -83,7 +84,7 @@ class DICA(Projection):
     def _needs_labels(self) -> bool:
         return self.supervised
 
-    def _default_components(self) -> int | None:
+    def _default_components(self, counts: Ints) -> int | None:
         return None if self.supervised else 2
 
     def _recipe(self, counts: Ints, ridge: float) -> Recipe:
@@ -96,6 +97,9 @@ class DICA(Projection):
             ridge=ridge,
         )
 
+    def _is_low_rank(self, recipe: Recipe) -> bool:
+        return self.supervised and not self.as_published
+
     def _solve_spectrum(self, spectrum: Spectrum, recipe: Recipe, counts: Ints) -> Solution:
         if self.supervised and self.as_published:
             return _solve_as_published(spectrum, recipe, counts, self.output_ridge)
@@ -104,6 +108,8 @@ class DICA(Projection):
 
 def _solve_as_published(spectrum: Spectrum, recipe: Recipe, counts: Ints, output_ridge: float) -> Solution:
     """L (L + n eps I)^-1 K^2 b = A b g: with L = Zc Zc', eigenpairs of the C x C matrix S Zc' K^2 A^-1 Zc."""
+    if recipe.ridge == 0:
+        spectrum = spectrum.without_null()
     pencil = whiten(spectrum, recipe)
     class_sizes = counts.sum(axis=0)
     n, n_classes = class_sizes.sum(), len(class_sizes)

@@ -6,12 +6,12 @@ import inspect
 from typing import TypeVar
 
 COMMON = """\
-ridge : float or "scale", default="scale"
+ridge : float, "scale" or a multiple such as "0.1*scale", default="scale"
     Weight of ``tr(B'B)`` in the denominator, on the scale of the {power} of the centred kernel matrix Kc.
     "scale" is {scale}.
 kernel : str or callable, default="rbf"
     Any kernel of :func:`sklearn.metrics.pairwise.pairwise_kernels`, "precomputed", or a function of two samples.
-gamma : float, "median", "scale" or None, default="median"
+gamma : float, "median", "scale", a multiple such as "0.1*median", or None, default="median"
     Kernel coefficient, with scikit-learn's meaning. "median" is, for "rbf", one over the median of the squared
     distances between samples; for other kernels it is None, scikit-learn's default for the kernel. "scale" is
     ``1 / (n_features * X.var())``.
@@ -57,7 +57,7 @@ recentered_ : bool
     Whether `offset_` was estimated on unlabelled target data by `recentered`.
 n_features_in_ : int
     Number of features seen during `fit`.
-feature_names_in_ : ndarray of shape (n_features_in_,)
+feature_names_in_ : ndarray of shape (`n_features_in_`,)
     Names of features seen during `fit`, if `X` had string column names."""
 
 T = TypeVar("T", bound=type)

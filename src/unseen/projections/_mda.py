@@ -69,6 +69,7 @@ class MDA(Projection):
     within_weight: float = 1.0
 
     _ridge_power: ClassVar[int] = 1
+    _invariance_weights: ClassVar[tuple[str, ...]] = ("conditional_weight",)
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **Projection._parameter_constraints,
         "discrepancy_weight": [Interval(Real, 0, 1, closed="both")],

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from numbers import Real
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import Interval
 
 from ..cells import Ints
 from ..pencil import Recipe
@@ -32,7 +32,7 @@ class SCA(Projection):
         Number of components; None means ``2 * (n_classes - 1)``, as the total scatter supports many more.
     between_weight : float, default=0.5
         The paper's :math:`\beta`, between 0 and 1: between-class against total scatter.
-    domain_weight : float or "scale", default="scale"
+    domain_weight : float, "scale" or a multiple such as "10*scale", default="scale"
         The paper's :math:`\delta`; "scale" is ``n_samples``, on the scale of the within-class scatter.
     {common}
 
@@ -60,23 +60,24 @@ class SCA(Projection):
     """
 
     between_weight: float = 0.5
-    domain_weight: float | Literal["scale"] = "scale"
+    domain_weight: float | str = "scale"
 
+    _invariance_weights: ClassVar[tuple[str, ...]] = ("domain_weight",)
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **Projection._parameter_constraints,
         "between_weight": [Interval(Real, 0, 1, closed="both")],
-        "domain_weight": [NON_NEGATIVE, StrOptions({"scale"})],
+        "domain_weight": [NON_NEGATIVE, str],
     }
 
-    def _default_components(self) -> int:
-        return 2 * (len(self.classes_) - 1)
+    def _default_components(self, counts: Ints) -> int:
+        return 2 * (counts.shape[1] - 1)
 
     def _recipe(self, counts: Ints, ridge: float) -> Recipe:
         return Recipe(
             numerator=self.between_weight**0.5 * between(counts),
             total=(1 - self.between_weight) / counts.sum(),
             penalties=(
-                (self._weight(self.domain_weight, counts), domain(counts)),
+                (self._weight("domain_weight", counts), domain(counts)),
                 (1.0, cell_within(counts)),
             ),
             norm=1.0,

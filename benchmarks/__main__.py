@@ -1,0 +1,27 @@
+"""Run every benchmark and print one table: ``python -m benchmarks [name ...]``."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+from .measure import machine
+
+SUITES = ("projections",)
+
+
+def main(names: list[str]) -> int:
+    unknown = sorted(set(names) - set(SUITES))
+    if unknown:
+        print(f"unknown benchmark {unknown[0]!r}; there are: {', '.join(SUITES)}", file=sys.stderr)
+        return 2
+    print(machine(), flush=True)
+    missed = 0
+    for name in names or SUITES:
+        for row in importlib.import_module(f".{name}", __package__).rows():
+            print(row, flush=True)
+            missed += not row.holds
+    return 1 if missed else 0
+
+
+sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,75 @@
+"""Measuring: minima of several runs, peak memory of a child process, and rows of one table."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import scipy
+import sklearn
+from threadpoolctl import threadpool_info
+
+
+@dataclass(frozen=True)
+class Row:
+    """One claim: a ratio, the bound it must respect, and what it was measured from."""
+
+    claim: str
+    value: float
+    bound: float
+    at_most: bool
+    detail: str
+
+    @property
+    def holds(self) -> bool:
+        """Whether the measurement respects the bound."""
+        return self.value <= self.bound if self.at_most else self.value >= self.bound
+
+    def __str__(self) -> str:
+        sign = "<=" if self.at_most else ">="
+        verdict = "ok  " if self.holds else "MISS"
+        return f"{verdict} {self.claim:<64} {self.value:8.2f} {sign} {self.bound:<6g} {self.detail}"
+
+
+def best_of(runs: int, *functions: Callable[[], object]) -> list[float]:
+    """Shortest time of each function; they take turns, so that a slow spell of the machine hits all of them."""
+    times = [float("inf")] * len(functions)
+    for _ in range(runs):
+        for i, function in enumerate(functions):
+            start = time.perf_counter()
+            function()
+            times[i] = min(times[i], time.perf_counter() - start)
+    return times
+
+
+def peak_bytes(prepare: str, run: str) -> int:
+    """Peak resident memory that `run` adds to what the interpreter holds after `prepare`, in a process of its own."""
+    script = (
+        f"import resource\n{prepare}\nbefore = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        f"{run}\nprint(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    return int(done.stdout.split()[-1]) * 1024
+
+
+def samples(n: int, n_features: int = 100, n_domains: int = 3, n_classes: int = 5) -> tuple[np.ndarray, ...]:
+    """Shifted Gaussian classes: X, y, domain."""
+    rng = np.random.default_rng(0)
+    y, d = rng.integers(0, n_classes, n), rng.integers(0, n_domains, n)
+    X = rng.normal(size=(n, n_features)) + 0.5 * rng.normal(size=(n_classes, n_features))[y]
+    return X + 0.5 * rng.normal(size=(n_domains, n_features))[d], y, d
+
+
+def machine() -> str:
+    """Facts that a timing depends on."""
+    blas = ", ".join(f"{p['internal_api']} {p['version']} x{p['num_threads']}" for p in threadpool_info())
+    return (
+        f"Python {platform.python_version()}, numpy {np.__version__}, scipy {scipy.__version__}, "
+        f"scikit-learn {sklearn.__version__}; {os.cpu_count()} cores; {blas}"
+    )

@@ -1,0 +1,72 @@
+"""Sphinx configuration. The build needs no network unless UNSEEN_DOCS_INTERSPHINX is set."""
+
+import os
+
+import unseen
+
+project = "unseen"
+author = "The unseen developers"
+copyright = "The unseen developers"
+version = release = unseen.__version__
+
+extensions = [
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.mathjax",
+    "numpydoc",
+    "sphinx_gallery.gen_gallery",
+]
+if os.environ.get("UNSEEN_DOCS_INTERSPHINX"):
+    extensions.append("sphinx.ext.intersphinx")
+    intersphinx_mapping = {
+        "python": ("https://docs.python.org/3", None),
+        "numpy": ("https://numpy.org/doc/stable", None),
+        "scipy": ("https://docs.scipy.org/doc/scipy", None),
+        "sklearn": ("https://scikit-learn.org/stable", None),
+    }
+
+exclude_patterns = ["_build", "_templates"]
+templates_path = ["_templates"]
+default_role = "literal"  # docstrings name parameters in single backticks
+# Every cross-reference must resolve, except into other projects when intersphinx is off.
+nitpicky = True
+nitpick_ignore_regex = [("py:.*", r"(sklearn|numpy|scipy|matplotlib)\..*")]
+
+autosummary_generate = True
+autodoc_typehints = "none"
+autodoc_member_order = "bysource"
+numpydoc_show_class_members = False  # the class template lists the members itself
+
+sphinx_gallery_conf = {
+    "examples_dirs": "../examples",
+    "gallery_dirs": "gallery",
+    "filename_pattern": r"plot_",
+    "abort_on_example_error": True,
+    "backreferences_dir": "gallery/backreferences",
+    "doc_module": ("unseen",),
+    "download_all_examples": False,
+    "write_computation_times": False,
+    "show_memory": False,
+    "within_subsection_order": "ExampleTitleSortKey",
+}
+
+html_theme = "pydata_sphinx_theme"
+html_title = f"unseen {release}"
+html_static_path = ["_static"]
+html_show_sourcelink = False
+html_theme_options = {
+    "show_prev_next": False,
+    "navbar_end": ["theme-switcher"],
+    "secondary_sidebar_items": ["page-toc"],
+    "footer_start": ["copyright"],
+    "footer_end": [],
+}
+
+
+def skip_foreign_members(app, what, name, obj, skip, options):
+    """Leave out what scikit-learn adds to every estimator: its docstrings refer to pages that are not here."""
+    return True if (getattr(obj, "__module__", None) or "").startswith("sklearn.") else None
+
+
+def setup(app):
+    app.connect("autodoc-skip-member", skip_foreign_members)

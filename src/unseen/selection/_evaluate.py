@@ -1,0 +1,178 @@
+"""Scoring a grid of settings on one fold, computing each thing once: kernel, decomposition, solution, projection."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, clone
+from sklearn.frozen import FrozenEstimator
+from sklearn.neighbors import KNeighborsClassifier
+
+from ..cells import Array, Cells, Ints, Membership
+from ..exceptions import FewerComponentsWarning
+from ..projections._base import Projection
+from ._folds import Data, Fold, Grams, feature_fold, kernel_fold
+from ._nearest import nearest
+
+KERNEL_PARAMS = ("kernel", "gamma", "degree", "coef0", "kernel_params", "feature_map")
+SHAPE_PARAMS = ("scaling", "centering", "n_components")
+Scorer = Callable[[Any, Any, Any], float]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One setting of the grid: a projection and a classifier."""
+
+    index: int
+    projection: Projection
+    classifier: BaseEstimator
+
+
+@dataclass(frozen=True)
+class Score:
+    """What a candidate reached on a fold; `error` says why where it reached nothing."""
+
+    index: int
+    value: float
+    fit_seconds: float
+    score_seconds: float
+    n_components: int = 0
+    ridge: float = np.nan
+    weight: float = np.nan
+    error: str = ""
+
+
+def grouped(candidates: list[Candidate], names: tuple[str, ...]) -> list[list[Candidate]]:
+    """Collect the candidates whose projections agree on some parameters."""
+    groups: dict[tuple[Any, ...], list[Candidate]] = {}
+    for candidate in candidates:
+        values = (getattr(candidate.projection, name) for name in names)
+        key = tuple(value if value.__hash__ else id(value) for value in values)
+        groups.setdefault(key, []).append(candidate)
+    return list(groups.values())
+
+
+class Source:
+    """Where the folds of one kernel or feature map come from; what all folds share is computed here, once."""
+
+    def __init__(self, projection: Projection, data: Data, grams: Grams | None) -> None:
+        self.projection = projection
+        self.data = data
+        self.grams = grams
+        self.features: Array | None = None
+        self.statistics: Cells | None = None
+        feature_map = projection.feature_map
+        # A map that learns nothing from the data gives all folds the same features, and statistics that subtract.
+        if isinstance(feature_map, (str, FrozenEstimator)):
+            self.features = self._mapped(data.X)
+            self.statistics = Cells.of(self.features, Membership.of(data.y_codes, data.domain))
+
+    def _mapped(self, train: Any) -> Array:
+        """Features of all samples under the map fitted to some of them."""
+        feature_map = self.projection.feature_map
+        self.projection.feature_map_ = None if isinstance(feature_map, str) else clone(feature_map).fit(train, None)
+        return self.projection._features(self.data.X)
+
+    def fold(self, train: Ints, test: Ints) -> Fold:
+        """Decompose one fold."""
+        if self.grams is not None:
+            return kernel_fold(self.projection, self.data, self.grams, train, test)
+        if self.features is not None and self.statistics is not None:
+            held_out = Membership(
+                np.bincount(self.data.cell[test], minlength=self.statistics.counts.size).reshape(
+                    self.statistics.counts.shape
+                ),
+                self.data.cell[test],
+            )
+            rest = self.statistics - Cells.of(self.features[test], held_out, self.statistics.origin)
+            return feature_fold(self.features, rest, self.data, train, test)
+        features = self._mapped(self.data[train].X)
+        statistics = Cells.of(features[train], self.data[train].membership)
+        return feature_fold(features, statistics, self.data, train, test)
+
+
+def score_fold(
+    candidates: list[Candidate], source: Source, train: Ints, test: Ints, scorer: Scorer, one_nearest: bool
+) -> list[Score]:
+    """Score on one fold all candidates that share its decomposition."""
+    start = time.perf_counter()
+    try:
+        fold = source.fold(train, test)
+    except (ValueError, np.linalg.LinAlgError) as error:
+        return [Score(c.index, np.nan, 0.0, 0.0, error=str(error)) for c in candidates]
+    shared = (time.perf_counter() - start) / len(candidates)
+    y_train, y_test = source.data.y[train], source.data.y[test]
+    with warnings.catch_warnings():
+        # A grid may ask for more components than a fold has; the refitted estimator says so if it matters.
+        warnings.simplefilter("ignore", FewerComponentsWarning)
+        return [
+            score
+            for group in grouped(candidates, _recipe_params(candidates[0].projection))
+            for score in _score_solution(group, fold, shared, y_train, y_test, scorer, one_nearest)
+        ]
+
+
+def _recipe_params(projection: Projection) -> tuple[str, ...]:
+    """Parameters that change the solution, given the decomposition."""
+    recipe = projection._recipe(np.ones((2, 2), dtype=np.intp), 1.0)
+    shape = SHAPE_PARAMS if projection._is_low_rank(recipe) else SHAPE_PARAMS[:2]
+    return tuple(sorted(set(projection.get_params(deep=False)) - {*KERNEL_PARAMS, *shape}))
+
+
+def _score_solution(
+    group: list[Candidate],
+    fold: Fold,
+    shared: float,
+    y_train: Any,
+    y_test: Any,
+    scorer: Scorer,
+    one_nearest: bool,
+) -> Iterator[Score]:
+    start = time.perf_counter()
+    first = group[0].projection
+    try:
+        solution, basis = fold.solve(first)
+    except (ValueError, np.linalg.LinAlgError) as error:
+        yield from (Score(c.index, np.nan, 0.0, 0.0, error=str(error)) for c in group)
+        return
+    shared += (time.perf_counter() - start) / len(group)
+    ridge, weight = first._ridge(fold.size), first._invariance(fold.counts)
+    for alike in grouped(group, SHAPE_PARAMS):
+        try:
+            Z_train, Z_test = fold.project(alike[0].projection, solution, basis)
+        except ValueError as error:
+            yield from (Score(c.index, np.nan, 0.0, 0.0, error=str(error)) for c in alike)
+            continue
+        for candidate in alike:
+            start = time.perf_counter()
+            if one_nearest and is_one_nearest(candidate.classifier):
+                fitted = middle = time.perf_counter()
+                value = float(np.mean(y_train[nearest(Z_train, Z_test)] == y_test))
+            else:
+                model = clone(candidate.classifier).fit(Z_train, y_train)
+                fitted = middle = time.perf_counter()
+                value = float(scorer(model, Z_test, y_test))
+            yield Score(
+                candidate.index,
+                value,
+                shared + fitted - start,
+                time.perf_counter() - middle,
+                Z_train.shape[1],
+                ridge,
+                weight,
+            )
+
+
+def is_one_nearest(classifier: BaseEstimator) -> bool:
+    """Whether a classifier is Euclidean 1-NN, for which `nearest` gives the same labels sooner."""
+    return (
+        type(classifier) is KNeighborsClassifier
+        and classifier.n_neighbors == 1
+        and (classifier.metric == "euclidean" or (classifier.metric == "minkowski" and classifier.p == 2))
+        and classifier.metric_params is None
+    )

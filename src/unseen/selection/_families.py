@@ -1,0 +1,158 @@
+"""The models that UnseenClassifier compares: plain classifiers, the same behind a DomainCenterer, and projections."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import BaseEstimator, clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import check_scoring
+from sklearn.metrics.pairwise import euclidean_distances
+from sklearn.model_selection import ParameterGrid
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC, LinearSVC
+
+from ..cells import Array, Ints
+from ..exceptions import SingleDomainWarning
+from ..feature_maps import DomainCenterer
+from ..kernels import median_squared_distance
+from ..projections import CIDG, DICA, MDA, SCA
+from ..projections._base import Projection
+from ._results import preferred
+from ._search import ProjectionSearchCV
+
+Kind = Literal["plain", "inductive", "transductive"]
+Splits = list[tuple[Ints, Ints]]
+
+COSTS = [0.01, 0.1, 1.0, 10.0, 100.0]  # from most to least regularised: of equals the first is chosen
+PLAIN: dict[str, tuple[BaseEstimator, dict[str, list[Any]]]] = {
+    "logistic": (LogisticRegression(max_iter=2000), {"C": COSTS}),
+    "linear_svm": (LinearSVC(max_iter=5000, random_state=0), {"C": COSTS}),
+    "rbf_svm": (SVC(kernel="precomputed"), {"C": [1.0, 10.0, 100.0], "width": [0.1, 1.0]}),
+}
+WIDTHS, RIDGES = ["0.1*median", "median"], ["1e-2*scale", "scale", "1e2*scale"]
+PROJECTIONS: dict[str, tuple[Projection, dict[str, list[Any]]]] = {
+    "cidg": (CIDG(), {"conditional_weight": ["scale", "1e2*scale"], "prior_weight": [0.0, "scale"]}),
+    "mda": (MDA(), {"conditional_weight": [1.0, 1e2]}),
+    "sca": (SCA(), {"domain_weight": ["scale", "1e2*scale"]}),
+    "dica": (DICA(), {}),
+}
+HEADS = {
+    "1-NN": KNeighborsClassifier(n_neighbors=1),
+    "logistic": make_pipeline(StandardScaler(), LogisticRegression(max_iter=2000)),
+}
+CENTERED = {f"centered_{name}": name for name in PLAIN}
+METHODS = (*PLAIN, *CENTERED, *PROJECTIONS)
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A model with its best settings: how it did on each held-out part, and how to build it."""
+
+    model: str
+    kind: Kind
+    scores: Array
+    params: dict[str, Any]
+    seconds: float
+    pipeline: Pipeline = field(repr=False)
+
+    @property
+    def mean(self) -> float:
+        """Mean score over held-out domains."""
+        return float(np.mean(self.scores))
+
+
+def contenders(
+    method: str, X: Any, y: Any, domain: Ints, splits: Splits, scoring: str | Callable[..., float]
+) -> list[Contender]:
+    """Tune a method on the splits; the best settings of each variant contend."""
+    start = time.perf_counter()
+    with warnings.catch_warnings():
+        # Said once by the caller; and a model that has not converged is judged by its score like any other.
+        warnings.simplefilter("ignore", SingleDomainWarning)
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        if method in PROJECTIONS:
+            found = list(_projections(method, X, y, domain, splits, scoring))
+        else:
+            found = [_plain(method, X, y, domain, splits, scoring)]
+    seconds = (time.perf_counter() - start) / len(found)
+    return [Contender(*entry[:4], seconds, entry[4]) for entry in found]
+
+
+Entry = tuple[str, Kind, Array, dict[str, Any], Pipeline]
+
+
+def _plain(method: str, X: Any, y: Any, domain: Ints, splits: Splits, scoring: Any) -> Entry:
+    name = CENTERED.get(method, method)
+    model, grid = PLAIN[name]
+    settings = list(ParameterGrid(grid))
+    # Each domain is centred on its own mean, held out or not, so one centred copy serves every fold.
+    data = DomainCenterer().fit_transform(X, sample_domain=domain) if method in CENTERED else X
+    score = _score_kernel_svm if name == "rbf_svm" else _score_each
+    scores = score(model, settings, data, y, splits, scoring)
+    best = int(np.argmax(scores.mean(axis=1)))
+    params = dict(settings[best])
+    if name == "rbf_svm":
+        width = params.pop("width")
+        params = {"kernel": "rbf", "gamma": width / median_squared_distance(data), **params}
+    steps = [("centerer", DomainCenterer())] if method in CENTERED else []
+    pipeline = Pipeline([*steps, ("classifier", clone(model).set_params(**params))])
+    kind: Kind = "transductive" if method in CENTERED else "plain"
+    return method, kind, scores[best], params, pipeline
+
+
+def _score_each(model: Any, settings: list[Any], X: Any, y: Any, splits: Splits, scoring: Any) -> Array:
+    scorer = check_scoring(model, scoring=scoring)
+    scores = np.empty((len(settings), len(splits)))
+    for i, setting in enumerate(settings):
+        for k, (train, test) in enumerate(splits):
+            fitted = clone(model).set_params(**setting).fit(X[train], y[train])
+            scores[i, k] = scorer(fitted, X[test], y[test])
+    return scores
+
+
+def _score_kernel_svm(model: Any, settings: list[Any], X: Any, y: Any, splits: Splits, scoring: Any) -> Array:
+    """The same for the rbf SVM, with one distance matrix for all folds and one kernel matrix for all costs."""
+    scorer = check_scoring(model, scoring=scoring)
+    distances = euclidean_distances(X, squared=True)
+    scores = np.empty((len(settings), len(splits)))
+    for k, (train, test) in enumerate(splits):
+        gamma = 1 / median_squared_distance(X[train])
+        for width in {setting["width"] for setting in settings}:
+            K = np.exp(-width * gamma * distances[:, train])
+            for i, setting in enumerate(settings):
+                if setting["width"] == width:
+                    fitted = clone(model).set_params(C=setting["C"]).fit(K[train], y[train])
+                    scores[i, k] = scorer(fitted, K[test], y[test])
+    return scores
+
+
+def _projections(method: str, X: Any, y: Any, domain: Ints, splits: Splits, scoring: Any) -> Iterator[Entry]:
+    projection, weights = PROJECTIONS[method]
+    grid = {"gamma": WIDTHS, "ridge": RIDGES, **weights, "centering": ["source", "target"]}
+    for head, classifier in HEADS.items():
+        search = ProjectionSearchCV(projection, grid, classifier=classifier, cv=splits, scoring=scoring, refit=False)
+        results = search.fit(X, y, sample_domain=domain).cv_results_
+        scores = np.column_stack([results[f"split{k}_test_score"] for k in range(len(splits))])
+        for centering in ("source", "target"):
+            best = preferred(results, results["transductive"] == (centering == "target"))
+            params = results["params"][best]
+            fitted = clone(projection).set_params(**params)
+            pipeline = Pipeline([("projection", fitted), ("classifier", clone(classifier))])
+            name = f"{method} + {head}" + (", target-centred" if centering == "target" else "")
+            kind: Kind = "transductive" if centering == "target" else "inductive"
+            yield name, kind, scores[best], params, pipeline
+
+
+def offered(X: Any) -> tuple[str, ...]:
+    """Methods that can take these data: sparse ones cannot be centred."""
+    return tuple(m for m in METHODS if not (sparse.issparse(X) and m in CENTERED))

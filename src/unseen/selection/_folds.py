@@ -1,0 +1,167 @@
+"""A fold in the eigenbasis of its kernel matrix: what all settings of weights, ridge and components share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy import linalg
+from sklearn.metrics.pairwise import euclidean_distances
+from sklearn.utils import _safe_indexing
+
+from ..cells import Array, Cells, Ints, Membership, Spectrum, gram_spectrum
+from ..kernels import centre, resolve_gamma
+from ..labels import Labels
+from ..pencil import Recipe, Whitened, solve, whiten
+from ..projections._base import Projection
+from ..solution import Solution
+
+
+@dataclass(frozen=True)
+class Data:
+    """Samples with their class labels, class codes and domain codes."""
+
+    X: Any
+    y: Labels
+    y_codes: Ints
+    domain: Ints
+
+    def __getitem__(self, rows: Ints) -> Data:
+        return Data(_safe_indexing(self.X, rows), self.y[rows], self.y_codes[rows], self.domain[rows])
+
+    @property
+    def cell(self) -> Ints:
+        """Each sample's cell in the table of all classes and domains of these data."""
+        return Membership.of(self.y_codes, self.domain).cell
+
+    @property
+    def membership(self) -> Membership:
+        """Cells of these samples; classes and domains that they lack are dropped."""
+        return Membership.of(
+            *(np.unique(codes, return_inverse=True)[1].astype(np.intp) for codes in (self.y_codes, self.domain))
+        )
+
+
+class Grams:
+    """Kernel values between subsets of the samples, with the costly part computed once for all subsets.
+
+    Squared distances serve every width of the rbf kernel; other kernels are evaluated once for all folds.
+    """
+
+    def __init__(self, estimator: Projection, X: Any) -> None:
+        self.X = X
+        self._distances: Array | None = None
+        self._whole: Array | None = None
+        if estimator.kernel == "rbf":
+            self._distances = euclidean_distances(X.astype(np.float64, copy=False), squared=True)
+        elif estimator.kernel == "precomputed":
+            self._whole = X
+        elif estimator.gamma != "scale":  # otherwise each fold has its own coefficient
+            self._whole = _fold_estimator(estimator, X)._kernel_values(X, training=True)
+
+    def between(self, estimator: Projection, rows: Ints, columns: Ints) -> Array:
+        """Kernel values of the fold whose training samples are `columns`; a new array."""
+        block = np.ix_(rows, columns)
+        if self._whole is not None:
+            return self._whole[block].astype(np.float64, copy=False)
+        train = _safe_indexing(self.X, columns)
+        fitted = _fold_estimator(estimator, train)
+        if self._distances is not None:
+            values = self._distances[block]
+            values *= -(fitted.gamma_ or 0.0)
+            return np.exp(values, out=values)
+        return fitted._kernel_values(_safe_indexing(self.X, rows))
+
+
+def _fold_estimator(estimator: Projection, train: Any) -> Projection:
+    """Give an estimator what its kernel learns from the training samples: the coefficient and the samples."""
+    estimator.gamma_ = resolve_gamma(estimator.gamma, estimator.kernel, train)
+    estimator.X_fit_ = train
+    return estimator
+
+
+@dataclass(frozen=True)
+class Basis:
+    """Coordinates of training and test samples of which components are combinations.
+
+    `train` is centred on the training data; `test` is centred when `offset`, the training mean, is subtracted.
+    """
+
+    train: Array
+    test: Array
+    offset: Array
+
+    def combined(self, coefficients: Array) -> Basis:
+        """Combine the coordinates into new ones."""
+        return Basis(self.train @ coefficients, self.test @ coefficients, self.offset @ coefficients)
+
+
+class Fold:
+    """One training set and one test set under one kernel, decomposed once; `project` then costs O(cells^3)."""
+
+    def __init__(self, counts: Ints, spectrum: Spectrum, basis: Basis, test_domain: Ints, known: set[int]) -> None:
+        self.counts = counts
+        self.spectrum = spectrum
+        self.basis = basis
+        self.size = float(np.linalg.norm(spectrum.values))
+        self.test_domain = test_domain
+        self.known = known
+        self._pencils: dict[tuple[float, float, float], tuple[Whitened, Basis]] = {}
+
+    def solve(self, estimator: Projection) -> tuple[Solution, Basis]:
+        """All components of a setting, and the coordinates that they combine."""
+        recipe = estimator._recipe(self.counts, estimator._ridge(self.size))
+        if not estimator._is_low_rank(recipe):
+            return estimator._solve_spectrum(self.spectrum, recipe, self.counts), self.basis
+        pencil, basis = self._pencil(recipe)
+        return solve(pencil, recipe, self.counts), basis
+
+    def _pencil(self, recipe: Recipe) -> tuple[Whitened, Basis]:
+        """Reduce to cell space, once for each (inside, norm, ridge)."""
+        key = (recipe.inside, recipe.norm, recipe.ridge)
+        if key not in self._pencils:
+            pencil = whiten(self.spectrum if recipe.ridge else self.spectrum.without_null(), recipe)
+            (norms,) = linalg.qr(pencil.norm_factor, mode="r")
+            reduced = replace(pencil, directions=np.eye(pencil.directions.shape[1]), norm_factor=norms)
+            self._pencils[key] = reduced, self.basis.combined(pencil.directions)
+        return self._pencils[key]
+
+    def project(self, estimator: Projection, solution: Solution, basis: Basis) -> tuple[Array, Array]:
+        """Training and test samples as the fitted estimator would transform them."""
+        kept = estimator._trimmed(solution, self.counts).scaled(estimator.scaling).oriented(self.counts)
+        projected = basis.combined(kept.coefficients)
+        offsets = np.broadcast_to(projected.offset, projected.test.shape)
+        if estimator.centering == "target":
+            offsets = np.empty_like(projected.test)
+            for domain in np.unique(self.test_domain):
+                rows = self.test_domain == domain
+                if domain not in self.known and rows.sum() == 1:
+                    raise ValueError('a held-out domain has a single sample, which centering="target" cannot centre')
+                offsets[rows] = projected.offset if domain in self.known else projected.test[rows].mean(axis=0)
+        return projected.train, projected.test - offsets
+
+
+def kernel_fold(estimator: Projection, data: Data, grams: Grams, train: Ints, test: Ints) -> Fold:
+    """Decompose a fold under an exact kernel."""
+    membership = data[train].membership
+    K = grams.between(estimator, train, train)
+    means = centre(K)
+    spectrum = gram_spectrum(K, membership)
+    # Directions of a centred matrix are orthogonal to constants, but for the null space, which is of no use.
+    vectors = spectrum.lift - spectrum.lift.mean(axis=0)
+    basis = Basis(spectrum.lift * spectrum.values, grams.between(estimator, test, train) @ vectors, means @ vectors)
+    return _fold(membership, spectrum, basis, data, train, test)
+
+
+def feature_fold(features: Array, statistics: Cells, data: Data, train: Ints, test: Ints) -> Fold:
+    """Decompose a fold of explicit features from the statistics of its training samples."""
+    membership = data[train].membership
+    spectrum = statistics.spectrum()
+    lifted = Basis(features[train] - statistics.mean, features[test], statistics.mean).combined(spectrum.lift)
+    return _fold(membership, spectrum, lifted, data, train, test)
+
+
+def _fold(membership: Membership, spectrum: Spectrum, basis: Basis, data: Data, train: Ints, test: Ints) -> Fold:
+    in_eigenbasis = replace(spectrum, lift=np.eye(len(spectrum.values)))
+    return Fold(membership.counts, in_eigenbasis, basis, data.domain[test], set(data.domain[train].tolist()))

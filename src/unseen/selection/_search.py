@@ -1,0 +1,378 @@
+"""A grid search over a projection and a classifier that decomposes each fold's kernel matrix once."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from numbers import Integral
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.metrics import check_scoring, get_scorer_names
+from sklearn.model_selection import ParameterGrid
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import Pipeline
+from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.parallel import Parallel, delayed
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from ..cells import Ints
+from ..exceptions import SingleDomainWarning
+from ..labels import check_domains, encode_classes, encode_domains
+from ..progress import track
+from ..projections._base import Projection
+from ._evaluate import KERNEL_PARAMS, Candidate, Score, Source, grouped, score_fold
+from ._folds import Data, Grams
+from ._grids import default_grid
+from ._results import preferred, tabulate
+from ._splitters import domain_splits, splitter
+
+
+def _classifier_has(method: str) -> Callable[[Any], bool]:
+    def check(search: ProjectionSearchCV) -> bool:
+        return hasattr(search._head(), method)
+
+    return check
+
+
+class ProjectionSearchCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
+    """Choose the settings of a projection, and of the classifier behind it, by cross-validation over domains.
+
+    Gives the scores of :class:`~sklearn.model_selection.GridSearchCV` on the pipeline of projection and classifier,
+    sooner: kernel matrices are slices of one, each fold is decomposed once for each kernel width, and every further
+    setting of weights, ridge and components is a problem of the size of the domain x class table.
+
+    Parameters
+    ----------
+    estimator : projection
+        One of this package's projections, such as :class:`CIDG`.
+    param_grid : dict or list of dicts, default=None
+        Lists of values for parameters of the projection and, prefixed ``classifier__``, of the classifier. None means
+        the method's default grid, in multiples of the data's own scales.
+    classifier : classifier, default=None
+        What classifies the projected samples; None means 1-nearest-neighbour, as in the CIDG paper.
+    cv : splitter, int or iterable, default=None
+        None means :class:`~unseen.selection.LeaveOneDomainOut`: the weights decide how a *new* domain is treated, so
+        only a held-out domain can choose them.
+    scoring : str or callable, default="accuracy"
+        A scikit-learn scorer.
+    refit : bool or callable, default=True
+        Whether to refit the chosen setting on all data; a callable gets `cv_results_` and returns its index.
+    n_jobs : int, default=None
+        Number of processes over folds and kernels.
+    verbose : int, default=0
+        1 shows progress.
+
+    Attributes
+    ----------
+    cv_results_ : dict of ndarrays
+        As in GridSearchCV; also `n_ties`, how many other settings have exactly the same mean score; `transductive`,
+        which settings centre a domain on its own unlabelled samples; and the means over folds of the number of
+        components, the ridge and the sum of the invariance weights, as numbers.
+    best_index_, best_params_, best_score_ : int, dict, float
+        The chosen setting. Of equal mean scores, the one with fewer components is preferred, then the larger ridge,
+        then the larger invariance weights, then the first in the grid.
+    best_estimator_ : Pipeline
+        Projection and classifier, refitted on all data; only with `refit`.
+    classes_ : ndarray of shape (n_classes,)
+        Class labels.
+    n_splits_ : int
+        Number of folds.
+    n_features_in_ : int
+        Number of features seen during `fit`.
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Names of features seen during `fit`, if `X` had string column names.
+
+    See Also
+    --------
+    UnseenClassifier : Compares whole families of models this way.
+
+    Examples
+    --------
+    >>> from unseen import CIDG, ProjectionSearchCV
+    >>> from unseen.datasets import make_synthetic
+    >>> data = make_synthetic(random_state=0)
+    >>> grid = {"conditional_weight": [0, 1e2, 1e4], "ridge": ["1e-2*scale", "scale"]}
+    >>> search = ProjectionSearchCV(CIDG(), grid).fit(data.data, data.target, sample_domain=data.domain)
+    >>> len(search.cv_results_["params"])
+    6
+    >>> search.predict(data.data).shape
+    (320,)
+    """
+
+    __metadata_request__fit: ClassVar = {"sample_domain": True}
+    __metadata_request__predict: ClassVar = {"sample_domain": True}
+    __metadata_request__predict_proba: ClassVar = {"sample_domain": True}
+    __metadata_request__decision_function: ClassVar = {"sample_domain": True}
+    __metadata_request__transform: ClassVar = {"sample_domain": True}
+    __metadata_request__score: ClassVar = {"sample_domain": True}
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "estimator": [HasMethods(["fit", "transform"])],
+        "param_grid": [dict, list, None],
+        "classifier": [HasMethods(["fit", "predict"]), None],
+        "cv": ["cv_object"],
+        "scoring": [StrOptions(set(get_scorer_names())), callable],
+        "refit": ["boolean", callable],
+        "n_jobs": [Integral, None],
+        "verbose": [Interval(Integral, 0, None, closed="left"), "boolean"],
+    }
+
+    def __init__(
+        self,
+        estimator: Projection,
+        param_grid: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Sequence[Any]]] | None = None,
+        *,
+        classifier: Any = None,
+        cv: Any = None,
+        scoring: str | Callable[..., float] = "accuracy",
+        refit: bool | Callable[[dict[str, Any]], int] = True,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.estimator = estimator
+        self.param_grid = param_grid
+        self.classifier = classifier
+        self.cv = cv
+        self.scoring = scoring
+        self.refit = refit
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any, *, sample_domain: Any = None, **params: Any) -> Self:
+        """Score every setting and refit the best.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Samples of all source domains; the Gram matrix for ``kernel="precomputed"``.
+        y : array-like of shape (n_samples,)
+            Class labels.
+        sample_domain : array-like of shape (n_samples,), default=None
+            The domain each sample comes from; also handed to `cv`.
+        **params : dict
+            `groups`, for a `cv` that wants other groups than the domains.
+
+        Returns
+        -------
+        self : object
+            The fitted search.
+        """
+        self._validate_params()
+        if not isinstance(self.estimator, Projection):
+            raise TypeError(
+                f"estimator must be one of unseen's projections, such as CIDG(); got {self.estimator!r}. For other "
+                "estimators use sklearn.model_selection.GridSearchCV with cv=LeaveOneDomainOut()."
+            )
+        data = self._check_data(X, y, sample_domain)
+        splits = domain_splits(self, data.X, data.y, data.domain, sample_domain, params)
+        settings = list(ParameterGrid(default_grid(self.estimator) if self.param_grid is None else self.param_grid))
+        candidates = [self._candidate(i, setting) for i, setting in enumerate(settings)]
+        scores = self._score(candidates, data, splits)
+        _report_failures(scores, len(candidates))
+        self.n_splits_ = len(splits)
+        self.cv_results_ = tabulate(candidates, settings, scores)
+        self._choose()
+        if self.refit is not False:
+            self.best_estimator_ = self._refitted(candidates[self.best_index_], data, sample_domain)
+        return self
+
+    def _check_data(self, X: Any, y: Any, sample_domain: Any) -> Data:
+        X, y = validate_data(self, X, y, **self.estimator._validation())
+        self.classes_, y_codes = encode_classes(y, type(self).__name__)
+        n_samples = X.shape[0]
+        if sample_domain is None:
+            return Data(X, y, y_codes, np.zeros(n_samples, dtype=np.intp))
+        return Data(X, y, y_codes, encode_domains(check_domains(sample_domain, n_samples))[1])
+
+    def _splitter(self, y: Any = None) -> Any:
+        return splitter(self.cv, y)
+
+    def _head(self) -> Any:
+        return KNeighborsClassifier(n_neighbors=1) if self.classifier is None else self.classifier
+
+    def _candidate(self, index: int, setting: Mapping[str, Any]) -> Candidate:
+        prefix = "classifier__"
+        projection, classifier = clone(self.estimator), clone(self._head())
+        projection.set_params(**{k: v for k, v in setting.items() if not k.startswith(prefix)})
+        projection._validate_params()
+        classifier.set_params(**{k.removeprefix(prefix): v for k, v in setting.items() if k.startswith(prefix)})
+        return Candidate(index, projection, classifier)
+
+    def _score(self, candidates: list[Candidate], data: Data, splits: list[tuple[Ints, Ints]]) -> list[list[Score]]:
+        """Score all candidates on all splits: a task is one kernel on one split."""
+        scorer = check_scoring(self._head(), scoring=self.scoring)
+        one_nearest = self.scoring == "accuracy"
+        scores: list[list[Score]] = [[] for _ in splits]
+        groups = grouped(candidates, KERNEL_PARAMS)
+        sources = _sources([group[0].projection for group in groups], data)
+        tasks = [(group, k) for group in range(len(groups)) for k in range(len(splits))]
+        parallel = Parallel(n_jobs=self.n_jobs, return_as="generator", pre_dispatch="n_jobs")
+        found = parallel(
+            delayed(score_fold)(groups[group], sources(group), *splits[k], scorer, one_nearest) for group, k in tasks
+        )
+        name = f"{type(self.estimator).__name__} search"
+        for (_, k), result in zip(tasks, track(found, len(tasks), name, self.verbose), strict=True):
+            scores[k] += result
+        return scores
+
+    def _choose(self) -> None:
+        means = self.cv_results_["mean_test_score"]
+        self.best_index_ = (self.refit if callable(self.refit) else preferred)(self.cv_results_)
+        if not 0 <= self.best_index_ < len(means):
+            raise IndexError(f"refit returned {self.best_index_!r}, which is no index among {len(means)} settings.")
+        self.best_params_ = self.cv_results_["params"][self.best_index_]
+        self.best_score_ = float(means[self.best_index_])
+
+    def _refitted(self, candidate: Candidate, data: Data, sample_domain: Any) -> Pipeline:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SingleDomainWarning)  # the search has warned already
+            Z = candidate.projection.fit_transform(data.X, data.y, sample_domain=sample_domain)
+        classifier = candidate.classifier.fit(Z, data.y)
+        return Pipeline([("projection", candidate.projection), ("classifier", classifier)])
+
+    def transform(self, X: Any, *, sample_domain: Any = None) -> Any:
+        """Project samples with the chosen projection.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Samples.
+        sample_domain : array-like of shape (n_samples,), default=None
+            Their domains, which matter for ``centering="target"``.
+
+        Returns
+        -------
+        Z : ndarray of shape (n_samples, n_components)
+            Learned features.
+        """
+        check_is_fitted(self, "cv_results_")
+        if not hasattr(self, "best_estimator_"):
+            raise AttributeError(f"This {type(self).__name__} was fitted with refit=False; it has no model to use.")
+        X = validate_data(self, X, reset=False, **self.estimator._validation())
+        return self.best_estimator_[0].transform(X, sample_domain=sample_domain)
+
+    def predict(self, X: Any, *, sample_domain: Any = None) -> Any:
+        """Classify samples.
+
+        Parameters
+        ----------
+        X, sample_domain
+            As for `transform`.
+
+        Returns
+        -------
+        y : ndarray of shape (n_samples,)
+            Predicted classes.
+        """
+        Z = self.transform(X, sample_domain=sample_domain)
+        return self.best_estimator_[1].predict(Z)
+
+    @available_if(_classifier_has("predict_proba"))
+    def predict_proba(self, X: Any, *, sample_domain: Any = None) -> Any:
+        """Class probabilities, if the classifier has them.
+
+        Parameters
+        ----------
+        X, sample_domain
+            As for `transform`.
+
+        Returns
+        -------
+        p : ndarray of shape (n_samples, n_classes)
+            Probabilities, in the order of `classes_`.
+        """
+        Z = self.transform(X, sample_domain=sample_domain)
+        return self.best_estimator_[1].predict_proba(Z)
+
+    @available_if(_classifier_has("decision_function"))
+    def decision_function(self, X: Any, *, sample_domain: Any = None) -> Any:
+        """Confidence scores, if the classifier has them.
+
+        Parameters
+        ----------
+        X, sample_domain
+            As for `transform`.
+
+        Returns
+        -------
+        scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
+            As the classifier gives them.
+        """
+        Z = self.transform(X, sample_domain=sample_domain)
+        return self.best_estimator_[1].decision_function(Z)
+
+    def score(self, X: Any, y: Any, *, sample_domain: Any = None) -> float:
+        """Score of the chosen setting, by `scoring`.
+
+        Parameters
+        ----------
+        X, sample_domain
+            As for `transform`.
+        y : array-like of shape (n_samples,)
+            True classes.
+
+        Returns
+        -------
+        score : float
+            The score.
+        """
+        Z = self.transform(X, sample_domain=sample_domain)
+        model = self.best_estimator_[1]
+        return float(check_scoring(model, scoring=self.scoring)(model, Z, y))
+
+    def get_metadata_routing(self) -> MetadataRouter:
+        """Say which metadata go where: `sample_domain` here, and what the splitter asks for to the splitter.
+
+        Returns
+        -------
+        routing : MetadataRouter
+            The routing.
+        """
+        mapping = MethodMapping().add(caller="fit", callee="split")
+        return MetadataRouter(owner=self).add_self_request(self).add(splitter=self._splitter(), method_mapping=mapping)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        inner = self.estimator.__sklearn_tags__().input_tags
+        tags.input_tags.sparse, tags.input_tags.pairwise = inner.sparse, inner.pairwise
+        return tags
+
+
+def _sources(projections: list[Projection], data: Data) -> Callable[[int], Source]:
+    """Sources of folds, made when first asked for; kernels of one family share their Gram matrices."""
+    made: dict[int, Source] = {}
+    grams: dict[Any, Grams] = {}
+
+    def source(group: int) -> Source:
+        if group not in made:
+            made.clear()
+            projection = projections[group]
+            shared = None
+            if projection.feature_map is None:
+                family = "rbf" if projection.kernel == "rbf" else group
+                if family not in grams:
+                    grams.clear()
+                    grams[family] = Grams(projection, data.X)
+                shared = grams[family]
+            made[group] = Source(projection, data, shared)
+        return made[group]
+
+    return source
+
+
+def _report_failures(scores: list[list[Score]], n_candidates: int) -> None:
+    failed = {score.index: score.error for split in scores for score in split if score.error}
+    if not failed:
+        return
+    example = next(iter(failed.values()))
+    if len(failed) == n_candidates:
+        raise ValueError(f"Every one of the {n_candidates} settings failed; the first says: {example}")
+    warnings.warn(
+        f"{len(failed)} of {n_candidates} settings failed on some fold and score NaN; the first says: {example}",
+        RuntimeWarning,
+        stacklevel=3,
+    )

@@ -1,0 +1,273 @@
+"""Splitters that know about domains; each takes them as `groups` or as `sample_domain`."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Iterator
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn import get_config
+from sklearn.model_selection import BaseCrossValidator, LeaveOneGroupOut, LeavePGroupsOut, check_cv
+from sklearn.utils import check_random_state
+from sklearn.utils.metadata_routing import process_routing
+from sklearn.utils.validation import _num_samples
+
+from ..cells import Ints
+from ..exceptions import SingleDomainWarning
+from ..labels import Labels, check_domains, encode_domains
+
+Split = tuple[Ints, Ints]
+
+
+class _DomainSplitter(BaseCrossValidator):
+    """Accept domain labels under either name, and any hashable labels."""
+
+    __metadata_request__split: ClassVar = {"groups": True, "sample_domain": True}
+
+    def split(self, X: Any, y: Any = None, groups: Any = None, *, sample_domain: Any = None) -> Iterator[Split]:
+        """Yield the training and test indices of each split.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples; only their number matters.
+        y : array-like of shape (n_samples,), default=None
+            Class labels.
+        groups : array-like of shape (n_samples,), default=None
+            The domain of each sample, by scikit-learn's name.
+        sample_domain : array-like of shape (n_samples,), default=None
+            The domain of each sample, by this package's name.
+
+        Yields
+        ------
+        train, test : ndarray
+            Indices of the split.
+        """
+        labels = self._domains(X, groups, sample_domain)
+        yield from super().split(X, y, self._codes(labels))
+
+    def _domains(self, X: Any, groups: Any, sample_domain: Any) -> Labels:
+        labels = groups if sample_domain is None else sample_domain
+        if labels is None:
+            raise ValueError(
+                f"{type(self).__name__} needs the domain of each sample: pass groups or sample_domain, one label per "
+                "sample."
+            )
+        return check_domains(labels, len(labels) if X is None else _num_samples(X))
+
+    def _codes(self, labels: Labels) -> Any:
+        return encode_domains(labels)[1]
+
+
+class LeaveOneDomainOut(_DomainSplitter, LeaveOneGroupOut):
+    """Hold out one domain after the other, to see how well the others predict it.
+
+    Examples
+    --------
+    >>> from unseen.selection import LeaveOneDomainOut
+    >>> X, domain = [[0], [1], [2], [3]], ["a", "a", "b", "c"]
+    >>> for train, test in LeaveOneDomainOut().split(X, groups=domain):
+    ...     print(train, test)
+    [2 3] [0 1]
+    [0 1 3] [2]
+    [0 1 2] [3]
+    """
+
+    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None, *, sample_domain: Any = None) -> int:
+        """Return the number of domains.
+
+        Parameters
+        ----------
+        X, y : object
+            Not used.
+        groups, sample_domain : array-like of shape (n_samples,), default=None
+            The domain of each sample, under either name.
+
+        Returns
+        -------
+        n_splits : int
+            The number of splits.
+        """
+        return super().get_n_splits(X, y, self._codes(self._domains(X, groups, sample_domain)))
+
+
+class LeavePDomainsOut(_DomainSplitter, LeavePGroupsOut):
+    """Hold out every set of `n_groups` domains.
+
+    Parameters
+    ----------
+    n_groups : int
+        How many domains each test set has.
+
+    Examples
+    --------
+    >>> from unseen.selection import LeavePDomainsOut
+    >>> splitter = LeavePDomainsOut(2)
+    >>> splitter.get_n_splits(groups=["a", "a", "b", "c"])
+    3
+    """
+
+    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None, *, sample_domain: Any = None) -> int:
+        """Return the number of sets of domains.
+
+        Parameters
+        ----------
+        X, y : object
+            Not used.
+        groups, sample_domain : array-like of shape (n_samples,), default=None
+            The domain of each sample, under either name.
+
+        Returns
+        -------
+        n_splits : int
+            The number of splits.
+        """
+        return super().get_n_splits(X, y, self._codes(self._domains(X, groups, sample_domain)))
+
+
+class HeldOutDomains(_DomainSplitter):
+    """Train on all domains but some fixed ones and test on those: a single split.
+
+    Parameters
+    ----------
+    domains : sequence
+        The validation domains.
+
+    Examples
+    --------
+    >>> from unseen.selection import HeldOutDomains
+    >>> splitter = HeldOutDomains(["validation"])
+    >>> next(splitter.split([[0], [1], [2]], groups=["a", "validation", "b"]))
+    (array([0, 2]), array([1]))
+    """
+
+    def __init__(self, domains: Iterable[Any]) -> None:
+        self.domains = domains
+
+    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None, *, sample_domain: Any = None) -> int:
+        """Return 1.
+
+        Parameters
+        ----------
+        X, y, groups, sample_domain : object
+            Not used.
+
+        Returns
+        -------
+        n_splits : int
+            The number of splits.
+        """
+        return 1
+
+    def _codes(self, labels: Labels) -> Any:
+        held_out = set(self.domains)
+        present = set(labels.tolist())
+        absent = [name for name in self.domains if name not in present]
+        if absent or held_out >= present:
+            problem = f"{absent} are not among them" if absent else "no domain is left to train on"
+            raise ValueError(
+                f"HeldOutDomains({list(self.domains)!r}) cannot split the domains {sorted(map(str, present))}: "
+                f"{problem}."
+            )
+        return np.array([label in held_out for label in labels.tolist()])
+
+    def _iter_test_masks(self, X: Any = None, y: Any = None, groups: Any = None) -> Iterator[Any]:
+        yield groups
+
+
+class WithinDomainSplit(_DomainSplitter):
+    """Split every domain at random, as the paper does: training and test data come from the same domains.
+
+    Good for measuring, useless for choosing invariance weights: dozens of settings classify held-out data of the *same*
+    domains perfectly and still differ widely on a new one.
+
+    Parameters
+    ----------
+    train_size : float, default=0.7
+        Share of each domain (with `stratify`, of each class in it) that is trained on. Where there are two samples or
+        more, at least one goes to each side.
+    n_splits : int, default=5
+        Number of random splits.
+    stratify : bool, default=True
+        Whether to split each class of each domain by itself.
+    random_state : int, RandomState instance or None, default=None
+        Seed.
+
+    Examples
+    --------
+    >>> from unseen.selection import WithinDomainSplit
+    >>> X, y, domain = [[0]] * 8, [0, 0, 1, 1] * 2, ["a"] * 4 + ["b"] * 4
+    >>> train, test = next(WithinDomainSplit(0.5, random_state=0).split(X, y, groups=domain))
+    >>> len(train), len(test)
+    (4, 4)
+    """
+
+    def __init__(
+        self, train_size: float = 0.7, *, n_splits: int = 5, stratify: bool = True, random_state: Any = None
+    ) -> None:
+        self.train_size = train_size
+        self.n_splits = n_splits
+        self.stratify = stratify
+        self.random_state = random_state
+
+    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None, *, sample_domain: Any = None) -> int:
+        """Return `n_splits`.
+
+        Parameters
+        ----------
+        X, y, groups, sample_domain : object
+            Not used.
+
+        Returns
+        -------
+        n_splits : int
+            The number of splits.
+        """
+        return self.n_splits
+
+    def _iter_test_masks(self, X: Any = None, y: Any = None, groups: Any = None) -> Iterator[Any]:
+        if not 0 < self.train_size < 1:
+            raise ValueError(f"train_size must lie between 0 and 1; got {self.train_size!r}.")
+        if self.stratify and y is None:
+            raise ValueError("WithinDomainSplit(stratify=True) needs y. Pass it, or set stratify=False.")
+        random = check_random_state(self.random_state)
+        strata = groups
+        if self.stratify:
+            classes = np.unique(np.asarray(y), return_inverse=True)[1]
+            strata = groups * (classes.max() + 1) + classes
+        for _ in range(self.n_splits):
+            mask = np.zeros(len(groups), dtype=bool)
+            for stratum in np.unique(strata):
+                members = random.permutation(np.flatnonzero(strata == stratum))
+                n_train = round(self.train_size * len(members))
+                n_train = min(max(n_train, 1), max(len(members) - 1, 1))
+                mask[members[n_train:]] = True
+            yield mask
+
+
+def splitter(cv: Any, y: Any = None) -> Any:
+    """Turn a `cv` parameter into a splitter; None holds out one domain after the other."""
+    return LeaveOneDomainOut() if cv is None else check_cv(cv, y, classifier=True)
+
+
+def domain_splits(search: Any, X: Any, y: Any, domain: Ints, sample_domain: Any, params: dict[str, Any]) -> list[Split]:
+    """Splits of a search's `cv`, which is told about domains in whichever way metadata routing asks for."""
+    name = type(search).__name__
+    if get_config()["enable_metadata_routing"]:
+        split_params = process_routing(search, "fit", sample_domain=sample_domain, **params).splitter.split
+    else:
+        unknown = sorted(set(params) - {"groups"})
+        if unknown:
+            raise TypeError(f"{name}.fit got an unexpected argument {unknown[0]!r}.")
+        split_params = {"groups": params.get("groups", sample_domain)}
+    splits = list(search._splitter(y).split(X, y, **split_params))
+    if min(len(np.unique(domain[train])) for train, _ in splits) < 2:
+        warnings.warn(
+            f"{name} has folds whose training data come from a single domain: there, invariance weights have no "
+            "effect, so the scores say little about them. Use three or more source domains, or pass sample_domain if "
+            "it was left out.",
+            SingleDomainWarning,
+            stacklevel=3,
+        )
+    return splits

@@ -1,0 +1,328 @@
+"""UnseenClassifier: the best model for the next domain, chosen honestly."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from numbers import Integral
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.metrics import check_scoring, get_scorer_names
+from sklearn.pipeline import Pipeline
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.parallel import Parallel, delayed
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from ..cells import Array, Ints
+from ..exceptions import SingleDomainWarning
+from ..labels import Labels, check_domains, encode_classes, encode_domains
+from ..progress import track
+from ._families import METHODS, Contender, contenders, offered
+from ._splitters import domain_splits, splitter
+
+SIMPLICITY = ("plain", "inductive", "transductive")
+
+
+def _chosen_has(method: str) -> Callable[[Any], bool]:
+    def check(model: UnseenClassifier) -> bool:
+        check_is_fitted(model, "best_estimator_")
+        return hasattr(model.best_estimator_[-1], method)
+
+    return check
+
+
+class UnseenClassifier(ClassifierMixin, BaseEstimator):
+    """The best classifier for a domain that nobody has seen.
+
+    Tunes and compares, by holding out one domain after the other: plain classifiers (logistic regression, linear and
+    rbf SVM), the same behind a :class:`DomainCenterer`, and the invariant projections (CIDG, MDA, SCA, DICA) under
+    source and target centring with 1-nearest-neighbour and logistic heads. The best mean over held-out domains wins,
+    except that a simpler kind of model is preferred whenever the winner's advantage over it, paired by domain, is
+    within one standard error of zero. Plain models are simplest, then inductive projections, then *transductive*
+    models, which look at unlabelled samples of the new domain and predict batches.
+
+    Parameters
+    ----------
+    methods : "auto" or list of str, default="auto"
+        What to compare, among "logistic", "linear_svm", "rbf_svm", "centered_logistic", "centered_linear_svm",
+        "centered_rbf_svm", "cidg", "mda", "sca" and "dica"; "auto" is all of them.
+    cv : splitter, int or iterable, default=None
+        None means :class:`~unseen.selection.LeaveOneDomainOut`.
+    scoring : str or callable, default="accuracy"
+        A scikit-learn scorer.
+    n_jobs : int, default=None
+        Number of processes over methods.
+    verbose : int, default=0
+        1 shows progress.
+
+    Attributes
+    ----------
+    leaderboard_ : list of dict
+        Every contender, best first: `model`, `kind`, `mean`, `standard_error`, `scores` (one per held-out part, by the
+        name of the domain where it is one domain), `params`, `seconds` and whether it was `chosen`.
+    best_model_ : str
+        Name of the chosen contender.
+    best_kind_ : {"plain", "inductive", "transductive"}
+        Its kind.
+    best_score_ : float
+        Its mean score over held-out domains.
+    best_estimator_ : Pipeline
+        The chosen model, refitted on all data.
+    classes_ : ndarray of shape (n_classes,)
+        Class labels.
+    n_features_in_ : int
+        Number of features seen during `fit`.
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Names of features seen during `fit`, if `X` had string column names.
+
+    See Also
+    --------
+    ProjectionSearchCV : Tunes one projection.
+
+    Notes
+    -----
+    Features are used as they come. Unless they share one scale, put a scaler in front, as for any kernel method.
+
+    Examples
+    --------
+    >>> from unseen import UnseenClassifier
+    >>> from unseen.datasets import make_synthetic
+    >>> data = make_synthetic(validation_domain=True, random_state=0)
+    >>> model = UnseenClassifier(methods=["logistic", "cidg"])
+    >>> model = model.fit(data.data, data.target, sample_domain=data.domain)
+    >>> [row["model"] for row in model.leaderboard_ if row["chosen"]] == [model.best_model_]
+    True
+    """
+
+    __metadata_request__fit: ClassVar = {"sample_domain": True}
+    __metadata_request__predict: ClassVar = {"sample_domain": True}
+    __metadata_request__predict_proba: ClassVar = {"sample_domain": True}
+    __metadata_request__decision_function: ClassVar = {"sample_domain": True}
+    __metadata_request__score: ClassVar = {"sample_domain": True}
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "methods": [StrOptions({"auto"}), list, tuple],
+        "cv": ["cv_object"],
+        "scoring": [StrOptions(set(get_scorer_names())), callable],
+        "n_jobs": [Integral, None],
+        "verbose": [Interval(Integral, 0, None, closed="left"), "boolean"],
+    }
+
+    def __init__(
+        self,
+        methods: Literal["auto"] | Sequence[str] = "auto",
+        *,
+        cv: Any = None,
+        scoring: str | Callable[..., float] = "accuracy",
+        n_jobs: int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.methods = methods
+        self.cv = cv
+        self.scoring = scoring
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any, *, sample_domain: Any = None, **params: Any) -> Self:
+        """Compare the models and refit the chosen one.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Samples of all source domains.
+        y : array-like of shape (n_samples,)
+            Class labels.
+        sample_domain : array-like of shape (n_samples,), default=None
+            The domain each sample comes from; also handed to `cv`.
+        **params : dict
+            `groups`, for a `cv` that wants other groups than the domains.
+
+        Returns
+        -------
+        self : object
+            The fitted classifier.
+        """
+        self._validate_params()
+        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=(np.float64, np.float32))
+        self.classes_, _ = encode_classes(y, type(self).__name__)
+        methods = self._methods(X)
+        labels = None if sample_domain is None else check_domains(sample_domain, X.shape[0])
+        domain = np.zeros(X.shape[0], dtype=np.intp) if labels is None else encode_domains(labels)[1]
+        splits = domain_splits(self, X, y, domain, sample_domain, params)
+        parallel = Parallel(n_jobs=self.n_jobs, return_as="generator")
+        found = parallel(delayed(contenders)(m, X, y, domain, splits, self.scoring) for m in methods)
+        field = [c for batch in track(found, len(methods), type(self).__name__, self.verbose) for c in batch]
+        chosen = choose(field)
+        self.leaderboard_ = leaderboard(field, chosen, _names(splits, labels))
+        self.best_model_, self.best_kind_, self.best_score_ = chosen.model, chosen.kind, chosen.mean
+        self.best_estimator_ = _fitted(chosen.pipeline, X, y, sample_domain)
+        return self
+
+    def _methods(self, X: Any) -> Sequence[str]:
+        if isinstance(self.methods, str):
+            return offered(X)
+        unknown = [method for method in self.methods if method not in METHODS]
+        if unknown or not self.methods:
+            raise ValueError(
+                f'methods must be "auto" or a list of names among {", ".join(METHODS)}; got {self.methods!r}.'
+            )
+        return self.methods
+
+    def _splitter(self, y: Any = None) -> Any:
+        return splitter(self.cv, y)
+
+    def _transformed(self, X: Any, sample_domain: Any) -> Any:
+        """Samples as the chosen classifier sees them."""
+        check_is_fitted(self, "best_estimator_")
+        X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=(np.float64, np.float32))
+        steps = self.best_estimator_[:-1]
+        return steps[0].transform(X, sample_domain=sample_domain) if len(steps) else X
+
+    def predict(self, X: Any, *, sample_domain: Any = None) -> Any:
+        """Classify samples.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Samples; if the chosen model is transductive, a batch of each new domain.
+        sample_domain : array-like of shape (n_samples,), default=None
+            Their domains, which matter for transductive models; None means one new domain.
+
+        Returns
+        -------
+        y : ndarray of shape (n_samples,)
+            Predicted classes.
+        """
+        Z = self._transformed(X, sample_domain)
+        return self.best_estimator_[-1].predict(Z)
+
+    @available_if(_chosen_has("predict_proba"))
+    def predict_proba(self, X: Any, *, sample_domain: Any = None) -> Any:
+        """Class probabilities, if the chosen classifier has them.
+
+        Parameters
+        ----------
+        X, sample_domain
+            As for `predict`.
+
+        Returns
+        -------
+        p : ndarray of shape (n_samples, n_classes)
+            Probabilities, in the order of `classes_`.
+        """
+        Z = self._transformed(X, sample_domain)
+        return self.best_estimator_[-1].predict_proba(Z)
+
+    @available_if(_chosen_has("decision_function"))
+    def decision_function(self, X: Any, *, sample_domain: Any = None) -> Any:
+        """Confidence scores, if the chosen classifier has them.
+
+        Parameters
+        ----------
+        X, sample_domain
+            As for `predict`.
+
+        Returns
+        -------
+        scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
+            As the classifier gives them.
+        """
+        Z = self._transformed(X, sample_domain)
+        return self.best_estimator_[-1].decision_function(Z)
+
+    def score(self, X: Any, y: Any, *, sample_domain: Any = None) -> float:
+        """Score of the chosen model, by `scoring`.
+
+        Parameters
+        ----------
+        X, sample_domain
+            As for `predict`.
+        y : array-like of shape (n_samples,)
+            True classes.
+
+        Returns
+        -------
+        score : float
+            The score.
+        """
+        Z = self._transformed(X, sample_domain)
+        model = self.best_estimator_[-1]
+        return float(check_scoring(model, scoring=self.scoring)(model, Z, y))
+
+    def get_metadata_routing(self) -> MetadataRouter:
+        """Say which metadata go where: `sample_domain` here, and what the splitter asks for to the splitter.
+
+        Returns
+        -------
+        routing : MetadataRouter
+            The routing.
+        """
+        mapping = MethodMapping().add(caller="fit", callee="split")
+        return MetadataRouter(owner=self).add_self_request(self).add(splitter=self._splitter(), method_mapping=mapping)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+
+def choose(field: list[Contender]) -> Contender:
+    """Best mean, unless the best of a simpler kind is no worse by one standard error of the paired difference."""
+    field = [contender for contender in field if np.isfinite(contender.mean)]
+    if not field:
+        raise ValueError("No model could be scored on every held-out part; check the data and the scorer.")
+    best = max(field, key=lambda c: (c.mean, -SIMPLICITY.index(c.kind)))
+    for kind in SIMPLICITY[: SIMPLICITY.index(best.kind)]:
+        rivals = [contender for contender in field if contender.kind == kind]
+        if rivals:
+            rival = max(rivals, key=lambda c: c.mean)
+            difference = best.scores - rival.scores
+            if difference.mean() <= standard_error(difference):
+                return rival
+    return best
+
+
+def standard_error(values: Array) -> float:
+    """Standard error of a mean; zero for a single value, which says nothing about its own spread."""
+    return float(np.std(values, ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0
+
+
+def leaderboard(field: list[Contender], chosen: Contender, names: list[str]) -> list[dict[str, Any]]:
+    """Rows of plain values, best first."""
+    return [
+        {
+            "model": c.model,
+            "kind": c.kind,
+            "mean": c.mean,
+            "standard_error": standard_error(c.scores),
+            "scores": dict(zip(names, c.scores.tolist(), strict=True)),
+            "params": c.params,
+            "seconds": c.seconds,
+            "chosen": c is chosen,
+        }
+        for c in sorted(field, key=lambda c: -np.nan_to_num(c.mean, nan=-np.inf))
+    ]
+
+
+def _names(splits: list[tuple[Ints, Ints]], labels: Labels | None) -> list[str]:
+    """Name each held-out part after its domain where it is one domain and no other part has that name."""
+    if labels is not None:
+        held_out = [np.unique(labels[test].astype(str)) for _, test in splits]
+        names = [str(part[0]) for part in held_out]
+        if all(len(part) == 1 for part in held_out) and len(set(names)) == len(names):
+            return names
+    return [f"split {k}" for k in range(len(splits))]
+
+
+def _fitted(pipeline: Pipeline, X: Any, y: Any, sample_domain: Any) -> Pipeline:
+    """Fit the steps one by one: Pipeline.fit takes metadata differently with routing on and off."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SingleDomainWarning)  # the comparison has warned already
+        for _, step in pipeline.steps[:-1]:
+            X = step.fit_transform(X, y, sample_domain=sample_domain)
+    pipeline.steps[-1][1].fit(X, y)
+    return pipeline

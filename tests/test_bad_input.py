@@ -1,0 +1,334 @@
+"""Mistakes are refused with a message that says what was wrong and what was received."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.cluster import KMeans
+from sklearn.exceptions import NotFittedError
+from sklearn.preprocessing import FunctionTransformer
+
+from helpers import three_domains
+from unseen import CIDG, DICA, KFDA, MDA, SCA, UndoBias
+from unseen.exceptions import FewerComponentsWarning, SingleDomainWarning
+
+X, Y, D = three_domains(n_per_cell=2)
+N = len(X)
+GRAM = X @ X.T
+
+
+def replaced(array, position, value):
+    array = np.array(array, dtype=object if value is None or isinstance(value, list) else None)
+    array[position] = value
+    return array
+
+
+def nan_kernel(a, b):
+    return np.nan
+
+
+def infinite_kernel(a, b):
+    return np.inf
+
+
+def undefined(X):
+    return np.full_like(X, np.nan)
+
+
+@dataclass
+class Mistake:
+    """A call that must fail: `fit` with the given data, then `call` if it is not fit itself."""
+
+    what: str
+    model: Any
+    message: str
+    error: type[Exception] = ValueError
+    X: Any = None
+    y: Any = None
+    domain: Any = None
+    call: Any = None
+
+    def run(self):
+        X_, y, d = (
+            default if given is None else given for given, default in ((self.X, X), (self.y, Y), (self.domain, D))
+        )
+        if self.call is None:
+            with pytest.raises(self.error, match=self.message):
+                self.model.fit(X_, y, sample_domain=d)
+            return
+        self.model.fit(X_, y, sample_domain=d)
+        with pytest.raises(self.error, match=self.message):
+            self.call(self.model)
+
+
+PARAMETERS = [
+    # estimator, parameter, value: the message names both
+    *[(CIDG, "n_components", value) for value in (0, -1, 1.5, "all")],
+    *[(CIDG, "conditional_weight", value) for value in (-1.0, np.nan, np.inf, "auto", None)],
+    *[(CIDG, "conditional_weight", f"{value}*scale") for value in ("-1", "0", "nan", "inf", "ten")],
+    *[(CIDG, "prior_weight", value) for value in (-1e-9, np.nan, "large")],
+    *[(CIDG, "norm_weight", value) for value in (-1, np.nan, "scale")],
+    *[(CIDG, "ridge", value) for value in (-1e-3, np.nan, np.inf, "auto", None, "-0.1*scale", "0.1*median")],
+    *[(CIDG, "kernel", value) for value in ("gaussian", None, 3)],
+    *[(CIDG, "gamma", value) for value in (0.0, -1.0, np.nan, "auto", "0*median", "-2*scale")],
+    *[(CIDG, "degree", value) for value in (-1, "three")],
+    *[(CIDG, "coef0", value) for value in (np.nan, "one", None)],
+    *[(CIDG, "kernel_params", value) for value in ([1], "gamma")],
+    *[(CIDG, "scaling", value) for value in ("unit", None)],
+    *[(CIDG, "centering", value) for value in ("targets", None, True)],
+    *[(CIDG, "feature_map", value) for value in ("nystroem", 3, len)],
+    (KFDA, "ridge", -1),
+    (SCA, "between_weight", 1.5),
+    (SCA, "between_weight", -0.1),
+    (SCA, "domain_weight", -1),
+    (SCA, "domain_weight", "auto"),
+    (DICA, "output_ridge", 0),
+    (DICA, "output_ridge", -1e-3),
+    (DICA, "supervised", "no"),
+    (DICA, "as_published", 2),
+    (MDA, "discrepancy_weight", -0.1),
+    (MDA, "discrepancy_weight", 1.1),
+    (MDA, "conditional_weight", -1),
+    (MDA, "within_weight", -1),
+    (UndoBias, "shared_cost", 0),
+    (UndoBias, "shared_cost", np.nan),
+    (UndoBias, "domain_cost", -1),
+    (UndoBias, "offset_penalty", 0),
+    (UndoBias, "tol", 0),
+    (UndoBias, "max_iter", 0),
+    (UndoBias, "random_state", "seed"),
+]
+
+
+@pytest.mark.parametrize(("estimator", "name", "value"), PARAMETERS)
+def test_a_bad_parameter_is_named_with_its_value(estimator, name, value):
+    with pytest.raises(ValueError, match=rf"\b{name}\b.* must be .*[Gg]ot ") as caught:
+        estimator(**{name: value}).fit(X, Y, sample_domain=D)
+    assert repr(value) in str(caught.value)
+
+
+MISTAKES = [
+    # labels of domains
+    Mistake("too few domains", CIDG(), rf"sample_domain .* {N - 1} labels for {N} samples", domain=D[:-1]),
+    Mistake("too many domains", UndoBias(), rf"sample_domain .* {N + 1} labels for {N} samples", domain=[*D, 0]),
+    Mistake("no domains", CIDG(), rf"sample_domain .* 0 labels for {N} samples", domain=[]),
+    Mistake("domains in 2-d", CIDG(), rf"sample_domain .* one dimension; got .* \({N}, 1\)", domain=D[:, None]),
+    Mistake("pairs as domains", CIDG(), rf"sample_domain .* shape \({N}, 2\)", domain=[(0, 1)] * N),
+    Mistake("one name for all", CIDG(), r"sample_domain .* shape \(\)", domain="Paris"),
+    Mistake("domain is None", CIDG(), r"no label for 1 of \d+ .* position 3", domain=replaced(D, 3, None)),
+    Mistake("domain is NaN", CIDG(), r"no label for 1 of \d+ .* position 2", domain=replaced(D * 1.0, 2, np.nan)),
+    Mistake("NaN among names", CIDG(), r"no label for 1 of", domain=[*map(str, D[:-1]), np.nan]),
+    Mistake("domain is NaT", CIDG(), r"no label for 1 of", domain=replaced(D.astype("M8[D]"), 0, np.datetime64("NaT"))),
+    Mistake("UndoBias, too", UndoBias(), r"sample_domain has no label for 1", domain=replaced(D, 3, None)),
+    Mistake(
+        "lists as domains",
+        CIDG(),
+        r"sample_domain .* hashable .* \['int', 'list'\]",
+        TypeError,
+        domain=replaced(D, 3, [1]),
+    ),
+    Mistake(
+        "domains without order",
+        CIDG(),
+        r"sample_domain .* sorted; got .* \['complex'\]",
+        TypeError,
+        domain=np.array([complex(d) for d in D], dtype=object),
+    ),
+    Mistake(
+        "domains of transform",
+        CIDG(),
+        rf"sample_domain .* 1 labels for {N} samples",
+        call=lambda model: model.transform(X, sample_domain=[0]),
+    ),
+    Mistake(
+        "domains of transform, target",
+        CIDG(centering="target"),
+        rf"sample_domain .* 1 labels for {N} samples",
+        call=lambda model: model.transform(X, sample_domain=[0]),
+    ),
+    Mistake(
+        "no name in transform",
+        CIDG(centering="target"),
+        "sample_domain has no label for 1",
+        call=lambda model: model.transform(X, sample_domain=replaced(D, 0, None)),
+    ),
+    # labels of classes
+    Mistake("too few classes", CIDG(), r"inconsistent numbers of samples: \[18, 17\]", y=Y[:-1]),
+    Mistake("one class", CIDG(), r"at least 2 classes.* 1 class: \[4\]", y=np.full(N, 4)),
+    Mistake("one class, SVM", UndoBias(), r"UndoBias needs .* at least 2 classes.* \['a'\]", y=np.full(N, "a")),
+    Mistake("continuous y", CIDG(), "Unknown label type: continuous", y=X[:, 0]),
+    Mistake("y in 2-d", CIDG(), r"y should be a 1d array, got an array of shape \(18, 2\)", y=np.c_[Y, Y]),
+    Mistake("NaN in y", CIDG(), "Input y contains NaN", y=replaced(Y * 1.0, 0, np.nan)),
+    # samples
+    Mistake("X in 1-d", CIDG(), "Expected 2D array, got 1D array", X=X[:, 0]),
+    Mistake("X in 3-d", CIDG(), "dim 3", X=X[:, :, None]),
+    Mistake("NaN in X", CIDG(), "Input X contains NaN", X=replaced(X, (0, 0), np.nan)),
+    Mistake("infinity in X", SCA(), "Input X contains infinity", X=replaced(X, (0, 0), np.inf)),
+    Mistake("no features", CIDG(), r"0 feature\(s\) \(shape=\(18, 0\)\)", X=X[:, :0]),
+    Mistake("no samples", CIDG(), r"0 sample\(s\)", X=X[:0], y=Y[:0], domain=D[:0]),
+    Mistake("one sample", CIDG(), r"1 sample\(s\) .* minimum of 2", X=X[:1], y=Y[:1], domain=D[:1]),
+    Mistake("words in X", CIDG(), "could not convert string to float", X=np.full(X.shape, "a")),
+    Mistake("complex X", CIDG(), "Complex data not supported", X=X + 1j),
+    Mistake("constant X", CIDG(), "All samples look the same to CIDG", X=np.ones_like(X)),
+    Mistake(
+        "constant features", CIDG(feature_map="linear"), "All samples look the same to CIDG", X=np.full_like(X, 0.1)
+    ),
+    Mistake("constant X without ridge", SCA(ridge=0), "All samples look the same to SCA", X=np.ones_like(X)),
+    Mistake(
+        "constant X, published DICA", DICA(as_published=True), "All samples look the same to DICA", X=np.ones_like(X)
+    ),
+    Mistake("constant X, UDICA", DICA(supervised=False), "All samples look the same to DICA", X=np.ones_like(X)),
+    Mistake("sparse X with chi2", CIDG(kernel="chi2"), "Sparse data was passed", TypeError, X=sparse.csr_array(X**2)),
+    Mistake("sparse X for UndoBias", UndoBias(), "Sparse data was passed", TypeError, X=sparse.csr_array(X)),
+    Mistake("negative X with chi2", CIDG(kernel="chi2"), "Negative values in data passed to CIDG with kernel='chi2'"),
+    Mistake("negative X with additive chi2", CIDG(kernel="additive_chi2"), "Negative values .* kernel='additive_chi2'"),
+    Mistake(
+        "negative X in transform",
+        CIDG(kernel="chi2"),
+        "Negative values .* kernel='chi2'",
+        X=X**2,
+        call=lambda model: model.transform(X),
+    ),
+    # kernels
+    Mistake("oblong Gram matrix", CIDG(kernel="precomputed"), r"square .* got shape \(18, 17\)", X=GRAM[:, :-1]),
+    Mistake("features for a Gram matrix", CIDG(kernel="precomputed"), r"square .* got shape \(18, 4\)"),
+    Mistake(
+        "asymmetric Gram matrix",
+        CIDG(kernel="precomputed"),
+        "symmetric .* differ .* up to 1[.\\s]",
+        X=GRAM + np.eye(N, k=1),
+    ),
+    Mistake(
+        "columns for other samples",
+        CIDG(kernel="precomputed"),
+        "X has 5 features, but CIDG is expecting 18",
+        X=GRAM,
+        call=lambda model: model.transform(GRAM[:3, :5]),
+    ),
+    Mistake("kernel of NaN", CIDG(kernel=nan_kernel), "kernel=<function nan_kernel .* NaN or infinite"),
+    Mistake("kernel of infinity", KFDA(kernel=infinite_kernel), "kernel=<function infinite_kernel .* NaN or infinite"),
+    Mistake("kernel that overflows", CIDG(kernel="poly", degree=300), "kernel='poly' gave NaN or infinite", X=1e3 * X),
+    Mistake(
+        "indefinite kernel",
+        DICA(kernel="precomputed", ridge=1e-6),
+        "singular with ridge=1e-06.* positive semi-definite",
+        X=-GRAM,
+    ),
+    # feature maps
+    Mistake("map without transform", CIDG(feature_map=KMeans), "clone|instance", TypeError),
+    Mistake(
+        "map to NaN", CIDG(feature_map=FunctionTransformer(undefined)), "feature_map=.* finite .* 72 NaN or infinite"
+    ),
+    Mistake("map that loses samples", CIDG(feature_map=FunctionTransformer(np.unique)), r"feature_map=.* one row per"),
+    # singular problems
+    Mistake("no ridge", CIDG(ridge=0), r"eigenproblem of CIDG is singular with ridge=0: .* Set ridge to a larger"),
+    Mistake("no ridge, no penalty", KFDA(ridge=0, kernel="precomputed"), "KFDA is singular with ridge=0", X=np.eye(N)),
+    # unseen domains
+    Mistake(
+        "one sample of a new domain",
+        CIDG(centering="target"),
+        'centering="target" .* X has a single sample',
+        call=lambda model: model.transform(X[:1]),
+    ),
+    Mistake(
+        "one sample of a named domain",
+        CIDG(centering="target"),
+        "domain 'new' has a single sample",
+        call=lambda model: model.transform(X, sample_domain=replaced(D.astype("U3"), 5, "new")),
+    ),
+    Mistake(
+        "recentred on one sample",
+        CIDG(),
+        "recentered needs .* at least 2 samples .* got X with 1",
+        call=lambda model: model.recentered(X[:1]),
+    ),
+    # data of another shape
+    Mistake(
+        "other width", CIDG(), "X has 3 features, but CIDG is expecting 4", call=lambda model: model.transform(X[:, :3])
+    ),
+    Mistake(
+        "other width, recentred",
+        MDA(),
+        "X has 3 features, but MDA is expecting 4",
+        call=lambda model: model.recentered(X[:, :3]),
+    ),
+    Mistake(
+        "other width, SVM",
+        UndoBias(),
+        "X has 3 features, but UndoBias is expecting 4",
+        call=lambda model: model.predict(X[:, :3]),
+    ),
+    Mistake(
+        "NaN in transform",
+        CIDG(),
+        "Input X contains NaN",
+        call=lambda model: model.transform(replaced(X, (0, 0), np.nan)),
+    ),
+    Mistake(
+        "kernel of infinity in transform",
+        CIDG(kernel="poly", degree=30),
+        "kernel='poly' gave NaN or infinite",
+        call=lambda model: model.transform(1e30 * X),
+    ),
+    Mistake("no samples in transform", CIDG(), r"0 sample\(s\)", call=lambda model: model.transform(X[:0])),
+]
+
+
+@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.what)
+def test_a_mistake_is_explained(mistake):
+    mistake.run()
+
+
+@pytest.mark.parametrize("estimator", [CIDG, KFDA, SCA, DICA, MDA, UndoBias])
+def test_supervised_methods_ask_for_labels(estimator):
+    message = "requires y to be passed, but the target y is None"
+    with pytest.raises(ValueError, match=message):
+        estimator().fit(X, None, sample_domain=D)
+
+
+@pytest.mark.parametrize("call", ["transform", "recentered", "get_feature_names_out"])
+@pytest.mark.parametrize("estimator", [CIDG, KFDA, SCA, DICA, MDA])
+def test_an_unfitted_projection_says_so(estimator, call):
+    model = estimator()
+    with pytest.raises(NotFittedError, match=f"{estimator.__name__} instance is not fitted"):
+        getattr(model, call)(*([] if call == "get_feature_names_out" else [X]))
+
+
+@pytest.mark.parametrize("call", ["predict", "decision_function"])
+def test_an_unfitted_classifier_says_so(call):
+    with pytest.raises(NotFittedError, match="UndoBias instance is not fitted"):
+        getattr(UndoBias(), call)(X)
+
+
+@pytest.mark.parametrize("model", [CIDG(), DICA(supervised=False), UndoBias()], ids=repr)
+def test_a_model_whose_fit_failed_is_not_fitted(model):
+    with pytest.raises(ValueError, match="sample_domain"):
+        model.fit(X, Y, sample_domain=D[:-1])
+    with pytest.raises(NotFittedError):
+        model.predict(X) if isinstance(model, UndoBias) else model.transform(X)
+
+
+def test_a_constructor_accepts_anything_and_fit_complains():
+    model = CIDG(ridge="nonsense", kernel=3)
+    assert model.get_params()["ridge"] == "nonsense"
+    with pytest.raises(ValueError, match=r"'(ridge|kernel)' parameter"):
+        model.fit(X, Y, sample_domain=D)
+
+
+@pytest.mark.parametrize("estimator", [CIDG, UndoBias])
+def test_one_domain_is_a_warning_that_points_at_the_call(estimator):
+    for domain, reason in ((None, "was fitted without sample_domain"), (["Paris"] * N, "single domain, .*'Paris'")):
+        with pytest.warns(SingleDomainWarning, match=rf"{estimator.__name__} .*{reason}") as caught:
+            estimator().fit(X, Y, sample_domain=domain)
+        assert [warning.filename for warning in caught] == [__file__]
+
+
+def test_more_components_than_exist_is_a_warning_with_both_numbers():
+    with pytest.warns(FewerComponentsWarning, match="n_components=7, but only 2 carry information") as caught:
+        model = CIDG(7).fit(X, Y, sample_domain=D)
+    assert [warning.filename for warning in caught] == [__file__]
+    assert model.transform(X).shape == (N, 2)

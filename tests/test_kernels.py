@@ -1,0 +1,238 @@
+"""Kernels: every one that scikit-learn has, one bandwidth rule, and centring."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import sparse
+from scipy.spatial.distance import pdist
+from sklearn.kernel_approximation import Nystroem
+from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS, pairwise_kernels, polynomial_kernel, rbf_kernel
+
+from helpers import three_domains
+from unseen import CIDG, DICA, SCA
+from unseen.kernels import KERNELS, MEDIAN_ROWS, SPARSE_KERNELS, centre, median_squared_distance, resolve_gamma
+
+ALL = sorted(PAIRWISE_KERNEL_FUNCTIONS)
+
+
+def scaled_product(a, b, *, factor=1.0):
+    return factor * float((a @ b.T).sum())  # rows of sparse matrices come as matrices of one row
+
+
+@pytest.fixture
+def data():
+    """Non-negative, as the chi-squared kernels ask."""
+    X, y, d = three_domains(n_per_cell=4)
+    return np.abs(X), y, d
+
+
+@given(n=st.integers(1, 12), offset=st.sampled_from([0.0, 1.0, -50.0]), seed=st.integers(0, 1000), step=st.booleans())
+def test_centring_is_the_textbook_formula(n, offset, seed, step):
+    K = np.random.default_rng(seed).normal(size=(n, n)) + offset
+    K = K + K.T
+    H = np.eye(n) - 1 / n
+    expected, means = H @ K @ H, K.mean(axis=0)
+    np.testing.assert_allclose(centre(K), means, rtol=1e-12, atol=1e-12)  # K itself is centred in place
+    np.testing.assert_allclose(K, expected, atol=1e-12 * (1 + abs(offset)) * n)
+
+
+def test_centring_in_blocks_is_centring():
+    # Large enough for several blocks of rows, the last one shorter.
+    n = 2100
+    x = np.random.default_rng(0).normal(size=n)
+    K = np.outer(x, x)
+    centre(K)
+    x -= x.mean()
+    np.testing.assert_allclose(K, np.outer(x, x), atol=1e-12)
+
+
+@pytest.mark.parametrize("kernel", ALL)
+def test_every_kernel_is_its_precomputed_matrix(kernel, data):
+    X, y, d = data
+    options = {"degree": 2, "coef0": 0.5, "gamma": 0.1}
+    K = pairwise_kernels(X, metric=kernel, filter_params=True, **options)
+    model = CIDG(kernel=kernel, **options).fit(X, y, sample_domain=d)
+    given_matrix = CIDG(kernel="precomputed").fit(K, y, sample_domain=d)
+    np.testing.assert_allclose(model.eigenvalues_, given_matrix.eigenvalues_, rtol=1e-8)
+    K_new = pairwise_kernels(1.1 * X[:5], X, metric=kernel, filter_params=True, **options)
+    np.testing.assert_allclose(model.transform(1.1 * X[:5]), given_matrix.transform(K_new), rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("kernel", ALL)
+def test_every_kernel_works_with_default_parameters(kernel, data):
+    X, y, d = data
+    model = CIDG(kernel=kernel).fit(X, y, sample_domain=d)
+    expected = CIDG(kernel="precomputed").fit(
+        pairwise_kernels(X, metric=kernel, filter_params=True, coef0=1, degree=3)
+        if kernel != "rbf"
+        else rbf_kernel(X, gamma=1 / np.median(pdist(X, "sqeuclidean"))),
+        y,
+        sample_domain=d,
+    )
+    np.testing.assert_allclose(model.eigenvalues_, expected.eigenvalues_, rtol=1e-8)
+
+
+@pytest.mark.parametrize("kernel", sorted(SPARSE_KERNELS))
+@pytest.mark.parametrize("container", [sparse.csr_array, sparse.csc_matrix, sparse.coo_array])
+def test_sparse_and_dense_samples_give_the_same(kernel, container, data):
+    X, y, d = data
+    X = np.where(X > 0.7, X, 0.0)
+    dense, thin = (CIDG(kernel=kernel).fit(samples, y, sample_domain=d) for samples in (X, container(X)))
+    assert dense.gamma_ == (None if thin.gamma_ is None else pytest.approx(thin.gamma_, rel=1e-12))
+    np.testing.assert_allclose(thin.transform(container(X)), dense.transform(X), rtol=1e-7, atol=1e-9)
+    np.testing.assert_allclose(thin.transform(X), dense.transform(X), rtol=1e-7, atol=1e-9)
+
+
+def test_a_feature_map_may_take_sparse_samples(data):
+    X, y, d = data
+    options = {"feature_map": Nystroem(gamma=0.1, n_components=10, random_state=0)}
+    dense, thin = (CIDG(**options).fit(samples, y, sample_domain=d) for samples in (X, sparse.csr_array(X)))
+    np.testing.assert_allclose(thin.transform(sparse.csr_array(X)), dense.transform(X), rtol=1e-6, atol=1e-9)
+
+
+def test_64_bit_indices_are_accepted_or_refused_clearly(data):
+    X, y, d = data
+    large = sparse.csr_array(X)
+    large.indices, large.indptr = large.indices.astype(np.int64), large.indptr.astype(np.int64)
+    expected = CIDG().fit(X, y, sample_domain=d).eigenvalues_
+    np.testing.assert_allclose(CIDG().fit(large, y, sample_domain=d).eigenvalues_, expected)
+    with pytest.raises(ValueError, match="32-bit integer indices"):
+        CIDG(kernel="laplacian").fit(large, y, sample_domain=d)
+
+
+def test_a_callable_kernel_gets_its_parameters(data):
+    X, y, d = data
+    params = {"factor": 3.0}
+    model = CIDG(kernel=scaled_product, kernel_params=params, ridge=1.0).fit(X, y, sample_domain=d)
+    expected = CIDG(kernel="precomputed", ridge=1.0).fit(3 * X @ X.T, y, sample_domain=d)
+    np.testing.assert_allclose(model.eigenvalues_, expected.eigenvalues_, rtol=1e-8)
+    np.testing.assert_allclose(model.transform(X), expected.transform(3 * X @ X.T), rtol=1e-7, atol=1e-9)
+    plain = CIDG(kernel=scaled_product, ridge=1.0).fit(X, y, sample_domain=d)
+    assert not np.allclose(plain.eigenvalues_, model.eigenvalues_)
+    assert params == {"factor": 3.0}
+
+
+def test_a_callable_kernel_may_read_sparse_rows(data):
+    X, y, d = data
+    dense, thin = (CIDG(kernel=scaled_product).fit(samples, y, sample_domain=d) for samples in (X, sparse.csr_array(X)))
+    np.testing.assert_allclose(thin.eigenvalues_, dense.eigenvalues_, rtol=1e-8)
+
+
+def test_degree_and_coef0_reach_the_polynomial_kernel(data):
+    X, y, d = data
+    K = polynomial_kernel(X, degree=2, gamma=0.5, coef0=3)
+    model = CIDG(kernel="poly", degree=2, gamma=0.5, coef0=3).fit(X, y, sample_domain=d)
+    expected = CIDG(kernel="precomputed").fit(K, y, sample_domain=d)
+    np.testing.assert_allclose(model.eigenvalues_, expected.eigenvalues_, rtol=1e-8)
+
+
+def test_the_linear_kernel_is_the_linear_feature_map(data):
+    X, y, d = data
+    dual = CIDG(kernel="linear", ridge=1.0).fit(X, y, sample_domain=d)
+    primal = CIDG(feature_map="linear", ridge=1.0).fit(X, y, sample_domain=d)
+    np.testing.assert_allclose(dual.eigenvalues_, primal.eigenvalues_, rtol=1e-9)
+    np.testing.assert_allclose(dual.transform(X), primal.transform(X), rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("method", [CIDG, SCA, DICA])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_a_precomputed_matrix_is_left_alone(method, order, data):
+    X, y, d = data
+    K = np.asarray(rbf_kernel(X), order=order)
+    before = K.copy()
+    model = method(kernel="precomputed").fit(K, y, sample_domain=d)
+    model.transform(K)
+    model.recentered(K)
+    np.testing.assert_array_equal(K, before)
+
+
+@pytest.mark.parametrize("n_rows", [2, 3, 40])
+def test_the_median_rule_is_the_median_of_all_pairs(n_rows):
+    X = np.random.default_rng(0).normal(size=(n_rows, 3))
+    assert median_squared_distance(X) == pytest.approx(np.median(pdist(X, "sqeuclidean")), rel=1e-10)
+
+
+def test_the_median_rule_ignores_copies():
+    X = np.random.default_rng(0).normal(size=(20, 3)) + 100
+    # Each pair of different rows appears k^2 times, pairs of copies do not count.
+    assert median_squared_distance(np.repeat(X, 3, axis=0)) == pytest.approx(median_squared_distance(X), rel=1e-8)
+
+
+@pytest.mark.parametrize("value", [0.0, 1 / 3, 1e8, 7.7e-9])
+@pytest.mark.parametrize("n_rows", [1, 5, MEDIAN_ROWS + 5])
+def test_identical_rows_have_no_width(value, n_rows):
+    assert median_squared_distance(np.full((n_rows, 7), value)) == 1.0
+
+
+def many_rows(n=3 * MEDIAN_ROWS):
+    X = np.random.default_rng(0).normal(size=(n, 3))
+    X[np.abs(X) < 0.5] = 0.0
+    return X
+
+
+def test_a_sample_of_rows_estimates_the_median_of_all():
+    X = many_rows()
+    assert median_squared_distance(X) == pytest.approx(np.median(pdist(X, "sqeuclidean")), rel=0.08)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_order_of_many_rows_does_not_matter(seed):
+    X = many_rows()
+    shuffled = X[np.random.default_rng(seed).permutation(len(X))]
+    assert median_squared_distance(shuffled) == pytest.approx(median_squared_distance(X), rel=1e-12)
+
+
+@pytest.mark.parametrize("container", [sparse.csr_array, sparse.csr_matrix])
+def test_sparse_and_dense_copies_choose_the_same_rows(container):
+    X = many_rows()
+    X[3] = -0.0
+    thin = container(X)
+    thin.data[5] = 0.0  # an explicit zero
+    assert thin.nnz > thin.count_nonzero()
+    assert median_squared_distance(thin) == pytest.approx(median_squared_distance(thin.toarray()), rel=1e-12)
+
+
+def test_the_median_rule_leaves_sparse_samples_alone():
+    X = sparse.csr_array(many_rows())
+    X.data[5] = 0.0
+    before = X.copy()
+    median_squared_distance(X)
+    assert X.nnz == before.nnz
+    np.testing.assert_array_equal(X.data, before.data)
+    np.testing.assert_array_equal(X.indices, before.indices)
+
+
+def test_other_rows_give_another_sample():
+    # The rule looks at content: two data sets of one distribution do not share their sample's positions.
+    X = many_rows()
+    assert median_squared_distance(X) != median_squared_distance(X + 0.01 * np.arange(3))
+
+
+def test_gamma_is_turned_into_a_number(data):
+    X, _, _ = data
+    assert resolve_gamma(0.3, "rbf", X) == 0.3
+    assert resolve_gamma(None, "rbf", X) is None
+    assert resolve_gamma("scale", "rbf", X) == pytest.approx(1 / (X.shape[1] * X.var()))
+    assert resolve_gamma("scale", "rbf", sparse.csr_array(X)) == pytest.approx(1 / (X.shape[1] * X.var()))
+    assert resolve_gamma("median", "rbf", X) == pytest.approx(1 / np.median(pdist(X, "sqeuclidean")))
+    assert resolve_gamma("median", "poly", X) is None
+    assert resolve_gamma("scale", "rbf", np.ones((3, 2))) == 1.0
+    assert resolve_gamma(0.3, scaled_product, X) is None
+    assert resolve_gamma("median", "precomputed", X) is None
+
+
+def test_the_width_is_that_of_the_training_samples(data):
+    X, y, d = data
+    model = CIDG().fit(X, y, sample_domain=d)
+    width = model.gamma_
+    one_by_one = np.vstack([model.transform(row[None]) for row in 3 * X])
+    np.testing.assert_allclose(one_by_one, model.transform(3 * X), rtol=1e-9, atol=1e-12)
+    assert model.gamma_ == width
+
+
+def test_kernels_are_those_of_scikit_learn_and_precomputed():
+    assert set(KERNELS) == {*PAIRWISE_KERNEL_FUNCTIONS, "precomputed"}
+    assert set(KERNELS) > SPARSE_KERNELS

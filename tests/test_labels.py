@@ -1,0 +1,158 @@
+"""Labels of domains and classes: any hashable scalars, none lost, none merged."""
+
+from __future__ import annotations
+
+import datetime
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from helpers import three_domains
+from unseen import CIDG
+from unseen.exceptions import SingleDomainWarning
+from unseen.labels import check_domains, encode_classes, encode_domains, training_domains
+
+NAMES = st.one_of(
+    st.integers(-5, 5),
+    st.text(alphabet="ab1", max_size=2),
+    st.booleans(),
+    st.floats(allow_nan=False, width=16),
+    st.dates(),
+)
+
+
+@given(labels=st.lists(NAMES, min_size=1, max_size=20))
+def test_equal_labels_share_a_domain_and_others_do_not(labels):
+    domains, codes = encode_domains(check_domains(labels, len(labels)))
+    assert len(domains) == len(set(labels))
+    assert [domains[code] for code in codes] == labels
+
+
+# 1, 1.0 and True are equal, and any of them may name their domain: without booleans and floats the name is unique.
+@given(
+    labels=st.lists(st.integers(-5, 5) | st.text("ab1", max_size=2) | st.dates(), min_size=1, max_size=20),
+    seed=st.integers(0, 1000),
+)
+def test_the_order_of_samples_does_not_change_the_order_of_domains(labels, seed):
+    order = np.random.default_rng(seed).permutation(len(labels))
+    domains, codes = encode_domains(check_domains(labels, len(labels)))
+    shuffled, shuffled_codes = encode_domains(check_domains([labels[i] for i in order], len(order)))
+    assert domains.tolist() == shuffled.tolist()
+    np.testing.assert_array_equal(codes[order], shuffled_codes)
+
+
+def test_a_number_and_its_name_are_different_domains():
+    domains, codes = encode_domains(check_domains([1, "1", 1, "1"], 4))
+    assert domains.tolist() == [1, "1"]
+    assert codes.tolist() == [0, 1, 0, 1]
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        ["b", "a", "b"],
+        ("b", "a", "b"),
+        np.array(["b", "a", "b"]),
+        np.array(["b", "a", "b"], dtype=object),
+        np.array([2, 1, 2], dtype=np.int8),
+        np.array([True, False, True]),
+        np.array([2.5, 1.5, 2.5]),
+        np.array(["2002", "2001", "2002"], dtype="M8[Y]"),
+        [datetime.date(2002, 1, 1), datetime.date(2001, 1, 1), datetime.date(2002, 1, 1)],
+        [b"b", b"a", b"b"],
+    ],
+    ids=repr,
+)
+def test_labels_may_be_of_any_common_type(labels):
+    domains, codes = encode_domains(check_domains(labels, 3))
+    assert codes.tolist() == [1, 0, 1]
+    assert len(domains) == 2
+
+
+@pytest.mark.parametrize("dtype", ["category", "string", "object", "str"])
+def test_pandas_columns_are_labels(dtype):
+    pd = pytest.importorskip("pandas")
+    column = pd.Series(["b", "a", "b"], dtype=dtype, index=[7, 8, 9])
+    domains, codes = encode_domains(check_domains(column, 3))
+    assert domains.tolist() == ["a", "b"]
+    assert codes.tolist() == [1, 0, 1]
+
+
+@pytest.mark.parametrize("dtype", ["category", "string", "object", "Int64", "Float64", "datetime64[ns]"])
+def test_missing_pandas_labels_are_found(dtype):
+    pd = pytest.importorskip("pandas")
+    values = ["b", None, "b"] if dtype in ("category", "string", "object") else [1, None, 1]
+    column = pd.Series(values, dtype=dtype)
+    with pytest.raises(ValueError, match=r"no label for 1 of 3 samples \(first at position 1\)"):
+        check_domains(column, 3)
+
+
+@pytest.mark.parametrize("missing", [None, float("nan"), np.nan, np.datetime64("NaT")])
+def test_a_missing_label_among_others_is_found(missing):
+    with pytest.raises(ValueError, match=r"no label for 2 of 4 samples \(first at position 1\)"):
+        check_domains(["a", missing, "b", missing], 4)
+
+
+def test_the_word_nan_is_a_name():
+    assert encode_domains(check_domains(["nan", "None", "nan"], 3))[1].tolist() == [1, 0, 1]
+
+
+def test_nameless_samples_are_one_domain_with_a_warning():
+    with pytest.warns(SingleDomainWarning, match="SCA was fitted without sample_domain"):
+        domains, codes = training_domains(None, 3, "SCA")
+    assert domains.tolist() == [None]
+    assert codes.tolist() == [0, 0, 0]
+
+
+def test_classes_come_back_sorted():
+    classes, codes = encode_classes(np.array(["b", "c", "a", "b"]), "CIDG")
+    assert classes.tolist() == ["a", "b", "c"]
+    assert codes.tolist() == [1, 2, 0, 1]
+
+
+@pytest.mark.parametrize(
+    "rename",
+    [
+        lambda d: [["x", "y", "z"][i] for i in d],
+        lambda d: [[0.5, 1.5, 2.5][i] for i in d],
+        lambda d: [[-3, "y", datetime.date(2020, 1, 1)][i] for i in d],
+        lambda d: [["x", "y", "z"][2 - i] for i in d],
+    ],
+    ids=["names", "numbers", "mixed", "reversed"],
+)
+def test_names_of_domains_do_not_change_the_projection(rename):
+    X, y, d = three_domains()
+    expected = CIDG().fit(X, y, sample_domain=d)
+    renamed = CIDG().fit(X, y, sample_domain=rename(d))
+    np.testing.assert_allclose(renamed.transform(X), expected.transform(X), rtol=1e-8, atol=1e-10)
+    assert sorted(map(tuple, renamed.cell_counts_)) == sorted(map(tuple, expected.cell_counts_))
+
+
+def test_names_of_classes_do_not_change_the_projection():
+    X, y, d = three_domains()
+    expected = CIDG().fit(X, y, sample_domain=d)
+    renamed = CIDG().fit(X, np.array(["owl", "cat", "ant"])[y], sample_domain=d)
+    assert renamed.classes_.tolist() == ["ant", "cat", "owl"]
+    np.testing.assert_allclose(renamed.transform(X), expected.transform(X), rtol=1e-8, atol=1e-10)
+
+
+def test_counts_are_of_domains_by_classes():
+    X, y, d = three_domains()
+    keep = (y != 2) | (d != 0)
+    model = CIDG().fit(X[keep], y[keep], sample_domain=d[keep])
+    for s, domain in enumerate(model.domains_):
+        for j, label in enumerate(model.classes_):
+            assert model.cell_counts_[s, j] == np.sum((d[keep] == domain) & (y[keep] == label))
+
+
+@pytest.mark.parametrize("as_array", [np.asarray, list, lambda names: np.array(names, dtype=object)])
+def test_domains_of_training_are_recognised_in_any_container(as_array):
+    X, y, d = three_domains()
+    names = [["x", "y", "z"][i] for i in d]
+    model = CIDG(centering="target").fit(X, y, sample_domain=names)
+    source = CIDG(centering="source").fit(X, y, sample_domain=names)
+    # A single sample of a domain that was seen keeps the source mean, so it can be transformed alone.
+    Z = model.transform(X[:1], sample_domain=as_array(names[:1]))
+    np.testing.assert_allclose(Z, source.transform(X[:1]), rtol=1e-12)

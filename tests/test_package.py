@@ -1,0 +1,216 @@
+"""The package keeps to itself: cheap to import, no side effects, imports that point one way."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import graphlib
+import importlib
+import json
+import subprocess
+import sys
+from importlib import resources
+from pathlib import Path
+
+import pytest
+
+import unseen
+
+SOURCE = Path(unseen.__file__).parent
+FILES = sorted(SOURCE.rglob("*.py"))
+MATHEMATICS = ["cells", "solution", "scatters", "pencil"]  # each may import those before it
+LAYERS = [*MATHEMATICS, "projections", "selection", "study", "report", "cli"]
+HEAVY = {"sklearn.svm", "sklearn.metrics", "scipy.linalg", "pandas", "matplotlib"}
+OPTIONAL = {"pandas", "matplotlib", "polars", "dask", "rich", "typer", "skops", "onnxruntime", "pooch", "torch"}
+
+# Run in a fresh interpreter: prints what was loaded and what changed, step by step.
+PROBE = """
+import json, logging, os, random, sys, warnings
+import numpy as np
+import sklearn
+
+def state():
+    return {
+        "scikit-learn's configuration": repr(sorted(sklearn.get_config().items())),
+        "warning filters": repr(warnings.filters),
+        "logging": repr((logging.root.handlers, logging.root.level, logging.getLogger("unseen").handlers)),
+        "numpy's error state": repr(np.geterr()),
+        "numpy's print options": repr(sorted(np.get_printoptions().items())),
+        "numpy's random state": repr(np.random.get_state()),
+        "random state": repr(random.getstate()),
+        "environment": repr(sorted(os.environ.items())),
+        "path": repr(sys.path),
+        "display hooks": repr((sys.displayhook, sys.excepthook)),
+    }
+
+def changed(before):
+    return [name for name, value in state().items() if value != before[name]]
+
+report = {}
+# What the dependencies do when they are imported is theirs.
+import sklearn.svm, sklearn.metrics.pairwise, sklearn.model_selection, scipy.sparse.linalg, joblib
+before, loaded = state(), set(sys.modules)
+import unseen
+report["changed by import"] = changed(before)
+for name in unseen.__all__:
+    getattr(unseen, name)
+report["changed by use"] = changed(before)
+report["loaded"] = sorted({name.split(".")[0] for name in set(sys.modules) - loaded})
+print(json.dumps(report))
+"""
+
+
+@functools.cache
+def probe(code):
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return json.loads(result.stdout)
+
+
+@pytest.mark.parametrize("when", ["import", "use"])
+def test_importing_changes_nothing_outside(when):
+    assert probe(PROBE)[f"changed by {when}"] == []
+
+
+def test_no_public_name_needs_an_optional_dependency():
+    loaded = probe(PROBE)["loaded"]
+    assert "unseen" in loaded
+    assert OPTIONAL.isdisjoint(loaded)
+
+
+def test_import_is_cheap():
+    loaded = set(probe("import json, sys, unseen; print(json.dumps(sorted(sys.modules)))"))
+    assert "unseen" in loaded
+    assert HEAVY.isdisjoint(loaded)
+    assert not {name for name in loaded if name.startswith(("unseen.", "sklearn.", "numpy"))}
+
+
+@pytest.mark.parametrize("name", unseen.__all__)
+def test_every_public_name_loads_and_is_documented(name):
+    public = getattr(unseen, name)
+    assert public.__name__ == name
+    assert public.__module__.startswith("unseen.")
+    assert public.__doc__
+    assert "Examples\n" in public.__doc__
+    assert "{" + "common}" not in public.__doc__
+
+
+def test_dir_lists_every_public_name_once():
+    listed = dir(unseen)
+    assert set(unseen.__all__) <= set(listed)
+    assert {"datasets", "exceptions"} <= set(listed)
+    assert len(listed) == len(set(listed))
+
+
+def test_star_import_gives_the_public_names():
+    namespace: dict[str, object] = {}
+    exec("from unseen import *", namespace)
+    assert set(namespace) - {"__builtins__"} == set(unseen.__all__)
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="module 'unseen' has no attribute 'CDIG'"):
+        unseen.CDIG  # noqa: B018
+    assert not hasattr(unseen, "CDIG")
+    with pytest.raises(ImportError, match="CDIG"):
+        exec("from unseen import CDIG")
+
+
+def test_submodules_load_on_first_use():
+    assert unseen.datasets is importlib.import_module("unseen.datasets")
+    assert unseen.exceptions.SingleDomainWarning.__module__ == "unseen.exceptions"
+
+
+def test_types_are_shipped():
+    assert resources.files("unseen").joinpath("py.typed").is_file()
+
+
+def test_the_version_is_one():
+    version = pytest.importorskip("packaging.version")
+    assert str(version.Version(unseen.__version__)) == unseen.__version__
+
+
+def module_name(path):
+    parts = path.relative_to(SOURCE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imported(path, *, lazily=False):
+    """Absolute names of the modules a file imports when it is loaded; `lazily` counts imports in functions too."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    package = module_name(path) if path.name == "__init__.py" else module_name(path).rpartition(".")[0]
+    names = set()
+    queue = list(tree.body)
+    while queue:
+        node = queue.pop()
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                parent = package.split(".")[: len(package.split(".")) - node.level + 1]
+                base = ".".join([*parent, *([node.module] if node.module else [])])
+            names |= {base} | {f"{base}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            queue += node.orelse
+        elif lazily or not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            queue += ast.iter_child_nodes(node)
+    return names
+
+
+def component(name):
+    """`unseen.projections._base` belongs to `projections`."""
+    parts = name.split(".")
+    return parts[1] if parts[0] == "unseen" and len(parts) > 1 else None
+
+
+@pytest.mark.parametrize("path", FILES, ids=module_name)
+def test_optional_dependencies_are_imported_where_they_are_used(path):
+    assert OPTIONAL.isdisjoint(name.split(".")[0] for name in imported(path))
+
+
+@pytest.mark.parametrize("name", MATHEMATICS)
+def test_the_mathematics_needs_numpy_and_scipy_alone(name):
+    names = imported(SOURCE / f"{name}.py", lazily=True)
+    roots = {root for root in (imported_name.split(".")[0] for imported_name in names) if root != "unseen"}
+    assert roots <= {"numpy", "scipy"} | sys.stdlib_module_names
+    earlier = set(MATHEMATICS[: MATHEMATICS.index(name)])
+    assert {component(imported_name) for imported_name in names} - {None} <= earlier
+
+
+@pytest.mark.parametrize("path", FILES, ids=module_name)
+def test_imports_point_one_way(path):
+    here = component(module_name(path))
+    if here in LAYERS:
+        later = set(LAYERS[LAYERS.index(here) + 1 :])
+        assert not {component(name) for name in imported(path, lazily=True)} & later
+    elif here is not None:
+        # Labels, kernels and the like serve the projections and know nothing of them or of what stands on them.
+        serving = {"exceptions", "kernels", "labels", "memory"}
+        forbidden = set(LAYERS[LAYERS.index("projections") :]) if here in serving else set()
+        assert not {component(name) for name in imported(path, lazily=True)} & forbidden
+
+
+def test_no_import_goes_round_in_a_circle():
+    modules = {module_name(path): path for path in FILES}
+    graph = {}
+    for name, path in modules.items():
+        # A package that loads its own modules is no circle, as long as they do not load names from it.
+        graph[name] = {other for other in imported(path) if other in modules and other != name}
+        graph[name] -= {name.rsplit(".", depth)[0] for depth in range(1, name.count(".") + 1)}
+    assert list(graphlib.TopologicalSorter(graph).static_order())
+
+
+def test_the_reader_of_imports_sees_what_it_should(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys.modules[__name__], "SOURCE", tmp_path / "unseen")
+    path = tmp_path / "unseen" / "inner" / "module.py"
+    path.parent.mkdir(parents=True)
+    path.write_text(
+        "import os.path\nfrom .. import kernels\nfrom ..cells import Cells\nfrom . import other\n"
+        "try:\n    import polars\nexcept ImportError:\n    pass\n"
+        "if TYPE_CHECKING:\n    import typed\n"
+        "def f():\n    import pandas\n"
+    )
+    at_once = {"os.path", "unseen.kernels", "unseen.cells", "unseen.inner.other", "polars"}
+    assert at_once <= imported(path)
+    assert imported(path).isdisjoint({"pandas", "typed"})
+    assert "pandas" in imported(path, lazily=True)

@@ -1,0 +1,44 @@
+"""scikit-learn's own estimator checks, for every estimator and for the settings that change its contract."""
+
+from __future__ import annotations
+
+import pytest
+from sklearn.kernel_approximation import Nystroem
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from unseen import CIDG, DICA, KFDA, MDA, SCA, UndoBias
+
+ESTIMATORS = [
+    CIDG(),
+    KFDA(),
+    SCA(),
+    DICA(),
+    DICA(supervised=False),
+    DICA(as_published=True),
+    MDA(),
+    UndoBias(),
+    CIDG(kernel="chi2"),
+    CIDG(kernel="linear"),
+    CIDG(kernel="precomputed"),
+    CIDG(feature_map="linear"),
+    CIDG(feature_map=Nystroem(n_components=10, random_state=0)),
+    CIDG(scaling="unit_norm", norm_weight=1.0),
+    CIDG(centering="target"),
+]
+
+
+def expected_failures(estimator):
+    if getattr(estimator, "centering", "source") == "target":
+        return {
+            "check_methods_subset_invariance": "Centring on the mean of the batch is what the parameter asks for: the "
+            "result for a sample depends on its batch, and a batch of one is refused."
+        }
+    return {}
+
+
+@pytest.mark.filterwarnings("ignore::unseen.exceptions.SingleDomainWarning")
+# The checks set max_iter to 5 where there is such a parameter.
+@pytest.mark.filterwarnings("ignore:Liblinear failed to converge:sklearn.exceptions.ConvergenceWarning")
+@parametrize_with_checks(ESTIMATORS, expected_failed_checks=expected_failures)
+def test_scikit_learn_estimator_checks(estimator, check):
+    check(estimator)
