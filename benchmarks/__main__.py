@@ -7,7 +7,7 @@ import sys
 
 from .measure import machine
 
-SUITES = ("projections",)
+SUITES = ("projections", "selection")
 
 
 def main(names: list[str]) -> int:

@@ -1,4 +1,4 @@
-"""Progress of long jobs: a bar on a terminal, lines in a log, nothing when silent."""
+"""Progress of long jobs: a bar on a terminal, lines in a log, scikit-learn's callbacks; nothing when silent."""
 
 from __future__ import annotations
 
@@ -7,14 +7,37 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
+try:
+    from sklearn.callback import CallbackSupportMixin, with_callbacks
+except ImportError:  # scikit-learn before 1.9 has none
+    CallbackSupportMixin = type("CallbackSupportMixin", (), {})
+
+    def with_callbacks(method: Any) -> Any:
+        """Return the method as it is."""
+        return method
+
+
 T = TypeVar("T")
 
+__all__ = ["CallbackSupportMixin", "track", "with_callbacks"]
 
-def track(items: Iterable[T], total: int, description: str, verbose: int) -> Iterator[T]:
-    """Yield the items and show how far along they are, on standard error."""
-    if not verbose:
-        yield from items
-        return
+
+def track(items: Iterable[T], total: int, description: str, verbose: int, owner: Any = None) -> Iterator[T]:
+    """Yield the items and tell how far along they are: on standard error if verbose, and to the owner's callbacks."""
+    shown = _shown(items, total, description) if verbose else items
+    return _reported(shown, total, owner) if hasattr(owner, "_skl_callbacks") else iter(shown)
+
+
+def _reported(items: Iterable[T], total: int, owner: Any) -> Iterator[T]:
+    """Tell scikit-learn's callbacks of a fit with a subtask for each item; the owner's method is one `with_callbacks`."""
+    root = owner._init_callback_context(max_subtasks=total).call_on_fit_task_begin(estimator=owner)
+    for item in items:
+        root.subcontext("part").call_on_fit_task_begin(estimator=owner).call_on_fit_task_end(estimator=owner)
+        yield item
+    root.call_on_fit_task_end(estimator=owner)
+
+
+def _shown(items: Iterable[T], total: int, description: str) -> Iterator[T]:
     bar = _rich_bar() if sys.stderr.isatty() else None
     if bar is None:
         yield from _lines(items, total, description)

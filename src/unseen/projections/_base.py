@@ -5,16 +5,14 @@ from __future__ import annotations
 import copy
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from numbers import Integral, Real
+from dataclasses import field
+from numbers import Integral
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-from scipy import sparse
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
-from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
-from sklearn.utils.validation import check_is_fitted, check_non_negative, validate_data
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
 
 from .. import kernels, memory
 from ..cells import Array, Cells, Ints, Membership, Spectrum, gram_spectrum
@@ -31,45 +29,29 @@ from ..pencil import (
 )
 from ..scales import factor
 from ..solution import Solution
+from ._space import NON_NEGATIVE, Space, check_gram, forget, parameters
 
-NON_NEGATIVE = Interval(Real, 0, None, closed="left")
-BLOCK_ENTRIES = 2**22  # kernel values evaluated at a time in transform: 32 MiB
 EXACT_BELOW = 500  # samples up to which an eigendecomposition is cheap enough to be preferred for its accuracy
 
 
-# Dataclasses write the constructor that scikit-learn asks for: explicit keywords, assigned and nothing else.
-parameters = dataclass(kw_only=True, eq=False, repr=False)
-
-
 @parameters
-class Projection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class Projection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Space):
     """Base class: a subclass supplies its own parameters and its `_recipe`."""
 
     n_components: int | None = field(default=None, kw_only=False)
     ridge: float | str = "scale"
-    kernel: str | Callable[..., float] = "rbf"
-    gamma: float | str | None = "median"
-    degree: float = 3
-    coef0: float = 1
-    kernel_params: Mapping[str, Any] | None = None
     scaling: Literal["paper", "unit_norm"] = "paper"
     centering: Literal["source", "target"] = "source"
-    feature_map: Any = None
 
     __metadata_request__fit: ClassVar = {"sample_domain": True}
     __metadata_request__transform: ClassVar = {"sample_domain": True}
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **Space._parameter_constraints,
         "n_components": [Interval(Integral, 1, None, closed="left"), None],
-        "kernel": [StrOptions(set(kernels.KERNELS)), callable],
-        "gamma": [Interval(Real, 0, None, closed="neither"), str, None],
-        "degree": [NON_NEGATIVE],
-        "coef0": [Interval(Real, None, None, closed="neither")],
-        "kernel_params": [dict, None],
         "ridge": [NON_NEGATIVE, str],
         "scaling": [StrOptions({"paper", "unit_norm"})],
         "centering": [StrOptions({"source", "target"})],
-        "feature_map": [StrOptions({"linear"}), HasMethods(["fit", "transform"]), None],
     }
     # The denominator's largest term grows like this power of the kernel matrix, and so must its ridge.
     _ridge_power: ClassVar[int] = 2
@@ -138,7 +120,7 @@ class Projection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             Learned features.
         """
         check_is_fitted(self, "offset_")
-        X = self._check_features(X)
+        X = self._check_samples(X, reset=False)
         labels = None if sample_domain is None else check_domains(sample_domain, X.shape[0])
         Z = self._project(X)
         Z -= self._offsets(Z, labels)
@@ -176,7 +158,7 @@ class Projection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             A copy; this one is left as it is.
         """
         check_is_fitted(self, "offset_")
-        Z = self._project(self._check_features(X))
+        Z = self._project(self._check_samples(X, reset=False))
         if len(Z) < 2:
             raise ValueError(
                 f"recentered needs a batch of at least 2 samples to estimate a mean; got X with {len(Z)}. Centred on "
@@ -189,34 +171,16 @@ class Projection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
     def _check_training_data(self, X: Any, y: Any, sample_domain: Any) -> tuple[Any, Membership]:
         name = type(self).__name__
-        options = {**self._validation(), "ensure_min_samples": 2}
         if self._needs_labels():
-            X, y = validate_data(self, X, y, **options)
+            X, y = self._check_samples(X, y=y, ensure_min_samples=2)
             self.classes_, class_codes = encode_classes(y, name)
         else:
-            X = validate_data(self, X, **options)
+            X = self._check_samples(X, ensure_min_samples=2)
             class_codes = np.zeros(X.shape[0], dtype=np.intp)
-        if self._needs_non_negative():
-            check_non_negative(X, f"{name} with kernel={self.kernel!r}")
         if self.kernel == "precomputed" and self.feature_map is None:
-            _check_gram(X)
+            check_gram(X)
         self.domains_, domain_codes = training_domains(sample_domain, X.shape[0], name)
         return X, Membership.of(class_codes, domain_codes)
-
-    def _check_features(self, X: Any) -> Any:
-        X = validate_data(self, X, reset=False, **self._validation())
-        if self._needs_non_negative():
-            check_non_negative(X, f"{type(self).__name__} with kernel={self.kernel!r}")
-        return X
-
-    def _validation(self) -> dict[str, Any]:
-        # scikit-learn's Laplacian kernel cannot read sparse matrices with 64-bit indices.
-        large = self.feature_map is not None or self.kernel != "laplacian"
-        return {
-            "dtype": (np.float64, np.float32),
-            "accept_sparse": self._accepts_sparse(),
-            "accept_large_sparse": large,
-        }
 
     def _solve(self, X: Any, membership: Membership) -> tuple[Solution, Array]:
         """Solve the pencil in the kernel's or the feature map's space; also return the mean that centres it."""
@@ -268,20 +232,6 @@ class Projection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         """Whether a solution is a matter of the cells alone, however many samples there are."""
         return recipe.total == 0
 
-    def _require_finite(self, values: Array) -> None:
-        if not np.isfinite(values).all():
-            raise ValueError(
-                f"kernel={self.kernel!r} gave NaN or infinite values on X. Scale X, or change the kernel's parameters."
-            )
-
-    def _require_spread(self, centred: float, uncentred: float) -> None:
-        """Raise if nothing but rounding is left of a norm after centring."""
-        if centred <= 4 * np.finfo(float).eps * uncentred:
-            raise ValueError(
-                f"All samples look the same to {type(self).__name__}: the centred kernel matrix is zero. Check X, the "
-                "kernel and its gamma."
-            )
-
     def _ridge(self, size: float) -> float:
         """Return the ridge as a number; `size` is the Frobenius norm of the centred kernel matrix."""
         if isinstance(self.ridge, str):
@@ -316,52 +266,6 @@ class Projection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     def _needs_labels(self) -> bool:
         return True
 
-    def _needs_non_negative(self) -> bool:
-        return self.feature_map is None and self.kernel in kernels.NON_NEGATIVE_KERNELS
-
-    def _accepts_sparse(self) -> str | bool:
-        if self.feature_map is not None:
-            return "csr" if self.feature_map != "linear" else False
-        return "csr" if callable(self.kernel) or self.kernel in kernels.SPARSE_KERNELS else False
-
-    def _kernel_values(self, X: Any, *, training: bool = False) -> Array:
-        """Kernel values with the training samples."""
-        reference = None if training or self.X_fit_ is None else self.X_fit_.astype(np.float64, copy=False)
-        return kernels.evaluate(
-            X.astype(np.float64, copy=False),
-            reference,
-            kernel=self.kernel,
-            gamma=self.gamma_,
-            degree=self.degree,
-            coef0=self.coef0,
-            kernel_params=self.kernel_params,
-        )
-
-    def _features(self, X: Any) -> Array:
-        features = X if self.feature_map_ is None else self.feature_map_.transform(X)
-        if sparse.issparse(features):
-            features = features.toarray()
-        features = np.asarray(features, dtype=np.float64)
-        if features.ndim != 2 or len(features) != X.shape[0] or not np.isfinite(features).all():
-            raise ValueError(
-                f"feature_map={self.feature_map!r} must turn X into finite features, one row per sample; for X of "
-                f"shape {X.shape} it gave an array of shape {features.shape} with "
-                f"{np.count_nonzero(~np.isfinite(features))} NaN or infinite values."
-            )
-        return features
-
-    def _project(self, X: Any) -> Array:
-        """Components before centring, in blocks of rows so that memory does not grow with the batch."""
-        weights = self.dual_coef_ if self.feature_map is None else self.coef_
-        values = self._kernel_values if self.feature_map is None else self._features
-        step = max(1, BLOCK_ENTRIES // len(weights))
-        Z = np.empty((X.shape[0], weights.shape[1]))
-        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused below
-            for start in range(0, X.shape[0], step):
-                Z[start : start + step] = values(X[start : start + step]) @ weights
-        self._require_finite(Z)
-        return Z
-
     def _offsets(self, Z: Array, sample_domain: Labels | None) -> Array:
         """What centring subtracts from each row (or from all) of the projected samples."""
         if self.centering == "source" or self.recentered_:
@@ -389,23 +293,3 @@ class Projection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         tags.input_tags.pairwise = self.kernel == "precomputed" and self.feature_map is None
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
-
-
-def forget(estimator: BaseEstimator) -> None:
-    """Delete what an earlier fit learned, so that nothing of it survives under other parameters."""
-    for name in [name for name in vars(estimator) if name.endswith("_")]:
-        delattr(estimator, name)
-
-
-def _check_gram(K: Array) -> None:
-    if K.shape[0] != K.shape[1]:
-        raise ValueError(
-            'kernel="precomputed" needs the square matrix of kernel values between all training samples as X; got '
-            f"shape {K.shape}."
-        )
-    gap = np.abs(K - K.T).max()
-    if gap > 1e-6 * np.abs(K).max():
-        raise ValueError(
-            'kernel="precomputed" needs a symmetric matrix as X, but entries differ from their mirror images by up to '
-            f"{gap:.3g}. Symmetrise it, or check that rows and columns are in the same order."
-        )

@@ -7,8 +7,9 @@ from typing import Any, ClassVar
 from ..cells import Ints
 from ..pencil import Recipe
 from ..scatters import between, cell_within, conditional, prior_normalised
-from ._base import NON_NEGATIVE, Projection, parameters
+from ._base import Projection
 from ._docs import document
+from ._space import NON_NEGATIVE, parameters
 
 
 @document

@@ -13,8 +13,9 @@ from ..cells import Array, Ints, Spectrum
 from ..pencil import Recipe, apply_inverse, whiten
 from ..scatters import dica_output, domain
 from ..solution import Solution
-from ._base import Projection, parameters
+from ._base import Projection
 from ._docs import document
+from ._space import parameters
 
 
 @document

@@ -5,8 +5,9 @@ from __future__ import annotations
 from ..cells import Ints
 from ..pencil import Recipe
 from ..scatters import between, cell_within
-from ._base import Projection, parameters
+from ._base import Projection
 from ._docs import document
+from ._space import parameters
 
 
 @document

@@ -17,8 +17,9 @@ from ..scatters import (
     mda_class_offset,
     mda_domain_discrepancy,
 )
-from ._base import NON_NEGATIVE, Projection, parameters
+from ._base import Projection
 from ._docs import document
+from ._space import NON_NEGATIVE, parameters
 
 
 @document

@@ -10,8 +10,9 @@ from sklearn.utils._param_validation import Interval
 from ..cells import Ints
 from ..pencil import Recipe
 from ..scatters import between, cell_within, domain
-from ._base import NON_NEGATIVE, Projection, parameters
+from ._base import Projection
 from ._docs import document
+from ._space import NON_NEGATIVE, parameters
 
 
 @document

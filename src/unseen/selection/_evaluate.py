@@ -11,10 +11,13 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.frozen import FrozenEstimator
+from sklearn.metrics import check_scoring
 from sklearn.neighbors import KNeighborsClassifier
+from sklearn.utils.parallel import Parallel, delayed
 
 from ..cells import Array, Cells, Ints, Membership
 from ..exceptions import FewerComponentsWarning
+from ..progress import track
 from ..projections._base import Projection
 from ._folds import Data, Fold, Grams, feature_fold, kernel_fold
 from ._nearest import nearest
@@ -47,14 +50,41 @@ class Score:
     error: str = ""
 
 
-def grouped(candidates: list[Candidate], names: tuple[str, ...]) -> list[list[Candidate]]:
-    """Collect the candidates whose projections agree on some parameters."""
+def grouped(candidates: list[Candidate], names: Callable[[Projection], tuple[str, ...]]) -> list[list[Candidate]]:
+    """Collect the candidates whose projections agree on the named parameters."""
     groups: dict[tuple[Any, ...], list[Candidate]] = {}
     for candidate in candidates:
-        values = (getattr(candidate.projection, name) for name in names)
+        values = [getattr(candidate.projection, name) for name in names(candidate.projection)]
         key = tuple(value if value.__hash__ else id(value) for value in values)
         groups.setdefault(key, []).append(candidate)
     return list(groups.values())
+
+
+def score_candidates(
+    candidates: list[Candidate],
+    data: Data,
+    splits: list[tuple[Ints, Ints]],
+    scoring: str | Scorer,
+    *,
+    n_jobs: int | None = None,
+    verbose: int = 0,
+    name: str = "",
+    owner: Any = None,
+) -> list[list[Score]]:
+    """Score all candidates, one list for each split; a task is one kernel on one split, whatever the methods."""
+    scorer = check_scoring(candidates[0].classifier, scoring=scoring)
+    groups = grouped(candidates, lambda _: KERNEL_PARAMS)
+    sources = _sources([group[0].projection for group in groups], data)
+    tasks = [(group, k) for group in range(len(groups)) for k in range(len(splits))]
+    parallel = Parallel(n_jobs=n_jobs, return_as="generator", pre_dispatch="n_jobs")
+    found = parallel(
+        delayed(score_fold)(groups[group], sources(group), *splits[k], scorer, scoring == "accuracy")
+        for group, k in tasks
+    )
+    scores: list[list[Score]] = [[] for _ in splits]
+    for (_, k), result in zip(tasks, track(found, len(tasks), name, verbose, owner), strict=True):
+        scores[k] += result
+    return scores
 
 
 class Source:
@@ -112,16 +142,17 @@ def score_fold(
         warnings.simplefilter("ignore", FewerComponentsWarning)
         return [
             score
-            for group in grouped(candidates, _recipe_params(candidates[0].projection))
+            for group in grouped(candidates, _recipe_params)
             for score in _score_solution(group, fold, shared, y_train, y_test, scorer, one_nearest)
         ]
 
 
 def _recipe_params(projection: Projection) -> tuple[str, ...]:
-    """Parameters that change the solution, given the decomposition."""
+    """Names of what changes the solution, given the decomposition: the method and its own parameters."""
     recipe = projection._recipe(np.ones((2, 2), dtype=np.intp), 1.0)
     shape = SHAPE_PARAMS if projection._is_low_rank(recipe) else SHAPE_PARAMS[:2]
-    return tuple(sorted(set(projection.get_params(deep=False)) - {*KERNEL_PARAMS, *shape}))
+    own = set(projection._parameter_constraints) - {*KERNEL_PARAMS, *shape}
+    return ("__class__", *sorted(own))
 
 
 def _score_solution(
@@ -142,7 +173,7 @@ def _score_solution(
         return
     shared += (time.perf_counter() - start) / len(group)
     ridge, weight = first._ridge(fold.size), first._invariance(fold.counts)
-    for alike in grouped(group, SHAPE_PARAMS):
+    for alike in grouped(group, lambda _: SHAPE_PARAMS):
         try:
             Z_train, Z_test = fold.project(alike[0].projection, solution, basis)
         except ValueError as error:
@@ -176,3 +207,25 @@ def is_one_nearest(classifier: BaseEstimator) -> bool:
         and (classifier.metric == "euclidean" or (classifier.metric == "minkowski" and classifier.p == 2))
         and classifier.metric_params is None
     )
+
+
+def _sources(projections: list[Projection], data: Data) -> Callable[[int], Source]:
+    """Sources of folds, made when first asked for; kernels of one family share their Gram matrices."""
+    made: dict[int, Source] = {}
+    grams: dict[Any, Grams] = {}
+
+    def source(group: int) -> Source:
+        if group not in made:
+            made.clear()
+            projection = projections[group]
+            shared = None
+            if projection.feature_map is None:
+                family = "rbf" if projection.kernel == "rbf" else group
+                if family not in grams:
+                    grams.clear()
+                    grams[family] = Grams(projection, data.X)
+                shared = grams[family]
+            made[group] = Source(projection, data, shared)
+        return made[group]
+
+    return source

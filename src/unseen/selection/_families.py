@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any, Literal
 
 import numpy as np
@@ -27,8 +28,9 @@ from ..feature_maps import DomainCenterer
 from ..kernels import median_squared_distance
 from ..projections import CIDG, DICA, MDA, SCA
 from ..projections._base import Projection
-from ._results import preferred
-from ._search import ProjectionSearchCV
+from ._evaluate import Candidate, score_candidates
+from ._folds import Data
+from ._results import preferred, tabulate
 
 Kind = Literal["plain", "inductive", "transductive"]
 Splits = list[tuple[Ints, Ints]]
@@ -72,20 +74,26 @@ class Contender:
 
 
 def contenders(
-    method: str, X: Any, y: Any, domain: Ints, splits: Splits, scoring: str | Callable[..., float]
+    methods: Sequence[str], X: Any, y: Any, domain: Ints, splits: Splits, scoring: str | Callable[..., float]
 ) -> list[Contender]:
-    """Tune a method on the splits; the best settings of each variant contend."""
+    """Tune methods on the splits; the best settings of each variant contend."""
     start = time.perf_counter()
     with warnings.catch_warnings():
         # Said once by the caller; and a model that has not converged is judged by its score like any other.
         warnings.simplefilter("ignore", SingleDomainWarning)
         warnings.simplefilter("ignore", ConvergenceWarning)
-        if method in PROJECTIONS:
-            found = list(_projections(method, X, y, domain, splits, scoring))
-        else:
-            found = [_plain(method, X, y, domain, splits, scoring)]
+        projections = [method for method in methods if method in PROJECTIONS]
+        found = [_plain(method, X, y, domain, splits, scoring) for method in methods if method not in PROJECTIONS]
+        found += _projections(projections, X, y, domain, splits, scoring) if projections else []
     seconds = (time.perf_counter() - start) / len(found)
     return [Contender(*entry[:4], seconds, entry[4]) for entry in found]
+
+
+def batches(methods: Sequence[str]) -> list[list[str]]:
+    """Methods that are best tuned together: projections share the decompositions of their kernel matrices."""
+    projections = [method for method in methods if method in PROJECTIONS]
+    plain = [[method] for method in methods if method not in PROJECTIONS]
+    return [*plain, projections] if projections else plain
 
 
 Entry = tuple[str, Kind, Array, dict[str, Any], Pipeline]
@@ -136,21 +144,30 @@ def _score_kernel_svm(model: Any, settings: list[Any], X: Any, y: Any, splits: S
     return scores
 
 
-def _projections(method: str, X: Any, y: Any, domain: Ints, splits: Splits, scoring: Any) -> Iterator[Entry]:
-    projection, weights = PROJECTIONS[method]
-    grid = {"gamma": WIDTHS, "ridge": RIDGES, **weights, "centering": ["source", "target"]}
-    for head, classifier in HEADS.items():
-        search = ProjectionSearchCV(projection, grid, classifier=classifier, cv=splits, scoring=scoring, refit=False)
-        results = search.fit(X, y, sample_domain=domain).cv_results_
-        scores = np.column_stack([results[f"split{k}_test_score"] for k in range(len(splits))])
-        for centering in ("source", "target"):
-            best = preferred(results, results["transductive"] == (centering == "target"))
-            params = results["params"][best]
-            fitted = clone(projection).set_params(**params)
-            pipeline = Pipeline([("projection", fitted), ("classifier", clone(classifier))])
-            name = f"{method} + {head}" + (", target-centred" if centering == "target" else "")
-            kind: Kind = "transductive" if centering == "target" else "inductive"
-            yield name, kind, scores[best], params, pipeline
+def _projections(methods: list[str], X: Any, y: Any, domain: Ints, splits: Splits, scoring: Any) -> Iterator[Entry]:
+    """All projections with all heads, in one pass over the decompositions that they share."""
+    data = Data(X, y, np.unique(y, return_inverse=True)[1].astype(np.intp), domain)
+    candidates: list[Candidate] = []
+    variants: list[tuple[str, str, dict[str, Any]]] = []
+    for method in methods:
+        projection, weights = PROJECTIONS[method]
+        grid = {"gamma": WIDTHS, "ridge": RIDGES, **weights, "centering": ["source", "target"]}
+        for params in ParameterGrid(grid):
+            tuned = clone(projection).set_params(**params)
+            for head, classifier in HEADS.items():
+                candidates.append(Candidate(len(candidates), tuned, classifier))
+                variants.append((method, head, params))
+    results = tabulate(
+        candidates, [params for *_, params in variants], score_candidates(candidates, data, splits, scoring)
+    )
+    scores = np.column_stack([results[f"split{k}_test_score"] for k in range(len(splits))])
+    for method, head, centering in product(methods, HEADS, ("source", "target")):
+        among = np.array([v[:2] == (method, head) and v[2]["centering"] == centering for v in variants])
+        best = preferred(results, among)
+        pipeline = Pipeline([("projection", clone(candidates[best].projection)), ("classifier", clone(HEADS[head]))])
+        name = f"{method} + {head}" + (", target-centred" if centering == "target" else "")
+        kind: Kind = "transductive" if centering == "target" else "inductive"
+        yield name, kind, scores[best], variants[best][2], pipeline
 
 
 def offered(X: Any) -> tuple[str, ...]:

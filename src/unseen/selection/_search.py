@@ -16,16 +16,15 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..cells import Ints
 from ..exceptions import SingleDomainWarning
 from ..labels import check_domains, encode_classes, encode_domains
-from ..progress import track
+from ..progress import CallbackSupportMixin, with_callbacks
 from ..projections._base import Projection
-from ._evaluate import KERNEL_PARAMS, Candidate, Score, Source, grouped, score_fold
-from ._folds import Data, Grams
+from ._evaluate import Candidate, Score, score_candidates
+from ._folds import Data
 from ._grids import default_grid
 from ._results import preferred, tabulate
 from ._splitters import domain_splits, splitter
@@ -38,7 +37,7 @@ def _classifier_has(method: str) -> Callable[[Any], bool]:
     return check
 
 
-class ProjectionSearchCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
+class ProjectionSearchCV(CallbackSupportMixin, ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     """Choose the settings of a projection, and of the classifier behind it, by cross-validation over domains.
 
     Gives the scores of :class:`~sklearn.model_selection.GridSearchCV` on the pipeline of projection and classifier,
@@ -202,22 +201,18 @@ class ProjectionSearchCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         classifier.set_params(**{k.removeprefix(prefix): v for k, v in setting.items() if k.startswith(prefix)})
         return Candidate(index, projection, classifier)
 
+    @with_callbacks
     def _score(self, candidates: list[Candidate], data: Data, splits: list[tuple[Ints, Ints]]) -> list[list[Score]]:
-        """Score all candidates on all splits: a task is one kernel on one split."""
-        scorer = check_scoring(self._head(), scoring=self.scoring)
-        one_nearest = self.scoring == "accuracy"
-        scores: list[list[Score]] = [[] for _ in splits]
-        groups = grouped(candidates, KERNEL_PARAMS)
-        sources = _sources([group[0].projection for group in groups], data)
-        tasks = [(group, k) for group in range(len(groups)) for k in range(len(splits))]
-        parallel = Parallel(n_jobs=self.n_jobs, return_as="generator", pre_dispatch="n_jobs")
-        found = parallel(
-            delayed(score_fold)(groups[group], sources(group), *splits[k], scorer, one_nearest) for group, k in tasks
+        return score_candidates(
+            candidates,
+            data,
+            splits,
+            self.scoring,
+            n_jobs=self.n_jobs,
+            verbose=self.verbose,
+            name=f"{type(self.estimator).__name__} search",
+            owner=self,
         )
-        name = f"{type(self.estimator).__name__} search"
-        for (_, k), result in zip(tasks, track(found, len(tasks), name, self.verbose), strict=True):
-            scores[k] += result
-        return scores
 
     def _choose(self) -> None:
         means = self.cv_results_["mean_test_score"]
@@ -340,28 +335,6 @@ class ProjectionSearchCV(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         inner = self.estimator.__sklearn_tags__().input_tags
         tags.input_tags.sparse, tags.input_tags.pairwise = inner.sparse, inner.pairwise
         return tags
-
-
-def _sources(projections: list[Projection], data: Data) -> Callable[[int], Source]:
-    """Sources of folds, made when first asked for; kernels of one family share their Gram matrices."""
-    made: dict[int, Source] = {}
-    grams: dict[Any, Grams] = {}
-
-    def source(group: int) -> Source:
-        if group not in made:
-            made.clear()
-            projection = projections[group]
-            shared = None
-            if projection.feature_map is None:
-                family = "rbf" if projection.kernel == "rbf" else group
-                if family not in grams:
-                    grams.clear()
-                    grams[family] = Grams(projection, data.X)
-                shared = grams[family]
-            made[group] = Source(projection, data, shared)
-        return made[group]
-
-    return source
 
 
 def _report_failures(scores: list[list[Score]], n_candidates: int) -> None:

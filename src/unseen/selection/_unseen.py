@@ -20,8 +20,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from ..cells import Array, Ints
 from ..exceptions import SingleDomainWarning
 from ..labels import Labels, check_domains, encode_classes, encode_domains
-from ..progress import track
-from ._families import METHODS, Contender, contenders, offered
+from ..progress import CallbackSupportMixin, track, with_callbacks
+from ._families import METHODS, Contender, batches, contenders, offered
 from ._splitters import domain_splits, splitter
 
 SIMPLICITY = ("plain", "inductive", "transductive")
@@ -35,7 +35,7 @@ def _chosen_has(method: str) -> Callable[[Any], bool]:
     return check
 
 
-class UnseenClassifier(ClassifierMixin, BaseEstimator):
+class UnseenClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
     """The best classifier for a domain that nobody has seen.
 
     Tunes and compares, by holding out one domain after the other: plain classifiers (logistic regression, linear and
@@ -153,14 +153,18 @@ class UnseenClassifier(ClassifierMixin, BaseEstimator):
         labels = None if sample_domain is None else check_domains(sample_domain, X.shape[0])
         domain = np.zeros(X.shape[0], dtype=np.intp) if labels is None else encode_domains(labels)[1]
         splits = domain_splits(self, X, y, domain, sample_domain, params)
-        parallel = Parallel(n_jobs=self.n_jobs, return_as="generator")
-        found = parallel(delayed(contenders)(m, X, y, domain, splits, self.scoring) for m in methods)
-        field = [c for batch in track(found, len(methods), type(self).__name__, self.verbose) for c in batch]
+        field = self._compare(batches(methods), X, y, domain, splits)
         chosen = choose(field)
         self.leaderboard_ = leaderboard(field, chosen, _names(splits, labels))
         self.best_model_, self.best_kind_, self.best_score_ = chosen.model, chosen.kind, chosen.mean
         self.best_estimator_ = _fitted(chosen.pipeline, X, y, sample_domain)
         return self
+
+    @with_callbacks
+    def _compare(self, parts: list[list[str]], X: Any, y: Any, domain: Ints, splits: list[Any]) -> list[Contender]:
+        parallel = Parallel(n_jobs=self.n_jobs, return_as="generator")
+        found = parallel(delayed(contenders)(part, X, y, domain, splits, self.scoring) for part in parts)
+        return [c for part in track(found, len(parts), type(self).__name__, self.verbose, self) for c in part]
 
     def _methods(self, X: Any) -> Sequence[str]:
         if isinstance(self.methods, str):

@@ -1,0 +1,100 @@
+"""The whole grid for the price of one decomposition per fold."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from itertools import product
+
+import numpy as np
+import sklearn
+from scipy import linalg
+from sklearn.model_selection import GridSearchCV
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import Pipeline
+
+from unseen import CIDG, ProjectionSearchCV
+from unseen.cells import Membership, gram_spectrum
+from unseen.kernels import centre, evaluate
+from unseen.pencil import solve, whiten
+from unseen.selection import LeaveOneDomainOut
+
+from .measure import Row, best_of, peak_bytes, samples
+
+N = 2000
+GAMMA = 0.005
+GRID = {
+    "conditional_weight": list(np.geomspace(1, 1e6, 10)),
+    "prior_weight": list(np.geomspace(1, 1e6, 10)),
+    "ridge": ["1e-2*scale", "0.1*scale", "scale", "10*scale"],
+}
+EIGHT = {"conditional_weight": [1.0, 1e6], "prior_weight": [1.0, 1e6], "ridge": ["1e-2*scale", "10*scale"]}
+
+
+def rows() -> Iterator[Row]:
+    X, y, d = samples(N)
+    X = X + np.random.default_rng(1).normal(scale=2, size=X.shape)  # so hard that settings differ
+    splits = list(LeaveOneDomainOut().split(X, y, d))
+    search = ProjectionSearchCV(CIDG(gamma=GAMMA), GRID, cv=splits)
+    parts = [train for train, _ in splits] + [np.arange(N)]
+    centred = []
+    for part in parts:
+        K = kernel_matrix(X[part])
+        centre(K)
+        centred.append(K)
+    whole, decompositions = best_of(
+        3, lambda: search.fit(X, y, sample_domain=d), lambda: [linalg.eigh(K) for K in centred]
+    )
+    yield Row(
+        f"search of 400 settings, n={N}: ours / four eigendecompositions",
+        whole / decompositions,
+        2.5,
+        True,
+        f"{whole:.2f} s / {decompositions:.2f} s",
+    )
+    eight = ProjectionSearchCV(CIDG(gamma=GAMMA), EIGHT, cv=splits, refit=False).fit(X, y, sample_domain=d)
+    start = time.perf_counter()
+    with sklearn.config_context(enable_metadata_routing=True):
+        pipeline = Pipeline([("p", CIDG(gamma=GAMMA)), ("c", KNeighborsClassifier(1))])
+        grid = {f"p__{name}": values for name, values in EIGHT.items()}
+        brute = GridSearchCV(pipeline, grid, cv=splits, refit=False).fit(X, y, sample_domain=d)
+    slow = (time.perf_counter() - start) * 400 / 8
+    same = np.array_equal(eight.cv_results_["rank_test_score"], brute.cv_results_["rank_test_score"])
+    detail = f"{slow:.0f} s extrapolated from 8 settings / {whole:.2f} s; rankings {'agree' if same else 'DIFFER'}"
+    yield Row("GridSearchCV on our own pipeline / ours", slow / whole if same else 0.0, 50, False, detail)
+    yield from (setting_row(n) for n in (500, 2000))
+    yield memory_row()
+
+
+def kernel_matrix(X: np.ndarray) -> np.ndarray:
+    return evaluate(X, None, kernel="rbf", gamma=GAMMA, degree=3, coef0=1, kernel_params=None)
+
+
+def setting_row(n: int) -> Row:
+    """One more weight setting, scoring aside, in milliseconds."""
+    X, y, d = samples(n)
+    K = kernel_matrix(X)
+    centre(K)
+    membership = Membership.of(y, d)
+    recipe = CIDG()._recipe(membership.counts, 1e-4 * float(np.linalg.norm(K)) ** 2)
+    pencil = whiten(gram_spectrum(K, membership), recipe)
+
+    def many() -> None:
+        for conditional, prior in product([0.0, 1.0, 1e2, 1e4], repeat=2):
+            model = CIDG(conditional_weight=conditional, prior_weight=prior)
+            solve(pencil, model._recipe(membership.counts, recipe.ridge), membership.counts)
+
+    (seconds,) = best_of(5, many)
+    return Row(f"a further weight setting, n={n}, ms", 1e3 * seconds / 16, 2, True, "15 cells")
+
+
+def memory_row() -> Row:
+    peak = peak_bytes(
+        "from unseen import CIDG, ProjectionSearchCV\nfrom benchmarks.measure import samples\n"
+        "from benchmarks.selection import GRID, GAMMA\n"
+        "X, y, d = samples(300)\nProjectionSearchCV(CIDG(gamma=GAMMA), GRID).fit(X, y, sample_domain=d)\n"
+        f"X, y, d = samples({N})",
+        "ProjectionSearchCV(CIDG(gamma=GAMMA), GRID).fit(X, y, sample_domain=d)",
+    )
+    detail = f"{peak / 2**20:.0f} MiB"
+    return Row(f"search of 400 settings, n={N}: peak memory / one n x n", peak / (8 * N * N), 6, True, detail)

@@ -1,0 +1,141 @@
+"""The space that components live in: a kernel's, or that of an explicit feature map."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import BaseEstimator
+from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+from sklearn.utils.validation import check_non_negative, validate_data
+
+from .. import kernels
+from ..cells import Array
+
+NON_NEGATIVE = Interval(Real, 0, None, closed="left")
+BLOCK_ENTRIES = 2**22  # kernel values evaluated at a time in transform: 32 MiB
+
+# Dataclasses write the constructor that scikit-learn asks for: explicit keywords, assigned and nothing else.
+parameters = dataclass(kw_only=True, eq=False, repr=False)
+
+
+@parameters
+class Space(BaseEstimator):
+    """Validates samples and evaluates the kernel, or the feature map, on them."""
+
+    kernel: str | Callable[..., float] = "rbf"
+    gamma: float | str | None = "median"
+    degree: float = 3
+    coef0: float = 1
+    kernel_params: Mapping[str, Any] | None = None
+    feature_map: Any = None
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "kernel": [StrOptions(set(kernels.KERNELS)), callable],
+        "gamma": [Interval(Real, 0, None, closed="neither"), str, None],
+        "degree": [NON_NEGATIVE],
+        "coef0": [Interval(Real, None, None, closed="neither")],
+        "kernel_params": [dict, None],
+        "feature_map": [StrOptions({"linear"}), HasMethods(["fit", "transform"]), None],
+    }
+
+    def _check_samples(self, X: Any, **options: Any) -> Any:
+        """Validate samples, with labels if `options` hold `y`, as the kernel or the feature map wants them."""
+        checked = validate_data(self, X, **self._validation(), **options)
+        if self._needs_non_negative():
+            samples = checked[0] if "y" in options else checked
+            check_non_negative(samples, f"{type(self).__name__} with kernel={self.kernel!r}")
+        return checked
+
+    def _validation(self) -> dict[str, Any]:
+        # scikit-learn's Laplacian kernel cannot read sparse matrices with 64-bit indices.
+        large = self.feature_map is not None or self.kernel != "laplacian"
+        return {
+            "dtype": (np.float64, np.float32),
+            "accept_sparse": self._accepts_sparse(),
+            "accept_large_sparse": large,
+        }
+
+    def _require_finite(self, values: Array) -> None:
+        if not np.isfinite(values).all():
+            raise ValueError(
+                f"kernel={self.kernel!r} gave NaN or infinite values on X. Scale X, or change the kernel's parameters."
+            )
+
+    def _require_spread(self, centred: float, uncentred: float) -> None:
+        """Raise if nothing but rounding is left of a norm after centring."""
+        if centred <= 4 * np.finfo(float).eps * uncentred:
+            raise ValueError(
+                f"All samples look the same to {type(self).__name__}: the centred kernel matrix is zero. Check X, the "
+                "kernel and its gamma."
+            )
+
+    def _needs_non_negative(self) -> bool:
+        return self.feature_map is None and self.kernel in kernels.NON_NEGATIVE_KERNELS
+
+    def _accepts_sparse(self) -> str | bool:
+        if self.feature_map is not None:
+            return "csr" if self.feature_map != "linear" else False
+        return "csr" if callable(self.kernel) or self.kernel in kernels.SPARSE_KERNELS else False
+
+    def _kernel_values(self, X: Any, *, training: bool = False) -> Array:
+        """Kernel values with the training samples."""
+        reference = None if training or self.X_fit_ is None else self.X_fit_.astype(np.float64, copy=False)
+        return kernels.evaluate(
+            X.astype(np.float64, copy=False),
+            reference,
+            kernel=self.kernel,
+            gamma=self.gamma_,
+            degree=self.degree,
+            coef0=self.coef0,
+            kernel_params=self.kernel_params,
+        )
+
+    def _features(self, X: Any) -> Array:
+        features = X if self.feature_map_ is None else self.feature_map_.transform(X)
+        if sparse.issparse(features):
+            features = features.toarray()
+        features = np.asarray(features, dtype=np.float64)
+        if features.ndim != 2 or len(features) != X.shape[0] or not np.isfinite(features).all():
+            raise ValueError(
+                f"feature_map={self.feature_map!r} must turn X into finite features, one row per sample; for X of "
+                f"shape {X.shape} it gave an array of shape {features.shape} with "
+                f"{np.count_nonzero(~np.isfinite(features))} NaN or infinite values."
+            )
+        return features
+
+    def _project(self, X: Any) -> Array:
+        """Components before centring, in blocks of rows so that memory does not grow with the batch."""
+        weights = self.dual_coef_ if self.feature_map is None else self.coef_
+        values = self._kernel_values if self.feature_map is None else self._features
+        step = max(1, BLOCK_ENTRIES // len(weights))
+        Z = np.empty((X.shape[0], weights.shape[1]))
+        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused below
+            for start in range(0, X.shape[0], step):
+                Z[start : start + step] = values(X[start : start + step]) @ weights
+        self._require_finite(Z)
+        return Z
+
+
+def check_gram(K: Array) -> None:
+    if K.shape[0] != K.shape[1]:
+        raise ValueError(
+            'kernel="precomputed" needs the square matrix of kernel values between all training samples as X; got '
+            f"shape {K.shape}."
+        )
+    gap = np.abs(K - K.T).max()
+    if gap > 1e-6 * np.abs(K).max():
+        raise ValueError(
+            'kernel="precomputed" needs a symmetric matrix as X, but entries differ from their mirror images by up to '
+            f"{gap:.3g}. Symmetrise it, or check that rows and columns are in the same order."
+        )
+
+
+def forget(estimator: BaseEstimator) -> None:
+    """Delete what an earlier fit learned, so that nothing of it survives under other parameters."""
+    for name in [name for name in vars(estimator) if name.endswith("_")]:
+        delattr(estimator, name)
