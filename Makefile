@@ -11,7 +11,8 @@ run: $(call STAMP,run)
 	$(BIN)/python examples/plot_unseen_domain.py --save unseen_domain.png
 
 test: $(call STAMP,test)
-	$(BIN)/python -m pytest -n 2
+	# One BLAS thread in each of two processes: four on two cores would wait for each other.
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
 lint: $(call STAMP,lint)
 	$(BIN)/ruff check .

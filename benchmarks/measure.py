@@ -48,12 +48,22 @@ def best_of(runs: int, *functions: Callable[[], object]) -> list[float]:
     return times
 
 
+PEAK = """
+def memory(field):
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith(field))
+{prepare}
+with open("/proc/self/clear_refs", "w") as file:
+    file.write("5")  # forget the peak so far
+before = memory("VmRSS:")
+{run}
+print(memory("VmHWM:") - before)
+"""
+
+
 def peak_bytes(prepare: str, run: str) -> int:
-    """Peak resident memory that `run` adds to what the interpreter holds after `prepare`, in a process of its own."""
-    script = (
-        f"import resource\n{prepare}\nbefore = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
-        f"{run}\nprint(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)"
-    )
+    """Peak resident memory that `run` adds to what is held after `prepare`, in a process of its own (Linux)."""
+    script = PEAK.format(prepare=prepare, run=run)
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     return int(done.stdout.split()[-1]) * 1024
 

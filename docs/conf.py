@@ -27,6 +27,7 @@ if os.environ.get("UNSEEN_DOCS_INTERSPHINX"):
 
 exclude_patterns = ["_build", "_templates"]
 templates_path = ["_templates"]
+smartquotes = False  # links from notebooks look for the text of a parameter as it stands in the docstring
 default_role = "literal"  # docstrings name parameters in single backticks
 # Every cross-reference must resolve, except into other projects when intersphinx is off.
 nitpicky = True

@@ -9,12 +9,15 @@ import numpy as np
 import pytest
 from scipy import sparse
 from sklearn.cluster import KMeans
+from sklearn.decomposition import PCA
 from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import FunctionTransformer
 
 from helpers import three_domains
-from unseen import CIDG, DICA, KFDA, MDA, SCA, UndoBias
+from unseen import CIDG, DICA, KFDA, MDA, SCA, DomainCenterer, ProjectionSearchCV, UndoBias, UnseenClassifier
 from unseen.exceptions import FewerComponentsWarning, SingleDomainWarning
+from unseen.selection import HeldOutDomains, LeaveOneDomainOut, LeavePDomainsOut, WithinDomainSplit
 
 X, Y, D = three_domains(n_per_cell=2)
 N = len(X)
@@ -37,6 +40,16 @@ def infinite_kernel(a, b):
 
 def undefined(X):
     return np.full_like(X, np.nan)
+
+
+def search(param_grid=None, estimator=None, **options):
+    return ProjectionSearchCV(
+        estimator or CIDG(), {"ridge": ["scale"]} if param_grid is None else param_grid, **options
+    )
+
+
+def plain(**options):
+    return UnseenClassifier(["logistic"], **options)
 
 
 @dataclass
@@ -101,6 +114,16 @@ PARAMETERS = [
     (UndoBias, "tol", 0),
     (UndoBias, "max_iter", 0),
     (UndoBias, "random_state", "seed"),
+    *[
+        (search, name, value)
+        for name, value in (("cv", 1), ("cv", "lodo"), ("classifier", "knn"), ("param_grid", "all"))
+    ],
+    *[(search, name, value) for name, value in (("refit", "yes"), ("n_jobs", "two"), ("verbose", -1))],
+    *[(search, "scoring", value) for value in ("accurate", None)],
+    *[(UnseenClassifier, "methods", value) for value in (None, "logistic", {"logistic"})],
+    (plain, "transductive", "no"),
+    *[(plain, name, value) for name, value in (("cv", 0), ("scoring", "accurate"), ("n_jobs", 0.5), ("verbose", -1))],
+    (DomainCenterer, "renormalize", "yes"),
 ]
 
 
@@ -275,6 +298,69 @@ MISTAKES = [
         call=lambda model: model.transform(1e30 * X),
     ),
     Mistake("no samples in transform", CIDG(), r"0 sample\(s\)", call=lambda model: model.transform(X[:0])),
+    # searches
+    Mistake("search for PCA", search(estimator=PCA()), r"estimator must be .* got PCA\(\)\. .*GridSearchCV", TypeError),
+    Mistake("search for a class", search(estimator=CIDG), "estimator must be .* got <class", TypeError),
+    Mistake("unknown parameter", search({"alpha": [1]}), r"Invalid parameter 'alpha' for estimator CIDG"),
+    Mistake("unknown parameter of the classifier", search({"classifier__alpha": [1]}), "'alpha' for estimator KNeigh"),
+    Mistake(
+        "a value in the place of a list", search({"ridge": 1.0}), "'ridge' needs to be a list .* got 1.0", TypeError
+    ),
+    Mistake("a word in the place of a list", search({"ridge": "scale"}), "'ridge' needs to be a list", TypeError),
+    Mistake("no values", search({"ridge": []}), "'ridge' need to be a non-empty sequence"),
+    Mistake("no grid in a list", search([]), r"param_grid=\[\] holds no setting"),
+    Mistake("bad value in a grid", search({"ridge": ["scale", -1.0]}), "'ridge' parameter of CIDG must be .* Got -1.0"),
+    Mistake("bad multiple in a grid", search({"ridge": ["ten*scale"]}), r"1 settings failed.*got 'ten\*scale'"),
+    Mistake("classifier is a class", search(classifier=LogisticRegression), "instance", TypeError),
+    Mistake("splitter is a class", search(cv=LeaveOneDomainOut), r"such as LeaveOneDomainOut\(\)", TypeError),
+    Mistake("no splits", search(cv=[]), r"cv=\[\] gave ProjectionSearchCV no split"),
+    Mistake("too many folds", search(cv=100), "n_splits=100 greater than the number of samples: n_samples=18"),
+    Mistake(
+        "index beyond the grid", search(refit=lambda results: 9), "refit returned 9.* among 1 settings", IndexError
+    ),
+    Mistake("one domain", search(), r"LeaveOneDomainOut needs more than 1 domain.* got \['a'\]", domain=["a"] * N),
+    Mistake("one class left", search(), r"split 0 .* leaves a single class, \[1\]", y=np.where(D == 0, 0, 1)),
+    Mistake("search, one class", search(), r"ProjectionSearchCV needs .* at least 2 classes", y=np.full(N, 4)),
+    Mistake("search, NaN", search(), "Input X contains NaN", X=replaced(X, (0, 0), np.nan)),
+    Mistake("search, constant X", search(), "1 settings failed.*look the same to CIDG", X=np.ones_like(X)),
+    Mistake("search, few domains", search(), rf"sample_domain .* {N - 1} labels for {N} samples", domain=D[:-1]),
+    Mistake("search, other width", search(), "X has 3 features, but Proj", call=lambda model: model.predict(X[:, :3])),
+    # comparisons
+    Mistake("unknown method", UnseenClassifier(["logistic", "svm"]), r"among logistic, .* got \['logistic', 'svm'\]"),
+    Mistake("no methods", UnseenClassifier([]), r"methods must be \"auto\" or a list .* got \[\]"),
+    Mistake("methods in lists", UnseenClassifier([["logistic"]]), r"methods must be .* got \[\['logistic'\]\]"),
+    Mistake("comparison, one domain", plain(), r"needs more than 1 domain.* got \[7\]", domain=[7] * N),
+    Mistake(
+        "comparison, one class left", plain(), "UnseenClassifier cannot train on split 0", y=np.where(D == 0, 0, 1)
+    ),
+    Mistake("comparison, continuous y", plain(), "Unknown label type: continuous", y=X[:, 0]),
+    Mistake("comparison, constant X", UnseenClassifier(["cidg"]), "No model could be scored", X=np.ones_like(X)),
+    Mistake(
+        "sparse X to be centred",
+        UnseenClassifier(["centered_logistic"]),
+        "dense data is required",
+        TypeError,
+        X=sparse.csr_array(X),
+    ),
+    Mistake(
+        "comparison, other width", plain(), "X has 3 features, but Uns", call=lambda model: model.predict(X[:, :3])
+    ),
+    # centring
+    Mistake("centring NaN", DomainCenterer(), "Input X contains NaN", X=replaced(X, (0, 0), np.nan)),
+    Mistake("centring sparse X", DomainCenterer(), "dense data is required", TypeError, X=sparse.csr_array(X)),
+    Mistake("centring, few domains", DomainCenterer(), rf"{N - 1} labels for {N} samples", domain=D[:-1]),
+    Mistake(
+        "centring one sample", DomainCenterer(), "X has a single sample", call=lambda model: model.transform(X[:1])
+    ),
+    Mistake(
+        "centring one sample of a new domain",
+        DomainCenterer(),
+        "domain 7 has a single sample",
+        call=lambda model: model.transform(X[:3], sample_domain=[0, 0, 7]),
+    ),
+    Mistake(
+        "centring, other width", DomainCenterer(), "X has 3 features", call=lambda model: model.transform(X[:, :3])
+    ),
 ]
 
 
@@ -283,7 +369,51 @@ def test_a_mistake_is_explained(mistake):
     mistake.run()
 
 
-@pytest.mark.parametrize("estimator", [CIDG, KFDA, SCA, DICA, MDA, UndoBias])
+SPLITS = [
+    (LeaveOneDomainOut(), {}, "LeaveOneDomainOut needs the domain of each sample"),
+    (LeaveOneDomainOut(), {"groups": ["a"] * N}, r"more than 1 domain.* got \['a'\]"),
+    (LeaveOneDomainOut(), {"groups": D[:-1]}, rf"{N - 1} labels for {N} samples"),
+    (LeaveOneDomainOut(), {"groups": replaced(D, 3, None)}, "no label for 1"),
+    (LeavePDomainsOut(0), {"groups": D}, "n_groups must be a positive integer; got 0"),
+    (LeavePDomainsOut("two"), {"groups": D}, "n_groups must be a positive integer; got 'two'"),
+    (LeavePDomainsOut(3), {"groups": D}, r"more than 3 domains.* got \[0, 1, 2\]"),
+    (HeldOutDomains([7]), {"groups": D}, r"\[7\] are not among them"),
+    (HeldOutDomains([0, 1, 2]), {"groups": D}, "no domain is left to train on"),
+    (HeldOutDomains([]), {"groups": D}, "at least one domain"),
+    (HeldOutDomains("01"), {"groups": D}, "domains must be a list .* got '01'"),
+    (HeldOutDomains(0), {"groups": D}, "domains must be a list .* got 0"),
+    (WithinDomainSplit(0.0), {"groups": D}, "train_size must lie between 0 and 1; got 0.0"),
+    (WithinDomainSplit("half"), {"groups": D}, "train_size must lie between 0 and 1; got 'half'"),
+    (WithinDomainSplit(n_splits=0), {"groups": D}, "n_splits must be a positive integer; got 0"),
+    (WithinDomainSplit(n_splits=2.5), {"groups": D}, "n_splits must be a positive integer; got 2.5"),
+    (WithinDomainSplit(), {"groups": np.arange(N)}, "nothing to test on"),
+]
+
+
+@pytest.mark.parametrize(("splitter", "domains", "message"), SPLITS)
+def test_a_bad_split_is_explained(splitter, domains, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        list(splitter.split(X, Y, **domains))
+
+
+def test_a_stratified_split_asks_for_labels():
+    with pytest.raises(ValueError, match=r"needs y\. Pass it, or set stratify=False"):
+        list(WithinDomainSplit().split(X, groups=D))
+
+
+@pytest.mark.parametrize("model", [search(), plain()], ids=["search", "comparison"])
+def test_an_unknown_argument_of_fit_is_named(model):
+    with pytest.raises(TypeError, match=f"{type(model).__name__}.fit got an unexpected argument 'sample_weight'"):
+        model.fit(X, Y, sample_domain=D, sample_weight=Y)
+
+
+@pytest.mark.parametrize("model", [search(), plain(), DomainCenterer()], ids=["search", "comparison", "centring"])
+def test_an_unfitted_model_says_so(model):
+    with pytest.raises(NotFittedError, match=f"{type(model).__name__} instance is not fitted"):
+        model.transform(X) if hasattr(model, "transform") else model.predict(X)
+
+
+@pytest.mark.parametrize("estimator", [CIDG, KFDA, SCA, DICA, MDA, UndoBias, search, plain])
 def test_supervised_methods_ask_for_labels(estimator):
     message = "requires y to be passed, but the target y is None"
     with pytest.raises(ValueError, match=message):

@@ -4,13 +4,17 @@ import doctest
 import importlib
 import re
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
+from sklearn.base import BaseEstimator
+from sklearn.utils import estimator_html_repr
 
 import unseen
 import unseen.datasets
 import unseen.exceptions
 import unseen.selection
+from unseen._doc_links import SITE
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -80,6 +84,28 @@ def test_every_scatter_is_on_the_mathematics_page():
     own = [name for name, value in vars(scatters).items() if getattr(value, "__module__", "") == scatters.__name__]
     missing = [name for name in own if not name.startswith("_") and f"unseen.scatters.{name}`" not in page]
     assert not missing
+
+
+ESTIMATORS = [name for name in PUBLIC if isinstance(resolve(name), type) and issubclass(resolve(name), BaseEstimator)]
+
+
+@pytest.mark.parametrize("name", sorted({name.rpartition(".")[-1] for name in ESTIMATORS}))
+def test_the_html_view_of_an_estimator_links_to_a_page_that_is_built(name):
+    cls = getattr(unseen, name)
+    estimator = cls(unseen.CIDG()) if name == "ProjectionSearchCV" else cls()
+    link = estimator._get_doc_link()
+    assert link == f"{SITE}/generated/unseen.{name}.html"
+    assert f"unseen.{name}" in api_entries()  # from which autosummary makes generated/unseen.<name>.html
+    html = estimator_html_repr(estimator)
+    assert f'href="{link}' in html
+    # Where scikit-learn also links parameters, the link looks for a line of the docstring; nothing else is linked here.
+    lines = {line.strip() for line in (cls.__doc__ or "").splitlines()}
+    for parameter, kind in re.findall(rf'{re.escape(link)}#:~:text=([^,"]+),-([^"]+)"', html):
+        assert any(line.replace("`", "").endswith(f"{unquote(parameter)} : {unquote(kind)}") for line in lines)
+
+
+def test_text_on_pages_keeps_the_quotes_that_links_look_for():
+    assert re.search(r"^smartquotes = False\b", (DOCS / "conf.py").read_text(encoding="utf-8"), flags=re.MULTILINE)
 
 
 PAGES = [DOCS / "index.rst", *sorted((DOCS / "user_guide").glob("*.rst"))]

@@ -163,7 +163,11 @@ def component(name):
     return parts[1] if parts[0] == "unseen" and len(parts) > 1 else None
 
 
-@pytest.mark.parametrize("path", FILES, ids=module_name)
+# What the command loads when it runs may import its extra; `unseen.cli` itself says what is missing.
+LIBRARY = [path for path in FILES if path.parent.name != "cli" or path.name == "__init__.py"]
+
+
+@pytest.mark.parametrize("path", LIBRARY, ids=module_name)
 def test_optional_dependencies_are_imported_where_they_are_used(path):
     assert OPTIONAL.isdisjoint(name.split(".")[0] for name in imported(path))
 

@@ -9,10 +9,11 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.preprocessing import normalize
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from ._doc_links import DocLinkMixin
 from .labels import check_domains, encode_domains
 
 
-class DomainCenterer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+class DomainCenterer(DocLinkMixin, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Subtract each domain's own mean, and scale rows back to unit length.
 
     A simple trick that is hard to beat when domains differ by a shift. A domain that was not seen in `fit` is centred

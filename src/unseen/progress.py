@@ -29,7 +29,7 @@ def track(items: Iterable[T], total: int, description: str, verbose: int, owner:
 
 
 def _reported(items: Iterable[T], total: int, owner: Any) -> Iterator[T]:
-    """Tell scikit-learn's callbacks of a fit with a subtask for each item; the owner's method is one `with_callbacks`."""
+    """Tell scikit-learn's callbacks of a fit with a subtask for each item, within a method `with_callbacks`."""
     root = owner._init_callback_context(max_subtasks=total).call_on_fit_task_begin(estimator=owner)
     for item in items:
         root.subcontext("part").call_on_fit_task_begin(estimator=owner).call_on_fit_task_end(estimator=owner)

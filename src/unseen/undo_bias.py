@@ -12,6 +12,7 @@ from sklearn.svm import LinearSVC
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from ._doc_links import DocLinkMixin
 from .cells import Array, Ints
 from .labels import encode_classes, training_domains
 
@@ -19,7 +20,7 @@ BIAS = 10.0  # a column this large makes the penalty on its weight, hence on the
 POSITIVE = Interval(Real, 0, None, closed="neither")
 
 
-class UndoBias(ClassifierMixin, BaseEstimator):
+class UndoBias(DocLinkMixin, ClassifierMixin, BaseEstimator):
     r"""Linear SVM with a shared weight vector and one offset per domain (Khosla et al., ECCV 2012).
 
     For each class against the rest it minimises

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from sklearn.utils import Bunch, check_random_state
 
+from ._bunch import Domain, bunch_of
+
 # Table 1 of Li et al. (2018): for each domain, the mean of each class and its number of samples.
 TABLE_1 = {
     "domain 1": (((1.0, 2.0), 30), ((2.0, 1.0), 20), ((3.0, 2.0), 30)),
@@ -54,31 +56,15 @@ def make_synthetic(*, validation_domain: bool = False, as_frame: bool = False, r
     """
     random = check_random_state(random_state)
     table = {**TABLE_1, **(VALIDATION if validation_domain else {})}
-    rows, target, domain = [], [], []
+    domains = []
     for name, classes in table.items():
-        for label, (mean, count) in enumerate(classes, start=1):
-            rows.append(random.normal(mean, STANDARD_DEVIATION, size=(count, 2)))
-            target += [label] * count
-            domain += [name] * count
-    bunch = Bunch(
-        data=np.vstack(rows),
-        target=np.array(target),
-        domain=np.array(domain),
+        rows = [random.normal(mean, STANDARD_DEVIATION, size=(count, 2)) for mean, count in classes]
+        target = np.repeat([1, 2, 3], [count for _, count in classes])
+        domains.append(Domain(name, np.vstack(rows), target))
+    return bunch_of(
+        domains,
         target_names=["class 1", "class 2", "class 3"],
-        domain_names=list(table),
         feature_names=["x", "y"],
-        DESCR=DESCR,
+        description=DESCR,
+        as_frame=as_frame,
     )
-    return _framed(bunch) if as_frame else bunch
-
-
-def _framed(bunch: Bunch) -> Bunch:
-    try:
-        import pandas as pd
-    except ImportError as error:
-        raise ImportError("as_frame=True needs pandas: pip install pandas") from error
-    bunch.data = pd.DataFrame(bunch.data, columns=bunch.feature_names)
-    bunch.target = pd.Series(bunch.target, name="target")
-    bunch.domain = pd.Series(bunch.domain, name="domain")
-    bunch.frame = bunch.data.assign(target=bunch.target, domain=bunch.domain)
-    return bunch

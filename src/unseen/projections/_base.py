@@ -15,6 +15,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from .. import kernels, memory
+from .._doc_links import DocLinkMixin
 from ..cells import Array, Cells, Ints, Membership, Spectrum, gram_spectrum
 from ..exceptions import FewerComponentsWarning
 from ..labels import Labels, check_domains, encode_classes, encode_domains, training_domains
@@ -35,7 +36,7 @@ EXACT_BELOW = 500  # samples up to which an eigendecomposition is cheap enough t
 
 
 @parameters
-class Projection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Space):
+class Projection(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Space):
     """Base class: a subclass supplies its own parameters and its `_recipe`."""
 
     n_components: int | None = field(default=None, kw_only=False)

@@ -65,7 +65,7 @@ class ValidationSurfaceDisplay:
     >>> display = ValidationSurfaceDisplay.from_search(search)
     >>> [axes.get_title() for axes in display.axes_]
     ['gamma = 0.1*median', 'gamma = median']
-    >>> display.scores.max() == search.best_score_
+    >>> bool(display.scores.max() == search.best_score_)
     True
     """
 
@@ -120,7 +120,7 @@ class ValidationSurfaceDisplay:
         for role, name in (("x", x), ("y", y)):
             if name not in varied:
                 raise ValueError(
-                    f"The grid of this search does not hold {role}={name!r}; it holds {', '.join(varied) or 'nothing'}. "
+                    f"The grid of this search does not vary {role}={name!r}, but {', '.join(varied) or 'nothing'}. "
                     f"Choose {role} among these, or search again with values of {name!r} in param_grid."
                 )
         names = (panel, y, x)

@@ -14,6 +14,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.metrics import check_scoring
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.utils.parallel import Parallel, delayed
+from threadpoolctl import ThreadpoolController
 
 from ..cells import Array, Cells, Ints, Membership
 from ..exceptions import FewerComponentsWarning
@@ -25,6 +26,7 @@ from ._nearest import nearest
 KERNEL_PARAMS = ("kernel", "gamma", "degree", "coef0", "kernel_params", "feature_map")
 SHAPE_PARAMS = ("scaling", "centering", "n_components")
 Scorer = Callable[[Any, Any, Any], float]
+BLAS_THREADS = ThreadpoolController()
 
 
 @dataclass(frozen=True)
@@ -185,9 +187,10 @@ def _score_solution(
                 fitted = middle = time.perf_counter()
                 value = float(np.mean(y_train[nearest(Z_train, Z_test)] == y_test))
             else:
-                model = clone(candidate.classifier).fit(Z_train, y_train)
-                fitted = middle = time.perf_counter()
-                value = float(scorer(model, Z_test, y_test))
+                with BLAS_THREADS.limit(limits=1):  # a few columns: waking more threads costs more than it saves
+                    model = clone(candidate.classifier).fit(Z_train, y_train)
+                    fitted = middle = time.perf_counter()
+                    value = float(scorer(model, Z_test, y_test))
             yield Score(
                 candidate.index,
                 value,

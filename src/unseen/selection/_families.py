@@ -30,6 +30,7 @@ from ..projections import CIDG, DICA, MDA, SCA
 from ..projections._base import Projection
 from ._evaluate import Candidate, score_candidates
 from ._folds import Data
+from ._grids import component_grid
 from ._results import preferred, tabulate
 
 Kind = Literal["plain", "inductive", "transductive"]
@@ -74,7 +75,13 @@ class Contender:
 
 
 def contenders(
-    methods: Sequence[str], X: Any, y: Any, domain: Ints, splits: Splits, scoring: str | Callable[..., float]
+    methods: Sequence[str],
+    X: Any,
+    y: Any,
+    domain: Ints,
+    splits: Splits,
+    scoring: str | Callable[..., float],
+    transductive: bool = True,
 ) -> list[Contender]:
     """Tune methods on the splits; the best settings of each variant contend."""
     start = time.perf_counter()
@@ -84,7 +91,9 @@ def contenders(
         warnings.simplefilter("ignore", ConvergenceWarning)
         projections = [method for method in methods if method in PROJECTIONS]
         found = [_plain(method, X, y, domain, splits, scoring) for method in methods if method not in PROJECTIONS]
-        found += _projections(projections, X, y, domain, splits, scoring) if projections else []
+        if projections:
+            centerings = ("source", "target") if transductive else ("source",)
+            found += _projections(projections, X, y, domain, splits, scoring, centerings)
     seconds = (time.perf_counter() - start) / len(found)
     return [Contender(*entry[:4], seconds, entry[4]) for entry in found]
 
@@ -106,8 +115,14 @@ def _plain(method: str, X: Any, y: Any, domain: Ints, splits: Splits, scoring: A
     # Each domain is centred on its own mean, held out or not, so one centred copy serves every fold.
     data = DomainCenterer().fit_transform(X, sample_domain=domain) if method in CENTERED else X
     score = _score_kernel_svm if name == "rbf_svm" else _score_each
-    scores = score(model, settings, data, y, splits, scoring)
-    best = int(np.argmax(scores.mean(axis=1)))
+    try:
+        if method in CENTERED and np.bincount(domain).min() == 1:
+            raise ValueError("a domain has a single sample, which centring turns into zeros")
+        scores = score(model, settings, data, y, splits, scoring)
+    except (ValueError, AttributeError) as error:  # such as a scorer that needs probabilities: listed, never chosen
+        warnings.warn(f"{method} cannot be scored and is left out of the choice: {error}", RuntimeWarning, stacklevel=2)
+        scores = np.full((len(settings), len(splits)), np.nan)
+    best = int(np.argmax(np.nan_to_num(scores.mean(axis=1), nan=-np.inf)))
     params = dict(settings[best])
     if name == "rbf_svm":
         width = params.pop("width")
@@ -144,14 +159,17 @@ def _score_kernel_svm(model: Any, settings: list[Any], X: Any, y: Any, splits: S
     return scores
 
 
-def _projections(methods: list[str], X: Any, y: Any, domain: Ints, splits: Splits, scoring: Any) -> Iterator[Entry]:
+def _projections(
+    methods: list[str], X: Any, y: Any, domain: Ints, splits: Splits, scoring: Any, centerings: tuple[str, ...]
+) -> Iterator[Entry]:
     """All projections with all heads, in one pass over the decompositions that they share."""
     data = Data(X, y, np.unique(y, return_inverse=True)[1].astype(np.intp), domain)
     candidates: list[Candidate] = []
     variants: list[tuple[str, str, dict[str, Any]]] = []
     for method in methods:
         projection, weights = PROJECTIONS[method]
-        grid = {"gamma": WIDTHS, "ridge": RIDGES, **weights, "centering": ["source", "target"]}
+        components = component_grid(projection, len(np.unique(y)))
+        grid = {"gamma": WIDTHS, "ridge": RIDGES, **weights, **components, "centering": list(centerings)}
         for params in ParameterGrid(grid):
             tuned = clone(projection).set_params(**params)
             for head, classifier in HEADS.items():
@@ -161,7 +179,7 @@ def _projections(methods: list[str], X: Any, y: Any, domain: Ints, splits: Split
         candidates, [params for *_, params in variants], score_candidates(candidates, data, splits, scoring)
     )
     scores = np.column_stack([results[f"split{k}_test_score"] for k in range(len(splits))])
-    for method, head, centering in product(methods, HEADS, ("source", "target")):
+    for method, head, centering in product(methods, HEADS, centerings):
         among = np.array([v[:2] == (method, head) and v[2]["centering"] == centering for v in variants])
         best = preferred(results, among)
         pipeline = Pipeline([("projection", clone(candidates[best].projection)), ("classifier", clone(HEADS[head]))])
@@ -170,6 +188,6 @@ def _projections(methods: list[str], X: Any, y: Any, domain: Ints, splits: Split
         yield name, kind, scores[best], variants[best][2], pipeline
 
 
-def offered(X: Any) -> tuple[str, ...]:
+def offered(X: Any, transductive: bool) -> tuple[str, ...]:
     """Methods that can take these data: sparse ones cannot be centred."""
-    return tuple(m for m in METHODS if not (sparse.issparse(X) and m in CENTERED))
+    return tuple(m for m in METHODS if m not in CENTERED or (transductive and not sparse.issparse(X)))

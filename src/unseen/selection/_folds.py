@@ -130,6 +130,8 @@ class Fold:
     def project(self, estimator: Projection, solution: Solution, basis: Basis) -> tuple[Array, Array]:
         """Training and test samples as the fitted estimator would transform them."""
         kept = estimator._trimmed(solution, self.counts).scaled(estimator.scaling).oriented(self.counts)
+        if not len(kept.eigenvalues):
+            raise ValueError(f"all training samples look the same to {type(estimator).__name__}: it has no component")
         projected = basis.combined(kept.coefficients)
         offsets = np.broadcast_to(projected.offset, projected.test.shape)
         if estimator.centering == "target":

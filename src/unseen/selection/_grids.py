@@ -27,10 +27,19 @@ _GRIDS: dict[type[Projection], dict[str, list[Any]]] = {
 }
 
 
-def default_grid(estimator: Projection) -> dict[str, list[Any]]:
+def default_grid(estimator: Projection, n_classes: int) -> dict[str, list[Any]]:
     """Grid of a method; widths are left out where the kernel has none to choose."""
     grid = next((grid for kind, grid in _GRIDS.items() if isinstance(estimator, kind)), None)
     if grid is None:
         raise ValueError(f"There is no default grid for {type(estimator).__name__}; pass param_grid.")
     has_width = estimator.feature_map is None and estimator.kernel == "rbf"
-    return {**({"gamma": WIDTHS} if has_width else {}), **grid}
+    return {**({"gamma": WIDTHS} if has_width else {}), **grid, **component_grid(estimator, n_classes)}
+
+
+def component_grid(estimator: Projection, n_classes: int) -> dict[str, list[Any]]:
+    """Numbers of components, for methods that have more than the classes support.
+
+    Components past the first ``n_classes - 1`` have small eigenvalues, whose inverse square roots make them dominate
+    distances: whether they help is a question for the data.
+    """
+    return {"n_components": [n_classes - 1, 2 * (n_classes - 1)]} if isinstance(estimator, SCA) else {}

@@ -62,6 +62,8 @@ def preferred(results: dict[str, Any], among: npt.NDArray[np.bool_] | None = Non
     The simplest and most regularised of settings that the data cannot tell apart; after that, the first in the grid.
     """
     means = results["mean_test_score"] if among is None else np.where(among, results["mean_test_score"], np.nan)
+    if not np.isfinite(means).any():  # all failed alike
+        return 0 if among is None else int(np.argmax(among))
     tied = np.flatnonzero(means >= np.nanmax(means) - TIE)
     facts = zip(
         results["mean_n_components"][tied],

@@ -13,11 +13,13 @@ from sklearn.metrics import check_scoring, get_scorer_names
 from sklearn.model_selection import ParameterGrid
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import Pipeline
+from sklearn.utils import get_tags
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from .._doc_links import DocLinkMixin
 from ..cells import Ints
 from ..exceptions import SingleDomainWarning
 from ..labels import check_domains, encode_classes, encode_domains
@@ -37,7 +39,7 @@ def _classifier_has(method: str) -> Callable[[Any], bool]:
     return check
 
 
-class ProjectionSearchCV(CallbackSupportMixin, ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
+class ProjectionSearchCV(DocLinkMixin, CallbackSupportMixin, ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     """Choose the settings of a projection, and of the classifier behind it, by cross-validation over domains.
 
     Gives the scores of :class:`~sklearn.model_selection.GridSearchCV` on the pipeline of projection and classifier,
@@ -168,8 +170,16 @@ class ProjectionSearchCV(CallbackSupportMixin, ClassifierMixin, MetaEstimatorMix
             )
         data = self._check_data(X, y, sample_domain)
         splits = domain_splits(self, data.X, data.y, data.domain, sample_domain, params)
-        settings = list(ParameterGrid(default_grid(self.estimator) if self.param_grid is None else self.param_grid))
-        candidates = [self._candidate(i, setting) for i, setting in enumerate(settings)]
+        settings = list(
+            ParameterGrid(
+                default_grid(self.estimator, len(self.classes_)) if self.param_grid is None else self.param_grid
+            )
+        )
+        if not settings:
+            raise ValueError(
+                f"param_grid={self.param_grid!r} holds no setting; pass {{}} to score the estimator as it is."
+            )
+        candidates = self._candidates(settings)
         scores = self._score(candidates, data, splits)
         _report_failures(scores, len(candidates))
         self.n_splits_ = len(splits)
@@ -193,13 +203,20 @@ class ProjectionSearchCV(CallbackSupportMixin, ClassifierMixin, MetaEstimatorMix
     def _head(self) -> Any:
         return KNeighborsClassifier(n_neighbors=1) if self.classifier is None else self.classifier
 
-    def _candidate(self, index: int, setting: Mapping[str, Any]) -> Candidate:
-        prefix = "classifier__"
-        projection, classifier = clone(self.estimator), clone(self._head())
-        projection.set_params(**{k: v for k, v in setting.items() if not k.startswith(prefix)})
-        projection._validate_params()
-        classifier.set_params(**{k.removeprefix(prefix): v for k, v in setting.items() if k.startswith(prefix)})
-        return Candidate(index, projection, classifier)
+    def _candidates(self, settings: list[dict[str, Any]]) -> list[Candidate]:
+        head, prefix = self._head(), "classifier__"
+        common = self.estimator.get_params(deep=False)
+        candidates = []
+        for index, setting in enumerate(settings):
+            own = {k: v for k, v in setting.items() if not k.startswith(prefix)}
+            if own.keys() <= common.keys():
+                projection = type(self.estimator)(**{**common, **own})
+            else:  # parameters of a feature map, or unknown ones
+                projection = clone(self.estimator).set_params(**own)
+            projection._validate_params()
+            tuned = {k.removeprefix(prefix): v for k, v in setting.items() if k.startswith(prefix)}
+            candidates.append(Candidate(index, projection, clone(head).set_params(**tuned) if tuned else head))
+        return candidates
 
     @with_callbacks
     def _score(self, candidates: list[Candidate], data: Data, splits: list[tuple[Ints, Ints]]) -> list[list[Score]]:
@@ -225,9 +242,10 @@ class ProjectionSearchCV(CallbackSupportMixin, ClassifierMixin, MetaEstimatorMix
     def _refitted(self, candidate: Candidate, data: Data, sample_domain: Any) -> Pipeline:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SingleDomainWarning)  # the search has warned already
-            Z = candidate.projection.fit_transform(data.X, data.y, sample_domain=sample_domain)
-        classifier = candidate.classifier.fit(Z, data.y)
-        return Pipeline([("projection", candidate.projection), ("classifier", classifier)])
+            projection = clone(candidate.projection)
+            Z = projection.fit_transform(data.X, data.y, sample_domain=sample_domain)
+        classifier = clone(candidate.classifier).fit(Z, data.y)
+        return Pipeline([("projection", projection), ("classifier", classifier)])
 
     def transform(self, X: Any, *, sample_domain: Any = None) -> Any:
         """Project samples with the chosen projection.
@@ -249,6 +267,21 @@ class ProjectionSearchCV(CallbackSupportMixin, ClassifierMixin, MetaEstimatorMix
             raise AttributeError(f"This {type(self).__name__} was fitted with refit=False; it has no model to use.")
         X = validate_data(self, X, reset=False, **self.estimator._validation())
         return self.best_estimator_[0].transform(X, sample_domain=sample_domain)
+
+    def fit_transform(self, X: Any, y: Any, *, sample_domain: Any = None, **params: Any) -> Any:
+        """Fit, then project the same samples.
+
+        Parameters
+        ----------
+        X, y, sample_domain, **params
+            As for `fit`.
+
+        Returns
+        -------
+        Z : ndarray of shape (n_samples, n_components)
+            Learned features of the training samples.
+        """
+        return self.fit(X, y, sample_domain=sample_domain, **params).transform(X, sample_domain=sample_domain)
 
     def predict(self, X: Any, *, sample_domain: Any = None) -> Any:
         """Classify samples.
@@ -332,8 +365,9 @@ class ProjectionSearchCV(CallbackSupportMixin, ClassifierMixin, MetaEstimatorMix
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        inner = self.estimator.__sklearn_tags__().input_tags
-        tags.input_tags.sparse, tags.input_tags.pairwise = inner.sparse, inner.pairwise
+        inner = get_tags(self.estimator)
+        tags.transformer_tags = inner.transformer_tags
+        tags.input_tags.sparse, tags.input_tags.pairwise = inner.input_tags.sparse, inner.input_tags.pairwise
         return tags
 
 

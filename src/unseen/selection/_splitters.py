@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Iterator
+from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
@@ -74,6 +75,9 @@ class LeaveOneDomainOut(_DomainSplitter, LeaveOneGroupOut):
     [0 1 2] [3]
     """
 
+    def _codes(self, labels: Labels) -> Any:
+        return _coded(labels, 1, "LeaveOneDomainOut")
+
     def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None, *, sample_domain: Any = None) -> int:
         """Return the number of domains.
 
@@ -107,6 +111,11 @@ class LeavePDomainsOut(_DomainSplitter, LeavePGroupsOut):
     >>> splitter.get_n_splits(groups=["a", "a", "b", "c"])
     3
     """
+
+    def _codes(self, labels: Labels) -> Any:
+        if not isinstance(self.n_groups, Integral) or self.n_groups < 1:
+            raise ValueError(f"n_groups must be a positive integer; got {self.n_groups!r}.")
+        return _coded(labels, int(self.n_groups), f"LeavePDomainsOut({self.n_groups})")
 
     def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None, *, sample_domain: Any = None) -> int:
         """Return the number of sets of domains.
@@ -161,7 +170,11 @@ class HeldOutDomains(_DomainSplitter):
         return 1
 
     def _codes(self, labels: Labels) -> Any:
+        if isinstance(self.domains, str) or not isinstance(self.domains, Iterable):
+            raise TypeError(f"domains must be a list of domains to hold out; got {self.domains!r}.")
         held_out = set(self.domains)
+        if not held_out:
+            raise ValueError("HeldOutDomains needs at least one domain to hold out; got none.")
         present = set(labels.tolist())
         absent = [name for name in self.domains if name not in present]
         if absent or held_out >= present:
@@ -227,8 +240,10 @@ class WithinDomainSplit(_DomainSplitter):
         return self.n_splits
 
     def _iter_test_masks(self, X: Any = None, y: Any = None, groups: Any = None) -> Iterator[Any]:
-        if not 0 < self.train_size < 1:
+        if not isinstance(self.train_size, Real) or not 0 < self.train_size < 1:
             raise ValueError(f"train_size must lie between 0 and 1; got {self.train_size!r}.")
+        if not isinstance(self.n_splits, Integral) or self.n_splits < 1:
+            raise ValueError(f"n_splits must be a positive integer; got {self.n_splits!r}.")
         if self.stratify and y is None:
             raise ValueError("WithinDomainSplit(stratify=True) needs y. Pass it, or set stratify=False.")
         random = check_random_state(self.random_state)
@@ -243,11 +258,28 @@ class WithinDomainSplit(_DomainSplitter):
                 n_train = round(self.train_size * len(members))
                 n_train = min(max(n_train, 1), max(len(members) - 1, 1))
                 mask[members[n_train:]] = True
+            if not mask.any():
+                raise ValueError(
+                    "WithinDomainSplit has nothing to test on: no domain (with stratify, no class in a domain) has two "
+                    "samples."
+                )
             yield mask
+
+
+def _coded(labels: Labels, n_held_out: int, caller: str) -> Ints:
+    domains, codes = encode_domains(labels)
+    if len(domains) <= n_held_out:
+        raise ValueError(
+            f"{caller} needs more than {n_held_out} domain{'s' if n_held_out > 1 else ''}, as one has to be left to "
+            f"train on; got {domains.tolist()}."
+        )
+    return codes
 
 
 def splitter(cv: Any, y: Any = None) -> Any:
     """Turn a `cv` parameter into a splitter; None holds out one domain after the other."""
+    if isinstance(cv, type):
+        raise TypeError(f"cv must be an instance, such as {cv.__name__}(); got the class {cv.__name__}.")
     return LeaveOneDomainOut() if cv is None else check_cv(cv, y, classifier=True)
 
 
@@ -261,7 +293,19 @@ def domain_splits(search: Any, X: Any, y: Any, domain: Ints, sample_domain: Any,
         if unknown:
             raise TypeError(f"{name}.fit got an unexpected argument {unknown[0]!r}.")
         split_params = {"groups": params.get("groups", sample_domain)}
-    splits = list(search._splitter(y).split(X, y, **split_params))
+    with warnings.catch_warnings():
+        # Nobody asked for groups here; a splitter that has no use for the domains need not say so.
+        warnings.filterwarnings("ignore", "The groups parameter is ignored by", UserWarning)
+        splits = list(search._splitter(y).split(X, y, **split_params))
+    if not splits:
+        raise ValueError(f"cv={search.cv!r} gave {name} no split to score on.")
+    for k, (train, _) in enumerate(splits):
+        classes = np.unique(y[train])
+        if len(classes) < 2:
+            raise ValueError(
+                f"{name} cannot train on split {k} of its cv, which leaves a single class, {classes.tolist()}: the "
+                "other classes occur in the held-out part alone. Hold out other parts, or leave those classes out."
+            )
     if min(len(np.unique(domain[train])) for train, _ in splits) < 2:
         warnings.warn(
             f"{name} has folds whose training data come from a single domain: there, invariance weights have no "

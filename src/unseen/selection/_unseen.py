@@ -17,11 +17,12 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from .._doc_links import DocLinkMixin
 from ..cells import Array, Ints
 from ..exceptions import SingleDomainWarning
 from ..labels import Labels, check_domains, encode_classes, encode_domains
 from ..progress import CallbackSupportMixin, track, with_callbacks
-from ._families import METHODS, Contender, batches, contenders, offered
+from ._families import CENTERED, METHODS, Contender, batches, contenders, offered
 from ._splitters import domain_splits, splitter
 
 SIMPLICITY = ("plain", "inductive", "transductive")
@@ -35,7 +36,7 @@ def _chosen_has(method: str) -> Callable[[Any], bool]:
     return check
 
 
-class UnseenClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
+class UnseenClassifier(DocLinkMixin, CallbackSupportMixin, ClassifierMixin, BaseEstimator):
     """The best classifier for a domain that nobody has seen.
 
     Tunes and compares, by holding out one domain after the other: plain classifiers (logistic regression, linear and
@@ -43,13 +44,17 @@ class UnseenClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
     source and target centring with 1-nearest-neighbour and logistic heads. The best mean over held-out domains wins,
     except that a simpler kind of model is preferred whenever the winner's advantage over it, paired by domain, is
     within one standard error of zero. Plain models are simplest, then inductive projections, then *transductive*
-    models, which look at unlabelled samples of the new domain and predict batches.
+    models, which look at unlabelled samples of the new domain and predict batches. Among plain models the rbf SVM,
+    which nests the linear ones, stands for all that are within one standard error of the best.
 
     Parameters
     ----------
     methods : "auto" or list of str, default="auto"
         What to compare, among "logistic", "linear_svm", "rbf_svm", "centered_logistic", "centered_linear_svm",
         "centered_rbf_svm", "cidg", "mda", "sca" and "dica"; "auto" is all of them.
+    transductive : bool, default=True
+        Whether transductive models may be chosen. Set it to False to predict single samples, or to keep the new
+        domain's samples out of its predictions.
     cv : splitter, int or iterable, default=None
         None means :class:`~unseen.selection.LeaveOneDomainOut`.
     scoring : str or callable, default="accuracy"
@@ -106,6 +111,7 @@ class UnseenClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "methods": [StrOptions({"auto"}), list, tuple],
+        "transductive": ["boolean"],
         "cv": ["cv_object"],
         "scoring": [StrOptions(set(get_scorer_names())), callable],
         "n_jobs": [Integral, None],
@@ -116,12 +122,14 @@ class UnseenClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         self,
         methods: Literal["auto"] | Sequence[str] = "auto",
         *,
+        transductive: bool = True,
         cv: Any = None,
         scoring: str | Callable[..., float] = "accuracy",
         n_jobs: int | None = None,
         verbose: int = 0,
     ) -> None:
         self.methods = methods
+        self.transductive = transductive
         self.cv = cv
         self.scoring = scoring
         self.n_jobs = n_jobs
@@ -163,12 +171,16 @@ class UnseenClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
     @with_callbacks
     def _compare(self, parts: list[list[str]], X: Any, y: Any, domain: Ints, splits: list[Any]) -> list[Contender]:
         parallel = Parallel(n_jobs=self.n_jobs, return_as="generator")
-        found = parallel(delayed(contenders)(part, X, y, domain, splits, self.scoring) for part in parts)
+        arguments = (X, y, domain, splits, self.scoring, self.transductive)
+        found = parallel(delayed(contenders)(part, *arguments) for part in parts)
         return [c for part in track(found, len(parts), type(self).__name__, self.verbose, self) for c in part]
 
     def _methods(self, X: Any) -> Sequence[str]:
         if isinstance(self.methods, str):
-            return offered(X)
+            return offered(X, self.transductive)
+        refused = [] if self.transductive else [m for m in self.methods if m in CENTERED]
+        if refused:
+            raise ValueError(f"transductive=False leaves no use for {refused[0]!r} in methods={self.methods!r}.")
         unknown = [method for method in self.methods if method not in METHODS]
         if unknown or not self.methods:
             raise ValueError(
@@ -275,19 +287,33 @@ class UnseenClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
 
 
 def choose(field: list[Contender]) -> Contender:
-    """Best mean, unless the best of a simpler kind is no worse by one standard error of the paired difference."""
+    """Best mean, unless the champion of a simpler kind is no worse by one standard error of the paired difference."""
     field = [contender for contender in field if np.isfinite(contender.mean)]
     if not field:
         raise ValueError("No model could be scored on every held-out part; check the data and the scorer.")
     best = max(field, key=lambda c: (c.mean, -SIMPLICITY.index(c.kind)))
     for kind in SIMPLICITY[: SIMPLICITY.index(best.kind)]:
         rivals = [contender for contender in field if contender.kind == kind]
-        if rivals:
-            rival = max(rivals, key=lambda c: c.mean)
-            difference = best.scores - rival.scores
-            if difference.mean() <= standard_error(difference):
-                return rival
-    return best
+        if rivals and indistinguishable(best, max(rivals, key=lambda c: c.mean)):
+            return champion(rivals)
+    return champion([contender for contender in field if contender.kind == best.kind])
+
+
+def champion(rivals: list[Contender]) -> Contender:
+    """Best of one kind; among plain classifiers, the rbf SVM unless another is distinguishably better.
+
+    A wide rbf kernel makes it a linear SVM, so it nests the linear models: where the data cannot tell them apart, it
+    loses little when the truth is linear, and a linear model may lose much when it is not.
+    """
+    best = max(rivals, key=lambda c: c.mean)
+    nesting = [c for c in rivals if c.model == "rbf_svm" and indistinguishable(best, c)]
+    return nesting[0] if nesting else best
+
+
+def indistinguishable(better: Contender, other: Contender) -> bool:
+    """Whether an advantage, paired by held-out part, is within one standard error of zero."""
+    difference = better.scores - other.scores
+    return bool(difference.mean() <= standard_error(difference))
 
 
 def standard_error(values: Array) -> float:

@@ -1,0 +1,28 @@
+"""The command's root: sub-commands, version, and one way to report errors."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from .. import __version__
+from ._reproduce import reproduce
+
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode="rich")
+app.add_typer(reproduce, name="reproduce")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"unseen {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Classify data from a place you have never seen."""

@@ -1,0 +1,83 @@
+"""How the command talks: tables, errors, exit codes (0 done, 1 the job failed, 2 bad usage or input)."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import typer
+from rich.console import Console
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from ..study._tables import Cell, Table, summary_lines
+
+console = Console()
+errors = Console(stderr=True)
+
+
+@contextmanager
+def reporting(resume: str = "") -> Iterator[None]:
+    """Turn exceptions that a user can act on into a message and an exit code."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        errors.print(f"Stopped. {resume}".strip(), highlight=False)
+        raise typer.Exit(1) from None
+    except (ValueError, TypeError, ImportError, FileNotFoundError) as error:
+        errors.print(Text.assemble(("Error: ", "bold red"), str(error)), highlight=False)
+        raise typer.Exit(2) from None
+    except (OSError, MemoryError) as error:
+        errors.print(Text.assemble(("Failed: ", "bold red"), str(error)), highlight=False)
+        raise typer.Exit(1) from None
+
+
+def show(table: Table, title: str) -> None:
+    """Print a table like the paper's: best in bold, the printed figure in grey, transductive entries starred."""
+    rich = RichTable(title=title, title_justify="left", header_style="bold")
+    rich.add_column("task")
+    for method in table.methods:
+        rich.add_column(method, justify="right")
+    for task in table.tasks:
+        rich.add_row(task, *(_entry(table.cells[task, method]) for method in table.methods))
+    rich.add_section()
+    for name, values in summary_lines(table):
+        rich.add_row(name, *values)
+    console.print(rich)
+    if any(cell.transductive for cell in table.cells.values()):
+        console.print("* transductive: centred on unlabelled target data", style="dim")
+    if any(cell.published is not None for cell in table.cells.values()):
+        console.print("grey: what the paper prints", style="dim")
+    failures = {m: c.failed for (_, m), c in table.cells.items() if c.failed}
+    for method, reason in failures.items():
+        console.print(f"{method} failed: {reason}", style="red", highlight=False)
+
+
+def _entry(cell: Cell) -> Text:
+    if cell.repeats == 0:
+        return Text("failed", style="red")
+    spread = f" ±{cell.sd:.1f}" if cell.repeats > 1 else ""
+    text = Text(f"{cell.mean:.1f}{spread}{'*' if cell.transductive else ''}", style="bold" if cell.best else "")
+    if cell.published is not None:
+        text.append(f"\n{cell.published:.1f}", style="bright_black")
+    return text
+
+
+def write(text: str, path: Path | None) -> None:
+    """Write to a file, whole or not at all, or print."""
+    if path is None:
+        typer.echo(text, nl=False)
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    errors.print(f"Wrote {path}", highlight=False)

@@ -1,0 +1,193 @@
+"""Office-Caltech: ten kinds of objects in four collections of photographs."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from sklearn.utils import Bunch
+
+from ._bunch import Domain, bunch_of
+from ._domain_file import read_array_file
+from ._download import download as download_file
+from ._download import git_blob_id
+from ._optional import optional_import
+
+BASE_URL = (
+    "https://raw.githubusercontent.com/LeiTian-qj/CMMS/1c7c45b858bd400b25c132d178c8e2f603074afc/data/Office-Caltech10/"
+)
+CLASSES = (
+    "backpack",
+    "bike",
+    "calculator",
+    "headphones",
+    "keyboard",
+    "laptop",
+    "monitor",
+    "mouse",
+    "mug",
+    "projector",
+)
+SAMPLES = {"amazon": 958, "webcam": 295, "dslr": 157, "caltech10": 1123}
+
+
+class Source(NamedTuple):
+    """A file as published: its name, and the id under which git knows its content."""
+
+    file: str
+    blob_id: str
+
+
+SOURCES = {
+    "decaf6": {
+        "amazon": Source("amazon_decaf.mat", "79a03a3befed86b5c02b8796a9054e7f9fd07af8"),
+        "webcam": Source("webcam_decaf.mat", "8a97157cd79b2dc35d998ad332cdd34f4f856d14"),
+        "dslr": Source("dslr_decaf.mat", "17056093870aa4613eb9be2e2304deedaca721b2"),
+        "caltech10": Source("caltech_decaf.mat", "0cbd7bfef812fc7d8275f1874eac53d6e703e27e"),
+    },
+    "surf": {
+        "amazon": Source("amazon_SURF_L10.mat", "f7b9f80031fca5169388f05346ba7ac279280968"),
+        "webcam": Source("webcam_SURF_L10.mat", "81bb7794911595f6c452b9ae7749fb5c4fba57b4"),
+        "dslr": Source("dslr_SURF_L10.mat", "944902f10891e355beed167f54d14c345453e38b"),
+        "caltech10": Source("Caltech10_SURF_L10.mat", "c722e73ad53f8480bdf8bfe8447c4c91b82752fb"),
+    },
+}
+
+DESCR = """\
+Office-Caltech (Gong, Shi, Sha and Grauman, CVPR 2012)
+
+Photographs of ten kinds of objects from four collections: the shop Amazon (958), a webcam (295), a digital SLR camera
+(157) and Caltech-256 (1123). Each collection is a domain. Features, as published, not scaled:
+
+- decaf6: the 4096 activations of layer 6 of the DeCAF network (Donahue et al., ICML 2014)
+- surf: counts of 800 visual words of SURF descriptors
+"""
+
+
+def fetch_office_caltech(
+    features: str = "decaf6",
+    *,
+    data_home: str | os.PathLike[str] | None = None,
+    download: bool = True,
+    as_frame: bool = False,
+) -> Bunch:
+    """Load Office-Caltech, downloading it the first time.
+
+    Each file is known by the id of its content in git. It is checked when it arrives and whenever it is read. A
+    download that breaks off is resumed.
+
+    Parameters
+    ----------
+    features : {"decaf6", "surf"}, default="decaf6"
+        4096 activations of a network, or counts of 800 visual words.
+    data_home : str or path, default=None
+        The folder that holds, or will hold, the data. By default the one named by the environment variable
+        `UNSEEN_DATA`, else the user's cache folder.
+    download : bool, default=True
+        Whether files that are not there are downloaded.
+    as_frame : bool, default=False
+        Whether `data`, `target` and `domain` are pandas objects; adds `frame`.
+
+    Returns
+    -------
+    data : :class:`~sklearn.utils.Bunch`
+        With `data` (2533 rows, 4096 or 800 columns), `target` (0 to 9), `domain`, `target_names`, `domain_names`,
+        `feature_names` and `DESCR`.
+
+    Notes
+    -----
+    Files that you already have are used wherever they lie in `data_home`: directly in it, in office_caltech, or in a
+    folder such as office_caltech_surf; under their published name or that of the domain, such as amazon.mat.
+    Downloading needs pooch: ``pip install 'unseen[cli]'``.
+
+    Examples
+    --------
+    >>> from unseen.datasets import fetch_office_caltech
+    >>> data = fetch_office_caltech("surf")  # doctest: +SKIP
+    >>> data.data.shape  # doctest: +SKIP
+    (2533, 800)
+
+    Without a connection, the error says which files to put where:
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     try:
+    ...         fetch_office_caltech("surf", data_home=folder, download=False)
+    ...     except FileNotFoundError as error:
+    ...         print(error)
+    Office-Caltech (surf) is not complete: download=False, and these files are not there.
+    - amazon_SURF_L10.mat
+    ...
+    """
+    if features not in SOURCES:
+        raise ValueError(f"features must be one of {sorted(SOURCES)}; got {features!r}.")
+    home = _data_home(data_home)
+    paths = {domain: _present(home, features, domain) for domain in SAMPLES}
+    missing = [domain for domain, path in paths.items() if path is None]
+    if missing and not download:
+        raise FileNotFoundError(_by_hand(home, features, missing, "download=False, and these files are not there"))
+    for i, domain in enumerate(missing):
+        try:
+            paths[domain] = _downloaded(home, *SOURCES[features][domain])
+        except OSError as error:
+            raise OSError(_by_hand(home, features, missing[i:], str(error))) from error
+    domains = [_domain(domain, path) for domain, path in paths.items() if path is not None]
+    return bunch_of(
+        domains,
+        target_names=CLASSES,
+        feature_names=[f"{features}_{i}" for i in range(domains[0].data.shape[1])],
+        description=DESCR,
+        as_frame=as_frame,
+    )
+
+
+def _data_home(data_home: str | os.PathLike[str] | None) -> Path:
+    chosen = data_home or os.environ.get("UNSEEN_DATA")
+    if not chosen:
+        chosen = optional_import("pooch", "Finding the cache folder, as data_home is not given,").os_cache("unseen")
+    return Path(chosen).expanduser()
+
+
+def _present(home: Path, features: str, domain: str) -> Path | None:
+    """Where the file of a domain lies already, if its content is the published one."""
+    blob_id = SOURCES[features][domain].blob_id
+    return next((path for path in _candidates(home, features, domain) if git_blob_id(path) == blob_id), None)
+
+
+def _candidates(home: Path, features: str, domain: str) -> list[Path]:
+    names = {SOURCES[features][domain].file.lower(), f"{domain}.mat", f"{domain.removesuffix('10')}.mat"}
+    folders = (home / "office_caltech", home / f"office_caltech_{features}", home)
+    return [path for folder in folders for path in sorted(folder.glob("*.mat")) if path.name.lower() in names]
+
+
+def _downloaded(home: Path, file: str, blob_id: str) -> Path:
+    path = home / "office_caltech" / file
+    if path.exists():  # but with other content, or it would have been found
+        path.replace(path.with_name(f"{file}.refused"))
+    download_file(BASE_URL + file, path, blob_id)
+    return path
+
+
+def _domain(domain: str, path: Path) -> Domain:
+    _, data, target, *_ = read_array_file(path, None, None)
+    classes = len(np.unique(target))
+    if len(data) != SAMPLES[domain] or classes != len(CLASSES):
+        raise ValueError(
+            f"{path} must hold the {SAMPLES[domain]} samples of {domain}, of {len(CLASSES)} classes; "
+            f"it holds {len(data)} samples of {classes} classes."
+        )
+    return Domain(domain, data, target - 1)
+
+
+def _by_hand(home: Path, features: str, domains: list[str], reason: str) -> str:
+    files = "\n".join(f"- {SOURCES[features][domain].file}" for domain in domains)
+    refused = [str(path) for domain in domains for path in _candidates(home, features, domain)]
+    if refused:
+        files += f"\nThe content of these files is not the published one: {', '.join(refused)}."
+    return (
+        f"Office-Caltech ({features}) is not complete: {reason}.\n{files}\n"
+        f"Get these files from {BASE_URL} and put them into {home / 'office_caltech'}. "
+        "Files with other content can be loaded with load_folder."
+    )

@@ -1,0 +1,139 @@
+"""VLCS: four collections of photographs that share five classes."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from sklearn.utils import Bunch
+
+from ._agreement import feature_names
+from ._bunch import Array, Domain, bunch_of
+from ._domain_file import DomainFile, listed
+from ._folder import read_folder
+
+CLASSES = ("bird", "car", "chair", "dog", "person")
+# What each collection is called, in the order of its initials.
+KNOWN_AS = {
+    "V": {"v", "voc", "voc2007", "pascal", "pascalvoc", "pascalvoc2007", "pascal2007"},
+    "L": {"l", "labelme"},
+    "C": {"c", "caltech", "caltech101"},
+    "S": {"s", "sun", "sun09"},
+}
+
+DESCR = """\
+VLCS (Fang, Xu and Rockmore, ICCV 2013)
+
+Features of photographs of birds, cars, chairs, dogs and persons from four collections: Pascal VOC 2007 (V), LabelMe
+(L), Caltech-101 (C) and SUN09 (S). Each collection is a domain.
+"""
+
+
+def load_vlcs(
+    folder: str | os.PathLike[str],
+    *,
+    features: str | Sequence[str] | None = None,
+    label: str | None = None,
+    as_frame: bool = False,
+) -> Bunch:
+    """Load VLCS from a folder with one file for each of its four collections.
+
+    Reads what :func:`~unseen.datasets.load_folder` reads, and checks that it is VLCS. Collections are recognised by
+    name or initial, whatever the case: V, VOC2007 or Pascal; L or LabelMe; C or Caltech101; S or SUN09. Other words may
+    stand beside the name, as in Pascal_decaf6.mat.
+
+    Parameters
+    ----------
+    folder : str or path
+        The folder.
+    features, label : str, default=None
+        Names of the features and labels in the files, as in :func:`~unseen.datasets.load_folder`.
+    as_frame : bool, default=False
+        Whether `data`, `target` and `domain` are pandas objects; adds `frame`.
+
+    Returns
+    -------
+    data : :class:`~sklearn.utils.Bunch`
+        With `data`, `target`, `domain` ("V", "L", "C" or "S"), `target_names`, `domain_names`, `feature_names` and
+        `DESCR`. `target` counts the classes from 0, in the order bird, car, chair, dog, person, whether the files count
+        them from 0, from 1, or name them.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> from unseen.datasets import load_vlcs
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for name in ["Caltech101", "LabelMe", "SUN09", "VOC2007"]:
+    ...         np.savez(Path(folder, name), X=np.ones((5, 3)), y=[1, 2, 3, 4, 5])
+    ...     data = load_vlcs(folder)
+    >>> data.domain_names, data.target_names
+    (['V', 'L', 'C', 'S'], ['bird', 'car', 'chair', 'dog', 'person'])
+    """
+    files = read_folder(folder, features, label)
+    initials = [_initial(file.name) for file in files]
+    problems = _wrong_collections(files, initials) + _wrong_classes(files)
+    if problems:
+        raise ValueError(
+            f"The folder {os.fspath(folder)!r} does not hold VLCS:\n"
+            + "\n".join(f"- {problem}" for problem in problems)
+            + "\nFor other data, use load_folder."
+        )
+    known = sorted(_labels(files))
+    domains = {
+        initial: Domain(initial, file.data, np.searchsorted(known, _comparable(file.target)))
+        for initial, file in zip(initials, files, strict=True)
+    }
+    return bunch_of(
+        [domains[initial] for initial in KNOWN_AS],
+        target_names=CLASSES,
+        feature_names=feature_names(files),
+        description=DESCR,
+        as_frame=as_frame,
+    )
+
+
+def _initial(name: str) -> str:
+    """V, L, C or S; nothing for a name that fits none of them, or several."""
+    words = {re.sub(r"[^a-z0-9]", "", name.lower()), *re.split(r"[^a-z0-9]+", name.lower())}
+    fitting = [initial for initial, names in KNOWN_AS.items() if names & words]
+    return fitting[0] if len(fitting) == 1 else ""
+
+
+def _wrong_collections(files: Sequence[DomainFile], initials: Sequence[str]) -> list[str]:
+    problems = [
+        f"{file.name} is not recognised as one of V (VOC2007, Pascal), L (LabelMe), C (Caltech101), S (SUN09)."
+        for file, initial in zip(files, initials, strict=True)
+        if not initial
+    ]
+    for initial, names in KNOWN_AS.items():
+        found = [file.name for file, own in zip(files, initials, strict=True) if own == initial]
+        if not found:
+            problems.append(f"no file for {initial} (also called {', '.join(sorted(names - {initial.lower()}))}).")
+        elif len(found) > 1:
+            problems.append(f"{' and '.join(found)} are all taken for {initial}; keep one.")
+    return problems
+
+
+def _wrong_classes(files: Sequence[DomainFile]) -> list[str]:
+    for file in files:
+        if file.classes and tuple(name.lower() for name in file.classes) != CLASSES:
+            return [
+                f"{file.name}: 'classes' must be {', '.join(CLASSES)}, in this order; it is {listed(file.classes)}."
+            ]
+    if _labels(files) in ({0, 1, 2, 3, 4}, {1, 2, 3, 4, 5}, set(CLASSES)):
+        return []
+    each = "; ".join(f"{file.name} has {listed(map(str, np.unique(file.target)))}" for file in files)
+    return [f"the labels must be 1 to 5, or 0 to 4, or {', '.join(CLASSES)}, and the same in all files; {each}."]
+
+
+def _labels(files: Sequence[DomainFile]) -> set[Any]:
+    return {label for file in files for label in _comparable(file.target).tolist()}
+
+
+def _comparable(target: Array) -> Array:
+    return np.char.lower(target) if target.dtype.kind == "U" else target

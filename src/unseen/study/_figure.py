@@ -1,0 +1,86 @@
+"""The paper's figure: raw and learned features of the synthetic data, by domain and by class."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+
+from ..cells import Array
+from ._methods import TUNED, Problem
+from ._store import Row
+
+COLUMNS = ("1NN", "KPCA", "DICA", "SCA", "CIDG")
+TITLES = {"1NN": "raw features"}
+# Okabe and Ito's palette, told apart by colour-blind readers; markers tell domains apart without colour.
+DOMAIN_COLOURS, CLASS_COLOURS = ("#E69F00", "#CC79A7", "#56B4E9"), ("#009E73", "#D55E00", "#0072B2")
+MARKERS = ("*", "o", "x")
+
+
+def synthetic_figure(problem: Problem, rows: Sequence[Row]) -> Any:
+    """Draw one column for each method, from the settings and accuracies of its row.
+
+    Parameters
+    ----------
+    problem : Problem
+        The draw that the rows belong to.
+    rows : sequence of Row
+        Results of that draw.
+
+    Returns
+    -------
+    figure : matplotlib Figure
+        First row coloured by domain, second by class with one marker per domain.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ImportError("Drawing needs matplotlib: pip install 'unseen[cli]'") from error
+    views = list(_views(problem, {row.method: row for row in rows}))
+    figure = Figure(figsize=(3 * len(views), 6), layout="constrained")
+    axes = figure.subplots(2, len(views))
+    used = np.r_[problem.train, problem.test]
+    y, domain = problem.y[used], problem.domain[used]
+    for column, (title, Z) in enumerate(views):
+        for top, ax in zip((True, False), axes[:, column], strict=True):
+            for s, name in enumerate(np.unique(domain)):
+                for j, label in enumerate(np.unique(y)):
+                    members = (domain == name) & (y == label)
+                    colour = DOMAIN_COLOURS[s] if top else CLASS_COLOURS[j]
+                    ax.scatter(*Z[members].T, s=22, marker=MARKERS[s], color=colour, alpha=0.75, linewidths=0.9)
+            ax.set_xticks([])
+            ax.set_yticks([])
+        axes[0, column].set_title(title, fontsize=11)
+    _legend(axes[0, 0], [str(name) for name in np.unique(domain)], DOMAIN_COLOURS, MARKERS)
+    _legend(axes[1, 0], [f"class {label}" for label in np.unique(y)], CLASS_COLOURS, ("s",) * 3)
+    return figure
+
+
+def _legend(ax: Any, names: list[str], colours: Sequence[str], markers: Sequence[str]) -> None:
+    for name, colour, marker in zip(names, colours, markers, strict=False):
+        ax.scatter([], [], s=30, color=colour, marker=marker, label=name)
+    ax.legend(fontsize=8, loc="best", framealpha=0.9)
+
+
+def _views(problem: Problem, rows: dict[str, Row]) -> Iterator[tuple[str, Array]]:
+    """Title and two features of each column, for the training samples and then the target's."""
+    for method in COLUMNS:
+        row = rows[method]
+        mark = ", transductive" if row.transductive else ""
+        title = f"{TITLES.get(method, method)}\n{100 * (row.accuracy or 0):.1f}%{mark}"
+        yield title, np.vstack(_features(method, problem, row.settings))[:, :2]
+
+
+def _features(method: str, problem: Problem, settings: dict[str, Any]) -> list[Array]:
+    train, test = problem.X[problem.train], problem.X[problem.test]
+    if method == "1NN":
+        return [train, test]
+    if method == "KPCA":
+        kpca = TUNED["KPCA"][2](settings, train)[0].fit(train)
+        return [kpca.transform(train), kpca.transform(test)]
+    estimator, _ = problem.projection(method)
+    model = clone(estimator).set_params(centering=problem.centering, **settings)
+    Z = model.fit_transform(train, problem.y[problem.train], sample_domain=problem.domain[problem.train])
+    return [Z, model.transform(test, sample_domain=problem.domain[problem.test])]

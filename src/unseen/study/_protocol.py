@@ -1,0 +1,93 @@
+"""How a comparison is run: draws of training data, preprocessing, and who chooses the settings."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScaler
+
+from ..cells import Ints
+from ..labels import Labels
+from ..selection import LeaveOneDomainOut, WithinDomainSplit
+from ._tasks import Task
+
+Selection = Literal["within", "domain", "oracle"]
+SELECTIONS = ("within", "domain", "oracle")
+PREPROCESSORS: dict[str, Any] = {"l2": Normalizer(), "standardize": StandardScaler(), "none": FunctionTransformer()}
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """The rules of a comparison.
+
+    Parameters
+    ----------
+    selection : {"domain", "within", "oracle"}, default="domain"
+        Who chooses the settings: one source domain after the other is held out ("domain"), 30% of the training data is
+        ("within", as the paper says), or the target's own labels do ("oracle", for reference only).
+    train_size : float, default=0.7
+        Share of each source domain that is trained on.
+    repeats : int, default=5
+        Number of random draws of the training data.
+    preprocess : {"l2", "standardize", "none"}, default="l2"
+        Rows to unit length, columns to zero mean and unit variance, or nothing; fitted on the training data alone.
+    centering : {"target", "source"}, default="target"
+        Centring of the projections: "target" is the paper's, and transductive.
+    quick : bool, default=False
+        Small grids, for a smoke test.
+    seed : int, default=0
+        Seed of the first draw.
+    """
+
+    selection: Selection = "domain"
+    train_size: float = 0.7
+    repeats: int = 5
+    preprocess: Literal["l2", "standardize", "none"] = "l2"
+    centering: Literal["source", "target"] = "target"
+    quick: bool = False
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.selection not in SELECTIONS:
+            raise ValueError(f"selection must be one of {', '.join(SELECTIONS)}; got {self.selection!r}.")
+        if self.preprocess not in PREPROCESSORS:
+            raise ValueError(f"preprocess must be one of {', '.join(PREPROCESSORS)}; got {self.preprocess!r}.")
+        if self.repeats < 1:
+            raise ValueError(f"repeats must be at least 1; got {self.repeats!r}.")
+
+    def draw(self, y: Labels, domain: Labels, task: Task, repeat: int) -> tuple[Ints, Ints]:
+        """Training samples of one repeat and all samples of the targets."""
+        source = np.flatnonzero(np.isin(domain, task.sources))
+        split = WithinDomainSplit(self.train_size, n_splits=1, stratify=False, random_state=self.seed + repeat)
+        train, _ = next(split.split(source, y[source], domain[source]))
+        return source[train], np.flatnonzero(np.isin(domain, task.targets))
+
+    def validation(self, y: Labels, domain: Labels, train: Ints, test: Ints, repeat: int) -> list[tuple[Ints, Ints]]:
+        """Splits that choose the settings, as positions in ``concatenate([train, test])``."""
+        n = len(train)
+        if self.selection == "oracle":
+            return [(np.arange(n), n + np.arange(len(test)))]
+        if self.selection == "domain" and len(np.unique(domain[train])) > 1:
+            return list(LeaveOneDomainOut().split(train, y[train], domain[train]))
+        within = WithinDomainSplit(0.7, n_splits=1, random_state=self.seed + repeat)
+        return list(within.split(train, y[train], domain[train]))
+
+
+def configuration(protocol: Protocol, X: Any, y: Labels, domain: Labels) -> dict[str, Any]:
+    """Everything that results depend on besides method, task and repeat; rows of another one are never mixed in."""
+    digest = hashlib.sha256()
+    for array in (np.ascontiguousarray(X, dtype=np.float64), y.astype(str), domain.astype(str)):
+        digest.update(str(array.shape).encode())
+        digest.update(array.tobytes())
+    settings = asdict(protocol)
+    del settings["repeats"]  # more repeats are more rows of the same configuration
+    return {"data": digest.hexdigest(), **settings}
+
+
+def key(config: dict[str, Any]) -> str:
+    """Short name of a configuration."""
+    return hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()[:16]

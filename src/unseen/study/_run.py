@@ -1,0 +1,149 @@
+"""Running a comparison: every task, repeat and method once, in any number of sittings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.utils.parallel import Parallel, delayed
+
+from ..labels import Labels
+from ..machine import machine_facts
+from ..progress import track
+from ._methods import BATCHES, METHODS, Outcome, Problem, outcomes
+from ._protocol import PREPROCESSORS, Protocol, configuration, key
+from ._store import Row, Store
+from ._tasks import Task
+
+Unit = tuple[Task, int, tuple[str, ...]]
+
+
+def run(
+    X: Any,
+    y: Any,
+    domain: Any,
+    tasks: Sequence[Task],
+    *,
+    store: str | Path,
+    protocol: Protocol | None = None,
+    methods: Sequence[str] = METHODS,
+    n_jobs: int | None = None,
+    verbose: int = 0,
+) -> list[Row]:
+    """Compare methods on tasks, repeat by repeat; what a store already holds is not run again.
+
+    Parameters
+    ----------
+    X : array-like of shape (n_samples, n_features)
+        Samples of all domains.
+    y : array-like of shape (n_samples,)
+        Class labels.
+    domain : array-like of shape (n_samples,)
+        Domain names.
+    tasks : sequence of Task
+        What to train and test on, such as ``unseen.study.tasks(names)``.
+    store : str or path
+        File of results, made if it does not exist. Stop the run in any way and call it again to continue.
+    protocol : Protocol, default=None
+        The rules; None means ``Protocol()``.
+    methods : sequence of str, default=METHODS
+        Which methods.
+    n_jobs : int, default=None
+        Number of processes.
+    verbose : int, default=0
+        1 shows progress.
+
+    Returns
+    -------
+    rows : list of Row
+        One for each method, task and repeat, failures among them.
+    """
+    protocol = protocol or Protocol()
+    X, y, domain = np.asarray(X, dtype=np.float64), np.asarray(y), np.asarray(domain).astype(str)
+    _check(methods, tasks, domain)
+    config = configuration(protocol, X, y, domain)
+    name = key(config)
+    with Store(store) as results:
+        results.open_configuration(name, config)
+        done = {(row.task, row.repeat, row.method) for row in results.rows(name) if row.status == "ok"}
+        todo = list(_units(tasks, protocol.repeats, methods, done))
+        parallel = Parallel(n_jobs=n_jobs, return_as="generator")
+        found = parallel(delayed(run_unit)(X, y, domain, unit, protocol) for unit in todo)
+        for rows in track(found, len(todo), "study", verbose):
+            for row in rows:
+                results.add(name, row)
+        wanted = {(t.name, r, m) for t in tasks for r in range(protocol.repeats) for m in methods}
+        return [row for row in results.rows(name) if (row.task, row.repeat, row.method) in wanted]
+
+
+def _check(methods: Sequence[str], tasks: Sequence[Task], domain: Labels) -> None:
+    unknown = [method for method in methods if method not in METHODS]
+    if unknown:
+        raise ValueError(f"There is no method {unknown[0]!r}; there are {', '.join(METHODS)}.")
+    missing = {name for task in tasks for name in (*task.sources, *task.targets)} - set(domain.tolist())
+    if missing:
+        raise ValueError(f"Tasks name domains that the data do not have: {', '.join(sorted(missing))}.")
+
+
+def _units(tasks: Sequence[Task], repeats: int, methods: Sequence[str], done: set[tuple[str, int, str]]) -> list[Unit]:
+    """Pieces of work: one task, one repeat, and methods that share their computations."""
+    units = []
+    for repeat in range(repeats):
+        for task in tasks:
+            for batch in BATCHES:
+                missing = tuple(m for m in batch if m in methods and (task.name, repeat, m) not in done)
+                if missing:
+                    units.append((task, repeat, missing))
+    return units
+
+
+def run_unit(X: Any, y: Labels, domain: Labels, unit: Unit, protocol: Protocol) -> list[Row]:
+    """Draw, preprocess, choose, fit, test: one row for each method, whether it worked or not."""
+    task, repeat, methods = unit
+    train, test = protocol.draw(y, domain, task, repeat)
+    preprocessor = clone(PREPROCESSORS[protocol.preprocess]).fit(X[train])
+    order = np.concatenate([train, test])
+    problem = Problem(
+        preprocessor.transform(X[order]),
+        y[order],
+        domain[order],
+        slice(0, len(train)),
+        slice(len(train), None),
+        protocol.validation(y, domain, train, test, repeat),
+        protocol.centering,
+        protocol.quick,
+    )
+    facts = machine_facts()
+    return [
+        as_row(outcome, problem, task.name, repeat, protocol.seed + repeat, facts)
+        for outcome in outcomes(methods, problem)
+    ]
+
+
+def as_row(
+    outcome: Outcome | tuple[str, str], problem: Problem, task: str, repeat: int, seed: int, facts: dict[str, Any]
+) -> Row:
+    """Score the predictions of an outcome; a failure keeps its reason."""
+    if isinstance(outcome, tuple):
+        method, reason = outcome
+        return Row(method, task, repeat, seed, None, {}, {}, 0, False, 0.0, "failed", reason, facts)
+    correct = outcome.predictions == problem.y[problem.test]
+    domains = problem.domain[problem.test]
+    return Row(
+        outcome.method,
+        task,
+        repeat,
+        seed,
+        float(correct.mean()),
+        {str(name): float(correct[domains == name].mean()) for name in np.unique(domains)},
+        outcome.settings,
+        outcome.ties,
+        outcome.transductive,
+        outcome.seconds,
+        "ok",
+        "",
+        facts,
+    )

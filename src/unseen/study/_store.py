@@ -1,0 +1,102 @@
+"""Results, row by row, in one file that survives being killed.
+
+SQLite in WAL mode: each row is committed by itself, a process killed in mid-write leaves the earlier rows intact, the
+primary key makes every row unique, and the file can be read while a study runs. Append-only text would need its own
+answers to torn lines and duplicates; Parquet cannot append a row.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Self
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS configurations (key TEXT PRIMARY KEY, content TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS results (
+    configuration TEXT NOT NULL REFERENCES configurations (key),
+    method TEXT NOT NULL, task TEXT NOT NULL, repeat INTEGER NOT NULL,
+    seed INTEGER, accuracy REAL, accuracies TEXT, settings TEXT, ties INTEGER, transductive INTEGER,
+    seconds REAL, status TEXT NOT NULL, reason TEXT, machine TEXT,
+    PRIMARY KEY (configuration, method, task, repeat)
+);
+"""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One method on one task in one repeat."""
+
+    method: str
+    task: str
+    repeat: int
+    seed: int
+    accuracy: float | None
+    accuracies: dict[str, float]
+    settings: dict[str, Any]
+    ties: int
+    transductive: bool
+    seconds: float
+    status: str
+    reason: str
+    machine: dict[str, Any]
+
+
+JSON_FIELDS = ("accuracies", "settings", "machine")
+COLUMNS = tuple(field.name for field in fields(Row))
+
+
+class Store:
+    """A file of results; use it as a context manager."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            self._connection = sqlite3.connect(self.path, timeout=30)
+            self._connection.execute("PRAGMA journal_mode=WAL")
+            self._connection.executescript(SCHEMA)
+        except sqlite3.DatabaseError as error:
+            raise ValueError(
+                f"{self.path} is not a file of results ({error}). Name another file, or delete this one."
+            ) from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.close()
+
+    def open_configuration(self, key: str, config: dict[str, Any]) -> None:
+        """Remember what a configuration's key stands for."""
+        with self._connection:
+            self._connection.execute(
+                "INSERT OR IGNORE INTO configurations VALUES (?, ?)", (key, json.dumps(config, sort_keys=True))
+            )
+
+    def add(self, configuration: str, row: Row) -> None:
+        """Write one row and commit it; a later success replaces an earlier failure."""
+        values = [json.dumps(v) if name in JSON_FIELDS else v for name, v in vars(row).items()]
+        marks = ", ".join("?" * (1 + len(values)))
+        with self._connection:
+            self._connection.execute(
+                f"INSERT OR REPLACE INTO results (configuration, {', '.join(COLUMNS)}) VALUES ({marks})",
+                [configuration, *values],
+            )
+
+    def rows(self, configuration: str) -> list[Row]:
+        """All rows of a configuration."""
+        found = self._connection.execute(
+            f"SELECT {', '.join(COLUMNS)} FROM results WHERE configuration = ? ORDER BY task, method, repeat",
+            (configuration,),
+        )
+        return [_row(dict(zip(COLUMNS, values, strict=True))) for values in found]
+
+
+def _row(values: dict[str, Any]) -> Row:
+    for name in JSON_FIELDS:
+        values[name] = json.loads(values[name])
+    values["transductive"] = bool(values["transductive"])
+    return Row(**values)

@@ -1,0 +1,151 @@
+"""Tables of a comparison: tasks by methods, with ranks and wins, in the formats people paste."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from scipy.stats import rankdata
+
+from ._methods import METHODS
+from ._store import Row
+
+FORMATS = ("markdown", "latex", "csv", "json")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One method on one task: mean and standard deviation over repeats, in percent, and what the paper prints."""
+
+    mean: float
+    sd: float
+    repeats: int
+    transductive: bool
+    best: bool = False
+    published: float | None = None
+    failed: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Cells by task and method, and how the methods compare over all tasks."""
+
+    tasks: list[str]
+    methods: list[str]
+    cells: dict[tuple[str, str], Cell]
+
+    def means(self) -> dict[str, float]:
+        """Mean over tasks of each method."""
+        return {m: float(np.mean([self.cells[t, m].mean for t in self.tasks])) for m in self.methods}
+
+    def ranks(self) -> dict[str, float]:
+        """Mean rank of each method over tasks; 1 is best, and equals share."""
+        matrix = np.array([[self.cells[t, m].mean for m in self.methods] for t in self.tasks])
+        return dict(zip(self.methods, rankdata(-matrix, axis=1).mean(axis=0).tolist(), strict=True))
+
+    def wins(self) -> dict[str, int]:
+        """On how many tasks each method is best."""
+        return {m: sum(self.cells[t, m].best for t in self.tasks) for m in self.methods}
+
+    def text(self, format: str) -> str:
+        """Return the table as markdown, latex, csv or json."""
+        if format not in FORMATS:
+            raise ValueError(f"format must be one of {', '.join(FORMATS)}; got {format!r}.")
+        return {"markdown": _markdown, "latex": _latex, "csv": _csv, "json": _json}[format](self)
+
+
+def tabulate(rows: Sequence[Row], published: dict[tuple[str, str], float] | None = None) -> Table:
+    """Summarise rows; `published` maps (task, method) to the paper's figure."""
+    published = published or {}
+    tasks = list(dict.fromkeys(row.task for row in rows))
+    methods = [m for m in METHODS if any(row.method == m for row in rows)]
+    cells = {}
+    for task in tasks:
+        found = {m: [r for r in rows if r.task == task and r.method == m] for m in methods}
+        means = {m: np.mean([r.accuracy for r in f if r.accuracy is not None] or [np.nan]) for m, f in found.items()}
+        top = np.nanmax(list(means.values())) if np.isfinite(list(means.values())).any() else np.nan
+        for method in methods:
+            values = [100 * r.accuracy for r in found[method] if r.accuracy is not None]
+            cells[task, method] = Cell(
+                float(100 * means[method]),
+                float(np.std(values, ddof=1)) if len(values) > 1 else 0.0,
+                len(values),
+                any(r.transductive for r in found[method]),
+                bool(means[method] >= top),
+                published.get((task, method)),
+                next((r.reason for r in found[method] if r.status != "ok"), ""),
+            )
+    return Table(tasks, methods, cells)
+
+
+def summary_lines(table: Table) -> list[tuple[str, list[str]]]:
+    """Rows below the tasks: mean, mean rank, wins."""
+    return [
+        ("mean", [f"{v:.2f}" for v in table.means().values()]),
+        ("mean rank", [f"{v:.1f}" for v in table.ranks().values()]),
+        ("wins", [str(v) for v in table.wins().values()]),
+    ]
+
+
+def _markdown(table: Table) -> str:
+    def entry(cell: Cell) -> str:
+        text = f"{cell.mean:.2f} ± {cell.sd:.2f}{'*' if cell.transductive else ''}"
+        text = f"**{text}**" if cell.best else text
+        return text if cell.published is None else f"{text} ({cell.published:.2f})"
+
+    lines = [f"| Task | {' | '.join(table.methods)} |", "|---" * (1 + len(table.methods)) + "|"]
+    for task in table.tasks:
+        lines.append(f"| {task} | {' | '.join(entry(table.cells[task, m]) for m in table.methods)} |")
+    lines += [f"| {name} | {' | '.join(values)} |" for name, values in summary_lines(table)]
+    return "\n".join([*lines, "", *_notes(table)]) + "\n"
+
+
+def _notes(table: Table) -> list[str]:
+    notes = []
+    if any(cell.transductive for cell in table.cells.values()):
+        notes.append("\\* transductive: centred on unlabelled target data.")
+    if any(cell.published is not None for cell in table.cells.values()):
+        notes.append("In parentheses: the paper's figure.")
+    return notes
+
+
+def _latex(table: Table) -> str:
+    def entry(cell: Cell) -> str:
+        body = f"{cell.mean:.2f} \\pm {cell.sd:.2f}"
+        body = f"\\mathbf{{{body}}}" if cell.best else body
+        return f"${body}{'^*' if cell.transductive else ''}$"
+
+    def escaped(text: str) -> str:
+        return text.replace("->", "$\\to$").replace("_", "\\_").replace("&", "\\&").replace("%", "\\%")
+
+    lines = [f"\\begin{{tabular}}{{l{'c' * len(table.methods)}}}", "\\hline"]
+    lines += [" & ".join(["Task", *map(escaped, table.methods)]) + " \\\\", "\\hline"]
+    for task in table.tasks:
+        lines.append(" & ".join([escaped(task), *(entry(table.cells[task, m]) for m in table.methods)]) + " \\\\")
+    lines.append("\\hline")
+    lines += [" & ".join([name, *values]) + " \\\\" for name, values in summary_lines(table)]
+    return "\n".join([*lines, "\\hline", "\\end{tabular}"]) + "\n"
+
+
+def records(table: Table) -> list[dict[str, Any]]:
+    """One plain dict for each task and method."""
+    return [{"task": t, "method": m, **asdict(table.cells[t, m])} for t in table.tasks for m in table.methods]
+
+
+def _csv(table: Table) -> str:
+    buffer = io.StringIO()
+    found = records(table)
+    writer = csv.DictWriter(buffer, fieldnames=list(found[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(found)
+    return buffer.getvalue()
+
+
+def _json(table: Table) -> str:
+    summary = {"mean": table.means(), "mean_rank": table.ranks(), "wins": table.wins()}
+    return json.dumps({"cells": records(table), "summary": summary}, indent=2) + "\n"

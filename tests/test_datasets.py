@@ -1,0 +1,136 @@
+"""What all data sets share, and the rotated digits: disjoint, balanced, always the same."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+
+import unseen.datasets
+from unseen.datasets import load_folder, load_rotated_digits, load_vlcs, make_synthetic
+
+KEYS = {"data", "target", "domain", "target_names", "domain_names", "feature_names", "DESCR"}
+
+
+def a_folder(path):
+    for name in ["V", "L", "C", "S"]:
+        np.savez(path / f"{name}.npz", X=np.arange(15.0).reshape(5, 3), y=[1, 2, 3, 4, 5])
+    return path
+
+
+@pytest.fixture(params=["synthetic", "rotated digits", "folder", "vlcs"])
+def load(request, tmp_path):
+    return {
+        "synthetic": lambda **options: make_synthetic(random_state=0, **options),
+        "rotated digits": load_rotated_digits,
+        "folder": lambda **options: load_folder(a_folder(tmp_path), **options),
+        "vlcs": lambda **options: load_vlcs(a_folder(tmp_path), **options),
+    }[request.param]
+
+
+def test_every_data_set_is_a_bunch_of_the_same_parts(load):
+    bunch = load()
+    assert set(bunch) == KEYS
+    assert len(bunch.data) == len(bunch.target) == len(bunch.domain)
+    assert bunch.data.dtype == np.float64
+    assert bunch.data.shape[1] == len(bunch.feature_names)
+    assert set(bunch.domain) == set(bunch.domain_names)
+    assert len(np.unique(bunch.target)) == len(bunch.target_names)
+    assert all(isinstance(name, str) for name in [*bunch.target_names, *bunch.domain_names, *bunch.feature_names])
+    assert len(bunch.DESCR.splitlines()) > 2
+
+
+def test_frames_hold_what_arrays_hold(load):
+    pandas = pytest.importorskip("pandas")
+    plain, framed = load(), load(as_frame=True)
+    assert set(framed) == KEYS | {"frame"}
+    assert isinstance(framed.data, pandas.DataFrame)
+    assert isinstance(framed.target, pandas.Series)
+    assert list(framed.frame.columns) == [*plain.feature_names, "target", "domain"]
+    np.testing.assert_array_equal(framed.data, plain.data)
+    np.testing.assert_array_equal(framed.target, plain.target)
+    np.testing.assert_array_equal(framed.domain, plain.domain)
+
+
+def test_importing_the_data_sets_imports_nothing_optional():
+    code = (
+        "import sys, sklearn.utils; before = set(sys.modules); "  # scikit-learn may import pandas by itself
+        "import unseen.datasets as d; d.make_synthetic(random_state=0); d.load_rotated_digits(); "
+        "print({'pooch', 'requests', 'h5py', 'polars', 'pandas'} & (set(sys.modules) - before))"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert result.stdout.strip() == "set()"
+
+
+def test_without_pandas_as_frame_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ImportError, match="pip install pandas"):
+        make_synthetic(as_frame=True)
+
+
+def test_public_names_are_sorted_and_exist():
+    assert sorted(unseen.datasets.__all__) == unseen.datasets.__all__
+    assert all(callable(getattr(unseen.datasets, name)) for name in unseen.datasets.__all__)
+
+
+def test_quarter_turns_turned_back_are_the_digits_each_exactly_once():
+    digits = load_digits()
+    data = load_rotated_digits(angles=(0, 90, 180, 270))
+    back = [
+        np.rot90(data.data[data.domain == name].reshape(-1, 8, 8), -turns, axes=(1, 2)).reshape(-1, 64)
+        for turns, name in enumerate(["rot00", "rot90", "rot180", "rot270"])
+    ]
+    row = {image.tobytes(): i for i, image in enumerate(digits.data)}
+    assert len(row) == len(digits.data)  # all images differ, so an image tells where it came from
+    found = [row[image.tobytes()] for image in np.rint(np.vstack(back))]
+    assert sorted(found) == list(range(len(digits.data)))
+    np.testing.assert_array_equal(data.target, digits.target[found])
+
+
+def test_positive_angles_turn_counter_clockwise_and_keep_the_range_of_pixels():
+    data = load_rotated_digits(angles=(0, 45))
+    assert data.data.min() == 0
+    assert 15 < data.data.max() <= 16
+    turned = data.data[data.domain == "rot45"].reshape(-1, 8, 8)
+    ones = turned[data.target[data.domain == "rot45"] == 1].mean(axis=0)
+    # A stroke that stood upright leans to the left: heavier from upper left to lower right than across.
+    assert np.trace(ones) > 1.5 * np.trace(ones[:, ::-1])
+
+
+@pytest.mark.parametrize("angles", [(0, 15, 30, 45, 60, 75), (0, 7.5), (-20, 5, 40), tuple(range(100))])
+def test_each_domain_gets_its_share_of_every_class(angles):
+    data = load_rotated_digits(angles=angles)
+    counts = np.array([[np.sum((data.domain == d) & (data.target == j)) for j in range(10)] for d in data.domain_names])
+    assert counts.sum() == 1797
+    assert np.ptp(counts.sum(axis=1)) <= 1
+    assert np.ptp(counts, axis=0).max() <= 1
+    assert counts.min() >= 1
+
+
+def test_rotated_digits_are_the_same_each_time_and_named_by_angle():
+    first, again = load_rotated_digits(angles=[5, -30, 7.5]), load_rotated_digits(angles=np.array([5, -30, 7.5]))
+    assert first.domain_names == ["rot05", "rot-30", "rot7.5"]
+    np.testing.assert_array_equal(first.data, again.data)
+    np.testing.assert_array_equal(first.domain, again.domain)
+
+
+@pytest.mark.parametrize(
+    ("angles", "error", "message"),
+    [
+        ((), ValueError, "at least 2 angles.*got 0"),
+        ((30,), ValueError, "at least 2 angles.*got 1"),
+        ((0, 15, 0), ValueError, "must differ"),
+        ((-90, 270), ValueError, "full turns"),
+        ((0, float("nan")), ValueError, "finite"),
+        (range(0, 350, 2), ValueError, "175 angles.*at most 174"),
+        ("0,15", TypeError, "sequence of numbers"),
+        (45, TypeError, "sequence of numbers.*got 45"),
+        (("0", "fifteen"), TypeError, "fifteen"),
+    ],
+)
+def test_angles_that_make_no_domains_are_refused(angles, error, message):
+    with pytest.raises(error, match=message):
+        load_rotated_digits(angles=angles)

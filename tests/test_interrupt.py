@@ -1,0 +1,210 @@
+"""A long search can be interrupted, and shows its progress where somebody can see it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+from helpers import three_domains
+from unseen import CIDG, ProjectionSearchCV, UnseenClassifier
+from unseen.progress import _lines
+
+X, Y, D = three_domains()
+LONG = 120  # seconds that nothing here should ever need
+
+ENDLESS = """
+import time
+import numpy as np
+from sklearn.neighbors import KNeighborsClassifier
+from unseen import CIDG, ProjectionSearchCV
+
+class Slow(KNeighborsClassifier):
+    def fit(self, X, y):
+        print("working", flush=True)
+        time.sleep(0.2)
+        return super().fit(X, y)
+
+rng = np.random.default_rng(0)
+X, y, d = rng.normal(size=(60, 3)), np.arange(60) % 2, np.arange(60) // 20
+grid = {"gamma": list(np.logspace(-3, 3, 500)), "ridge": [1.0, 2.0]}
+ProjectionSearchCV(CIDG(), grid, classifier=Slow(1), n_jobs=2).fit(X, y, sample_domain=d)
+"""
+
+
+def processes_of(session):
+    """Processes of a session that have not ended; zombies have, and only wait to be counted."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it ended while we looked
+            state, _, _, its_session = path.read_text().rpartition(") ")[2].split()[:4]
+            if int(its_session) == session and state != "Z":
+                found.append(int(path.parent.name))
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="counts processes in /proc")
+@pytest.mark.parametrize("interrupt", [os.kill, os.killpg], ids=["the process alone", "all, as a terminal does"])
+def test_an_interrupted_search_stops_at_once_and_leaves_no_process_behind(tmp_path, interrupt):
+    script = tmp_path / "endless.py"
+    script.write_text(ENDLESS)
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+    with (tmp_path / "out").open("w") as out, (tmp_path / "err").open("w") as err:
+        process = subprocess.Popen(
+            [sys.executable, str(script)], stdout=out, stderr=err, env=environment, start_new_session=True
+        )
+    try:
+        deadline = time.monotonic() + LONG
+        while (tmp_path / "out").read_text().count("working") < 4:  # both workers are at it
+            assert process.poll() is None, (tmp_path / "err").read_text()
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        assert len(processes_of(process.pid)) >= 3
+        interrupt(process.pid, signal.SIGINT)
+        process.wait(timeout=30)
+        assert process.returncode == -signal.SIGINT
+        assert "\nKeyboardInterrupt\n" in (tmp_path / "err").read_text()
+        deadline = time.monotonic() + 30
+        while processes_of(process.pid):
+            assert time.monotonic() < deadline, "processes are left"
+            time.sleep(0.1)
+    finally:
+        for pid in processes_of(process.pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        process.wait(timeout=30)
+
+
+# Progress
+
+SHORT = """
+import numpy as np
+from unseen import CIDG, ProjectionSearchCV
+
+rng = np.random.default_rng(0)
+X, y, d = rng.normal(size=(30, 3)), np.arange(30) % 2, np.arange(30) // 10
+ProjectionSearchCV(CIDG(), {"ridge": [1.0]}, verbose=VERBOSE).fit(X, y, sample_domain=d)
+print("fitted")
+"""
+
+
+def on_a_terminal(code):
+    """Run code with a pseudo-terminal as its standard error; return what the terminal was shown."""
+    pty = pytest.importorskip("pty", reason="there are no pseudo-terminals here")
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100", "OPENBLAS_NUM_THREADS": "1"}
+    try:
+        process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=theirs, env=environment)
+    finally:
+        os.close(theirs)
+    shown = b""
+    with contextlib.suppress(OSError):  # the other end was closed
+        while part := os.read(ours, 4096):
+            shown += part
+    os.close(ours)
+    output, _ = process.communicate(timeout=LONG)
+    assert (process.returncode, output) == (0, b"fitted\n")
+    return shown.decode()
+
+
+def test_on_a_terminal_there_is_a_bar():
+    pytest.importorskip("rich")
+    shown = on_a_terminal(SHORT.replace("VERBOSE", "1"))
+    assert "CIDG search" in shown
+    assert "━" in shown
+    assert "100%" in shown
+    assert "done" not in shown
+
+
+def test_on_a_terminal_without_rich_there_are_lines():
+    shown = on_a_terminal("import sys; sys.modules['rich.progress'] = None\n" + SHORT.replace("VERBOSE", "1"))
+    assert "CIDG search: 3/3 done" in shown
+    assert "━" not in shown
+
+
+def test_on_a_terminal_silence_is_silent():
+    assert on_a_terminal(SHORT.replace("VERBOSE", "0")) == ""
+
+
+def test_a_log_has_few_lines_and_an_estimate(capsys, monkeypatch):
+    clock = iter(np.arange(0.0, 100.0, 2.0))  # every item takes two seconds
+    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
+    assert list(_lines(iter("abcdefg"), 7, "letters")) == list("abcdefg")
+    assert capsys.readouterr().err.splitlines() == [
+        "letters: 3/7 done, 6 s, about 8 s left",
+        "letters: 6/7 done, 12 s, about 2 s left",
+        "letters: 7/7 done, 14 s, about 0 s left",
+    ]
+
+
+# scikit-learn's callbacks
+
+
+class Recorder:
+    """Keeps what it is told."""
+
+    def __init__(self):
+        self.told = []
+
+    def setup(self, estimator, context):
+        self.told.append(("setup", context.task_name, context.max_subtasks))
+
+    def on_fit_task_begin(self, estimator, context):
+        self.told.append(("begin", context.task_name, context.task_id))
+
+    def on_fit_task_end(self, estimator, context):
+        self.told.append(("end", context.task_name, context.task_id))
+
+    def teardown(self, estimator, context):
+        self.told.append(("teardown", context.task_name, context.max_subtasks))
+
+
+@pytest.mark.parametrize(
+    ("estimator", "parts"),
+    [
+        (ProjectionSearchCV(CIDG(), {"gamma": [0.1, 0.2], "ridge": [1.0, 2.0]}), 6),  # two kernels, three folds
+        (UnseenClassifier(["logistic", "linear_svm"]), 2),
+    ],
+    ids=["search", "classifier"],
+)
+def test_callbacks_hear_of_every_part(estimator, parts):
+    pytest.importorskip("sklearn.callback", reason="scikit-learn before 1.9 has no callbacks")
+    recorder = Recorder()
+    estimator = clone(estimator).set_callbacks(recorder)
+    estimator.fit(X, Y, sample_domain=D)
+    expected = [("setup", "fit", parts), ("begin", "fit", 0)]
+    expected += [(event, "part", k) for k in range(parts) for event in ("begin", "end")]
+    assert recorder.told == [*expected, ("end", "fit", 0), ("teardown", "fit", parts)]
+    silent = clone(estimator).set_callbacks().fit(X, Y, sample_domain=D)
+    np.testing.assert_array_equal(silent.predict(X), estimator.predict(X))
+    assert "_callback_fit_ctx" not in vars(estimator)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(estimator)).predict(X), estimator.predict(X))
+
+
+def test_callbacks_are_torn_down_after_a_failure():
+    pytest.importorskip("sklearn.callback", reason="scikit-learn before 1.9 has no callbacks")
+
+    def broken(model, X, y):
+        raise RuntimeError("broken")
+
+    recorder = Recorder()
+    search = ProjectionSearchCV(CIDG(), {"ridge": [1.0]}, scoring=broken).set_callbacks(recorder)
+    with pytest.raises(RuntimeError, match="broken"):
+        search.fit(X, Y, sample_domain=D)
+    assert recorder.told[-1] == ("teardown", "fit", 3)
+
+
+def test_scikit_learns_progress_bar_works(capfd):
+    callback = pytest.importorskip("sklearn.callback", reason="scikit-learn before 1.9 has no callbacks")
+    pytest.importorskip("rich")
+    ProjectionSearchCV(CIDG(), {"ridge": [1.0]}).set_callbacks(callback.ProgressBar()).fit(X, Y, sample_domain=D)
+    assert "100%" in capfd.readouterr().out

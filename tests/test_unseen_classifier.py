@@ -1,0 +1,406 @@
+"""UnseenClassifier compares honestly, prefers the simple, and finds what the unseen domain needs."""
+
+from __future__ import annotations
+
+import warnings
+
+import joblib
+import numpy as np
+import pytest
+import sklearn
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.metrics import balanced_accuracy_score
+from sklearn.model_selection import cross_validate
+from sklearn.pipeline import Pipeline
+from threadpoolctl import threadpool_limits
+
+from helpers import three_domains
+from unseen import DomainCenterer, UnseenClassifier
+from unseen.exceptions import SingleDomainWarning
+from unseen.kernels import median_squared_distance
+from unseen.selection import HeldOutDomains, LeaveOneDomainOut, LeavePDomainsOut
+from unseen.selection._families import CENTERED, METHODS, Contender, contenders
+from unseen.selection._unseen import choose, standard_error
+
+PLAIN = ["logistic", "linear_svm", "rbf_svm"]
+NAMES = np.array(["Athens", "Bern", "Cork"])
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread():
+    """Many tiny problems: threads would only wait for each other."""
+    with threadpool_limits(1):
+        yield
+
+
+def noisy(n_domains=3, n_per_cell=7):
+    X, y, d = three_domains(n_per_cell=n_per_cell, n_features=3, n_domains=n_domains)
+    return X + 1.5 * np.random.default_rng(0).normal(size=X.shape), y, d
+
+
+@pytest.fixture(scope="module")
+def everything():
+    """All methods, compared on a small problem."""
+    X, y, d = noisy()
+    return UnseenClassifier().fit(X, y, sample_domain=NAMES[d])
+
+
+# What is compared
+
+
+def test_every_contender_is_on_the_leaderboard_best_first(everything):
+    rows = everything.leaderboard_
+    found = {row["model"].split(" + ")[0] for row in rows}
+    assert found == set(METHODS)
+    assert len({row["model"] for row in rows}) == len(rows)
+    means = [row["mean"] for row in rows]
+    assert means == sorted(means, reverse=True)
+    assert [row["model"] for row in rows if row["chosen"]] == [everything.best_model_]
+    for row in rows:
+        scores = list(row["scores"].values())
+        assert list(row["scores"]) == NAMES.tolist()
+        assert row["mean"] == np.mean(scores)
+        assert row["standard_error"] == pytest.approx(np.std(scores, ddof=1) / np.sqrt(3))
+        assert row["seconds"] > 0
+        transductive = row["model"] in CENTERED or "target" in row["model"]
+        assert row["kind"] == ("transductive" if transductive else "plain" if row["model"] in PLAIN else "inductive")
+
+
+def by_scikit_learn(pipeline, X, y, d, splits):
+    """Scores of a contender's pipeline by cross_validate, with the domains where there is a step that wants them."""
+    if len(pipeline) == 1:
+        return cross_validate(pipeline, X, y, cv=splits)["test_score"]
+    with sklearn.config_context(enable_metadata_routing=True):
+        return cross_validate(pipeline, X, y, cv=splits, params={"sample_domain": d})["test_score"]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_scores_are_those_of_cross_validating_the_contenders_pipeline(everything, method):
+    X, y, d = noisy()
+    splits = list(LeaveOneDomainOut().split(X, y, d))
+    on_board = {row["model"]: row for row in everything.leaderboard_}
+    for contender in contenders([method], X, y, d, splits, "accuracy"):
+        row = on_board[contender.model]
+        assert row["params"] == contender.params
+        assert list(row["scores"].values()) == contender.scores.tolist()
+        if method.endswith("rbf_svm"):  # its width follows the training data of each fold, as a median does
+            data = DomainCenterer().fit_transform(X, sample_domain=d) if method in CENTERED else X
+            width = contender.params["gamma"] * median_squared_distance(data)
+            expected = []
+            for train, test in splits:
+                gamma = width / median_squared_distance(data[train])
+                pipeline = clone(contender.pipeline).set_params(classifier__gamma=gamma)
+                expected += by_scikit_learn(pipeline, X, y, d, [(train, test)]).tolist()
+        else:
+            expected = by_scikit_learn(clone(contender.pipeline), X, y, d, splits)
+        np.testing.assert_allclose(contender.scores, expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("method", [*PLAIN, "centered_rbf_svm", "cidg"])
+def test_the_refit_is_the_pipeline_built_by_hand(method):
+    X, y, d = noisy()
+    splits = list(LeaveOneDomainOut().split(X, y, d))
+    model = UnseenClassifier(methods=[method]).fit(X, y, sample_domain=d)
+    (chosen,) = (c for c in contenders([method], X, y, d, splits, "accuracy") if c.model == model.best_model_)
+    Z, steps = X, clone(chosen.pipeline)
+    for step in steps[:-1]:
+        Z = step.fit(X, y, sample_domain=d).transform(X, sample_domain=d)
+    by_hand = steps[-1].fit(Z, y)
+    assert isinstance(model.best_estimator_, Pipeline)
+    np.testing.assert_array_equal(model.predict(X, sample_domain=d), by_hand.predict(Z))
+    assert model.score(X, y, sample_domain=d) == by_hand.score(Z, y)
+
+
+def test_processes_and_one_process_agree_bit_for_bit():
+    X, y, d = noisy()
+    methods = ["logistic", "centered_linear_svm", "dica"]
+    alone = UnseenClassifier(methods).fit(X, y, sample_domain=d)
+    shared = UnseenClassifier(methods, n_jobs=2).fit(X, y, sample_domain=d)
+    for one, other in zip(alone.leaderboard_, shared.leaderboard_, strict=True):
+        assert {**one, "seconds": 0} == {**other, "seconds": 0}
+    np.testing.assert_array_equal(alone.predict(X, sample_domain=d), shared.predict(X, sample_domain=d))
+
+
+def test_labels_of_a_held_out_domain_reach_nothing_that_is_fitted():
+    X, y, d = noisy()
+    shuffled = y.copy()
+    shuffled[d == 2] = np.random.default_rng(0).permutation(y[d == 2])
+    assert (shuffled != y).any()
+    fitted = {"true": [], "shuffled": []}
+
+    def spy(key):
+        def score(model, Z, labels):
+            fitted[key].append(joblib.hash((model, Z)))  # everything the model has learned, and what it is shown
+            return 0.0
+
+        return score
+
+    methods = ["logistic", "rbf_svm", "centered_linear_svm", "cidg", "dica"]
+    for key, labels in {"true": y, "shuffled": shuffled}.items():
+        UnseenClassifier(methods, cv=HeldOutDomains([2]), scoring=spy(key)).fit(X, labels, sample_domain=d)
+    assert len(fitted["true"]) > 50
+    assert fitted["true"] == fitted["shuffled"]
+
+
+# How it chooses
+
+
+def contender(kind, *scores):
+    """A contender by its kind or, for the rbf SVM, by its name."""
+    name, kind = (kind, "plain") if kind == "rbf_svm" else (f"{kind} {scores}", kind)
+    return Contender(name, kind, np.array(scores), {}, 0.0, Pipeline([("classifier", None)]))
+
+
+CHOICES = {
+    "the best of one kind": ([("plain", 0.7, 0.7), ("plain", 0.8, 0.8)], 1),
+    "a clear advantage wins": ([("plain", 0.6, 0.7, 0.8), ("inductive", 0.8, 0.9, 1.0)], 1),
+    "differences are paired: a small but steady advantage wins": (
+        [("plain", 0.1, 0.5, 0.9), ("transductive", 0.12, 0.52, 0.92)],
+        1,
+    ),
+    "an advantage on one domain alone is within one standard error": (
+        [("plain", 0.8, 0.8, 0.8, 0.4), ("inductive", 0.8, 0.8, 0.8, 0.9)],
+        0,
+    ),
+    "within one standard error the simpler wins": ([("plain", 0.9, 0.5), ("inductive", 0.7, 0.8)], 0),
+    "the simplest kind that is good enough": (
+        [("plain", 0.1, 0.2, 0.1), ("inductive", 0.9, 0.5, 0.7), ("transductive", 0.7, 0.8, 0.7)],
+        1,
+    ),
+    "plain before inductive": (
+        [("inductive", 0.9, 0.5), ("plain", 0.5, 0.9), ("transductive", 0.75, 0.75)],
+        1,
+    ),
+    "the best of the simpler kind stands for it": (
+        [("plain", 0.1, 0.1), ("plain", 0.8, 0.6), ("inductive", 0.6, 0.9)],
+        1,
+    ),
+    "of equals the simpler": ([("transductive", 0.8, 0.8), ("plain", 0.8, 0.8), ("inductive", 0.8, 0.8)], 1),
+    "of equals of one kind the first": ([("plain", 0.8, 0.8), ("plain", 0.8, 0.8)], 0),
+    "one split has no standard error: the best wins": ([("plain", 0.8), ("transductive", 0.81)], 1),
+    "one split and a tie": ([("transductive", 0.8), ("inductive", 0.8)], 1),
+    "the rbf SVM stands for linear models that are hardly better": (
+        [("plain", 0.9, 0.5, 0.7), ("rbf_svm", 0.6, 0.7, 0.7)],
+        1,
+    ),
+    "but not for those that are clearly better": ([("plain", 0.8, 0.8, 0.9), ("rbf_svm", 0.7, 0.7, 0.7)], 0),
+    "the rbf SVM wins for all plain models, too": (
+        [("plain", 0.9, 0.5, 0.7), ("rbf_svm", 0.6, 0.7, 0.7), ("transductive", 0.7, 0.8, 0.7)],
+        1,
+    ),
+    "what could not be scored is left out": (
+        [("plain", np.nan, 1.0), ("transductive", 0.2, 0.3), ("inductive", np.nan, np.nan)],
+        1,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CHOICES)
+def test_the_rule_of_choice(case):
+    field, expected = CHOICES[case]
+    field = [contender(*entry) for entry in field]
+    assert choose(field) is field[expected]
+
+
+def test_nothing_to_choose_from_is_an_error():
+    with pytest.raises(ValueError, match="No model could be scored on every held-out part"):
+        choose([contender("plain", np.nan, 1.0)])
+
+
+@given(st.integers(1, 5).flatmap(lambda k: st.lists(st.lists(st.integers(0, 20), min_size=k, max_size=k), min_size=1)))
+def test_what_is_chosen_is_never_worse_than_the_best_by_more_than_a_standard_error(table):
+    kinds = ["plain", "inductive", "transductive"]
+    field = [contender(kinds[i % 3], *(np.array(scores) / 20)) for i, scores in enumerate(table)]
+    chosen, best = choose(field), max(field, key=lambda c: c.mean)
+    assert kinds.index(chosen.kind) <= max(kinds.index(c.kind) for c in field if c.mean == best.mean)
+    assert chosen.mean == max(c.mean for c in field if c.kind == chosen.kind)
+    if chosen.mean < best.mean:
+        loss = best.mean - chosen.mean
+        equals = [c for c in field if c.mean == best.mean]
+        assert any(loss <= standard_error(c.scores - chosen.scores) + 1e-12 for c in equals)
+
+
+# How it predicts
+
+
+def test_predictions_and_scores_are_those_of_the_chosen_model():
+    X, y, d = noisy()
+    model = UnseenClassifier(["logistic"], scoring="balanced_accuracy").fit(X, y, sample_domain=d)
+    inner = model.best_estimator_[-1]
+    np.testing.assert_array_equal(model.predict(X), inner.predict(X))
+    np.testing.assert_array_equal(model.predict_proba(X), inner.predict_proba(X))
+    np.testing.assert_array_equal(model.decision_function(X), inner.decision_function(X))
+    assert model.score(X, y) == balanced_accuracy_score(y, model.predict(X))
+    assert (model.best_model_, model.best_kind_) == ("logistic", "plain")
+    assert model.best_score_ == model.leaderboard_[0]["mean"]
+
+
+def test_probabilities_exist_if_the_chosen_classifier_has_them():
+    X, y, d = noisy()
+    assert not hasattr(UnseenClassifier(["logistic"]), "predict_proba")  # nothing has been chosen yet
+    svm = UnseenClassifier(["linear_svm"]).fit(X, y, sample_domain=d)
+    assert not hasattr(svm, "predict_proba")
+    assert svm.decision_function(X).shape == (len(X), 3)
+    projection = UnseenClassifier(["dica"]).fit(X, y, sample_domain=d)
+    np.testing.assert_allclose(projection.predict_proba(X).sum(axis=1), 1)
+
+
+def test_a_transductive_choice_needs_a_batch_and_knows_each_domain():
+    X, y, d = noisy()
+    model = UnseenClassifier(["centered_logistic"]).fit(X, y, sample_domain=d)
+    assert model.best_kind_ == "transductive"
+    with pytest.raises(ValueError, match=r"X has a single sample.*Transform a batch"):
+        model.predict(X[:1])
+    with pytest.raises(ValueError, match="domain 7 has a single sample"):
+        model.predict(X[:3], sample_domain=[0, 0, 7])
+    new = X[d == 1] + 100  # far away, and yet the same after centring
+    np.testing.assert_array_equal(model.predict(new), model.predict(X[d == 1], sample_domain=d[d == 1]))
+
+
+def test_without_transductive_models_single_samples_can_be_predicted():
+    X, y, d = noisy()
+    model = UnseenClassifier(["logistic", "dica"], transductive=False).fit(X, y, sample_domain=d)
+    assert {row["kind"] for row in model.leaderboard_} == {"plain", "inductive"}
+    one_by_one = [model.predict(X[i : i + 1])[0] for i in range(len(X))]
+    np.testing.assert_array_equal(model.predict(X), one_by_one)
+    assert not set(UnseenClassifier(transductive=False)._methods(X)) & set(CENTERED)
+    with pytest.raises(ValueError, match="transductive=False leaves no use for 'centered_logistic'"):
+        UnseenClassifier(["centered_logistic"], transductive=False).fit(X, y, sample_domain=d)
+
+
+def test_names_of_classes_come_back():
+    X, y, d = noisy()
+    words = np.array(["no", "perhaps", "yes"])[y]
+    model = UnseenClassifier(["logistic", "dica"]).fit(X, words, sample_domain=d)
+    numbers = UnseenClassifier(["logistic", "dica"]).fit(X, y, sample_domain=d)
+    assert model.classes_.tolist() == ["no", "perhaps", "yes"]
+    assert [row["mean"] for row in model.leaderboard_] == [row["mean"] for row in numbers.leaderboard_]
+    np.testing.assert_array_equal(model.predict(X), model.classes_[numbers.predict(X)])
+
+
+def test_sparse_samples_are_compared_without_the_centred_methods():
+    X, y, d = noisy()
+    model = UnseenClassifier(["logistic", "linear_svm", "rbf_svm", "dica"]).fit(X, y, sample_domain=d)
+    thin = UnseenClassifier(model.methods).fit(sparse.csr_array(X), y, sample_domain=d)
+    for row, other in zip(model.leaderboard_, thin.leaderboard_, strict=True):
+        assert row["model"] == other["model"]
+        assert row["scores"] == pytest.approx(other["scores"])
+    np.testing.assert_array_equal(model.predict(X), thin.predict(sparse.csr_array(X)))
+    auto = UnseenClassifier()._methods(sparse.csr_array(X))
+    assert set(METHODS) - set(auto) == set(CENTERED)
+
+
+def test_data_frames_give_the_same_and_keep_their_names():
+    pd = pytest.importorskip("pandas")
+    X, y, d = noisy()
+    frame = pd.DataFrame(X, columns=["a", "b", "c"], index=np.arange(len(X))[::-1])
+    methods = ["logistic", "centered_logistic"]
+    framed = UnseenClassifier(methods).fit(frame, pd.Series(y), sample_domain=pd.Series(NAMES[d]))
+    plain = UnseenClassifier(methods).fit(X, y, sample_domain=NAMES[d])
+    assert framed.feature_names_in_.tolist() == ["a", "b", "c"]
+    assert [row["scores"] for row in framed.leaderboard_] == [row["scores"] for row in plain.leaderboard_]
+    np.testing.assert_array_equal(framed.predict(frame), plain.predict(X))
+    with pytest.raises(ValueError, match="feature names should match"):
+        framed.predict(frame.rename(columns={"a": "z"}))
+
+
+# How it fits in
+
+
+def test_it_can_be_nested_in_cross_validation():
+    X, y, d = noisy(n_domains=4)
+    model = UnseenClassifier(["logistic", "centered_logistic"])
+    with sklearn.config_context(enable_metadata_routing=True):
+        results = cross_validate(
+            model, X, y, cv=LeaveOneDomainOut(), params={"sample_domain": d, "groups": d}, return_estimator=True
+        )
+    for k, (train, test) in enumerate(LeaveOneDomainOut().split(X, y, d)):
+        fitted = clone(model).fit(X[train], y[train], sample_domain=d[train])
+        assert len(fitted.leaderboard_[0]["scores"]) == 3
+        assert results["estimator"][k].leaderboard_[0]["scores"] == fitted.leaderboard_[0]["scores"]
+        assert results["test_score"][k] == fitted.score(X[test], y[test], sample_domain=d[test])
+
+
+def test_held_out_parts_of_several_domains_are_numbered():
+    X, y, d = noisy(n_domains=4)
+    model = UnseenClassifier(["logistic"], cv=LeavePDomainsOut(2)).fit(X, y, sample_domain=d)
+    assert list(model.leaderboard_[0]["scores"]) == [f"split {k}" for k in range(6)]
+
+
+def test_two_domains_are_warned_about_once():
+    X, y, d = noisy(n_domains=2)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        UnseenClassifier(["logistic", "cidg", "centered_logistic"]).fit(X, y, sample_domain=d)
+    caught = [warning for warning in caught if issubclass(warning.category, SingleDomainWarning)]
+    assert [(warning.category, warning.filename) for warning in caught] == [(SingleDomainWarning, __file__)]
+    assert "UnseenClassifier has folds whose training data come from a single domain" in str(caught[0].message)
+
+
+def test_progress_is_shown_only_when_asked_for(capsys):
+    X, y, d = noisy()
+    UnseenClassifier(["logistic", "linear_svm"]).fit(X, y, sample_domain=d)
+    assert capsys.readouterr().err == ""
+    UnseenClassifier(["logistic", "linear_svm"], verbose=1).fit(X, y, sample_domain=d)
+    assert "UnseenClassifier: 2/2 done" in capsys.readouterr().err
+
+
+# What it is for
+
+
+def five_places(seed, radius, signal, n_source=25, n_target=100):
+    """Two classes that one feature tells apart everywhere; in a plane, their means move with the domain.
+
+    In domain k the classes lie at +v_k and -v_k of that plane, v_k the corners of a pentagon: within a domain this is
+    a strong signal, but the corners sum to zero, so whatever the other four suggest is wrong for the fifth.
+    """
+    rng = np.random.default_rng(seed)
+    sizes = np.array([n_source] * 4 + [n_target])
+    side = np.concatenate([np.repeat([-1, 1], size) for size in sizes])
+    d = np.repeat(np.arange(5), 2 * sizes)
+    angle = 2 * np.pi * d / 5
+    X = rng.normal(size=(len(d), 10))
+    X[:, :3] += side[:, None] * np.column_stack(
+        [np.full(len(d), signal), radius * np.cos(angle), radius * np.sin(angle)]
+    )
+    X = X @ np.linalg.qr(rng.normal(size=(10, 10)))[0]  # no coordinate is special
+    source = d < 4
+    return X[source], side[source], d[source], X[~source], side[~source]
+
+
+def accuracies(seed, **options):
+    """Accuracy on the unseen domain: of the choice among all, and of each plain classifier tuned the same way."""
+    X, y, d, X_new, y_new = five_places(seed, **options)
+    every = {"chosen": [*PLAIN, "cidg"], **{name: [name] for name in PLAIN}}
+    return {
+        name: UnseenClassifier(methods).fit(X, y, sample_domain=d).score(X_new, y_new)
+        for name, methods in every.items()
+    }
+
+
+def mean_accuracies(**options):
+    rows = [accuracies(seed, **options) for seed in range(5)]
+    means = {name: np.mean([row[name] for row in rows]) for name in rows[0]}
+    return means.pop("chosen"), max(means.values())
+
+
+def test_under_conditional_shift_it_beats_every_plain_classifier_by_ten_points():
+    chosen, best_plain = mean_accuracies(radius=3.0, signal=1.2)
+    assert chosen >= best_plain + 0.10
+
+
+def test_without_shift_it_loses_at_most_a_point():
+    chosen, best_plain = mean_accuracies(radius=0.0, signal=1.6)
+    assert chosen >= best_plain - 0.01
+
+
+def test_a_model_that_the_scorer_cannot_score_is_listed_but_never_chosen():
+    X, y, d = three_domains(n_per_cell=10)
+    model = UnseenClassifier(["logistic", "linear_svm"], scoring="neg_log_loss")
+    with pytest.warns(RuntimeWarning, match="linear_svm cannot be scored"):
+        model.fit(X, y, sample_domain=d)
+    assert model.best_model_ == "logistic"
+    assert np.isnan(next(row["mean"] for row in model.leaderboard_ if row["model"] == "linear_svm"))
