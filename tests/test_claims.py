@@ -104,6 +104,11 @@ def test_two_balanced_classes_still_have_a_definite_sign():
     same(CIDG(ridge=0.1).fit(X, 1 - y, sample_domain=1 - d).transform(X), Z)
 
 
+def test_even_perfectly_symmetric_data_have_a_sign_that_names_do_not_change():
+    X, y = np.array([[1.25, -0.25], [-1.0, -1.0]]), np.array([1, 0])
+    same(KFDA(ridge=0.1).fit(X, 1 - y).transform(X), KFDA(ridge=0.1).fit(X, y).transform(X))
+
+
 # SCA fixes the weight of its norm penalty at 1, so it has no such symmetry.
 @pytest.mark.parametrize("k", [2, 3])
 @pytest.mark.parametrize("name", [name for name in METHODS if name != "SCA"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -49,13 +49,17 @@ class Solution:
         factors = 1 / np.sqrt(self.eigenvalues)
         return self.times(factors if scaling == "paper" else factors / self.norms)
 
-    def oriented(self, counts: Ints) -> Solution:
+    def oriented(self, counts: Ints, X: Any = None) -> Solution:
         """Fix the signs: the class whose mean has the largest absolute coordinate gets a positive one.
 
-        Two equal classes of opposite sign leave that open; the cell means decide then, and after them the
-        coefficients. Nothing here depends on the order of samples or on the names of classes and domains.
+        Two equal classes of opposite sign leave that open; the cell means decide then, after them the coefficients, and
+        last the features `X` that the coefficients weigh. Nothing of this depends on the order of samples or on the
+        names of classes and domains.
         """
-        return self.times(np.array([_sign(*views) for views in zip(*self._views(counts), strict=True)]))
+        views = self._views(counts)
+        leanings = np.zeros(len(self.eigenvalues)) if X is None else _leanings(X.T @ self.coefficients)
+        signs = [_sign(*parts) for parts in zip(*views, leanings, strict=True)]
+        return self.times(np.array(signs))
 
     def _views(self, counts: Ints) -> tuple[Array, Array, Array]:
         """Class means, cell means and coefficients, one row per component."""
@@ -66,7 +70,12 @@ class Solution:
         return class_means.T, self.cell_means.T, self.coefficients.T
 
 
-def _sign(class_means: Array, cell_means: Array, coefficients: Array) -> float:
+def _leanings(weights: Array) -> Array:
+    """For each component, its weight on the feature on which it is largest."""
+    return weights[np.abs(weights).argmax(axis=0), np.arange(weights.shape[1])]
+
+
+def _sign(class_means: Array, cell_means: Array, coefficients: Array, leaning: float) -> float:
     noise = 1e-7 * np.abs(cell_means).max()
     views = [class_means, cell_means] if np.abs(class_means).max() > noise else [cell_means]
     if len(cell_means) == 1:  # a single cell has mean zero, up to rounding
@@ -75,4 +84,5 @@ def _sign(class_means: Array, cell_means: Array, coefficients: Array) -> float:
         highest, lowest = view.max(), -view.min()
         if abs(highest - lowest) > 1e-6 * max(highest, lowest):
             return 1.0 if highest > lowest else -1.0
-    return 1.0 if class_means[0] >= 0 else -1.0
+    # Perfectly symmetric data: the features decide, and without them the order of the classes.
+    return 1.0 if (leaning or class_means[0]) >= 0 else -1.0

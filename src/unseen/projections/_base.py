@@ -89,7 +89,11 @@ class Projection(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         forget(self)
         X, membership = self._check_training_data(X, y, sample_domain)
         solution, source_means = self._solve(X, membership)
-        solution = self._trimmed(solution, membership.counts).scaled(self.scaling).oriented(membership.counts)
+        solution = (
+            self._trimmed(solution, membership.counts)
+            .scaled(self.scaling)
+            .oriented(membership.counts, self._landmarks(X))
+        )
         self.eigenvalues_ = solution.eigenvalues
         # Centred coefficients make constants in the kernel vanish: one offset is all the centring there is.
         coefficients = solution.coefficients
@@ -228,6 +232,10 @@ class Projection(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
             wanted = self._wanted(counts) or len(spectrum.values)
             return solve_with_total(spectrum, pencil, recipe, counts, wanted)
         return solve(pencil, recipe, counts)
+
+    def _landmarks(self, X: Any) -> Any:
+        """What the coefficients weigh, where that is known."""
+        return X if self.feature_map is None and self.kernel != "precomputed" else None
 
     def _is_low_rank(self, recipe: Recipe) -> bool:
         """Whether a solution is a matter of the cells alone, however many samples there are."""
