@@ -5,7 +5,9 @@ BIN := $(VENV)/bin
 # One stamp per set of requirements, so that a second run installs nothing.
 STAMP = $(VENV)/.$(1)-installed
 
-.PHONY: run test lint types bench docs clean
+DATA ?= ../shared/data
+
+.PHONY: run test lint types bench docs study clean
 
 run: $(call STAMP,run)
 	$(BIN)/python examples/plot_unseen_domain.py --save unseen_domain.png
@@ -23,6 +25,13 @@ types: $(call STAMP,types)
 
 bench: $(call STAMP,test)
 	$(BIN)/python -m benchmarks
+
+# Real data, one folder per data set below DATA; about half an hour. Stop it and run it again to continue.
+study: $(call STAMP,test)
+	$(BIN)/python -m studies.unseen_classifier --data $(DATA) --names office_caltech_surf office_caltech_efflite0 \
+		--output studies/results/office_caltech.jsonl
+	$(BIN)/python -m studies.unseen_classifier --data $(DATA) --names rotated_mnist --per-domain 200 \
+		--output studies/results/rotated_mnist.jsonl
 
 docs: $(call STAMP,docs)
 	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html

@@ -112,6 +112,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--output", type=Path, required=True)
     options = parser.parse_args()
+    options.output.parent.mkdir(parents=True, exist_ok=True)
     rows = [json.loads(line) for line in options.output.read_text().splitlines()] if options.output.exists() else []
     done = {(row["data"], row["target"], row["repeat"]) for row in rows}
     facts = {

@@ -25,4 +25,7 @@ def root(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
-    """Classify data from a place you have never seen."""
+    """Classify data from a place you have never seen.
+
+    Example: unseen reproduce synthetic --quick
+    """

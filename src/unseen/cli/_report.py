@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import tempfile
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,8 +15,9 @@ from rich.text import Text
 
 from ..study._tables import Cell, Table, summary_lines
 
-console = Console()
-errors = Console(stderr=True)
+# Names and messages are printed as they are: brackets in them are no markup.
+errors = Console(stderr=True, markup=False, highlight=False, soft_wrap=True)
+PAGE = 240  # columns of a table that goes into a file or a pipe
 
 
 @contextmanager
@@ -25,18 +26,19 @@ def reporting(resume: str = "") -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        errors.print(f"Stopped. {resume}".strip(), highlight=False)
+        errors.print(f"Stopped. {resume}".strip())
         raise typer.Exit(1) from None
-    except (ValueError, TypeError, ImportError, FileNotFoundError) as error:
-        errors.print(Text.assemble(("Error: ", "bold red"), str(error)), highlight=False)
+    except (ValueError, TypeError, ImportError, FileNotFoundError, NotADirectoryError) as error:
+        errors.print(Text.assemble(("Error: ", "bold red"), str(error)))
         raise typer.Exit(2) from None
     except (OSError, MemoryError) as error:
-        errors.print(Text.assemble(("Failed: ", "bold red"), str(error)), highlight=False)
+        errors.print(Text.assemble(("Failed: ", "bold red"), str(error) or type(error).__name__))
         raise typer.Exit(1) from None
 
 
 def show(table: Table, title: str) -> None:
     """Print a table like the paper's: best in bold, the printed figure in grey, transductive entries starred."""
+    console = Console(markup=False, highlight=False, width=None if sys.stdout.isatty() else PAGE)
     rich = RichTable(title=title, title_justify="left", header_style="bold")
     rich.add_column("task")
     for method in table.methods:
@@ -53,7 +55,7 @@ def show(table: Table, title: str) -> None:
         console.print("grey: what the paper prints", style="dim")
     failures = {m: c.failed for (_, m), c in table.cells.items() if c.failed}
     for method, reason in failures.items():
-        console.print(f"{method} failed: {reason}", style="red", highlight=False)
+        console.print(f"{method} failed: {reason}", style="red")
 
 
 def _entry(cell: Cell) -> Text:
@@ -72,12 +74,11 @@ def write(text: str, path: Path | None) -> None:
         typer.echo(text, nl=False)
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
+        temporary.write_text(text, encoding="utf-8")
         os.replace(temporary, path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
-    errors.print(f"Wrote {path}", highlight=False)
+    errors.print(f"Wrote {path}")

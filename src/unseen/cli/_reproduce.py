@@ -14,11 +14,15 @@ from ..study._protocol import Protocol
 from ..study._published import published
 from ..study._run import run
 from ..study._synthetic import CHOSEN_BY, run_synthetic, synthetic_problem
-from ..study._tables import tabulate
+from ..study._tables import Table, tabulate
 from ..study._tasks import tasks
 from ._report import errors, reporting, show, write
 
-reproduce = typer.Typer(no_args_is_help=True, help="Rerun the experiments of the CIDG paper.")
+reproduce = typer.Typer(
+    no_args_is_help=True,
+    help="Rerun the experiments of the CIDG paper.",
+    epilog="Example: unseen reproduce folder ./hospitals --quick",
+)
 
 
 class Format(StrEnum):
@@ -41,19 +45,29 @@ class Selection(StrEnum):
 Quick = Annotated[bool, typer.Option("--quick", help="A smoke version: one repeat, small grids.")]
 Jobs = Annotated[int, typer.Option("--jobs", "-j", help="Processes.")]
 FormatOption = Annotated[Format | None, typer.Option("--format", help="Instead of the table in the terminal.")]
-Output = Annotated[Path | None, typer.Option("--output", "-o", help="Write the formatted table to this file.")]
+Output = Annotated[
+    Path | None,
+    typer.Option(
+        "--output", "-o", dir_okay=False, help="Write the table to this file; its ending, or --format, says how."
+    ),
+]
 SelectionOption = Annotated[Selection, typer.Option("--selection", help="Who chooses the settings.")]
 Repeats = Annotated[int, typer.Option("--repeats", min=1, help="Random draws of the training data.")]
 Methods = Annotated[str, typer.Option("--methods", help="Comma-separated; see the documentation for the names.")]
-StoreOption = Annotated[Path | None, typer.Option("--store", help="File of results; rerun to continue.")]
+StoreOption = Annotated[
+    Path | None, typer.Option("--store", dir_okay=False, help="File of results; rerun to continue.")
+]
 ALL = ",".join(METHODS)
+ENDINGS = {".tex": "latex", ".csv": "csv", ".json": "json"}
 DataHome = Annotated[Path | None, typer.Option("--data-home", help="Folder with the files, or where to put them.")]
 
 
 @reproduce.command("synthetic")
 def synthetic(
     seeds: Annotated[int, typer.Option(min=1, help="Random draws of the data.")] = 10,
-    figure: Annotated[Path, typer.Option(help="The picture; an .svg and a .png of this name.")] = Path("synthetic.png"),
+    figure: Annotated[Path, typer.Option(dir_okay=False, help="The picture; an .svg and a .png of this name.")] = Path(
+        "synthetic.png"
+    ),
     quick: Quick = False,
     jobs: Jobs = 2,
     format: FormatOption = None,
@@ -66,21 +80,20 @@ def synthetic(
     with reporting():
         rows = run_synthetic(2 if quick else seeds, quick=quick, n_jobs=jobs, verbose=1)
         table = tabulate(rows)
-        if format is None and output is None:
-            show(table, "synthetic target, settings chosen on ...; the paper prints 86.67 for CIDG")
-        else:
-            write(table.text(format.value if format else "markdown"), output)
+        _present(table, "synthetic target, settings chosen on ...; the paper prints 86.67 for CIDG", format, output)
         held_out = [row for row in rows if row.task == CHOSEN_BY[1] and row.repeat == 0]
         drawn = synthetic_figure(synthetic_problem(0, CHOSEN_BY[1], quick), held_out)
+        figure.parent.mkdir(parents=True, exist_ok=True)
         for suffix in (".png", ".svg"):
             drawn.savefig(figure.with_suffix(suffix), dpi=150)
-            errors.print(f"Wrote {figure.with_suffix(suffix)}", highlight=False)
+            errors.print(f"Wrote {figure.with_suffix(suffix)}")
 
 
 @reproduce.command("office-caltech")
 def office_caltech(
     features: Annotated[str, typer.Option(help="decaf6 (the paper's) or surf.")] = "decaf6",
     data_home: DataHome = None,
+    download: Annotated[bool, typer.Option(help="Whether files that are missing are downloaded.")] = True,
     selection: SelectionOption = Selection.domain,
     repeats: Repeats = 5,
     methods: Methods = ALL,
@@ -97,7 +110,7 @@ def office_caltech(
     with reporting():
         from ..datasets import fetch_office_caltech
 
-        data = fetch_office_caltech(features, data_home=data_home)
+        data = fetch_office_caltech(features, data_home=data_home, download=download)
     _compare(data, "office-caltech", f"office-caltech-{features}", locals())
 
 
@@ -136,7 +149,7 @@ def folder_command(
     format: FormatOption = None,
     output: Output = None,
 ) -> None:
-    """The paper's protocol on a folder of your own: leave out each domain and, from four domains on, each pair.
+    """The paper's protocol on a folder of your own: leave out each domain and, with four domains, each pair.
 
     Example: unseen reproduce folder ./hospitals --repeats 3 --format markdown
     """
@@ -144,7 +157,7 @@ def folder_command(
         from ..datasets import load_folder
 
         data = load_folder(folder)
-    _compare(data, "", folder.name, locals())
+    _compare(data, "", folder.expanduser().resolve().name, locals())
 
 
 def _compare(data: Any, paper: str, name: str, options: dict[str, Any]) -> None:
@@ -159,9 +172,7 @@ def _compare(data: Any, paper: str, name: str, options: dict[str, Any]) -> None:
         domains = list(data.domain_names)
         todo = tasks(domains) + (tasks(domains, 2) if len(domains) == 4 and not quick else [])
         chosen = [method.strip() for method in options["methods"].split(",") if method.strip()]
-        errors.print(
-            f"{len(todo)} tasks, {len(chosen)} methods, {protocol.repeats} repeats -> {store}", highlight=False
-        )
+        errors.print(f"{len(todo)} tasks, {len(chosen)} methods, {protocol.repeats} repeats -> {store}")
         rows = run(
             data.data,
             data.target,
@@ -174,7 +185,18 @@ def _compare(data: Any, paper: str, name: str, options: dict[str, Any]) -> None:
             verbose=1,
         )
         table = tabulate(rows, published(paper, todo) if paper else None)
-        if options["format"] is None and options["output"] is None:
-            show(table, f"{name}: accuracy on the unseen domains, settings chosen by {protocol.selection!r}")
-        else:
-            write(table.text(options["format"].value if options["format"] else "markdown"), options["output"])
+        title = f"{name}: accuracy on the unseen domains, settings chosen by {protocol.selection!r}"
+        _present(table, title, options["format"], options["output"])
+        failed = [row for row in rows if row.status != "ok"]
+    if failed:
+        errors.print(f"{len(failed)} of {len(rows)} runs failed; run the same command again to try them again.")
+        raise typer.Exit(1)
+
+
+def _present(table: Table, title: str, format: Format | None, output: Path | None) -> None:
+    """Show the table in the terminal, or write it in the format asked for or told by the file's ending."""
+    if format is None and output is None:
+        show(table, title)
+        return
+    by_ending = ENDINGS.get(output.suffix.lower(), "markdown") if output else "markdown"
+    write(table.text(format.value if format else by_ending), output)

@@ -8,38 +8,29 @@ from numbers import Integral
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
-from sklearn.metrics import check_scoring, get_scorer_names
+from sklearn.base import MetaEstimatorMixin, clone
+from sklearn.metrics import get_scorer_names
 from sklearn.model_selection import ParameterGrid
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
-from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .._doc_links import DocLinkMixin
 from ..cells import Ints
 from ..exceptions import SingleDomainWarning
 from ..labels import check_domains, encode_classes, encode_domains
-from ..progress import CallbackSupportMixin, with_callbacks
+from ..progress import with_callbacks
 from ..projections._base import Projection
+from ._chosen import ChosenModel
 from ._evaluate import Candidate, Score, score_candidates
 from ._folds import Data
 from ._grids import default_grid
 from ._results import preferred, tabulate
-from ._splitters import domain_splits, splitter
+from ._splitters import domain_splits
 
 
-def _classifier_has(method: str) -> Callable[[Any], bool]:
-    def check(search: ProjectionSearchCV) -> bool:
-        return hasattr(search._head(), method)
-
-    return check
-
-
-class ProjectionSearchCV(DocLinkMixin, CallbackSupportMixin, ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
+class ProjectionSearchCV(MetaEstimatorMixin, ChosenModel):
     """Choose the settings of a projection, and of the classifier behind it, by cross-validation over domains.
 
     Gives the scores of :class:`~sklearn.model_selection.GridSearchCV` on the pipeline of projection and classifier,
@@ -104,12 +95,7 @@ class ProjectionSearchCV(DocLinkMixin, CallbackSupportMixin, ClassifierMixin, Me
     (320,)
     """
 
-    __metadata_request__fit: ClassVar = {"sample_domain": True}
-    __metadata_request__predict: ClassVar = {"sample_domain": True}
-    __metadata_request__predict_proba: ClassVar = {"sample_domain": True}
-    __metadata_request__decision_function: ClassVar = {"sample_domain": True}
     __metadata_request__transform: ClassVar = {"sample_domain": True}
-    __metadata_request__score: ClassVar = {"sample_domain": True}
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "estimator": [HasMethods(["fit", "transform"])],
@@ -197,9 +183,6 @@ class ProjectionSearchCV(DocLinkMixin, CallbackSupportMixin, ClassifierMixin, Me
             return Data(X, y, y_codes, np.zeros(n_samples, dtype=np.intp))
         return Data(X, y, y_codes, encode_domains(check_domains(sample_domain, n_samples))[1])
 
-    def _splitter(self, y: Any = None) -> Any:
-        return splitter(self.cv, y)
-
     def _head(self) -> Any:
         return KNeighborsClassifier(n_neighbors=1) if self.classifier is None else self.classifier
 
@@ -247,6 +230,12 @@ class ProjectionSearchCV(DocLinkMixin, CallbackSupportMixin, ClassifierMixin, Me
         classifier = clone(candidate.classifier).fit(Z, data.y)
         return Pipeline([("projection", projection), ("classifier", classifier)])
 
+    def _classifier(self) -> Any:
+        return self._head()
+
+    def _transformed(self, X: Any, sample_domain: Any) -> Any:
+        return self.transform(X, sample_domain=sample_domain)
+
     def transform(self, X: Any, *, sample_domain: Any = None) -> Any:
         """Project samples with the chosen projection.
 
@@ -282,86 +271,6 @@ class ProjectionSearchCV(DocLinkMixin, CallbackSupportMixin, ClassifierMixin, Me
             Learned features of the training samples.
         """
         return self.fit(X, y, sample_domain=sample_domain, **params).transform(X, sample_domain=sample_domain)
-
-    def predict(self, X: Any, *, sample_domain: Any = None) -> Any:
-        """Classify samples.
-
-        Parameters
-        ----------
-        X, sample_domain
-            As for `transform`.
-
-        Returns
-        -------
-        y : ndarray of shape (n_samples,)
-            Predicted classes.
-        """
-        Z = self.transform(X, sample_domain=sample_domain)
-        return self.best_estimator_[1].predict(Z)
-
-    @available_if(_classifier_has("predict_proba"))
-    def predict_proba(self, X: Any, *, sample_domain: Any = None) -> Any:
-        """Class probabilities, if the classifier has them.
-
-        Parameters
-        ----------
-        X, sample_domain
-            As for `transform`.
-
-        Returns
-        -------
-        p : ndarray of shape (n_samples, n_classes)
-            Probabilities, in the order of `classes_`.
-        """
-        Z = self.transform(X, sample_domain=sample_domain)
-        return self.best_estimator_[1].predict_proba(Z)
-
-    @available_if(_classifier_has("decision_function"))
-    def decision_function(self, X: Any, *, sample_domain: Any = None) -> Any:
-        """Confidence scores, if the classifier has them.
-
-        Parameters
-        ----------
-        X, sample_domain
-            As for `transform`.
-
-        Returns
-        -------
-        scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
-            As the classifier gives them.
-        """
-        Z = self.transform(X, sample_domain=sample_domain)
-        return self.best_estimator_[1].decision_function(Z)
-
-    def score(self, X: Any, y: Any, *, sample_domain: Any = None) -> float:
-        """Score of the chosen setting, by `scoring`.
-
-        Parameters
-        ----------
-        X, sample_domain
-            As for `transform`.
-        y : array-like of shape (n_samples,)
-            True classes.
-
-        Returns
-        -------
-        score : float
-            The score.
-        """
-        Z = self.transform(X, sample_domain=sample_domain)
-        model = self.best_estimator_[1]
-        return float(check_scoring(model, scoring=self.scoring)(model, Z, y))
-
-    def get_metadata_routing(self) -> MetadataRouter:
-        """Say which metadata go where: `sample_domain` here, and what the splitter asks for to the splitter.
-
-        Returns
-        -------
-        routing : MetadataRouter
-            The routing.
-        """
-        mapping = MethodMapping().add(caller="fit", callee="split")
-        return MetadataRouter(owner=self).add_self_request(self).add(splitter=self._splitter(), method_mapping=mapping)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

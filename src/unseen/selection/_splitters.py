@@ -48,6 +48,23 @@ class _DomainSplitter(BaseCrossValidator):
         labels = self._domains(X, groups, sample_domain)
         yield from super().split(X, y, self._codes(labels))
 
+    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None, *, sample_domain: Any = None) -> int:
+        """Return the number of splits.
+
+        Parameters
+        ----------
+        X, y : object
+            Not used.
+        groups, sample_domain : array-like of shape (n_samples,), default=None
+            The domain of each sample, under either name.
+
+        Returns
+        -------
+        n_splits : int
+            The number of splits.
+        """
+        return super().get_n_splits(X, y, self._codes(self._domains(X, groups, sample_domain)))
+
     def _domains(self, X: Any, groups: Any, sample_domain: Any) -> Labels:
         labels = groups if sample_domain is None else sample_domain
         if labels is None:
@@ -78,23 +95,6 @@ class LeaveOneDomainOut(_DomainSplitter, LeaveOneGroupOut):
     def _codes(self, labels: Labels) -> Any:
         return _coded(labels, 1, "LeaveOneDomainOut")
 
-    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None, *, sample_domain: Any = None) -> int:
-        """Return the number of domains.
-
-        Parameters
-        ----------
-        X, y : object
-            Not used.
-        groups, sample_domain : array-like of shape (n_samples,), default=None
-            The domain of each sample, under either name.
-
-        Returns
-        -------
-        n_splits : int
-            The number of splits.
-        """
-        return super().get_n_splits(X, y, self._codes(self._domains(X, groups, sample_domain)))
-
 
 class LeavePDomainsOut(_DomainSplitter, LeavePGroupsOut):
     """Hold out every set of `n_groups` domains.
@@ -116,23 +116,6 @@ class LeavePDomainsOut(_DomainSplitter, LeavePGroupsOut):
         if not isinstance(self.n_groups, Integral) or self.n_groups < 1:
             raise ValueError(f"n_groups must be a positive integer; got {self.n_groups!r}.")
         return _coded(labels, int(self.n_groups), f"LeavePDomainsOut({self.n_groups})")
-
-    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None, *, sample_domain: Any = None) -> int:
-        """Return the number of sets of domains.
-
-        Parameters
-        ----------
-        X, y : object
-            Not used.
-        groups, sample_domain : array-like of shape (n_samples,), default=None
-            The domain of each sample, under either name.
-
-        Returns
-        -------
-        n_splits : int
-            The number of splits.
-        """
-        return super().get_n_splits(X, y, self._codes(self._domains(X, groups, sample_domain)))
 
 
 class HeldOutDomains(_DomainSplitter):

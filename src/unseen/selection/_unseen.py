@@ -8,35 +8,24 @@ from numbers import Integral
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.metrics import check_scoring, get_scorer_names
+from sklearn.metrics import get_scorer_names
 from sklearn.pipeline import Pipeline
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .._doc_links import DocLinkMixin
 from ..cells import Array, Ints
 from ..exceptions import SingleDomainWarning
 from ..labels import Labels, check_domains, encode_classes, encode_domains
-from ..progress import CallbackSupportMixin, track, with_callbacks
+from ..progress import track, with_callbacks
+from ._chosen import ChosenModel
 from ._families import CENTERED, METHODS, Contender, batches, contenders, offered
-from ._splitters import domain_splits, splitter
+from ._splitters import domain_splits
 
 SIMPLICITY = ("plain", "inductive", "transductive")
 
 
-def _chosen_has(method: str) -> Callable[[Any], bool]:
-    def check(model: UnseenClassifier) -> bool:
-        check_is_fitted(model, "best_estimator_")
-        return hasattr(model.best_estimator_[-1], method)
-
-    return check
-
-
-class UnseenClassifier(DocLinkMixin, CallbackSupportMixin, ClassifierMixin, BaseEstimator):
+class UnseenClassifier(ChosenModel):
     """The best classifier for a domain that nobody has seen.
 
     Tunes and compares, by holding out one domain after the other: plain classifiers (logistic regression, linear and
@@ -102,12 +91,6 @@ class UnseenClassifier(DocLinkMixin, CallbackSupportMixin, ClassifierMixin, Base
     >>> [row["model"] for row in model.leaderboard_ if row["chosen"]] == [model.best_model_]
     True
     """
-
-    __metadata_request__fit: ClassVar = {"sample_domain": True}
-    __metadata_request__predict: ClassVar = {"sample_domain": True}
-    __metadata_request__predict_proba: ClassVar = {"sample_domain": True}
-    __metadata_request__decision_function: ClassVar = {"sample_domain": True}
-    __metadata_request__score: ClassVar = {"sample_domain": True}
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "methods": [StrOptions({"auto"}), list, tuple],
@@ -188,8 +171,9 @@ class UnseenClassifier(DocLinkMixin, CallbackSupportMixin, ClassifierMixin, Base
             )
         return self.methods
 
-    def _splitter(self, y: Any = None) -> Any:
-        return splitter(self.cv, y)
+    def _classifier(self) -> Any:
+        check_is_fitted(self, "best_estimator_")
+        return self.best_estimator_[-1]
 
     def _transformed(self, X: Any, sample_domain: Any) -> Any:
         """Samples as the chosen classifier sees them."""
@@ -197,88 +181,6 @@ class UnseenClassifier(DocLinkMixin, CallbackSupportMixin, ClassifierMixin, Base
         X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=(np.float64, np.float32))
         steps = self.best_estimator_[:-1]
         return steps[0].transform(X, sample_domain=sample_domain) if len(steps) else X
-
-    def predict(self, X: Any, *, sample_domain: Any = None) -> Any:
-        """Classify samples.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Samples; if the chosen model is transductive, a batch of each new domain.
-        sample_domain : array-like of shape (n_samples,), default=None
-            Their domains, which matter for transductive models; None means one new domain.
-
-        Returns
-        -------
-        y : ndarray of shape (n_samples,)
-            Predicted classes.
-        """
-        Z = self._transformed(X, sample_domain)
-        return self.best_estimator_[-1].predict(Z)
-
-    @available_if(_chosen_has("predict_proba"))
-    def predict_proba(self, X: Any, *, sample_domain: Any = None) -> Any:
-        """Class probabilities, if the chosen classifier has them.
-
-        Parameters
-        ----------
-        X, sample_domain
-            As for `predict`.
-
-        Returns
-        -------
-        p : ndarray of shape (n_samples, n_classes)
-            Probabilities, in the order of `classes_`.
-        """
-        Z = self._transformed(X, sample_domain)
-        return self.best_estimator_[-1].predict_proba(Z)
-
-    @available_if(_chosen_has("decision_function"))
-    def decision_function(self, X: Any, *, sample_domain: Any = None) -> Any:
-        """Confidence scores, if the chosen classifier has them.
-
-        Parameters
-        ----------
-        X, sample_domain
-            As for `predict`.
-
-        Returns
-        -------
-        scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
-            As the classifier gives them.
-        """
-        Z = self._transformed(X, sample_domain)
-        return self.best_estimator_[-1].decision_function(Z)
-
-    def score(self, X: Any, y: Any, *, sample_domain: Any = None) -> float:
-        """Score of the chosen model, by `scoring`.
-
-        Parameters
-        ----------
-        X, sample_domain
-            As for `predict`.
-        y : array-like of shape (n_samples,)
-            True classes.
-
-        Returns
-        -------
-        score : float
-            The score.
-        """
-        Z = self._transformed(X, sample_domain)
-        model = self.best_estimator_[-1]
-        return float(check_scoring(model, scoring=self.scoring)(model, Z, y))
-
-    def get_metadata_routing(self) -> MetadataRouter:
-        """Say which metadata go where: `sample_domain` here, and what the splitter asks for to the splitter.
-
-        Returns
-        -------
-        routing : MetadataRouter
-            The routing.
-        """
-        mapping = MethodMapping().add(caller="fit", callee="split")
-        return MetadataRouter(owner=self).add_self_request(self).add(splitter=self._splitter(), method_mapping=mapping)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

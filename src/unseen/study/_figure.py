@@ -53,15 +53,16 @@ def synthetic_figure(problem: Problem, rows: Sequence[Row]) -> Any:
             ax.set_xticks([])
             ax.set_yticks([])
         axes[0, column].set_title(title, fontsize=11)
-    _legend(axes[0, 0], [str(name) for name in np.unique(domain)], DOMAIN_COLOURS, MARKERS)
-    _legend(axes[1, 0], [f"class {label}" for label in np.unique(y)], CLASS_COLOURS, ("s",) * 3)
+    _legend(axes[0, -1], [str(name) for name in np.unique(domain)], DOMAIN_COLOURS, MARKERS)
+    _legend(axes[1, -1], [f"class {label}" for label in np.unique(y)], CLASS_COLOURS, ("s",) * 3)
     return figure
 
 
 def _legend(ax: Any, names: list[str], colours: Sequence[str], markers: Sequence[str]) -> None:
+    """Beside the last column, where it hides no sample."""
     for name, colour, marker in zip(names, colours, markers, strict=False):
         ax.scatter([], [], s=30, color=colour, marker=marker, label=name)
-    ax.legend(fontsize=8, loc="best", framealpha=0.9)
+    ax.legend(fontsize=10, loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
 
 
 def _views(problem: Problem, rows: dict[str, Row]) -> Iterator[tuple[str, Array]]:

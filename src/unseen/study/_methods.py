@@ -71,7 +71,7 @@ class Problem:
     def projection(self, method: str) -> tuple[Projection, dict[str, list[Any]]]:
         """A projection and its grid: the problem's own, or the default."""
         default = PROJECTIONS[method]
-        estimator, grid = self.grids.get(method) or (default, default_grid(default, len(np.unique(self.y))))
+        estimator, grid = self.grids.get(method) or (default, default_grid(default, len(np.unique(self.y[self.train]))))
         return estimator, {name: values[-2:] for name, values in grid.items()} if self.quick else grid
 
 

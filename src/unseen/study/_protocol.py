@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import asdict, dataclass
+from numbers import Integral, Real
 from typing import Any, Literal
 
 import numpy as np
@@ -17,6 +18,7 @@ from ._tasks import Task
 
 Selection = Literal["within", "domain", "oracle"]
 SELECTIONS = ("within", "domain", "oracle")
+CENTERINGS = ("source", "target")
 PREPROCESSORS: dict[str, Any] = {"l2": Normalizer(), "standardize": StandardScaler(), "none": FunctionTransformer()}
 
 
@@ -41,6 +43,12 @@ class Protocol:
         Small grids, for a smoke test.
     seed : int, default=0
         Seed of the first draw.
+
+    Examples
+    --------
+    >>> from unseen.study import Protocol
+    >>> Protocol(selection="within", repeats=3).train_size
+    0.7
     """
 
     selection: Selection = "domain"
@@ -56,8 +64,14 @@ class Protocol:
             raise ValueError(f"selection must be one of {', '.join(SELECTIONS)}; got {self.selection!r}.")
         if self.preprocess not in PREPROCESSORS:
             raise ValueError(f"preprocess must be one of {', '.join(PREPROCESSORS)}; got {self.preprocess!r}.")
-        if self.repeats < 1:
-            raise ValueError(f"repeats must be at least 1; got {self.repeats!r}.")
+        if self.centering not in CENTERINGS:
+            raise ValueError(f"centering must be one of {', '.join(CENTERINGS)}; got {self.centering!r}.")
+        if not isinstance(self.repeats, Integral) or self.repeats < 1:
+            raise ValueError(f"repeats must be a whole number of at least 1; got {self.repeats!r}.")
+        if not isinstance(self.seed, Integral) or self.seed < 0:
+            raise ValueError(f"seed must be a whole number of at least 0; got {self.seed!r}.")
+        if not isinstance(self.train_size, Real) or not 0 < self.train_size < 1:
+            raise ValueError(f"train_size must lie between 0 and 1; got {self.train_size!r}.")
 
     def draw(self, y: Labels, domain: Labels, task: Task, repeat: int) -> tuple[Ints, Ints]:
         """Training samples of one repeat and all samples of the targets."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.utils import check_array, check_consistent_length
 from sklearn.utils.parallel import Parallel, delayed
 
 from ..labels import Labels
@@ -60,9 +61,31 @@ def run(
     -------
     rows : list of Row
         One for each method, task and repeat, failures among them.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from unseen.datasets import make_synthetic
+    >>> from unseen.study import Protocol, run, tasks
+    >>> data = make_synthetic(random_state=0)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     rows = run(
+    ...         data.data,
+    ...         data.target,
+    ...         data.domain,
+    ...         tasks(data.domain_names),
+    ...         store=Path(folder, "results.sqlite"),
+    ...         protocol=Protocol(repeats=2, quick=True),
+    ...         methods=["1NN", "logistic"],
+    ...     )
+    >>> len(rows), {row.status for row in rows}
+    (12, {'ok'})
     """
     protocol = protocol or Protocol()
-    X, y, domain = np.asarray(X, dtype=np.float64), np.asarray(y), np.asarray(domain).astype(str)
+    X = check_array(X, dtype=np.float64, input_name="X")
+    y, domain = np.asarray(y), np.asarray(domain).astype(str)
+    check_consistent_length(X, y, domain)
     _check(methods, tasks, domain)
     config = configuration(protocol, X, y, domain)
     name = key(config)
@@ -80,6 +103,8 @@ def run(
 
 
 def _check(methods: Sequence[str], tasks: Sequence[Task], domain: Labels) -> None:
+    if not methods or not tasks:
+        raise ValueError(f"There must be at least one method and one task; got {len(methods)} and {len(tasks)}.")
     unknown = [method for method in methods if method not in METHODS]
     if unknown:
         raise ValueError(f"There is no method {unknown[0]!r}; there are {', '.join(METHODS)}.")
@@ -103,10 +128,20 @@ def _units(tasks: Sequence[Task], repeats: int, methods: Sequence[str], done: se
 def run_unit(X: Any, y: Labels, domain: Labels, unit: Unit, protocol: Protocol) -> list[Row]:
     """Draw, preprocess, choose, fit, test: one row for each method, whether it worked or not."""
     task, repeat, methods = unit
+    problem = problem_of(X, y, domain, task, repeat, protocol)
+    facts = machine_facts()
+    return [
+        as_row(outcome, problem, task.name, repeat, protocol.seed + repeat, facts)
+        for outcome in outcomes(methods, problem)
+    ]
+
+
+def problem_of(X: Any, y: Labels, domain: Labels, task: Task, repeat: int, protocol: Protocol) -> Problem:
+    """Draw the training data of a repeat, preprocess, and lay down the splits that choose the settings."""
     train, test = protocol.draw(y, domain, task, repeat)
     preprocessor = clone(PREPROCESSORS[protocol.preprocess]).fit(X[train])
     order = np.concatenate([train, test])
-    problem = Problem(
+    return Problem(
         preprocessor.transform(X[order]),
         y[order],
         domain[order],
@@ -116,11 +151,6 @@ def run_unit(X: Any, y: Labels, domain: Labels, unit: Unit, protocol: Protocol) 
         protocol.centering,
         protocol.quick,
     )
-    facts = machine_facts()
-    return [
-        as_row(outcome, problem, task.name, repeat, protocol.seed + repeat, facts)
-        for outcome in outcomes(methods, problem)
-    ]
 
 
 def as_row(

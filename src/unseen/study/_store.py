@@ -27,7 +27,40 @@ CREATE TABLE IF NOT EXISTS results (
 
 @dataclass(frozen=True)
 class Row:
-    """One method on one task in one repeat."""
+    """One method on one task in one repeat.
+
+    Attributes
+    ----------
+    method, task : str
+        Names of the method and of the task.
+    repeat, seed : int
+        Which draw of the training data, and its seed.
+    accuracy : float or None
+        Share of the targets' samples that are classified correctly; None after a failure.
+    accuracies : dict of str to float
+        The same for each target domain.
+    settings : dict
+        The chosen settings.
+    ties : int
+        How many other settings had the same score in the selection.
+    transductive : bool
+        Whether the method saw the targets' unlabelled samples.
+    seconds : float
+        Time for choosing, fitting and predicting.
+    status : {"ok", "failed"}
+        Whether it worked.
+    reason : str
+        Why it failed.
+    machine : dict
+        Versions, threads and machine.
+
+    Examples
+    --------
+    >>> from unseen.study import Row
+    >>> row = Row("1NN", "A -> B", 0, 0, 0.5, {"B": 0.5}, {}, 0, False, 0.1, "ok", "", {})
+    >>> row.accuracy
+    0.5
+    """
 
     method: str
     task: str
@@ -49,19 +82,40 @@ COLUMNS = tuple(field.name for field in fields(Row))
 
 
 class Store:
-    """A file of results; use it as a context manager."""
+    """A file of results; use it as a context manager.
+
+    Parameters
+    ----------
+    path : str or path
+        The file, made if it does not exist, with the folders above it.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from unseen.study import Row, Store
+    >>> row = Row("1NN", "A -> B", 0, 0, 0.5, {"B": 0.5}, {}, 0, False, 0.1, "ok", "", {})
+    >>> with tempfile.TemporaryDirectory() as folder, Store(Path(folder, "results.sqlite")) as store:
+    ...     store.open_configuration("example", {"seed": 0})
+    ...     store.add("example", row)
+    ...     store.rows("example") == [row]
+    True
+    """
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         try:
             self._connection = sqlite3.connect(self.path, timeout=30)
+        except sqlite3.OperationalError as error:
+            raise ValueError(f"{self.path} cannot be opened as a file of results ({error}). Name another.") from error
+        try:
             self._connection.execute("PRAGMA journal_mode=WAL")
             self._connection.executescript(SCHEMA)
+            self._connection.execute(f"SELECT configuration, {', '.join(COLUMNS)} FROM results LIMIT 0")
         except sqlite3.DatabaseError as error:
-            raise ValueError(
-                f"{self.path} is not a file of results ({error}). Name another file, or delete this one."
-            ) from error
+            self._connection.close()
+            raise ValueError(f"{self.path} is not a file of results ({error}). Name another file.") from error
 
     def __enter__(self) -> Self:
         return self

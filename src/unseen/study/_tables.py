@@ -16,6 +16,12 @@ from ._methods import METHODS
 from ._store import Row
 
 FORMATS = ("markdown", "latex", "csv", "json")
+DIGITS = 9  # means of the same accuracies may differ by rounding
+MARKDOWN = str.maketrans({mark: f"\\{mark}" for mark in "\\|*_`<"})
+LATEX = str.maketrans(
+    {mark: f"\\{mark}" for mark in "_&%#${}"}
+    | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+)
 
 
 @dataclass(frozen=True)
@@ -46,6 +52,7 @@ class Table:
     def ranks(self) -> dict[str, float]:
         """Mean rank of each method over tasks; 1 is best, and equals share."""
         matrix = np.array([[self.cells[t, m].mean for m in self.methods] for t in self.tasks])
+        matrix = np.nan_to_num(matrix.round(DIGITS), nan=-np.inf)  # what failed comes last
         return dict(zip(self.methods, rankdata(-matrix, axis=1).mean(axis=0).tolist(), strict=True))
 
     def wins(self) -> dict[str, int]:
@@ -61,6 +68,8 @@ class Table:
 
 def tabulate(rows: Sequence[Row], published: dict[tuple[str, str], float] | None = None) -> Table:
     """Summarise rows; `published` maps (task, method) to the paper's figure."""
+    if not rows:
+        raise ValueError("There are no rows to tabulate.")
     published = published or {}
     tasks = list(dict.fromkeys(row.task for row in rows))
     methods = [m for m in METHODS if any(row.method == m for row in rows)]
@@ -76,7 +85,7 @@ def tabulate(rows: Sequence[Row], published: dict[tuple[str, str], float] | None
                 float(np.std(values, ddof=1)) if len(values) > 1 else 0.0,
                 len(values),
                 any(r.transductive for r in found[method]),
-                bool(means[method] >= top),
+                bool(means[method] >= top - 10.0**-DIGITS),
                 published.get((task, method)),
                 next((r.reason for r in found[method] if r.status != "ok"), ""),
             )
@@ -86,7 +95,7 @@ def tabulate(rows: Sequence[Row], published: dict[tuple[str, str], float] | None
 def summary_lines(table: Table) -> list[tuple[str, list[str]]]:
     """Rows below the tasks: mean, mean rank, wins."""
     return [
-        ("mean", [f"{v:.2f}" for v in table.means().values()]),
+        ("mean", [f"{v:.2f}" if np.isfinite(v) else "failed" for v in table.means().values()]),
         ("mean rank", [f"{v:.1f}" for v in table.ranks().values()]),
         ("wins", [str(v) for v in table.wins().values()]),
     ]
@@ -94,34 +103,46 @@ def summary_lines(table: Table) -> list[tuple[str, list[str]]]:
 
 def _markdown(table: Table) -> str:
     def entry(cell: Cell) -> str:
-        text = f"{cell.mean:.2f} ± {cell.sd:.2f}{'*' if cell.transductive else ''}"
+        mark = "\\*" if cell.transductive else ""
+        text = f"{cell.mean:.2f} ± {cell.sd:.2f}{mark}" if cell.repeats else "failed"
         text = f"**{text}**" if cell.best else text
         return text if cell.published is None else f"{text} ({cell.published:.2f})"
 
-    lines = [f"| Task | {' | '.join(table.methods)} |", "|---" * (1 + len(table.methods)) + "|"]
+    names = [name.translate(MARKDOWN) for name in table.methods]
+    lines = [f"| Task | {' | '.join(names)} |", "|---" * (1 + len(table.methods)) + "|"]
     for task in table.tasks:
-        lines.append(f"| {task} | {' | '.join(entry(table.cells[task, m]) for m in table.methods)} |")
+        name = task.translate(MARKDOWN)
+        lines.append(f"| {name} | {' | '.join(entry(table.cells[task, m]) for m in table.methods)} |")
     lines += [f"| {name} | {' | '.join(values)} |" for name, values in summary_lines(table)]
-    return "\n".join([*lines, "", *_notes(table)]) + "\n"
+    notes = [f"- {note}".replace("- *", "- \\*") for note in _notes(table)]
+    return "\n".join([*lines, *([""] if notes else []), *notes]) + "\n"
 
 
 def _notes(table: Table) -> list[str]:
     notes = []
     if any(cell.transductive for cell in table.cells.values()):
-        notes.append("\\* transductive: centred on unlabelled target data.")
+        notes.append("* transductive: centred on unlabelled target data.")
     if any(cell.published is not None for cell in table.cells.values()):
         notes.append("In parentheses: the paper's figure.")
+    for method in table.methods:
+        reasons = [table.cells[task, method].failed for task in table.tasks if table.cells[task, method].failed]
+        if reasons:
+            one_line = " ".join(reasons[0].split())
+            notes.append(f"{method} failed in {len(reasons)} of {len(table.tasks)} tasks: {one_line}")
     return notes
 
 
 def _latex(table: Table) -> str:
     def entry(cell: Cell) -> str:
+        printed = "" if cell.published is None else f" ({cell.published:.2f})"
+        if not cell.repeats:
+            return f"failed{printed}"
         body = f"{cell.mean:.2f} \\pm {cell.sd:.2f}"
         body = f"\\mathbf{{{body}}}" if cell.best else body
-        return f"${body}{'^*' if cell.transductive else ''}$"
+        return f"${body}{'^*' if cell.transductive else ''}${printed}"
 
     def escaped(text: str) -> str:
-        return text.replace("->", "$\\to$").replace("_", "\\_").replace("&", "\\&").replace("%", "\\%")
+        return text.translate(LATEX).replace("->", "$\\to$")
 
     lines = [f"\\begin{{tabular}}{{l{'c' * len(table.methods)}}}", "\\hline"]
     lines += [" & ".join(["Task", *map(escaped, table.methods)]) + " \\\\", "\\hline"]
@@ -129,7 +150,8 @@ def _latex(table: Table) -> str:
         lines.append(" & ".join([escaped(task), *(entry(table.cells[task, m]) for m in table.methods)]) + " \\\\")
     lines.append("\\hline")
     lines += [" & ".join([name, *values]) + " \\\\" for name, values in summary_lines(table)]
-    return "\n".join([*lines, "\\hline", "\\end{tabular}"]) + "\n"
+    notes = [f"% {note}" for note in _notes(table)]
+    return "\n".join([*lines, "\\hline", "\\end{tabular}", *notes]) + "\n"
 
 
 def records(table: Table) -> list[dict[str, Any]]:
@@ -148,4 +170,13 @@ def _csv(table: Table) -> str:
 
 def _json(table: Table) -> str:
     summary = {"mean": table.means(), "mean_rank": table.ranks(), "wins": table.wins()}
-    return json.dumps({"cells": records(table), "summary": summary}, indent=2) + "\n"
+    return json.dumps(_without_nan({"cells": records(table), "summary": summary}), indent=2, allow_nan=False) + "\n"
+
+
+def _without_nan(value: Any) -> Any:
+    """JSON has no NaN: what could not be computed is null."""
+    if isinstance(value, dict):
+        return {name: _without_nan(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_without_nan(part) for part in value]
+    return None if isinstance(value, float) and not np.isfinite(value) else value

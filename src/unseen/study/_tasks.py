@@ -17,6 +17,12 @@ class Task:
         Domains with labels.
     targets : tuple of str
         Domains that nobody has seen.
+
+    Examples
+    --------
+    >>> from unseen.study import Task
+    >>> Task(sources=("A", "C"), targets=("D", "W")).name
+    'A,C -> D,W'
     """
 
     sources: tuple[str, ...]

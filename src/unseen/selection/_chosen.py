@@ -1,0 +1,131 @@
+"""What the searches share: they predict with the pipeline that they have chosen."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.metrics import check_scoring
+from sklearn.pipeline import Pipeline
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
+from sklearn.utils.metaestimators import available_if
+
+from .._doc_links import DocLinkMixin
+from ..progress import CallbackSupportMixin
+from ._splitters import splitter
+
+
+def _offers(method: str) -> Callable[[Any], bool]:
+    def check(model: ChosenModel) -> bool:
+        return hasattr(model._classifier(), method)
+
+    return check
+
+
+class ChosenModel(DocLinkMixin, CallbackSupportMixin, ClassifierMixin, BaseEstimator):
+    """A classifier that stands for its `best_estimator_`: at most one transformer, then a classifier."""
+
+    __metadata_request__fit: ClassVar = {"sample_domain": True}
+    __metadata_request__predict: ClassVar = {"sample_domain": True}
+    __metadata_request__predict_proba: ClassVar = {"sample_domain": True}
+    __metadata_request__decision_function: ClassVar = {"sample_domain": True}
+    __metadata_request__score: ClassVar = {"sample_domain": True}
+
+    cv: Any
+    scoring: Any
+    best_estimator_: Pipeline
+
+    @abstractmethod
+    def _classifier(self) -> Any:
+        """Return the classifier whose methods are offered."""
+
+    @abstractmethod
+    def _transformed(self, X: Any, sample_domain: Any) -> Any:
+        """Validate samples and turn them into what the chosen classifier sees."""
+
+    def predict(self, X: Any, *, sample_domain: Any = None) -> Any:
+        """Classify samples.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Samples; if the chosen model is transductive, a batch of each new domain.
+        sample_domain : array-like of shape (n_samples,), default=None
+            Their domains, which matter for transductive models; None means one new domain.
+
+        Returns
+        -------
+        y : ndarray of shape (n_samples,)
+            Predicted classes.
+        """
+        Z = self._transformed(X, sample_domain)
+        return self.best_estimator_[-1].predict(Z)
+
+    @available_if(_offers("predict_proba"))
+    def predict_proba(self, X: Any, *, sample_domain: Any = None) -> Any:
+        """Class probabilities, if the classifier has them.
+
+        Parameters
+        ----------
+        X, sample_domain
+            As for `predict`.
+
+        Returns
+        -------
+        p : ndarray of shape (n_samples, n_classes)
+            Probabilities, in the order of `classes_`.
+        """
+        Z = self._transformed(X, sample_domain)
+        return self.best_estimator_[-1].predict_proba(Z)
+
+    @available_if(_offers("decision_function"))
+    def decision_function(self, X: Any, *, sample_domain: Any = None) -> Any:
+        """Confidence scores, if the classifier has them.
+
+        Parameters
+        ----------
+        X, sample_domain
+            As for `predict`.
+
+        Returns
+        -------
+        scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
+            As the classifier gives them.
+        """
+        Z = self._transformed(X, sample_domain)
+        return self.best_estimator_[-1].decision_function(Z)
+
+    def score(self, X: Any, y: Any, *, sample_domain: Any = None) -> float:
+        """Score of the chosen model, by `scoring`.
+
+        Parameters
+        ----------
+        X, sample_domain
+            As for `predict`.
+        y : array-like of shape (n_samples,)
+            True classes.
+
+        Returns
+        -------
+        score : float
+            The score.
+        """
+        Z = self._transformed(X, sample_domain)
+        model = self.best_estimator_[-1]
+        return float(check_scoring(model, scoring=self.scoring)(model, Z, y))
+
+    def _splitter(self, y: Any = None) -> Any:
+        return splitter(self.cv, y)
+
+    def get_metadata_routing(self) -> MetadataRouter:
+        """Say which metadata go where: `sample_domain` here, and what the splitter asks for to the splitter.
+
+        Returns
+        -------
+        routing : MetadataRouter
+            The routing.
+        """
+        mapping = MethodMapping().add(caller="fit", callee="split")
+        return MetadataRouter(owner=self).add_self_request(self).add(splitter=self._splitter(), method_mapping=mapping)

@@ -1,0 +1,369 @@
+"""The study engine: what it trains on, who chooses, what it stores, and that nothing of the targets leaks."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sklearn.decomposition import KernelPCA
+from sklearn.model_selection import ParameterGrid
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.svm import SVC
+
+from helpers import three_domains
+from unseen import ProjectionSearchCV
+from unseen.kernels import median_squared_distance
+from unseen.study import METHODS, Protocol, Row, Store, Task, _methods, run, tasks
+from unseen.study._methods import PROJECTIONS, TUNED, Problem, outcomes
+from unseen.study._run import problem_of
+
+X, Y, CODES = three_domains(n_per_cell=7, n_domains=4, seed=3)
+D = np.array(["a", "b", "c", "d"])[CODES]
+PAIR = Task(("a", "b"), ("c", "d"))
+QUICK = Protocol(repeats=2, quick=True)
+FEW = ["1NN", "KFDA", "logistic"]
+
+
+def facts(rows):
+    """What must not depend on how often, in how many processes or when a study ran."""
+    return {(r.task, r.repeat, r.method): (r.accuracy, r.accuracies, r.settings, r.ties, r.status) for r in rows}
+
+
+def study(tmp_path, protocol=QUICK, methods=FEW, todo=(PAIR,), data=(X, Y, D), name="results.sqlite", **options):
+    return run(*data, todo, store=tmp_path / name, protocol=protocol, methods=methods, **options)
+
+
+def test_one_and_two_left_out_of_four_are_the_papers_ten_tasks():
+    names = [task.name for task in tasks("ACDW") + tasks("ACDW", 2)]
+    assert names == [
+        "C,D,W -> A",
+        "A,D,W -> C",
+        "A,C,W -> D",
+        "A,C,D -> W",
+        "D,W -> A,C",
+        "C,W -> A,D",
+        "C,D -> A,W",
+        "A,W -> C,D",
+        "A,D -> C,W",
+        "A,C -> D,W",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("domains", "n_targets", "message"),
+    [("AA", 1, "domains must differ"), ("ABC", 3, "got 3"), ("ABC", 0, "got 0"), ("A", 1, "of the 1 domains")],
+)
+def test_impossible_tasks_are_refused(domains, n_targets, message):
+    with pytest.raises(ValueError, match=message):
+        tasks(domains, n_targets)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"selection": "test"}, "selection must be one of within, domain, oracle; got 'test'"),
+        ({"preprocess": "pca"}, "preprocess must be one of l2, standardize, none; got 'pca'"),
+        ({"centering": "both"}, "centering must be one of source, target; got 'both'"),
+        ({"repeats": 0}, "repeats must be a whole number of at least 1; got 0"),
+        ({"repeats": 2.5}, "repeats .* got 2.5"),
+        ({"seed": -1}, "seed must be a whole number of at least 0; got -1"),
+        ({"train_size": 1.5}, "train_size must lie between 0 and 1; got 1.5"),
+        ({"train_size": 0}, "train_size must lie between 0 and 1; got 0"),
+    ],
+)
+def test_a_protocol_refuses_what_it_does_not_know(options, message):
+    with pytest.raises(ValueError, match=message):
+        Protocol(**options)
+
+
+def test_a_draw_takes_its_share_of_each_source_and_the_whole_target():
+    train, test = Protocol().draw(Y, D, PAIR, 0)
+    for name in PAIR.sources:
+        assert abs(np.sum(D[train] == name) - 0.7 * np.sum(D == name)) < 1
+    assert set(D[train]) == set(PAIR.sources)
+    assert len(np.unique(train)) == len(train)
+    np.testing.assert_array_equal(test, np.flatnonzero(np.isin(D, PAIR.targets)))
+
+
+def test_draws_repeat_themselves_and_differ_between_repeats_and_seeds():
+    def drawn(repeat, seed=0):
+        return Protocol(seed=seed).draw(Y, D, PAIR, repeat)[0].tolist()
+
+    assert drawn(0) == drawn(0)
+    assert drawn(0) != drawn(1)
+    assert drawn(0) != drawn(0, seed=7)
+    assert drawn(1) == drawn(0, seed=1)
+
+
+def splits_of(selection, task=PAIR):
+    protocol = Protocol(selection=selection)
+    train, test = protocol.draw(Y, D, task, 0)
+    return train, test, protocol.validation(Y, D, train, test, 0)
+
+
+def test_within_holds_out_thirty_percent_of_the_training_data():
+    train, _, [(fit, held_out)] = splits_of("within")
+    assert sorted([*fit, *held_out]) == list(range(len(train)))
+    assert len(fit) / len(train) == pytest.approx(0.7, abs=0.06)
+    assert set(D[train][held_out]) == set(PAIR.sources)
+
+
+def test_domain_holds_out_one_source_after_the_other():
+    train, _, splits = splits_of("domain")
+    assert [set(D[train][held_out]) for _, held_out in splits] == [{"a"}, {"b"}]
+    for fit, held_out in splits:
+        assert sorted([*fit, *held_out]) == list(range(len(train)))
+        assert not set(D[train][fit]) & set(D[train][held_out])
+
+
+def test_oracle_is_the_target_itself():
+    train, test, [(fit, held_out)] = splits_of("oracle")
+    np.testing.assert_array_equal(np.concatenate([train, test])[held_out], test)
+    np.testing.assert_array_equal(fit, np.arange(len(train)))
+
+
+def test_with_a_single_source_domain_selection_falls_back_to_within():
+    single = Task(("a",), ("b",))
+    found, expected = splits_of("domain", single)[2], splits_of("within", single)[2]
+    for pair, other in zip(found, expected, strict=True):
+        for one, two in zip(pair, other, strict=True):
+            np.testing.assert_array_equal(one, two)
+
+
+@pytest.mark.parametrize("selection", ["within", "domain"])
+def test_no_target_label_reaches_the_choice_or_the_predictions(selection):
+    protocol = Protocol(selection=selection, quick=True)
+    others = Y.copy()
+    target = np.flatnonzero(np.isin(D, PAIR.targets))
+    others[target] = np.random.default_rng(0).permutation(Y[target])
+    others[target[:3]] = 99  # even a class that no source has
+    for one, two in zip(
+        *(outcomes(METHODS, problem_of(X, y, D, PAIR, 0, protocol)) for y in (Y, others)), strict=True
+    ):
+        assert (one.method, one.settings, one.ties) == (two.method, two.settings, two.ties)
+        np.testing.assert_array_equal(one.predictions, two.predictions)
+
+
+def test_the_oracle_does_look_at_the_target():
+    others = Y.copy()
+    target = np.flatnonzero(np.isin(D, PAIR.targets))
+    others[target] = np.random.default_rng(0).permutation(Y[target])
+    protocol = Protocol(selection="oracle", quick=True)
+    one, two = (list(outcomes(METHODS, problem_of(X, y, D, PAIR, 0, protocol))) for y in (Y, others))
+    assert [o.settings for o in one] != [o.settings for o in two]
+
+
+@pytest.mark.parametrize("preprocess", ["l2", "standardize", "none"])
+def test_with_source_centring_nothing_is_learned_from_target_samples(tmp_path, preprocess):
+    protocol = Protocol(repeats=1, quick=True, centering="source", preprocess=preprocess)
+    others = X.copy()
+    others[D == "d"] = 5 + 3 * X[D == "d"] ** 2
+    one, two = (study(tmp_path, protocol, METHODS, data=(x, Y, D)) for x in (X, others))
+    for row, other in zip(one, two, strict=True):
+        assert (row.settings, row.ties, row.accuracies["c"]) == (other.settings, other.ties, other.accuracies["c"])
+        assert not row.transductive
+
+
+def test_the_preprocessing_is_fitted_on_the_training_data():
+    problem = problem_of(X, Y, D, PAIR, 0, Protocol(preprocess="standardize"))
+    np.testing.assert_allclose(problem.X[problem.train].mean(axis=0), 0, atol=1e-12)
+    np.testing.assert_allclose(problem.X[problem.train].std(axis=0), 1)
+    assert np.abs(problem.X[problem.test].mean(axis=0)).max() > 0.1
+
+
+@pytest.mark.parametrize("method", PROJECTIONS)
+@pytest.mark.parametrize("selection", ["within", "domain"])
+def test_a_projections_outcome_is_that_of_a_search_by_hand(method, selection):
+    problem = problem_of(X, Y, D, PAIR, 0, Protocol(selection=selection, quick=True))
+    (outcome,) = outcomes((method,), problem)
+    estimator, grid = problem.projection(method)
+    train, test = problem.train, problem.test
+    search = ProjectionSearchCV(estimator.set_params(centering="target"), grid, cv=problem.splits)
+    search.fit(problem.X[train], problem.y[train], sample_domain=problem.domain[train])
+    assert outcome.settings == search.best_params_
+    assert outcome.ties == search.cv_results_["n_ties"][search.best_index_]
+    assert outcome.transductive
+    by_hand = search.predict(problem.X[test], sample_domain=problem.domain[test])
+    np.testing.assert_array_equal(outcome.predictions, by_hand)
+
+
+def test_projections_in_one_pass_equal_projections_one_by_one():
+    problem = problem_of(X, Y, D, PAIR, 0, QUICK)
+    for together in outcomes(tuple(PROJECTIONS), problem):
+        (alone,) = outcomes((together.method,), problem)
+        assert (alone.settings, alone.ties) == (together.settings, together.ties)
+        np.testing.assert_array_equal(alone.predictions, together.predictions)
+
+
+def scores_of(method, problem):
+    grid, score, build = TUNED[method]
+    return [np.array(score(build, list(ParameterGrid(grid)), problem, *split)) for split in problem.splits]
+
+
+def test_kpca_scores_are_those_of_a_fit_for_each_number_of_components():
+    problem = problem_of(X, Y, D, PAIR, 0, Protocol())
+    for (train, test), scores in zip(problem.splits, scores_of("KPCA", problem), strict=True):
+        X_, y = problem.X, problem.y
+        for setting, score in zip(ParameterGrid(TUNED["KPCA"][0]), scores, strict=True):
+            kpca = KernelPCA(
+                min(setting["n_components"], len(train) - 1),
+                kernel="rbf",
+                gamma=setting["width"] / median_squared_distance(X_[train]),
+                eigen_solver="dense",
+            ).fit(X_[train])
+            one_nn = KNeighborsClassifier(1).fit(kpca.transform(X_[train]), y[train])
+            assert score == one_nn.score(kpca.transform(X_[test]), y[test])
+
+
+def test_rbf_svm_scores_are_those_of_a_fit_for_each_setting():
+    problem = problem_of(X, Y, D, PAIR, 0, Protocol())
+    for (train, test), scores in zip(problem.splits, scores_of("RBF SVM", problem), strict=True):
+        X_, y = problem.X, problem.y
+        for setting, score in zip(ParameterGrid(TUNED["RBF SVM"][0]), scores, strict=True):
+            gamma = setting["width"] / median_squared_distance(X_[train])
+            svm = SVC(C=setting["C"], kernel="rbf", gamma=gamma).fit(X_[train], y[train])
+            assert score == svm.score(X_[test], y[test])
+
+
+def test_a_failure_is_a_row_and_is_tried_again(tmp_path, monkeypatch):
+    def broken(setting, X):
+        raise ValueError("no solver today")
+
+    with monkeypatch.context() as patch:
+        patch.setitem(TUNED, "logistic", (*TUNED["logistic"][:2], broken))
+        patch.setattr(PROJECTIONS["KFDA"], "ridge", -1.0)
+        patch.setattr(Problem, "projection", lambda self, method: (PROJECTIONS[method], {"gamma": [1.0]}))
+        rows = study(tmp_path)
+    assert len(rows) == 6
+    by_method = {method: [row for row in rows if row.method == method] for method in FEW}
+    assert {row.status for row in by_method["1NN"]} == {"ok"}
+    for row in (*by_method["logistic"], *by_method["KFDA"]):
+        assert (row.status, row.accuracy, row.accuracies, row.settings) == ("failed", None, {}, {})
+    assert by_method["logistic"][0].reason == "ValueError: no solver today"
+    assert "ridge" in by_method["KFDA"][0].reason
+    again = study(tmp_path)
+    assert {row.status for row in again} == {"ok"}
+    assert [row for row in again if row.method == "1NN"] == by_method["1NN"]  # not run again: even the time is the same
+
+
+def test_what_is_done_is_not_run_again(tmp_path, monkeypatch):
+    rows = study(tmp_path)
+    monkeypatch.setattr("unseen.study._run.run_unit", None)
+    assert study(tmp_path) == rows
+    assert study(tmp_path, methods=["KFDA"]) == [row for row in rows if row.method == "KFDA"]
+
+
+def test_more_repeats_continue_the_same_configuration(tmp_path):
+    two = study(tmp_path)
+    three = study(tmp_path, replace(QUICK, repeats=3))
+    assert [row for row in three if row.repeat < 2] == two
+    assert len(three) == len(FEW) * 3
+    with sqlite3.connect(tmp_path / "results.sqlite") as connection:
+        assert connection.execute("SELECT count(*) FROM configurations").fetchone() == (1,)
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"seed": 5}, {"preprocess": "none"}, {"centering": "source"}, {"selection": "within"}, {"train_size": 0.5}],
+    ids=str,
+)
+def test_another_protocol_in_the_same_store_does_not_mix(tmp_path, change):
+    first = study(tmp_path)
+    other = study(tmp_path, replace(QUICK, **change))
+    assert facts(other) == facts(study(tmp_path, replace(QUICK, **change), name="fresh.sqlite"))
+    assert study(tmp_path) == first
+
+
+def test_other_data_in_the_same_store_do_not_mix(tmp_path):
+    first = study(tmp_path)
+    relabelled = np.where(Y == 0, 1, np.where(Y == 1, 0, Y))
+    relabelled[:5] = 2
+    for data in ((X + 1e-3, Y, D), (X, relabelled, D), (X, Y, np.where(D == "a", "b", np.where(D == "b", "a", D)))):
+        assert facts(study(tmp_path, data=data)) == facts(study(tmp_path, data=data, name="fresh.sqlite"))
+        (tmp_path / "fresh.sqlite").unlink()
+    assert study(tmp_path) == first
+    with sqlite3.connect(tmp_path / "results.sqlite") as connection:
+        assert connection.execute("SELECT count(*) FROM configurations").fetchone() == (4,)
+    connection.close()
+
+
+def test_two_processes_find_what_one_finds(tmp_path):
+    one = study(tmp_path)
+    two = study(tmp_path, name="two.sqlite", n_jobs=2)
+    assert facts(one) == facts(two)
+
+
+def test_each_row_tells_its_seed_time_and_machine(tmp_path):
+    for row in study(tmp_path, replace(QUICK, seed=11)):
+        assert row.seed == 11 + row.repeat
+        assert row.seconds > 0
+        assert {"unseen", "numpy", "scikit-learn", "cores", "blas"} <= set(row.machine)
+        assert row.accuracy == pytest.approx(np.mean(list(row.accuracies.values())))  # targets of equal size
+        assert row.transductive == (row.method == "KFDA")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"methods": ["CIDG", "magic"]}, "There is no method 'magic'; there are 1NN, KPCA"),
+        ({"methods": []}, "at least one method and one task; got 0 and 1"),
+        ({"todo": ()}, "at least one method and one task; got 3 and 0"),
+        ({"todo": (Task(("a",), ("z",)),)}, "domains that the data do not have: z"),
+        ({"data": (np.where(X > 2, np.nan, X), Y, D)}, "X contains NaN"),
+        ({"data": (X, Y[1:], D)}, "inconsistent numbers of samples"),
+    ],
+)
+def test_a_study_refuses_what_it_cannot_run(tmp_path, options, message):
+    with pytest.raises(ValueError, match=message):
+        study(tmp_path, **options)
+    assert not list(tmp_path.iterdir())
+
+
+def test_rows_come_back_as_they_were_written(tmp_path):
+    fine = Row(
+        "K|PCA", "a_b -> ü", 3, 4, 1 / 3, {"ü": 1 / 3}, {"gamma": "0.1*median", "n": [1, None]}, 2, True, 0.1, "ok", "", {}
+    )
+    failed = replace(fine, method="1NN", accuracy=None, accuracies={}, status="failed", reason="it's \"odd\"\n")
+    with Store(tmp_path / "new" / "results.sqlite") as store:
+        store.open_configuration("k", {"data": "x"})
+        store.add("k", fine)
+        store.add("k", failed)
+        store.add("other", replace(fine, repeat=9))
+    with Store(tmp_path / "new" / "results.sqlite") as store:
+        assert store.rows("k") == [failed, fine]
+        better = replace(failed, accuracy=0.5, status="ok", reason="")
+        store.add("k", better)
+        assert store.rows("k") == [better, fine]
+        assert store.rows("unknown") == []
+
+
+def test_a_store_can_be_read_while_a_study_writes(tmp_path):
+    row = Row("1NN", "a -> b", 0, 0, 0.5, {}, {}, 0, False, 0.1, "ok", "", {})
+    with Store(tmp_path / "r.sqlite") as writer, Store(tmp_path / "r.sqlite") as reader:
+        for repeat in range(3):
+            writer.add("k", replace(row, repeat=repeat))
+            assert len(reader.rows("k")) == repeat + 1
+
+
+def test_a_file_that_is_no_store_is_refused_and_left_alone(tmp_path):
+    notes = tmp_path / "notes.txt"
+    notes.write_text("my notes, and not a database at all\n" * 50)
+    before = notes.read_bytes()
+    with pytest.raises(ValueError, match=r"notes\.txt is not a file of results .*Name another file"):
+        Store(notes)
+    assert notes.read_bytes() == before
+    with pytest.raises(ValueError, match="cannot be opened as a file of results"):
+        Store(tmp_path)
+    connection = sqlite3.connect(tmp_path / "foreign.sqlite")
+    connection.execute("CREATE TABLE results (something TEXT)")
+    connection.close()
+    with pytest.raises(ValueError, match=r"foreign\.sqlite is not a file of results"):
+        Store(tmp_path / "foreign.sqlite")
+
+
+def test_every_method_belongs_to_one_batch():
+    assert sorted(METHODS) == sorted(m for batch in _methods.BATCHES for m in batch)
+    assert set(METHODS) == set(TUNED) | set(PROJECTIONS)
