@@ -25,6 +25,7 @@ from scipy.io import loadmat
 from sklearn.preprocessing import normalize
 
 from unseen import __version__
+from unseen.datasets import load_rotated_digits
 from unseen.selection import LeaveOneDomainOut, WithinDomainSplit
 from unseen.selection._families import METHODS, Contender, contenders
 from unseen.selection._unseen import _fitted, choose
@@ -33,7 +34,10 @@ PLAIN = ("logistic", "linear_svm", "rbf_svm")
 
 
 def load(root: Path, name: str, per_domain: int | None, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Features with rows of unit length, classes and domains."""
+    """Features with rows of unit length, classes and domains; "rotated_digits" is the embedded data set."""
+    if name == "rotated_digits":
+        digits = load_rotated_digits()
+        return normalize(digits.data), digits.target, digits.domain
     parts = []
     for path in sorted(p for p in (root / name).iterdir() if p.suffix in {".mat", ".npz"}):
         content = loadmat(path) if path.suffix == ".mat" else np.load(path, allow_pickle=False)

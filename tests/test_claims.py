@@ -243,3 +243,9 @@ def test_a_single_domain_is_fitted_with_a_warning_that_says_what_it_costs(sample
         model = CIDG(ridge=0.1).fit(X, y, sample_domain=sample_domain)
     with pytest.warns(SingleDomainWarning):
         same(KFDA(ridge=0.1).fit(X, y).transform(X), model.transform(X))
+
+
+def test_classes_with_the_same_mean_are_refused_rather_than_told_apart_by_noise():
+    X = np.array([[1.0, 0], [-1, 0], [0, 1], [0, -1]] * 2)
+    with pytest.raises(ValueError, match="class means coincide"):
+        CIDG(kernel="linear").fit(X, [0, 0, 1, 1] * 2, sample_domain=[0] * 4 + [1] * 4)

@@ -14,6 +14,7 @@ import unseen
 import unseen.datasets
 import unseen.exceptions
 import unseen.selection
+import unseen.study
 from unseen._doc_links import SITE
 
 ROOT = Path(__file__).parents[1]
@@ -23,6 +24,7 @@ PUBLIC = [
     *(f"unseen.{name}" for name in unseen.__all__),
     *(f"unseen.datasets.{name}" for name in unseen.datasets.__all__),
     *(f"unseen.selection.{name}" for name in unseen.selection.__all__),
+    *(f"unseen.study.{name}" for name in unseen.study.__all__ if name != "METHODS"),  # a tuple has no docstring
 ]
 
 
@@ -54,6 +56,18 @@ def test_api_page_lists_exactly_the_splitters():
     listed = [name for name in api_entries() if name.startswith("unseen.selection.")]
     own = set(unseen.selection.__all__) - set(unseen.__all__)
     assert sorted(listed) == sorted(f"unseen.selection.{name}" for name in own)
+
+
+def test_api_page_lists_exactly_the_names_of_the_study():
+    listed = [name for name in api_entries() if name.startswith("unseen.study.")]
+    assert sorted(listed) == sorted(f"unseen.study.{name}" for name in unseen.study.__all__)
+
+
+def test_the_page_on_reproducing_names_every_method_and_command():
+    page = (DOCS / "user_guide" / "reproduce.rst").read_text(encoding="utf-8")
+    assert [name for name in unseen.study.METHODS if name not in page] == []
+    for command in ("synthetic", "office-caltech", "vlcs", "folder"):
+        assert f"unseen reproduce {command}" in page
 
 
 def test_api_page_lists_exactly_the_warnings():

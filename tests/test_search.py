@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import joblib
 import numpy as np
 import pytest
 import sklearn
@@ -12,7 +13,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.kernel_approximation import Nystroem
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics.pairwise import rbf_kernel
-from sklearn.model_selection import GridSearchCV, KFold, cross_validate
+from sklearn.model_selection import GridSearchCV, KFold, ShuffleSplit, cross_validate
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import Pipeline
 from threadpoolctl import threadpool_limits
@@ -94,6 +95,8 @@ def test_missing_cells_make_no_difference(seed, dropped):
         CIDG(kernel="linear"),
         CIDG(kernel="poly", degree=2),
         CIDG(kernel="poly", gamma="scale"),
+        CIDG(kernel="poly", gamma="0.5*scale"),
+        CIDG(gamma=None),
         CIDG(kernel="laplacian", gamma=0.1),
         CIDG(feature_map="linear"),
         CIDG(feature_map=Nystroem(gamma=0.1, n_components=20, random_state=0)),
@@ -107,6 +110,46 @@ def test_other_kernels_and_feature_maps_are_searched_exactly_too(estimator):
     grid = {"ridge": ["1e-3*scale", "scale"]}
     search = ProjectionSearchCV(estimator, grid).fit(X, y, sample_domain=d)
     assert_same_scores(search, brute_force(estimator, grid, X, y, d, splits, KNeighborsClassifier(1)))
+
+
+def test_samples_in_neither_part_of_a_split_have_no_say():
+    X, y, d = noisy(n_domains=4)
+    used = [(np.flatnonzero((d != t) & (d != 3)), np.flatnonzero(d == t)) for t in range(3)]
+    drawn = list(ShuffleSplit(3, train_size=0.4, test_size=0.3, random_state=0).split(X))
+    grid = {"ridge": ["1e-3*scale", "scale"]}
+    for splits in (used, drawn):
+        search = ProjectionSearchCV(CIDG(feature_map="linear"), grid, cv=splits).fit(X, y, sample_domain=d)
+        reference = brute_force(CIDG(feature_map="linear"), grid, X, y, d, splits, KNeighborsClassifier(1))
+        assert_same_scores(search, reference)
+
+
+def test_threads_that_share_a_grid_do_not_disturb_each_other():
+    X, y, d = noisy()
+    grid = {"gamma": ["0.01*median", "0.1*median", "median"], "ridge": ["1e-4*scale"]}
+    alone = ProjectionSearchCV(CIDG(), grid).fit(X, y, sample_domain=d)
+    with joblib.parallel_config(backend="threading"):
+        for _ in range(3):
+            together = ProjectionSearchCV(CIDG(), grid, n_jobs=4, refit=False).fit(X, y, sample_domain=d)
+            for k in range(3):
+                name = f"split{k}_test_score"
+                np.testing.assert_array_equal(together.cv_results_[name], alone.cv_results_[name])
+
+
+def test_a_classifier_that_fails_scores_nan_like_a_projection_that_fails():
+    X, y, d = noisy()
+    grid = {"classifier__n_neighbors": [3, 10**4]}
+    with pytest.warns(RuntimeWarning, match="1 of 2 settings failed"):
+        search = ProjectionSearchCV(CIDG(), grid, classifier=KNeighborsClassifier()).fit(X, y, sample_domain=d)
+    assert search.best_params_ == {"classifier__n_neighbors": 3}
+
+
+def test_a_refit_forgets_the_model_of_the_fit_before():
+    X, y, d = noisy()
+    search = ProjectionSearchCV(CIDG(), {"ridge": ["scale"]}).fit(X, y, sample_domain=d)
+    assert list(search.get_feature_names_out()) == ["cidg0", "cidg1"]
+    search.set_params(refit=False).fit(X, y + 10, sample_domain=d)
+    with pytest.raises(AttributeError, match="refit=False"):
+        search.predict(X)
 
 
 def test_a_frozen_feature_map_is_fitted_once_for_all_folds():
@@ -287,10 +330,8 @@ def test_a_search_can_be_nested_in_cross_validation(routing):
         found = results["test_score"]
         assert all(fitted.n_splits_ == 3 for fitted in results["estimator"])
     else:
-        found = [
-            sklearn.clone(search).fit(X[train], y[train], sample_domain=d[train]).score(X[test], y[test])
-            for train, test in LeaveOneDomainOut().split(X, y, d)
-        ]
+        results = cross_validate(search, X, y, groups=d, cv=LeaveOneDomainOut(), params={"sample_domain": d})
+        found = results["test_score"]
     by_hand = []
     for train, test in LeaveOneDomainOut().split(X, y, d):
         fitted = sklearn.clone(search).fit(X[train], y[train], sample_domain=d[train])

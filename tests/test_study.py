@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.decomposition import KernelPCA
 from sklearn.model_selection import ParameterGrid
 from sklearn.neighbors import KNeighborsClassifier
@@ -81,7 +82,7 @@ def test_a_protocol_refuses_what_it_does_not_know(options, message):
 def test_a_draw_takes_its_share_of_each_source_and_the_whole_target():
     train, test = Protocol().draw(Y, D, PAIR, 0)
     for name in PAIR.sources:
-        assert abs(np.sum(D[train] == name) - 0.7 * np.sum(D == name)) < 1
+        assert abs(np.sum(D[train] == name) - 0.7 * D.tolist().count(name)) < 1
     assert set(D[train]) == set(PAIR.sources)
     assert len(np.unique(train)) == len(train)
     np.testing.assert_array_equal(test, np.flatnonzero(np.isin(D, PAIR.targets)))
@@ -106,7 +107,7 @@ def splits_of(selection, task=PAIR):
 def test_within_holds_out_thirty_percent_of_the_training_data():
     train, _, [(fit, held_out)] = splits_of("within")
     assert sorted([*fit, *held_out]) == list(range(len(train)))
-    assert len(fit) / len(train) == pytest.approx(0.7, abs=0.06)
+    assert len(fit) / len(train) == pytest.approx(0.7, abs=0.1)  # whole samples of each class
     assert set(D[train][held_out]) == set(PAIR.sources)
 
 
@@ -139,9 +140,7 @@ def test_no_target_label_reaches_the_choice_or_the_predictions(selection):
     target = np.flatnonzero(np.isin(D, PAIR.targets))
     others[target] = np.random.default_rng(0).permutation(Y[target])
     others[target[:3]] = 99  # even a class that no source has
-    for one, two in zip(
-        *(outcomes(METHODS, problem_of(X, y, D, PAIR, 0, protocol)) for y in (Y, others)), strict=True
-    ):
+    for one, two in zip(*(outcomes(METHODS, problem_of(X, y, D, PAIR, 0, protocol)) for y in (Y, others)), strict=True):
         assert (one.method, one.settings, one.ties) == (two.method, two.settings, two.ties)
         np.testing.assert_array_equal(one.predictions, two.predictions)
 
@@ -176,11 +175,12 @@ def test_the_preprocessing_is_fitted_on_the_training_data():
 @pytest.mark.parametrize("method", PROJECTIONS)
 @pytest.mark.parametrize("selection", ["within", "domain"])
 def test_a_projections_outcome_is_that_of_a_search_by_hand(method, selection):
-    problem = problem_of(X, Y, D, PAIR, 0, Protocol(selection=selection, quick=True))
+    three = Task(("a", "b", "c"), ("d",))
+    problem = problem_of(X, Y, D, three, 0, Protocol(selection=selection, quick=True))
     (outcome,) = outcomes((method,), problem)
     estimator, grid = problem.projection(method)
     train, test = problem.train, problem.test
-    search = ProjectionSearchCV(estimator.set_params(centering="target"), grid, cv=problem.splits)
+    search = ProjectionSearchCV(clone(estimator).set_params(centering="target"), grid, cv=problem.splits)
     search.fit(problem.X[train], problem.y[train], sample_domain=problem.domain[train])
     assert outcome.settings == search.best_params_
     assert outcome.ties == search.cv_results_["n_ties"][search.best_index_]
@@ -242,7 +242,7 @@ def test_a_failure_is_a_row_and_is_tried_again(tmp_path, monkeypatch):
     for row in (*by_method["logistic"], *by_method["KFDA"]):
         assert (row.status, row.accuracy, row.accuracies, row.settings) == ("failed", None, {}, {})
     assert by_method["logistic"][0].reason == "ValueError: no solver today"
-    assert "ridge" in by_method["KFDA"][0].reason
+    assert "denominator is not positive" in by_method["KFDA"][0].reason
     again = study(tmp_path)
     assert {row.status for row in again} == {"ok"}
     assert [row for row in again if row.method == "1NN"] == by_method["1NN"]  # not run again: even the time is the same
@@ -324,9 +324,21 @@ def test_a_study_refuses_what_it_cannot_run(tmp_path, options, message):
 
 def test_rows_come_back_as_they_were_written(tmp_path):
     fine = Row(
-        "K|PCA", "a_b -> ü", 3, 4, 1 / 3, {"ü": 1 / 3}, {"gamma": "0.1*median", "n": [1, None]}, 2, True, 0.1, "ok", "", {}
+        "K|PCA",
+        "a_b -> ü",
+        3,
+        4,
+        1 / 3,
+        {"ü": 1 / 3},
+        {"gamma": "0.1*median", "n": [1, None]},
+        2,
+        True,
+        0.1,
+        "ok",
+        "",
+        {},
     )
-    failed = replace(fine, method="1NN", accuracy=None, accuracies={}, status="failed", reason="it's \"odd\"\n")
+    failed = replace(fine, method="1NN", accuracy=None, accuracies={}, status="failed", reason='it\'s "odd"\n')
     with Store(tmp_path / "new" / "results.sqlite") as store:
         store.open_configuration("k", {"data": "x"})
         store.add("k", fine)

@@ -116,17 +116,21 @@ class Cells:
     origin: Array
 
     @classmethod
-    def of(cls, features: Array, membership: Membership, origin: Array | None = None) -> Cells:
-        """Collect the statistics of a feature matrix, about its mean unless an origin is given."""
-        origin = features.mean(axis=0) if origin is None else origin
+    def of(cls, features: Array, membership: Membership) -> Cells:
+        """Collect the statistics of a feature matrix, about its mean."""
+        origin = features.mean(axis=0)
         shifted = features - origin
         sums = np.zeros((membership.counts.size, features.shape[1]))
         np.add.at(sums, membership.cell, shifted)
         return cls(membership.counts, sums, shifted.T @ shifted, origin)
 
-    def __sub__(self, part: Cells) -> Cells:
-        """Statistics of the samples that are not in `part`, which must have the same cells and origin."""
-        return Cells(self.counts - part.counts, self.sums - part.sums, self.gram - part.gram, self.origin)
+    def __add__(self, other: Cells) -> Cells:
+        """Statistics of both sets of samples, which must have the same cells, about the origin of the first."""
+        shift = other.origin - self.origin
+        sums = other.sums + other.counts.reshape(-1, 1) * shift
+        lean = np.outer(other.sums.sum(axis=0), shift)
+        gram = other.gram + lean + lean.T + other.counts.sum() * np.outer(shift, shift)
+        return Cells(self.counts + other.counts, self.sums + sums, self.gram + gram, self.origin)
 
     @property
     def mean(self) -> Array:

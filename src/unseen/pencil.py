@@ -122,11 +122,14 @@ def whiten_by_cholesky(K: Array, membership: Membership, recipe: Recipe) -> Whit
 def solve(pencil: Whitened, recipe: Recipe, counts: Ints) -> Solution:
     """Solve a pencil whose numerator is low-rank; O(cells^3), whatever the number of samples."""
     upper = _triangle(_denominator(pencil, recipe, counts))
-    numerator = pencil.cells @ _orthonormal(recipe.numerator, counts)
+    contrast = _orthonormal(recipe.numerator, counts)
+    numerator = pencil.cells @ contrast
     # BLAS's dtrsm rather than LAPACK's dtrtrs, which wakes all threads even for a handful of cells.
     whitened = linalg.blas.dtrsm(1.0, upper, numerator, trans_a=True)
     left, singular, _ = linalg.svd(whitened, full_matrices=False, check_finite=False)
     rank = int(np.sum(singular > max(numerator.shape) * np.finfo(float).eps * singular.max(initial=0.0)))
+    if np.linalg.norm(numerator) <= 1e-13 * np.linalg.norm(pencil.cells) * np.linalg.norm(contrast):
+        raise ValueError("The class means coincide, so no component tells classes apart. Check y, X and the kernel.")
     # Contrasts of class means carry at most C - 1 directions; what rounding adds beyond them is noise.
     rank = min(rank, counts.shape[1] - 1)
     coordinates = linalg.blas.dtrsm(1.0, upper, left[:, :rank])

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import copy
+import operator
 import time
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -16,7 +19,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.utils.parallel import Parallel, delayed
 from threadpoolctl import ThreadpoolController
 
-from ..cells import Array, Cells, Ints, Membership
+from ..cells import Array, Cells, Ints
 from ..exceptions import FewerComponentsWarning
 from ..progress import track
 from ..projections._base import Projection
@@ -97,35 +100,36 @@ class Source:
         self.data = data
         self.grams = grams
         self.features: Array | None = None
-        self.statistics: Cells | None = None
-        feature_map = projection.feature_map
-        # A map that learns nothing from the data gives all folds the same features, and statistics that subtract.
-        if isinstance(feature_map, (str, FrozenEstimator)):
+        self.by_domain: dict[int, Cells] = {}
+        # A map that learns nothing from the data gives all folds the same features, and statistics that add up.
+        if isinstance(projection.feature_map, (str, FrozenEstimator)):
             self.features = self._mapped(data.X)
-            self.statistics = Cells.of(self.features, Membership.of(data.y_codes, data.domain))
+            for name in np.unique(data.domain):
+                rows = data.domain == name
+                self.by_domain[int(name)] = Cells.of(self.features[rows], data.cells_of(rows))
 
     def _mapped(self, train: Any) -> Array:
         """Features of all samples under the map fitted to some of them."""
-        feature_map = self.projection.feature_map
-        self.projection.feature_map_ = None if isinstance(feature_map, str) else clone(feature_map).fit(train, None)
-        return self.projection._features(self.data.X)
+        projection = copy.copy(self.projection)  # folds may run in threads that share the original
+        feature_map = projection.feature_map
+        projection.feature_map_ = None if isinstance(feature_map, str) else clone(feature_map).fit(train, None)
+        return projection._features(self.data.X)
 
     def fold(self, train: Ints, test: Ints) -> Fold:
         """Decompose one fold."""
         if self.grams is not None:
             return kernel_fold(self.projection, self.data, self.grams, train, test)
-        if self.features is not None and self.statistics is not None:
-            held_out = Membership(
-                np.bincount(self.data.cell[test], minlength=self.statistics.counts.size).reshape(
-                    self.statistics.counts.shape
-                ),
-                self.data.cell[test],
-            )
-            rest = self.statistics - Cells.of(self.features[test], held_out, self.statistics.origin)
-            return feature_fold(self.features, rest, self.data, train, test)
-        features = self._mapped(self.data[train].X)
-        statistics = Cells.of(features[train], self.data[train].membership)
-        return feature_fold(features, statistics, self.data, train, test)
+        features = self._mapped(self.data[train].X) if self.features is None else self.features
+        return feature_fold(features, self._statistics(features, train), self.data, train, test)
+
+    def _statistics(self, features: Array, train: Ints) -> Cells:
+        """Add up the statistics of whole domains where a fold trains on such; no other sample then has any say."""
+        domains, sizes = np.unique(self.data.domain[train], return_counts=True)
+        whole = [self.by_domain.get(int(name)) for name in domains]
+        parts = [part for part, size in zip(whole, sizes, strict=True) if part and part.counts.sum() == size]
+        if len(parts) == len(domains):
+            return reduce(operator.add, parts)
+        return Cells.of(features[train], self.data[train].membership)
 
 
 def score_fold(
@@ -183,23 +187,20 @@ def _score_solution(
             continue
         for candidate in alike:
             start = time.perf_counter()
-            if one_nearest and is_one_nearest(candidate.classifier):
-                fitted = middle = time.perf_counter()
-                value = float(np.mean(y_train[nearest(Z_train, Z_test)] == y_test))
-            else:
-                with BLAS_THREADS.limit(limits=1):  # a few columns: waking more threads costs more than it saves
-                    model = clone(candidate.classifier).fit(Z_train, y_train)
-                    fitted = middle = time.perf_counter()
-                    value = float(scorer(model, Z_test, y_test))
-            yield Score(
-                candidate.index,
-                value,
-                shared + fitted - start,
-                time.perf_counter() - middle,
-                Z_train.shape[1],
-                ridge,
-                weight,
-            )
+            try:
+                if one_nearest and is_one_nearest(candidate.classifier):
+                    middle = start
+                    value = float(np.mean(y_train[nearest(Z_train, Z_test)] == y_test))
+                else:
+                    with BLAS_THREADS.limit(limits=1):  # a few columns: more threads cost more than they save
+                        model = clone(candidate.classifier).fit(Z_train, y_train)
+                        middle = time.perf_counter()
+                        value = float(scorer(model, Z_test, y_test))
+            except (ValueError, AttributeError) as error:  # a classifier or scorer that cannot take these data
+                yield Score(candidate.index, np.nan, 0.0, 0.0, error=str(error))
+                continue
+            fit_seconds, score_seconds = shared + middle - start, time.perf_counter() - middle
+            yield Score(candidate.index, value, fit_seconds, score_seconds, Z_train.shape[1], ridge, weight)
 
 
 def is_one_nearest(classifier: BaseEstimator) -> bool:

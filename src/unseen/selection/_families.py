@@ -22,6 +22,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC
 
+from .. import memory
 from ..cells import Array, Ints
 from ..exceptions import SingleDomainWarning
 from ..feature_maps import DomainCenterer
@@ -112,25 +113,36 @@ def _plain(method: str, X: Any, y: Any, domain: Ints, splits: Splits, scoring: A
     name = CENTERED.get(method, method)
     model, grid = PLAIN[name]
     settings = list(ParameterGrid(grid))
-    # Each domain is centred on its own mean, held out or not, so one centred copy serves every fold.
-    data = DomainCenterer().fit_transform(X, sample_domain=domain) if method in CENTERED else X
     score = _score_kernel_svm if name == "rbf_svm" else _score_each
     try:
-        if method in CENTERED and np.bincount(domain).min() == 1:
-            raise ValueError("a domain has a single sample, which centring turns into zeros")
-        scores = score(model, settings, data, y, splits, scoring)
+        if method in CENTERED:
+            parts = [_centered(X, y, domain, *split) for split in splits]
+            scores = np.hstack([score(model, settings, *part, scoring) for part in parts])
+        else:
+            scores = score(model, settings, X, y, splits, scoring)
     except (ValueError, AttributeError) as error:  # such as a scorer that needs probabilities: listed, never chosen
         warnings.warn(f"{method} cannot be scored and is left out of the choice: {error}", RuntimeWarning, stacklevel=2)
         scores = np.full((len(settings), len(splits)), np.nan)
     best = int(np.argmax(np.nan_to_num(scores.mean(axis=1), nan=-np.inf)))
     params = dict(settings[best])
+    centerer = DomainCenterer().set_output(transform="default")
     if name == "rbf_svm":
-        width = params.pop("width")
-        params = {"kernel": "rbf", "gamma": width / median_squared_distance(data), **params}
-    steps = [("centerer", DomainCenterer())] if method in CENTERED else []
+        data = centerer.fit_transform(X, sample_domain=domain) if method in CENTERED else X
+        params = {"kernel": "rbf", "gamma": params.pop("width") / median_squared_distance(data), **params}
+    steps = [("centerer", clone(centerer))] if method in CENTERED else []
     pipeline = Pipeline([*steps, ("classifier", clone(model).set_params(**params))])
     kind: Kind = "transductive" if method in CENTERED else "plain"
     return method, kind, scores[best], params, pipeline
+
+
+def _centered(X: Any, y: Any, domain: Ints, train: Ints, test: Ints) -> tuple[Any, Any, Splits]:
+    """One fold behind a DomainCenterer: samples, classes, and where training ends and testing begins."""
+    centerer = DomainCenterer().set_output(transform="default")
+    Z = centerer.fit_transform(X[train], sample_domain=domain[train])
+    Z_test = centerer.transform(X[test], sample_domain=domain[test])
+    n = len(train)
+    rows = np.arange(n + len(test))
+    return np.vstack([Z, Z_test]), y[np.concatenate([train, test])], [(rows[:n], rows[n:])]
 
 
 def _score_each(model: Any, settings: list[Any], X: Any, y: Any, splits: Splits, scoring: Any) -> Array:
@@ -146,6 +158,7 @@ def _score_each(model: Any, settings: list[Any], X: Any, y: Any, splits: Splits,
 def _score_kernel_svm(model: Any, settings: list[Any], X: Any, y: Any, splits: Splits, scoring: Any) -> Array:
     """The same for the rbf SVM, with one distance matrix for all folds and one kernel matrix for all costs."""
     scorer = check_scoring(model, scoring=scoring)
+    memory.require_square(X.shape[0], copies=2, caller="An rbf SVM")
     distances = euclidean_distances(X, squared=True)
     scores = np.empty((len(settings), len(splits)))
     for k, (train, test) in enumerate(splits):
@@ -175,9 +188,15 @@ def _projections(
             for head, classifier in HEADS.items():
                 candidates.append(Candidate(len(candidates), tuned, classifier))
                 variants.append((method, head, params))
-    results = tabulate(
-        candidates, [params for *_, params in variants], score_candidates(candidates, data, splits, scoring)
-    )
+    found = score_candidates(candidates, data, splits, scoring)
+    errors = {score.error for split in found for score in split if score.error}
+    if errors:
+        warnings.warn(
+            f"Some projections cannot be scored and are left out of the choice: {min(errors)}",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+    results = tabulate(candidates, [params for *_, params in variants], found)
     scores = np.column_stack([results[f"split{k}_test_score"] for k in range(len(splits))])
     for method, head, centering in product(methods, HEADS, centerings):
         among = np.array([v[:2] == (method, head) and v[2]["centering"] == centering for v in variants])

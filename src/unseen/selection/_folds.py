@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from scipy import linalg
 from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.utils import _safe_indexing
 
+from .. import memory
 from ..cells import Array, Cells, Ints, Membership, Spectrum, gram_spectrum
 from ..kernels import centre, resolve_gamma
 from ..labels import Labels
 from ..pencil import Recipe, Whitened, solve, whiten
 from ..projections._base import Projection
+from ..scales import is_multiple
 from ..solution import Solution
 
 
@@ -30,10 +34,11 @@ class Data:
     def __getitem__(self, rows: Ints) -> Data:
         return Data(_safe_indexing(self.X, rows), self.y[rows], self.y_codes[rows], self.domain[rows])
 
-    @property
-    def cell(self) -> Ints:
-        """Each sample's cell in the table of all classes and domains of these data."""
-        return Membership.of(self.y_codes, self.domain).cell
+    def cells_of(self, rows: npt.NDArray[np.bool_]) -> Membership:
+        """Cells of some samples, in the table of all classes and domains of these data."""
+        whole = Membership.of(self.y_codes, self.domain)
+        counts = np.bincount(whole.cell[rows], minlength=whole.counts.size).reshape(whole.counts.shape)
+        return Membership(counts.astype(np.intp), whole.cell[rows])
 
     @property
     def membership(self) -> Membership:
@@ -50,6 +55,7 @@ class Grams:
     """
 
     def __init__(self, estimator: Projection, X: Any) -> None:
+        memory.require_square(X.shape[0], copies=3, caller=f"A search over {type(estimator).__name__}")
         self.X = X
         self._distances: Array | None = None
         self._whole: Array | None = None
@@ -57,7 +63,7 @@ class Grams:
             self._distances = euclidean_distances(X.astype(np.float64, copy=False), squared=True)
         elif estimator.kernel == "precomputed":
             self._whole = X
-        elif estimator.gamma != "scale":  # otherwise each fold has its own coefficient
+        elif not is_multiple(estimator.gamma, "scale"):  # otherwise each fold has its own coefficient
             self._whole = _fold_estimator(estimator, X)._kernel_values(X, training=True)
 
     def between(self, estimator: Projection, rows: Ints, columns: Ints) -> Array:
@@ -69,13 +75,14 @@ class Grams:
         fitted = _fold_estimator(estimator, train)
         if self._distances is not None:
             values = self._distances[block]
-            values *= -(fitted.gamma_ or 0.0)
+            values *= -(1 / self.X.shape[1] if fitted.gamma_ is None else fitted.gamma_)  # None as scikit-learn has it
             return np.exp(values, out=values)
         return fitted._kernel_values(_safe_indexing(self.X, rows))
 
 
 def _fold_estimator(estimator: Projection, train: Any) -> Projection:
-    """Give an estimator what its kernel learns from the training samples: the coefficient and the samples."""
+    """Copy an estimator and give it what its kernel learns from training samples: the coefficient, and the samples."""
+    estimator = copy.copy(estimator)  # folds may run in threads that share the original
     estimator.gamma_ = resolve_gamma(estimator.gamma, estimator.kernel, train)
     estimator.X_fit_ = train
     return estimator

@@ -22,6 +22,7 @@ from ..exceptions import SingleDomainWarning
 from ..labels import check_domains, encode_classes, encode_domains
 from ..progress import with_callbacks
 from ..projections._base import Projection
+from ..projections._space import check_gram, forget
 from ._chosen import ChosenModel
 from ._evaluate import Candidate, Score, score_candidates
 from ._folds import Data
@@ -149,6 +150,7 @@ class ProjectionSearchCV(MetaEstimatorMixin, ChosenModel):
             The fitted search.
         """
         self._validate_params()
+        forget(self)
         if not isinstance(self.estimator, Projection):
             raise TypeError(
                 f"estimator must be one of unseen's projections, such as CIDG(); got {self.estimator!r}. For other "
@@ -177,6 +179,8 @@ class ProjectionSearchCV(MetaEstimatorMixin, ChosenModel):
 
     def _check_data(self, X: Any, y: Any, sample_domain: Any) -> Data:
         X, y = validate_data(self, X, y, **self.estimator._validation())
+        if self.estimator.kernel == "precomputed" and self.estimator.feature_map is None:
+            check_gram(X)
         self.classes_, y_codes = encode_classes(y, type(self).__name__)
         n_samples = X.shape[0]
         if sample_domain is None:
@@ -256,6 +260,22 @@ class ProjectionSearchCV(MetaEstimatorMixin, ChosenModel):
             raise AttributeError(f"This {type(self).__name__} was fitted with refit=False; it has no model to use.")
         X = validate_data(self, X, reset=False, **self.estimator._validation())
         return self.best_estimator_[0].transform(X, sample_domain=sample_domain)
+
+    def get_feature_names_out(self, input_features: Any = None) -> Any:
+        """Names of the chosen projection's components.
+
+        Parameters
+        ----------
+        input_features : None
+            Not used.
+
+        Returns
+        -------
+        names : ndarray of str
+            Such as ``["cidg0", "cidg1"]``.
+        """
+        check_is_fitted(self, "best_estimator_")
+        return self.best_estimator_[0].get_feature_names_out(input_features)
 
     def fit_transform(self, X: Any, y: Any, *, sample_domain: Any = None, **params: Any) -> Any:
         """Fit, then project the same samples.

@@ -8,6 +8,7 @@ from numbers import Integral
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
+from scipy import sparse
 from sklearn.metrics import get_scorer_names
 from sklearn.pipeline import Pipeline
 from sklearn.utils._param_validation import Interval, StrOptions
@@ -18,6 +19,7 @@ from ..cells import Array, Ints
 from ..exceptions import SingleDomainWarning
 from ..labels import Labels, check_domains, encode_classes, encode_domains
 from ..progress import track, with_callbacks
+from ..projections._space import forget
 from ._chosen import ChosenModel
 from ._families import CENTERED, METHODS, Contender, batches, contenders, offered
 from ._splitters import domain_splits
@@ -138,6 +140,7 @@ class UnseenClassifier(ChosenModel):
             The fitted classifier.
         """
         self._validate_params()
+        forget(self)
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=(np.float64, np.float32))
         self.classes_, _ = encode_classes(y, type(self).__name__)
         methods = self._methods(X)
@@ -169,7 +172,10 @@ class UnseenClassifier(ChosenModel):
             raise ValueError(
                 f'methods must be "auto" or a list of names among {", ".join(METHODS)}; got {self.methods!r}.'
             )
-        return self.methods
+        centered = [method for method in self.methods if method in CENTERED]
+        if centered and sparse.issparse(X):
+            raise ValueError(f"methods={self.methods!r} holds {centered[0]!r}, but sparse X cannot be centred.")
+        return list(dict.fromkeys(self.methods))
 
     def _classifier(self) -> Any:
         check_is_fitted(self, "best_estimator_")

@@ -53,7 +53,9 @@ def synthetic_figure(problem: Problem, rows: Sequence[Row]) -> Any:
             ax.set_xticks([])
             ax.set_yticks([])
         axes[0, column].set_title(title, fontsize=11)
-    _legend(axes[0, -1], [str(name) for name in np.unique(domain)], DOMAIN_COLOURS, MARKERS)
+    unseen = set(problem.domain[problem.test])
+    names = [f"{name}, unseen" if name in unseen else str(name) for name in np.unique(domain)]
+    _legend(axes[0, -1], names, DOMAIN_COLOURS, MARKERS)
     _legend(axes[1, -1], [f"class {label}" for label in np.unique(y)], CLASS_COLOURS, ("s",) * 3)
     return figure
 

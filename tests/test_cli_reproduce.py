@@ -1,0 +1,239 @@
+"""``unseen reproduce``: what it prints and writes, and how it refuses."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+pytest.importorskip("typer", reason="the command needs its extra")
+from typer.testing import CliRunner
+
+from helpers import three_domains
+from unseen.cli._app import app
+from unseen.cli._report import write
+from unseen.datasets import _office_caltech
+from unseen.study import _methods
+
+FEW = "1NN,KFDA,logistic"
+X, Y, CODES = three_domains(n_per_cell=4, n_classes=5, n_domains=4, seed=1)
+
+
+def save(folder, names, wrong=()):
+    folder.mkdir()
+    for code, name in enumerate(names):
+        own = np.equal(CODES, code)
+        np.savez(folder / f"{name}.npz", X=np.where(name in wrong, np.nan, X[own]), y=Y[own] + 1)
+    return folder
+
+
+@pytest.fixture
+def hospitals(tmp_path, monkeypatch):
+    """A folder with three domains, in a working directory of its own."""
+    monkeypatch.chdir(tmp_path)
+    return save(tmp_path / "hospitals", ["north", "south", "west"])
+
+
+@pytest.fixture(autouse=True)
+def offline(monkeypatch):
+    """Nothing here may use the network."""
+
+    def refuse(url, destination, blob_id):
+        raise OSError(f"{url} could not be reached")
+
+    monkeypatch.setattr(_office_caltech, "download_file", refuse)
+
+
+def unseen(*args):
+    result = CliRunner().invoke(app, [*map(str, args)], env={"COLUMNS": "200", "TERM": "dumb", "NO_COLOR": "1"})
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    text = re.sub(r"\x1b\[[0-9;]*m", "", result.output)
+    return result.exit_code, " ".join(re.sub(r"[\u2500-\u257f]", " ", text).split())
+
+
+@pytest.mark.parametrize("command", ["", "synthetic", "office-caltech", "vlcs", "folder"])
+def test_help_has_an_example(command):
+    code, text = unseen("reproduce", *command.split(), "--help")
+    assert code == 0
+    assert f"Example: unseen reproduce {command}".strip() in text
+    assert "Usage" in text
+
+
+def test_the_root_has_help_with_an_example_and_a_version():
+    assert "Example: unseen reproduce" in unseen("--help")[1]
+    code, text = unseen("--version")
+    assert code == 0
+    assert re.fullmatch(r"unseen \d+\.\d+\.\d+\S*", text)
+
+
+def test_a_folder_gives_a_table(hospitals):
+    code, text = unseen("reproduce", "folder", hospitals, "--quick", "--methods", FEW, "--jobs", 1)
+    assert code == 0
+    assert "3 tasks, 3 methods, 1 repeats -> hospitals.unseen-results.sqlite" in text
+    assert "hospitals: accuracy on the unseen domains, settings chosen by 'domain'" in text
+    for part in ("south,west -> north", "north,west -> south", "mean rank", "wins", "* transductive", *FEW.split(",")):
+        assert part in text
+    assert (hospitals.parent / "hospitals.unseen-results.sqlite").exists()
+
+
+def test_names_with_brackets_are_printed_as_they_are(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    folder = save(tmp_path / "[bold]data", ["[red]a", "b[blue]"])
+    code, text = unseen("reproduce", "folder", folder, "--quick", "--methods", "1NN", "--jobs", 1)
+    assert code == 0
+    assert "[red]a -> b[blue]" in text
+    assert "[bold]data: accuracy" in text
+
+
+@pytest.mark.parametrize("how", ["--format", "ending"])
+def test_a_table_is_written_in_the_format_asked_for(hospitals, tmp_path, how):
+    base = ["reproduce", "folder", hospitals, "--quick", "--methods", FEW, "--jobs", 1]
+    texts = {}
+    for kind, ending in (("markdown", "md"), ("latex", "tex"), ("csv", "csv"), ("json", "json")):
+        path = tmp_path / "new" / (f"table.{ending}" if how == "ending" else "table.txt")
+        code, text = unseen(*base, "--output", path, *(["--format", kind] if how == "--format" else []))
+        assert code == 0
+        assert f"Wrote {path}" in text
+        assert [found.name for found in path.parent.iterdir() if found.name.startswith(".")] == []
+        texts[kind] = path.read_text(encoding="utf-8")
+    assert texts["markdown"].startswith("| Task | 1NN | KFDA | logistic |\n|---|---|---|---|\n")
+    assert texts["latex"].startswith("\\begin{tabular}{lccc}\n")
+    assert texts["csv"].startswith("task,method,mean,")
+    found = json.loads(texts["json"])
+    assert len(found["cells"]) == 9
+    assert set(found["summary"]["mean"]) == set(FEW.split(","))
+
+
+def test_without_an_output_the_formatted_table_alone_goes_to_standard_output(hospitals):
+    script = "from unseen.cli import main; main()"
+    arguments = [
+        "reproduce",
+        "folder",
+        str(hospitals),
+        "--quick",
+        "--methods",
+        "1NN",
+        "--jobs",
+        "1",
+        "--format",
+        "json",
+    ]
+    done = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert len(json.loads(done.stdout)["cells"]) == 3
+    assert "3 tasks, 1 methods" in done.stderr
+
+
+def test_a_write_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "table.md"
+    path.write_text("old")
+
+    def full(*_):
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr("os.replace", full)
+    with pytest.raises(OSError, match="No space"):
+        write("new", path)
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_papers_figures_stand_beside_those_of_vlcs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    folder = save(tmp_path / "VLCS", ["VOC2007", "LabelMe", "Caltech101", "SUN09"])
+    output = tmp_path / "vlcs.md"
+    code, text = unseen("reproduce", "vlcs", folder, "--quick", "--methods", FEW, "--jobs", 1, "-o", output)
+    assert code == 0
+    assert "4 tasks, 3 methods, 1 repeats -> vlcs.unseen-results.sqlite" in text
+    table = output.read_text(encoding="utf-8")
+    assert re.search(r"^\| L,C,S -> V \|.* \(53\.27\)", table, flags=re.MULTILINE)
+    assert "the paper's figure" in table
+    code, text = unseen("reproduce", "vlcs", folder, "--methods", "1NN", "--repeats", 1, "--jobs", 1)
+    assert code == 0
+    assert "10 tasks, 1 methods, 1 repeats" in text
+    assert "grey: what the paper prints" in text
+
+
+def test_failures_are_shown_and_tell_in_the_exit_code(hospitals, monkeypatch):
+    def broken(setting, X):
+        raise ValueError("no solver [today]")
+
+    monkeypatch.setitem(_methods.TUNED, "logistic", (*_methods.TUNED["logistic"][:2], broken))
+    command = ["reproduce", "folder", hospitals, "--quick", "--methods", FEW, "--jobs", 1]
+    code, text = unseen(*command)
+    assert code == 1
+    assert "logistic failed: ValueError: no solver [today]" in text
+    assert "3 of 9 runs failed; run the same command again to try them again." in text
+    monkeypatch.undo()
+    monkeypatch.chdir(hospitals.parent)
+    assert unseen(*command)[0] == 0
+
+
+@pytest.mark.parametrize("flag", [[], ["--no-download"]], ids=["unreachable", "not asked"])
+@pytest.mark.parametrize("features", ["decaf6", "surf"])
+def test_office_caltech_without_its_files_says_which_are_missing(tmp_path, flag, features):
+    code, text = unseen("reproduce", "office-caltech", "--features", features, "--data-home", tmp_path, *flag)
+    assert code == (2 if flag else 1)
+    for source in _office_caltech.SOURCES[features].values():
+        assert source.file in text
+    assert f"put them into {tmp_path / 'office_caltech'}" in text
+
+
+MISTAKES = {
+    "no such command": (["reproduce", "imagenet"], "No such command 'imagenet'"),
+    "no folder": (["reproduce", "folder"], "Missing argument 'folder'"),
+    "a folder that is not there": (["reproduce", "folder", "nowhere"], "there is nothing"),
+    "a file instead of a folder": (["reproduce", "folder", "notes.txt"], "there is a file"),
+    "an empty folder": (["reproduce", "folder", "empty"], "must hold one file per domain"),
+    "a single domain": (["reproduce", "folder", "single"], "of the 1 domains"),
+    "missing values": (["reproduce", "folder", "holes"], "contains NaN"),
+    "an unknown method": (["reproduce", "folder", "hospitals", "--methods", "1NN,magic"], "There is no method 'magic'"),
+    "no method": (["reproduce", "folder", "hospitals", "--methods", " , "], "at least one method"),
+    "no repeats": (["reproduce", "folder", "hospitals", "--repeats", "0"], "'--repeats'"),
+    "half a repeat": (["reproduce", "folder", "hospitals", "--repeats", "2.5"], "'--repeats'"),
+    "no jobs": (["reproduce", "folder", "hospitals", "--jobs", "0"], "n_jobs == 0"),
+    "an unknown format": (["reproduce", "folder", "hospitals", "--format", "html"], "'html' is not one of"),
+    "an unknown selection": (["reproduce", "folder", "hospitals", "--selection", "test"], "'test' is not one of"),
+    "an unknown option": (["reproduce", "folder", "hospitals", "--fast"], "No such option: --fast"),
+    "an output that is a folder": (["reproduce", "folder", "hospitals", "-o", "empty"], "'empty' is a directory"),
+    "a store that is a folder": (["reproduce", "folder", "hospitals", "--store", "empty"], "'empty' is a directory"),
+    "a store that is no store": (
+        ["reproduce", "folder", "hospitals", "--store", "notes.txt"],
+        "notes.txt is not a file of results",
+    ),
+    "not VLCS": (["reproduce", "vlcs", "hospitals"], "does not hold VLCS"),
+    "unknown features": (["reproduce", "office-caltech", "--features", "sift"], "features must be one of"),
+    "no draws": (["reproduce", "synthetic", "--seeds", "0"], "'--seeds'"),
+    "a figure that is a folder": (["reproduce", "synthetic", "--figure", "empty"], "'empty' is a directory"),
+}
+
+
+@pytest.mark.parametrize("what", MISTAKES)
+def test_a_mistake_is_refused_with_exit_code_2(what, hospitals, tmp_path):
+    (tmp_path / "notes.txt").write_text("not a database\n" * 100)
+    (tmp_path / "empty").mkdir()
+    save(tmp_path / "single", ["alone"])
+    save(tmp_path / "holes", ["a", "b"], wrong=["b"])
+    arguments, message = MISTAKES[what]
+    code, text = unseen(*arguments)
+    assert code == 2, text
+    assert message.lower() in text.lower()
+    assert "Traceback" not in text
+
+
+def test_the_synthetic_experiment_draws_its_figure(tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib")
+    monkeypatch.chdir(tmp_path)
+    code, text = unseen("reproduce", "synthetic", "--quick", "--jobs", 1, "--figure", "new/picture.png")
+    assert code == 0
+    assert "within the sources" in text
+    assert "the target (oracle)" in text
+    assert (tmp_path / "new" / "picture.png").read_bytes().startswith(b"\x89PNG")
+    drawn = (tmp_path / "new" / "picture.svg").read_text()
+    assert "</svg>" in drawn
+    assert "domain 3, unseen" in drawn  # beside the outlines of its letters

@@ -1,0 +1,157 @@
+"""A study that is killed or interrupted continues where it was, and ends as if nothing had happened."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from contextlib import closing
+
+import numpy as np
+import pytest
+
+from unseen.datasets import make_synthetic
+from unseen.study import Protocol, run, tasks
+
+LONG = 60  # seconds that nothing here should ever need
+METHODS = ["1NN", "KFDA", "CIDG", "logistic"]
+ROWS = 3 * 3 * len(METHODS)
+
+SLOWED = """
+import sys, time
+import unseen.study._run as engine
+from unseen.datasets import make_synthetic
+from unseen.study import Protocol, tasks
+
+unhurried = engine.run_unit
+
+def run_unit(*args):
+    time.sleep(0.1)
+    return unhurried(*args)
+
+engine.run_unit = run_unit
+"""
+STUDY = """
+data = make_synthetic(random_state=0)
+engine.run(
+    data.data, data.target, data.domain, tasks(data.domain_names), store=sys.argv[1],
+    protocol=Protocol(repeats=3, quick=True), methods=["1NN", "KFDA", "CIDG", "logistic"],
+)
+"""
+COMMAND = """
+from unseen.cli import main
+sys.argv[0] = "unseen"
+main()
+"""
+
+
+def start(tmp_path, script, *args):
+    path = tmp_path / "script.py"
+    path.write_text(SLOWED + script)
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+    return subprocess.Popen(
+        [sys.executable, str(path), *map(str, args)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+        cwd=tmp_path,
+        start_new_session=True,
+    )
+
+
+def count(store):
+    """Rows in a store that may not exist yet, read beside the process that writes it."""
+    if not store.exists():
+        return 0
+    with closing(sqlite3.connect(f"file:{store}?mode=ro", uri=True, timeout=10)) as connection:
+        try:
+            return connection.execute("SELECT count(*) FROM results").fetchone()[0]
+        except sqlite3.OperationalError:  # its tables are not there yet
+            return 0
+
+
+def wait_for_rows(process, store, wanted):
+    deadline = time.monotonic() + LONG
+    while count(store) < wanted:
+        assert process.poll() is None, process.communicate()[1]
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def end(process):
+    if process.poll() is None:
+        process.kill()
+    return process.communicate(timeout=LONG)
+
+
+def resume(store):
+    data = make_synthetic(random_state=0)
+    protocol = Protocol(repeats=3, quick=True)
+    todo = tasks(data.domain_names)
+    return run(data.data, data.target, data.domain, todo, store=store, protocol=protocol, methods=METHODS)
+
+
+def facts(rows):
+    return [(r.task, r.method, r.repeat, r.seed, r.accuracy, r.accuracies, r.settings, r.ties, r.status) for r in rows]
+
+
+def test_a_study_killed_twice_ends_as_an_undisturbed_one(tmp_path):
+    store = tmp_path / "results.sqlite"
+    kept = []
+    for wanted in (4, 12):
+        process = start(tmp_path, STUDY, store)
+        try:
+            wait_for_rows(process, store, wanted)
+            os.kill(process.pid, signal.SIGKILL)
+            process.wait(timeout=LONG)
+        finally:
+            end(process)
+        assert process.returncode == -signal.SIGKILL
+        kept.append(count(store))
+        assert wanted <= kept[-1] < ROWS
+    rows = resume(store)
+    assert count(store) == len(rows) == ROWS
+    assert len({(row.task, row.method, row.repeat) for row in rows}) == ROWS
+    assert facts(rows) == facts(resume(tmp_path / "undisturbed.sqlite"))
+    with closing(sqlite3.connect(store)) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_an_interrupted_command_says_how_to_go_on_and_then_does(tmp_path, jobs):
+    pytest.importorskip("typer", reason="the command needs its extra")
+    folder = tmp_path / "hospitals"
+    folder.mkdir()
+    data = make_synthetic(random_state=0)
+    for name in data.domain_names:
+        np.savez(folder / f"{name}.npz", X=data.data[data.domain == name], y=data.target[data.domain == name])
+    store = tmp_path / "kept.sqlite"
+    command = ["reproduce", "folder", folder, "--methods", "1NN,logistic,linear SVM", "--repeats", "10"]
+    command += ["--store", store, "--jobs", str(jobs)]
+    process = start(tmp_path, COMMAND, *command)
+    try:
+        wait_for_rows(process, store, 3)
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+        out, err = process.communicate(timeout=LONG)
+    finally:
+        end(process)
+    assert process.returncode == 1, err
+    assert f"Stopped. What is done is kept in {store}; run the same command again to continue." in err
+    if jobs == 1:  # interrupted with the rest, joblib's workers may print where they were
+        assert "Traceback" not in err
+    assert out == ""
+    kept = count(store)
+    assert 3 <= kept < 90
+    if jobs == 1:
+        again = start(tmp_path, COMMAND, *[{"10": "1"}.get(str(part), part) for part in command])
+        try:
+            out, err = again.communicate(timeout=LONG)
+        finally:
+            end(again)
+        assert again.returncode == 0, err
+        assert "mean rank" in out
+        assert count(store) == max(kept, 9)
