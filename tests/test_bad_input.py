@@ -338,8 +338,7 @@ MISTAKES = [
     Mistake(
         "sparse X to be centred",
         UnseenClassifier(["centered_logistic"]),
-        "dense data is required",
-        TypeError,
+        r"\['centered_logistic'\] .* sparse X cannot be centred",
         X=sparse.csr_array(X),
     ),
     Mistake(

@@ -67,6 +67,8 @@ class Whitened:
         Q lifted to coefficients.
     norm_factor : ndarray of shape (any, p)
         A matrix with the Gram matrix of the columns of B: norms of B follow from it.
+    spread : float
+        The largest that a unit vector of samples can be in whitened coordinates; what is tiny beside it is rounding.
     """
 
     basis: Array
@@ -74,6 +76,7 @@ class Whitened:
     sines: Array
     directions: Array
     norm_factor: Array
+    spread: float
 
 
 class SingularPencilError(np.linalg.LinAlgError):
@@ -89,7 +92,7 @@ def whiten(spectrum: Spectrum, recipe: Recipe) -> Whitened:
     S = np.vstack([sines_of[:, None] * spectrum.cells, spectrum.outside])
     Q, T, sines = _cosines_and_sines(F, S, recipe.inside)
     unwhitened = Q / root[:, None]
-    return Whitened(Q, T, sines, spectrum.lift @ unwhitened, unwhitened)
+    return Whitened(Q, T, sines, spectrum.lift @ unwhitened, unwhitened, float(np.abs(values / root).max(initial=0.0)))
 
 
 def cholesky_is_sound(recipe: Recipe, size: float) -> bool:
@@ -116,7 +119,8 @@ def whiten_by_cholesky(K: Array, membership: Membership, recipe: Recipe) -> Whit
     F, inverse = np.hsplit(solved, 2)
     Q, T, sines = _cosines_and_sines(F, np.sqrt(recipe.ridge) * inverse, recipe.inside)
     directions, _ = linalg.lapack.dtrtrs(lower, np.asfortranarray(Q), lower=True, trans=True)
-    return Whitened(Q, T, sines, directions, directions)
+    size = np.linalg.norm(K)
+    return Whitened(Q, T, sines, directions, directions, float(size / np.sqrt(recipe.inside * size**2 + recipe.ridge)))
 
 
 def solve(pencil: Whitened, recipe: Recipe, counts: Ints) -> Solution:
@@ -128,7 +132,7 @@ def solve(pencil: Whitened, recipe: Recipe, counts: Ints) -> Solution:
     whitened = linalg.blas.dtrsm(1.0, upper, numerator, trans_a=True)
     left, singular, _ = linalg.svd(whitened, full_matrices=False, check_finite=False)
     rank = int(np.sum(singular > max(numerator.shape) * np.finfo(float).eps * singular.max(initial=0.0)))
-    if np.linalg.norm(numerator) <= 1e-13 * np.linalg.norm(pencil.cells) * np.linalg.norm(contrast):
+    if np.linalg.norm(numerator) <= 1e-13 * pencil.spread * np.linalg.norm(contrast):
         raise ValueError("The class means coincide, so no component tells classes apart. Check y, X and the kernel.")
     # Contrasts of class means carry at most C - 1 directions; what rounding adds beyond them is noise.
     rank = min(rank, counts.shape[1] - 1)

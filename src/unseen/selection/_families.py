@@ -190,13 +190,10 @@ def _projections(
                 variants.append((method, head, params))
     found = score_candidates(candidates, data, splits, scoring)
     errors = {score.error for split in found for score in split if score.error}
-    if errors:
-        warnings.warn(
-            f"Some projections cannot be scored and are left out of the choice: {min(errors)}",
-            RuntimeWarning,
-            stacklevel=2,
-        )
     results = tabulate(candidates, [params for *_, params in variants], found)
+    if errors and np.isfinite(results["mean_test_score"]).any():
+        reason = f"Some projections cannot be scored and are left out of the choice: {min(errors)}"
+        warnings.warn(reason, RuntimeWarning, stacklevel=2)
     scores = np.column_stack([results[f"split{k}_test_score"] for k in range(len(splits))])
     for method, head, centering in product(methods, HEADS, centerings):
         among = np.array([v[:2] == (method, head) and v[2]["centering"] == centering for v in variants])

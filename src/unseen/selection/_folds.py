@@ -137,8 +137,6 @@ class Fold:
     def project(self, estimator: Projection, solution: Solution, basis: Basis) -> tuple[Array, Array]:
         """Training and test samples as the fitted estimator would transform them."""
         kept = estimator._trimmed(solution, self.counts).scaled(estimator.scaling).oriented(self.counts)
-        if not len(kept.eigenvalues):
-            raise ValueError(f"all training samples look the same to {type(estimator).__name__}: it has no component")
         projected = basis.combined(kept.coefficients)
         offsets = np.broadcast_to(projected.offset, projected.test.shape)
         if estimator.centering == "target":
@@ -156,6 +154,8 @@ def kernel_fold(estimator: Projection, data: Data, grams: Grams, train: Ints, te
     membership = data[train].membership
     K = grams.between(estimator, train, train)
     means = centre(K)
+    estimator._require_finite(means)
+    estimator._require_spread(float(np.linalg.norm(K)), len(K) * float(np.abs(means).max()))
     spectrum = gram_spectrum(K, membership)
     # Directions of a centred matrix are orthogonal to constants, but for the null space, which is of no use.
     vectors = spectrum.lift - spectrum.lift.mean(axis=0)
