@@ -32,6 +32,8 @@ study: $(call STAMP,test)
 		--output studies/results/office_caltech.jsonl
 	$(BIN)/python -m studies.unseen_classifier --data $(DATA) --names rotated_mnist --per-domain 200 \
 		--output studies/results/rotated_mnist.jsonl
+	$(BIN)/python -m studies.unseen_classifier --data $(DATA) --names rotated_digits --repeats 3 \
+		--output studies/results/rotated_digits.jsonl
 
 docs: $(call STAMP,docs)
 	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html
