@@ -65,7 +65,7 @@ class Mistake:
     domain: Any = None
     call: Any = None
 
-    def run(self):
+    def check(self):
         X_, y, d = (
             default if given is None else given for given, default in ((self.X, X), (self.y, Y), (self.domain, D))
         )
@@ -365,7 +365,7 @@ MISTAKES = [
 
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.what)
 def test_a_mistake_is_explained(mistake):
-    mistake.run()
+    mistake.check()
 
 
 SPLITS = [

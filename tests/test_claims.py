@@ -24,7 +24,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::unseen.exceptions.SingleDomainW
 every_method = pytest.mark.parametrize("name", METHODS)
 
 
-def same(Z, expected, tolerance=1e-8):
+def assert_same(Z, expected, tolerance=1e-8):
     np.testing.assert_allclose(Z, expected, atol=tolerance * np.abs(expected).max())
 
 
@@ -43,7 +43,7 @@ def test_a_linear_kernel_in_the_primal_equals_the_dual(name):
     dual = make(name, kernel="linear", ridge=0.1).fit(X, y, sample_domain=d)
     primal = make(name, feature_map="linear", ridge=0.1).fit(X, y, sample_domain=d)
     np.testing.assert_allclose(primal.eigenvalues_, dual.eigenvalues_, rtol=1e-8)
-    same(primal.transform(X + 1), dual.transform(X + 1))
+    assert_same(primal.transform(X + 1), dual.transform(X + 1))
 
 
 @every_method
@@ -51,7 +51,7 @@ def test_a_feature_map_with_all_landmarks_equals_the_kernel(name):
     X, y, d = three_domains()
     exact = make(name, gamma=0.1, ridge=0.1).fit(X, y, sample_domain=d)
     mapped = make(name, feature_map=Nystroem(gamma=0.1, n_components=len(X)), ridge=0.1).fit(X, y, sample_domain=d)
-    same(mapped.transform(X), exact.transform(X))
+    assert_same(mapped.transform(X), exact.transform(X))
 
 
 @every_method
@@ -61,7 +61,7 @@ def test_unit_norm_scaling_gives_unit_columns_in_both_spaces(name):
     lengths = np.linalg.norm(dual.dual_coef_, axis=0) * np.sqrt(dual.eigenvalues_)
     np.testing.assert_allclose(lengths, 1.0)
     primal = make(name, feature_map="linear", ridge=0.1, scaling="unit_norm").fit(X, y, sample_domain=d)
-    same(primal.transform(X), dual.transform(X))
+    assert_same(primal.transform(X), dual.transform(X))
 
 
 def test_linear_kfda_without_ridge_is_fisher_discriminant_analysis():
@@ -95,18 +95,18 @@ def test_order_and_names_do_not_change_the_projection(name, problem, seed):
     class_names, domain_names = rng.permutation([f"class {i}" for i in range(4)]), rng.permutation(list("wxyz"))
     Z = make(name, ridge=0.1).fit(X, y, sample_domain=d).transform(X)
     renamed = make(name, ridge=0.1).fit(X[order], class_names[y[order]], sample_domain=domain_names[d[order]])
-    same(renamed.transform(X), Z)
+    assert_same(renamed.transform(X), Z)
 
 
 def test_two_balanced_classes_still_have_a_definite_sign():
     X, y, d = three_domains(n_classes=2, n_domains=2)
     Z = CIDG(ridge=0.1).fit(X, y, sample_domain=d).transform(X)
-    same(CIDG(ridge=0.1).fit(X, 1 - y, sample_domain=1 - d).transform(X), Z)
+    assert_same(CIDG(ridge=0.1).fit(X, 1 - y, sample_domain=1 - d).transform(X), Z)
 
 
 def test_even_perfectly_symmetric_data_have_a_sign_that_names_do_not_change():
     X, y = np.array([[1.25, -0.25], [-1.0, -1.0]]), np.array([1, 0])
-    same(KFDA(ridge=0.1).fit(X, 1 - y).transform(X), KFDA(ridge=0.1).fit(X, y).transform(X))
+    assert_same(KFDA(ridge=0.1).fit(X, 1 - y).transform(X), KFDA(ridge=0.1).fit(X, y).transform(X))
 
 
 # SCA fixes the weight of its norm penalty at 1, so it has no such symmetry.
@@ -120,7 +120,7 @@ def test_copies_of_the_data_change_nothing_once_weights_are_scaled(name, k):
     copies = [np.concatenate([a] * k) for a in (X, y, d)]
     many = make(name, gamma=0.1, ridge=0.1 * k**power, **scaled).fit(*copies[:2], sample_domain=copies[2])
     Z, Z_many = once.transform(X), many.transform(X)
-    same(Z_many * np.linalg.norm(Z, axis=0) / np.linalg.norm(Z_many, axis=0), Z)
+    assert_same(Z_many * np.linalg.norm(Z, axis=0) / np.linalg.norm(Z_many, axis=0), Z)
 
 
 @pytest.mark.parametrize("name", ["CIDG", "KFDA", "MDA", "DICA"])
@@ -130,7 +130,7 @@ def test_default_weights_and_ridge_follow_the_amount_of_data(name):
     once = estimator(gamma=0.1).fit(X, y, sample_domain=d)
     twice = estimator(gamma=0.1).fit(np.vstack([X, X]), np.tile(y, 2), sample_domain=np.tile(d, 2))
     Z, Z_twice = once.transform(X), twice.transform(X)
-    same(Z_twice * np.linalg.norm(Z, axis=0) / np.linalg.norm(Z_twice, axis=0), Z)
+    assert_same(Z_twice * np.linalg.norm(Z, axis=0) / np.linalg.norm(Z_twice, axis=0), Z)
 
 
 @every_method
@@ -170,7 +170,7 @@ def test_cholesky_and_eigendecomposition_agree(name):
     np.testing.assert_allclose(fast.eigenvalues, full.eigenvalues, rtol=1e-9)
     np.testing.assert_allclose(fast.norms, full.norms, rtol=1e-6)
     expected = K @ full.coefficients
-    same(match(K @ fast.coefficients, expected, full.eigenvalues), expected)
+    assert_same(match(K @ fast.coefficients, expected, full.eigenvalues), expected)
 
 
 def test_the_cholesky_route_is_the_one_large_fits_take(monkeypatch):
@@ -178,7 +178,7 @@ def test_the_cholesky_route_is_the_one_large_fits_take(monkeypatch):
     exact = CIDG().fit(X, y, sample_domain=d).transform(X)
     monkeypatch.setattr(_base, "EXACT_BELOW", 10)
     monkeypatch.setattr(_base, "gram_spectrum", None)
-    same(CIDG().fit(X, y, sample_domain=d).transform(X), exact)
+    assert_same(CIDG().fit(X, y, sample_domain=d).transform(X), exact)
 
 
 @pytest.mark.parametrize("name", ["SCA", "UDICA"])
@@ -191,7 +191,7 @@ def test_lanczos_equals_the_dense_textbook(name):
     values, B = textbook.solve(N, A, 5)
     np.testing.assert_allclose(model.eigenvalues_, values, rtol=1e-9)
     ours = model.dual_coef_ * np.sqrt(model.eigenvalues_)
-    same(match(K @ ours, K @ B, values), K @ B)
+    assert_same(match(K @ ours, K @ B, values), K @ B)
 
 
 def test_dica_as_published_solves_the_released_problem():
@@ -205,7 +205,7 @@ def test_dica_as_published_solves_the_released_problem():
     np.testing.assert_allclose(model.eigenvalues_, values[order].real, rtol=1e-9)
     B = vectors[:, order].real
     ours = model.dual_coef_ * np.sqrt(model.eigenvalues_)
-    same(match(ours, B / np.linalg.norm(B, axis=0), model.eigenvalues_), B / np.linalg.norm(B, axis=0))
+    assert_same(match(ours, B / np.linalg.norm(B, axis=0), model.eigenvalues_), B / np.linalg.norm(B, axis=0))
     paper = DICA(as_published=True, gamma=0.1, ridge=0.1, output_ridge=0.1).fit(X, y, sample_domain=d)
     B = paper.dual_coef_ * np.sqrt(paper.eigenvalues_)
     np.testing.assert_allclose(np.diag(B.T @ A @ B), 1.0, rtol=1e-9)
@@ -242,7 +242,7 @@ def test_a_single_domain_is_fitted_with_a_warning_that_says_what_it_costs(sample
     with pytest.warns(SingleDomainWarning, match="no shift to learn from"):
         model = CIDG(ridge=0.1).fit(X, y, sample_domain=sample_domain)
     with pytest.warns(SingleDomainWarning):
-        same(KFDA(ridge=0.1).fit(X, y).transform(X), model.transform(X))
+        assert_same(KFDA(ridge=0.1).fit(X, y).transform(X), model.transform(X))
 
 
 def test_classes_with_the_same_mean_are_refused_rather_than_told_apart_by_noise():

@@ -37,7 +37,6 @@ Settings = dict[str, Any]
 
 PROJECTIONS: dict[str, Projection] = {"KFDA": KFDA(), "DICA": DICA(), "SCA": SCA(), "CIDG": CIDG(), "MDA": MDA()}
 COSTS = [0.01, 0.1, 1.0, 10.0, 100.0]
-PLAIN = ("1NN", "logistic", "linear SVM", "RBF SVM")
 METHODS = ("1NN", "KPCA", "KFDA", "DICA", "Undo-Bias", "SCA", "CIDG", "MDA", "logistic", "linear SVM", "RBF SVM")
 BATCHES = (("1NN", "KPCA"), tuple(PROJECTIONS), ("Undo-Bias",), ("logistic",), ("linear SVM", "RBF SVM"))
 
