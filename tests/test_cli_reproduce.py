@@ -81,6 +81,13 @@ def test_a_folder_gives_a_table(hospitals):
     assert (hospitals.parent / "hospitals.unseen-results.sqlite").exists()
 
 
+def test_a_folder_can_be_thinned(hospitals):
+    code, text = unseen("reproduce", "folder", hospitals, "--quick", "--methods", "1NN", "--max-per-domain", 12)
+    assert code == 0
+    assert "west" in text
+    assert unseen("reproduce", "folder", hospitals, "--max-per-domain", 1)[0] == 2
+
+
 def test_names_with_brackets_are_printed_as_they_are(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     folder = save(tmp_path / "[bold]data", ["[red]a", "b[blue]"])

@@ -7,10 +7,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 from sklearn.base import clone
 from sklearn.decomposition import KernelPCA
+from sklearn.impute import SimpleImputer
 from sklearn.model_selection import ParameterGrid
 from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 from helpers import three_domains
@@ -18,6 +22,7 @@ from unseen import ProjectionSearchCV
 from unseen.kernels import median_squared_distance
 from unseen.study import METHODS, Protocol, Row, Store, Task, _methods, run, tasks
 from unseen.study._methods import PROJECTIONS, TUNED, Problem, outcomes
+from unseen.study._protocol import thin
 from unseen.study._run import problem_of
 
 X, Y, CODES = three_domains(n_per_cell=7, n_domains=4, seed=3)
@@ -290,6 +295,59 @@ def test_other_data_in_the_same_store_do_not_mix(tmp_path):
     connection.close()
 
 
+def test_another_grid_in_the_same_store_does_not_mix(tmp_path, monkeypatch):
+    study(tmp_path, methods=["logistic"])
+    _, score, build = TUNED["logistic"]
+    monkeypatch.setitem(TUNED, "logistic", ({"C": [1e-9, 1e-8]}, score, build))
+    assert {row.settings["C"] for row in study(tmp_path, methods=["logistic"])} <= {1e-9, 1e-8}
+
+
+def test_predictions_give_the_accuracy(tmp_path):
+    task = PAIR
+    for row in study(tmp_path):
+        with Store(tmp_path / "results.sqlite") as store:
+            (configuration,) = store._connection.execute("SELECT key FROM configurations").fetchone()
+            predicted = store.predicted(configuration, row.method, row.task, row.repeat)
+        truth = np.unique(Y, return_inverse=True)[1][np.isin(D, task.targets)]
+        assert row.accuracy == np.mean(predicted == truth)
+
+
+def test_the_validation_score_is_the_mean_over_the_splits_of_the_best_setting():
+    problem = problem_of(X, Y, D, PAIR, 0, QUICK)
+    (outcome,) = outcomes(("logistic",), problem)
+    _, score, build = TUNED["logistic"]
+    each = [score(build, [outcome.settings], problem, *split)[0] for split in problem.splits]
+    assert outcome.validation == pytest.approx(np.mean(each))
+    (one_nn,) = outcomes(("1NN",), problem)
+    right = [
+        np.mean(KNeighborsClassifier(1).fit(problem.X[a], problem.y[a]).predict(problem.X[b]) == problem.y[b])
+        for a, b in problem.splits
+    ]
+    assert one_nn.validation == pytest.approx(np.mean(right))
+
+
+def test_a_preprocessor_is_fitted_on_the_training_data_and_may_fill_in_missing_values(tmp_path):
+    holes = X.copy()
+    holes[::7, 0] = np.nan
+    fill = make_pipeline(SimpleImputer(), StandardScaler())
+    rows = study(tmp_path, data=(holes, Y, D), preprocessor=fill)
+    assert {row.status for row in rows} == {"ok"}
+    train, _ = QUICK.draw(Y, D, PAIR, 0)
+    expected = clone(fill).fit(holes[train]).transform(holes[train])
+    assert_array_equal(problem_of(holes, Y, D, PAIR, 0, QUICK, fill).X[: len(train)], expected)
+    other = study(tmp_path, data=(holes, Y, D), preprocessor=SimpleImputer())
+    assert facts(other) == facts(study(tmp_path, data=(holes, Y, D), preprocessor=SimpleImputer(), name="fresh.sqlite"))
+
+
+def test_at_most_so_many_samples_of_each_domain_are_kept_in_order():
+    kept = thin(D, 5, seed=3)
+    assert (np.diff(kept) > 0).all()
+    assert {(D[kept] == name).sum() for name in np.unique(D)} == {5}
+    assert_array_equal(thin(D, None), np.arange(len(D)))
+    assert_array_equal(thin(D, 10**6), np.arange(len(D)))
+    assert thin(D, 5, seed=4).tolist() != kept.tolist()
+
+
 def test_two_processes_find_what_one_finds(tmp_path):
     one = study(tmp_path)
     two = study(tmp_path, name="two.sqlite", n_jobs=2)
@@ -330,6 +388,7 @@ def test_rows_come_back_as_they_were_written(tmp_path):
         4,
         1 / 3,
         {"ü": 1 / 3},
+        0.75,
         {"gamma": "0.1*median", "n": [1, None]},
         2,
         True,
@@ -341,7 +400,7 @@ def test_rows_come_back_as_they_were_written(tmp_path):
     failed = replace(fine, method="1NN", accuracy=None, accuracies={}, status="failed", reason='it\'s "odd"\n')
     with Store(tmp_path / "new" / "results.sqlite") as store:
         store.open_configuration("k", {"data": "x"})
-        store.add("k", fine)
+        store.add("k", fine, np.array([2, 0, 70_000]))
         store.add("k", failed)
         store.add("other", replace(fine, repeat=9))
     with Store(tmp_path / "new" / "results.sqlite") as store:
@@ -350,10 +409,13 @@ def test_rows_come_back_as_they_were_written(tmp_path):
         store.add("k", better)
         assert store.rows("k") == [better, fine]
         assert store.rows("unknown") == []
+        assert store.predicted("k", "K|PCA", "a_b -> ü", 3).tolist() == [2, 0, 70_000]
+        assert store.predicted("k", "1NN", "a_b -> ü", 3) is None
+        assert store.predicted("k", "CIDG", "a_b -> ü", 3) is None
 
 
 def test_a_store_can_be_read_while_a_study_writes(tmp_path):
-    row = Row("1NN", "a -> b", 0, 0, 0.5, {}, {}, 0, False, 0.1, "ok", "", {})
+    row = Row("1NN", "a -> b", 0, 0, 0.5, {}, None, {}, 0, False, 0.1, "ok", "", {})
     with Store(tmp_path / "r.sqlite") as writer, Store(tmp_path / "r.sqlite") as reader:
         for repeat in range(3):
             writer.add("k", replace(row, repeat=repeat))

@@ -31,7 +31,7 @@ TABLE = Table(
 
 def row(method="1NN", task="A -> B", repeat=0, accuracy=0.5, transductive=False, reason=""):
     status = "failed" if accuracy is None else "ok"
-    return Row(method, task, repeat, repeat, accuracy, {}, {}, 0, transductive, 0.1, status, reason, {})
+    return Row(method, task, repeat, repeat, accuracy, {}, None, {}, 0, transductive, 0.1, status, reason, {})
 
 
 def test_ranks_share_among_equals_and_failures_come_last():

@@ -52,7 +52,7 @@ def show(table: Table, title: str) -> None:
     if any(cell.transductive for cell in table.cells.values()):
         console.print("* transductive: centred on unlabelled target data", style="dim")
     if any(cell.published is not None for cell in table.cells.values()):
-        console.print("grey: what the paper prints", style="dim")
+        console.print(f"grey: {table.printed}", style="dim")
     failures = {m: c.failed for (_, m), c in table.cells.items() if c.failed}
     for method, reason in failures.items():
         console.print(f"{method} failed: {reason}", style="red")

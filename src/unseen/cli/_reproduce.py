@@ -6,11 +6,12 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 
 from ..study._figure import synthetic_figure
 from ..study._methods import METHODS
-from ..study._protocol import Protocol
+from ..study._protocol import Protocol, thin
 from ..study._published import published
 from ..study._run import run
 from ..study._synthetic import CHOSEN_BY, run_synthetic, synthetic_problem
@@ -56,6 +57,9 @@ Repeats = Annotated[int, typer.Option("--repeats", min=1, help="Random draws of 
 Methods = Annotated[str, typer.Option("--methods", help="Comma-separated; see the documentation for the names.")]
 StoreOption = Annotated[
     Path | None, typer.Option("--store", dir_okay=False, help="File of results; rerun to continue.")
+]
+MaxPerDomain = Annotated[
+    int | None, typer.Option("--max-per-domain", min=2, help="At most so many samples of each domain, at random.")
 ]
 ALL = ",".join(METHODS)
 ENDINGS = {".tex": "latex", ".csv": "csv", ".json": "json"}
@@ -143,6 +147,7 @@ def folder_command(
     selection: SelectionOption = Selection.domain,
     repeats: Repeats = 5,
     methods: Methods = ALL,
+    max_per_domain: MaxPerDomain = None,
     quick: Quick = False,
     jobs: Jobs = 2,
     store: StoreOption = None,
@@ -173,10 +178,11 @@ def _compare(data: Any, paper: str, name: str, options: dict[str, Any]) -> None:
         todo = tasks(domains) + (tasks(domains, 2) if len(domains) == 4 and not quick else [])
         chosen = [method.strip() for method in options["methods"].split(",") if method.strip()]
         errors.print(f"{len(todo)} tasks, {len(chosen)} methods, {protocol.repeats} repeats -> {store}")
+        kept = thin(np.asarray(data.domain), options.get("max_per_domain"))
         rows = run(
-            data.data,
-            data.target,
-            data.domain,
+            data.data[kept],
+            data.target[kept],
+            data.domain[kept],
             todo,
             store=store,
             protocol=protocol,
@@ -184,7 +190,9 @@ def _compare(data: Any, paper: str, name: str, options: dict[str, Any]) -> None:
             n_jobs=options["jobs"],
             verbose=1,
         )
-        table = tabulate(rows, published(paper, todo) if paper else None)
+        other = options.get("features") not in (None, "decaf6")
+        printed = "the paper's figure, for DeCAF6 features" if other else Table.printed
+        table = tabulate(rows, published(paper, todo) if paper else None, printed)
         title = f"{name}: accuracy on the unseen domains, settings chosen by {protocol.selection!r}"
         _present(table, title, options["format"], options["output"])
         failed = [row for row in rows if row.status != "ok"]

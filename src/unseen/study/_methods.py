@@ -38,6 +38,9 @@ Settings = dict[str, Any]
 PROJECTIONS: dict[str, Projection] = {"KFDA": KFDA(), "DICA": DICA(), "SCA": SCA(), "CIDG": CIDG(), "MDA": MDA()}
 COSTS = [0.01, 0.1, 1.0, 10.0, 100.0]
 METHODS = ("1NN", "KPCA", "KFDA", "DICA", "Undo-Bias", "SCA", "CIDG", "MDA", "logistic", "linear SVM", "RBF SVM")
+# Invariant methods use the domain labels. KFDA is CIDG without them: it tells what centring alone does.
+INVARIANT = ("DICA", "Undo-Bias", "SCA", "CIDG", "MDA")
+PLAIN = ("1NN", "KPCA", "logistic", "linear SVM", "RBF SVM")
 BATCHES = (("1NN", "KPCA"), tuple(PROJECTIONS), ("Undo-Bias",), ("logistic",), ("linear SVM", "RBF SVM"))
 
 
@@ -47,6 +50,7 @@ class Outcome:
 
     method: str
     predictions: Labels
+    validation: float
     settings: Settings
     ties: int
     transductive: bool
@@ -123,7 +127,9 @@ def _projections(methods: list[str], problem: Problem) -> Iterator[Outcome | tup
             continue
         ties = _ties(results["mean_test_score"][among])
         seconds = shared + time.perf_counter() - begin
-        yield Outcome(method, labels, owners[best][1], ties, problem.centering == "target", seconds)
+        validation = float(results["mean_test_score"][best])
+        transductive = problem.centering == "target"
+        yield Outcome(method, labels, validation, owners[best][1], ties, transductive, seconds)
 
 
 def _ties(means: Array) -> int:
@@ -137,13 +143,11 @@ def _tuned(method: str, problem: Problem) -> Outcome:
     settings, score, build = TUNED[method]
     grid = list(ParameterGrid(settings))
     grid = grid[:: max(1, len(grid) - 1)] if problem.quick else grid  # the two ends
-    ties, chosen = 0, grid[0]
-    if len(grid) > 1:
-        means = np.mean([score(build, grid, problem, *split) for split in problem.splits], axis=0)
-        chosen, ties = grid[int(np.argmax(means))], _ties(means)
+    means = np.mean([score(build, grid, problem, *split) for split in problem.splits], axis=0)
+    chosen, ties = grid[int(np.argmax(means))], _ties(means)
     model = _fit(build(chosen, problem.X[problem.train]), problem, problem.train)
     labels = model.predict(problem.X[problem.test])
-    return Outcome(method, labels, chosen, ties, False, time.perf_counter() - start)
+    return Outcome(method, labels, float(means.max()), chosen, ties, False, time.perf_counter() - start)
 
 
 def _fit(model: Any, problem: Problem, rows: Any) -> Any:
@@ -215,3 +219,9 @@ TUNED: dict[str, tuple[dict[str, list[Any]], Scorer, Build]] = {
     "linear SVM": ({"C": COSTS}, _score_each, lambda s, X: LinearSVC(C=s["C"], max_iter=5000, random_state=0)),
     "RBF SVM": ({"C": [1.0, 10.0, 100.0], "width": [0.1, 1.0]}, _score_rbf_svm, _rbf_svm),
 }
+
+
+def all_grids(n_classes: int) -> dict[str, dict[str, list[Any]]]:
+    """The settings that each method chooses from."""
+    projections = {name: default_grid(projection, n_classes) for name, projection in PROJECTIONS.items()}
+    return {**{name: settings for name, (settings, _, _) in TUNED.items()}, **projections}

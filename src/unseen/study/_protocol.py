@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScaler
 
+from .. import __version__
 from ..cells import Ints
 from ..labels import Labels
 from ..selection import LeaveOneDomainOut, WithinDomainSplit
@@ -91,7 +92,18 @@ class Protocol:
         return list(within.split(train, y[train], domain[train]))
 
 
-def configuration(protocol: Protocol, X: Any, y: Labels, domain: Labels) -> dict[str, Any]:
+def thin(domain: Labels, most: int | None, seed: int = 0) -> Ints:
+    """At most so many samples of each domain, drawn at random, in their order; None keeps all."""
+    if most is None:
+        return np.arange(len(domain))
+    rng = np.random.default_rng(seed)
+    rows = [np.flatnonzero(domain == name) for name in np.unique(domain)]
+    return np.sort(np.concatenate([rng.permutation(of_domain)[:most] for of_domain in rows]))
+
+
+def configuration(
+    protocol: Protocol, preprocessor: Any, grids: dict[str, Any], X: Any, y: Labels, domain: Labels
+) -> dict[str, Any]:
     """Everything that results depend on besides method, task and repeat; rows of another one are never mixed in."""
     digest = hashlib.sha256()
     for array in (np.ascontiguousarray(X, dtype=np.float64), y.astype(str), domain.astype(str)):
@@ -99,7 +111,8 @@ def configuration(protocol: Protocol, X: Any, y: Labels, domain: Labels) -> dict
         digest.update(array.tobytes())
     settings = asdict(protocol)
     del settings["repeats"]  # more repeats are more rows of the same configuration
-    return {"data": digest.hexdigest(), **settings}
+    how = {"preprocess": repr(preprocessor), "grids": grids, "unseen": __version__}
+    return {"data": digest.hexdigest(), **settings, **how}
 
 
 def key(config: dict[str, Any]) -> str:

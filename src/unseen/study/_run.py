@@ -11,10 +11,11 @@ from sklearn.base import clone
 from sklearn.utils import check_array, check_consistent_length
 from sklearn.utils.parallel import Parallel, delayed
 
+from ..cells import Ints
 from ..labels import Labels
 from ..machine import machine_facts
 from ..progress import track
-from ._methods import BATCHES, METHODS, Outcome, Problem, outcomes
+from ._methods import BATCHES, METHODS, Outcome, Problem, all_grids, outcomes
 from ._protocol import PREPROCESSORS, Protocol, configuration, key
 from ._store import Row, Store
 from ._tasks import Task
@@ -30,6 +31,7 @@ def run(
     *,
     store: str | Path,
     protocol: Protocol | None = None,
+    preprocessor: Any = None,
     methods: Sequence[str] = METHODS,
     n_jobs: int | None = None,
     verbose: int = 0,
@@ -50,6 +52,8 @@ def run(
         File of results, made if it does not exist. Stop the run in any way and call it again to continue.
     protocol : Protocol, default=None
         The rules; None means ``Protocol()``.
+    preprocessor : transformer, default=None
+        Fitted on the training data of each task; it may deal with missing values. None means what the protocol says.
     methods : sequence of str, default=METHODS
         Which methods.
     n_jobs : int, default=None
@@ -83,21 +87,24 @@ def run(
     (12, {'ok'})
     """
     protocol = protocol or Protocol()
-    X = check_array(X, dtype=np.float64, input_name="X")
+    finite = preprocessor is None or "allow-nan"  # a preprocessor may fill in what is missing
+    X = check_array(X, dtype=np.float64, input_name="X", ensure_all_finite=finite)
     y, domain = np.asarray(y), np.asarray(domain).astype(str)
     check_consistent_length(X, y, domain)
     _check(methods, tasks, domain)
-    config = configuration(protocol, X, y, domain)
+    preprocessor = PREPROCESSORS[protocol.preprocess] if preprocessor is None else preprocessor
+    classes, codes = np.unique(y, return_inverse=True)
+    config = configuration(protocol, preprocessor, all_grids(len(classes)), X, y, domain)
     name = key(config)
     with Store(store) as results:
         results.open_configuration(name, config)
         done = {(row.task, row.repeat, row.method) for row in results.rows(name) if row.status == "ok"}
         todo = list(_units(tasks, protocol.repeats, methods, done))
         parallel = Parallel(n_jobs=n_jobs, return_as="generator")
-        found = parallel(delayed(run_unit)(X, y, domain, unit, protocol) for unit in todo)
+        found = parallel(delayed(run_unit)(X, codes, domain, unit, protocol, preprocessor) for unit in todo)
         for rows in track(found, len(todo), "study", verbose):
-            for row in rows:
-                results.add(name, row)
+            for row, predicted in rows:
+                results.add(name, row, predicted)
         wanted = {(t.name, r, m) for t in tasks for r in range(protocol.repeats) for m in methods}
         return [row for row in results.rows(name) if (row.task, row.repeat, row.method) in wanted]
 
@@ -125,24 +132,31 @@ def _units(tasks: Sequence[Task], repeats: int, methods: Sequence[str], done: se
     return units
 
 
-def run_unit(X: Any, y: Labels, domain: Labels, unit: Unit, protocol: Protocol) -> list[Row]:
-    """Draw, preprocess, choose, fit, test: one row for each method, whether it worked or not."""
+def run_unit(
+    X: Any, y: Labels, domain: Labels, unit: Unit, protocol: Protocol, preprocessor: Any = None
+) -> list[tuple[Row, Ints | None]]:
+    """Draw, preprocess, choose, fit, test: one row for each method, and its predictions where it worked."""
     task, repeat, methods = unit
-    problem = problem_of(X, y, domain, task, repeat, protocol)
+    problem = problem_of(X, y, domain, task, repeat, protocol, preprocessor)
     facts = machine_facts()
     return [
-        as_row(outcome, problem, task.name, repeat, protocol.seed + repeat, facts)
+        (
+            as_row(outcome, problem, task.name, repeat, protocol.seed + repeat, facts),
+            None if isinstance(outcome, tuple) else outcome.predictions,
+        )
         for outcome in outcomes(methods, problem)
     ]
 
 
-def problem_of(X: Any, y: Labels, domain: Labels, task: Task, repeat: int, protocol: Protocol) -> Problem:
+def problem_of(
+    X: Any, y: Labels, domain: Labels, task: Task, repeat: int, protocol: Protocol, preprocessor: Any = None
+) -> Problem:
     """Draw the training data of a repeat, preprocess, and lay down the splits that choose the settings."""
     train, test = protocol.draw(y, domain, task, repeat)
-    preprocessor = clone(PREPROCESSORS[protocol.preprocess]).fit(X[train])
+    prepare = clone(PREPROCESSORS[protocol.preprocess] if preprocessor is None else preprocessor).fit(X[train])
     order = np.concatenate([train, test])
     return Problem(
-        preprocessor.transform(X[order]),
+        prepare.transform(X[order]),
         y[order],
         domain[order],
         slice(0, len(train)),
@@ -159,7 +173,7 @@ def as_row(
     """Score the predictions of an outcome; a failure keeps its reason."""
     if isinstance(outcome, tuple):
         method, reason = outcome
-        return Row(method, task, repeat, seed, None, {}, {}, 0, False, 0.0, "failed", reason, facts)
+        return Row(method, task, repeat, seed, None, {}, None, {}, 0, False, 0.0, "failed", reason, facts)
     correct = outcome.predictions == problem.y[problem.test]
     domains = problem.domain[problem.test]
     return Row(
@@ -169,6 +183,7 @@ def as_row(
         seed,
         float(correct.mean()),
         {str(name): float(correct[domains == name].mean()) for name in np.unique(domains)},
+        outcome.validation,
         outcome.settings,
         outcome.ties,
         outcome.transductive,

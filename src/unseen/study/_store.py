@@ -9,17 +9,22 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import zlib
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Self
+
+import numpy as np
+
+from ..cells import Ints
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS configurations (key TEXT PRIMARY KEY, content TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS results (
     configuration TEXT NOT NULL REFERENCES configurations (key),
     method TEXT NOT NULL, task TEXT NOT NULL, repeat INTEGER NOT NULL,
-    seed INTEGER, accuracy REAL, accuracies TEXT, settings TEXT, ties INTEGER, transductive INTEGER,
-    seconds REAL, status TEXT NOT NULL, reason TEXT, machine TEXT,
+    seed INTEGER, accuracy REAL, accuracies TEXT, validation REAL, settings TEXT, ties INTEGER, transductive INTEGER,
+    seconds REAL, status TEXT NOT NULL, reason TEXT, machine TEXT, predicted BLOB,
     PRIMARY KEY (configuration, method, task, repeat)
 );
 """
@@ -39,6 +44,8 @@ class Row:
         Share of the targets' samples that are classified correctly; None after a failure.
     accuracies : dict of str to float
         The same for each target domain.
+    validation : float or None
+        The score by which the settings were chosen; the target's labels have no part in it, except in an "oracle".
     settings : dict
         The chosen settings.
     ties : int
@@ -57,7 +64,7 @@ class Row:
     Examples
     --------
     >>> from unseen.study import Row
-    >>> row = Row("1NN", "A -> B", 0, 0, 0.5, {"B": 0.5}, {}, 0, False, 0.1, "ok", "", {})
+    >>> row = Row("1NN", "A -> B", 0, 0, 0.5, {"B": 0.5}, 0.6, {}, 0, False, 0.1, "ok", "", {})
     >>> row.accuracy
     0.5
     """
@@ -68,6 +75,7 @@ class Row:
     seed: int
     accuracy: float | None
     accuracies: dict[str, float]
+    validation: float | None
     settings: dict[str, Any]
     ties: int
     transductive: bool
@@ -94,7 +102,7 @@ class Store:
     >>> import tempfile
     >>> from pathlib import Path
     >>> from unseen.study import Row, Store
-    >>> row = Row("1NN", "A -> B", 0, 0, 0.5, {"B": 0.5}, {}, 0, False, 0.1, "ok", "", {})
+    >>> row = Row("1NN", "A -> B", 0, 0, 0.5, {"B": 0.5}, 0.6, {}, 0, False, 0.1, "ok", "", {})
     >>> with tempfile.TemporaryDirectory() as folder, Store(Path(folder, "results.sqlite")) as store:
     ...     store.open_configuration("example", {"seed": 0})
     ...     store.add("example", row)
@@ -112,7 +120,7 @@ class Store:
         try:
             self._connection.execute("PRAGMA journal_mode=WAL")
             self._connection.executescript(SCHEMA)
-            self._connection.execute(f"SELECT configuration, {', '.join(COLUMNS)} FROM results LIMIT 0")
+            self._connection.execute(f"SELECT configuration, {', '.join(COLUMNS)}, predicted FROM results LIMIT 0")
         except sqlite3.DatabaseError as error:
             self._connection.close()
             raise ValueError(f"{self.path} is not a file of results ({error}). Name another file.") from error
@@ -130,15 +138,29 @@ class Store:
                 "INSERT OR IGNORE INTO configurations VALUES (?, ?)", (key, json.dumps(config, sort_keys=True))
             )
 
-    def add(self, configuration: str, row: Row) -> None:
-        """Write one row and commit it; a later success replaces an earlier failure."""
+    def add(self, configuration: str, row: Row, predicted: Ints | None = None) -> None:
+        """Write one row and commit it; a later success replaces an earlier failure.
+
+        `predicted` are the predicted classes of the targets' samples, as positions among all classes in order.
+        """
         values = [json.dumps(v) if name in JSON_FIELDS else v for name, v in vars(row).items()]
-        marks = ", ".join("?" * (1 + len(values)))
+        blob = None if predicted is None else zlib.compress(predicted.astype("<i4").tobytes())
+        marks = ", ".join("?" * (2 + len(values)))
         with self._connection:
             self._connection.execute(
-                f"INSERT OR REPLACE INTO results (configuration, {', '.join(COLUMNS)}) VALUES ({marks})",
-                [configuration, *values],
+                f"INSERT OR REPLACE INTO results (configuration, {', '.join(COLUMNS)}, predicted) VALUES ({marks})",
+                [configuration, *values, blob],
             )
+
+    def predicted(self, configuration: str, method: str, task: str, repeat: int) -> Ints | None:
+        """Predicted classes of one row, if it has any."""
+        found = self._connection.execute(
+            "SELECT predicted FROM results WHERE configuration = ? AND method = ? AND task = ? AND repeat = ?",
+            (configuration, method, task, repeat),
+        ).fetchone()
+        if found is None or found[0] is None:
+            return None
+        return np.frombuffer(zlib.decompress(found[0]), dtype="<i4").astype(np.intp)
 
     def rows(self, configuration: str) -> list[Row]:
         """All rows of a configuration."""

@@ -44,6 +44,7 @@ class Table:
     tasks: list[str]
     methods: list[str]
     cells: dict[tuple[str, str], Cell]
+    printed: str = "the paper's figure"
 
     def means(self) -> dict[str, float]:
         """Mean over tasks of each method."""
@@ -66,8 +67,10 @@ class Table:
         return {"markdown": _markdown, "latex": _latex, "csv": _csv, "json": _json}[format](self)
 
 
-def tabulate(rows: Sequence[Row], published: dict[tuple[str, str], float] | None = None) -> Table:
-    """Summarise rows; `published` maps (task, method) to the paper's figure."""
+def tabulate(
+    rows: Sequence[Row], published: dict[tuple[str, str], float] | None = None, printed: str = Table.printed
+) -> Table:
+    """Summarise rows; `published` maps (task, method) to the paper's figure, and `printed` says what that is."""
     if not rows:
         raise ValueError("There are no rows to tabulate.")
     published = published or {}
@@ -89,7 +92,7 @@ def tabulate(rows: Sequence[Row], published: dict[tuple[str, str], float] | None
                 published.get((task, method)),
                 next((r.reason for r in found[method] if r.status != "ok"), ""),
             )
-    return Table(tasks, methods, cells)
+    return Table(tasks, methods, cells, printed)
 
 
 def summary_lines(table: Table) -> list[tuple[str, list[str]]]:
@@ -123,7 +126,7 @@ def _notes(table: Table) -> list[str]:
     if any(cell.transductive for cell in table.cells.values()):
         notes.append("* transductive: centred on unlabelled target data.")
     if any(cell.published is not None for cell in table.cells.values()):
-        notes.append("In parentheses: the paper's figure.")
+        notes.append(f"In parentheses: {table.printed}.")
     for method in table.methods:
         reasons = [table.cells[task, method].failed for task in table.tasks if table.cells[task, method].failed]
         if reasons:
