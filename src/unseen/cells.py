@@ -93,61 +93,90 @@ def gram_spectrum(K: Array, membership: Membership) -> Spectrum:
 
 @dataclass(frozen=True)
 class Cells:
-    """Sufficient statistics of explicit features: counts, sums and Gram matrix.
+    """Sufficient statistics of explicit features: counts, cell means and the scatter inside the cells.
 
-    Sums and Gram are kept about `origin`. About zero, features with a mean of 1e4 would lose eight digits when the
-    Gram matrix is centred.
+    They add up, over chunks and over machines. Second moments are kept about the mean of their own cell and means to
+    twice the working precision, so that sums have plus signs alone: neither a large common offset, nor domains far
+    apart, nor many chunks cost digits.
 
     Attributes
     ----------
     counts : ndarray of shape (n_domains, n_classes)
         Samples in each cell.
-    sums : ndarray of shape (n_domains * n_classes, n_features)
-        Sum of ``f - origin`` over each cell.
-    gram : ndarray of shape (n_features, n_features)
-        Sum of ``(f - origin)(f - origin)'`` over all samples.
-    origin : ndarray of shape (n_features,)
-        The point the statistics are taken about.
+    means : ndarray of shape (n_domains * n_classes, n_features)
+        Mean of each cell, zero for an empty one.
+    tails : ndarray of shape (n_domains * n_classes, n_features)
+        What rounding took from the means.
+    inside : ndarray of shape (n_features, n_features)
+        Sum of ``(f - mean)(f - mean)'`` over all samples, each about the mean of its cell.
     """
 
     counts: Ints
-    sums: Array
-    gram: Array
-    origin: Array
+    means: Array
+    tails: Array
+    inside: Array
 
     @classmethod
     def of(cls, features: Array, membership: Membership) -> Cells:
-        """Collect the statistics of a feature matrix, about its mean."""
-        origin = features.mean(axis=0)
-        shifted = features - origin
-        sums = np.zeros((membership.counts.size, features.shape[1]))
-        np.add.at(sums, membership.cell, shifted)
-        return cls(membership.counts, sums, shifted.T @ shifted, origin)
+        """Collect the statistics of a feature matrix."""
+        cell, size = membership.cell, membership.counts.size
+        n = membership.counts.reshape(-1, 1)
+        # A sparse product adds up cells ten times faster than np.add.at and needs no sorting.
+        members = sparse.csr_array((np.ones(len(cell)), (cell, np.arange(len(cell)))), shape=(size, len(cell)))
+        means = (members @ features) / np.maximum(n, 1)
+        residual = means[cell]
+        np.subtract(features, residual, out=residual)  # fresh memory costs more than the subtraction: one array will do
+        tails = (members @ residual) / np.maximum(n, 1)
+        # The residuals are about the rounded means: a correction in the last digits.
+        return cls(membership.counts, means, tails, residual.T @ residual - (n * tails).T @ tails)
 
     def __add__(self, other: Cells) -> Cells:
-        """Statistics of both sets of samples, which must have the same cells, about the origin of the first."""
-        shift = other.origin - self.origin
-        sums = other.sums + other.counts.reshape(-1, 1) * shift
-        lean = np.outer(other.sums.sum(axis=0), shift)
-        gram = other.gram + lean + lean.T + other.counts.sum() * np.outer(shift, shift)
-        return Cells(self.counts + other.counts, self.sums + sums, self.gram + gram, self.origin)
+        """Statistics of both sets of samples, which must have the same table of cells."""
+        n, k = self.counts.reshape(-1, 1), other.counts.reshape(-1, 1)
+        total = np.maximum(n + k, 1)
+        gap = (other.means - self.means) + (other.tails - self.tails)
+        # Move from the mean of the larger part: an empty one then changes nothing.
+        near = np.where(n >= k, self.means, other.means)
+        step = np.where(n >= k, self.tails + gap * (k / total), other.tails - gap * (n / total))
+        means = near + step
+        both = ((n > 0) & (k > 0)).ravel()
+        between = gap[both] * np.sqrt(n[both] * (k[both] / total[both]))
+        inside = between.T @ between
+        inside += self.inside
+        inside += other.inside
+        return Cells(self.counts + other.counts, means, step - (means - near), inside)
+
+    def placed(self, rows: Ints, columns: Ints, shape: tuple[int, int]) -> Cells:
+        """Lay the cells out in a larger table: domain i in row ``rows[i]``, class j in column ``columns[j]``."""
+        counts = np.zeros(shape, dtype=np.intp)
+        counts[np.ix_(rows, columns)] = self.counts
+        where = (rows[:, None] * shape[1] + columns).ravel()
+        means, tails = np.zeros((2, counts.size, len(self.inside)))
+        means[where], tails[where] = self.means, self.tails
+        return Cells(counts, means, tails, self.inside)
 
     @property
     def mean(self) -> Array:
         """Mean of all samples."""
-        return self.origin + self.sums.sum(axis=0) / self.counts.sum()
+        return self._about_mean()[1]
+
+    def _about_mean(self) -> tuple[Array, Array]:
+        """Means of the present cells about the mean of all samples, and that mean."""
+        present = self.counts.ravel() > 0
+        weight = self.counts[self.counts > 0] / self.counts.sum()
+        origin = self.means[present][0]  # any mean will do: beside it the others are small
+        about_origin = (self.means[present] - origin) + self.tails[present]
+        drift = weight @ about_origin
+        return about_origin - drift, origin + drift
 
     def spectrum(self) -> Spectrum:
         """Decompose the centred Gram matrix of the features."""
-        n = self.counts.sum()
-        drift = self.sums.sum(axis=0) / n
-        values, vectors = linalg.eigh(self.gram - n * np.outer(drift, drift), check_finite=False)
+        indicators = np.sqrt(self.counts[self.counts > 0])[:, None] * self._about_mean()[0]
+        values, vectors = linalg.eigh(self.inside + indicators.T @ indicators, check_finite=False)
         keep = values > len(values) * np.finfo(float).eps * values.max(initial=0.0)
         values, vectors = values[keep], vectors[:, keep]
         scale = np.sqrt(values)
-        count = self.counts[self.counts > 0]
-        centred = (self.sums[self.counts.ravel() > 0] - count[:, None] * drift) / np.sqrt(count)[:, None]
-        cells = (vectors.T @ centred.T) / scale[:, None]
+        cells = (vectors.T @ indicators.T) / scale[:, None]
         return Spectrum(values, vectors * scale, cells, _missing(cells))
 
 

@@ -5,18 +5,22 @@ from __future__ import annotations
 import copy
 import warnings
 from abc import abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import field
 from numbers import Integral
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from .. import kernels, memory
+from .._dask_blocks import is_dask
 from .._doc_links import DocLinkMixin
-from ..cells import Array, Cells, Ints, Membership, Spectrum, gram_spectrum
+from ..cells import Array, Ints, Membership, Spectrum, gram_spectrum
 from ..exceptions import FewerComponentsWarning
 from ..labels import Labels, check_domains, encode_classes, encode_domains, training_domains
 from ..pencil import (
@@ -31,8 +35,20 @@ from ..pencil import (
 from ..scales import factor
 from ..solution import Solution
 from ._space import NON_NEGATIVE, Space, check_gram, forget, parameters
+from ._stream import Coded, Statistics
 
 EXACT_BELOW = 500  # samples up to which an eigendecomposition is cheap enough to be preferred for its accuracy
+# What solving adds to the statistics of a stream.
+SOLUTION = ("eigenvalues_", "coef_", "offset_", "recentered_", "_n_features_out")
+
+
+def _has_feature_map(projection: Projection) -> bool:
+    if projection.feature_map is None:
+        raise AttributeError(
+            "partial_fit needs explicit features, which a kernel's are not: set feature_map, for example to "
+            "sklearn.kernel_approximation.Nystroem(n_components=1000)."
+        )
+    return True
 
 
 @parameters
@@ -45,6 +61,7 @@ class Projection(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
     centering: Literal["source", "target"] = "source"
 
     __metadata_request__fit: ClassVar = {"sample_domain": True}
+    __metadata_request__partial_fit: ClassVar = {"sample_domain": True}
     __metadata_request__transform: ClassVar = {"sample_domain": True}
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -87,25 +104,48 @@ class Projection(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         """
         self._validate_params()
         forget(self)
-        X, membership = self._check_training_data(X, y, sample_domain)
-        solution, source_means = self._solve(X, membership)
-        solution = (
-            self._trimmed(solution, membership.counts)
-            .scaled(self.scaling)
-            .oriented(membership.counts, self._landmarks(X))
-        )
-        self.eigenvalues_ = solution.eigenvalues
-        # Centred coefficients make constants in the kernel vanish: one offset is all the centring there is.
-        coefficients = solution.coefficients
         if self.feature_map is None:
-            self.dual_coef_ = coefficients - coefficients.mean(axis=0)
-            self.offset_ = source_means @ self.dual_coef_
+            self._refuse_dask(X)
+            X, classes, domains = self._check_training_data(X, y, sample_domain)
+            self._solve_kernel(X, Membership.of(classes.codes, domains.codes))
         else:
-            self.coef_ = coefficients
-            self.offset_ = source_means @ self.coef_
-        self.cell_counts_ = membership.counts
-        self.recentered_ = False
-        self._n_features_out = len(self.eigenvalues_)
+            self._keep(self._gather(X, y, sample_domain, whole=True))
+            self._solve_statistics()
+        return self
+
+    @available_if(_has_feature_map)
+    def partial_fit(self, X: Any, y: Any = None, *, sample_domain: Any = None, classes: Any = None) -> Self:
+        """Learn from one more chunk of samples; needs `feature_map`.
+
+        Chunks of any size, in any order, give the answer of one `fit` on all samples. Each costs its features and one
+        matrix product; the eigenproblem is solved when the projection is first used. A map that learns from data learns
+        from the first chunk alone: give it a chunk that stands for all, or freeze a fitted map with
+        :class:`sklearn.frozen.FrozenEstimator`.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Samples; of any domains and any classes, also of new ones.
+        y : array-like of shape (n_samples,)
+            Class labels.
+        sample_domain : array-like of shape (n_samples,), default=None
+            The domain each sample comes from. None, in every chunk, means one domain.
+        classes : array-like, default=None
+            All classes that may appear, in the first call, to have others refused. None lets new ones appear.
+
+        Returns
+        -------
+        self : object
+            The projection.
+        """
+        self._validate_params()
+        seen = vars(self).get("statistics_")
+        if seen is None:
+            forget(self)
+        declared = self._declared(classes)
+        statistics = self._gather(X, y, sample_domain, declared=declared, reset=seen is None)
+        self._keep(statistics if seen is None else Statistics.from_arrays(seen) + statistics)
+        self.declared_classes_ = declared
         return self
 
     def transform(self, X: Any, *, sample_domain: Any = None) -> Any:
@@ -125,6 +165,10 @@ class Projection(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
             Learned features.
         """
         check_is_fitted(self, "offset_")
+        if is_dask(X):
+            from .. import distributed
+
+            return distributed.transform(self, X, sample_domain)
         X = self._check_samples(X, reset=False)
         labels = None if sample_domain is None else check_domains(sample_domain, X.shape[0])
         Z = self._project(X)
@@ -163,46 +207,119 @@ class Projection(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
             A copy; this one is left as it is.
         """
         check_is_fitted(self, "offset_")
-        Z = self._project(self._check_samples(X, reset=False))
-        if len(Z) < 2:
+        if is_dask(X):
+            from .. import distributed
+
+            n, mean = distributed.projected_mean(self, X)
+        else:
+            Z = self._project(self._check_samples(X, reset=False))
+            n, mean = len(Z), Z.mean(axis=0)
+        if n < 2:
             raise ValueError(
-                f"recentered needs a batch of at least 2 samples to estimate a mean; got X with {len(Z)}. Centred on "
+                f"recentered needs a batch of at least 2 samples to estimate a mean; got X with {n}. Centred on "
                 "itself, a single sample would always land on the origin."
             )
         twin = copy.copy(self)
-        twin.offset_ = Z.mean(axis=0)
+        twin.offset_ = mean
         twin.recentered_ = True
         return twin
 
-    def _check_training_data(self, X: Any, y: Any, sample_domain: Any) -> tuple[Any, Membership]:
+    def _check_training_data(self, X: Any, y: Any, sample_domain: Any) -> tuple[Any, Coded, Coded]:
         name = type(self).__name__
         if self._needs_labels():
             X, y = self._check_samples(X, y=y, ensure_min_samples=2)
-            self.classes_, class_codes = encode_classes(y, name)
+            classes = Coded(*encode_classes(y, name))
+            self.classes_ = classes.names
         else:
             X = self._check_samples(X, ensure_min_samples=2)
-            class_codes = np.zeros(X.shape[0], dtype=np.intp)
-        if self.kernel == "precomputed" and self.feature_map is None:
+            classes = Coded.nameless(X.shape[0])
+        if self.kernel == "precomputed":
             check_gram(X)
-        self.domains_, domain_codes = training_domains(sample_domain, X.shape[0], name)
-        return X, Membership.of(class_codes, domain_codes)
+        domains = Coded(*training_domains(sample_domain, X.shape[0], name))
+        self.domains_ = domains.names
+        return X, classes, domains
 
-    def _solve(self, X: Any, membership: Membership) -> tuple[Solution, Array]:
-        """Solve the pencil in the kernel's or the feature map's space; also return the mean that centres it."""
-        try:
-            if self.feature_map is None:
-                return self._solve_gram(X, membership)
-            return self._solve_features(X, membership)
-        except SingularPencilError as error:
+    def _gather(
+        self,
+        X: Any,
+        y: Any,
+        sample_domain: Any,
+        *,
+        declared: Labels | None = None,
+        reset: bool = True,
+        whole: bool = False,
+    ) -> Statistics:
+        """Statistics of the features of samples; with `reset` the feature map learns from these first.
+
+        What cannot be the `whole` of the training data is refused at once.
+        """
+        if is_dask(X):
+            from .. import distributed
+
+            return distributed.gather(self, X, y, sample_domain, declared=declared, reset=reset)
+        if self._needs_labels():
+            X, y = self._check_samples(X, y=y, reset=reset, ensure_min_samples=1 + whole)
+            classes = Coded(*encode_classes(y, type(self).__name__)) if whole else Coded.classes(y, declared)
+        else:
+            X = self._check_samples(X, reset=reset, ensure_min_samples=1 + whole)
+            classes = Coded.nameless(X.shape[0])
+        domains = Coded.domains(sample_domain, X.shape[0])
+        if reset:
+            self._fit_feature_map(X)
+        return Statistics.of(lambda rows: self._features(X[rows]), classes, domains)
+
+    def _declared(self, classes: Any) -> Labels | None:
+        """All classes that a stream may hold, if somebody has said so."""
+        earlier: Labels | None = vars(self).get("declared_classes_")
+        if classes is None or not self._needs_labels():
+            return earlier
+        declared = np.unique(classes)
+        if earlier is not None and not np.array_equal(earlier, declared):
             raise ValueError(
-                f"The generalised eigenproblem of {type(self).__name__} is singular with ridge={self.ridge!r}: {error} "
-                "Set ridge to a larger positive number; it is on the scale of the squared eigenvalues of the kernel "
-                "matrix. With norm penalties, the kernel must be positive semi-definite."
-            ) from error
+                f"classes={declared.tolist()} is not what the first call of partial_fit named, {earlier.tolist()}. "
+                "Leave `classes` out of later calls, or start anew with a clone."
+            )
+        if "classes_" in vars(self):
+            Coded.classes(self.classes_, declared)
+        return declared
 
-    def _solve_gram(self, X: Any, membership: Membership) -> tuple[Solution, Array]:
-        n = X.shape[0]
-        memory.require_square(n, copies=3, caller=type(self).__name__)
+    def _keep(self, statistics: Statistics) -> None:
+        """Remember what has been seen, as plain arrays that any file format takes, and forget what was made of it."""
+        self.statistics_ = statistics.arrays()
+        self.domains_ = statistics.domains
+        if self._needs_labels():
+            self.classes_ = statistics.classes
+        self.cell_counts_ = statistics.cells.counts
+        for name in SOLUTION:
+            self.__dict__.pop(name, None)
+
+    def __getattr__(self, name: str) -> Any:
+        # A stream is solved when somebody asks for the solution: O(r^3) once, rather than for each of many chunks, most
+        # of which nobody looks at, and before two classes have been seen there is nothing to solve.
+        if name in SOLUTION and "statistics_" in vars(self):
+            self._solve_statistics()
+        return super().__getattribute__(name)  # or the usual error
+
+    def _solve_statistics(self) -> None:
+        """Solve the pencil for the features that have been seen."""
+        statistics = Statistics.from_arrays(self.statistics_)
+        counts, name = statistics.cells.counts, type(self).__name__
+        if self._needs_labels():
+            encode_classes(statistics.classes, name)  # refuses a single one
+        nameless = statistics.domains[0] is None
+        training_domains(None if nameless else statistics.domains, len(counts), name)  # warns of a single one
+        mean, spectrum = statistics.cells.mean, statistics.cells.spectrum()
+        self._require_spread(np.sqrt(spectrum.values.sum()), np.sqrt(counts.sum()) * np.linalg.norm(mean))
+        with self._singularity_explained():
+            recipe = self._recipe(counts, self._ridge(float(np.linalg.norm(spectrum.values))))
+            solution = self._solve_spectrum(spectrum, recipe, counts)
+        solution = self._finished(solution, counts)
+        self.coef_ = solution.coefficients
+        self.offset_ = mean @ self.coef_
+
+    def _solve_kernel(self, X: Any, membership: Membership) -> None:
+        """Solve the pencil in the kernel's space."""
+        memory.require_square(X.shape[0], copies=3, caller=type(self).__name__)
         self.gamma_ = kernels.resolve_gamma(self.gamma, self.kernel, X)
         # A copy: what happens to X after the fit is its owner's business.
         self.X_fit_ = None if self.kernel == "precomputed" else X.copy()
@@ -210,19 +327,37 @@ class Projection(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         means = kernels.centre(K)
         self._require_finite(means)
         size = float(np.linalg.norm(K))
-        self._require_spread(size, n * np.abs(means).max())
-        recipe = self._recipe(membership.counts, self._ridge(size))
-        if n > EXACT_BELOW and cholesky_is_sound(recipe, size):
-            return solve(whiten_by_cholesky(K, membership, recipe), recipe, membership.counts), means
-        return self._solve_spectrum(gram_spectrum(K, membership), recipe, membership.counts), means
+        self._require_spread(size, len(K) * np.abs(means).max())
+        with self._singularity_explained():
+            recipe = self._recipe(membership.counts, self._ridge(size))
+            if len(K) > EXACT_BELOW and cholesky_is_sound(recipe, size):
+                solution = solve(whiten_by_cholesky(K, membership, recipe), recipe, membership.counts)
+            else:
+                solution = self._solve_spectrum(gram_spectrum(K, membership), recipe, membership.counts)
+        solution = self._finished(solution, membership.counts, None if self.kernel == "precomputed" else X)
+        # Centred coefficients make constants in the kernel vanish: one offset is all the centring there is.
+        self.dual_coef_ = solution.coefficients - solution.coefficients.mean(axis=0)
+        self.offset_ = means @ self.dual_coef_
+        self.cell_counts_ = membership.counts
 
-    def _solve_features(self, X: Any, membership: Membership) -> tuple[Solution, Array]:
-        self.feature_map_ = None if self.feature_map == "linear" else clone(self.feature_map).fit(X, None)
-        statistics = Cells.of(self._features(X), membership)
-        spectrum = statistics.spectrum()
-        self._require_spread(np.sqrt(spectrum.values.sum()), np.sqrt(X.shape[0]) * np.linalg.norm(statistics.mean))
-        recipe = self._recipe(membership.counts, self._ridge(float(np.linalg.norm(spectrum.values))))
-        return self._solve_spectrum(spectrum, recipe, membership.counts), statistics.mean
+    @contextmanager
+    def _singularity_explained(self) -> Iterator[None]:
+        try:
+            yield
+        except SingularPencilError as error:
+            raise ValueError(
+                f"The generalised eigenproblem of {type(self).__name__} is singular with ridge={self.ridge!r}: {error} "
+                "Set ridge to a larger positive number; it is on the scale of the squared eigenvalues of the kernel "
+                "matrix. With norm penalties, the kernel must be positive semi-definite."
+            ) from error
+
+    def _finished(self, solution: Solution, counts: Ints, landmarks: Any = None) -> Solution:
+        """Keep the components asked for, with their scale and their sign; `landmarks` are what they weigh, if known."""
+        solution = self._trimmed(solution, counts).scaled(self.scaling).oriented(counts, landmarks)
+        self.eigenvalues_ = solution.eigenvalues
+        self.recentered_ = False
+        self._n_features_out = len(self.eigenvalues_)
+        return solution
 
     def _solve_spectrum(self, spectrum: Spectrum, recipe: Recipe, counts: Ints) -> Solution:
         if recipe.ridge == 0:
@@ -232,10 +367,6 @@ class Projection(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
             wanted = self._wanted(counts) or len(spectrum.values)
             return solve_with_total(spectrum, pencil, recipe, counts, wanted)
         return solve(pencil, recipe, counts)
-
-    def _landmarks(self, X: Any) -> Any:
-        """What the coefficients weigh, where that is known."""
-        return X if self.feature_map is None and self.kernel != "precomputed" else None
 
     def _is_low_rank(self, recipe: Recipe) -> bool:
         """Whether a solution is a matter of the cells alone, however many samples there are."""
@@ -268,7 +399,7 @@ class Projection(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
                 f"{type(self).__name__} makes large has numerical rank {available} on these data, and further "
                 "components would be amplified noise.",
                 FewerComponentsWarning,
-                stacklevel=3,
+                stacklevel=5,
             )
         return solution.first(self._wanted(counts))
 
@@ -284,15 +415,19 @@ class Projection(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         offsets = np.empty((len(names), Z.shape[1]))
         for i, name in enumerate(names.tolist()):
             rows = Z[codes == i]
-            if name not in known and len(rows) == 1:
-                which = "X" if sample_domain is None else f"domain {name!r}"
-                raise ValueError(
-                    f'centering="target" subtracts the mean of each new domain, but {which} has a single sample, which '
-                    "would become all zeros whatever it is. Transform a batch of that domain, use "
-                    'recentered(batch) once and then transform single samples, or set centering="source".'
-                )
+            if name not in known:
+                self._require_batch(len(rows), "X" if sample_domain is None else f"domain {name!r}")
             offsets[i] = self.offset_ if name in known else rows.mean(axis=0)
         return offsets[codes]
+
+    def _require_batch(self, n: int, which: str) -> None:
+        """Raise for a new domain that cannot be centred on itself."""
+        if n == 1:
+            raise ValueError(
+                f'centering="target" subtracts the mean of each new domain, but {which} has a single sample, which '
+                "would become all zeros whatever it is. Transform a batch of that domain, use "
+                'recentered(batch) once and then transform single samples, or set centering="source".'
+            )
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

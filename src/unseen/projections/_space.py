@@ -9,11 +9,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 from scipy import sparse
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.validation import check_non_negative, validate_data
 
 from .. import kernels
+from .._dask_blocks import is_dask
 from ..cells import Array
 
 NON_NEGATIVE = Interval(Real, 0, None, closed="left")
@@ -94,6 +95,18 @@ class Space(BaseEstimator):
             coef0=self.coef0,
             kernel_params=self.kernel_params,
         )
+
+    def _fit_feature_map(self, X: Any) -> None:
+        self.feature_map_ = None if self.feature_map == "linear" else clone(self.feature_map).fit(X, None)
+
+    def _refuse_dask(self, X: Any) -> None:
+        """Raise for samples that an exact kernel would have to collect in one place."""
+        if is_dask(X):
+            raise ValueError(
+                f"{type(self).__name__} with kernel={self.kernel!r} needs all samples in memory, but X is a Dask "
+                "collection. Set feature_map, for example to sklearn.kernel_approximation.Nystroem(n_components=1000) "
+                'or to "linear", whose statistics are added up block by block.'
+            )
 
     def _features(self, X: Any) -> Array:
         features = X if self.feature_map_ is None else self.feature_map_.transform(X)

@@ -1,0 +1,422 @@
+"""PivotedNystroem approximates the kernel, knows how well, and serves every projection."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections import Counter
+from itertools import permutations
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse, stats
+from sklearn.base import clone
+from sklearn.kernel_approximation import Nystroem
+from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS, pairwise_kernels, rbf_kernel
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from helpers import METHODS, make, three_domains
+from unseen import CIDG, kernels
+from unseen.kernels import SPARSE_KERNELS
+from unseen.pivoted_cholesky import NotPositiveError, pivoted_cholesky
+from unseen.pivoted_nystroem import PivotedNystroem
+
+X, Y, D = three_domains()
+DATA = Path(__file__).parents[2] / "shared" / "data"
+POSITIVE = sorted(set(PAIRWISE_KERNEL_FUNCTIONS) - {"additive_chi2", "sigmoid"})
+OPTIONS = {"gamma": 0.1, "degree": 2, "coef0": 0.5}
+MANY = np.random.default_rng(0).normal(size=(400, 3))
+
+
+def exact(kernel, X, Z=None):
+    return pairwise_kernels(X, Z, metric=kernel, filter_params=True, **OPTIONS)
+
+
+def product(a, b, *, factor=1.0):
+    return factor * float((a @ b.T).sum())  # rows of sparse matrices come as matrices of one row
+
+
+@parametrize_with_checks(
+    [
+        PivotedNystroem(),
+        PivotedNystroem(5, block_size=2),
+        PivotedNystroem(kernel="chi2"),
+        PivotedNystroem(tolerance=0.1),
+    ]
+)
+def test_scikit_learn_estimator_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize("kernel", POSITIVE)
+@pytest.mark.parametrize("block_size", [1, 7, 64])
+def test_with_every_sample_a_landmark_the_kernel_is_exact(kernel, block_size):
+    data = np.abs(X)
+    model = PivotedNystroem(len(X), kernel=kernel, block_size=block_size, random_state=0, **OPTIONS).fit(data)
+    F, new = model.transform(data), np.abs(X[::-1] + 0.3)
+    np.testing.assert_allclose(F @ F.T, exact(kernel, data), atol=1e-8)
+    np.testing.assert_allclose(model.transform(new) @ F.T, exact(kernel, new, data), atol=1e-8)
+    assert 0 <= model.trace_error_ < 1e-12
+
+
+@settings(max_examples=40)
+@given(
+    n=st.integers(1, 60),
+    rank=st.integers(1, 5),
+    spread=st.sampled_from([1.0, 1e-6, 1e6]),
+    block_size=st.sampled_from([1, 3, 64]),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_a_kernel_of_lower_rank_is_exact_with_as_many_landmarks(n, rank, spread, block_size, seed):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, rank)) @ rng.normal(size=(rank, 8)) * spread
+    X[rng.random(n) < 0.2] *= 1e-5  # short rows have rounding errors of their own size
+    model = PivotedNystroem(50, kernel="linear", block_size=block_size, random_state=seed).fit(X)
+    assert model.n_components_ == min(n, rank)
+    assert 0 <= model.trace_error_ < 1e-12
+    F = model.transform(X)
+    lengths = np.linalg.norm(X, axis=1)
+    np.testing.assert_allclose(
+        (F @ F.T) / np.outer(lengths, lengths), (X @ X.T) / np.outer(lengths, lengths), atol=1e-8
+    )
+
+
+@settings(max_examples=40)
+@given(
+    n_components=st.integers(1, 80),
+    width=st.sampled_from([1e-3, 0.03, 1.0, 30.0]),
+    block_size=st.sampled_from([1, 5, 64]),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_the_trace_error_is_that_of_the_dense_matrices(n_components, width, block_size, seed):
+    X = np.random.default_rng(seed).normal(size=(80, 4))
+    model = PivotedNystroem(n_components, gamma=width, block_size=block_size, random_state=seed)
+    factor = model.fit_transform(X)
+    K = rbf_kernel(X, gamma=width)
+    landmarks = model.component_indices_
+    assert model.trace_error_ >= 0
+    assert model.trace_error_ == pytest.approx(1 - np.trace(factor @ factor.T) / np.trace(K), abs=1e-11)
+    among = K[np.ix_(landmarks, landmarks)]
+    if np.linalg.cond(among) < 1e8:  # beyond, inverting it is not how to compute the approximation
+        nystroem = K[:, landmarks] @ np.linalg.solve(among, K[landmarks])
+        assert model.trace_error_ == pytest.approx(1 - np.trace(nystroem) / np.trace(K), abs=1e-7)
+    np.testing.assert_allclose(model.transform(X), factor, atol=1e-8)
+    np.testing.assert_array_equal(model.components_, X[landmarks])
+    assert len(set(landmarks.tolist())) == model.n_components_ <= n_components
+
+
+def test_the_triangle_is_the_cholesky_factor_of_the_landmarks():
+    model = PivotedNystroem(30, random_state=0).fit(MANY)
+    L = model.cholesky_
+    np.testing.assert_array_equal(L, np.tril(L))
+    np.testing.assert_allclose(L @ L.T, rbf_kernel(model.components_, gamma=model.gamma_), atol=1e-12)
+
+
+def test_more_landmarks_miss_less_and_begin_with_the_same_ones():
+    models = [PivotedNystroem(k, random_state=0).fit(MANY) for k in (5, 20, 80, 200)]
+    errors = [model.trace_error_ for model in models]
+    assert np.all(np.diff(errors) < 0)
+    assert errors[0] > 0.1
+    assert errors[-1] < 1e-4
+    for model in models[:-1]:
+        np.testing.assert_array_equal(model.component_indices_, models[-1].component_indices_[: model.n_components_])
+
+
+@pytest.mark.parametrize("tolerance", [0.5, 0.03, 1e-4])
+@pytest.mark.parametrize("block_size", [1, 16, 64])
+def test_the_tolerance_is_met_with_no_landmark_too_many(tolerance, block_size):
+    model = PivotedNystroem(300, tolerance=tolerance, block_size=block_size, random_state=1).fit(MANY)
+    assert 0 < model.trace_error_ <= tolerance
+    one_less = PivotedNystroem(model.n_components_ - 1, block_size=block_size, random_state=1).fit(MANY)
+    assert one_less.trace_error_ > tolerance
+    np.testing.assert_array_equal(model.component_indices_[:-1], one_less.component_indices_)
+
+
+def test_the_number_of_components_limits_what_the_tolerance_may_ask_for():
+    model = PivotedNystroem(10, tolerance=1e-6, random_state=0).fit(MANY)
+    assert model.n_components_ == 10
+    assert model.trace_error_ > 1e-6
+
+
+@pytest.mark.parametrize("container", [np.asarray, sparse.csr_array])
+def test_a_fit_evaluates_the_kernel_once_for_each_sample_and_landmark(container):
+    calls = 0
+
+    def counted(a, b):
+        nonlocal calls
+        calls += 1
+        return (1 + product(a, b)) ** 3
+
+    model = PivotedNystroem(20, kernel=counted, random_state=0).fit(container(MANY[:50]))
+    assert model.n_components_ == 20  # this kernel has rank 20
+    assert calls == (20 + 1) * 50
+
+
+def test_built_in_kernels_are_evaluated_in_few_large_calls(monkeypatch):
+    shapes = []
+    evaluate = kernels.evaluate
+
+    def watched(X, Y, **options):
+        values = evaluate(X, Y, **options)
+        shapes.append(values.shape)
+        return values
+
+    monkeypatch.setattr(kernels, "evaluate", watched)
+    n, r, b = len(MANY), 96, 32
+    PivotedNystroem(r, gamma=1.0, block_size=b, random_state=0).fit(MANY)
+    whole = [rows for rows, columns in shapes if columns == n]
+    assert sum(whole) == r
+    assert len(whole) <= 8
+    assert all(rows == columns <= b for rows, columns in shapes if columns != n)
+    assert len(shapes) == 2 * len(whole)
+
+
+def test_memory_is_that_of_the_features_not_of_the_kernel_matrix():
+    X = np.random.default_rng(0).normal(size=(4000, 3))
+    model = PivotedNystroem(50, gamma=0.3, block_size=16, random_state=0)
+    tracemalloc.start()
+    try:
+        model.fit(X)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 3 * 8 * 50 * len(X)
+
+
+def ordered_pairs(K):
+    """The law of two pivots that are drawn one at a time."""
+    law = {}
+    for i, j in permutations(range(len(K)), 2):
+        residual = np.clip(K.diagonal() - K[:, i] ** 2 / K[i, i], 0, None)
+        law[i, j] = K[i, i] / np.trace(K) * residual[j] / residual.sum()
+    return law
+
+
+@pytest.mark.parametrize("block_size", [1, 2, 10])
+def test_the_law_of_the_landmarks_does_not_depend_on_the_block_size(block_size):
+    A = np.random.default_rng(3).normal(size=(4, 3))
+    A[3] = A[0] + 0.1  # a near copy: without rejections a block would often pick both
+    K = A @ A.T + 0.01 * np.eye(4)
+    random, draws = np.random.RandomState(0), 2000
+    pairs = Counter(
+        tuple(
+            pivoted_cholesky(
+                lambda rows, columns: K[rows][:, columns],
+                K.diagonal().copy(),
+                n_pivots=2,
+                tolerance=0.0,
+                block_size=block_size,
+                rounding=np.full(4, 1e-14),
+                random=random,
+            )[1].tolist()
+        )
+        for _ in range(draws)
+    )
+    law = ordered_pairs(K)
+    likely = [pair for pair in law if law[pair] * draws >= 5]
+    observed = [pairs[pair] for pair in likely]
+    expected = [law[pair] * draws for pair in likely]
+    observed.append(draws - sum(observed))
+    expected.append(draws - sum(expected))
+    assert stats.chisquare(observed, expected).pvalue > 1e-3
+
+
+def test_a_tiny_far_cluster_is_found_where_uniform_landmarks_miss_it():
+    rng = np.random.default_rng(0)
+    X = np.vstack([rng.normal(size=(3000, 2)), rng.normal(size=(8, 2)) + 50])
+    far = X[3000:]
+    missed = {"pivoted": [], "uniform": []}
+    for seed in range(5):
+        for name, model in [("pivoted", PivotedNystroem), ("uniform", Nystroem)]:
+            F = model(n_components=60, gamma=0.5, random_state=seed).fit(X).transform(far)
+            missed[name].append(1 - (F**2).sum() / len(far))
+    assert max(missed["pivoted"]) < 0.5 < np.median(missed["uniform"])
+
+
+@pytest.mark.parametrize("block_size", [1, 64])
+def test_copies_are_never_landmarks_together(block_size):
+    X = np.random.default_rng(0).normal(size=(15, 3)) + 3
+    copies = np.repeat(X, 20, axis=0)
+    model = PivotedNystroem(100, gamma=0.5, block_size=block_size, random_state=0).fit(copies)
+    assert model.n_components_ == len(np.unique(model.components_, axis=0)) == 15
+    assert 0 <= model.trace_error_ < 1e-12
+
+
+@pytest.mark.parametrize("n", [1, 2, 10])
+def test_fewer_samples_than_components_are_all_landmarks(n):
+    model = PivotedNystroem(100, random_state=0).fit(MANY[:n])
+    assert sorted(model.component_indices_.tolist()) == list(range(n))
+    assert model.transform(MANY[:n]).shape == (n, n)
+    assert model.get_feature_names_out().tolist() == [f"pivotednystroem{i}" for i in range(n)]
+
+
+def test_constant_samples_have_one_landmark_and_no_projection():
+    constant = np.full((len(Y), 3), 0.1)
+    model = PivotedNystroem(random_state=0).fit(constant)
+    assert model.n_components_ == 1
+    np.testing.assert_allclose(model.transform(constant), 1)
+    with pytest.raises(ValueError, match="All samples look the same to CIDG"):
+        CIDG(feature_map=PivotedNystroem(random_state=0)).fit(constant, Y, sample_domain=D)
+
+
+@pytest.mark.parametrize(
+    ("options", "data", "message"),
+    [
+        ({"kernel": "precomputed"}, rbf_kernel(X), "never computed"),
+        ({"kernel": "linear"}, np.zeros((5, 2)), "between 0 and 0"),
+        ({"kernel": "additive_chi2"}, np.abs(X), "positive value with themselves"),
+        ({"kernel": lambda a, b: -1.0}, X, "between -1 and -1"),
+        ({"kernel": lambda a, b: 1.0 + 1e3 * np.abs(a - b).sum()}, X, "not positive semi-definite"),
+        ({"kernel": "sigmoid", "gamma": 1.0, "coef0": -0.5}, np.abs(X), "not positive semi-definite|positive value"),
+        ({"kernel": "poly", "degree": 400}, 1e3 * X, "NaN or infinite"),
+        ({"kernel": "chi2"}, X, "Negative values"),
+        ({"gamma": "wide"}, X, "gamma must be a number"),
+        ({"tolerance": 1.0}, X, "'tolerance' parameter"),
+        ({"tolerance": 0}, X, "'tolerance' parameter"),
+        ({"n_components": 0}, X, "'n_components' parameter"),
+        ({"block_size": 0}, X, "'block_size' parameter"),
+        ({"kernel": "gauss"}, X, "'kernel' parameter"),
+    ],
+    ids=lambda value: str(value)[:40] if isinstance(value, dict) else "",
+)
+def test_what_cannot_be_approximated_is_refused_with_a_reason(options, data, message):
+    with pytest.raises(ValueError, match=message):
+        PivotedNystroem(random_state=0, **options).fit(data)
+
+
+def test_new_samples_with_infinite_kernel_values_are_refused():
+    model = PivotedNystroem(kernel="poly", degree=60, random_state=0).fit(X)
+    with pytest.raises(ValueError, match="NaN or infinite"):
+        model.transform(1e9 * X)
+
+
+def test_an_indefinite_matrix_is_not_factorised():
+    K = np.array([[1.0, 2.0], [2.0, 1.0]])
+    with pytest.raises(NotPositiveError, match="after 1 pivots"):
+        pivoted_cholesky(
+            lambda rows, columns: K[rows][:, columns],
+            np.ones(2),
+            n_pivots=2,
+            tolerance=0.0,
+            block_size=1,
+            rounding=np.full(2, 1e-14),
+            random=np.random.RandomState(0),
+        )
+
+
+@pytest.mark.parametrize("offset", [1e3, 1e6])
+def test_far_from_the_origin_no_digits_are_lost(offset):
+    near = np.round(MANY, 6)  # so that the offset itself rounds nothing away
+    K = rbf_kernel(near, gamma=0.1)
+    model = PivotedNystroem(300, gamma=0.1, random_state=0).fit(near + offset)
+    F = model.transform(near + offset)
+    np.testing.assert_allclose(F @ F.T, K, atol=1e-8)
+    assert model.trace_error_ == pytest.approx(1 - (F**2).sum() / len(K), abs=1e-8)
+
+
+def test_far_from_the_origin_sparse_samples_stop_where_rounding_begins():
+    near = MANY[:100]
+    model = PivotedNystroem(100, gamma=0.1, random_state=0).fit(sparse.csr_array(near + 1e4))
+    F = model.transform(near + 1e4)
+    assert model.n_components_ < 100
+    np.testing.assert_allclose(F @ F.T, rbf_kernel(near, gamma=0.1), atol=1e-3)
+
+
+def test_a_kernel_so_narrow_that_samples_are_strangers_makes_each_a_landmark():
+    F = PivotedNystroem(50, gamma=1e15, random_state=0).fit_transform(MANY[:50])
+    np.testing.assert_array_equal(F @ F.T, np.eye(50))
+
+
+@pytest.mark.parametrize("kernel", sorted(SPARSE_KERNELS - {"sigmoid"}))
+def test_sparse_and_dense_samples_give_the_same(kernel):
+    data = np.where(MANY[:60] > 0.3, MANY[:60], 0.0)
+    model = PivotedNystroem(12, kernel=kernel, random_state=0, **OPTIONS)
+    dense, thin = (clone(model).fit(samples) for samples in (data, sparse.csr_array(data)))
+    np.testing.assert_array_equal(dense.component_indices_, thin.component_indices_)
+    assert sparse.issparse(thin.components_)
+    for samples in (data, sparse.csr_array(data)):
+        np.testing.assert_allclose(thin.transform(samples), dense.transform(data), atol=1e-8)
+
+
+def test_float32_samples_give_float32_features_of_full_accuracy():
+    single = MANY.astype(np.float32)
+    model = PivotedNystroem(40, random_state=0)
+    F = model.fit_transform(single)
+    assert F.dtype == model.transform(single).dtype == model.components_.dtype == np.float32
+    reference = PivotedNystroem(40, gamma=model.gamma_, random_state=0).fit(single.astype(np.float64))
+    np.testing.assert_array_equal(model.component_indices_, reference.component_indices_)
+    np.testing.assert_allclose(F, reference.transform(single.astype(np.float64)), atol=1e-7)
+
+
+def test_a_seed_decides_and_nothing_is_changed():
+    data, params = MANY.copy(), {"factor": 2.0}
+    PivotedNystroem(3, kernel=product, kernel_params=params).fit_transform(data)
+    assert params == {"factor": 2.0}
+    first, again, other = (PivotedNystroem(20, random_state=seed).fit(data) for seed in (7, 7, 8))
+    np.testing.assert_array_equal(first.transform(data), again.transform(data))
+    assert not np.array_equal(first.component_indices_, other.component_indices_)
+    np.testing.assert_array_equal(data, MANY)
+
+
+def test_a_callable_kernel_gets_its_parameters():
+    model = PivotedNystroem(5, kernel=product, kernel_params={"factor": 3.0}, random_state=0)
+    F = model.fit_transform(MANY)
+    np.testing.assert_allclose(F @ F.T, 3 * MANY @ MANY.T, atol=1e-8)
+    assert model.n_components_ == 3
+
+
+def test_gamma_has_the_meaning_it_has_in_the_projections():
+    for gamma in ("median", "0.1*median", "scale", 0.3, None):
+        projection = CIDG(gamma=gamma).fit(X, Y, sample_domain=D)
+        assert PivotedNystroem(5, gamma=gamma, random_state=0).fit(X).gamma_ == projection.gamma_
+    for kernel in ("rbf", "poly"):
+        F = PivotedNystroem(len(X), kernel=kernel, gamma=None, random_state=0).fit_transform(X)
+        np.testing.assert_allclose(F @ F.T, pairwise_kernels(X, metric=kernel), rtol=1e-8, atol=1e-8)
+
+
+def test_a_sample_of_rows_is_enough_to_transform_a_stream():
+    rng = np.random.default_rng(0)
+    stream = rng.normal(size=(5000, 2))
+    model = PivotedNystroem(100, gamma=0.1, tolerance=1e-6, random_state=0).fit(stream[::10])
+    chunks = [model.transform(stream[start : start + 700]) for start in range(0, 5000, 700)]
+    F = np.vstack(chunks)
+    np.testing.assert_allclose(F, model.transform(stream), atol=1e-8)
+    assert 1 - (F**2).sum() / len(stream) < 1e-4  # samples that took no part in the fit are missed by little more
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_projection_with_all_landmarks_is_the_exact_one(method):
+    options = {"ridge": 1e-2, "kernel": "rbf", "gamma": 0.3}
+    kernel = make(method, **options).fit(X, Y, sample_domain=D)
+    features = PivotedNystroem(len(X), gamma=0.3, random_state=0)
+    mapped = make(method, ridge=1e-2, feature_map=features).fit(X, Y, sample_domain=D)
+    # SCA and UDICA keep components with tiny eigenvalues too, which are noise in either form.
+    leading = kernel.eigenvalues_ > 1e-2 * kernel.eigenvalues_[0]
+    np.testing.assert_allclose(mapped.eigenvalues_[: len(leading)][leading], kernel.eigenvalues_[leading], rtol=1e-8)
+    for samples in (X, X[::-1] + 0.2):
+        np.testing.assert_allclose(
+            mapped.transform(samples)[:, : leading.sum()], kernel.transform(samples)[:, leading], atol=1e-8
+        )
+
+
+def test_on_flow_cytometry_few_landmarks_replace_all_samples():
+    if not (DATA / "gvhd").is_dir():
+        pytest.skip("the real data gvhd is not beside the project")
+    parts = []
+    for i, patient in enumerate([1, 3, 6, 12]):
+        with np.load(DATA / "gvhd" / f"patient{patient:02d}.npz") as file:
+            labelled = np.random.default_rng(i).permutation(np.flatnonzero(file["y"]))[:300]
+            parts.append((file["X"][labelled].astype(float), file["y"][labelled], np.full(len(labelled), i)))
+    X, y, d = (np.concatenate(part) for part in zip(*parts, strict=True))
+    seen = d < 3
+    exact = CIDG().fit(X[seen], y[seen], sample_domain=d[seen])
+    mapped = CIDG(feature_map=PivotedNystroem(300, random_state=0)).fit(X[seen], y[seen], sample_domain=d[seen])
+    np.testing.assert_allclose(mapped.eigenvalues_, exact.eigenvalues_, rtol=5e-3)
+    accuracies = [
+        KNeighborsClassifier(1).fit(model.transform(X[seen]), y[seen]).score(model.transform(X[~seen]), y[~seen])
+        for model in (exact, mapped)
+    ]
+    assert accuracies[1] == pytest.approx(accuracies[0], abs=0.01)
