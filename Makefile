@@ -7,14 +7,18 @@ STAMP = $(VENV)/.$(1)-installed
 
 DATA ?= ../shared/data
 
-.PHONY: run test lint types bench docs study clean
+.PHONY: run test slow lint types bench docs study clean
 
 run: $(call STAMP,run)
-	$(BIN)/python examples/plot_unseen_domain.py --save unseen_domain.png
+	$(BIN)/unseen compare --repeats 1 --report report.html
 
 test: $(call STAMP,test)
 	# One BLAS thread in each of two processes: four on two cores would wait for each other.
 	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+
+# Studies of calibration: about a quarter of an hour.
+slow: $(call STAMP,test)
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow -s tests
 
 lint: $(call STAMP,lint)
 	$(BIN)/ruff check .

@@ -65,7 +65,7 @@ def test_help_has_an_example(command):
 
 
 def test_the_root_has_help_with_an_example_and_a_version():
-    assert "Example: unseen reproduce" in unseen("--help")[1]
+    assert "Example: unseen compare" in unseen("--help")[1]
     code, text = unseen("--version")
     assert code == 0
     assert re.fullmatch(r"unseen \d+\.\d+\.\d+\S*", text)
@@ -163,7 +163,7 @@ def test_the_papers_figures_stand_beside_those_of_vlcs(tmp_path, monkeypatch):
     code, text = unseen("reproduce", "vlcs", folder, "--methods", "1NN", "--repeats", 1, "--jobs", 1)
     assert code == 0
     assert "10 tasks, 1 methods, 1 repeats" in text
-    assert "grey: what the paper prints" in text
+    assert "grey: the paper's figure" in text
 
 
 def test_failures_are_shown_and_tell_in_the_exit_code(hospitals, monkeypatch):

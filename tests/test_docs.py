@@ -23,7 +23,9 @@ pytestmark = pytest.mark.skipif(not DOCS.exists(), reason="this distribution com
 PUBLIC = [
     *(f"unseen.{name}" for name in unseen.__all__),
     *(f"unseen.datasets.{name}" for name in unseen.datasets.__all__),
+    *(f"unseen.report.{name}" for name in unseen.report.__all__),
     *(f"unseen.selection.{name}" for name in unseen.selection.__all__),
+    *(f"unseen.tables.{name}" for name in unseen.tables.__all__),
     *(f"unseen.study.{name}" for name in unseen.study.__all__ if name != "METHODS"),  # a tuple has no docstring
 ]
 

@@ -19,9 +19,9 @@ import unseen
 SOURCE = Path(unseen.__file__).parent
 FILES = sorted(SOURCE.rglob("*.py"))
 MATHEMATICS = ["cells", "solution", "scatters", "pencil"]  # each may import those before it
-LAYERS = [*MATHEMATICS, "projections", "selection", "study", "report", "cli"]
+LAYERS = [*MATHEMATICS, "projections", "selection", "report", "shift", "study", "tables", "comparison", "cli"]
 HEAVY = {"sklearn.svm", "sklearn.metrics", "scipy.linalg", "pandas", "matplotlib"}
-OPTIONAL = {"pandas", "matplotlib", "polars", "dask", "rich", "typer", "skops", "onnxruntime", "pooch", "torch"}
+OPTIONAL = {"pandas", "matplotlib", "polars", "dask", "rich", "typer", "skops", "onnxruntime", "pooch", "torch", "jinja2"}
 
 # Run in a fresh interpreter: prints what was loaded and what changed, step by step.
 PROBE = """

@@ -21,7 +21,8 @@ from helpers import three_domains
 from unseen import ProjectionSearchCV
 from unseen.kernels import median_squared_distance
 from unseen.study import METHODS, Protocol, Row, Store, Task, _methods, run, tasks
-from unseen.study._methods import PROJECTIONS, TUNED, Problem, outcomes
+from unseen.study._methods import PROJECTIONS, TUNED, Problem
+from unseen.study._outcomes import outcomes
 from unseen.study._protocol import thin
 from unseen.study._run import problem_of
 

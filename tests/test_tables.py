@@ -112,6 +112,7 @@ def test_csv_parses_back():
         "best": "True",
         "published": "91.25",
         "failed": "",
+        "skipped": "False",
     }
     assert (found[5]["task"], found[5]["failed"]) == (ODD, "ValueError: no | luck\n& 5%")
 

@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from .comparison import compare
     from .feature_maps import DomainCenterer
+    from .pivoted_nystroem import PivotedNystroem
     from .projections import CIDG, DICA, KFDA, MDA, SCA
     from .selection import ProjectionSearchCV, UnseenClassifier
+    from .shift import diagnose
     from .undo_bias import UndoBias
 
 _HOMES = {
@@ -22,12 +25,15 @@ _HOMES = {
     "DomainCenterer": "feature_maps",
     "KFDA": "projections",
     "MDA": "projections",
+    "PivotedNystroem": "pivoted_nystroem",
     "ProjectionSearchCV": "selection",
     "SCA": "projections",
     "UndoBias": "undo_bias",
     "UnseenClassifier": "selection",
+    "compare": "comparison",
+    "diagnose": "shift",
 }
-_SUBMODULES = ("datasets", "exceptions", "selection")
+_SUBMODULES = ("datasets", "exceptions", "report", "selection", "shift", "study", "tables")
 
 __all__ = [
     "CIDG",
@@ -36,9 +42,12 @@ __all__ = [
     "MDA",
     "SCA",
     "DomainCenterer",
+    "PivotedNystroem",
     "ProjectionSearchCV",
     "UndoBias",
     "UnseenClassifier",
+    "compare",
+    "diagnose",
 ]
 
 

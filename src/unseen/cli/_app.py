@@ -7,9 +7,16 @@ from typing import Annotated
 import typer
 
 from .. import __version__
+from ._compare import compare
+from ._diagnose import diagnose
+from ._fit import fit
+from ._predict import predict
 from ._reproduce import reproduce
+from ._show import show
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode="rich")
+for command in (compare, diagnose, fit, predict, show):
+    app.command()(command)
 app.add_typer(reproduce, name="reproduce")
 
 
@@ -27,5 +34,5 @@ def root(
 ) -> None:
     """Classify data from a place you have never seen.
 
-    Example: unseen reproduce synthetic --quick
+    Example: unseen compare hospitals.csv --label diagnosis --domain hospital --report report.html
     """

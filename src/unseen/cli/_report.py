@@ -36,6 +36,12 @@ def reporting(resume: str = "") -> Iterator[None]:
         raise typer.Exit(1) from None
 
 
+def notices(lines: list[str]) -> None:
+    """Say what was assumed or left out."""
+    for line in lines:
+        errors.print(Text.assemble(("Note: ", "bold"), line))
+
+
 def show(table: Table, title: str) -> None:
     """Print a table like the paper's: best in bold, the printed figure in grey, transductive entries starred."""
     console = Console(markup=False, highlight=False, width=None if sys.stdout.isatty() else PAGE)
@@ -53,14 +59,14 @@ def show(table: Table, title: str) -> None:
         console.print("* transductive: centred on unlabelled target data", style="dim")
     if any(cell.published is not None for cell in table.cells.values()):
         console.print(f"grey: {table.printed}", style="dim")
-    failures = {m: c.failed for (_, m), c in table.cells.items() if c.failed}
+    failures = {m: f"{c.word}: {c.failed}" for (_, m), c in table.cells.items() if c.failed}
     for method, reason in failures.items():
-        console.print(f"{method} failed: {reason}", style="red")
+        console.print(f"{method} {reason}", style="red")
 
 
 def _entry(cell: Cell) -> Text:
     if cell.repeats == 0:
-        return Text("failed", style="red")
+        return Text(cell.word, style="red")
     spread = f" ±{cell.sd:.1f}" if cell.repeats > 1 else ""
     text = Text(f"{cell.mean:.1f}{spread}{'*' if cell.transductive else ''}", style="bold" if cell.best else "")
     if cell.published is not None:

@@ -1,35 +1,26 @@
-"""The methods of a comparison: how each is tuned on given splits, fitted, and asked to predict."""
+"""The methods of a comparison: what each chooses from, and how it is built and scored."""
 
 from __future__ import annotations
 
-import time
-import warnings
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
 from sklearn.decomposition import KernelPCA
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics.pairwise import euclidean_distances
-from sklearn.model_selection import ParameterGrid
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.svm import SVC, LinearSVC
 
 from ..cells import Array, Ints
-from ..exceptions import FewerComponentsWarning, SingleDomainWarning
 from ..kernels import median_squared_distance
 from ..labels import Labels
 from ..projections import CIDG, DICA, KFDA, MDA, SCA
 from ..projections._base import Projection
-from ..selection._evaluate import Candidate, score_candidates
-from ..selection._folds import Data
 from ..selection._grids import default_grid
 from ..selection._nearest import nearest
-from ..selection._results import TIE, preferred, tabulate
 from ..undo_bias import UndoBias
 
 Splits = list[tuple[Ints, Ints]]
@@ -58,6 +49,14 @@ class Outcome:
 
 
 @dataclass(frozen=True)
+class Skipped:
+    """A method that was not tried, and why."""
+
+    method: str
+    reason: str
+
+
+@dataclass(frozen=True)
 class Problem:
     """Samples to train on and to test on, and the splits that choose settings."""
 
@@ -77,87 +76,35 @@ class Problem:
         estimator, grid = self.grids.get(method) or (default, default_grid(default, len(np.unique(self.y[self.train]))))
         return estimator, {name: values[-2:] for name, values in grid.items()} if self.quick else grid
 
-
-def outcomes(methods: tuple[str, ...], problem: Problem) -> Iterator[Outcome | tuple[str, str]]:
-    """Run some methods; one that fails gives its name and the reason."""
-    with warnings.catch_warnings():
-        for category in (SingleDomainWarning, FewerComponentsWarning, ConvergenceWarning):
-            warnings.simplefilter("ignore", category)  # expected in small folds, and judged by the scores
-        projections = [method for method in methods if method in PROJECTIONS]
-        if projections:
-            yield from _projections(projections, problem)
-        for method in methods:
-            if method not in PROJECTIONS:
-                try:
-                    yield _tuned(method, problem)
-                except (ValueError, ArithmeticError, np.linalg.LinAlgError) as error:
-                    yield method, f"{type(error).__name__}: {error}"
-
-
-def _projections(methods: list[str], problem: Problem) -> Iterator[Outcome | tuple[str, str]]:
-    """All projections with 1-NN, in one pass over the decompositions that they share."""
-    start = time.perf_counter()
-    one_nn = KNeighborsClassifier(n_neighbors=1)
-    candidates: list[Candidate] = []
-    owners: list[tuple[str, Settings]] = []
-    for method in methods:
-        estimator, grid = problem.projection(method)
-        for setting in ParameterGrid(grid):
-            projection = clone(estimator).set_params(centering=problem.centering, **setting)
-            candidates.append(Candidate(len(candidates), projection, one_nn))
-            owners.append((method, setting))
-    codes = [np.unique(labels, return_inverse=True)[1].astype(np.intp) for labels in (problem.y, problem.domain)]
-    scores = score_candidates(candidates, Data(problem.X, problem.y, *codes), problem.splits, "accuracy")
-    results = tabulate(candidates, [setting for _, setting in owners], scores)
-    shared = (time.perf_counter() - start) / len(methods)
-    for method in methods:
-        begin = time.perf_counter()
-        among = np.array([owner == method for owner, _ in owners])
-        try:
-            if not np.isfinite(results["mean_test_score"][among]).any():
-                raise ValueError(next(s.error for split in scores for s in split if among[s.index] and s.error))
-            best = preferred(results, among)
-            model = clone(candidates[best].projection)
-            train, test = problem.train, problem.test
-            Z = model.fit_transform(problem.X[train], problem.y[train], sample_domain=problem.domain[train])
-            Z_test = model.transform(problem.X[test], sample_domain=problem.domain[test])
-            labels = problem.y[train][nearest(Z, Z_test)]
-        except (ValueError, ArithmeticError, np.linalg.LinAlgError) as error:
-            yield method, f"{type(error).__name__}: {error}"
-            continue
-        ties = _ties(results["mean_test_score"][among])
-        seconds = shared + time.perf_counter() - begin
-        validation = float(results["mean_test_score"][best])
-        transductive = problem.centering == "target"
-        yield Outcome(method, labels, validation, owners[best][1], ties, transductive, seconds)
+    def thinned(self, most: int, seed: int = 0) -> tuple[Problem, Ints]:
+        """The same problem with at most so many samples to train on, and to test on; and which samples were kept."""
+        n_train = len(self.y[self.train])
+        parts = np.split(np.arange(len(self.y)), [n_train])
+        rng = np.random.default_rng(seed)
+        kept = np.concatenate([np.sort(rng.permutation(part)[:most]) for part in parts])
+        at = np.full(len(self.y), -1)
+        at[kept] = np.arange(len(kept))
+        splits = [(at[a][at[a] >= 0], at[b][at[b] >= 0]) for a, b in self.splits]
+        trained = int(np.sum(kept < n_train))
+        return replace(
+            self,
+            X=self.X[kept],
+            y=self.y[kept],
+            domain=self.domain[kept],
+            train=slice(0, trained),
+            test=slice(trained, None),
+            splits=splits,
+        ), kept
 
 
-def _ties(means: Array) -> int:
-    """How many settings share the best mean, besides the chosen one."""
-    return int(np.sum(means >= np.nanmax(means) - TIE)) - 1
-
-
-def _tuned(method: str, problem: Problem) -> Outcome:
-    """A method that is fitted anew for every setting."""
-    start = time.perf_counter()
-    settings, score, build = TUNED[method]
-    grid = list(ParameterGrid(settings))
-    grid = grid[:: max(1, len(grid) - 1)] if problem.quick else grid  # the two ends
-    means = np.mean([score(build, grid, problem, *split) for split in problem.splits], axis=0)
-    chosen, ties = grid[int(np.argmax(means))], _ties(means)
-    model = _fit(build(chosen, problem.X[problem.train]), problem, problem.train)
-    labels = model.predict(problem.X[problem.test])
-    return Outcome(method, labels, float(means.max()), chosen, ties, False, time.perf_counter() - start)
-
-
-def _fit(model: Any, problem: Problem, rows: Any) -> Any:
+def fit_on(model: Any, problem: Problem, rows: Any) -> Any:
     domains = {"sample_domain": problem.domain[rows]} if isinstance(model, UndoBias) else {}
     return model.fit(problem.X[rows], problem.y[rows], **domains)
 
 
 def _score_each(build: Any, grid: list[Settings], problem: Problem, train: Ints, test: Ints) -> list[float]:
     return [
-        float(np.mean(_fit(build(s, problem.X[train]), problem, train).predict(problem.X[test]) == problem.y[test]))
+        float(np.mean(fit_on(build(s, problem.X[train]), problem, train).predict(problem.X[test]) == problem.y[test]))
         for s in grid
     ]
 

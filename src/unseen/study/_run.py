@@ -11,11 +11,12 @@ from sklearn.base import clone
 from sklearn.utils import check_array, check_consistent_length
 from sklearn.utils.parallel import Parallel, delayed
 
-from ..cells import Ints
+from ..cells import Array, Ints
 from ..labels import Labels
 from ..machine import machine_facts
 from ..progress import track
-from ._methods import BATCHES, METHODS, Outcome, Problem, all_grids, outcomes
+from ._methods import BATCHES, METHODS, Outcome, Problem, Skipped, all_grids
+from ._outcomes import outcomes
 from ._protocol import PREPROCESSORS, Protocol, configuration, key
 from ._store import Row, Store
 from ._tasks import Task
@@ -92,9 +93,8 @@ def run(
     y, domain = np.asarray(y), np.asarray(domain).astype(str)
     check_consistent_length(X, y, domain)
     _check(methods, tasks, domain)
-    preprocessor = PREPROCESSORS[protocol.preprocess] if preprocessor is None else preprocessor
-    classes, codes = np.unique(y, return_inverse=True)
-    config = configuration(protocol, preprocessor, all_grids(len(classes)), X, y, domain)
+    codes = np.unique(y, return_inverse=True)[1]
+    config = _configuration(X, y, domain, protocol, preprocessor)
     name = key(config)
     with Store(store) as results:
         results.open_configuration(name, config)
@@ -105,8 +105,35 @@ def run(
         for rows in track(found, len(todo), "study", verbose):
             for row, predicted in rows:
                 results.add(name, row, predicted)
-        wanted = {(t.name, r, m) for t in tasks for r in range(protocol.repeats) for m in methods}
-        return [row for row in results.rows(name) if (row.task, row.repeat, row.method) in wanted]
+        rows = {(row.task, row.method, row.repeat): row for row in results.rows(name)}
+        chosen = [m for m in METHODS if m in methods]
+        return [rows[t.name, m, r] for t in tasks for m in chosen for r in range(protocol.repeats)]
+
+
+def predictions(
+    rows: Sequence[Row],
+    X: Any,
+    y: Any,
+    domain: Any,
+    *,
+    store: str | Path,
+    protocol: Protocol | None = None,
+    preprocessor: Any = None,
+) -> dict[tuple[str, str, int], Ints]:
+    """What each row of a run predicted, by (method, task, repeat): positions among the sorted classes of `y`.
+
+    The other arguments are those of the `run` that gave the rows; samples of a target are in the order of the data.
+    """
+    arrays = np.asarray(X, dtype=np.float64), np.asarray(y), np.asarray(domain).astype(str)
+    name = key(_configuration(*arrays, protocol or Protocol(), preprocessor))
+    with Store(store) as results:
+        found = {(r.method, r.task, r.repeat): results.predicted(name, r.method, r.task, r.repeat) for r in rows}
+    return {at: codes for at, codes in found.items() if codes is not None}
+
+
+def _configuration(X: Array, y: Labels, domain: Labels, protocol: Protocol, preprocessor: Any) -> dict[str, Any]:
+    how = PREPROCESSORS[protocol.preprocess] if preprocessor is None else preprocessor
+    return configuration(protocol, how, all_grids(len(np.unique(y))), X, y, domain)
 
 
 def _check(methods: Sequence[str], tasks: Sequence[Task], domain: Labels) -> None:
@@ -142,7 +169,7 @@ def run_unit(
     return [
         (
             as_row(outcome, problem, task.name, repeat, protocol.seed + repeat, facts),
-            None if isinstance(outcome, tuple) else outcome.predictions,
+            outcome.predictions if isinstance(outcome, Outcome) else None,
         )
         for outcome in outcomes(methods, problem)
     ]
@@ -168,12 +195,19 @@ def problem_of(
 
 
 def as_row(
-    outcome: Outcome | tuple[str, str], problem: Problem, task: str, repeat: int, seed: int, facts: dict[str, Any]
+    outcome: Outcome | Skipped | tuple[str, str],
+    problem: Problem,
+    task: str,
+    repeat: int,
+    seed: int,
+    facts: dict[str, Any],
 ) -> Row:
     """Score the predictions of an outcome; a failure keeps its reason."""
-    if isinstance(outcome, tuple):
-        method, reason = outcome
-        return Row(method, task, repeat, seed, None, {}, None, {}, 0, False, 0.0, "failed", reason, facts)
+    if not isinstance(outcome, Outcome):
+        skipped = isinstance(outcome, Skipped)
+        method, reason = (outcome.method, outcome.reason) if isinstance(outcome, Skipped) else outcome
+        status = "skipped" if skipped else "failed"
+        return Row(method, task, repeat, seed, None, {}, None, {}, 0, False, 0.0, status, reason, facts)
     correct = outcome.predictions == problem.y[problem.test]
     domains = problem.domain[problem.test]
     return Row(

@@ -54,10 +54,10 @@ class Row:
         Whether the method saw the targets' unlabelled samples.
     seconds : float
         Time for choosing, fitting and predicting.
-    status : {"ok", "failed"}
-        Whether it worked.
+    status : {"ok", "failed", "skipped"}
+        Whether it worked, failed, or was not tried because the data are too large for it.
     reason : str
-        Why it failed.
+        Why it failed or was skipped.
     machine : dict
         Versions, threads and machine.
 

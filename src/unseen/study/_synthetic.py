@@ -13,7 +13,8 @@ from ..progress import track
 from ..projections import CIDG, DICA, KFDA, MDA, SCA
 from ..projections._base import Projection
 from ..selection import WithinDomainSplit
-from ._methods import Problem, outcomes
+from ._methods import Problem
+from ._outcomes import outcomes
 from ._run import as_row
 from ._store import Row
 

@@ -35,6 +35,12 @@ class Cell:
     best: bool = False
     published: float | None = None
     failed: str = ""
+    skipped: bool = False
+
+    @property
+    def word(self) -> str:
+        """What stands where there is no accuracy."""
+        return "skipped" if self.skipped else "failed"
 
 
 @dataclass(frozen=True)
@@ -91,6 +97,7 @@ def tabulate(
                 bool(means[method] >= top - 10.0**-DIGITS),
                 published.get((task, method)),
                 next((r.reason for r in found[method] if r.status != "ok"), ""),
+                any(r.status == "skipped" for r in found[method]),
             )
     return Table(tasks, methods, cells, printed)
 
@@ -107,7 +114,7 @@ def summary_lines(table: Table) -> list[tuple[str, list[str]]]:
 def _markdown(table: Table) -> str:
     def entry(cell: Cell) -> str:
         mark = "\\*" if cell.transductive else ""
-        text = f"{cell.mean:.2f} ± {cell.sd:.2f}{mark}" if cell.repeats else "failed"
+        text = f"{cell.mean:.2f} ± {cell.sd:.2f}{mark}" if cell.repeats else cell.word
         text = f"**{text}**" if cell.best else text
         return text if cell.published is None else f"{text} ({cell.published:.2f})"
 
@@ -131,7 +138,8 @@ def _notes(table: Table) -> list[str]:
         reasons = [table.cells[task, method].failed for task in table.tasks if table.cells[task, method].failed]
         if reasons:
             one_line = " ".join(reasons[0].split())
-            notes.append(f"{method} failed in {len(reasons)} of {len(table.tasks)} tasks: {one_line}")
+            word = next(table.cells[task, method].word for task in table.tasks if table.cells[task, method].failed)
+            notes.append(f"{method} {word} in {len(reasons)} of {len(table.tasks)} tasks: {one_line}")
     return notes
 
 
@@ -139,7 +147,7 @@ def _latex(table: Table) -> str:
     def entry(cell: Cell) -> str:
         printed = "" if cell.published is None else f" ({cell.published:.2f})"
         if not cell.repeats:
-            return f"failed{printed}"
+            return f"{cell.word}{printed}"
         body = f"{cell.mean:.2f} \\pm {cell.sd:.2f}"
         body = f"\\mathbf{{{body}}}" if cell.best else body
         return f"${body}{'^*' if cell.transductive else ''}${printed}"

@@ -1,0 +1,68 @@
+"""``unseen diagnose``: how the domains differ, before any modelling."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..comparison._subject import subject_of_table
+from ..shift import diagnose as diagnose_arrays
+from ._options import (
+    Data,
+    Domain,
+    Drop,
+    Features,
+    Json,
+    Label,
+    MaxPerDomain,
+    Report,
+    ScaleOption,
+    Seed,
+    read,
+    scale_for,
+)
+from ._report import errors, notices, reporting, write
+
+
+def diagnose(
+    data: Data = None,
+    label: Label = None,
+    domain: Domain = None,
+    features: Features = None,
+    drop: Drop = None,
+    scale: ScaleOption = None,
+    permutations: Annotated[int, typer.Option(min=19, help="Random permutations behind each p-value.")] = 499,
+    max_per_domain: MaxPerDomain = None,
+    report: Report = None,
+    figure: Annotated[
+        Path | None, typer.Option("--figure", dir_okay=False, help="Draw the diagnosis: .png, .svg or .pdf.")
+    ] = None,
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> None:
+    """Tell how the domains differ: in P(Y), in P(X), in P(X|Y), and which methods that suits.
+
+    Without DATA: scikit-learn's digits at six angles.
+
+    Example: unseen diagnose hospitals.csv --label diagnosis --domain hospital --figure shift.png
+    """
+    with reporting():
+        table = read(data, label, domain, features, drop, max_per_domain, seed)
+        notices(table.notices)
+        prepared = subject_of_table(table, scale_for(data, scale)).prepared()  # type: ignore[arg-type]
+        found = diagnose_arrays(
+            prepared, table.y, sample_domain=table.domain, n_permutations=permutations, random_state=seed, verbose=1
+        )
+        if report is not None:
+            write(found.to_html(), report)
+        if figure is not None:
+            figure.parent.mkdir(parents=True, exist_ok=True)
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "Glyph")  # a name that the font cannot write is drawn as boxes
+                found.plot().savefig(figure, dpi=150)
+            errors.print(f"Wrote {figure}")
+        typer.echo(json.dumps(found.summary(), ensure_ascii=False, allow_nan=False) if as_json else str(found))

@@ -1,0 +1,119 @@
+"""``unseen show``: what is inside a model file."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.table import Table as RichTable
+
+from ..model_file import ModelFileError, read_card
+from ._report import PAGE, reporting
+
+KINDS = {
+    "plain": "plain: classifies row by row",
+    "inductive": "inductive: classifies row by row",
+    "transductive": "transductive: centres each new domain on its own rows, so it needs a batch of each",
+}
+SCALINGS = {"standardize": "columns to unit variance", "l2": "rows to unit length", "none": "none"}
+SHOWN = 12  # classes and domains listed by name
+
+
+def show(
+    model: Annotated[Path, typer.Argument(help="A file that unseen fit wrote.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print the whole card as JSON.")] = False,
+) -> None:
+    """Show what a model was fitted on, what was chosen, and how it scored. Reads the card only, runs nothing.
+
+    Example: unseen show model.unseen
+    """
+    with reporting():
+        facts = read_card(model)
+        if as_json:
+            typer.echo(json.dumps(facts, ensure_ascii=False))
+            return
+        try:
+            describe(facts)
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+            raise ModelFileError(f"{model}: its card is not one that `unseen fit` wrote; --json shows it.") from error
+
+
+def describe(card: dict[str, Any]) -> None:
+    """Print a card for people."""
+    console = Console(markup=False, highlight=False, width=None if sys.stdout.isatty() else PAGE)
+    facts = RichTable.grid(padding=(0, 2))
+    facts.add_column(style="bold")
+    facts.add_column(overflow="fold")
+    for name, value in _lines(card):
+        facts.add_row(name, value)
+    console.print(facts)
+    scores = card.get("scores") or {}
+    if scores.get("by_domain"):
+        console.print("Accuracy on a domain held out, in percent", style="italic")
+        console.print(_score_table(card, scores))
+        console.print("Settings were chosen on these same domains, so the figures are a little too good.", style="dim")
+
+
+def _lines(card: dict[str, Any]) -> list[tuple[str, str]]:
+    """Names and values of what is there; cards of other origin may lack some."""
+    data = card.get("data", {})
+    domains = [readable(name) for name in data.get("domains", {})]
+    classes = [readable(entry["class"]) for entry in data.get("classes", [])]
+    versions = {key: card.get("machine", {}).get(key) for key in ("unseen", "python", "numpy", "scipy", "scikit-learn")}
+    settings = card.get("settings", {})
+    lines = [
+        ("data", f"{data['name']}: {data['rows']:,} rows, {data['features']:,} features" if data else ""),
+        ("domains", _listed(domains)),
+        ("classes", _listed(classes)),
+        ("model", str(card.get("model", ""))),
+        ("settings", ", ".join(f"{name}={value}" for name, value in settings.items())),
+        ("kind", KINDS.get(str(card.get("kind")), "")),
+        ("scaling", SCALINGS.get(str(card.get("scale")), "")),
+        ("probabilities", "yes" if card.get("probabilities") else "no, labels only"),
+        ("novelty", _novelty(card.get("novelty", {}).get("reference", {}))),
+        ("created", str(card.get("created", ""))),
+        ("command", str(card.get("command", ""))),
+        ("versions", ", ".join(f"{name} {value}" for name, value in versions.items() if value)),
+    ]
+    return [(name, value) for name, value in lines if value]
+
+
+def readable(label: object) -> str:
+    """A label as people read it; in quotes if it holds commas, line breaks or what a terminal might obey."""
+    text = str(label)
+    return text if text.isprintable() and "," not in text and text == text.strip() != "" else repr(text)
+
+
+def _listed(names: list[str]) -> str:
+    more = f", and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return f"{len(names)}: {', '.join(names[:SHOWN])}{more}" if names else ""
+
+
+def _novelty(reference: dict[str, float]) -> str:
+    if not reference:
+        return ""
+    furthest = max(reference, key=lambda name: reference[name])
+    middle = float(np.median(list(reference.values())))
+    largest = f"{readable(furthest)} with {reference[furthest]:.3f}"
+    return f"a source lies {middle:.3f} from the average of the others (median); furthest is {largest}"
+
+
+def _score_table(card: dict[str, Any], scores: dict[str, Any]) -> RichTable:
+    rows, baseline = card.get("data", {}).get("domains", {}), scores.get("baseline")
+    table = RichTable(header_style="bold")
+    for name in ("held-out domain", "rows", str(card.get("model"))):
+        table.add_column(name, justify="left" if name == "held-out domain" else "right")
+    if baseline:
+        table.add_column("plain logistic", justify="right")
+    for name, score in scores["by_domain"].items():
+        extra = [f"{100 * baseline[name]:.1f}"] if baseline else []
+        table.add_row(readable(name), f"{rows.get(name, 0):,}", f"{100 * score:.1f}", *extra)
+    table.add_section()
+    extra = [f"{100 * np.mean(list(baseline.values())):.1f}"] if baseline else []
+    table.add_row("mean", "", f"{100 * scores['mean']:.1f}", *extra)
+    return table

@@ -1,0 +1,78 @@
+"""Where things go in a picture: positions along an axis, shades of a heat map, points of a scatter plot."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ._format import is_number
+
+SHADES = 10  # report.css has as many colours
+CANVAS = 1000  # points are sent as whole numbers on a square of this size: smaller, and finer than a screen
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A horizontal axis from `low` to `high`, measured in percent of its width."""
+
+    low: float
+    high: float
+
+    @classmethod
+    def around(cls, values: Iterable[Any]) -> Axis:
+        """Room for all values and for zero, with a margin on both sides."""
+        known = [0.0, *(float(value) for value in values if is_number(value))]
+        low, high = min(known), max(known)
+        margin = 0.08 * (high - low) or 1.0
+        return cls(low - margin, high + margin)
+
+    def at(self, value: Any) -> float | None:
+        """Position of a value."""
+        return round(100 * (value - self.low) / (self.high - self.low), 3) if is_number(value) else None
+
+    def ticks(self, about: int = 6) -> list[tuple[float, float]]:
+        """Round values and their positions, zero among them."""
+        rough = (self.high - self.low) / about
+        size = 10.0 ** math.floor(math.log10(rough))
+        step = next(size * factor for factor in (1, 2, 5, 10) if size * factor >= rough)
+        first, last = math.ceil(self.low / step), math.floor(self.high / step)
+        values = [float(f"{i * step:.10g}") for i in range(first, last + 1)]
+        return [(value, self.at(value) or 0.0) for value in values]
+
+
+def shades(rows: Sequence[Sequence[Any]], *, low: float | None = None, high: float | None = None) -> list[list[Any]]:
+    """The shade of each entry, 0 to SHADES - 1 between the smallest and the largest; None where there is no number."""
+    known = [float(value) for row in rows for value in row if is_number(value)]
+    bottom = low if low is not None else min(known, default=0.0)
+    top = high if high is not None else max(known, default=1.0)
+    width = top - bottom
+
+    def shade(value: Any) -> int | None:
+        if not is_number(value):
+            return None
+        share = (value - bottom) / width if width > 0 else 0.0
+        return min(max(int(share * SHADES), 0), SHADES - 1)
+
+    return [[shade(value) for value in row] for row in rows]
+
+
+def decimals(rows: Sequence[Sequence[Any]], digits: int = 3) -> int:
+    """How many decimals show the largest entry with so many digits."""
+    largest = max((abs(value) for row in rows for value in row if is_number(value)), default=0.0)
+    return min(max(digits - 1 - math.floor(math.log10(largest)), 0), 6) if largest > 0 else digits - 1
+
+
+def on_canvas(points: Sequence[Sequence[Any]]) -> list[list[int] | None]:
+    """Points scaled to fill the canvas, each axis on its own; None for a point without a place."""
+    known = [point for point in points if all(is_number(value) for value in point)]
+    lows = [min((point[i] for point in known), default=0.0) for i in (0, 1)]
+    widths = [max((point[i] for point in known), default=1.0) - lows[i] for i in (0, 1)]
+
+    def place(point: Sequence[Any]) -> list[int] | None:
+        if not all(is_number(value) for value in point):
+            return None
+        return [round(CANVAS * (point[i] - lows[i]) / widths[i]) if widths[i] > 0 else CANVAS // 2 for i in (0, 1)]
+
+    return [place(point) for point in points]

@@ -1,0 +1,77 @@
+"""Numbers and settings as a reader wants to see them. None and values that are not finite become a dash."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, TypeGuard
+
+NOTHING = "–"  # noqa: RUF001 (an en dash, as tables print it)
+MINUS = "\u2212"  # as wide as a plus sign, and read aloud as "minus"
+
+
+def is_number(value: Any) -> TypeGuard[float]:
+    """Whether the value can be placed on a scale."""
+    return value is not None and not isinstance(value, str) and math.isfinite(value)
+
+
+def number(value: Any, digits: int = 1) -> str:
+    """A fixed number of decimals."""
+    if not is_number(value):
+        return NOTHING
+    rounded = round(float(value), digits) + 0.0  # adding zero turns -0.0 into 0.0
+    return f"{rounded:,.{digits}f}".replace("-", MINUS)
+
+
+def signed(value: Any, digits: int = 1) -> str:
+    """A difference: with its sign, unless it rounds to zero."""
+    text = number(value, digits)
+    return f"+{text}" if is_number(value) and round(float(value), digits) > 0 else text
+
+
+def general(value: Any) -> str:
+    """A number of unknown size, to four digits; anything else as it is."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return NOTHING if value is None else str(value)
+    if isinstance(value, float) and not is_number(value):
+        return NOTHING
+    return (f"{value:,}" if isinstance(value, int) else f"{value:.4g}").replace("-", MINUS)
+
+
+def p_value(value: Any) -> str:
+    """Three decimals, and never zero: no permutation test can say that."""
+    if not is_number(value):
+        return NOTHING
+    return "< 0.001" if value < 0.0005 else f"{value:.3f}"
+
+
+def duration(seconds: Any) -> str:
+    """Seconds below a minute, minutes below an hour, then hours."""
+    if not is_number(seconds):
+        return NOTHING
+    if seconds < 60:
+        return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def setting(value: Any) -> str:
+    """The value of a setting as it could be typed."""
+    if isinstance(value, bool) or not isinstance(value, float):
+        return str(value)
+    return f"{value:g}"
+
+
+def pairs(settings: Mapping[str, Any] | None) -> list[tuple[str, str]]:
+    """Names and typed values."""
+    return [(str(name), setting(value)) for name, value in (settings or {}).items()]
+
+
+FILTERS = {
+    "number": number,
+    "signed": signed,
+    "general": general,
+    "p_value": p_value,
+    "duration": duration,
+    "pairs": pairs,
+}

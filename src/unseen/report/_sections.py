@@ -1,0 +1,137 @@
+"""What each section of the page shows, worked out from the summary before any HTML is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ._charts import Axis, decimals, on_canvas, shades
+from ._format import is_number
+
+Section = dict[str, Any]
+LEGIBLE_TOGETHER = 6  # classes; confusion tables with more are shown one domain at a time
+
+
+def verdict(summary: Mapping[str, Any]) -> Section:
+    """The intervals of the verdict on one axis: overall first, then each held-out domain."""
+    verdict = summary["verdict"]
+    overall = {key: verdict[key] for key in ("difference", "low", "high")}
+    intervals = [{"domain": None, **overall}, *(verdict["per_domain"] or [])]
+    axis = Axis.around(row[key] for row in intervals for key in overall)
+
+    def placed(row: Mapping[str, Any]) -> Section:
+        low, high = row["low"], row["high"]
+        known = is_number(low) and is_number(high)
+        at = {f"{key}_at": axis.at(row[key]) for key in overall}
+        return {**row, **at, "known": known, "beyond_zero": known and (low > 0 or high < 0)}
+
+    return {**verdict, "rows": [placed(row) for row in intervals], "zero": axis.at(0.0), "ticks": axis.ticks()}
+
+
+def accuracy(summary: Mapping[str, Any]) -> Section:
+    """Cells with shades, and the best of each column among the methods that compete."""
+    domains, methods = summary["domains"], summary["methods"]
+    means = [[(method["accuracies"].get(name) or {}).get("mean") for name in domains] for method in methods]
+    competing = [method["kind"] != "reference" for method in methods]
+    best = [_best(column, competing) for column in zip(*means, strict=True)]
+    rows = []
+    for method, values, row_shades in zip(methods, means, shades(means), strict=True):
+        cells = [
+            {
+                "mean": value,
+                "sd": (method["accuracies"].get(name) or {}).get("sd"),
+                "shade": shade,
+                "best": _is_best(value, top, method),
+            }
+            for name, value, shade, top in zip(domains, values, row_shades, best, strict=True)
+        ]
+        rows.append({**method, "cells": cells})
+    top = _best([method["mean"] for method in methods], competing)
+    for row in rows:
+        row["best"] = _is_best(row["mean"], top, row)
+    return {"domains": domains, "rows": rows}
+
+
+def _best(values: Sequence[Any], competing: Sequence[bool]) -> float | None:
+    known = [value for value, competes in zip(values, competing, strict=True) if competes and is_number(value)]
+    return round(max(known), 1) if known else None
+
+
+def _is_best(value: Any, top: float | None, method: Mapping[str, Any]) -> bool:
+    """Ties at the precision shown are all best."""
+    return top is not None and method["kind"] != "reference" and is_number(value) and round(value, 1) == top
+
+
+def embedding(summary: Mapping[str, Any]) -> Section:
+    """The section, and under "payload" what the script draws."""
+    embedding = summary["embedding"]
+    domains = [str(name) for name in embedding["domains"]]
+    payload = {
+        "classes": [str(name) for name in embedding["classes"]],
+        "domains": domains,
+        "heldOut": domains.index(str(embedding["held_out"])) if str(embedding["held_out"]) in domains else -1,
+        "panels": [on_canvas(embedding["before"]), on_canvas(embedding["after"])],
+        "class": [int(code) for code in embedding["class"]],
+        "domain": [int(code) for code in embedding["domain"]],
+        "row": [int(row) for row in embedding["row"]],
+    }
+    return {**embedding, "payload": payload}
+
+
+def diagnosis(summary: Mapping[str, Any]) -> Section:
+    """The distances as two heat maps that share their scale."""
+    diagnosis = summary["diagnosis"]
+    distances = diagnosis["distances"]
+    apart = {
+        kind: [[None if i == j else value for j, value in enumerate(row)] for i, row in enumerate(distances[kind])]
+        for kind in ("marginal", "conditional")
+    }
+    everything = [row for rows in apart.values() for row in rows]
+    top = max((value for row in everything for value in row if is_number(value)), default=1.0)
+    maps = {kind: {"rows": rows, "shades": shades(rows, low=0.0, high=top)} for kind, rows in apart.items()}
+    return {**diagnosis, "maps": maps, "decimals": decimals(everything)}
+
+
+def confusion(summary: Mapping[str, Any]) -> Section:
+    """Each table with the share of its row as shade, and what part of a class was found."""
+    tables, prepared = summary["confusion"], []
+    domains = list(dict.fromkeys(table["domain"] for table in tables))
+    for table in tables:
+        totals = [sum(row) for row in table["counts"]]
+        share = [[n / max(total, 1) for n in row] for row, total in zip(table["counts"], totals, strict=True)]
+        found = [100 * share[i][i] if total else None for i, total in enumerate(totals)]
+        shown = {"found": found, "shades": shades(share, low=0.0, high=1.0), "group": domains.index(table["domain"])}
+        prepared.append({**table, **shown})
+    together = all(len(table["classes"]) <= LEGIBLE_TOGETHER for table in tables)
+    return {"tables": prepared, "domains": domains, "together": together}
+
+
+def surface(summary: Mapping[str, Any]) -> Section:
+    """Scores with one row for each value of y and one column for each value of x."""
+    surface = summary["surface"]
+    scores = surface["scores"]
+    if len(scores) != len(surface["y"]) or any(len(row) != len(surface["x"]) for row in scores):
+        raise ValueError(
+            f"The scores of the validation surface need {len(surface['y'])} rows, one for each y, and "
+            f"{len(surface['x'])} columns, one for each x; got rows of length {[len(row) for row in scores]}."
+        )
+    return {**surface, "shades": shades(scores), "decimals": decimals(scores)}
+
+
+# In the order of the page: the key that a section needs, its heading, and what prepares it.
+SECTIONS: list[tuple[str, str, Callable[[Mapping[str, Any]], Any]]] = [
+    ("verdict", "Verdict", verdict),
+    ("methods", "Accuracy where each domain was held out", accuracy),
+    ("embedding", "Before and after", embedding),
+    ("diagnosis", "How the domains differ", diagnosis),
+    ("confusion", "Which classes are confused", confusion),
+    ("surface", "What validation saw", surface),
+    ("settings", "Chosen settings", lambda summary: summary["settings"]),
+    ("provenance", "How it was made", lambda summary: summary["provenance"]),
+]
+
+
+def prepare(summary: Mapping[str, Any]) -> list[Section]:
+    """The sections that the summary has something for."""
+    present = [section for section in SECTIONS if summary.get(section[0]) not in (None, [])]
+    return [{"name": name, "title": title, "view": view(summary)} for name, title, view in present]

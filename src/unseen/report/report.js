@@ -1,0 +1,93 @@
+"use strict";
+// Controls are written hidden and shown here, so that a browser without scripts offers none that do nothing.
+const announce = (text) => { document.getElementById("announcer").textContent = text; };
+
+// Light or dark: the system's choice until the reader makes one.
+const theme = document.getElementById("theme");
+const preferred = matchMedia("(prefers-color-scheme: dark)");
+const isDark = () => (document.documentElement.dataset.theme ?? (preferred.matches ? "dark" : "light")) === "dark";
+const showTheme = () => theme.setAttribute("aria-pressed", String(isDark()));
+theme.addEventListener("click", () => {
+  document.documentElement.dataset.theme = isDark() ? "light" : "dark";
+  showTheme();
+});
+preferred.addEventListener("change", showTheme);
+theme.hidden = false;
+showTheme();
+
+// Tables that sort. Cells without a value stay at the end, whatever the direction.
+const sortKey = (cell) => (cell.dataset.sort ?? cell.textContent).trim();
+
+function compareKeys(a, b) {
+  const [x, y] = [Number(a), Number(b)];
+  return Number.isNaN(x) || Number.isNaN(y) ? a.localeCompare(b, undefined, { numeric: true }) : x - y;
+}
+
+function sortTable(table, column, direction) {
+  const body = table.tBodies[0];
+  const rows = [...body.rows].map((row) => ({ row, key: sortKey(row.cells[column]) }));
+  const empty = (key) => key === "" || key === "nan" || key === "–";
+  rows.sort((a, b) => empty(a.key) - empty(b.key) || direction * compareKeys(a.key, b.key));
+  body.append(...rows.map(({ row }) => row));
+}
+
+for (const table of document.querySelectorAll("table[data-sortable]")) {
+  const headers = [...table.tHead.rows[0].cells];
+  headers.forEach((header, column) => {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.append(...header.childNodes);
+    header.append(button);
+    header.setAttribute("aria-sort", "none");
+    button.addEventListener("click", () => {
+      // Numbers are asked for to see the largest, names to find one.
+      const first = header.classList.contains("num") ? "descending" : "ascending";
+      const other = first === "ascending" ? "descending" : "ascending";
+      const order = header.getAttribute("aria-sort") === first ? other : first;
+      headers.forEach((each) => each.setAttribute("aria-sort", each === header ? order : "none"));
+      sortTable(table, column, order === "ascending" ? 1 : -1);
+      announce(`Sorted by ${button.textContent}, ${order}.`);
+    });
+  });
+}
+
+// The confusion of one held-out domain, or of all.
+const choice = document.getElementById("confusion-choice");
+if (choice) {
+  const show = () => {
+    for (const table of document.querySelectorAll(".multiple")) {
+      table.hidden = choice.value !== "all" && choice.value !== table.dataset.group;
+    }
+  };
+  choice.addEventListener("change", show);
+  document.getElementById("confusion-control").hidden = false;
+  show();
+}
+
+// Copying needs the browser's leave; without it the text is selected, ready for the reader's own shortcut.
+const copy = document.getElementById("copy");
+if (copy) {
+  const command = document.getElementById("command");
+  copy.addEventListener("click", async () => {
+    try {
+      await navigator.clipboard.writeText(command.textContent);
+      copy.textContent = "Copied";
+      announce("Command copied.");
+    } catch {
+      getSelection().selectAllChildren(command);
+      copy.textContent = "Selected: press Ctrl+C or ⌘C";
+      announce("Command selected. Copy it with your keyboard.");
+    }
+  });
+  copy.hidden = false;
+}
+
+// A frame is a stop for the Tab key only while it has something to scroll.
+const frames = new ResizeObserver((entries) => {
+  for (const { target } of entries) {
+    const scrolls = target.scrollWidth > target.clientWidth + 1 || target.scrollHeight > target.clientHeight + 1;
+    if (scrolls) target.tabIndex = 0;
+    else target.removeAttribute("tabindex");
+  }
+});
+document.querySelectorAll(".scroll").forEach((frame) => frames.observe(frame));

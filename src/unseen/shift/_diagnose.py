@@ -1,0 +1,215 @@
+"""`diagnose`: from samples to a Diagnosis."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from sklearn.utils import check_random_state, check_scalar, check_X_y
+
+from ..cells import Array, Ints, Membership
+from ..kernels import evaluate, resolve_gamma
+from ..labels import Labels, check_domains, encode_classes, encode_domains
+from ..memory import available_bytes
+from . import _words
+from ._comparison import Evidence, KernelEvidence, chi_square, permuted_tables
+from ._diagnosis import ClassShift, Diagnosis, Shift
+from ._distances import distance_matrices, standing_apart
+
+
+def diagnose(
+    X: Any,
+    y: Any,
+    *,
+    sample_domain: Any,
+    n_permutations: int = 499,
+    max_per_domain: int = 500,
+    alpha: float = 0.05,
+    random_state: Any = 0,
+    verbose: int = 0,
+) -> Diagnosis:
+    """Ask how the domains differ, before any modelling.
+
+    Tests four kinds of shift between domains by permutation: of the class proportions P(Y), of the features P(X), of
+    the features within classes P(X|Y), and of P(X) after class proportions were made equal. The first two permute
+    domain labels over all samples. The others permute them within classes, so that changed class proportions alone
+    do not raise an alarm. Features are compared by the distances of their mean embeddings in the space of an rbf
+    kernel, whose `gamma` is one over the median squared distance. Features are used as they come: standardise those
+    that do not share a scale.
+
+    The tests take the samples of a domain as independent. Frames of one film or slices of one patient are not, and
+    make every p-value too small.
+
+    Parameters
+    ----------
+    X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        Features.
+    y : array-like of shape (n_samples,)
+        Class labels.
+    sample_domain : array-like of shape (n_samples,)
+        Domain of each sample, at least two.
+    n_permutations : int, default=499
+        Permutations behind every p-value; none can be smaller than ``1 / (n_permutations + 1)``.
+    max_per_domain : int, default=500
+        Domains with more samples enter the kernel tests with a random subsample of this size; memory grows with the
+        square of their total. P(Y) is tested on all samples.
+    alpha : float, default=0.05
+        A p-value up to this level counts as a detection, for each of the four tests on its own. P-values of single
+        classes are corrected first, by Holm's method.
+    random_state : int, RandomState instance or None, default=0
+        Seed of permutations and subsamples.
+    verbose : int, default=0
+        1 shows progress.
+
+    Returns
+    -------
+    diagnosis : :class:`~unseen.shift.Diagnosis`
+        Tests, effect sizes, distances between domains, and what they mean for the choice of a method.
+
+    Examples
+    --------
+    >>> from unseen import diagnose
+    >>> from unseen.datasets import make_synthetic
+    >>> data = make_synthetic(random_state=0)
+    >>> diagnosis = diagnose(data.data, data.target, sample_domain=data.domain)
+    >>> diagnosis
+    <Diagnosis: 3 domains, 3 classes; shift detected in P(Y); P(X); P(X|Y); P(X), priors equal>
+    >>> [test.p_value for test in diagnosis.tests]
+    [0.002, 0.002, 0.002, 0.002]
+    """
+    check_scalar(n_permutations, "n_permutations", Integral, min_val=1)
+    check_scalar(max_per_domain, "max_per_domain", Integral, min_val=2)
+    check_scalar(alpha, "alpha", Real, min_val=0, max_val=1, include_boundaries="neither")
+    X, y = check_X_y(X, y, accept_sparse="csr", dtype=np.float64)
+    classes, class_codes = encode_classes(y, "diagnose")
+    domains, domain_codes = encode_domains(check_domains(sample_domain, len(y)))
+    if len(domains) < 2:
+        raise ValueError(
+            f"diagnose needs samples of at least 2 domains, but sample_domain holds 1: {domains.tolist()}. "
+            "Name the place, device or period that each sample comes from."
+        )
+    rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
+    counts = _table(domain_codes, class_codes, (len(domains), len(classes)))
+
+    used = _subsample(domain_codes, max_per_domain, rng)
+    used = used[np.argsort(class_codes[used], kind="stable")]  # each class a block of the Gram matrix, not a copy
+    domain, group = domain_codes[used], class_codes[used]
+    membership = Membership(_table(domain, group, counts.shape), domain * len(classes) + group)
+    gram, gamma = _gram(X[used])
+    marginal, conditional = distance_matrices(gram, membership)
+
+    evidence = KernelEvidence.of(gram, domain, group, n_permutations, rng, verbose)
+    tests = (
+        _label_shift(counts, classes, domains, n_permutations, alpha, rng),
+        _shift("covariate", evidence.covariate, alpha, len(used)),
+        _shift("conditional", evidence.conditional, alpha, len(used)),
+        _shift("prior_normalised", evidence.prior_normalised, alpha, len(used)),
+    )
+    class_tests = _class_shifts(evidence.by_class, classes, membership.counts.sum(axis=0), alpha)
+    by_class = bool(np.isfinite(conditional).all())
+    detected = tests[2 if by_class else 1].flagged
+    odd = standing_apart(gram, membership, by_class=by_class, rng=rng) if detected else None
+    return Diagnosis(
+        n_samples=len(y),
+        n_used=len(used),
+        classes=classes,
+        domains=domains,
+        counts=counts,
+        alpha=float(alpha),
+        n_permutations=int(n_permutations),
+        gamma=gamma,
+        tests=tests,
+        class_tests=class_tests,
+        marginal_distances=marginal,
+        conditional_distances=conditional,
+        odd_one_out=None if odd is None else domains.tolist()[odd],
+        notices=tuple(_words.notices(counts, classes, domains, len(used), class_tests, n_permutations, alpha)),
+    )
+
+
+def _table(domain: Ints, group: Ints, shape: tuple[int, int]) -> Ints:
+    """Count the samples of each cell, absent classes and domains included."""
+    return np.bincount(domain * shape[1] + group, minlength=shape[0] * shape[1]).reshape(shape).astype(np.intp)
+
+
+def _subsample(domain: Ints, size: int, rng: np.random.Generator) -> Ints:
+    """Positions of at most `size` samples of each domain, drawn at random."""
+    members = [np.flatnonzero(domain == s) for s in range(domain.max() + 1)]
+    return np.concatenate([rng.choice(own, size, replace=False) if len(own) > size else own for own in members])
+
+
+def _gram(X: Any) -> tuple[Array, float]:
+    """Return the rbf kernel matrix and its coefficient."""
+    needed, available = 3 * 8 * X.shape[0] ** 2, available_bytes()
+    if available is not None and needed > available:
+        raise MemoryError(
+            f"diagnose on {X.shape[0]:,} samples needs {needed / 2**30:,.1f} GiB for kernel matrices; "
+            f"{available / 2**30:,.1f} GiB is available. Lower max_per_domain."
+        )
+    gamma = resolve_gamma("median", "rbf", X)
+    gram = evaluate(X, None, kernel="rbf", gamma=gamma, degree=3, coef0=1, kernel_params=None)
+    return gram, float(gamma or 1.0)
+
+
+def _label_shift(
+    counts: Ints, classes: Labels, domains: Labels, n_permutations: int, alpha: float, rng: np.random.Generator
+) -> Shift:
+    tables = permuted_tables(counts, n_permutations, rng)
+    evidence = chi_square(tables)
+    proportions = tables / counts.sum(axis=1, keepdims=True)
+    points = 100 * np.ptp(proportions, axis=1).max(axis=1)
+    chance = float(points[1:].mean())
+    j = int(np.ptp(proportions[0], axis=0).argmax())
+    low, high = ((str(domains[s]), float(proportions[0, s, j])) for s in np.argsort(proportions[0, :, j])[[0, -1]])
+    n = int(counts.sum())
+    return Shift(
+        key="label",
+        n=n,
+        statistic=evidence.statistic,
+        p_value=evidence.p_value,
+        effect=float(points[0]),
+        effect_label=_words.grade(max(points[0] - chance, 0.0), _words.POINTS),
+        effect_text=_words.label_text(str(classes[j]), low, high, chance, evidence.p_value, n),
+        flagged=evidence.p_value <= alpha,
+    )
+
+
+def _shift(key: str, evidence: Evidence | None, alpha: float, n: int) -> Shift:
+    if evidence is None:
+        return Shift(key, n, None, None, None, "not testable", "no class was found in two domains", flagged=False)
+    return Shift(
+        key=key,
+        n=n,
+        statistic=evidence.statistic,
+        p_value=evidence.p_value,
+        effect=evidence.share,
+        effect_label=_words.grade(evidence.share, _words.SHARES),
+        effect_text=_words.share_text(key, evidence.share, evidence.p_value, n),
+        flagged=evidence.p_value <= alpha,
+    )
+
+
+def _class_shifts(by_class: dict[int, Evidence], classes: Labels, sizes: Ints, alpha: float) -> tuple[ClassShift, ...]:
+    p_values = {j: evidence.p_value for j, evidence in by_class.items()}
+    adjusted = dict(zip(p_values, holm(np.array(list(p_values.values()))), strict=True))
+    return tuple(
+        ClassShift(
+            label=label,
+            n=int(sizes[j]),
+            p_value=p_values.get(j),
+            p_adjusted=adjusted.get(j),
+            effect=by_class[j].share if j in by_class else None,
+            flagged=adjusted.get(j, 1.0) <= alpha,
+        )
+        for j, label in enumerate(classes.tolist())
+    )
+
+
+def holm(p_values: Array) -> list[float]:
+    """Adjust p-values for testing all of them, by Holm's step-down method."""
+    order = np.argsort(p_values)
+    stepped = np.maximum.accumulate(np.arange(len(p_values), 0, -1) * p_values[order])
+    adjusted = np.empty(len(p_values))
+    adjusted[order] = np.minimum(stepped, 1.0)
+    return adjusted.tolist()

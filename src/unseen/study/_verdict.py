@@ -1,0 +1,203 @@
+"""The verdict of a comparison: whether invariance helped, and how sure one can be.
+
+On each held-out domain the invariant method and the plain classifier that did best in the *validation* stand for their
+kinds. Choosing them by their results on the held-out domain would reward the kind with more methods, whatever they do.
+The differences are paired by sample and averaged over domains. Domains are what varies from one use to the next, and
+they are few: the standard error, over domains and over samples within them, is read on Student's t with one degree of
+freedom less than there are domains.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+from scipy.stats import t as student
+
+from ..cells import Array
+from ._methods import INVARIANT, METHODS, PLAIN
+from ._store import Row
+
+Correct = Mapping[tuple[str, str, int], npt.NDArray[np.bool_]]
+DRAWS = 4000
+Kind = Literal["invariant", "plain", "none"]
+KINDS: dict[str, Kind] = {"first": "invariant", "second": "plain", "none": "none"}
+KEPT = 12  # decimal places in which two sample-wise differences count as equal
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean difference in percentage points and its confidence interval."""
+
+    difference: float
+    low: float
+    high: float
+
+    @property
+    def decision(self) -> Literal["first", "second", "none"]:
+        """Which side is better, if one detectably is."""
+        return "first" if self.low > 0 else "second" if self.high < 0 else "none"
+
+    def __str__(self) -> str:
+        return f"{self.difference:+.1f} points, 95% interval {self.low:+.1f} to {self.high:+.1f}"
+
+
+@dataclass(frozen=True)
+class DomainDifference:
+    """The two champions on one held-out domain; the interval knows of the sampling of its samples only."""
+
+    domain: str
+    invariant: str
+    plain: str
+    interval: Interval
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Invariant minus plain, over all held-out domains, in numbers and in words."""
+
+    decision: Kind
+    interval: Interval | None
+    per_domain: list[DomainDifference]
+    headline: str
+    sentences: list[str]
+
+
+def champion(rows: Sequence[Row], methods: Sequence[str]) -> Row | None:
+    """Best row of some methods by validation alone; of equals, the first in the order of METHODS."""
+    fit = [r for r in rows if r.method in methods and r.status == "ok" and r.validation is not None]
+    return max(fit, key=lambda r: (r.validation, -METHODS.index(r.method)), default=None)
+
+
+def mean_interval(samples: Sequence[Array], level: float = 0.95) -> Interval:
+    """Mean over domains of sample-wise differences, with an interval for the mean over all domains there might be.
+
+    `samples` holds one array for each domain, with values between -1 and 1; the result is in percentage points. The
+    standard errors are those that a bootstrap over domains, and one over the samples within them, converge to. The
+    first already holds the noise of the samples; the second bounds it from below where few domains agree by luck.
+    """
+    m = len(samples)
+    means = 100 * np.array([values.mean() for values in samples])
+    if m < 2:
+        return Interval(float(means.mean()), -100.0, 100.0)  # one domain says nothing about the next
+    over_domains = means.var(ddof=1) / m
+    over_samples = np.mean([100**2 * values.var() / len(values) for values in samples]) / m
+    margin = student.ppf((1 + level) / 2, m - 1) * np.sqrt(max(over_domains, over_samples))
+    return Interval(float(means.mean()), float(means.mean() - margin), float(means.mean() + margin))
+
+
+def sample_interval(values: Array, level: float = 0.95, seed: int = 0) -> Interval:
+    """Mean difference on one domain, with a bootstrap interval over its samples."""
+    # Differences take few values, so that counting how often each is drawn is enough.
+    distinct, counts = np.unique(values.round(KEPT), return_counts=True)
+    n = len(values)
+    means = 100 * (np.random.default_rng(seed).multinomial(n, counts / n, size=DRAWS) @ distinct) / n
+    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
+    return Interval(100 * float(values.mean()), float(low), float(high))
+
+
+def verdict(rows: Sequence[Row], correct: Correct, level: float = 0.95, seed: int = 0) -> Verdict:
+    """Judge a comparison with one held-out domain to each task.
+
+    `correct` tells for each (method, task, repeat) which samples of the target were classified correctly.
+    """
+    found = _paired(rows, correct, INVARIANT, PLAIN)
+    if not found:
+        return Verdict("none", None, [], "There is nothing to compare.", [_missing(rows)])
+    differences, firsts, seconds = zip(*found.values(), strict=True)
+    overall = mean_interval(differences, level)
+    decision = KINDS[overall.decision]
+    per_domain = [
+        DomainDifference(target, _names(first), _names(second), sample_interval(values, level, seed))
+        for target, (values, first, second) in found.items()
+    ]
+    sentences = [
+        "On each held-out domain, the invariant method and the plain classifier that did best in the validation on the "
+        f"other domains stand for their kinds. Invariant: {_shares(firsts)}. Plain: {_shares(seconds)}.",
+        *_attribution(rows, correct, level),
+        *_cautions(rows, firsts, len(found)),
+    ]
+    return Verdict(decision, overall, per_domain, _headline(overall), sentences)
+
+
+def _paired(
+    rows: Sequence[Row], correct: Correct, first: Sequence[str], second: Sequence[str]
+) -> dict[str, tuple[Array, list[str], list[str]]]:
+    """For each target: differences by sample, mean over repeats, and the champions of each repeat."""
+    found = {}
+    for task in dict.fromkeys(row.task for row in rows):
+        mine = [row for row in rows if row.task == task]
+        pairs = []
+        for repeat in sorted({row.repeat for row in mine}):
+            here = [row for row in mine if row.repeat == repeat]
+            one, two = champion(here, first), champion(here, second)
+            if one is not None and two is not None:
+                pairs.append((one, two))
+        if pairs:
+            each = [
+                correct[one.method, task, one.repeat].astype(float) - correct[two.method, task, two.repeat]
+                for one, two in pairs
+            ]
+            target = ", ".join(pairs[0][0].accuracies)
+            found[target] = (np.mean(each, axis=0), [one.method for one, _ in pairs], [two.method for _, two in pairs])
+    return found
+
+
+def _headline(interval: Interval) -> str:
+    if interval.decision == "first":
+        return f"Invariance helped: {interval}, over plain classifiers."
+    if interval.decision == "second":
+        return f"Plain classifiers did better: {interval}, for invariant methods."
+    return f"No detectable difference between invariant methods and plain classifiers: {interval}."
+
+
+def _attribution(rows: Sequence[Row], correct: Correct, level: float) -> list[str]:
+    """KFDA is the same projection, centred the same way, without invariance: the rest is the invariance's own."""
+    found = _paired(rows, correct, [m for m in INVARIANT if m != "Undo-Bias"], ["KFDA"])
+    if not found:
+        return []
+    interval = mean_interval([values for values, _, _ in found.values()], level)
+    reading = {
+        "first": "the invariance itself adds something",
+        "second": "the invariance itself costs something",
+        "none": "what the invariance itself adds cannot be told from zero",
+    }[interval.decision]
+    return [
+        "Against KFDA, the projection without invariance under the same centring, the best invariant projection has "
+        f"{interval}: {reading}."
+    ]
+
+
+def _cautions(rows: Sequence[Row], champions: Sequence[list[str]], domains: int) -> list[str]:
+    cautions = []
+    names = {name for part in champions for name in part}
+    if any(row.transductive and row.method in names for row in rows):
+        cautions.append(
+            "The invariant methods looked at unlabelled samples of the held-out domain (transductive); the plain "
+            "classifiers did not."
+        )
+    if domains < 6:
+        cautions.append(
+            f"With {domains} held-out domains the interval is wide: it speaks of the next domain, of which there are "
+            "few examples."
+        )
+    return cautions
+
+
+def _missing(rows: Sequence[Row]) -> str:
+    kinds = [name for name, methods in (("invariant", INVARIANT), ("plain", PLAIN)) if champion(rows, methods) is None]
+    return f"A verdict needs an invariant method and a plain classifier; there is no {' and no '.join(kinds)} one."
+
+
+def _names(methods: Sequence[str]) -> str:
+    return ", ".join(dict.fromkeys(methods))
+
+
+def _shares(parts: Sequence[list[str]]) -> str:
+    counts = Counter(name for part in parts for name in part)
+    total = sum(counts.values())
+    return ", ".join(f"{name} ({count} of {total})" for name, count in counts.most_common())

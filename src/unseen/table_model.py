@@ -1,0 +1,151 @@
+"""What a model file holds: preparation of the features, the chosen model, and where the sources lie."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.pipeline import Pipeline
+
+from .cells import Array
+from .feature_maps import DomainCenterer
+from .labels import Labels, check_domains, encode_domains
+from .novelty import Novelty
+from .projections._base import Projection
+
+
+@dataclass(eq=False)
+class TableModel:
+    """A fitted model for encoded tables, as `unseen.tables.Schema.encode` gives them.
+
+    Parameters
+    ----------
+    preprocessor : transformer
+        Fitted on the sources.
+    pipeline : Pipeline
+        At most one transformer that knows about domains, a projection or a :class:`DomainCenterer`, then a classifier.
+    novelty : Novelty
+        Fitted on the prepared sources.
+
+    Examples
+    --------
+    >>> from unseen.table_fit import fit_table
+    >>> from unseen.tables import embedded
+    >>> table = embedded()
+    >>> model = fit_table(table, "1nn").model
+    >>> model.predict(table.X[:3]).shape
+    (3,)
+    """
+
+    preprocessor: Any
+    pipeline: Pipeline
+    novelty: Novelty
+
+    @property
+    def classes_(self) -> Labels:
+        """The classes, in the order of the columns of `predict_proba`."""
+        return self.pipeline[-1].classes_
+
+    @property
+    def transformer(self) -> Any:
+        """The projection or centerer in front of the classifier; None if there is none."""
+        return self.pipeline[0] if len(self.pipeline) > 1 else None
+
+    @property
+    def transductive(self) -> bool:
+        """Whether predictions depend on the other samples of their domain."""
+        return isinstance(self.transformer, DomainCenterer) or getattr(self.transformer, "centering", "") == "target"
+
+    @property
+    def has_probabilities(self) -> bool:
+        """Whether the classifier gives probabilities."""
+        return hasattr(self.pipeline[-1], "predict_proba")
+
+    def prepare(self, X: Any) -> Array:
+        """Encoded samples as the model and the novelty see them."""
+        return np.asarray(self.preprocessor.transform(X), dtype=np.float64)
+
+    def predict(self, X: Any, *, sample_domain: Any = None) -> Labels:
+        """Classify encoded samples; a transductive model needs whole batches of each new domain."""
+        return self.pipeline[-1].predict(self._transformed(X, sample_domain))
+
+    def predict_proba(self, X: Any, *, sample_domain: Any = None) -> Array:
+        """Class probabilities of encoded samples, if the classifier has them."""
+        return self.pipeline[-1].predict_proba(self._transformed(X, sample_domain))
+
+    def _transformed(self, X: Any, sample_domain: Any) -> Any:
+        prepared = self.prepare(X)
+        if self.transformer is None:
+            return prepared
+        return self.transformer.transform(prepared, sample_domain=sample_domain)
+
+
+class Centres:
+    """Centring on new domains whose samples arrive in pieces: `add` all of them, then `transform` them again.
+
+    Gives what the model's transformer gives for whole batches under target centring, without ever holding one: a new
+    domain's centre is the mean of its pieces' means. Domains seen in training keep the centre that they had there.
+    """
+
+    def __init__(self, model: TableModel) -> None:
+        transformer = model.transformer
+        if not isinstance(transformer, (DomainCenterer, Projection)):
+            raise ValueError(
+                "The model has no centre to move: only projections and centred classifiers do. Leave the centring out, "
+                "or fit with --method cidg, mda, sca, dica or kfda."
+            )
+        self._uncentred = copy.copy(transformer)
+        known = transformer.domains_.tolist()
+        if isinstance(transformer, DomainCenterer):
+            stored = dict(zip(known, transformer.means_, strict=True))
+        else:
+            stored = dict.fromkeys(known, transformer.offset_)
+            self._uncentred.offset_ = np.zeros_like(transformer.offset_)
+            self._uncentred.recentered_ = True  # from nought, whatever the batch
+        self._stored = stored
+        self._found: dict[Any, tuple[int, Array]] = {}
+
+    def add(self, prepared: Array, domain: Labels | None = None) -> None:
+        """Take in prepared samples of the first pass; without names they are of one new domain."""
+        names, codes = self._encode(domain, len(prepared))
+        values = self._values(prepared)
+        for i, name in enumerate(names):
+            if name in self._stored and domain is not None:
+                continue
+            own = values[codes == i]
+            count, mean = self._found.get(name, (0, np.zeros(values.shape[1])))
+            total = count + len(own)
+            self._found[name] = total, mean + (own.mean(axis=0) - mean) * (len(own) / total)
+
+    def check(self) -> None:
+        """Refuse domains that cannot be centred, once all samples have been added."""
+        single = [name for name, (count, _) in self._found.items() if count == 1]
+        if single:
+            which = "the new table" if single[0] is None else f"domain {single[0]!r}"
+            raise ValueError(
+                f"Centring subtracts the mean of each new domain, but {which} has a single sample, which would become "
+                "all zeros whatever it is. Predict a batch of that domain, or fit with --inductive."
+            )
+
+    def transform(self, prepared: Array, domain: Labels | None = None) -> Array:
+        """Centre prepared samples of the second pass, and project them if the model does."""
+        names, codes = self._encode(domain, len(prepared))
+        new = {name: mean for name, (_, mean) in self._found.items()}
+        centres = np.stack([self._stored[n] if n in self._stored and domain is not None else new[n] for n in names])
+        if not isinstance(self._uncentred, DomainCenterer):
+            return self._values(prepared) - centres[codes]
+        twin = copy.copy(self._uncentred)
+        twin.domains_, twin.means_ = np.arange(len(names)), centres
+        return twin.transform(prepared, sample_domain=codes)
+
+    def _values(self, prepared: Array) -> Array:
+        """What the mean is taken of."""
+        return prepared if isinstance(self._uncentred, DomainCenterer) else self._uncentred.transform(prepared)
+
+    def _encode(self, domain: Labels | None, n_samples: int) -> tuple[list[Any], Any]:
+        if domain is None:
+            return [None], np.zeros(n_samples, dtype=np.intp)
+        names, codes = encode_domains(check_domains(domain, n_samples))
+        return names.tolist(), codes

@@ -1,0 +1,93 @@
+"""Everything that is wrong with a table, said at once."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+SHOWN = 8  # names, values and rows are listed up to this many
+
+
+class TableError(ValueError):
+    """A table that cannot be used.
+
+    Parameters
+    ----------
+    problems : iterable of str
+        All that is wrong, a sentence for each.
+    source : str, default="The table"
+        What the problems were found in.
+
+    Attributes
+    ----------
+    problems : list of str
+        The problems, as given. The message has a line for each.
+
+    Examples
+    --------
+    >>> from unseen.tables import TableError
+    >>> print(TableError(["it has no column 'age'.", "it has one row."], source="new.csv"))
+    new.csv cannot be used:
+    - it has no column 'age'.
+    - it has one row.
+    """
+
+    def __init__(self, problems: Iterable[str], source: str = "The table") -> None:
+        self.problems = list(problems)
+        self.source = source
+        super().__init__(f"{source} cannot be used:\n" + "\n".join(f"- {problem}" for problem in self.problems))
+
+    def __reduce__(self) -> tuple[type[TableError], tuple[list[str], str]]:
+        # Exceptions are rebuilt from their message alone, which here is made from the problems.
+        return type(self), (self.problems, self.source)
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Whatever a reader raises on a broken file becomes a TableError with the first line of the reason."""
+    from polars.exceptions import PanicException
+
+    try:
+        yield
+    except (ImportError, MemoryError, TableError):
+        raise
+    except (Exception, PanicException) as error:  # a broken file makes its reader fail in any way at all
+        raise TableError([f"it cannot be read: {_reason(error)}."], source=path.name) from error
+
+
+def _reason(error: BaseException) -> str:
+    text = str(error).strip()
+    if "utf-8" in text.lower() or "utf8" in text.lower():
+        return "it is not UTF-8 text. Save it again as UTF-8 (in a spreadsheet: 'CSV UTF-8')"
+    if "not properly escaped" in text:
+        return "a quotation mark is opened but never closed"
+    if "more fields" in text:
+        return "a row has more values than the header has names"
+    if "new_columns" in text:
+        return "its first line does not end where its names do. Save it again, with the line ends of Unix or Windows"
+    return (text or type(error).__name__).splitlines()[0].rstrip(".:")
+
+
+def listed(items: Iterable[object]) -> str:
+    """The first few items, strings in quotes, and how many more there are."""
+    shown = [repr(item) if isinstance(item, str) else str(item) for item in items]
+    more = f" and {len(shown) - SHOWN} more" if len(shown) > SHOWN else ""
+    return (", ".join(shown[:SHOWN]) + more) or "none"
+
+
+def counted(number: int, noun: str) -> str:
+    """A number with its noun."""
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
+def unknown_column(
+    name: str, names: Iterable[str], where: str = "it has no", *, candidates: Iterable[str] | None = None
+) -> str:
+    """That a column is not among the names, and which one may be meant, of the candidates or of all."""
+    names = list(names)
+    by_lower = {other.lower(): other for other in (names if candidates is None else candidates)}
+    near = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
+    hint = f"did you mean {by_lower[near[0]]!r}?" if near else f"the columns are {listed(names)}."
+    return f"{where} column {name!r}: {hint}"

@@ -1,0 +1,58 @@
+"""Which columns are worth keeping as features, and as what."""
+
+from __future__ import annotations
+
+from ._errors import counted, listed
+from ._schema import Column
+from ._survey import MOST_LEVELS, Survey, Tally
+
+
+def choose_columns(survey: Survey, *, asked: bool) -> tuple[tuple[Column, ...], list[str], list[str]]:
+    """The features, what to tell about them, and what is wrong; columns that were asked for go only if constant."""
+    constant = [tally for tally in survey.tallies if tally.constant]
+    rest = [tally for tally in survey.tallies if not tally.constant]
+    identifying = [tally for tally in rest if not asked and tally.identifies]
+    kept = [tally for tally in rest if asked or not tally.identifies]
+    notices = [
+        f"Left out, since {reason}: {listed(tally.name for tally in tallies)}."
+        for reason, tallies in (
+            ("they hold a single value or none", constant),
+            ("they identify samples rather than describe them", identifying),
+        )
+        if tallies and survey.rows
+    ]
+    problems = [
+        f"the column {tally.name!r} has more than {MOST_LEVELS:,} different values that are not numbers, "
+        "too many for a feature."
+        for tally in kept
+        if tally.too_many_levels and not tally.numeric
+    ]
+    if not kept and survey.rows:
+        problems.append("no columns are left to be features.")
+    return tuple(map(_column, kept)), notices + _readings(rest, survey), problems
+
+
+def _column(tally: Tally) -> Column:
+    if tally.numeric:
+        return Column(tally.name, "numeric")
+    return Column(tally.name, "categorical", tuple(sorted(tally.levels)))
+
+
+def _readings(tallies: list[Tally], survey: Survey) -> list[str]:
+    """How columns were read where it could surprise."""
+    marked = [tally for tally in tallies if tally.numeric and tally.marks]
+    marks = sorted({mark for tally in marked for mark in tally.marks})
+    infinite = [f"{tally.name} ({counted(tally.infinite, 'value')})" for tally in tallies if tally.infinite]
+    notices = []
+    if marked:
+        names = listed(tally.name for tally in marked)
+        notices.append(f"Read as numbers, with {listed(marks)} for missing values: {names}.")
+    if infinite:
+        notices.append(f"Infinite numbers count as missing: {listed(infinite)}.")
+    notices += [
+        f"{tally.name!r} is not read as numbers because of {counted(tally.not_numbers, 'value')}, such as "
+        f"{tally.first_not_number[0]!r} in {survey.where([tally.first_not_number[1]])}."
+        for tally in tallies
+        if 0 < tally.not_numbers < 0.1 * tally.present
+    ]
+    return notices

@@ -1,0 +1,235 @@
+"""Files of tables: found, opened lazily, and read in batches."""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import gzip
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ._arrays import ARRAY_ENDINGS, read_arrays
+from ._errors import TableError, counted, listed, reading, unknown_column
+from ._values import polars
+
+if TYPE_CHECKING:
+    import polars as pl
+
+TEXT_ENDINGS = {".csv": ",", ".tsv": "\t", ".csv.gz": ",", ".tsv.gz": "\t"}
+ARROW_ENDINGS = (".feather", ".arrow", ".ipc")
+ENDINGS = (*TEXT_ENDINGS, ".parquet", *ARROW_ENDINGS, *ARRAY_ENDINGS)
+# Where ; separates the values, as in much of Europe, a comma is the decimal point.
+DECIMAL_COMMA = r"^\s*([+-]?\d*),(\d+(?:[eE][+-]?\d+)?)\s*$"
+
+
+class TableFile(NamedTuple):
+    """A file and its columns."""
+
+    name: str  # without its ending
+    path: Path
+    types: dict[str, Any]  # the polars type of each column, by name
+    beside: tuple[str, ...] = ()  # vectors that stand beside a matrix of features, and are not features
+
+
+def files(path: str | os.PathLike[str]) -> list[tuple[str, Path]]:
+    """The files of a table, each with its name without ending: one file, or all tables of a folder, sorted.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from unseen.tables import files
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for name in ["leeds.csv.gz", "bonn.parquet", "notes.txt"]:
+    ...         Path(folder, name).touch()
+    ...     [name for name, file in files(folder)]
+    ['bonn', 'leeds']
+    """
+    path = Path(path).expanduser()
+    if path.is_dir():
+        inside = sorted(entry for entry in path.iterdir() if not entry.name.startswith("."))
+        tables = [entry for entry in inside if entry.is_file() and _ending(entry)]
+        if not tables:
+            raise TableError(
+                [
+                    f"a folder must hold one file per domain, ending in {', '.join(ENDINGS)}; "
+                    f"it holds {listed(entry.name for entry in inside)}."
+                ],
+                source=path.name or str(path),
+            )
+        return sorted((_stem(table), table) for table in tables)
+    if not path.exists():
+        beside = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
+        near = difflib.get_close_matches(path.name, beside, n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        raise TableError([f"there is no such file or folder.{hint}"], source=str(path))
+    if not _ending(path):
+        hint = " Save it as CSV." if path.suffix.lower() in (".xls", ".xlsx", ".ods") else ""
+        raise TableError(
+            [f"its name must end in {', '.join(ENDINGS)}, which tells its format.{hint}"], source=path.name
+        )
+    return [(_stem(path), path)]
+
+
+def scan(path: str | os.PathLike[str]) -> pl.LazyFrame:
+    r"""Open one file lazily, by its ending.
+
+    Columns of .csv and .tsv files are text: whether a column holds numbers is decided on all of its rows, not on the
+    first few. The columns of .npz and .mat files are feature_0, feature_1 and so on, and the arrays of labels and
+    domains by their own names.
+
+    Parameters
+    ----------
+    path : str or path
+        The file: .csv, .tsv, .csv.gz, .tsv.gz, .parquet, .feather, .arrow, .ipc, .npz or .mat.
+
+    Returns
+    -------
+    frame : polars.LazyFrame
+        The table.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from unseen.tables import scan
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder, "clinic.csv")
+    ...     _ = file.write_text("age,ill\n40,yes\n50,no\n")
+    ...     scan(file).collect().to_dicts()
+    [{'age': '40', 'ill': 'yes'}, {'age': '50', 'ill': 'no'}]
+    """
+    if Path(path).expanduser().is_dir():
+        raise TableError(["it is a folder: give one of its files."], source=str(path))
+    [(_, file)] = files(path)
+    problems = header_problems(file)
+    if problems:
+        raise TableError(problems, source=file.name)
+    return _scan(file)
+
+
+def batches(
+    path: str | os.PathLike[str], columns: Sequence[str] | None = None, size: int = 50_000
+) -> Iterator[pl.DataFrame]:
+    r"""Read a file, or the files of a folder one after another, a few rows at a time, in order.
+
+    Parameters
+    ----------
+    path : str or path
+        The file, as :func:`scan` opens it, or a folder of such files.
+    columns : sequence of str or None
+        The columns to read; None for all.
+    size : int, default=50000
+        The most rows in a batch. Memory is bounded by this, not by the size of the file; .npz and .mat files are
+        loaded whole.
+
+    Yields
+    ------
+    frame : polars.DataFrame
+        The next rows.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from unseen.tables import batches
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder, "clinic.csv")
+    ...     _ = file.write_text("age,ill\n40,yes\n50,no\n60,no\n")
+    ...     [batch["age"].to_list() for batch in batches(file, ["age"], size=2)]
+    [['40', '50'], ['60']]
+    """
+    for _, file in files(path):
+        problems = header_problems(file)
+        if problems:
+            raise TableError(problems, source=file.name)
+        yield from file_batches(file, columns, size)
+
+
+def file_batches(file: Path, columns: Sequence[str] | None, size: int) -> Iterator[pl.DataFrame]:
+    """Read one file a few rows at a time, in order."""
+    with reading(file):
+        if _ending(file) in ARRAY_ENDINGS:
+            arrays = read_arrays(file)
+            _check_columns(file, columns, arrays.names)
+            for start in range(0, arrays.height, size):
+                yield arrays.frame(columns, slice(start, start + size))
+            return
+        lazy = _scan(file)
+        if columns is not None:
+            _check_columns(file, columns, lazy.collect_schema().names())
+            lazy = lazy.select(polars().col(list(columns)))
+        for frame in lazy.collect_batches(chunk_size=size, maintain_order=True):
+            yield from frame.iter_slices(size)
+
+
+def open_table(name: str, file: Path) -> TableFile:
+    """Find out the columns of a file and their types."""
+    with reading(file):
+        if _ending(file) in ARRAY_ENDINGS:
+            arrays = read_arrays(file)
+            return TableFile(name, file, dict(arrays.frame(rows=slice(1)).schema), tuple(arrays.vectors))
+        return TableFile(name, file, dict(_scan(file).collect_schema()))
+
+
+def header_problems(file: Path) -> list[str]:
+    """Columns that share a name; polars would rename them without a word."""
+    with reading(file):
+        if _ending(file) not in TEXT_ENDINGS:
+            return []
+        header, _ = _header(file)
+    repeated = sorted((name, times) for name, times in Counter(header).items() if times > 1)
+    return [f"{counted(times, 'column')} are called {name!r}: rename them." for name, times in repeated]
+
+
+def _scan(file: Path) -> pl.LazyFrame:
+    ending, pl = _ending(file), polars()
+    with reading(file):
+        if not file.stat().st_size:
+            raise TableError(["it is empty."], source=file.name)
+        if ending in ARRAY_ENDINGS:
+            return read_arrays(file).frame().lazy()
+        if ending in TEXT_ENDINGS:
+            header, separator = _header(file)
+            # polars leaves quotation marks in names doubled, and renames repeated names: those are refused elsewhere.
+            names = header if len(set(header)) == len(header) else None
+            lazy = pl.scan_csv(file, separator=separator, new_columns=names, infer_schema=False, glob=False)
+            if separator == ";":
+                lazy = lazy.with_columns(pl.all().str.replace(DECIMAL_COMMA, "$1.$2"))
+        else:
+            lazy = pl.scan_parquet(file, glob=False) if ending == ".parquet" else pl.scan_ipc(file, glob=False)
+        lazy.collect_schema()  # a broken file fails here, where the reason can be given
+        return lazy
+
+
+def _check_columns(file: Path, columns: Sequence[str] | None, names: Sequence[str]) -> None:
+    held = set(names)
+    problems = [unknown_column(name, names) for name in columns or () if name not in held]
+    if problems:
+        raise TableError(problems, source=file.name)
+
+
+def _header(file: Path) -> tuple[list[str], str]:
+    """The names in the first row as they are written, and what separates them, whatever the ending says."""
+    separator = TEXT_ENDINGS[_ending(file) or ""]
+    opener = gzip.open if file.suffix.lower() == ".gz" else open
+    with opener(file, "rt", encoding="utf-8-sig", newline="") as text:
+        line = next(csv.reader(text, delimiter=separator), [])
+        if len(line) != 1 or separator != ",":
+            return line, separator
+        other = next((mark for mark in (";", "\t") if mark in line[0]), separator)
+        text.seek(0)
+        return next(csv.reader(text, delimiter=other), []), other
+
+
+def _ending(path: Path) -> str | None:
+    """The ending that tells the format, None if there is none."""
+    fitting = [ending for ending in ENDINGS if path.name.lower().endswith(ending) and len(path.name) > len(ending)]
+    return max(fitting, key=len, default=None)
+
+
+def _stem(path: Path) -> str:
+    return path.name[: -len(_ending(path) or "")]

@@ -1,0 +1,159 @@
+"""Which column is the label, which the domain, and which are features."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from ._errors import listed, unknown_column
+from ._files import TableFile
+from ._values import is_readable
+
+# Names that tell what a column is for, in lower case, without an ending such as _id.
+LABEL_NAME = re.compile(
+    "labels?|targets?|class(es)?|y|gt|diagnosis|disease|outcome|species|phenotype|category|cell_type"
+)
+DOMAIN_NAME = re.compile(
+    "(sample_)?domains?|groups?|d|site|hospital|clinic|cent(er|re)|institution|lab(oratory)?|batch|plate|cohort|study|"
+    "patient|subject|participant|donor|camera|scanner|device|instrument|station|location"
+)
+
+
+class Request(NamedTuple):
+    """What the user asked for."""
+
+    label: str | None = None
+    domain: str | None = None
+    features: tuple[str, ...] | None = None
+    drop: tuple[str, ...] = ()
+
+
+@dataclass
+class Roles:
+    """What each column is for; label and domain are None where that is not known, or files are domains."""
+
+    label: str | None = None
+    domain: str | None = None
+    features: list[str] = field(default_factory=list)
+    notices: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+
+def choose_roles(tables: Sequence[TableFile], request: Request, *, files_are_domains: bool) -> Roles:
+    """The role of each column that all files have."""
+    columns = [name for name in tables[0].types if all(name in table.types for table in tables)]
+    roles = Roles()
+    for name in _asked(request):
+        roles.problems += _absent(name, tables)
+    for name in dict.fromkeys(request.drop):  # to drop what only some files have is fine
+        roles.problems += _absent(name, tables) if not any(name in table.types for table in tables) else []
+    taken = {*request.drop, *(request.features or ())}
+    candidates = [name for name in columns if name not in taken]
+    roles.label = _chosen("label", request.label, LABEL_NAME, columns, _without(candidates, request.domain), roles)
+    others = _without(candidates, roles.label)
+    if request.domain is not None or not files_are_domains:
+        roles.domain = _chosen("domain", request.domain, DOMAIN_NAME, columns, others, roles)
+    else:
+        roles.notices.append("Each file is a domain, named as the file.")
+    for role, asked in (("label", request.label), ("domain", request.domain)):
+        if asked is not None and asked in request.drop:
+            roles.problems.append(f"{asked!r} is the {role} column and cannot be dropped as well.")
+        if asked is not None and asked in (request.features or ()):
+            roles.problems.append(f"{asked!r} is the {role} column and cannot be a feature as well.")
+    if roles.label is not None and roles.label == roles.domain:
+        roles.problems.append(f"{roles.label!r} is both the label and the domain column: choose two columns.")
+    if request.features is not None:
+        known = set(columns)
+        roles.features = [name for name in dict.fromkeys(request.features) if name in known]
+    else:
+        free = [name for name in others if name != roles.domain]
+        roles.features = _default_features(tables, free, taken, files_are_domains and request.domain is None, roles)
+    other_roles = {roles.label, roles.domain, *request.drop}
+    roles.features = [name for name in roles.features if name not in other_roles]
+    _leave_out_unreadable(tables, roles)
+    return roles
+
+
+def _asked(request: Request) -> Iterable[str]:
+    named = (request.label, request.domain, *(request.features or ()))
+    return dict.fromkeys(name for name in named if name is not None)
+
+
+def _absent(name: str, tables: Sequence[TableFile]) -> list[str]:
+    lacking = [table for table in tables if name not in table.types]
+    if not lacking or len(tables) == 1:
+        return [unknown_column(name, table.types) for table in lacking]
+    if len(lacking) == len(tables):
+        return [unknown_column(name, tables[0].types, "no file has a")]
+    return [f"{listed(table.path.name for table in lacking)}: no column {name!r}, which other files have."]
+
+
+def _without(names: Iterable[str], name: str | None) -> list[str]:
+    return [other for other in names if other != name]
+
+
+def _chosen(
+    role: str,
+    asked: str | None,
+    usual: re.Pattern[str],
+    columns: Sequence[str],
+    candidates: Sequence[str],
+    roles: Roles,
+) -> str | None:
+    """The column that was asked for, or else the only one with a usual name."""
+    if asked is not None:
+        return asked if asked in columns else None
+    fitting = [name for name in candidates if usual.fullmatch(_plain(name))]
+    if len(fitting) == 1:
+        roles.notices.append(f"Using {fitting[0]!r} as the {role} column: pass --{role} to choose another.")
+        return fitting[0]
+    if fitting:
+        roles.problems.append(f"{listed(fitting)} could each be the {role} column: pass --{role} to choose one.")
+    else:
+        roles.problems.append(
+            f"which column holds the {role}s cannot be told: pass --{role}. The columns are {listed(columns)}."
+        )
+    return None
+
+
+def _plain(name: str) -> str:
+    """A name without its case, its spaces, and an ending such as _id."""
+    plain = re.sub(r"[\s.\-]+", "_", name.strip()).lower()
+    return re.sub(r"_?(id|name|code)$", "", plain) or plain
+
+
+def _default_features(
+    tables: Sequence[TableFile], free: Sequence[str], dropped: set[str], files_are_domains: bool, roles: Roles
+) -> list[str]:
+    """All columns that are left, but for those that would tell the domain or are not in every file."""
+    somewhere = dict.fromkeys(name for table in tables for name in table.types)
+    partial = [name for name in somewhere if not all(name in table.types for table in tables) and name not in dropped]
+    if partial:
+        roles.notices.append(f"Left out, since not every file has them: {listed(partial)}.")
+    beside = {name for table in tables for name in table.beside}
+    if beside & set(free):
+        roles.notices.append(
+            f"Left out, since they are not in the matrix of features: {listed(sorted(beside & set(free)))}."
+        )
+    telling = [name for name in free if files_are_domains and DOMAIN_NAME.fullmatch(_plain(name))]
+    if telling:
+        roles.notices.append(f"Left out, since the files are the domains: {listed(telling)}. Pass --domain to use one.")
+    return [name for name in free if name not in beside and name not in telling]
+
+
+def _leave_out_unreadable(tables: Sequence[TableFile], roles: Roles) -> None:
+    def readable(name: str, types: Iterable[Mapping[str, Any]]) -> bool:
+        return all(is_readable(kinds[name]) for kinds in types)
+
+    types = [table.types for table in tables]
+    unreadable = [name for name in roles.features if not readable(name, types)]
+    if unreadable:
+        roles.notices.append(f"Left out, since they hold lists, records or bytes: {listed(unreadable)}.")
+        roles.features = [name for name in roles.features if name not in unreadable]
+    for role in ("label", "domain"):
+        name = getattr(roles, role)
+        if name is not None and not readable(name, types):
+            roles.problems.append(f"the {role} column {name!r} must hold a word or number per row, not lists or bytes.")
+            setattr(roles, role, None)

@@ -1,0 +1,134 @@
+"""How a table's columns become numbers: fixed by the training data, then applied to any other table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ._errors import TableError, counted, unknown_column
+from ._values import as_text, frame_numbers, polars
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+@dataclass(frozen=True)
+class Column:
+    """A feature: its name, and whether its values are numbers or levels.
+
+    Parameters
+    ----------
+    name : str
+        The name of the column.
+    kind : {"numeric", "categorical"}
+        What it holds.
+    levels : tuple of str, default=()
+        The levels of a categorical column, sorted.
+
+    Examples
+    --------
+    >>> from unseen.tables import Column
+    >>> Column("sex", "categorical", levels=("f", "m")).levels
+    ('f', 'm')
+    """
+
+    name: str
+    kind: Literal["numeric", "categorical"]
+    levels: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The features of a table, in order, and how each becomes a number.
+
+    Parameters
+    ----------
+    columns : tuple of Column
+        The features.
+    label, domain : str, default=None
+        The columns that held the labels and the domains; None where there were none, as for a folder of files.
+
+    Examples
+    --------
+    >>> import pytest; pl = pytest.importorskip("polars")
+    >>> from unseen.tables import Column, Schema
+    >>> schema = Schema((Column("age", "numeric"), Column("sex", "categorical", ("f", "m"))), label="ill")
+    >>> schema.encode(pl.DataFrame({"sex": ["m", "x", None], "age": ["40", "NA", "50.5"]}))
+    array([[40. ,  1. ],
+           [ nan, -1. ],
+           [50.5,  nan]])
+    """
+
+    columns: tuple[Column, ...]
+    label: str | None = None
+    domain: str | None = None
+
+    @property
+    def feature_names(self) -> list[str]:
+        """The names of the features, in the order of the encoded columns."""
+        return [column.name for column in self.columns]
+
+    def encode(self, frame: pl.DataFrame) -> NDArray[np.float64]:
+        """Turn a frame that has these columns, in any order and among others, into a matrix.
+
+        Numbers stay as they are; missing and infinite ones become NaN. A level becomes its position among `levels`,
+        -1 if it is not there, and NaN if it is missing. Text that reads as a number counts as one, so a table may be
+        typed in one place and plain text in another.
+        """
+        self.match(frame.columns, "The table")
+        numeric = [position for position, column in enumerate(self.columns) if column.kind == "numeric"]
+        numbers = frame.select(polars().col([self.columns[position].name for position in numeric]))
+        values, not_numbers = frame_numbers(numbers)
+        encoded = np.empty((frame.height, len(self.columns)))
+        if numeric:
+            encoded[:, numeric] = np.where(np.isinf(values), np.nan, values)
+        for position, column in enumerate(self.columns):
+            if column.kind == "categorical":
+                encoded[:, position] = _positions(frame[column.name], column.levels)
+        problems = []
+        for position, wrong in not_numbers.items():
+            series = numbers.to_series(position)
+            example = series.gather([int(wrong.argmax())]).cast(polars().String).item()
+            problems.append(
+                f"column {series.name!r} must hold numbers, but {counted(int(wrong.sum()), 'value')} cannot be "
+                f"read as one, such as {example!r}."
+            )
+        if problems:
+            raise TableError(problems)
+        return encoded
+
+    def match(self, names: Iterable[str], source: str) -> list[str]:
+        """Check that all features are among the columns of `source`, and return the columns that are not used."""
+        names = list(names)
+        features, held = set(self.feature_names), set(names)
+        others = [name for name in names if name not in features]
+        problems = [unknown_column(name, names, candidates=others) for name in self.feature_names if name not in held]
+        if problems:
+            raise TableError(problems, source=source)
+        return [name for name in others if name not in (self.label, self.domain)]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The schema in lists, dicts and strings, for JSON."""
+        columns = [{**asdict(column), "levels": list(column.levels)} for column in self.columns]
+        return {"columns": columns, "label": self.label, "domain": self.domain}
+
+    @classmethod
+    def from_dict(cls, d: Mapping[str, Any]) -> Schema:
+        """The schema that `to_dict` wrote."""
+        columns = [Column(column["name"], column["kind"], tuple(column["levels"])) for column in d["columns"]]
+        return cls(tuple(columns), label=d["label"], domain=d["domain"])
+
+
+def _positions(series: pl.Series, levels: tuple[str, ...]) -> NDArray[np.float64]:
+    pl = polars()
+    text = as_text(series)
+    if not levels:
+        found = pl.Series([-1.0], dtype=pl.Float64).new_from_index(0, len(text))
+    else:
+        codes = np.arange(len(levels), dtype=float)
+        found = text.replace_strict(list(levels), codes, default=-1.0, return_dtype=pl.Float64)
+    return np.where(text.is_null().to_numpy(), np.nan, found.to_numpy())

@@ -1,0 +1,217 @@
+"""The first pass over a table: what each column holds, without holding the table."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ._errors import SHOWN
+from ._files import TableFile, file_batches
+from ._values import as_text, frame_numbers, is_text, polars
+
+if TYPE_CHECKING:
+    import polars as pl
+
+MOST_LEVELS = 1000
+VALUES_PER_BATCH = 500_000  # some 40 bytes each while they are text, and polars reads several batches ahead
+ID_NAME = re.compile(r"^(index|idx|key|row|)$|(^|[\s_.\-])(id|uuid|guid)$", re.IGNORECASE)
+CAMEL_ID_NAME = re.compile(r"[a-z](ID|Id)$")
+
+
+@dataclass
+class Tally:
+    """What a column holds."""
+
+    name: str
+    present: int
+    absent: int
+    infinite: int
+    low: float
+    high: float
+    not_numbers: int
+    first_not_number: tuple[str, int]  # the value, and its row
+    marks: set[str]  # of missing values, such as NA
+    numbers_rows: bool
+    numbers_samples: bool  # has the name of an identifier, and integers that all differ
+    levels: set[str] = field(default_factory=set)
+    too_many_levels: bool = False
+
+    @property
+    def numeric(self) -> bool:
+        """Whether all that is not missing is a number."""
+        return self.not_numbers == 0
+
+    @property
+    def constant(self) -> bool:
+        """Whether the column tells nothing: the same everywhere (missing numbers are filled in), or nothing at all."""
+        if self.numeric:
+            return self.low >= self.high
+        return len(self.levels) == 1 and not self.absent
+
+    @property
+    def identifies(self) -> bool:
+        """Whether the column names samples rather than describes them."""
+        if self.numeric:
+            return self.numbers_rows or self.numbers_samples
+        return self.too_many_levels or len(self.levels) > 0.9 * self.present
+
+
+class Numbers:
+    """Counts and ranges of many columns at once, row by row."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names = list(names)
+        width = len(self.names)
+        self.present, self.absent, self.infinite, self.not_numbers = np.zeros((4, width), dtype=np.int64)
+        self.low, self.high = np.full(width, np.inf), np.full(width, -np.inf)
+        self.first_not_number: dict[int, tuple[str, int]] = {}
+        self.marks: dict[int, set[str]] = {}
+        # Whether a column may number the rows: from 0 or 1, in each file or through all.
+        self.numberings = {(where, first): np.ones(width, dtype=bool) for where in ("file", "all") for first in (0, 1)}
+        # All values of the columns that are called like identifiers.
+        self.kept: dict[int, list[NDArray[np.float64]]] = {i: [] for i, name in enumerate(names) if has_id_name(name)}
+
+    def add(self, frame: pl.DataFrame, row: int, row_in_file: int) -> None:
+        """Take in the next rows, of which the first is given."""
+        values, not_numbers = frame_numbers(frame)
+        nothing = np.isnan(values)
+        for position, wrong in not_numbers.items():
+            if position not in self.first_not_number:
+                first = int(wrong.argmax())
+                self.first_not_number[position] = (
+                    as_text(frame.to_series(position).slice(first, 1)).item(),
+                    row + first,
+                )
+            self.not_numbers[position] += wrong.sum()
+            self.present[position] += wrong.sum()
+            nothing[:, position] &= ~wrong
+        self._add_marks(frame, nothing)
+        infinite = np.isinf(values)
+        self.absent += nothing.sum(axis=0)
+        self.present += (~np.isnan(values)).sum(axis=0)
+        self.infinite += infinite.sum(axis=0)
+        values[infinite] = np.nan
+        self.low = np.fmin(self.low, np.fmin.reduce(values, axis=0))
+        self.high = np.fmax(self.high, np.fmax.reduce(values, axis=0))
+        for (where, first), possible in self.numberings.items():
+            start = first + (row_in_file if where == "file" else row)
+            possible &= values[0] == start
+            candidates = np.flatnonzero(possible)
+            counting = np.arange(start, start + len(values))[:, None]
+            possible[candidates] = (values[:, candidates] == counting).all(axis=0)
+        for position, pieces in self.kept.items():
+            pieces.append(values[:, position].copy())
+
+    def _add_marks(self, frame: pl.DataFrame, nothing: NDArray[np.bool_]) -> None:
+        marked = nothing.sum(axis=0) > np.array(frame.null_count().row(0))
+        for position in np.flatnonzero(marked):
+            series = frame.to_series(int(position))
+            if is_text(series.dtype):
+                marks = series.cast(polars().String).filter(nothing[:, position]).drop_nulls().unique().to_list()
+                self.marks.setdefault(int(position), set()).update(mark for mark in marks if mark.strip())
+
+    def tallies(self) -> list[Tally]:
+        """What was found out about each column."""
+        return [
+            Tally(
+                name,
+                present=int(self.present[i]),
+                absent=int(self.absent[i]),
+                infinite=int(self.infinite[i]),
+                low=float(self.low[i]),
+                high=float(self.high[i]),
+                not_numbers=int(self.not_numbers[i]),
+                first_not_number=self.first_not_number.get(i, ("", 0)),
+                marks=self.marks.get(i, set()),
+                numbers_rows=any(possible[i] for possible in self.numberings.values()),
+                numbers_samples=i in self.kept and _all_differ(self.kept[i]),
+            )
+            for i, name in enumerate(self.names)
+        ]
+
+
+def has_id_name(name: str) -> bool:
+    """Whether a column is called like an identifier."""
+    return bool(ID_NAME.search(name.strip()) or CAMEL_ID_NAME.search(name.strip()))
+
+
+def _all_differ(pieces: list[NDArray[np.float64]]) -> bool:
+    """Whether the values are integers, none missing, each of them once."""
+    values = np.concatenate(pieces) if pieces else np.empty(0)
+    return bool((values == np.round(values)).all()) and len(np.unique(values)) == len(values)
+
+
+@dataclass
+class Survey:
+    """The first pass: a tally per feature, and the columns of labels and domains themselves."""
+
+    tallies: list[Tally] = field(default_factory=list)
+    label: list[pl.Series] = field(default_factory=list)
+    domain: list[pl.Series] = field(default_factory=list)
+    files: list[str] = field(default_factory=list)
+    starts: list[int] = field(default_factory=list)  # the first row of each file
+    rows: int = 0
+
+    def where(self, rows: Sequence[int] | NDArray[np.intp]) -> str:
+        """The first few of some rows, as people count them: from 1, below the header, in each file."""
+        shown = [self._where(int(row)) for row in rows[:SHOWN]]
+        more = f" and {len(rows) - SHOWN:,} more" if len(rows) > SHOWN else ""
+        return f"row{'s' if len(rows) > 1 else ''} {', '.join(shown)}{more}"
+
+    def _where(self, row: int) -> str:
+        file = bisect_right(self.starts, row) - 1
+        return f"{row - self.starts[file] + 1}" + (f" of {self.files[file]}" if len(self.files) > 1 else "")
+
+
+def survey(tables: Sequence[TableFile], features: Sequence[str], label: str | None, domain: str | None) -> Survey:
+    """Read all files once, and columns that turn out not to be numbers once more, for their levels."""
+    result, numbers = Survey(), Numbers(features)
+    wanted = dict.fromkeys([*features, *(name for name in (label, domain) if name is not None)])
+    for table in tables:
+        result.files.append(table.path.name)
+        result.starts.append(result.rows)
+        for frame in file_batches(table.path, list(wanted), batch_size(len(wanted))):
+            if not frame.height:
+                continue
+            if features:
+                numbers.add(frame.select(polars().col(list(features))), result.rows, result.rows - result.starts[-1])
+            for name, pieces in ((label, result.label), (domain, result.domain)):
+                if name is not None:
+                    pieces.append(frame[name])
+            result.rows += frame.height
+    result.tallies = numbers.tallies()
+    _add_levels(tables, [tally for tally in result.tallies if not tally.numeric])
+    return result
+
+
+def _add_levels(tables: Sequence[TableFile], tallies: Sequence[Tally]) -> None:
+    for table in tables if tallies else ():
+        for frame in file_batches(table.path, [tally.name for tally in tallies], batch_size(len(tallies))):
+            for tally in tallies:
+                if tally.too_many_levels:
+                    continue
+                levels = as_text(frame[tally.name].unique()).drop_nulls()
+                if len(levels) <= MOST_LEVELS:
+                    tally.levels.update(levels.to_list())
+                if max(len(levels), len(tally.levels)) > MOST_LEVELS:
+                    tally.too_many_levels, tally.levels = True, set()
+
+
+def batch_size(width: int) -> int:
+    """Rows that can be read at a time, fewer the wider they are."""
+    return min(50_000, max(100, VALUES_PER_BATCH // max(width, 1)))
+
+
+def joined(pieces: Iterable[pl.Series]) -> pl.Series:
+    """The pieces of a column as one, as text where their types differ."""
+    pl = polars()
+    pieces = list(pieces)
+    if len({piece.dtype for piece in pieces}) > 1:
+        pieces = [as_text(piece) for piece in pieces]
+    return pl.concat(pieces) if pieces else pl.Series([], dtype=pl.String)

@@ -1,0 +1,94 @@
+"""Columns of any type as numbers or as text, with one idea of what is missing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..datasets._optional import optional_import
+
+if TYPE_CHECKING:
+    import polars as pl
+
+# What stands for a missing value in text, whatever its case and the spaces around it.
+MISSING_MARKS = ("", "na", "n/a", "#n/a", "<na>", "nan", "null", "?")
+
+
+class Numbers(NamedTuple):
+    """A column as numbers: missing ones are NaN, and so is what is no number."""
+
+    values: NDArray[np.float64]
+    not_numbers: NDArray[np.bool_]  # there is something, but it is no number
+
+
+def polars() -> Any:
+    """The polars package, or an error that says how to install it."""
+    return optional_import("polars", "Reading tables")
+
+
+def is_text(dtype: Any) -> bool:
+    """Whether a column's values are neither numbers nor truth values."""
+    return not (dtype.is_numeric() or dtype == polars().Boolean)
+
+
+def is_readable(dtype: Any) -> bool:
+    """Whether a column holds a value in each row, rather than lists, records or raw bytes."""
+    pl = polars()
+    return not (dtype.is_nested() or dtype in (pl.Binary, pl.Object))
+
+
+def as_text(series: pl.Series) -> pl.Series:
+    """The values as text, unchanged if they are text already; missing ones are null.
+
+    Whole numbers are written without a decimal point, so that 1 and 1.0 are the same level.
+    """
+    pl = polars()
+    if series.dtype == pl.Boolean:
+        return series.replace_strict([True, False], ["True", "False"], return_dtype=pl.String)
+    if series.dtype.is_float():
+        series = series.fill_nan(None)
+        whole = (series == series.round()) & (series.abs() < 2**53)
+        return (
+            series.cast(pl.Int64, strict=False).cast(pl.String).zip_with(whole.fill_null(False), series.cast(pl.String))
+        )
+    text = series.cast(pl.String)
+    return text.set(missing(text), None) if is_text(series.dtype) else text
+
+
+def missing(text: pl.Series) -> pl.Series:
+    """Which entries of a column of text stand for a missing value."""
+    return text.is_null() | text.str.strip_chars().str.to_lowercase().is_in(MISSING_MARKS).fill_null(True)
+
+
+def as_numbers(series: pl.Series) -> Numbers:
+    """The values as double precision numbers; true and false, also as text, are 1 and 0."""
+    pl = polars()
+    if not is_text(series.dtype):
+        return Numbers(series.cast(pl.Float64).to_numpy(), np.zeros(len(series), dtype=bool))
+    text = series.cast(pl.String)
+    words = text.str.strip_chars().str.to_lowercase().replace({"true": "1", "false": "0"})
+    numbers = words.cast(pl.Float64, strict=False)
+    return Numbers(numbers.to_numpy(), (numbers.is_null() & ~missing(text)).to_numpy())
+
+
+def frame_numbers(frame: pl.DataFrame) -> tuple[NDArray[np.float64], dict[int, NDArray[np.bool_]]]:
+    """All columns as numbers, and where they are none, by the position of each column that is not wholly numbers.
+
+    Most columns are numbers at first sight, and thousands of those are read at once, not one by one.
+    """
+    pl = polars()
+    if not frame.width:
+        return np.empty((frame.height, 0)), {}
+    typed = [name for name, kind in frame.schema.items() if kind != pl.String and is_text(kind)]
+    plain = frame.with_columns(pl.col(typed).cast(pl.String)) if typed else frame
+    numbers = plain.cast(pl.Float64, strict=False)
+    values = numbers.to_numpy(order="fortran", writable=True)
+    unread = np.array(numbers.null_count().row(0)) > np.array(plain.null_count().row(0))
+    not_numbers = {}
+    for position in np.flatnonzero(unread):
+        values[:, position], wrong = as_numbers(plain.to_series(int(position)))
+        if wrong.any():
+            not_numbers[int(position)] = wrong
+    return values, not_numbers

@@ -1,0 +1,202 @@
+"""``unseen compare`` and ``unseen diagnose``: from a file to an answer, and from a mistake to a message."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+
+import numpy as np
+import pytest
+
+pytest.importorskip("typer", reason="the command needs its extra")
+from typer.testing import CliRunner
+
+from helpers import three_domains
+from unseen.cli._app import app
+
+X, Y, CODES = three_domains(n_per_cell=6, n_classes=3, n_domains=3, seed=2)
+SITES = ["north", "süd, <b>", 'the "west"\nwing 🏥']
+LABELS = ["<script>alert(1)</script>", "=cmd()", "أهلا"]
+FEW = ("--methods", "CIDG,KFDA,logistic", "--quick", "--jobs", 1)
+
+
+@pytest.fixture
+def hospitals(tmp_path, monkeypatch):
+    """A CSV with odd names, gaps and text, in a working directory of its own."""
+    monkeypatch.chdir(tmp_path)
+    with open("hospitals.csv", "w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["hospital", "age", "pressure", "smoker", "record", "diagnosis"])
+        for i, (row, label, code) in enumerate(zip(X, Y, CODES, strict=True)):
+            gap = "" if i % 11 == 0 else f"{row[0]:.6f}"
+            writer.writerow([SITES[code], gap, f"{row[1]:.6f}", ["no", "yes"][i % 2], f"p{i:04d}", LABELS[label]])
+    return tmp_path / "hospitals.csv"
+
+
+def unseen(*args):
+    result = CliRunner().invoke(app, [*map(str, args)], env={"COLUMNS": "200", "TERM": "dumb", "NO_COLOR": "1"})
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result.exit_code, result.stdout, " ".join(re.sub(r"\x1b\[[0-9;]*m", "", result.stderr).split())
+
+
+def test_a_table_gives_accuracies_a_verdict_and_a_report(hospitals):
+    code, out, err = unseen("compare", hospitals, "--repeats", 1, *FEW, "--report", "report.html")
+    assert code == 0, err
+    for word in ("CIDG*", "logistic", "north", "mean ± sd", "transductive", "points, 95% interval"):
+        assert word in out
+    assert "Using 'hospital' as the domain column" in err
+    assert "Using 'diagnosis' as the label column" in err
+    assert "record" in err  # left out, and said
+    page = (hospitals.parent / "report.html").read_text(encoding="utf-8")
+    assert "<script>alert(1)</script>" not in page
+    assert "أهلا" in page
+
+
+def test_json_is_what_the_report_shows(hospitals):
+    code, out, _ = unseen("compare", hospitals, *FEW, "--json", "--report", "report.html")
+    summary = json.loads(out)
+    assert code == 0
+    assert summary["data"]["classes"] == sorted(LABELS)
+    assert [d["name"] for d in summary["data"]["domains"]] == SITES
+    page = (hospitals.parent / "report.html").read_text(encoding="utf-8")
+    for method in summary["methods"]:
+        assert f"{method['mean']:.1f}" in page
+    assert summary["provenance"]["protocol"]["quick"] is True
+
+
+def test_a_second_run_continues_from_the_first(hospitals, monkeypatch):
+    first = json.loads(unseen("compare", hospitals, *FEW, "--json")[1])
+    assert (hospitals.parent / "hospitals.unseen-results.sqlite").exists()
+    monkeypatch.setattr("unseen.study._run.run_unit", None)
+    second = json.loads(unseen("compare", hospitals, *FEW, "--json")[1])
+    assert second["methods"] == first["methods"]
+
+
+def test_a_failed_method_tells_in_the_exit_code(hospitals, monkeypatch):
+    from unseen.study import _methods
+
+    def fail(*_):
+        raise ValueError("no luck")
+
+    settings, _, build = _methods.TUNED["logistic"]
+    monkeypatch.setitem(_methods.TUNED, "logistic", (settings, fail, build))
+    code, out, err = unseen("compare", hospitals, *FEW)
+    assert code == 1
+    assert "logistic failed: ValueError: no luck" in out
+    assert "run the same command again" in err
+
+
+def test_interrupted_it_says_how_to_continue(hospitals, monkeypatch):
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("unseen.comparison._compare.run", stop)
+    code, _, err = unseen("compare", hospitals, *FEW)
+    assert code == 1
+    assert "hospitals.unseen-results.sqlite; run the same command again to continue" in err
+
+
+def test_diagnose_speaks_in_words_and_in_json(hospitals):
+    code, out, err = unseen("diagnose", hospitals, "--permutations", 99)
+    assert code == 0, err
+    assert "P(X|Y)" in out
+    code, out, _ = unseen("diagnose", hospitals, "--permutations", 99, "--json", "--report", "shift.html")
+    summary = json.loads(out)
+    assert {test["key"] for test in summary["tests"]} == {"label", "covariate", "conditional", "prior_normalised"}
+    assert summary["domains"] == sorted(SITES) or summary["domains"] == SITES
+    assert "<script>alert(1)</script>" not in (hospitals.parent / "shift.html").read_text(encoding="utf-8")
+
+
+def test_diagnose_draws(hospitals):
+    code, _, err = unseen("diagnose", hospitals, "--permutations", 99, "--figure", "shift.png")
+    assert code == 0
+    assert "Wrote shift.png" in err
+    assert (hospitals.parent / "shift.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_without_a_table_the_digits_are_compared(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = unseen("compare", "--methods", "KFDA,logistic", "--quick", "--max-per-domain", 40, "--jobs", 1)
+    assert code == 0, err
+    assert "rot75" in out
+    assert "240 samples, 6 domains" in err
+
+
+@pytest.mark.parametrize("command", ["compare", "diagnose", "fit", "predict", "show"])
+def test_help_has_an_example(command):
+    code, out, _ = unseen(command, "--help")
+    assert code == 0
+    assert f"Example: unseen {command}" in " ".join(out.split())
+
+
+BAD = {
+    "no such file": (["compare", "nowhere.csv"], "nowhere.csv"),
+    "unknown column": (["compare", "hospitals.csv", "--label", "diagnosys"], "diagnosis"),
+    "unknown domain": (["compare", "hospitals.csv", "--domain", "hopsital"], "hospital"),
+    "unknown feature": (["compare", "hospitals.csv", "--features", "age,presure"], "pressure"),
+    "unknown drop": (["compare", "hospitals.csv", "--drop", "agee"], "age"),
+    "label is domain": (["compare", "hospitals.csv", "--label", "hospital", "--domain", "hospital"], "hospital"),
+    "unknown method": (["compare", "hospitals.csv", "--methods", "magic"], "There is no method 'magic'"),
+    "no method": (["compare", "hospitals.csv", "--methods", ","], "at least one method"),
+    "no repeats": (["compare", "hospitals.csv", "--repeats", "0"], "--repeats"),
+    "selection": (["compare", "hospitals.csv", "--selection", "hope"], "--selection"),
+    "scale": (["compare", "hospitals.csv", "--scale", "huge"], "--scale"),
+    "center": (["compare", "hospitals.csv", "--center", "moon"], "--center"),
+    "one per domain": (["compare", "hospitals.csv", "--max-per-domain", "1"], "--max-per-domain"),
+    "seed": (["compare", "hospitals.csv", "--seed", "-1"], "--seed"),
+    "columns without a table": (["compare", "--label", "y"], "name one, or leave them out"),
+    "store that is none": (["compare", "hospitals.csv", "--store", "hospitals.csv"], "not a file of results"),
+    "report is a folder": (["compare", "hospitals.csv", "--report", "."], "--report"),
+    "few permutations": (["diagnose", "hospitals.csv", "--permutations", "3"], "--permutations"),
+    "unknown option": (["compare", "hospitals.csv", "--colour", "red"], "--colour"),
+    "unknown command": (["campare"], "campare"),
+    "two tables": (["compare", "hospitals.csv", "other.csv"], "other.csv"),
+    "a text": (["compare", "notes.docx"], "notes.docx"),
+    "an empty file": (["compare", "empty.csv"], "empty"),
+    "an empty folder": (["compare", "nothing"], "nothing"),
+    "all but the label dropped": (
+        ["compare", "hospitals.csv", "--drop", "age,pressure,smoker,record"],
+        "column",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_a_mistake_is_refused_with_exit_code_2_and_a_hint(what, hospitals):
+    (hospitals.parent / "notes.docx").write_bytes(b"PK\x03\x04 not a table")
+    (hospitals.parent / "empty.csv").write_text("")
+    (hospitals.parent / "nothing").mkdir()
+    before = {path.name for path in hospitals.parent.iterdir()}
+    args, hint = BAD[what]
+    code, out, err = unseen(*args)
+    assert code == 2, err
+    assert hint in err
+    assert "Traceback" not in out + err
+    assert {path.name for path in hospitals.parent.iterdir()} == before  # nothing half-written
+
+
+def test_all_problems_of_a_table_are_reported_at_once(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    lines = ["site,x,diagnosis"] + [f"{'ab'[i % 2]},{i * i},{'' if i == 4 else 'pq'[i % 2]}" for i in range(12)]
+    (tmp_path / "bad.csv").write_text("\n".join(lines))
+    code, _, err = unseen("compare", "bad.csv")
+    assert code == 2
+    assert "label" in err  # a row without one
+    assert "'a'" in err  # has a single class
+    assert "'b'" in err
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_order_of_rows_and_columns_changes_nothing_but_the_draws(hospitals, seed):
+    """Same numbers of samples, classes and domains whatever the order of the file."""
+    with open(hospitals, newline="", encoding="utf-8") as file:
+        rows = list(csv.reader(file))
+    order = np.random.default_rng(seed).permutation(len(rows[0]))
+    with open("shuffled.csv", "w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([[row[i] for i in order] for row in rows])
+    options = ("--permutations", 19, "--json")
+    one, two = (json.loads(unseen("diagnose", name, *options)[1]) for name in (hospitals, "shuffled.csv"))
+    assert one["counts"] == two["counts"]
+    assert one["tests"][0]["p_value"] == two["tests"][0]["p_value"]

@@ -1,0 +1,146 @@
+"""Comparisons on one's own data: what they hold, and that every way of showing them says the same."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import unseen
+from helpers import three_domains
+from unseen.study import METHODS
+
+X, Y, CODES = three_domains(n_per_cell=6, n_classes=3, n_domains=3, seed=2)
+D = np.array(["north", "süd", "<west>"])[CODES]
+LABELS = np.array(["a", "b & c", "=d()"])[Y]
+FEW = ["KFDA", "CIDG", "logistic", "1NN"]
+
+
+@pytest.fixture(scope="module")
+def found():
+    return unseen.compare(X, LABELS, sample_domain=D, methods=FEW, repeats=2, quick=True)
+
+
+def test_there_is_a_row_for_each_method_domain_and_repeat(found):
+    assert len(found.rows) == len(FEW) * 3 * 2
+    assert {row.status for row in found.rows} == {"ok"}
+
+
+def test_the_summary_is_json(found):
+    text = json.dumps(found.summary(), allow_nan=False)
+    assert json.loads(text)["verdict"]["headline"] == found.verdict.headline
+
+
+def test_accuracies_are_those_of_the_rows(found):
+    for method in found.summary()["methods"]:
+        for name, cell in method["accuracies"].items():
+            mine = [r.accuracy for r in found.rows if r.method == method["name"] and name in r.accuracies]
+            assert cell["mean"] == pytest.approx(100 * np.mean(mine), abs=1e-3)
+        assert method["mean"] == pytest.approx(np.mean([c["mean"] for c in method["accuracies"].values()]), abs=1e-3)
+        assert method["kind"] == {"KFDA": "reference", "CIDG": "invariant"}.get(method["name"], "plain")
+        assert method["transductive"] == (method["name"] in {"KFDA", "CIDG"})
+
+
+def test_confusions_add_up_to_the_accuracy_of_their_method(found):
+    for matrix in found.summary()["confusion"]:
+        counts = np.array(matrix["counts"])
+        rows = [r for r in found.rows if r.method == matrix["method"] and matrix["domain"] in r.accuracies]
+        per_repeat = (matrix["domain"] == D).sum()
+        if counts.sum() == 2 * per_repeat:  # champion in both repeats
+            assert np.trace(counts) / counts.sum() == pytest.approx(np.mean([r.accuracy for r in rows]))
+        assert matrix["classes"] == sorted(set(LABELS))
+
+
+def test_the_embedding_names_each_sample(found):
+    view = found.summary()["embedding"]
+    assert view["method"] == "CIDG"
+    rows = np.array(view["row"])
+    assert [view["classes"][c] for c in view["class"]] == LABELS[rows].tolist()
+    assert [view["domains"][d] for d in view["domain"]] == D[rows].tolist()
+    assert len(view["before"]) == len(view["after"]) == len(rows)
+    held_out = D[rows] == view["held_out"]
+    assert held_out.sum() == (view["held_out"] == D).sum()
+
+
+def test_the_surface_holds_the_chosen_setting_at_its_score(found):
+    surface = found.summary()["surface"]
+    row = next(r for r in found.rows if r.method == "CIDG" and surface["held_out"] in r.accuracies and r.repeat == 0)
+    i, j = surface["chosen"]
+    assert surface["scores"][i][j] == pytest.approx(100 * row.validation, abs=0.01)
+    assert surface["y"][i] == str(row.settings[surface["y_name"]])
+    assert surface["x"][j] == str(row.settings[surface["x_name"]])
+
+
+def test_frame_text_picture_and_page_agree(found):
+    pytest.importorskip("jinja2", reason="the report needs the extra")
+    frame = found.frame()
+    best = frame.index[0]
+    assert frame["mean"].is_monotonic_decreasing
+    assert str(found).startswith(best)
+    assert found.verdict.headline in str(found)
+    page = found.to_html()
+    assert f"{frame['mean'].iloc[0]:.1f}" in page
+    assert "<west>" not in page
+    assert page not in found._repr_html_()  # escaped
+    assert found._repr_html_().startswith("<iframe srcdoc=")
+
+
+def test_the_picture_is_drawn(found):
+    pytest.importorskip("matplotlib", reason="pictures need the extra")
+    figure = found.plot()
+    labels = [text.get_text() for ax in figure.axes for text in ax.get_yticklabels()]
+    assert {"CIDG*", "logistic", "all domains"} <= set(labels)
+    figure.canvas.draw()
+
+
+def test_results_in_a_store_are_not_computed_again(tmp_path, monkeypatch, found):
+    options = {"methods": ["logistic", "1NN"], "repeats": 1, "quick": True, "store": tmp_path / "kept.sqlite"}
+    first = unseen.compare(X, LABELS, sample_domain=D, **options)
+    monkeypatch.setattr("unseen.study._run.run_unit", None)
+    again = unseen.compare(X, LABELS, sample_domain=D, **options)
+    assert again.rows == first.rows
+    assert again.summary()["confusion"] == first.summary()["confusion"]
+
+
+def test_two_classes_are_shown_in_two_dimensions():
+    two = Y < 2
+    found = unseen.compare(X[two], Y[two], sample_domain=D[two], methods=["CIDG", "logistic"], repeats=1, quick=True)
+    assert {len(point) for point in found.summary()["embedding"]["after"]} == {2}
+
+
+def test_a_method_that_fails_is_told_and_the_rest_goes_on(monkeypatch):
+    from unseen.study import _methods
+
+    def fail(*_):
+        raise ValueError("no luck")
+
+    settings, _, build = _methods.TUNED["1NN"]
+    monkeypatch.setitem(_methods.TUNED, "1NN", (settings, fail, build))
+    found = unseen.compare(X, Y, sample_domain=D, methods=["CIDG", "1NN", "logistic"], repeats=1, quick=True)
+    failed = next(m for m in found.summary()["methods"] if m["name"] == "1NN")
+    assert failed["mean"] is None
+    assert failed["failed"] == "ValueError: no luck"
+    assert "failed" in str(found)
+    json.dumps(found.summary(), allow_nan=False)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"y": None, "sample_domain": D}, "Samples need labels and domains"),
+        ({"y": Y, "sample_domain": None}, "Samples need labels and domains"),
+        ({"y": Y[1:], "sample_domain": D}, "one entry for each sample"),
+        ({"y": Y, "sample_domain": np.zeros(len(Y))}, "at least one of the 1 domains"),
+        ({"y": Y, "sample_domain": D, "methods": ["magic"]}, "no method 'magic'"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        unseen.compare(X, **arguments)
+
+
+def test_every_method_has_a_kind():
+    from unseen.comparison._summary import kind
+
+    assert [m for m in METHODS if kind(m) == "reference"] == ["KFDA"]

@@ -1,0 +1,468 @@
+"""The HTML report: sound, safe and complete, whatever the summary holds."""
+
+from __future__ import annotations
+
+import base64
+import copy
+import functools
+import hashlib
+import itertools
+import json
+import re
+import sys
+from html.parser import HTMLParser
+from importlib.resources import files
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+pytest.importorskip("jinja2", reason="the report needs jinja2")
+
+from report_sample import NASTY, comparison, diagnosis
+from unseen.report import render_comparison, render_diagnosis
+from unseen.report._charts import CANVAS, SHADES, Axis, decimals, on_canvas, shades
+from unseen.report._format import NOTHING, duration, general, number, p_value, pairs, signed
+
+VOID = {"meta", "link", "input", "br", "img"}
+SECTIONS = ["verdict", "methods", "embedding", "diagnosis", "confusion", "surface", "settings", "provenance"]
+FINITE = st.floats(-1e9, 1e9)
+
+
+class Page(HTMLParser):
+    """What a browser would find: elements with their attributes, text and ancestors. Tags must nest."""
+
+    def __init__(self, html):
+        super().__init__(convert_charrefs=True)
+        self.elements, self._open = [], []
+        self.feed(html)
+        self.close()
+        assert not self._open, f"left open: {self._open}"
+
+    def handle_starttag(self, tag, attrs):
+        element = {"tag": tag, "attrs": dict(attrs), "text": "", "inside": [each["tag"] for each in self._open]}
+        assert len(attrs) == len(element["attrs"]), f"an attribute of {tag} is given twice"
+        self.elements.append(element)
+        if tag not in VOID:
+            self._open.append(element)
+
+    def handle_startendtag(self, tag, attrs):
+        self.handle_starttag(tag, attrs)
+        self.handle_endtag(tag)
+
+    def handle_endtag(self, tag):
+        assert self._open, f"</{tag}> closes nothing"
+        assert self._open[-1]["tag"] == tag, f"</{tag}> closes {self._open[-1]['tag']}"
+        self._open.pop()
+
+    def handle_data(self, data):
+        for element in self._open:
+            element["text"] += data
+
+    def find(self, tag, **attrs):
+        return [e for e in self.elements if e["tag"] == tag and attrs.items() <= e["attrs"].items()]
+
+
+def spaced(text):
+    return " ".join(text.split())
+
+
+def large(**changes):
+    return comparison(n_domains=12, n_classes=20, n_points=2000, nasty=True, **changes)
+
+
+HTML = {
+    "plain": lambda: render_comparison(comparison()),
+    "nasty": lambda: render_comparison(large()),
+    "diagnosis": lambda: render_diagnosis(diagnosis()),
+    "nasty diagnosis": lambda: render_diagnosis(diagnosis(nasty=True)),
+    "piece": lambda: render_diagnosis(diagnosis(nasty=True), fragment=True),
+}
+PAGES = [name for name in HTML if name != "piece"]
+
+
+@functools.cache
+def made(name):
+    return HTML[name]()
+
+
+@functools.cache
+def parsed(name):
+    return Page(made(name))
+
+
+@pytest.fixture(params=HTML)
+def name(request):
+    return request.param
+
+
+@pytest.fixture(params=PAGES)
+def page(request):
+    return parsed(request.param)
+
+
+def test_tags_nest_and_ids_are_unique(name):
+    page = parsed(name)
+    ids = [e["attrs"]["id"] for e in page.elements if "id" in e["attrs"]]
+    assert len(ids) == len(set(ids))
+    references = [e["attrs"][key] for e in page.elements for key in ("aria-labelledby", "for") if key in e["attrs"]]
+    links = [e["attrs"]["href"].removeprefix("#") for e in page.find("a")]
+    assert set(references + links) <= set(ids)
+
+
+def test_the_parser_of_this_test_sees_bad_nesting():
+    with pytest.raises(AssertionError, match="closes b"):
+        Page("<p><b></p></b>")
+    with pytest.raises(AssertionError, match="left open"):
+        Page("<p>")
+
+
+def test_no_name_becomes_markup(name):
+    page = parsed(name)
+    assert not page.find("img")
+    assert {e["attrs"].get("type") for e in page.find("script")} <= {None, "application/json"}
+    assert len(page.find("script")) <= 2
+    for element in page.elements:
+        assert not [name for name in element["attrs"] if name.startswith("on") or name == "style"]
+    assert "49" not in "".join(e["text"] for e in page.find("title"))
+
+
+def test_every_name_is_shown_as_it_is():
+    page = parsed("nasty")
+    shown = {spaced(e["text"]) for e in page.find("bdi")}
+    payload = json.loads(page.find("script", type="application/json")[0]["text"])
+    for i, nasty in enumerate(NASTY):
+        assert {spaced(f"{nasty} domain {i}"), spaced(f"{nasty} class {i}")} <= shown
+        assert payload["classes"][i] == f"{nasty} class {i}"
+
+
+@settings(max_examples=20)
+@given(st.text(max_size=30), st.text(st.characters(codec="utf-8"), min_size=1, max_size=30))
+def test_any_text_survives(title, name):
+    summary = {key: comparison(n_domains=1, n_points=3)[key] for key in ("methods", "embedding")}
+    summary["title"] = title
+    summary["domains"] = [name]
+    summary["methods"] = [{**m, "accuracies": {name: {"mean": 50.0, "sd": None}}} for m in summary["methods"]]
+    html = render_comparison(summary)
+    html.encode("utf-8")
+    page = Page(html)
+    expected = title.encode("utf-8", "replace").decode() or "Comparison"
+    assert spaced(page.find("h1")[0]["text"]) == spaced(expected)
+    headers = [spaced(e["text"]) for e in page.find("th", scope="col")]
+    assert spaced(name) in headers
+
+
+def test_names_that_are_no_text_can_be_written():
+    summary = comparison(n_points=3)
+    summary["title"] = "caf\udce9"
+    assert "<h1><bdi>caf?</bdi></h1>" in render_comparison(summary).encode("utf-8").decode()
+
+
+def test_sections_follow_the_story():
+    page = parsed("plain")
+    assert [e["attrs"]["id"] for e in page.find("section")] == SECTIONS
+    assert [e["text"] for e in page.find("a") if "nav" in e["inside"]] == [e["text"] for e in page.find("h2")]
+
+
+@pytest.mark.parametrize("nothing", ["missing", None, []])
+@pytest.mark.parametrize("key", SECTIONS)
+def test_a_section_without_content_is_left_out(key, nothing):
+    summary = comparison(n_points=3)
+    if nothing == "missing":
+        del summary[key]
+    else:
+        summary[key] = nothing
+    page = Page(render_comparison(summary))
+    assert [e["attrs"]["id"] for e in page.find("section")] == [name for name in SECTIONS if name != key]
+
+
+def test_the_smallest_summary_makes_a_page():
+    assert Page(render_comparison({})).find("h1")[0]["text"] == "Comparison"
+
+
+def without(value, kind):
+    """The same with None for every value of a kind, in depth."""
+    if isinstance(value, dict):
+        return {key: without(each, kind) for key, each in value.items()}
+    if isinstance(value, list):
+        return [without(each, kind) for each in value]
+    return None if isinstance(value, kind) and not isinstance(value, bool) else value
+
+
+def test_any_number_may_be_missing():
+    page = Page(render_comparison(without(comparison(n_points=9), float)))
+    assert [e["attrs"]["id"] for e in page.find("section")] == SECTIONS
+    text = " ".join(e["text"] for e in page.find("main"))
+    assert "None" not in text.replace("=None", "")  # None may be the value of a setting
+    assert "nan" not in text.split()
+    assert "not tested" in text
+
+
+def test_numbers_that_are_not_finite_count_as_missing():
+    summary = comparison()
+    summary["verdict"].update(difference=float("nan"), low=float("-inf"), high=float("inf"))
+    summary["methods"][0].update(mean=float("nan"), sd=float("nan"), seconds=float("inf"))
+    main = Page(render_comparison(summary)).find("main")[0]["text"]
+    assert not {"nan", "inf", "-inf", "±nan"} & set(main.split())
+
+
+def test_rendering_changes_nothing_and_repeats_itself():
+    summary = comparison(nasty=True, n_points=9)
+    before = copy.deepcopy(summary)
+    assert render_comparison(summary) == render_comparison(summary)
+    assert repr(summary) == repr(before)  # the sample holds a NaN, which equals nothing
+
+
+def test_the_largest_page_is_small_enough_to_send():
+    assert len(made("nasty").encode()) < 1_000_000
+
+
+def test_nothing_is_loaded_from_anywhere(name):
+    page = parsed(name)
+    for element in page.elements:
+        assert "src" not in element["attrs"]
+        assert re.match(r"#|data:,$", element["attrs"].get("href", "#"))
+    style = page.find("style")[0]["text"]
+    assert not re.search(r"url\(|@import", style)
+    outside = made(name).replace("http://www.w3.org/2000/svg", "")  # a name, which no browser fetches
+    assert not re.search(r"https?://", outside)
+
+
+def test_the_policy_allows_this_style_and_this_script_alone(page):
+    policy = next(e["attrs"]["content"] for e in page.find("meta") if e["attrs"].get("http-equiv"))
+    rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
+    assert rules["default-src"] == "'none'"
+    scripts = [e for e in page.find("script") if "type" not in e["attrs"]]
+    for rule, (element,) in {"style-src": page.find("style"), "script-src": scripts}.items():
+        digest = base64.b64encode(hashlib.sha256(element["text"].encode()).digest()).decode()
+        assert rules[rule] == f"'sha256-{digest}'"
+
+
+def test_a_reader_without_sight_finds_the_way(page):
+    assert page.find("html", lang="en")
+    assert [e["attrs"]["href"] for e in page.find("a", **{"class": "skip"})] == ["#main"]
+    assert all(len(page.find(landmark)) == 1 for landmark in ("header", "main", "footer", "h1"))
+    levels = [int(e["tag"][1]) for e in page.elements if re.fullmatch("h[1-6]", e["tag"])]
+    assert levels[0] == 1
+    assert all(below <= above + 1 for above, below in itertools.pairwise(levels))
+    assert len(page.find("caption")) == len(page.find("table")) > 0
+    assert all(e["attrs"].get("scope") in ("row", "col") for e in page.find("th"))
+    for element in page.find("input"):
+        assert element["inside"][-1] == "label"
+    assert len(page.find("legend")) == len(page.find("fieldset"))
+
+
+def test_controls_that_need_the_script_are_hidden_without_it():
+    page = parsed("plain")
+    for element in [*page.find("button"), *page.find("div", id="scatter"), *page.find("p", id="confusion-control")]:
+        assert "hidden" in element["attrs"]
+    assert "does not run" in page.find("noscript")[0]["text"]
+
+
+def columns(page):
+    """Entries of the accuracy table: for each column, the kind of the row, its number, and whether it is marked."""
+    table = re.search(r'<table class="heat accuracy".*?</table>', page, re.S).group()
+    rows = []
+    for kind, row in re.findall(r'<tr class="(\w+)">(.*?)</tr>', table, re.S):
+        cells = re.findall(r'<td class="num[^"]*" data-sort="([^"]*)"[^>]*>(.*?)</td>', row, re.S)
+        rows.append([(kind, float(value) if value else None, "(best)" in inside) for value, inside in cells])
+    return list(zip(*rows, strict=True))[:-1]  # the last column is the time
+
+
+def test_the_best_competitor_of_each_column_is_marked():
+    found = columns(made("plain"))
+    assert len(found) == 5
+    for column in found:
+        competing = [value for kind, value, _ in column if kind != "reference" and value is not None]
+        assert [value for _, value, marked in column if marked] == [max(competing)]
+    assert any(kind == "reference" and value > 80 for column in found for kind, value, _ in column)
+
+
+def test_methods_that_look_the_same_are_both_best():
+    summary = comparison(n_domains=1)
+    for method, mean in zip(summary["methods"], [71.24, 71.21, 70, 70, 70, 70, 70, 99], strict=True):
+        method["accuracies"] = {"domain 1": {"mean": mean, "sd": None}}
+    assert [marked for _, _, marked in columns(render_comparison(summary))[1]] == [True, True] + 6 * [False]
+
+
+def test_a_failure_is_told_with_its_reason():
+    page = parsed("plain")
+    failed = [e for e in page.find("td") if "failed" in e["attrs"].get("class", "")]
+    assert [e["text"] for e in failed] == ["failed"]
+    assert "raise the ridge" in failed[0]["attrs"]["title"]
+    assert any("DICA" in e["text"] and "classes coincide" in e["text"] for e in page.find("li"))
+
+
+def test_transductive_methods_are_marked_and_explained_only_if_there_are_any():
+    summary = comparison(n_points=3)
+    html = render_comparison(summary)
+    assert html.count("<abbr") == 1
+    assert "Transductive: the method saw" in html
+    for method in summary["methods"]:
+        method["transductive"] = False
+    assert "ransductive" not in Page(render_comparison(summary)).find("main")[0]["text"]
+
+
+def test_only_intervals_beyond_zero_have_filled_dots():
+    page = parsed("plain")
+    marks = [e["attrs"]["class"] for e in page.find("circle")]
+    # All domains, then +3.5 to +8.5, -0.6 to +6.4, no interval, -8.8 to +2.2.
+    assert marks == ["sure", "sure", "unsure", "unsure", "unsure"]
+    text = page.find("table", **{"class": "intervals"})[0]["text"]
+    assert "no interval" in text
+    assert "+3.4" in text
+
+
+def test_the_chosen_setting_is_marked():
+    summary = comparison(n_points=3)
+    page = Page(render_comparison(summary))
+    marked = [e["text"] for e in page.find("td") if "chosen" in e["attrs"].get("class", "")]
+    assert marked == [f"★{number(summary['surface']['scores'][4][4])} (chosen)"]
+
+
+def test_a_surface_of_the_wrong_shape_is_refused():
+    summary = comparison(n_points=3)
+    summary["surface"]["scores"].pop()
+    with pytest.raises(ValueError, match="need 5 rows, one for each y, and 6 columns"):
+        render_comparison(summary)
+
+
+def test_confusion_counts_and_found_shares_are_those_given():
+    table = {"domain": "d", "method": "m", "classes": ["a", "b", "c"], "counts": [[3, 1, 0], [0, 5, 0], [0, 0, 0]]}
+    page = Page(render_comparison({"confusion": [table]}))
+    cells = [e["text"] for e in page.find("td")][1:]
+    assert cells == ["3", "1", "0", "75%", "0", "5", "0", "100%", "0", "0", "0", NOTHING]
+    assert not page.find("select")
+
+
+def test_one_choice_shows_all_tables_of_a_domain():
+    tables = [
+        {"domain": domain, "method": method, "classes": ["a"], "counts": [[1]]} for domain in "st" for method in "mn"
+    ]
+    page = Page(render_comparison({"confusion": tables}))
+    assert [e["text"] for e in page.find("option")] == ["all", "s", "t"]
+    groups = [e["attrs"]["data-group"] for e in page.find("div") if "data-group" in e["attrs"]]
+    assert groups == ["0", "0", "1", "1"]
+
+
+def test_provenance_is_printed_as_it_is():
+    facts = {"protocol": {"repeats": 10000, "weights": [1, 2]}, "versions": None, "machine": {}}
+    summary = {"provenance": {"command": "a\nb", "date": "today", "seconds": 1, "seed": 12345, **facts}}
+    page = Page(render_comparison(summary))
+    assert [e["text"] for e in page.find("dd")] == ["10000", "1, 2"]
+    assert page.find("code", id="command")[0]["text"] == "a\nb"
+    assert "seed 12345." in page.find("main")[0]["text"]
+
+
+def test_settings_read_as_they_could_be_typed():
+    row = {"domain": "d", "repeat": 0, "method": "m", "settings": {"ridge": 1e-6, "kernel": "rbf", "k": 3}, "ties": 1}
+    page = Page(render_comparison({"settings": [row, {**row, "settings": {}}]}))
+    assert [e["text"] for e in page.find("code")] == ["ridge=1e-06", "kernel=rbf", "k=3"]
+    assert "nothing to choose" in page.find("tbody")[0]["text"]
+
+
+@pytest.mark.parametrize("path", [("verdict", "low"), ("surface", "method"), ("diagnosis", "reading")])
+def test_an_incomplete_summary_is_an_error_that_names_the_gap(path):
+    summary = comparison(n_points=3)
+    del summary[path[0]][path[1]]
+    with pytest.raises(ValueError, match=f"summary is incomplete.*{path[1]}"):
+        render_comparison(summary)
+
+
+def test_a_missing_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    with pytest.raises(ImportError, match=r"pip install 'unseen\[cli\]'"):
+        render_comparison({})
+
+
+def test_the_diagnosis_says_the_same_alone_and_in_a_comparison():
+    alone = re.search(r"<section.*</section>", made("diagnosis"), re.S).group()
+    assert alone in made("plain")
+
+
+def test_a_piece_brings_no_page_no_script_and_no_ids():
+    page = Page(render_diagnosis(diagnosis(), fragment=True))
+    assert not [
+        e for e in page.elements if e["tag"] in ("html", "head", "body", "script", "meta") or "id" in e["attrs"]
+    ]
+    assert page.elements[0]["attrs"]["class"].startswith("unseen-report")
+
+
+def test_styles_reach_nothing_outside():
+    style = re.sub(r"/\*.*?\*/", "", files("unseen.report").joinpath("report.css").read_text("utf-8"), flags=re.S)
+    depth, selectors, current = 0, [], ""
+    for character in style:
+        if character == "{":
+            if depth == 0 or current.strip().startswith(":root"):
+                selectors.append(current.strip())
+            depth, current = depth + 1, ""
+        elif character in "};":
+            depth, current = depth - (character == "}"), ""
+        else:
+            current += character
+    assert depth == 0
+    assert len(selectors) > 3
+    for selector in selectors:
+        for part in selector.split(","):
+            assert "unseen-report" in part or part == "@media print"
+
+
+@given(st.lists(FINITE, max_size=6))
+def test_an_axis_has_room_for_its_values_and_for_zero(values):
+    axis = Axis.around([*values, None, float("nan")])
+    places = [axis.at(value) for value in sorted([*values, 0.0])]
+    assert places == sorted(places)
+    assert all(0 < place < 100 for place in places)
+    ticks = axis.ticks()
+    assert 0 in [value for value, _ in ticks]
+    assert 2 <= len(ticks) <= 8
+    assert all(axis.low <= value <= axis.high for value, _ in ticks)
+    assert axis.at(None) is None
+
+
+@given(st.lists(FINITE, min_size=1, max_size=8))
+def test_shades_follow_the_numbers(values):
+    (found,) = shades([values])
+    assert all(0 <= shade < SHADES for shade in found)
+    by_value = [shade for _, shade in sorted(zip(values, found, strict=True))]
+    assert by_value == sorted(by_value)
+    if min(values) < max(values):
+        assert (by_value[0], by_value[-1]) == (0, SHADES - 1)
+    assert shades([[None, float("nan")]]) == [[None, None]]
+
+
+@given(st.lists(st.tuples(FINITE, FINITE), max_size=8))
+def test_points_fill_the_canvas(points):
+    placed = on_canvas([*points, (None, 1.0), (0.0, float("nan"))])
+    assert placed[-2:] == [None, None]
+    assert all(0 <= value <= CANVAS for point in placed[:-2] for value in point)
+    for i in (0, 1):
+        if len({point[i] for point in points}) > 1:
+            assert {min(p[i] for p in placed[:-2]), max(p[i] for p in placed[:-2])} == {0, CANVAS}
+
+
+def test_the_style_has_a_colour_for_every_shade():
+    style = files("unseen.report").joinpath("report.css").read_text("utf-8")
+    assert [f"--h{i}:" in style and f".heat .h{i} {{" in style for i in range(SHADES + 1)] == [True] * SHADES + [False]
+
+
+def test_numbers_read_well():
+    assert [number(v) for v in (1234.56, -0.04, None, float("nan"))] == ["1,234.6", "0.0", NOTHING, NOTHING]
+    assert [signed(v) for v in (3.44, -1, 0.04, None)] == ["+3.4", "\u22121.0", "0.0", NOTHING]
+    assert [general(v) for v in (12345, 0.012345, None, True, "seven")] == [
+        "12,345",
+        "0.01235",
+        NOTHING,
+        "True",
+        "seven",
+    ]
+    assert [p_value(v) for v in (0.0, 0.002, 1, None)] == ["< 0.001", "0.002", "1.000", NOTHING]
+    assert [duration(v) for v in (0.031, 42.4, 193, 7325, None)] == [
+        "0.031 s",
+        "42 s",
+        "3 min 13 s",
+        "2 h 2 min",
+        NOTHING,
+    ]
+    assert pairs({"a": 0.1, "b": None, "c": [1, 2]}) == [("a", "0.1"), ("b", "None"), ("c", "[1, 2]")]
+    assert [decimals([[v]]) for v in (0.0363, 72.9, 1234, 0, None)] == [4, 1, 0, 2, 2]

@@ -1,0 +1,342 @@
+"""The HTML report in a real browser: by mouse, keyboard and printer, at every width, asking for nothing."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+pytest.importorskip("jinja2", reason="the report needs jinja2")
+playwright = pytest.importorskip("playwright.sync_api", reason="the browser tests need playwright")
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="the browser tests need chromium on the path")
+
+from report_sample import comparison, diagnosis  # noqa: E402
+from unseen.report import render_comparison, render_diagnosis  # noqa: E402
+
+ARGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
+ARGS += ["--disable-component-update", "--disable-sync"]
+
+# Text that cannot be read: the contrast of every visible text with the first opaque background behind it.
+FAINT = """() => {
+  const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+  const rgba = (colour) => {
+    canvas.clearRect(0, 0, 1, 1);
+    canvas.fillStyle = colour;
+    canvas.fillRect(0, 0, 1, 1);
+    return [...canvas.getImageData(0, 0, 1, 1).data];
+  };
+  const linear = (v) => v / 255 <= 0.04045 ? v / 255 / 12.92 : ((v / 255 + 0.055) / 1.055) ** 2.4;
+  const light = ([r, g, b]) => 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b);
+  const found = [];
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const parent = walker.currentNode.parentElement;
+    const text = walker.currentNode.textContent.trim();
+    if (!text || !parent.checkVisibility() || parent.closest(".aside, script, style, noscript, option")) continue;
+    let behind = parent;
+    while (behind && rgba(getComputedStyle(behind).backgroundColor)[3] < 255) behind = behind.parentElement;
+    const style = getComputedStyle(parent);
+    const ink = light(rgba(parent instanceof SVGElement ? style.fill : style.color));
+    const paper = light(rgba(getComputedStyle(behind).backgroundColor));
+    const contrast = (Math.max(ink, paper) + 0.05) / (Math.min(ink, paper) + 0.05);
+    found.push([contrast, text]);
+  }
+  return found;
+}"""
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=ARGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("report")
+    pages = {
+        "plain": render_comparison(comparison()),
+        "nasty": render_comparison(comparison(n_domains=12, n_classes=20, n_points=2000, nasty=True)),
+        "diagnosis": render_diagnosis(diagnosis()),
+        "notebook": f"<!DOCTYPE html><p>Above</p>{2 * render_diagnosis(diagnosis(), fragment=True)}",
+    }
+    for name, page in pages.items():
+        (folder / f"{name}.html").write_text(page, encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def visit(browser, files):
+    """Open a page; afterwards nothing may have gone wrong and nothing may have been asked for."""
+    contexts, trouble, requests = [], [], []
+
+    def open_page(name, width=1280, **options):
+        context = browser.new_context(viewport={"width": width, "height": 800}, **options)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: trouble.append(message.text))
+        page.on("pageerror", lambda error: trouble.append(str(error)))
+        page.on("dialog", lambda dialog: (trouble.append(dialog.message), dialog.dismiss()))
+        page.on("request", lambda request: requests.append(request.url))
+        page.goto((files / f"{name}.html").as_uri())
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert trouble == []
+    assert {url.split("/")[-1].split("#")[0] for url in requests} <= {
+        f"{name}.html" for name in ("plain", "nasty", "diagnosis", "notebook")
+    } | {"data:,"}
+
+
+def column(page, table, index):
+    """What the cells of a column are sorted by, from top to bottom, as numbers; None for those without."""
+    keys = page.locator(f"{table} tbody tr").evaluate_all(
+        "(rows, i) => rows.map((row) => row.cells[i].dataset.sort ?? row.cells[i].textContent)", index
+    )
+    return [float(key) if key else None for key in keys]
+
+
+@pytest.mark.parametrize("name", ["plain", "nasty", "diagnosis", "notebook"])
+def test_pages_open_without_errors_or_requests(visit, name):
+    page = visit(name)
+    page.wait_for_load_state()
+    assert page.locator("table").count() >= 3
+
+
+@pytest.mark.parametrize("width", [360, 768, 1280])
+@pytest.mark.parametrize("name", ["plain", "nasty", "diagnosis"])
+def test_no_page_is_wider_than_the_screen(visit, name, width):
+    page = visit(name, width)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    outside = page.evaluate(
+        """() => [...document.querySelectorAll("main *, header *")].filter((e) => e.checkVisibility()
+          && !e.closest(".scroll, svg, .aside") && e.getBoundingClientRect().right > innerWidth + 1)
+          .map((e) => e.outerHTML)"""
+    )
+    assert outside == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_all_text_stands_out_from_its_background(visit, scheme):
+    page = visit("plain", color_scheme=scheme)
+    found = page.evaluate(FAINT)
+    assert len(found) > 200
+    assert [entry for entry in found if entry[0] < 4.5] == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_colours_of_points_stand_out_from_the_paper(visit, scheme):
+    page = visit("plain", color_scheme=scheme)
+    page.evaluate(
+        """() => { const p = document.createElement("p"); document.querySelector("#embedding").append(p);
+          for (let i = 0; i < 7; i++) { const s = document.createElement("span"); s.textContent = `q${i}`;
+          s.style.color = `var(--q${i})`; p.append(s); } }"""
+    )
+    found = [entry for entry in page.evaluate(FAINT) if entry[1] in {f"q{i}" for i in range(7)}]
+    assert len(found) == 7
+    assert [entry for entry in found if entry[0] < 3] == []
+
+
+def test_the_theme_follows_the_system_until_the_reader_chooses(visit):
+    page = visit("plain", color_scheme="dark")
+    background = "getComputedStyle(document.body).backgroundColor"
+    button = page.get_by_role("button", name="Dark")
+    dark = page.evaluate(background)
+    assert button.get_attribute("aria-pressed") == "true"
+    button.click()
+    light = page.evaluate(background)
+    assert light != dark
+    assert button.get_attribute("aria-pressed") == "false"
+    page.emulate_media(color_scheme="light")
+    button.press("Enter")
+    assert page.evaluate(background) == dark
+
+
+@pytest.mark.parametrize("how", ["click", "Enter", "Space"])
+def test_tables_sort_by_any_column(visit, how):
+    page = visit("plain")
+    headers = page.locator(".accuracy thead th")
+    for index in range(2, headers.count() if how == "click" else 4):
+        header, button = headers.nth(index), headers.nth(index).get_by_role("button")
+        for order in ("descending", "ascending"):
+            button.click() if how == "click" else button.press(how)
+            assert header.get_attribute("aria-sort") == order
+            values = column(page, ".accuracy", index)
+            known = [value for value in values if value is not None]
+            assert values[: len(known)] == known, "cells without a number come last"
+            assert known == sorted(known, reverse=order == "descending")
+            assert len(set(known)) > 1
+        assert page.locator('.accuracy th[aria-sort="none"]').count() == headers.count() - 1
+    assert "ascending" in page.locator("#announcer").text_content()
+
+
+def test_names_sort_from_a_to_z(visit):
+    page = visit("plain")
+    page.locator(".accuracy thead th").first.get_by_role("button").click()
+    names = page.locator(".accuracy tbody th").all_inner_texts()
+    assert names[0].startswith("1-NN")
+    assert names[-1].startswith("Trained")
+
+
+def test_points_are_coloured_by_class_or_domain(visit):
+    page = visit("plain")
+    paths = page.locator(".panel >> nth=0 >> path")
+    assert paths.count() == 20  # one for each class in each domain
+    fills = paths.evaluate_all(
+        "(all) => new Set(all.map((p) => p.getAttribute('fill') ?? p.getAttribute('stroke'))).size"
+    )
+    assert fills == 5
+    page.get_by_label("domain", exact=True).check()
+    fills = paths.evaluate_all(
+        "(all) => new Set(all.map((p) => p.getAttribute('fill') ?? p.getAttribute('stroke'))).size"
+    )
+    assert fills == 4
+    assert page.locator(".panel >> nth=0 >> path.rings").count() == 5  # the held-out domain, in either colouring
+    assert "(held out)" in page.locator(".legend").inner_text()
+
+
+def test_the_legend_hides_and_shows_groups(visit):
+    page = visit("plain")
+    button = page.locator(".legend").get_by_role("button", name="class 2")
+    paths = page.locator(".panel path")
+    assert paths.count() == 40
+    button.press("Enter")
+    assert button.get_attribute("aria-pressed") == "false"
+    assert paths.count() == 32
+    button.click()
+    assert paths.count() == 40
+
+
+def test_a_sample_is_told_under_the_pointer_and_under_the_arrow_keys(visit):
+    page = visit("nasty")
+    panel = page.locator(".panel").first
+    panel.focus()
+    page.keyboard.press("Home")
+    first = panel.get_attribute("aria-valuetext")
+    page.keyboard.press("ArrowRight")
+    assert first.startswith("row: ")
+    assert panel.get_attribute("aria-valuetext") != first
+    assert panel.get_attribute("aria-valuenow") == "2"
+    assert page.locator(".picked").count() == 2, "the sample is marked in both plots"
+    told = page.locator(".tip").inner_text()
+    x, y = page.locator(".picked").first.evaluate("(c) => [c.cx.baseVal.value, c.cy.baseVal.value]")
+    page.keyboard.press("Escape")
+    assert page.locator(".tip").count() == 0
+    panel.hover(position={"x": x + 1, "y": y + 1})  # the border of the plot is one pixel wide
+    assert page.locator(".tip").inner_text() == told
+
+
+def test_distances_switch_without_a_script(visit):
+    page = visit("diagnosis", java_script_enabled=False)
+    assert page.locator(".marginal").is_visible()
+    assert page.locator(".conditional").is_hidden()
+    page.get_by_label("each class, P(X|Y)").check()
+    assert page.locator(".marginal").is_hidden()
+    assert page.locator(".conditional").is_visible()
+    page.keyboard.press("Enter")
+    assert "?" not in page.url
+
+
+def test_two_pieces_in_one_notebook_switch_on_their_own(visit):
+    page = visit("notebook")
+    page.get_by_label("each class, P(X|Y)").nth(1).check()
+    shown = "(all) => all.map((e) => e.checkVisibility())"
+    assert page.locator(".marginal").evaluate_all(shown) == [True, False]
+    assert page.locator(".conditional").evaluate_all(shown) == [False, True]
+    assert page.locator("body > p").evaluate("(p) => getComputedStyle(p).fontFamily") != page.locator(
+        ".unseen-report"
+    ).first.evaluate("(e) => getComputedStyle(e).fontFamily")
+
+
+def test_without_a_script_the_page_offers_only_what_works(visit):
+    page = visit("plain", java_script_enabled=False)
+    assert page.locator("button:visible, select:visible").count() == 0
+    assert page.locator("noscript p").is_visible()
+    assert page.locator(".multiple:visible").count() == 4
+
+
+def test_confusion_shows_one_domain_or_all(visit):
+    page = visit("nasty")
+    assert page.locator(".multiple:visible").count() == 1
+    page.get_by_label("Held-out domain").select_option("3")
+    assert page.locator(".multiple:visible").get_attribute("data-group") == "3"
+    page.get_by_label("Held-out domain").select_option("all")
+    assert page.locator(".multiple:visible").count() == 12
+    assert visit("plain").locator(".multiple:visible").count() == 4
+
+
+def test_the_command_is_copied_or_else_selected(visit):
+    page = visit("plain")
+    page.evaluate("() => { navigator.clipboard.writeText = async (text) => { window.copied = text; }; }")
+    page.get_by_role("button", name="Copy").click()
+    assert page.evaluate("window.copied") == page.locator("#command").text_content()
+    page = visit("plain")
+    page.evaluate("() => { navigator.clipboard.writeText = async () => { throw new Error('not allowed'); }; }")
+    page.get_by_role("button", name="Copy").click()
+    page.get_by_role("button", name="Selected").wait_for()
+    assert page.evaluate("getSelection().toString()").startswith("unseen compare")
+
+
+def test_the_tab_key_reaches_every_control_in_the_order_of_the_page(visit):
+    page = visit("plain")
+    page.evaluate("window.seen = []; addEventListener('focusin', (e) => seen.push(e.target))")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    assert page.evaluate("document.activeElement.getBoundingClientRect().top") >= 0, "the skip link shows itself"
+    for _ in range(80):
+        page.keyboard.press("Tab")
+    assert (
+        page.evaluate(
+            """() => [...document.querySelectorAll("button, select, input:checked, .panel, nav a")]
+          .filter((e) => e.checkVisibility() && !seen.includes(e)).map((e) => e.outerHTML)"""
+        )
+        == []
+    )
+    assert page.evaluate(
+        """() => { const first = seen.filter((e, i) => seen.indexOf(e) === i); return first.every((e, i) => i === 0
+          || first[i - 1].compareDocumentPosition(e) & Node.DOCUMENT_POSITION_FOLLOWING); }"""
+    )
+    page.locator("#theme").focus()
+    page.keyboard.press("Shift+Tab")
+    page.keyboard.press("Tab")
+    assert page.locator("#theme").evaluate("(e) => getComputedStyle(e).outlineStyle") == "solid"
+
+
+def test_frames_take_the_focus_only_while_they_scroll(visit):
+    wide, narrow = visit("plain", 1280), visit("plain", 360)
+    frame = ".scroll:has(.accuracy)"
+    narrow.locator(frame).focus()
+    narrow.keyboard.press("ArrowRight")
+    narrow.wait_for_function(f"document.querySelector('{frame}').scrollLeft > 0")
+    assert wide.locator(frame).get_attribute("tabindex") is None
+
+
+def test_paper_gets_everything_and_no_controls(visit):
+    page = visit("nasty", color_scheme="dark")
+    page.emulate_media(media="print", color_scheme="dark")
+    assert page.locator(".control:visible, nav:visible, .skip:visible").count() == 0
+    assert page.locator(".multiple:visible").count() == 12
+    assert page.locator(".conditional").is_visible()
+    assert page.locator(".marginal").is_visible()
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    tall = page.locator(".scroll.tall").evaluate("(e) => [e.scrollHeight, e.clientHeight]")
+    assert tall[0] <= tall[1] + 1
+
+
+def test_two_thousand_points_stay_smooth(visit):
+    page = visit("nasty")
+    elements = page.locator(".panel").first.evaluate("(panel) => panel.querySelectorAll('*').length")
+    assert elements <= 12 * 20 + 1, "few elements, whatever the number of points"
+    milliseconds = page.evaluate(
+        """() => { const panel = document.querySelector(".panel"), box = panel.getBoundingClientRect();
+          const start = performance.now();
+          for (let i = 0; i < 20; i++) panel.dispatchEvent(new PointerEvent("pointermove",
+            { clientX: box.left + 10 * i, clientY: box.top + 8 * i }));
+          return (performance.now() - start) / 20; }"""
+    )
+    assert milliseconds < 100, "one movement of the pointer, with room for a busy machine"

@@ -1,0 +1,113 @@
+"""Problems too large for exact kernels: what is fitted, on what, and that it agrees with the exact methods."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from unseen.study import METHODS, Protocol, Task, _large, _outcomes, run, tasks
+from unseen.study._methods import PROJECTIONS, Outcome, Skipped
+from unseen.study._outcomes import outcomes
+from unseen.study._run import problem_of
+
+
+def world(n=300, seed=0):
+    """Four domains that moved, three classes, four features."""
+    rng = np.random.default_rng(seed)
+    domain = np.repeat(["a", "b", "c", "d"], n)
+    y = rng.integers(3, size=4 * n)
+    shift = np.repeat(rng.standard_normal((4, 4)), n, axis=0)
+    X = 2.5 * np.eye(4)[y] + shift + 0.7 * rng.standard_normal((4 * n, 4))
+    return X, y, domain
+
+
+X, Y, D = world()
+TASK = tasks(["a", "b", "c", "d"])[0]
+PROBLEM = problem_of(X, Y, D, TASK, 0, Protocol(quick=True, preprocess="standardize"))
+
+
+def accuracies(problem):
+    found = list(outcomes(METHODS, problem))
+    truth = problem.y[problem.test]
+    return {o.method: np.mean(o.predictions == truth) for o in found if isinstance(o, Outcome)}, found
+
+
+@pytest.fixture
+def small_limits(monkeypatch):
+    for module in (_large, _outcomes):
+        monkeypatch.setattr(module, "EXACT_ROWS", 200)
+    monkeypatch.setattr(_outcomes, "CHOOSING_ROWS", 300)
+
+
+def test_large_problems_are_answered_about_as_well_as_exact_ones(small_limits, monkeypatch):
+    large, found = accuracies(PROBLEM)
+    assert {o.method for o in found if isinstance(o, Skipped)} == set(_large.skipped)
+    monkeypatch.setattr(_outcomes, "EXACT_ROWS", 10**6)
+    exact, _ = accuracies(PROBLEM)
+    assert set(large) == set(METHODS) - set(_large.skipped)
+    for method, accuracy in large.items():
+        assert accuracy == pytest.approx(exact[method], abs=0.08), method
+
+
+def test_with_all_samples_as_landmarks_and_neighbours_projections_are_exact(small_limits, monkeypatch):
+    """Chosen on everything, fitted through every sample: nothing is approximated any more."""
+    monkeypatch.setattr(_outcomes, "CHOOSING_ROWS", 10**6)
+    monkeypatch.setattr(_large, "COMPONENTS", 10**6)
+    through_features = {o.method: o for o in outcomes(tuple(PROJECTIONS), PROBLEM)}
+    monkeypatch.setattr(_outcomes, "EXACT_ROWS", 10**6)
+    for exact in outcomes(tuple(PROJECTIONS), PROBLEM):
+        mapped = through_features[exact.method]
+        assert mapped.validation == exact.validation
+        assert exact.settings.items() <= mapped.settings.items()
+        assert np.mean(mapped.predictions == exact.predictions) > 0.99, exact.method
+
+
+def test_the_settings_tell_how_a_method_was_made_to_fit(small_limits):
+    found = {o.method: o for o in outcomes(METHODS, PROBLEM) if isinstance(o, Outcome)}
+    assert found["CIDG"].settings["landmarks"] == _large.COMPONENTS
+    assert found["1NN"].settings == {"neighbours": len(Y[PROBLEM.train])}
+    assert found["logistic"].settings["samples"] == len(Y[PROBLEM.train])
+
+
+def test_a_thinned_problem_keeps_its_splits_apart():
+    thin, kept = PROBLEM.thinned(100)
+    assert len(thin.y[thin.train]) == len(thin.y[thin.test]) == 100
+    assert (PROBLEM.X[kept] == thin.X).all()
+    for (a, b), (whole_a, whole_b) in zip(thin.splits, PROBLEM.splits, strict=True):
+        assert not set(a) & set(b)
+        assert set(kept[a]) <= set(whole_a)
+        assert set(kept[b]) <= set(whole_b)
+        assert len(a) + len(b) == 100
+    same, every = PROBLEM.thinned(10**6)
+    assert (every == np.arange(len(PROBLEM.y))).all()
+    assert [len(a) for a, _ in same.splits] == [len(a) for a, _ in PROBLEM.splits]
+
+
+def test_skipped_methods_are_rows_with_a_reason(small_limits, tmp_path):
+    rows = run(
+        X,
+        Y,
+        D,
+        [Task(("a", "b", "c"), ("d",))],
+        store=tmp_path / "r.sqlite",
+        protocol=Protocol(repeats=1, quick=True),
+        methods=["KPCA", "logistic"],
+    )
+    assert {row.method: row.status for row in rows} == {"KPCA": "skipped", "logistic": "ok"}
+    assert "--max-per-domain" in rows[0].reason
+
+
+def test_no_target_sample_is_a_landmark_or_moves_a_plain_classifier(small_limits):
+    """With source centring, other targets leave the predictions for the first half of them as they are."""
+    protocol = Protocol(quick=True, preprocess="standardize", centering="source")
+    half = np.flatnonzero(D == "a")[150:]
+    moved = X.copy()
+    moved[half] += 50
+
+    def first_half(data):
+        found = outcomes(METHODS, problem_of(data, Y, D, TASK, 0, protocol))
+        return {o.method: o.predictions[:150] for o in found if isinstance(o, Outcome)}
+
+    one, two = first_half(X), first_half(moved)
+    for method in one:
+        assert (one[method] == two[method]).all(), method

@@ -1,0 +1,87 @@
+"""Scores of ``unseen fit`` stand for domains that nothing in the model has seen."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.svm import SVC
+
+from helpers import three_domains
+from unseen import KFDA, DomainCenterer
+from unseen.kernels import median_squared_distance
+from unseen.table_fit import METHODS, Candidate, _fit, fit_table, held_out
+from unseen.tables import Column, Schema, Table, preprocessor
+
+SITES = ["north", "south", "west"]
+
+
+@pytest.fixture
+def table():
+    """Numbers with gaps on three sites, classes that overlap."""
+    X, y, codes = three_domains(n_per_cell=10, n_classes=2)
+    X[::7, 0] = np.nan
+    columns = tuple(Column(f"x{i}", "numeric") for i in range(X.shape[1]))
+    return Table(2 * X, y, np.array(SITES)[codes], Schema(columns), [], "three sites")
+
+
+def test_scores_are_those_of_pipelines_that_never_saw_the_held_out_domain(table):
+    found = fit_table(table, "logistic")
+    for name in SITES:
+        train, test = table.domain != name, table.domain == name
+        model = make_pipeline(preprocessor(table.schema), LogisticRegression(max_iter=2000, **found.settings))
+        expected = model.fit(table.X[train], table.y[train]).score(table.X[test], table.y[test])
+        assert found.scores[name] == expected
+
+
+class Recorder(KNeighborsClassifier):
+    """Remembers what it was trained on."""
+
+    seen: ClassVar[list] = []
+
+    def fit(self, X, y):
+        self.seen.append(X)
+        return super().fit(X, y)
+
+
+def test_the_preparation_is_fitted_without_the_held_out_domain(table):
+    held_out(table, preprocessor(table.schema), [Candidate("", "", {}, Pipeline([("classifier", Recorder(1))]))])
+    for name, seen in zip(SITES, Recorder.seen, strict=True):
+        expected = preprocessor(table.schema).fit_transform(table.X[table.domain != name])
+        np.testing.assert_array_equal(seen, expected)
+
+
+def test_the_width_of_a_kernel_follows_the_training_data(table):
+    prepared = preprocessor(table.schema).fit_transform(table.X)
+    for rows in (slice(None), table.domain != "west"):
+        candidate = Candidate("", "", {}, Pipeline([("classifier", SVC(gamma=7.0))]), width=0.5)
+        model = _fit(candidate, prepared[rows], table.y[rows], table.domain[rows])
+        assert model[-1].gamma == 0.5 / median_squared_distance(prepared[rows])
+
+
+@pytest.mark.parametrize("transformer", [None, KFDA(centering="target"), DomainCenterer()])
+def test_a_held_out_domain_leaves_no_trace_in_its_own_score(table, transformer):
+    """Labels of a domain may be shuffled and its rows repeated: what predicts them stays the same."""
+    steps = [] if transformer is None else [("transformer", transformer)]
+    candidate = Candidate("", "", {}, Pipeline([*steps, ("classifier", KNeighborsClassifier(1))]))
+    rows = np.append(np.arange(len(table.X)), np.flatnonzero(table.domain == "west"))  # means of west stay as they are
+    twice = type(table)(table.X[rows], table.y[rows], table.domain[rows], table.schema, [], "")
+    scores = [held_out(t, preprocessor(t.schema), [candidate])[0] for t in (table, twice)]
+    assert scores[0][2] == scores[1][2]
+
+
+def test_an_invariant_model_is_shown_beside_a_plain_one(table):
+    found = fit_table(table, "undo-bias")
+    model = LogisticRegression(max_iter=2000)
+    plain = held_out(table, preprocessor(table.schema), [Candidate("", "", {}, Pipeline([("classifier", model)]))])
+    assert found.baseline == dict(zip(SITES, plain[0], strict=True))
+    assert fit_table(table, "1nn").baseline is None
+
+
+def test_an_unknown_method_is_refused_with_the_known_ones(table):
+    with pytest.raises(ValueError, match=f"one of {', '.join(METHODS)}; got 'magic'"):
+        fit_table(table, "magic")

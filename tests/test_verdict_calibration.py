@@ -1,0 +1,59 @@
+"""The verdict, end to end, on data where invariance cannot help and on data where it must."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.utils.parallel import Parallel, delayed
+
+from unseen.comparison._compare import judge
+from unseen.comparison._subject import subject_of_arrays
+from unseen.study import METHODS, Protocol, tasks
+
+RUNS = 100
+
+
+def world(kind, seed, n_domains=5, n=45):
+    """Three classes in four dimensions; domains differ in nothing, in P(Y), or each moves its own way."""
+    rng = np.random.default_rng(seed)
+    apart = 3.0 if kind == "moved" else 1.6
+    centres = apart * rng.standard_normal((3, 4))
+    X, y, domain = [], [], []
+    for s in range(n_domains):
+        priors = rng.dirichlet([3.0] * 3) if kind == "label shift" else np.full(3, 1 / 3)
+        labels = np.r_[0, 0, 1, 1, 2, 2, rng.choice(3, size=n - 6, p=priors)]  # no class is ever missing
+        shift = 6 * rng.standard_normal(4) if kind == "moved" else 0.0
+        X.append(centres[labels] + rng.standard_normal((n, 4)) + shift)
+        y.append(labels)
+        domain.append(np.full(n, f"d{s}"))
+    return np.concatenate(X), np.concatenate(y), np.concatenate(domain)
+
+
+def decision(kind, seed, methods=METHODS, n_domains=5):
+    X, y, domain = world(kind, seed, n_domains)
+    subject = subject_of_arrays(X, y, domain, "standardize", None, seed)
+    *_, verdict = judge(subject, tasks(sorted(set(domain))), Protocol(repeats=1, quick=True, seed=seed), methods)
+    return verdict.decision
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["no shift", "label shift"])
+def test_where_invariance_cannot_help_a_win_is_rarely_claimed(kind):
+    decisions = Parallel(n_jobs=2)(delayed(decision)(kind, seed) for seed in range(RUNS))
+    wins = decisions.count("invariant")
+    print(f"\n{kind}: {wins} wins and {decisions.count('plain')} losses claimed in {RUNS} comparisons")
+    assert wins <= 0.05 * RUNS
+
+
+@pytest.mark.slow
+def test_with_ten_domains_that_each_moved_their_own_way_a_win_is_mostly_claimed():
+    few = ["CIDG", "KFDA", "logistic", "1NN"]
+    decisions = Parallel(n_jobs=2)(delayed(decision)("moved", seed, few, 10) for seed in range(20))
+    print(f"\nmoved: {decisions.count('invariant')} wins claimed in 20 comparisons")
+    assert decisions.count("invariant") >= 12
+
+
+def test_domains_that_moved_are_a_win_and_domains_that_did_not_are_none():
+    few = ["CIDG", "KFDA", "logistic", "1NN"]
+    assert decision("moved", 5, few) == "invariant"
+    assert decision("no shift", 1, few) == "none"
