@@ -19,7 +19,7 @@ from unseen import CIDG
 from .measure import Row, peak_bytes
 from .streaming import CHUNK, N_FEATURES, feature_map
 
-N = 6 * CHUNK
+N = 40 * CHUNK
 
 
 def rows() -> Iterator[Row]:

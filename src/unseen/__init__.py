@@ -33,7 +33,7 @@ _HOMES = {
     "compare": "comparison",
     "diagnose": "shift",
 }
-_SUBMODULES = ("datasets", "exceptions", "report", "selection", "shift", "study", "tables")
+_SUBMODULES = ("datasets", "distributed", "exceptions", "report", "selection", "shift", "study", "tables")
 
 __all__ = [
     "CIDG",

@@ -38,6 +38,6 @@ def require_square(n: int, copies: int, caller: str) -> None:
         raise MemoryError(
             f"{caller} with an exact kernel on {n:,} samples needs {copies} matrices of {n:,} x {n:,}, "
             f"{needed / 2**30:,.1f} GiB in all; {available / 2**30:,.1f} GiB is available. Fit on a subsample, or set "
-            "feature_map, for example to sklearn.kernel_approximation.Nystroem(n_components=1000), whose memory does "
-            "not grow with the square of the number of samples."
+            "feature_map, for example to unseen.PivotedNystroem(1000), whose memory does not grow with the square of "
+            "the number of samples."
         )

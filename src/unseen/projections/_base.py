@@ -46,7 +46,7 @@ def _has_feature_map(projection: Projection) -> bool:
     if projection.feature_map is None:
         raise AttributeError(
             "partial_fit needs explicit features, which a kernel's are not: set feature_map, for example to "
-            "sklearn.kernel_approximation.Nystroem(n_components=1000)."
+            "unseen.PivotedNystroem(1000)."
         )
     return True
 
@@ -90,7 +90,8 @@ class Projection(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Samples of all source domains; the Gram matrix for ``kernel="precomputed"``.
+            Samples of all source domains; the Gram matrix for ``kernel="precomputed"``. With `feature_map` also a Dask
+            array or dataframe, which is not collected.
         y : array-like of shape (n_samples,)
             Class labels.
         sample_domain : array-like of shape (n_samples,), default=None
@@ -154,14 +155,15 @@ class Projection(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Samples; for ``kernel="precomputed"`` their kernel values with the training samples.
+            Samples; for ``kernel="precomputed"`` their kernel values with the training samples. A Dask array or
+            dataframe is transformed lazily.
         sample_domain : array-like of shape (n_samples,), default=None
             Matters for ``centering="target"`` only: domains seen in training keep the source mean, each other one
             is centred on its own mean. None means one new domain.
 
         Returns
         -------
-        Z : ndarray of shape (n_samples, n_components)
+        Z : ndarray or dask array of shape (n_samples, n_components)
             Learned features.
         """
         check_is_fitted(self, "offset_")

@@ -29,8 +29,9 @@ centering : {{"source", "target"}}, default="source"
     new domain's batch, as the paper's Algorithm 1 does; its results are transductive, and they assume that class
     proportions in the batch resemble those of the sources.
 feature_map : transformer, "linear" or None, default=None
-    Explicit features instead of `kernel`, such as :class:`sklearn.kernel_approximation.Nystroem`: memory no longer
-    grows with the square of the number of samples. "linear" uses X itself."""
+    Explicit features instead of `kernel`, such as :class:`~unseen.PivotedNystroem`: memory no longer grows with the
+    square of the number of samples. "linear" uses X itself. A map must work row by row; for `partial_fit`, freeze a
+    fitted one with :class:`sklearn.frozen.FrozenEstimator`."""
 
 ATTRIBUTES = """\
 eigenvalues_ : ndarray of shape (n_components,)
@@ -51,6 +52,9 @@ feature_map_ : transformer or None
     The fitted feature map; None for "linear". Only with `feature_map`.
 coef_ : ndarray of shape (n_map_features, n_components)
     Weight of each feature in each component; only with `feature_map`.
+statistics_ : dict of ndarrays
+    What has been seen, as plain arrays: names, counts, cell means and the scatter inside the cells. Only with
+    `feature_map`.
 offset_ : ndarray of shape (n_components,)
     The mean that is subtracted from projected samples.
 recentered_ : bool

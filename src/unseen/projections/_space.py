@@ -104,7 +104,7 @@ class Space(BaseEstimator):
         if is_dask(X):
             raise ValueError(
                 f"{type(self).__name__} with kernel={self.kernel!r} needs all samples in memory, but X is a Dask "
-                "collection. Set feature_map, for example to sklearn.kernel_approximation.Nystroem(n_components=1000) "
+                "collection. Set feature_map, for example to unseen.PivotedNystroem(1000) "
                 'or to "linear", whose statistics are added up block by block.'
             )
 

@@ -1,9 +1,8 @@
-"""Files of tables: found, opened lazily, and read in batches."""
+"""Files of tables: opened lazily, and read in batches."""
 
 from __future__ import annotations
 
 import csv
-import difflib
 import gzip
 import os
 from collections import Counter
@@ -12,17 +11,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ._arrays import ARRAY_ENDINGS, read_arrays
-from ._errors import TableError, counted, listed, reading, unknown_column
+from ._errors import TableError, counted, reading, unknown_column
+from ._find import TEXT_ENDINGS, ending_of, files, holds_several
 from ._values import polars
 
 if TYPE_CHECKING:
     import polars as pl
 
-TEXT_ENDINGS = {".csv": ",", ".tsv": "\t", ".csv.gz": ",", ".tsv.gz": "\t"}
-ARROW_ENDINGS = (".feather", ".arrow", ".ipc")
-ENDINGS = (*TEXT_ENDINGS, ".parquet", *ARROW_ENDINGS, *ARRAY_ENDINGS)
 # Where ; separates the values, as in much of Europe, a comma is the decimal point.
 DECIMAL_COMMA = r"^\s*([+-]?\d*),(\d+(?:[eE][+-]?\d+)?)\s*$"
+SLICE_VALUES = 4_000_000  # of a Parquet file, decoded at a time: a row group may hold the whole table
 
 
 class TableFile(NamedTuple):
@@ -32,46 +30,6 @@ class TableFile(NamedTuple):
     path: Path
     types: dict[str, Any]  # the polars type of each column, by name
     beside: tuple[str, ...] = ()  # vectors that stand beside a matrix of features, and are not features
-
-
-def files(path: str | os.PathLike[str]) -> list[tuple[str, Path]]:
-    """The files of a table, each with its name without ending: one file, or all tables of a folder, sorted.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> from unseen.tables import files
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     for name in ["leeds.csv.gz", "bonn.parquet", "notes.txt"]:
-    ...         Path(folder, name).touch()
-    ...     [name for name, file in files(folder)]
-    ['bonn', 'leeds']
-    """
-    path = Path(path).expanduser()
-    if path.is_dir():
-        inside = sorted(entry for entry in path.iterdir() if not entry.name.startswith("."))
-        tables = [entry for entry in inside if entry.is_file() and _ending(entry)]
-        if not tables:
-            raise TableError(
-                [
-                    f"a folder must hold one file per domain, ending in {', '.join(ENDINGS)}; "
-                    f"it holds {listed(entry.name for entry in inside)}."
-                ],
-                source=path.name or str(path),
-            )
-        return sorted((_stem(table), table) for table in tables)
-    if not path.exists():
-        beside = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
-        near = difflib.get_close_matches(path.name, beside, n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
-        raise TableError([f"there is no such file or folder.{hint}"], source=str(path))
-    if not _ending(path):
-        hint = " Save it as CSV." if path.suffix.lower() in (".xls", ".xlsx", ".ods") else ""
-        raise TableError(
-            [f"its name must end in {', '.join(ENDINGS)}, which tells its format.{hint}"], source=path.name
-        )
-    return [(_stem(path), path)]
 
 
 def scan(path: str | os.PathLike[str]) -> pl.LazyFrame:
@@ -102,8 +60,8 @@ def scan(path: str | os.PathLike[str]) -> pl.LazyFrame:
     ...     scan(file).collect().to_dicts()
     [{'age': '40', 'ill': 'yes'}, {'age': '50', 'ill': 'no'}]
     """
-    if Path(path).expanduser().is_dir():
-        raise TableError(["it is a folder: give one of its files."], source=str(path))
+    if holds_several(path):
+        raise TableError(["it is a folder or a pattern: give one file."], source=str(path))
     [(_, file)] = files(path)
     problems = header_problems(file)
     if problems:
@@ -119,12 +77,12 @@ def batches(
     Parameters
     ----------
     path : str or path
-        The file, as :func:`scan` opens it, or a folder of such files.
+        The file, as :func:`scan` opens it, or a folder or pattern of such files.
     columns : sequence of str or None
         The columns to read; None for all.
     size : int, default=50000
-        The most rows in a batch. Memory is bounded by this, not by the size of the file; .npz and .mat files are
-        loaded whole.
+        The most rows in a batch. Memory is bounded by this and by some four million values, not by the size of the file
+        or of its row groups; .npz and .mat files are loaded whole.
 
     Yields
     ------
@@ -149,10 +107,12 @@ def batches(
         yield from file_batches(file, columns, size)
 
 
-def file_batches(file: Path, columns: Sequence[str] | None, size: int) -> Iterator[pl.DataFrame]:
-    """Read one file a few rows at a time, in order."""
+def file_batches(
+    file: Path, columns: Sequence[str] | None, size: int, first: int = 0, rows: int | None = None
+) -> Iterator[pl.DataFrame]:
+    """Read one file a few rows at a time, in order; of a Parquet file, only some rows from the first on if asked."""
     with reading(file):
-        if _ending(file) in ARRAY_ENDINGS:
+        if ending_of(file) in ARRAY_ENDINGS:
             arrays = read_arrays(file)
             _check_columns(file, columns, arrays.names)
             for start in range(0, arrays.height, size):
@@ -162,14 +122,24 @@ def file_batches(file: Path, columns: Sequence[str] | None, size: int) -> Iterat
         if columns is not None:
             _check_columns(file, columns, lazy.collect_schema().names())
             lazy = lazy.select(polars().col(list(columns)))
-        for frame in lazy.collect_batches(chunk_size=size, maintain_order=True):
-            yield from frame.iter_slices(size)
+        for part in _slices(lazy, size, first, rows) if file.suffix.lower() == ".parquet" else (lazy,):
+            for frame in part.collect_batches(chunk_size=size, maintain_order=True):
+                yield from frame.iter_slices(size)
+
+
+def _slices(lazy: pl.LazyFrame, size: int, first: int, rows: int | None) -> Iterator[pl.LazyFrame]:
+    """Ranges of rows. A batch is cut from whole decoded row groups, but of a range only its own rows are decoded."""
+    height = int(lazy.select(polars().len()).collect().item())
+    end = height if rows is None else min(first + rows, height)
+    step = max(size, SLICE_VALUES // max(1, len(lazy.collect_schema())))
+    for start in range(first, end, step) or (first,):
+        yield lazy.slice(start, min(step, end - start))
 
 
 def open_table(name: str, file: Path) -> TableFile:
     """Find out the columns of a file and their types."""
     with reading(file):
-        if _ending(file) in ARRAY_ENDINGS:
+        if ending_of(file) in ARRAY_ENDINGS:
             arrays = read_arrays(file)
             return TableFile(name, file, dict(arrays.frame(rows=slice(1)).schema), tuple(arrays.vectors))
         return TableFile(name, file, dict(_scan(file).collect_schema()))
@@ -178,7 +148,7 @@ def open_table(name: str, file: Path) -> TableFile:
 def header_problems(file: Path) -> list[str]:
     """Columns that share a name; polars would rename them without a word."""
     with reading(file):
-        if _ending(file) not in TEXT_ENDINGS:
+        if ending_of(file) not in TEXT_ENDINGS:
             return []
         header, _ = _header(file)
     repeated = sorted((name, times) for name, times in Counter(header).items() if times > 1)
@@ -186,7 +156,7 @@ def header_problems(file: Path) -> list[str]:
 
 
 def _scan(file: Path) -> pl.LazyFrame:
-    ending, pl = _ending(file), polars()
+    ending, pl = ending_of(file), polars()
     with reading(file):
         if not file.stat().st_size:
             raise TableError(["it is empty."], source=file.name)
@@ -214,7 +184,7 @@ def _check_columns(file: Path, columns: Sequence[str] | None, names: Sequence[st
 
 def _header(file: Path) -> tuple[list[str], str]:
     """The names in the first row as they are written, and what separates them, whatever the ending says."""
-    separator = TEXT_ENDINGS[_ending(file) or ""]
+    separator = TEXT_ENDINGS[ending_of(file) or ""]
     opener = gzip.open if file.suffix.lower() == ".gz" else open
     with opener(file, "rt", encoding="utf-8-sig", newline="") as text:
         line = next(csv.reader(text, delimiter=separator), [])
@@ -223,13 +193,3 @@ def _header(file: Path) -> tuple[list[str], str]:
         other = next((mark for mark in (";", "\t") if mark in line[0]), separator)
         text.seek(0)
         return next(csv.reader(text, delimiter=other), []), other
-
-
-def _ending(path: Path) -> str | None:
-    """The ending that tells the format, None if there is none."""
-    fitting = [ending for ending in ENDINGS if path.name.lower().endswith(ending) and len(path.name) > len(ending)]
-    return max(fitting, key=len, default=None)
-
-
-def _stem(path: Path) -> str:
-    return path.name[: -len(_ending(path) or "")]
