@@ -200,3 +200,16 @@ def test_the_order_of_rows_and_columns_changes_nothing_but_the_draws(hospitals, 
     one, two = (json.loads(unseen("diagnose", name, *options)[1]) for name in (hospitals, "shuffled.csv"))
     assert one["counts"] == two["counts"]
     assert one["tests"][0]["p_value"] == two["tests"][0]["p_value"]
+
+
+def test_a_process_that_dies_is_explained(hospitals, monkeypatch):
+    from concurrent.futures.process import BrokenProcessPool
+
+    def die(*_, **__):
+        raise BrokenProcessPool("SIGKILL(-9)")
+
+    monkeypatch.setattr("unseen.comparison._compare.run", die)
+    code, _, err = unseen("compare", hospitals, *FEW)
+    assert code == 1
+    assert "A process died" in err
+    assert "run the same command again to continue" in err

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -31,6 +32,10 @@ def reporting(resume: str = "") -> Iterator[None]:
     except (ValueError, TypeError, ImportError, FileNotFoundError, NotADirectoryError) as error:
         errors.print(Text.assemble(("Error: ", "bold red"), str(error)))
         raise typer.Exit(2) from None
+    except BrokenProcessPool:
+        reason = "A process died: it was killed, or memory ran out. Try --jobs 1 or --max-per-domain."
+        errors.print(Text.assemble(("Failed: ", "bold red"), f"{reason} {resume}".strip()))
+        raise typer.Exit(1) from None
     except (OSError, MemoryError) as error:
         errors.print(Text.assemble(("Failed: ", "bold red"), str(error) or type(error).__name__))
         raise typer.Exit(1) from None

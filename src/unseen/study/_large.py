@@ -26,9 +26,9 @@ from ._methods import PROJECTIONS, TUNED, Problem
 EXACT_ROWS = 8_000  # samples to train on up to which kernels are exact
 LANDMARK_ROWS = 10_000  # among which landmarks are sought
 COMPONENTS = 300  # landmarks
-NEIGHBOURS = 20_000  # samples among which the nearest neighbour is sought
+NEIGHBOURS = 10_000  # samples among which the nearest neighbour is sought
 LINEAR_ROWS = 200_000  # samples that a linear classifier is trained on
-MAPPED_ROWS = 20_000  # samples that the rbf SVM is trained on, through the landmarks
+MAPPED_ROWS = 10_000  # samples that the rbf SVM is trained on, through the landmarks
 BLOCK = 50_000  # rows mapped at a time
 
 skipped = {

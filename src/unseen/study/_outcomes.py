@@ -16,7 +16,7 @@ from ._choose import EXPECTED, Choice, choose, explained
 from ._large import EXACT_ROWS, Large, skipped
 from ._methods import PROJECTIONS, TUNED, Outcome, Problem, Skipped, fit_on
 
-CHOOSING_ROWS = 2_000  # of a large problem, on which settings are chosen: they are multiples of the data's own scales
+CHOOSING_ROWS = 1_000  # of a large problem, on which settings are chosen: they are multiples of the data's own scales
 
 
 def outcomes(methods: Sequence[str], problem: Problem) -> Iterator[Outcome | Skipped | tuple[str, str]]:
