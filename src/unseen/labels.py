@@ -77,7 +77,8 @@ def training_domains(sample_domain: Any, n_samples: int, caller: str, *, stackle
     else:
         domains, codes = encode_domains(check_domains(sample_domain, n_samples))
     if len(domains) == 1:
-        reason = "was fitted without sample_domain" if sample_domain is None else f"saw a single domain, {domains.tolist()[0]!r}"
+        alone = f"saw a single domain, {domains.tolist()[0]!r}"
+        reason = "was fitted without sample_domain" if sample_domain is None else alone
         warnings.warn(
             f"{caller} {reason}: with one domain there is no shift to learn from, so the invariance terms are zero. "
             "Pass sample_domain, one label per sample, to tell at least two domains apart.",

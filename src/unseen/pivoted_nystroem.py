@@ -60,13 +60,13 @@ class PivotedNystroem(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, Transformer
 
     Attributes
     ----------
-    components_ : {ndarray, sparse matrix} of shape (n_components_, n_features)
+    components_ : {ndarray, sparse matrix} of shape (`n_components_`, n_features)
         The landmarks, in the order in which they were picked.
-    component_indices_ : ndarray of shape (n_components_,)
+    component_indices_ : ndarray of shape (`n_components_`,)
         Which training samples they are.
     n_components_ : int
         Their number.
-    cholesky_ : ndarray of shape (n_components_, n_components_)
+    cholesky_ : ndarray of shape (`n_components_`, `n_components_`)
         Lower Cholesky factor of the kernel matrix of the landmarks.
     trace_error_ : float
         What the features miss of the training samples: the trace of the kernel matrix minus that of its approximation,
@@ -166,7 +166,7 @@ class PivotedNystroem(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, Transformer
 
         Returns
         -------
-        features : ndarray of shape (n_samples, n_components_)
+        features : ndarray of shape (n_samples, `n_components_`)
             One feature per landmark.
         """
         check_is_fitted(self)
@@ -186,7 +186,7 @@ class PivotedNystroem(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, Transformer
 
         Returns
         -------
-        features : ndarray of shape (n_samples, n_components_)
+        features : ndarray of shape (n_samples, `n_components_`)
             One feature per landmark.
         """
         return self._factorise(X)

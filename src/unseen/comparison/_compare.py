@@ -29,7 +29,7 @@ from ._summary import data_facts, method_facts, provenance, settings_facts, verd
 
 @dataclass(frozen=True)
 class Comparison:
-    """What :func:`compare` found.
+    """What :func:`unseen.compare` found.
 
     Attributes
     ----------
@@ -42,7 +42,7 @@ class Comparison:
 
     See Also
     --------
-    compare : Makes one.
+    unseen.compare : Makes one.
     """
 
     rows: list[Row]
@@ -152,7 +152,7 @@ def compare(
     Parameters
     ----------
     data : array-like of shape (n_samples, n_features), str or path
-        Samples, or a table or folder to read: see :doc:`/user_guide/tables`.
+        Samples, or a table or folder to read: see :doc:`/user_guide/compare`.
     y : array-like of shape (n_samples,), default=None
         Class labels, unless `data` is a table.
     sample_domain : array-like of shape (n_samples,), default=None

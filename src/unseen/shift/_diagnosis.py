@@ -144,7 +144,7 @@ class Diagnosis:
         Returns
         -------
         summary : dict
-            Strings, numbers, lists and dictionaries that :mod:`json` writes as they are. Texts, tables, figures and
+            Strings, numbers, lists and dictionaries that the json module writes as they are. Texts, tables, figures and
             pages are made from this.
         """
         return {
