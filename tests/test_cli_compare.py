@@ -85,7 +85,7 @@ def test_a_failed_method_tells_in_the_exit_code(hospitals, monkeypatch):
     code, out, err = unseen("compare", hospitals, *FEW)
     assert code == 1
     assert "logistic failed: ValueError: no luck" in out
-    assert "run the same command again" in err
+    assert "the same command tries them again" in err
 
 
 def test_interrupted_it_says_how_to_continue(hospitals, monkeypatch):
@@ -107,6 +107,22 @@ def test_diagnose_speaks_in_words_and_in_json(hospitals):
     assert {test["key"] for test in summary["tests"]} == {"label", "covariate", "conditional", "prior_normalised"}
     assert summary["domains"] == sorted(SITES) or summary["domains"] == SITES
     assert "<script>alert(1)</script>" not in (hospitals.parent / "shift.html").read_text(encoding="utf-8")
+
+
+def test_the_tests_of_features_use_as_many_samples_as_asked(hospitals):
+    summary = json.loads(unseen("diagnose", hospitals, "--permutations", 19, "--max-per-domain", 5, "--json")[1])
+    assert summary["n_used"] == 15
+    assert summary["n_samples"] == len(Y)  # P(Y) is a matter of counting
+
+
+def test_what_a_terminal_would_obey_is_printed_as_what_it_is(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = [f"\x1b[31msite{c},{x[0]},{x[1]},{'ab'[y % 2]}" for x, y, c in zip(X, Y, CODES, strict=True)]
+    (tmp_path / "evil.csv").write_text("\n".join(["site,u,v,label", *rows]))
+    _, out, err = unseen("compare", "evil.csv", *FEW)
+    assert "site1" in out
+    assert "\x1b[31m" not in out + err
+    assert "\x1b" not in unseen("diagnose", "evil.csv", "--permutations", 19)[1]
 
 
 def test_diagnose_draws(hospitals):
@@ -148,6 +164,9 @@ BAD = {
     "seed": (["compare", "hospitals.csv", "--seed", "-1"], "--seed"),
     "columns without a table": (["compare", "--label", "y"], "name one, or leave them out"),
     "store that is none": (["compare", "hospitals.csv", "--store", "hospitals.csv"], "not a file of results"),
+    "report of another kind": (["compare", "hospitals.csv", "--report", "report.pdf"], "should end in .html"),
+    "report that cannot be written": (["compare", "hospitals.csv", "--report", "notes.docx/x.html"], "notes.docx"),
+    "figure of another kind": (["diagnose", "hospitals.csv", "--figure", "shift.xyz"], "should end in .png"),
     "report is a folder": (["compare", "hospitals.csv", "--report", "."], "--report"),
     "few permutations": (["diagnose", "hospitals.csv", "--permutations", "3"], "--permutations"),
     "unknown option": (["compare", "hospitals.csv", "--colour", "red"], "--colour"),

@@ -9,6 +9,7 @@ import pytest
 
 import unseen
 from helpers import three_domains
+from unseen.shift import diagnose
 from unseen.study import METHODS
 
 X, Y, CODES = three_domains(n_per_cell=6, n_classes=3, n_domains=3, seed=2)
@@ -130,14 +131,38 @@ def test_a_method_that_fails_is_told_and_the_rest_goes_on(monkeypatch):
     [
         ({"y": None, "sample_domain": D}, "Samples need labels and domains"),
         ({"y": Y, "sample_domain": None}, "Samples need labels and domains"),
-        ({"y": Y[1:], "sample_domain": D}, "one entry for each sample"),
-        ({"y": Y, "sample_domain": np.zeros(len(Y))}, "at least one of the 1 domains"),
+        ({"y": Y[1:], "sample_domain": D}, "inconsistent numbers of samples"),
+        ({"y": Y, "sample_domain": D[1:]}, "sample_domain"),
+        ({"y": Y, "sample_domain": np.zeros(len(Y))}, "at least 2 domains"),
+        ({"y": Y, "sample_domain": [None] * len(Y)}, "sample_domain"),
+        ({"y": np.zeros(len(Y)), "sample_domain": D}, "class"),
+        ({"y": Y + 0.5, "sample_domain": D}, "continuous"),
         ({"y": Y, "sample_domain": D, "methods": ["magic"]}, "no method 'magic'"),
     ],
 )
 def test_what_cannot_be_compared_is_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         unseen.compare(X, **arguments)
+
+
+def test_missing_values_are_filled_in_and_methods_may_be_spelled_freely():
+    holes = X.copy()
+    holes[::5, 1] = np.nan
+    found = unseen.compare(holes, Y, sample_domain=D, methods=["cidg", "LOGISTIC"], repeats=1, quick=True)
+    assert [m["name"] for m in found.summary()["methods"]] == ["CIDG", "logistic"]
+    assert all(m["mean"] is not None for m in found.summary()["methods"])
+
+
+def test_many_domains_do_not_cost_the_diagnosis_more_memory(monkeypatch):
+    asked = []
+
+    def watched(*args, max_per_domain, **options):
+        asked.append(max_per_domain)
+        return diagnose(*args, max_per_domain=max_per_domain, **options)
+
+    monkeypatch.setattr("unseen.comparison._compare.diagnose", watched)
+    unseen.compare(X, Y, sample_domain=np.arange(len(Y)) % 15, methods=["1NN"], repeats=1, quick=True)
+    assert asked == [400]
 
 
 def test_every_method_has_a_kind():

@@ -70,17 +70,25 @@ def test_the_settings_tell_how_a_method_was_made_to_fit(small_limits):
 
 
 def test_a_thinned_problem_keeps_its_splits_apart():
-    thin, kept = PROBLEM.thinned(100)
-    assert len(thin.y[thin.train]) == len(thin.y[thin.test]) == 100
+    thin, kept = PROBLEM.thinned(120)
+    assert 120 <= len(thin.y[thin.train]) <= 140
+    assert 120 <= len(thin.y[thin.test]) <= 140
     assert (PROBLEM.X[kept] == thin.X).all()
     for (a, b), (whole_a, whole_b) in zip(thin.splits, PROBLEM.splits, strict=True):
         assert not set(a) & set(b)
         assert set(kept[a]) <= set(whole_a)
         assert set(kept[b]) <= set(whole_b)
-        assert len(a) + len(b) == 100
+        assert len(a) + len(b) == len(thin.y[thin.train])
     same, every = PROBLEM.thinned(10**6)
     assert (every == np.arange(len(PROBLEM.y))).all()
     assert [len(a) for a, _ in same.splits] == [len(a) for a, _ in PROBLEM.splits]
+
+
+def test_small_domains_survive_thinning():
+    few = np.flatnonzero((D != "b") | (np.arange(len(D)) % 15 == 0))
+    thin, _ = problem_of(X[few], Y[few], D[few], TASK, 0, Protocol(preprocess="none")).thinned(50)
+    assert (thin.domain[thin.train] == "b").sum() >= 10
+    assert {len(np.unique(thin.y[thin.domain == name])) for name in "bcd"} == {3}
 
 
 def test_skipped_methods_are_rows_with_a_reason(small_limits, tmp_path):

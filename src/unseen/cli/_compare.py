@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -40,7 +39,7 @@ from ._options import (
     read,
     scale_for,
 )
-from ._report import PAGE, errors, notices, reporting, write
+from ._report import PAGE, Terminal, check_target, clean, errors, notices, reporting, write
 
 
 def compare(
@@ -71,6 +70,7 @@ def compare(
     Example: unseen compare hospitals.csv --label diagnosis --domain hospital --report report.html
     """
     with reporting():
+        check_target(report, ".html", ".htm")
         table = read(data, label, domain, features, drop, max_per_domain, seed)
         notices(table.notices)
         how = scale_for(data, scale)
@@ -99,25 +99,25 @@ def compare(
             command=command_line(),
         )
         summary = found.summary()
-        if report is not None:
-            write(found.to_html(), report)
         if as_json:
             typer.echo(json.dumps(summary, ensure_ascii=False, allow_nan=False))
         else:
             show_comparison(summary)
+        if report is not None:
+            write(found.to_html(), report)
     if any(method["failed"] and not method["skipped"] for method in summary["methods"]):
-        errors.print("Some methods failed; run the same command again to try them again.")
+        errors.print("Some methods failed, for the reasons above; the same command tries them again.")
         raise typer.Exit(1)
 
 
 def show_comparison(summary: dict[str, Any]) -> None:
     """Print methods by held-out domains, best first, and the verdict."""
-    console = Console(markup=False, highlight=False, width=None if sys.stdout.isatty() else PAGE)
+    console = Terminal(width=None if sys.stdout.isatty() else PAGE)
     rich = Table(title="accuracy on the held-out domain, %", title_justify="left", header_style="bold")
     rich.add_column("method")
     rich.add_column("kind")
     for name in summary["domains"]:
-        rich.add_column(Text(name), justify="right")
+        rich.add_column(clean(name), justify="right")
     rich.add_column("mean ± sd", justify="right")
     rich.add_column("seconds", justify="right")
     best = {

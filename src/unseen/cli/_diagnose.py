@@ -18,14 +18,13 @@ from ._options import (
     Features,
     Json,
     Label,
-    MaxPerDomain,
     Report,
     ScaleOption,
     Seed,
     read,
     scale_for,
 )
-from ._report import errors, notices, reporting, write
+from ._report import check_target, clean, errors, notices, reporting, write
 
 
 def diagnose(
@@ -36,7 +35,9 @@ def diagnose(
     drop: Drop = None,
     scale: ScaleOption = None,
     permutations: Annotated[int, typer.Option(min=19, help="Random permutations behind each p-value.")] = 499,
-    max_per_domain: MaxPerDomain = None,
+    max_per_domain: Annotated[
+        int, typer.Option("--max-per-domain", min=2, help="Samples of each domain that the tests of features use.")
+    ] = 500,
     report: Report = None,
     figure: Annotated[
         Path | None, typer.Option("--figure", dir_okay=False, help="Draw the diagnosis: .png, .svg or .pdf.")
@@ -51,11 +52,19 @@ def diagnose(
     Example: unseen diagnose hospitals.csv --label diagnosis --domain hospital --figure shift.png
     """
     with reporting():
-        table = read(data, label, domain, features, drop, max_per_domain, seed)
+        check_target(report, ".html", ".htm")
+        check_target(figure, ".png", ".svg", ".pdf")
+        table = read(data, label, domain, features, drop, None, seed)
         notices(table.notices)
         prepared = subject_of_table(table, scale_for(data, scale)).prepared()  # type: ignore[arg-type]
         found = diagnose_arrays(
-            prepared, table.y, sample_domain=table.domain, n_permutations=permutations, random_state=seed, verbose=1
+            prepared,
+            table.y,
+            sample_domain=table.domain,
+            n_permutations=permutations,
+            max_per_domain=max_per_domain,
+            random_state=seed,
+            verbose=1,
         )
         if report is not None:
             write(found.to_html(), report)
@@ -65,4 +74,4 @@ def diagnose(
                 warnings.filterwarnings("ignore", "Glyph")  # a name that the font cannot write is drawn as boxes
                 found.plot().savefig(figure, dpi=150)
             errors.print(f"Wrote {figure}")
-        typer.echo(json.dumps(found.summary(), ensure_ascii=False, allow_nan=False) if as_json else str(found))
+        typer.echo(json.dumps(found.summary(), ensure_ascii=False, allow_nan=False) if as_json else clean(str(found)))

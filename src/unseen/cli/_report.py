@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import typer
 from rich.console import Console
@@ -16,8 +17,26 @@ from rich.text import Text
 
 from ..study._tables import Cell, Table, summary_lines
 
-# Names and messages are printed as they are: brackets in them are no markup.
-errors = Console(stderr=True, markup=False, highlight=False, soft_wrap=True)
+CONTROL = dict.fromkeys((*range(9), *range(11, 32), *range(127, 160)), "\ufffd")  # but tab and newline
+
+
+def clean(text: str) -> str:
+    """Text of files and tables without what a terminal would obey."""
+    return text.translate(CONTROL)
+
+
+class Terminal(Console):
+    """Prints names and messages as they are: brackets in them are no markup, escape sequences no commands."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(markup=False, highlight=False, **options)
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """Cells of tables and lines of text all come through here."""
+        return super().render_str(clean(text), **options)
+
+
+errors = Terminal(stderr=True, soft_wrap=True)
 PAGE = 240  # columns of a table that goes into a file or a pipe
 
 
@@ -30,26 +49,26 @@ def reporting(resume: str = "") -> Iterator[None]:
         errors.print(f"Stopped. {resume}".strip())
         raise typer.Exit(1) from None
     except (ValueError, TypeError, ImportError, FileNotFoundError, NotADirectoryError) as error:
-        errors.print(Text.assemble(("Error: ", "bold red"), str(error)))
+        errors.print(Text.assemble(("Error: ", "bold red"), clean(str(error))))
         raise typer.Exit(2) from None
     except BrokenProcessPool:
         reason = "A process died: it was killed, or memory ran out. Try --jobs 1 or --max-per-domain."
         errors.print(Text.assemble(("Failed: ", "bold red"), f"{reason} {resume}".strip()))
         raise typer.Exit(1) from None
     except (OSError, MemoryError) as error:
-        errors.print(Text.assemble(("Failed: ", "bold red"), str(error) or type(error).__name__))
+        errors.print(Text.assemble(("Failed: ", "bold red"), clean(str(error)) or type(error).__name__))
         raise typer.Exit(1) from None
 
 
 def notices(lines: list[str]) -> None:
     """Say what was assumed or left out."""
     for line in lines:
-        errors.print(Text.assemble(("Note: ", "bold"), line))
+        errors.print(Text.assemble(("Note: ", "bold"), clean(line)))
 
 
 def show(table: Table, title: str) -> None:
     """Print a table like the paper's: best in bold, the printed figure in grey, transductive entries starred."""
-    console = Console(markup=False, highlight=False, width=None if sys.stdout.isatty() else PAGE)
+    console = Terminal(width=None if sys.stdout.isatty() else PAGE)
     rich = RichTable(title=title, title_justify="left", header_style="bold")
     rich.add_column("task")
     for method in table.methods:
@@ -77,6 +96,19 @@ def _entry(cell: Cell) -> Text:
     if cell.published is not None:
         text.append(f"\n{cell.published:.1f}", style="bright_black")
     return text
+
+
+def check_target(path: Path | None, *endings: str) -> None:
+    """Refuse a file that cannot be written, before any work is done for it."""
+    if path is None:
+        return
+    if endings and path.suffix.lower() not in endings:
+        raise ValueError(f"{path} should end in {' or '.join(endings)}.")
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder; name a file.")
+    folder = next(parent for parent in path.absolute().parents if parent.exists())
+    if not folder.is_dir() or not os.access(folder, os.W_OK):
+        raise ValueError(f"{path} cannot be written: there is no writing into {folder}. Name another file.")
 
 
 def write(text: str, path: Path | None) -> None:

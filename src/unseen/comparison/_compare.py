@@ -233,7 +233,11 @@ def compare_subject(
     rows, predicted, truth, judged = judge(subject, todo, protocol, methods, store, n_jobs, verbose)
     labels, codes = np.unique(subject.y, return_inverse=True)
     classes = [str(label) for label in labels]
-    diagnosis = diagnose(subject.prepared(), subject.y, sample_domain=subject.domain, random_state=protocol.seed)
+    # The matrix of the diagnosis must not cost more than the comparison, however many domains there are.
+    most = max(20, min(500, 6000 // len(todo)))
+    diagnosis = diagnose(
+        subject.prepared(), subject.y, sample_domain=subject.domain, max_per_domain=most, random_state=protocol.seed
+    )
     summary = {
         "title": f"unseen compare: {subject.name}",
         "data": data_facts(subject, classes, codes),
@@ -267,7 +271,8 @@ def judge(
     codes = np.unique(y, return_inverse=True)[1]
     truth = {task.name: codes[np.isin(domain, task.targets)] for task in todo}
     correct = {at: found == truth[at[1]] for at, found in predicted.items()}
-    return rows, predicted, truth, verdict(rows, correct, seed=protocol.seed)
+    selection = protocol.chooses(len(todo[0].sources))
+    return rows, predicted, truth, verdict(rows, correct, selection, seed=protocol.seed)
 
 
 @contextmanager

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.utils import check_array, check_consistent_length, column_or_1d
 
 from ..cells import Array, Ints
-from ..labels import Labels
-from ..study._protocol import PREPROCESSORS, thin
-
-if TYPE_CHECKING:
-    from ..tables import Table
+from ..labels import Labels, check_domains, encode_classes
+from ..study._protocol import thin
+from ..tables import Column, Schema, Table, preprocessor
 
 Scale = Literal["standardize", "l2", "none"]
 
@@ -37,8 +36,6 @@ class Subject:
 
 def subject_of_table(table: Table, scale: Scale) -> Subject:
     """A table's rows, prepared as its columns ask."""
-    from ..tables import preprocessor
-
     numbers = np.arange(len(table.y))
     prepare = preprocessor(table.schema, scale)
     return Subject(table.X, table.y, table.domain, numbers, prepare, table.name, list(table.notices))
@@ -51,10 +48,15 @@ def subject_of_arrays(X: Any, y: Any, sample_domain: Any, scale: Scale, most: in
             f"Samples need labels and domains; got y={'None' if y is None else '...'} and "
             f"sample_domain={'None' if sample_domain is None else '...'}. Pass both, or the path of a table."
         )
-    X, y, domain = np.asarray(X, dtype=np.float64), np.asarray(y), np.asarray(sample_domain).astype(str)
-    if not len(X) == len(y) == len(domain):
+    X = check_array(X, dtype=np.float64, ensure_all_finite="allow-nan", input_name="X")
+    y = column_or_1d(y)
+    check_consistent_length(X, y)
+    encode_classes(y, "compare")
+    domain = check_domains(sample_domain, len(y)).astype(str)
+    if len(np.unique(domain)) < 2:
         raise ValueError(
-            f"X, y and sample_domain must have one entry for each sample; got {len(X)}, {len(y)} and {len(domain)}."
+            f"compare needs samples of at least 2 domains; sample_domain holds only {domain.tolist()[0]!r}."
         )
     kept = thin(domain, most, seed)
-    return Subject(X[kept], y[kept], domain[kept], kept, PREPROCESSORS[scale], "arrays")
+    schema = Schema(tuple(Column(f"feature {j}", "numeric") for j in range(X.shape[1])))
+    return Subject(X[kept], y[kept], domain[kept], kept, preprocessor(schema, scale), "arrays")

@@ -106,7 +106,7 @@ def views(
         order = order[kept]
     return {
         "embedding": embedding(problem, row, subject.numbers[order], classes, how.seed),
-        "surface": surface(problem, row),
+        "surface": surface(problem, row, how.chooses(len(task.sources))),
     }
 
 

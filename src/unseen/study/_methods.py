@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -27,6 +28,7 @@ Splits = list[tuple[Ints, Ints]]
 Settings = dict[str, Any]
 
 PROJECTIONS: dict[str, Projection] = {"KFDA": KFDA(), "DICA": DICA(), "SCA": SCA(), "CIDG": CIDG(), "MDA": MDA()}
+FEWEST = 10  # samples of a cell that thinning leaves
 COSTS = [0.01, 0.1, 1.0, 10.0, 100.0]
 METHODS = ("1NN", "KPCA", "KFDA", "DICA", "Undo-Bias", "SCA", "CIDG", "MDA", "logistic", "linear SVM", "RBF SVM")
 # Invariant methods use the domain labels. KFDA is CIDG without them: it tells what centring alone does.
@@ -77,11 +79,17 @@ class Problem:
         return estimator, {name: values[-2:] for name, values in grid.items()} if self.quick else grid
 
     def thinned(self, most: int, seed: int = 0) -> tuple[Problem, Ints]:
-        """The same problem with at most so many samples to train on, and to test on; and which samples were kept."""
+        """The same problem with about so many samples to train on, and to test on; and which samples were kept.
+
+        Each class of each domain gives its share, and a few where that would be too few to hold the domain out.
+        """
         n_train = len(self.y[self.train])
-        parts = np.split(np.arange(len(self.y)), [n_train])
         rng = np.random.default_rng(seed)
-        kept = np.concatenate([np.sort(rng.permutation(part)[:most]) for part in parts])
+        share = np.full(len(self.y), most / n_train)
+        share[n_train:] = most / max(1, len(self.y) - n_train)
+        classes, domains = (np.unique(labels, return_inverse=True)[1] for labels in (self.y, self.domain))
+        _, cells = np.unique(domains * (classes.max() + 1) + classes, return_inverse=True)
+        kept = np.sort(np.concatenate([_draw(rng, np.flatnonzero(cells == c), share) for c in range(cells.max() + 1)]))
         at = np.full(len(self.y), -1)
         at[kept] = np.arange(len(kept))
         splits = [(at[a][at[a] >= 0], at[b][at[b] >= 0]) for a, b in self.splits]
@@ -95,6 +103,11 @@ class Problem:
             test=slice(trained, None),
             splits=splits,
         ), kept
+
+
+def _draw(rng: np.random.Generator, rows: Ints, share: Array) -> Ints:
+    """A share of the samples of one cell, all of which are trained on or all tested on."""
+    return rng.permutation(rows)[: max(FEWEST, math.ceil(share[rows[0]] * len(rows)))]
 
 
 def fit_on(model: Any, problem: Problem, rows: Any) -> Any:

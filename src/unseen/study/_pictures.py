@@ -20,6 +20,11 @@ from ._methods import INVARIANT, PLAIN, PROJECTIONS, Problem
 from ._store import Row
 from ._verdict import champion
 
+VALIDATED_ON = {
+    "domain": "held-out source domains",
+    "within": "held-out samples of the sources",
+    "oracle": "the held-out domain itself, for reference only",
+}
 POINTS = 2000  # more would neither be seen nor stay light
 
 
@@ -101,7 +106,7 @@ def _projection(problem: Problem, method: str, settings: dict[str, Any]) -> Any:
     return clone(estimator).set_params(centering=problem.centering, **own)
 
 
-def surface(problem: Problem, row: Row) -> dict[str, Any] | None:
+def surface(problem: Problem, row: Row, selection: str) -> dict[str, Any] | None:
     """Validation scores over two settings of a projection, the others as chosen."""
     estimator, grid = problem.projection(row.method)
     weights = [name for name in estimator._invariance_weights if len(grid.get(name, [])) > 1]
@@ -127,7 +132,7 @@ def surface(problem: Problem, row: Row) -> dict[str, Any] | None:
         "y": [str(value) for value in grid[y_name]],
         "scores": [[round(100 * v, 2) if np.isfinite(v) else None for v in line] for line in means.tolist()],
         "chosen": [grid[y_name].index(row.settings[y_name]), grid[x_name].index(row.settings[x_name])],
-        "note": "Mean accuracy in percent over held-out source domains; the other settings are as chosen."
+        "note": f"Mean accuracy in percent on {VALIDATED_ON[selection]}; the other settings are as chosen."
         + (" All settings tie: validation cannot tell these weights apart." if np.ptp(means) == 0 else ""),
     }
 

@@ -81,12 +81,17 @@ class Protocol:
         train, _ = next(split.split(source, y[source], domain[source]))
         return source[train], np.flatnonzero(np.isin(domain, task.targets))
 
+    def chooses(self, n_sources: int) -> Selection:
+        """Who chooses with so many sources: a single domain cannot be held out of itself."""
+        return "within" if self.selection == "domain" and n_sources < 2 else self.selection
+
     def validation(self, y: Labels, domain: Labels, train: Ints, test: Ints, repeat: int) -> list[tuple[Ints, Ints]]:
         """Splits that choose the settings, as positions in ``concatenate([train, test])``."""
         n = len(train)
-        if self.selection == "oracle":
+        selection = self.chooses(len(np.unique(domain[train])))
+        if selection == "oracle":
             return [(np.arange(n), n + np.arange(len(test)))]
-        if self.selection == "domain" and len(np.unique(domain[train])) > 1:
+        if selection == "domain":
             return list(LeaveOneDomainOut().split(train, y[train], domain[train]))
         within = WithinDomainSplit(0.7, n_splits=1, random_state=self.seed + repeat)
         return list(within.split(train, y[train], domain[train]))
@@ -111,8 +116,15 @@ def configuration(
         digest.update(array.tobytes())
     settings = asdict(protocol)
     del settings["repeats"]  # more repeats are more rows of the same configuration
-    how = {"preprocess": repr(preprocessor), "grids": grids, "unseen": __version__}
+    how = {"preprocess": _described(preprocessor), "grids": grids, "unseen": __version__}
     return {"data": digest.hexdigest(), **settings, **how}
+
+
+def _described(preprocessor: Any) -> str:
+    """Every parameter in full, which scikit-learn's own representation may shorten."""
+    params = sorted(preprocessor.get_params().items())
+    parts = (f"{name}={type(v).__name__ if hasattr(v, 'get_params') else repr(v)}" for name, v in params)
+    return f"{type(preprocessor).__name__}({', '.join(parts)})"
 
 
 def key(config: dict[str, Any]) -> str:

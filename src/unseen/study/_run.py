@@ -92,6 +92,7 @@ def run(
     X = check_array(X, dtype=np.float64, input_name="X", ensure_all_finite=finite)
     y, domain = np.asarray(y), np.asarray(domain).astype(str)
     check_consistent_length(X, y, domain)
+    methods = named(methods)
     _check(methods, tasks, domain)
     codes = np.unique(y, return_inverse=True)[1]
     config = _configuration(X, y, domain, protocol, preprocessor)
@@ -108,6 +109,13 @@ def run(
         rows = {(row.task, row.method, row.repeat): row for row in results.rows(name)}
         chosen = [m for m in METHODS if m in methods]
         return [rows[t.name, m, r] for t in tasks for m in chosen for r in range(protocol.repeats)]
+
+
+def named(methods: str | Sequence[str]) -> list[str]:
+    """Names of methods as the tables have them, however they were capitalised."""
+    wanted = [methods] if isinstance(methods, str) else list(methods)
+    proper = {method.lower(): method for method in METHODS}
+    return [proper.get(method.lower(), method) for method in wanted]
 
 
 def predictions(

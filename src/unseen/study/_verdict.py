@@ -26,6 +26,7 @@ Correct = Mapping[tuple[str, str, int], npt.NDArray[np.bool_]]
 DRAWS = 4000
 Kind = Literal["invariant", "plain", "none"]
 KINDS: dict[str, Kind] = {"first": "invariant", "second": "plain", "none": "none"}
+VALIDATION = {"domain": "the other domains", "within": "held-out samples of the other domains"}
 KEPT = 12  # decimal places in which two sample-wise differences count as equal
 
 
@@ -85,9 +86,15 @@ def mean_interval(samples: Sequence[Array], level: float = 0.95) -> Interval:
     if m < 2:
         return Interval(float(means.mean()), -100.0, 100.0)  # one domain says nothing about the next
     over_domains = means.var(ddof=1) / m
-    over_samples = np.mean([100**2 * values.var() / len(values) for values in samples]) / m
+    # Where no sample tells the two apart, as if one did: agreement on a few samples is no proof of equality.
+    over_samples = np.mean([100**2 * max(values.var(), 1 / len(values)) / len(values) for values in samples]) / m
     margin = student.ppf((1 + level) / 2, m - 1) * np.sqrt(max(over_domains, over_samples))
-    return Interval(float(means.mean()), float(means.mean() - margin), float(means.mean() + margin))
+    return _interval(means.mean(), means.mean() - margin, means.mean() + margin)
+
+
+def _interval(mean: float, low: float, high: float) -> Interval:
+    """In percentage points, of which there are a hundred on either side."""
+    return Interval(float(mean), max(float(low), -100.0), min(float(high), 100.0))
 
 
 def sample_interval(values: Array, level: float = 0.95, seed: int = 0) -> Interval:
@@ -95,16 +102,24 @@ def sample_interval(values: Array, level: float = 0.95, seed: int = 0) -> Interv
     # Differences take few values, so that counting how often each is drawn is enough.
     distinct, counts = np.unique(values.round(KEPT), return_counts=True)
     n = len(values)
+    if len(distinct) == 1:  # no bootstrap can tell: the rule of three
+        return _interval(100 * distinct[0], 100 * distinct[0] - 300 / n, 100 * distinct[0] + 300 / n)
     means = 100 * (np.random.default_rng(seed).multinomial(n, counts / n, size=DRAWS) @ distinct) / n
     low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
     return Interval(100 * float(values.mean()), float(low), float(high))
 
 
-def verdict(rows: Sequence[Row], correct: Correct, level: float = 0.95, seed: int = 0) -> Verdict:
+def verdict(
+    rows: Sequence[Row], correct: Correct, selection: str = "domain", level: float = 0.95, seed: int = 0
+) -> Verdict:
     """Judge a comparison with one held-out domain to each task.
 
-    `correct` tells for each (method, task, repeat) which samples of the target were classified correctly.
+    `correct` tells for each (method, task, repeat) which samples of the target were classified correctly, and
+    `selection` who chose the settings.
     """
+    if selection == "oracle":
+        reason = "The settings, and with them the champions of each kind, saw the labels of the held-out domains."
+        return Verdict("none", None, [], "No verdict: an oracle chose, for reference only.", [reason])
     found = _paired(rows, correct, INVARIANT, PLAIN)
     if not found:
         return Verdict("none", None, [], "There is nothing to compare.", [_missing(rows)])
@@ -116,8 +131,9 @@ def verdict(rows: Sequence[Row], correct: Correct, level: float = 0.95, seed: in
         for target, (values, first, second) in found.items()
     ]
     sentences = [
-        "On each held-out domain, the invariant method and the plain classifier that did best in the validation on the "
-        f"other domains stand for their kinds. Invariant: {_shares(firsts)}. Plain: {_shares(seconds)}.",
+        "On each held-out domain, the invariant method and the plain classifier that did best in the validation on "
+        f"{VALIDATION[selection]} stand for their kinds. Invariant: {_shares(firsts)}. Plain: {_shares(seconds)}.",
+        *_left_out(rows, len(found)),
         *_attribution(rows, correct, level),
         *_cautions(rows, firsts, len(found)),
     ]
@@ -182,10 +198,18 @@ def _cautions(rows: Sequence[Row], champions: Sequence[list[str]], domains: int)
         )
     if domains < 6:
         cautions.append(
-            f"With {domains} held-out domains the interval is wide: it speaks of the next domain, of which there are "
-            "few examples."
+            f"With {domains} held-out domain{'s' * (domains > 1)} the interval is wide: it speaks of the next one, and "
+            "there are few examples of it."
         )
     return cautions
+
+
+def _left_out(rows: Sequence[Row], judged: int) -> list[str]:
+    """Say so if the verdict does not speak of all held-out domains."""
+    tasks = len({row.task for row in rows})
+    if judged == tasks:
+        return []
+    return [f"It rests on {judged} of {tasks} held-out domains: on the others all methods of a kind failed."]
 
 
 def _missing(rows: Sequence[Row]) -> str:
