@@ -30,7 +30,7 @@ from unseen.cli._fit import Method, card, fit
 from unseen.cli._predict import predict
 from unseen.cli._show import show
 from unseen.model_file import load_model, read_card, save_model
-from unseen.table_fit import METHODS, Candidate, TableFit, _fit, fit_table
+from unseen.table_fit import METHODS, Candidate, TableFit, fit_candidate, fit_table
 from unseen.table_model import Centres, TableModel
 from unseen.tables import Schema, load_table, preprocessor
 
@@ -93,7 +93,7 @@ def write(table, path, transformer, classifier):
     plain = fit_table(table, "1nn")
     pipeline = Pipeline([("transformer", transformer), ("classifier", classifier)])
     prepared = plain.model.prepare(table.X)
-    fitted = _fit(Candidate("", "", {}, pipeline), prepared, table.y, table.domain)
+    fitted = fit_candidate(Candidate("", "", {}, pipeline), prepared, table.y, table.domain)
     model = TableModel(plain.model.preprocessor, fitted, plain.model.novelty)
     found = TableFit(model, "by hand", "transductive", {}, plain.scores, None, [])
     save_model(model, path, card(table, found, "auto", "standardize", 0))

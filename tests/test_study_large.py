@@ -34,8 +34,7 @@ def accuracies(problem):
 
 @pytest.fixture
 def small_limits(monkeypatch):
-    for module in (_large, _outcomes):
-        monkeypatch.setattr(module, "EXACT_ROWS", 200)
+    monkeypatch.setattr(_outcomes, "EXACT_ROWS", 200)
     monkeypatch.setattr(_outcomes, "CHOOSING_ROWS", 300)
 
 

@@ -14,7 +14,7 @@ from sklearn.svm import SVC
 from helpers import three_domains
 from unseen import KFDA, DomainCenterer
 from unseen.kernels import median_squared_distance
-from unseen.table_fit import METHODS, Candidate, _fit, fit_table, held_out
+from unseen.table_fit import METHODS, Candidate, fit_candidate, fit_table, held_out
 from unseen.tables import Column, Schema, Table, preprocessor
 
 SITES = ["north", "south", "west"]
@@ -59,7 +59,7 @@ def test_the_width_of_a_kernel_follows_the_training_data(table):
     prepared = preprocessor(table.schema).fit_transform(table.X)
     for rows in (slice(None), table.domain != "west"):
         candidate = Candidate("", "", {}, Pipeline([("classifier", SVC(gamma=7.0))]), width=0.5)
-        model = _fit(candidate, prepared[rows], table.y[rows], table.domain[rows])
+        model = fit_candidate(candidate, prepared[rows], table.y[rows], table.domain[rows])
         assert model[-1].gamma == 0.5 / median_squared_distance(prepared[rows])
 
 

@@ -30,6 +30,9 @@ def _reclaimable(statistics: str) -> int:
     return sum(int(line.split()[1]) for line in statistics.splitlines() if line.startswith("inactive_file "))
 
 
+EXACT_ROWS = 8_000  # samples up to which an exact kernel is worth its time; beyond, landmarks approximate it
+
+
 def require_square(n: int, copies: int, caller: str) -> None:
     """Raise MemoryError if `copies` float64 matrices of n x n do not fit."""
     needed = copies * 8 * n * n

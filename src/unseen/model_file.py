@@ -33,6 +33,7 @@ TRUSTED = (
     "sklearn.neighbors._kd_tree.KDTree",
     "unseen.feature_maps.DomainCenterer",
     "unseen.novelty.Novelty",
+    "unseen.pivoted_nystroem.PivotedNystroem",
     "unseen.projections._cidg.CIDG",
     "unseen.projections._dica.DICA",
     "unseen.projections._kfda.KFDA",

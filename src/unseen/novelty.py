@@ -8,21 +8,21 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.kernel_approximation import Nystroem
+from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .cells import Array
-from .kernels import resolve_gamma
 from .labels import check_domains, encode_domains
 
-# Kernel distances saturate: beyond a few widths everything is equally far. A kernel this much wider than the median
-# rule's keeps ordinary distances between domains small, which leaves room above them for what is further out.
-WIDTH = "0.1*median"
-FAR = 1.5  # times the largest distance of a source from the others
+FAR = 1.5  # times the yardstick
 SURE = 3.0  # standard errors
+# The yardstick is this quantile of the sources' distances, rounded down: the second largest of three to six. The largest
+# may be that of a single odd source, and would let everything pass.
+QUANTILE = 0.8
 BELIEVED = 10  # degrees of freedom for which the spread inside sources counts beside that inside a batch
 BLOCK = 4096  # rows embedded at a time: a few megabytes, which stay in cache
+HUGE = 1e60  # values beyond are taken as this, so that fourth powers do not overflow
 
 
 @dataclass(frozen=True)
@@ -32,15 +32,18 @@ class NoveltyResult:
     Attributes
     ----------
     distance : float
-        Kernel distance of the batch from the average of the source domains, free of the batch's sampling noise.
+        Distance of the batch from the nearest mixture of source domains, free of the batch's sampling noise.
     reference_median, reference_max : float
-        The same for the source domains, each from the average of the others.
+        The same for the source domains, each from the nearest mixture of the others.
+    yardstick : float
+        How far a source may lie from the others: an upper quantile of these distances, which no single odd source
+        sets, or what samples of this size can resolve, where that is larger.
     ratio : float
-        `distance` over `reference_max`, or over what samples of this size can resolve, where that is larger.
+        `distance` over `yardstick`.
     nearest_domain : str
         The source domain that the batch resembles most.
     far : bool
-        Whether the distance exceeds 1.5 times `reference_max` by more than sampling noise.
+        Whether the distance exceeds 1.5 times the yardstick by more than sampling noise.
     text : str
         The same in one sentence.
     """
@@ -48,6 +51,7 @@ class NoveltyResult:
     distance: float
     reference_median: float
     reference_max: float
+    yardstick: float
     ratio: float
     nearest_domain: str
     far: bool
@@ -60,7 +64,7 @@ class Accumulator:
     def __init__(self, novelty: Novelty) -> None:
         self._novelty = novelty
         self.count = 0
-        self.mean = np.zeros(novelty._width)
+        self.mean = np.zeros(len(novelty.knots_))
         self._scatter = 0.0
 
     @property
@@ -92,32 +96,36 @@ class Accumulator:
 class Novelty(BaseEstimator):
     """Tell whether new samples lie outside of what the source domains span.
 
-    Domains are compared by their mean embeddings under a wide rbf kernel. From squared distances between sample means
-    the part that sampling alone explains is subtracted, so that small batches do not look novel for being small.
+    Domains are compared by the mean absolute deviations of their samples from fixed points, each along a direction of its
+    own. Domains that differ in place, spread or shape differ in these; and they grow without bound, so what is further
+    out is further away. From squared distances between means the part that sampling alone explains is subtracted, so that
+    small batches do not look novel for being small.
 
     Parameters
     ----------
     n_components : int, default=200
-        Landmarks of the kernel's Nystroem approximation; at most the number of samples.
+        Number of directions.
     random_state : int, RandomState instance or None, default=0
-        Which samples become landmarks.
+        Which directions, and through which samples.
 
     Attributes
     ----------
     domains_ : ndarray of shape (n_domains,)
         The source domains.
-    means_ : ndarray of shape (n_domains, n_components + 1)
-        Their mean embeddings.
+    directions_ : ndarray of shape (n_features, n_components)
+        The directions.
+    knots_ : ndarray of shape (n_components,)
+        Where along each direction the fixed point lies: where some sample of the sources does.
+    means_ : ndarray of shape (n_domains, n_components)
+        Mean embeddings of the source domains.
     counts_, traces_ : ndarray of shape (n_domains,)
         Their numbers of samples and the traces of their covariances.
-    covariance_ : ndarray of shape (n_components + 1, n_components + 1)
-        Covariance of embedded samples inside domains, averaged over domains.
+    shape_ : ndarray of shape (n_components, n_components)
+        Covariance of embedded samples inside domains, of trace one each, averaged over domains.
     reference_ : ndarray of shape (n_domains,)
-        Distance of each source domain from the average of the others.
+        Distance of each source domain from the nearest mixture of the others.
     resolution_ : float
         Distances of source domains below this cannot be told from sampling noise.
-    map_ : Nystroem
-        The kernel's approximation.
     n_features_in_ : int
         Number of features seen during `fit`.
 
@@ -169,19 +177,19 @@ class Novelty(BaseEstimator):
                 "Novelty compares a batch with the distances between source domains, so it needs at least 2 domains; "
                 f"sample_domain holds {len(self.domains_)}."
             )
-        gamma = resolve_gamma(WIDTH, "rbf", X)
-        landmarks = min(self.n_components, len(X))
-        self.map_ = Nystroem(kernel="rbf", gamma=gamma, n_components=landmarks, random_state=self.random_state).fit(X)
+        self._draw(X, codes)
         own = [Accumulator(self).add(X[codes == s]) for s in range(len(self.domains_))]
         self.counts_ = np.array([part.count for part in own])
         self.means_ = np.stack([part.mean for part in own])
-        self.covariance_ = self._covariance(X, codes)
-        # A domain of one sample says nothing about its spread: the average over domains stands in.
         traces = np.array([part.trace for part in own])
-        self.traces_ = np.where(np.isnan(traces), np.trace(self.covariance_), traces)
-        squares = [self._squared_distance(self.means_[s], self._noise(s), self._others(s)) for s in range(len(own))]
-        self.reference_ = np.sqrt(np.maximum([square for square, _ in squares], 0.0))
-        self.resolution_ = float(np.sqrt(max(error for _, error in squares)))
+        # A domain of one sample says nothing about its spread: the middle one of the others stands in.
+        usual = float(np.nanmedian(traces)) if np.isfinite(traces).any() else 0.0
+        self.traces_ = np.where(np.isnan(traces), usual, traces)
+        self.shape_ = self._shape(X, codes)
+        found = [self._reference(s) for s in range(len(own))]
+        self.reference_ = np.sqrt(np.maximum([square for square, _ in found], 0.0))
+        rounding = np.sqrt(np.finfo(float).eps) * float(np.abs(self.knots_).max())
+        self.resolution_ = max(_upper(np.array([resolution for _, resolution in found])), rounding)
         return self
 
     def start(self) -> Accumulator:
@@ -200,12 +208,12 @@ class Novelty(BaseEstimator):
 
         Parameters
         ----------
-        mean : ndarray of shape (n_components + 1,)
+        mean : ndarray of shape (n_components,)
             Mean embedding of the batch.
         count : int
             Number of its samples.
         trace : float
-            Trace of their covariance; NaN for a single sample, for which that of the sources is taken.
+            Trace of their covariance; NaN for a single sample, for which that of the nearest sources is taken.
 
         Returns
         -------
@@ -215,85 +223,119 @@ class Novelty(BaseEstimator):
         check_is_fitted(self, "reference_")
         if count < 1:
             raise ValueError("Novelty needs at least one sample; nothing was added.")
-        usual = float(np.trace(self.covariance_))
+        weights = _nearest_mixture(self.means_ - mean)
+        usual = float(weights @ self.traces_)
         own = usual if np.isnan(trace) else trace
-        noise = own / count
-        square, _ = self._squared_distance(mean, noise, slice(None))
+        square = self._squared_distance(mean, own / count, weights)
         # Two samples that happen to be close say little about the spread: what is usual in sources counts as well.
         believed = ((count - 1) * own + BELIEVED * usual) / (count - 1 + BELIEVED)
-        _, error = self._squared_distance(mean, believed / count, slice(None))
-        squares = [self._squared_distance(mean, noise, [s])[0] for s in range(len(self.domains_))]
-        nearest = str(self.domains_[int(np.argmin(squares))])
-        largest = float(self.reference_.max())
+        error, resolution = self._errors(mean, believed / count, weights)
+        single = [self._squared_distance(mean, own / count, unit) for unit in np.eye(len(self.domains_))]
+        nearest = str(self.domains_[int(np.argmin(single))])
         distance = float(np.sqrt(max(square, 0.0)))
         # Below the resolution of either side a distance is noise: nothing is divided by it, or far because of it.
-        yardstick = max(largest, self.resolution_, float(np.sqrt(error)), np.finfo(float).tiny)
+        yardstick = max(_upper(self.reference_), self.resolution_, resolution, np.finfo(float).tiny)
         ratio = distance / yardstick
         far = bool(square - SURE * error > (FAR * yardstick) ** 2)
         return NoveltyResult(
             distance=distance,
             reference_median=float(np.median(self.reference_)),
-            reference_max=largest,
+            reference_max=float(self.reference_.max()),
+            yardstick=yardstick,
             ratio=ratio,
             nearest_domain=nearest,
             far=far,
             text=_text(ratio, far, square < SURE * error, nearest),
         )
 
-    @property
-    def _width(self) -> int:
-        return len(self.map_.components_) + 1
+    def _draw(self, X: Array, codes: Any) -> None:
+        """Directions of any kind, which keep the length of steps on average, and samples of any domain to go through."""
+        random = check_random_state(self.random_state)
+        self.directions_ = random.normal(size=(X.shape[1], self.n_components)) / np.sqrt(self.n_components)
+        chance = 1 / np.bincount(codes)[codes]
+        rows = random.choice(len(X), size=self.n_components, p=chance / chance.sum())
+        self.knots_ = np.einsum("ij,ji->i", np.clip(X[rows], -HUGE, HUGE), self.directions_)
 
     def _embed(self, X: Array) -> Array:
-        """Features of the kernel; what the landmarks do not explain of a sample is a coordinate of its own.
+        """Distances from the knots along the directions."""
+        return np.abs(np.clip(X, -HUGE, HUGE) @ self.directions_ - self.knots_)
 
-        Without that coordinate samples beyond all landmarks would vanish into the origin instead of being far.
-        """
-        features = self.map_.transform(X)
-        unexplained = np.sqrt(np.maximum(1 - np.square(features).sum(axis=1), 0.0))
-        return np.column_stack([features, unexplained])
-
-    def _covariance(self, X: Array, codes: Any) -> Array:
-        total = np.zeros((self._width, self._width))
-        for s, mean in enumerate(self.means_):
+    def _shape(self, X: Array, codes: Any) -> Array:
+        """Each domain counts equally, however wide: one whose spread is odd would set the shape for all."""
+        total = np.zeros((self.n_components, self.n_components))
+        for s, (mean, trace) in enumerate(zip(self.means_, self.traces_, strict=True)):
             rows = X[codes == s]
-            for start in range(0, len(rows), BLOCK):
+            weight = trace * len(self.means_) * (len(rows) - 1)
+            for start in range(0, len(rows) if weight > 0 else 0, BLOCK):
                 centred = self._embed(rows[start : start + BLOCK]) - mean
-                total += centred.T @ centred / max(len(rows) - 1, 1)
-        return total / len(self.means_)
+                total += centred.T @ centred / weight
+        return total
 
-    def _noise(self, rows: Any) -> Any:
-        """Expected squared error of the mean of each of some domains."""
-        return self.traces_[rows] / self.counts_[rows]
+    def _reference(self, domain: int) -> tuple[float, float]:
+        """Squared distance of a source from the nearest mixture of the others, and the resolution of that."""
+        others = np.arange(len(self.domains_)) != domain
+        mean, noise = self.means_[domain], self.traces_[domain] / self.counts_[domain]
+        weights = np.zeros(len(others))
+        weights[others] = _nearest_mixture(self.means_[others] - mean)
+        return self._squared_distance(mean, noise, weights), self._errors(mean, noise, weights)[1]
 
-    def _others(self, domain: int) -> list[int]:
-        return [s for s in range(len(self.domains_)) if s != domain]
+    def _noise(self, noise: float, weights: Array) -> float:
+        """Expected squared error of the step from a mixture of domains to a mean that has this error itself."""
+        return noise + float(np.square(weights) @ (self.traces_ / self.counts_))
 
-    def _squared_distance(self, mean: Array, noise: float, domains: Any) -> tuple[float, float]:
-        """Unbiased squared distance of a mean from the average of some domains, and its standard error.
+    def _squared_distance(self, mean: Array, noise: float, weights: Array) -> float:
+        """Squared distance of a mean from a mixture of domains, unbiased: what sampling adds is taken off."""
+        step = weights @ (self.means_ - mean)
+        return float(step @ step - self._noise(noise, weights))
 
-        Domains count equally, however large: the question is what a further domain would be. The error is that of the
-        squared length of a normal vector, whose covariance has the size that the traces say and the shape of the
-        sources'.
+    def _errors(self, mean: Array, noise: float, weights: Array) -> tuple[float, float]:
+        """Standard error of that squared distance, and the distance that noise alone is likely to show.
+
+        Those of the squared length of a normal vector, whose covariance has the size that the traces say and the shape of
+        the sources'.
         """
-        means = self.means_[domains]
-        step = mean - means.mean(axis=0)
-        noise = noise + float(np.sum(self._noise(domains))) / len(means) ** 2
-        size = float(np.trace(self.covariance_))
-        scale = noise / size if size > 0 else 0.0
-        variance = 4 * scale * step @ self.covariance_ @ step + 2 * scale**2 * np.square(self.covariance_).sum()
-        return float(step @ step - noise), float(np.sqrt(variance))
+        step = weights @ (self.means_ - mean)
+        noise = self._noise(noise, weights)
+        alone = 2 * noise**2 * float(np.square(self.shape_).sum())
+        error = np.sqrt(4 * noise * float(step @ self.shape_ @ step) + alone)
+        return float(error), float(alone**0.25)
+
+
+def _nearest_mixture(points: Array) -> Array:
+    """Weights, not negative and of sum one, for which the average of the points is nearest to the origin.
+
+    Weight moves from the point that pulls away most to the one that pulls back most (pairwise Frank-Wolfe steps, as
+    Lacoste-Julien and Jaggi 2015 describe), until no move gains more than a thousandth.
+    """
+    weights = np.zeros(len(points))
+    weights[int(np.argmin(np.square(points).sum(axis=1)))] = 1.0
+    for _ in range(100 + 10 * len(points)):
+        average = weights @ points
+        slopes = points @ average
+        to = int(np.argmin(slopes))
+        if average @ average - slopes[to] <= 1e-3 * (average @ average):
+            break
+        away = int(np.argmax(np.where(weights > 0, slopes, -np.inf)))
+        move = points[to] - points[away]
+        step = min(weights[away], (slopes[away] - slopes[to]) / (move @ move))
+        weights[away] -= step
+        weights[to] += step
+    return weights
+
+
+def _upper(values: Array) -> float:
+    return float(np.quantile(values, QUANTILE, method="lower"))
 
 
 def _text(ratio: float, far: bool, is_noise: bool, nearest: str) -> str:
     if far:
         return (
-            f"Far outside: {ratio:.1f} times as far from the sources as the most distant source is from the others. "
+            f"Far outside: {ratio:.1f} times as far from the sources as a source may lie from the others. "
             f"Accuracy on the sources says little here. The nearest source is {nearest!r}."
         )
     if is_noise:
         return f"No measurable distance from the sources; the nearest is {nearest!r}."
     return (
-        f"Within reach: {ratio:.1f} times as far from the sources as the most distant source is from the others. "
+        f"Within reach: {ratio:.1f} times as far from the sources as a source may lie from the others. "
         f"The nearest source is {nearest!r}."
     )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -60,6 +62,8 @@ class TableFit:
         The same for plain logistic regression; None if the chosen model is plain itself.
     leaderboard : list of dict
         What the choice was made from, best first; empty where there was none.
+    stream : dict
+        For tables of which not all rows were used for everything: how many were used for what. Empty otherwise.
     """
 
     model: TableModel
@@ -69,11 +73,36 @@ class TableFit:
     scores: dict[str, float]
     baseline: dict[str, float] | None
     leaderboard: list[dict[str, Any]]
+    stream: dict[str, Any] = field(default_factory=dict)
 
     @property
     def mean(self) -> float:
         """Mean accuracy over held-out domains."""
         return float(np.mean(list(self.scores.values())))
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A candidate that was chosen, and how it did; the rest is as in `TableFit`."""
+
+    candidate: Candidate
+    scores: dict[str, float]
+    baseline: dict[str, float] | None
+    leaderboard: list[dict[str, Any]]
+
+    def fitted(self, model: TableModel, stream: dict[str, Any] | None = None) -> TableFit:
+        """The same with a model."""
+        chosen = self.candidate
+        return TableFit(
+            model,
+            chosen.name,
+            chosen.kind,
+            chosen.settings,
+            self.scores,
+            self.baseline,
+            self.leaderboard,
+            stream or {},
+        )
 
 
 def fit_table(
@@ -93,7 +122,7 @@ def fit_table(
     table : Table
         What `unseen.tables.load_table` read.
     method : str, default="auto"
-        "auto" compares all models of :class:`UnseenClassifier`; or one of "cidg", "mda", "sca", "dica", "kfda",
+        "auto" compares all models of :class:`unseen.UnseenClassifier`; or one of "cidg", "mda", "sca", "dica", "kfda",
         "logistic", "linear-svm", "rbf-svm", "undo-bias" and "1nn".
     scale : {"standardize", "l2", "none"}, default="standardize"
         See `unseen.tables.preprocessor`.
@@ -119,15 +148,28 @@ def fit_table(
     >>> fit.kind, len(fit.scores) == len(set(embedded().domain))
     ('plain', True)
     """
+    choice = choose(table, method, scale=scale, inductive=inductive, n_jobs=n_jobs, verbose=verbose)
+    preparation, prepared, novelty = prepare(table, scale, seed)
+    with expected_warnings():
+        pipeline = fit_candidate(choice.candidate, prepared, table.y, table.domain)
+    return choice.fitted(TableModel(preparation, pipeline, novelty))
+
+
+def choose(
+    table: Table,
+    method: str,
+    *,
+    scale: str = "standardize",
+    inductive: bool = False,
+    n_jobs: int | None = None,
+    verbose: int = 0,
+) -> Choice:
+    """Choose the settings of a method, and score them on held-out domains; see `fit_table`."""
     if method not in METHODS:
         raise ValueError(f"method must be one of {', '.join(METHODS)}; got {method!r}.")
     unfitted = preprocessor(table.schema, scale)  # type: ignore[arg-type]
-    fitted = clone(unfitted)
-    prepared = np.asarray(fitted.fit_transform(table.X), dtype=np.float64)
-    novelty = Novelty(random_state=seed).fit(prepared, sample_domain=table.domain)
-    with warnings.catch_warnings():
-        for category in (SingleDomainWarning, FewerComponentsWarning, ConvergenceWarning):
-            warnings.simplefilter("ignore", category)  # expected in small folds, and judged by the scores
+    prepared = np.asarray(clone(unfitted).fit_transform(table.X), dtype=np.float64)
+    with expected_warnings():
         candidates, leaderboard = _candidates(table, prepared, method, inductive, n_jobs, verbose)
         # The settings were chosen on features prepared with all source domains, which are all training data. A score
         # stands for a domain that nobody has seen, though: so the preparation, the kernel's width and the model are
@@ -137,19 +179,30 @@ def fit_table(
         plain = Candidate(BASELINE, "plain", {}, _only(LogisticRegression(max_iter=2000)))
         wants_baseline = candidates[0].kind != "plain"
         scores = held_out(table, unfitted, [*candidates, plain] if wants_baseline else candidates)
-        best = int(np.argmax(scores[: len(candidates)].mean(axis=1)))
-        chosen = candidates[best]
-        pipeline = _fit(chosen, prepared, table.y, table.domain)
+    best = int(np.argmax(scores[: len(candidates)].mean(axis=1)))
     names = np.unique(table.domain).tolist()
-    return TableFit(
-        model=TableModel(fitted, pipeline, novelty),
-        name=chosen.name,
-        kind=chosen.kind,
-        settings=chosen.settings,
+    return Choice(
+        candidate=candidates[best],
         scores=dict(zip(names, scores[best].tolist(), strict=True)),
         baseline=dict(zip(names, scores[-1].tolist(), strict=True)) if wants_baseline else None,
         leaderboard=leaderboard,
     )
+
+
+def prepare(table: Table, scale: str, seed: int) -> tuple[Any, Array, Novelty]:
+    """Fit the preparation and the novelty; return them with the prepared samples."""
+    preparation = preprocessor(table.schema, scale)  # type: ignore[arg-type]
+    prepared = np.asarray(preparation.fit_transform(table.X), dtype=np.float64)
+    return preparation, prepared, Novelty(random_state=seed).fit(prepared, sample_domain=table.domain)
+
+
+@contextmanager
+def expected_warnings() -> Iterator[None]:
+    """Ignore warnings that are expected in small folds, where models are judged by their scores."""
+    with warnings.catch_warnings():
+        for category in (SingleDomainWarning, FewerComponentsWarning, ConvergenceWarning):
+            warnings.simplefilter("ignore", category)
+        yield
 
 
 def _candidates(
@@ -195,13 +248,13 @@ def held_out(table: Table, unfitted: Any, candidates: list[Candidate]) -> Array:
         prepared = np.asarray(preparation.fit_transform(table.X[train]), dtype=np.float64)
         new = np.asarray(preparation.transform(table.X[test]), dtype=np.float64)
         for i, candidate in enumerate(candidates):
-            pipeline = _fit(candidate, prepared, table.y[train], table.domain[train])
+            pipeline = fit_candidate(candidate, prepared, table.y[train], table.domain[train])
             Z = pipeline[0].transform(new, sample_domain=table.domain[test]) if len(pipeline) > 1 else new
             scores[i, k] = np.mean(pipeline[-1].predict(Z) == table.y[test])
     return scores
 
 
-def _fit(candidate: Candidate, prepared: Array, y: Labels, domain: Labels) -> Pipeline:
+def fit_candidate(candidate: Candidate, prepared: Array, y: Labels, domain: Labels) -> Pipeline:
     """Fit the steps one by one: Pipeline.fit takes metadata differently with routing on and off."""
     pipeline = clone(candidate.pipeline)
     Z = prepared

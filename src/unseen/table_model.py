@@ -25,7 +25,7 @@ class TableModel:
     preprocessor : transformer
         Fitted on the sources.
     pipeline : Pipeline
-        At most one transformer that knows about domains, a projection or a :class:`DomainCenterer`, then a classifier.
+        At most one transformer that knows about domains, a projection or a DomainCenterer, then a classifier.
     novelty : Novelty
         Fitted on the prepared sources.
 

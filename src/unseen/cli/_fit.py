@@ -6,6 +6,7 @@ import json
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -14,24 +15,37 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
+from ..labels import Labels
 from ..machine import machine_facts
+from ..memory import EXACT_ROWS
 from ..model_file import save_model
 from ..table_fit import PROJECTIONS, TableFit, fit_table
+from ..table_stream import SAMPLE_ROWS, Rows, TableRows, fit_stream
 from ..tables import Table
+from ..tables._load import loaded
+from ..tables._surveyed import SurveyedTable
+from ._new_table import RowProgress
 from ._options import (
+    Components,
     Data,
     Domain,
     Drop,
+    FeatureMap,
+    FeatureMapOption,
     Features,
     Jobs,
     Json,
     Label,
     MaxPerDomain,
     ScaleOption,
+    Scheduler,
     Seed,
+    Workers,
+    cluster,
     command_line,
-    read,
+    embedded_table,
     scale_for,
+    survey,
 )
 from ._report import errors, notices, reporting
 from ._show import describe
@@ -72,26 +86,43 @@ def fit(
     inductive: Annotated[
         bool, typer.Option("--inductive", help="No models that need a batch of the new domain to predict.")
     ] = False,
+    feature_map: FeatureMapOption = FeatureMap.auto,
+    components: Components = None,
+    workers: Workers = None,
+    scheduler: Scheduler = None,
     as_json: Json = False,
 ) -> None:
     """Fit a model for places that are not in the table, and score it on each place held out.
 
     Example: unseen fit patients.csv --label diagnosis --domain hospital -o model.unseen
     """
-    with reporting(), warnings_as_notices():
+    with reporting("Nothing was written."), warnings_as_notices():
         if output.suffix.lower() != ENDING:
             raise ValueError(f"A model file ends in {ENDING}; got --output {output}.")
         output.parent.mkdir(parents=True, exist_ok=True)  # fails now rather than after the work
-        table = read(data, label, domain, features, drop, max_per_domain, seed)
-        notices([*table.notices, *_advice(table, method.value)])
+        source = _source(data, (label, domain, features, drop, max_per_domain, seed))
         scaling = scale_for(data, scale)
+        large = feature_map is FeatureMap.nystroem or (feature_map is FeatureMap.auto and source.rows > EXACT_ROWS)
+        how: dict[str, Any] = {"scale": scaling, "inductive": inductive, "seed": seed, "n_jobs": jobs, "verbose": 1}
         try:
-            found = fit_table(
-                table, method.value, scale=scaling, inductive=inductive, seed=seed, n_jobs=jobs, verbose=1
-            )
+            if large:
+                table = source.table if isinstance(source, TableRows) else loaded(source.sampled(SAMPLE_ROWS, seed))
+                notices([*table.notices, *_plan(source.rows, len(table.X)), *_advice(table, "")])
+                with cluster(workers, scheduler) as client:
+                    found = fit_stream(
+                        source, table, method.value, components=components, progress=RowProgress, client=client, **how
+                    )
+                said = [stream_text(found)]
+                notices(said)
+            else:
+                table = source.table if isinstance(source, TableRows) else loaded(source, seed)
+                notices([*table.notices, *_advice(table, method.value)])
+                said = list(_not_used(components, workers, scheduler))
+                notices(said)
+                found = fit_table(table, method.value, **how)
         except MemoryError as error:
             raise MemoryError(f"{error} With this command: --max-per-domain N.") from error
-        facts = card(table, found, method.value, scaling, seed)
+        facts = card(replace(table, notices=[*table.notices, *said]), found, method.value, scaling, seed, source)
         save_model(found.model, output, facts)
         if as_json:
             typer.echo(json.dumps(facts, ensure_ascii=False))
@@ -100,23 +131,58 @@ def fit(
         errors.print(f"Wrote {output}")
 
 
-def card(table: Table, found: TableFit, method: str, scale: str, seed: int) -> dict[str, Any]:
-    """All that is known about a model, in plain values."""
-    domains, domain_rows = np.unique(table.domain, return_counts=True)
-    classes, class_rows = np.unique(table.y, return_counts=True)
+def _source(data: Path | None, options: tuple[Any, ...]) -> SurveyedTable | TableRows:
+    return TableRows(embedded_table(*options)) if data is None else survey(data, *options)
+
+
+def _plan(rows: int, sampled: int) -> Iterator[str]:
+    """What is about to be done with a large table."""
+    yield (
+        f"{rows:,} rows: a few choose the settings, {sampled:,} give the scales, the landmarks and the classifier, and "
+        "a projection is fitted on all through landmarks, as with --feature-map nystroem."
+    )
+
+
+def stream_text(found: TableFit) -> str:
+    """What saw how many rows, in a sentence."""
+    facts = found.stream
+    chosen = f"The settings were chosen, and scored, on {facts['choice_rows']:,} rows."
+    if "landmarks" in facts:
+        return (
+            f"{chosen} The projection saw {facts['projection_rows']:,} rows through {facts['landmarks']:,} landmarks, "
+            f"which miss {facts['trace_error']:.2g} of the kernel; the classifier behind it saw "
+            f"{facts['classifier_rows']:,} rows."
+        )
+    return f"{chosen} {found.name} is no projection, so it saw a sample: {facts['classifier_rows']:,} rows."
+
+
+def _not_used(components: int | None, workers: int | None, scheduler: str | None) -> Iterator[str]:
+    asked = {"--components": components, "--workers": workers, "--scheduler": scheduler}
+    names = [name for name, value in asked.items() if value is not None]
+    if names:
+        yield (
+            f"{' and '.join(names)} not used: exact kernels are fitted here. Pass --feature-map nystroem for landmarks."
+        )
+
+
+def card(
+    table: Table, found: TableFit, method: str, scale: str, seed: int, source: Rows | None = None
+) -> dict[str, Any]:
+    """All that is known about a model, in plain values; `source` has all rows if the table is a sample."""
+    if isinstance(source, SurveyedTable):
+        rows, domain_rows, class_rows = source.rows, source.domain_rows(), source.class_rows()
+    else:
+        rows, domain_rows, class_rows = len(table.X), _counts(table.domain), _counts(table.y)
     novelty = found.model.novelty
     return {
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": command_line(),
         "data": {
             "name": table.name,
-            "rows": len(table.X),
+            "rows": rows,
             "features": table.X.shape[1],
-            "domains": dict(zip(domains.tolist(), domain_rows.tolist(), strict=True)),
-            "classes": [
-                {"class": value, "rows": rows}
-                for value, rows in zip(classes.tolist(), class_rows.tolist(), strict=True)
-            ],
+            "domains": domain_rows,
+            "classes": [{"class": value, "rows": count} for value, count in class_rows.items()],
             "notices": list(table.notices),
         },
         "schema": table.schema.to_dict(),
@@ -128,7 +194,8 @@ def card(table: Table, found: TableFit, method: str, scale: str, seed: int) -> d
         "seed": seed,
         "probabilities": found.model.has_probabilities,
         "scores": {
-            "measure": "accuracy on a domain by a model fitted on the other domains",
+            "measure": "accuracy on a domain by a model fitted on the other domains"
+            + (f", among {found.stream['choice_rows']:,} rows" if found.stream else ""),
             "mean": found.mean,
             "by_domain": found.scores,
             "baseline": found.baseline,
@@ -138,12 +205,18 @@ def card(table: Table, found: TableFit, method: str, scale: str, seed: int) -> d
             for row in found.leaderboard
             if np.isfinite(row["mean"])
         ],
+        "stream": found.stream,
         "novelty": {
             "reference": dict(zip(novelty.domains_.tolist(), novelty.reference_.tolist(), strict=True)),
             "resolution": novelty.resolution_,
         },
         "machine": machine_facts(),
     }
+
+
+def _counts(values: Labels) -> dict[Any, int]:
+    names, counts = np.unique(values, return_counts=True)
+    return dict(zip(names.tolist(), counts.tolist(), strict=True))
 
 
 def _advice(table: Table, method: str) -> Iterator[str]:

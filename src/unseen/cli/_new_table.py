@@ -17,6 +17,8 @@ from ..cells import Array
 from ..labels import Labels
 from ..tables import Schema, TableError, batches, files, scan
 from ..tables._errors import counted, unknown_column
+from ..tables._find import holds_several, look_like_parts
+from ..tables._survey import batch_size
 from ..tables._values import as_text
 from ._report import errors
 
@@ -32,7 +34,7 @@ class Piece(NamedTuple):
 
 @dataclass
 class NewTable:
-    """A file, or a folder with one file per domain, that has the columns of a schema."""
+    """A file, or several, each a domain or all of them parts of one table, with the columns of a schema."""
 
     path: Path
     schema: Schema
@@ -43,6 +45,13 @@ class NewTable:
 
     def __post_init__(self) -> None:
         self._files = files(self.path)
+        parts = look_like_parts(name for name, _ in self._files)
+        self._by_file = self.domain is None and holds_several(self.path) and not parts
+        if parts and self.domain is None:
+            self._notice(
+                f"The {len(self._files):,} files are called like parts of one table, and read as one domain. Pass "
+                "--domain to name a column that tells domains apart."
+            )
         for _, file in self._files:
             frame = scan(file)
             names = frame.collect_schema().names()
@@ -67,15 +76,16 @@ class NewTable:
     @property
     def names_domains(self) -> bool:
         """Whether rows come with the name of their domain: a column, or the file in a folder."""
-        return self.domain is not None or self.path.is_dir()
+        return self.domain is not None or self._by_file
 
     def pieces(self, description: str) -> Iterator[Piece]:
         """All rows in order, with progress on standard error."""
         done = 0
-        with _progress(description, self.rows) as advance:
+        columns = list(dict.fromkeys([*self.schema.feature_names, *([self.domain] if self.domain else [])]))
+        size = min(self.size, batch_size(len(columns)))
+        with RowProgress(description, self.rows) as advance:
             for name, file in self._files:
-                columns = list(dict.fromkeys([*self.schema.feature_names, *([self.domain] if self.domain else [])]))
-                for frame in batches(file, columns, self.size):
+                for frame in batches(file, columns, size):
                     if frame.is_empty():
                         continue
                     yield Piece(self.schema.encode(frame), self._domains(frame, name, file, done))
@@ -84,7 +94,7 @@ class NewTable:
 
     def _domains(self, frame: pl.DataFrame, name: str, file: Path, before: int) -> Labels | None:
         if self.domain is None:
-            return np.full(frame.height, name) if self.path.is_dir() else None
+            return np.full(frame.height, name) if self._by_file else None
         labels = as_text(frame[self.domain])
         if labels.null_count():
             first = before + int(labels.is_null().arg_max() or 0) + 1
@@ -99,7 +109,7 @@ def _shortened(names: list[str], shown: int = 5) -> str:
     return ", ".join(names[:shown]) + more
 
 
-class _progress:
+class RowProgress:
     """A bar on a terminal; in a log a line every few seconds, so that short jobs say nothing."""
 
     def __init__(self, description: str, total: int) -> None:
@@ -107,7 +117,7 @@ class _progress:
         self.said = time.monotonic()
         self.bar = Progress(console=errors, transient=True) if sys.stderr.isatty() else None
 
-    def __enter__(self) -> _progress:
+    def __enter__(self) -> RowProgress:
         if self.bar is not None:
             self.bar.start()
             self.task = self.bar.add_task(self.description, total=self.total)
@@ -118,9 +128,9 @@ class _progress:
             self.bar.stop()
 
     def __call__(self, rows: int) -> None:
-        self.done += rows
+        self.done = min(self.done + rows, self.total)  # a worker that was lost may have told of its rows before
         if self.bar is not None:
-            self.bar.advance(self.task, rows)
+            self.bar.update(self.task, completed=self.done)
         elif time.monotonic() - self.said > 5:
             self.said = time.monotonic()
             errors.print(f"{self.description}: {self.done:,} of {self.total:,} rows")

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from enum import StrEnum
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,6 +19,10 @@ from ..study._protocol import thin
 
 if TYPE_CHECKING:
     from ..tables import Table
+    from ..tables._surveyed import SurveyedTable
+
+
+CONNECT_SECONDS = 10
 
 
 class Scale(StrEnum):
@@ -41,9 +48,20 @@ class Centering(StrEnum):
     source = "source"
 
 
+class FeatureMap(StrEnum):
+    """What stands for the kernel of a projection."""
+
+    auto = "auto"
+    none = "none"
+    nystroem = "nystroem"
+
+
 Data = Annotated[
     Path | None,
-    typer.Argument(help="A table (.csv, .tsv, .parquet, .feather, .npz) or a folder with one file per domain."),
+    typer.Argument(
+        help="A table (.csv, .tsv, .parquet, .feather, .npz), or several: a folder, or a pattern in quotes. Each of "
+        "several files is a domain; or all are parts of one table, if --domain names a column or they are called so."
+    ),
 ]
 Label = Annotated[str | None, typer.Option("--label", help="Column of the classes; guessed from obvious names.")]
 Domain = Annotated[str | None, typer.Option("--domain", help="Column of the domains; guessed from obvious names.")]
@@ -55,6 +73,21 @@ MaxPerDomain = Annotated[
 ScaleOption = Annotated[
     Scale | None,
     typer.Option("--scale", help="Columns to unit variance, rows to unit length, or nothing. [default: standardize]"),
+]
+FeatureMapOption = Annotated[
+    FeatureMap,
+    typer.Option(
+        "--feature-map",
+        help="Exact kernels (none), landmarks that let a projection see any number of rows (nystroem), or landmarks "
+        "only above 8,000 rows (auto).",
+    ),
+]
+Components = Annotated[
+    int | None, typer.Option("--components", min=1, help="Landmarks. [default: 1000, fewer if they suffice]")
+]
+Workers = Annotated[int | None, typer.Option("--workers", min=1, help="Read large tables with so many Dask workers.")]
+Scheduler = Annotated[
+    str | None, typer.Option("--scheduler", help="The same on a running Dask cluster: tcp://HOST:8786.")
 ]
 SelectionOption = Annotated[Selection, typer.Option("--selection", help="Who chooses the settings.")]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of all random draws.")]
@@ -85,14 +118,10 @@ def read(
     seed: int,
 ) -> Table:
     """The table a command is about; the embedded rotated digits if none is named."""
-    from ..tables import embedded, load_table
+    from ..tables import load_table
 
     if data is None:
-        if label or domain or features or drop:
-            raise ValueError("--label, --domain, --features and --drop speak of a table; name one, or leave them out.")
-        table = embedded()
-        kept = thin(table.domain, max_per_domain, seed)
-        return replace(table, X=table.X[kept], y=table.y[kept], domain=table.domain[kept])
+        return embedded_table(label, domain, features, drop, max_per_domain, seed)
     return load_table(
         data,
         label=label,
@@ -102,6 +131,65 @@ def read(
         max_per_domain=max_per_domain,
         seed=seed,
     )
+
+
+def survey(
+    data: Path,
+    label: str | None,
+    domain: str | None,
+    features: str | None,
+    drop: str | None,
+    limit: int | None,
+    seed: int,
+) -> SurveyedTable:
+    """The table a command is about, looked through but not read."""
+    from ..tables._load import survey_table
+
+    found = survey_table(data, label=label, domain=domain, features=listed(features), drop=listed(drop))
+    return found if limit is None else found.thinned(limit, seed)
+
+
+def embedded_table(
+    label: str | None, domain: str | None, features: str | None, drop: str | None, limit: int | None, seed: int
+) -> Table:
+    """The rotated digits, for commands without a table."""
+    from ..tables import embedded
+
+    if label or domain or features or drop:
+        raise ValueError("--label, --domain, --features and --drop speak of a table; name one, or leave them out.")
+    table = embedded()
+    kept = thin(table.domain, limit, seed)
+    return replace(table, X=table.X[kept], y=table.y[kept], domain=table.domain[kept])
+
+
+@contextmanager
+def cluster(workers: int | None, scheduler: str | None) -> Iterator[Any]:
+    """A Dask client: of a running cluster, of workers started here, or None if nobody asked for one."""
+    if workers is None and scheduler is None:
+        yield None
+        return
+    if workers is not None and scheduler is not None:
+        raise ValueError("--workers starts workers here, --scheduler uses those of a cluster: choose one.")
+    try:
+        distributed = import_module("distributed")
+    except ImportError as error:
+        raise ImportError("--workers and --scheduler need Dask. Install it with: pip install 'unseen[dask]'") from error
+    try:
+        if scheduler is not None:
+            with distributed.Client(scheduler, timeout=CONNECT_SECONDS) as client:
+                yield client
+            return
+        with (
+            distributed.LocalCluster(
+                n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=None, host="127.0.0.1"
+            ) as local,
+            distributed.Client(local) as client,
+        ):
+            yield client
+    except distributed.KilledWorker as error:
+        raise ConnectionError(f"Workers died again and again, perhaps for want of memory: {error}") from error
+    except RuntimeError as error:  # what is raised when all workers are lost
+        raise ConnectionError(str(error)) from error
 
 
 def scale_for(data: Path | None, scale: Scale | None) -> str:

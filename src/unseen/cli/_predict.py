@@ -42,13 +42,13 @@ class Center(StrEnum):
 
 def predict(
     model: Annotated[Path, typer.Argument(help="A file that unseen fit wrote.")],
-    new: Annotated[Path, typer.Argument(help="A table, or a folder with one per domain; columns are found by name.")],
+    new: Annotated[Path, typer.Argument(help="A table; or a folder or pattern of several. Columns are found by name.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Where predictions go: a .csv or .parquet file.")],
     center: Annotated[
         Center, typer.Option(help="As the model was fitted, or on the new rows of each domain (transductive).")
     ] = Center.model,
     domain: Annotated[str | None, typer.Option(help="Column that tells domains of the new table apart.")] = None,
-    batch_size: Annotated[int, typer.Option(min=1, help="Rows in memory at a time.")] = 20_000,
+    batch_size: Annotated[int, typer.Option(min=1, help="Rows in memory at a time, fewer if they are wide.")] = 20_000,
     as_json: Json = False,
 ) -> None:
     """Predict the rows of a new table, in their order, and say how far they lie from what the model has seen.

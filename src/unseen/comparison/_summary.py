@@ -11,7 +11,7 @@ import numpy as np
 
 from ..cells import Ints
 from ..machine import machine_facts
-from ..study._large import EXACT_ROWS
+from ..memory import EXACT_ROWS
 from ..study._methods import INVARIANT, PLAIN
 from ..study._outcomes import CHOOSING_ROWS
 from ..study._pictures import embedding, showpiece, surface

@@ -23,7 +23,6 @@ from ..selection._nearest import nearest
 from ._choose import Choice
 from ._methods import PROJECTIONS, TUNED, Problem
 
-EXACT_ROWS = 8_000  # samples to train on up to which kernels are exact
 LANDMARK_ROWS = 10_000  # among which landmarks are sought
 COMPONENTS = 300  # landmarks
 NEIGHBOURS = 10_000  # samples among which the nearest neighbour is sought

@@ -11,9 +11,10 @@ from sklearn.exceptions import ConvergenceWarning
 
 from ..exceptions import FewerComponentsWarning, SingleDomainWarning
 from ..labels import Labels
+from ..memory import EXACT_ROWS
 from ..selection._nearest import nearest
 from ._choose import EXPECTED, Choice, choose, explained
-from ._large import EXACT_ROWS, Large, skipped
+from ._large import Large, skipped
 from ._methods import PROJECTIONS, TUNED, Outcome, Problem, Skipped, fit_on
 
 CHOOSING_ROWS = 1_000  # of a large problem, on which settings are chosen: they are multiples of the data's own scales

@@ -1,7 +1,8 @@
 """People's own tables: read, checked, and turned into numbers."""
 
 from ._errors import TableError
-from ._files import batches, files, scan
+from ._files import batches, scan
+from ._find import files
 from ._load import Table, embedded, load_table
 from ._preprocess import preprocessor
 from ._schema import Column, Schema

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ._coding import Coding
 from ._errors import counted, listed
 from ._survey import Survey
-from ._values import as_text, is_text, polars
+from ._values import polars
 
 if TYPE_CHECKING:
     import polars as pl
@@ -18,50 +19,44 @@ MANY_VALUES = 20  # a label with more different values that are not integers is 
 FEWEST_ROWS = 4  # of a domain
 
 
-def as_labels(series: pl.Series) -> pl.Series:
-    """Labels as integers if all are whole numbers, else as text; missing ones are null."""
+def as_labels(names: pl.Series) -> pl.Series:
+    """Different labels, given as text, as integers if all are whole numbers, else as they are."""
     pl = polars()
-    text = as_text(series)
-    if series.dtype == pl.Boolean or text.str.contains(r"^\s*[+-]?0\d").any():  # 007 is a code, not the number 7
-        return text
-    numbers = text.str.strip_chars() if is_text(series.dtype) else series
-    for kind in (pl.Int64, pl.Float64):
-        read = numbers.cast(kind, strict=False)
-        if kind == pl.Float64:
-            read = read.fill_nan(None)
-        if read.null_count() > text.null_count():
-            continue
-        if kind == pl.Int64 and not series.dtype.is_float():
-            return read
-        if kind == pl.Float64 and (read.is_finite() & (read == read.round()) & (read.abs() < 2**53)).all():
-            return read.cast(pl.Int64)
-    return text
+    if names.str.contains(r"^\s*[+-]?0\d").any():  # 007 is a code, not the number 7
+        return names
+    stripped = names.str.strip_chars()
+    whole = stripped.cast(pl.Int64, strict=False)
+    if not whole.null_count():
+        return whole
+    numbers = stripped.cast(pl.Float64, strict=False)
+    if numbers.null_count():
+        return names
+    exact = (numbers.is_finite() & (numbers == numbers.round()) & (numbers.abs() < 2**53)).all()
+    return numbers.cast(pl.Int64) if exact else names
 
 
-def label_problems(labels: pl.Series, name: str, survey: Survey) -> list[str]:
+def label_problems(labels: pl.Series, survey: Survey) -> list[str]:
     """Missing labels, and labels that are no classes."""
     pl = polars()
-    problems = _missing(labels, "label", name, survey)
-    present = labels.drop_nulls()
-    distinct = present.n_unique()
-    measured = labels.dtype == pl.String and present.cast(pl.Float64, strict=False).null_count() == 0
-    if (measured and distinct > MANY_VALUES) or distinct > max(MANY_VALUES, len(present) / 2):
+    name = survey.label.column
+    problems = _missing(survey.label, "label", survey)
+    rows, labels = survey.rows - survey.label.missing, labels.unique(maintain_order=True)
+    measured = labels.dtype == pl.String and labels.cast(pl.Float64, strict=False).null_count() == 0
+    if (measured and len(labels) > MANY_VALUES) or len(labels) > max(MANY_VALUES, rows / 2):
         problems.append(
-            f"the label column {name!r} has {distinct:,} different values in {counted(len(present), 'row')}, such as "
-            f"{listed(present.unique(maintain_order=True).head(3).to_list())}: it looks like a measurement or an "
-            "identifier, not like classes."
+            f"the label column {name!r} has {len(labels):,} different values in {counted(rows, 'row')}, such as "
+            f"{listed(labels.head(3).to_list())}: it looks like a measurement or an identifier, not like classes."
         )
-    elif distinct < 2 and len(present):
-        problems.append(
-            f"the label column {name!r} must hold two classes or more; it holds {listed(present.unique())}."
-        )
+    elif len(labels) < 2 and rows:
+        problems.append(f"the label column {name!r} must hold two classes or more; it holds {listed(labels)}.")
     return problems
 
 
-def domain_problems(domains: pl.Series, name: str | None, survey: Survey) -> list[str]:
+def domain_problems(survey: Survey) -> list[str]:
     """Missing domains, and fewer than two of them."""
-    problems = _missing(domains, "domain", name, survey)
-    present = domains.drop_nulls().unique(maintain_order=True)
+    name = survey.domain.column
+    problems = _missing(survey.domain, "domain", survey)
+    present = survey.domain.names
     if len(present) < 2 and survey.rows:
         held = f"the domain column {name!r} holds" if name is not None else "the folder holds"
         problems.append(
@@ -71,21 +66,21 @@ def domain_problems(domains: pl.Series, name: str | None, survey: Survey) -> lis
     return problems
 
 
-def cell_problems(labels: pl.Series, domains: pl.Series, *, advice: str = "") -> list[str]:
+def cell_problems(cells: pl.DataFrame, *, advice: str = "") -> list[str]:
     """Domains with too few rows, or with rows of one class only."""
     pl = polars()
-    rows = pl.DataFrame({"label": labels, "domain": domains}).drop_nulls()
-    cells = rows.group_by("domain", maintain_order=True).agg(
-        rows=pl.len(), classes=pl.col("label").n_unique(), only=pl.col("label").first().cast(pl.String)
+    present = cells.filter(pl.col("rows") > 0).drop_nulls()
+    domains = present.group_by("domain", maintain_order=True).agg(
+        pl.col("rows").sum(), classes=pl.col("label").n_unique(), only=pl.col("label").first().cast(pl.String)
     )
     problems = []
-    small = cells.filter(pl.col("rows") < FEWEST_ROWS)
+    small = domains.filter(pl.col("rows") < FEWEST_ROWS)
     if small.height:
         problems.append(
-            f"{counted(small.height, 'domain')} of {cells.height:,} with fewer than {FEWEST_ROWS} rows: "
+            f"{counted(small.height, 'domain')} of {domains.height:,} with fewer than {FEWEST_ROWS} rows: "
             f"{listed(small['domain'])}. Leave out these rows, or choose another domain column.{advice}"
         )
-    for domain, _, _, only in cells.filter(pl.col("rows") >= FEWEST_ROWS, pl.col("classes") == 1).rows():
+    for domain, _, _, only in domains.filter(pl.col("rows") >= FEWEST_ROWS, pl.col("classes") == 1).rows():
         problems.append(
             f"the domain {domain!r} has samples of one class only, {only!r}, so its classes cannot be told apart. "
             f"Leave out its rows, or choose another domain column.{advice}"
@@ -93,30 +88,25 @@ def cell_problems(labels: pl.Series, domains: pl.Series, *, advice: str = "") ->
     return problems
 
 
-def lonely_domains(labels: pl.Series, domains: pl.Series) -> list[str]:
+def lonely_domains(cells: pl.DataFrame) -> list[str]:
     """Notices about domains that have no class in common with any other."""
     pl = polars()
-    cells = pl.DataFrame({"label": labels, "domain": domains}).unique(maintain_order=True)
+    cells = cells.select("label", "domain").unique(maintain_order=True)
     shared = cells.filter(pl.len().over("label") > 1)["domain"].unique()
     lonely = cells["domain"].unique(maintain_order=True)
     lonely = lonely.filter(~lonely.is_in(shared.implode()))
     return [f"No class of these domains occurs in any other: {listed(lonely)}."] if len(lonely) else []
 
 
-def as_array(values: pl.Series) -> NDArray[Any]:
-    """Integers or text as NumPy has them; text is turned into strings once per value, not once per row."""
-    pl = polars()
-    if values.dtype != pl.String:
-        return values.to_numpy()
-    names = np.array(values.unique().sort().to_list(), dtype=str)
-    return names[values.rank("dense").to_numpy() - 1] if len(values) else np.array([], dtype=str)
+def as_array(names: pl.Series) -> NDArray[Any]:
+    """Integers or text as NumPy has them."""
+    return names.to_numpy() if names.dtype != polars().String else np.array(names.to_list(), dtype=str)
 
 
-def _missing(values: pl.Series, role: str, name: str | None, survey: Survey) -> list[str]:
-    rows = np.flatnonzero(values.is_null().to_numpy())
-    if not len(rows):
+def _missing(coding: Coding, role: str, survey: Survey) -> list[str]:
+    if not coding.missing:
         return []
     return [
-        f"the {role} column {name!r} is missing in {counted(len(rows), 'row')}: {survey.where(rows)}. "
-        "Fill in or leave out."
+        f"the {role} column {coding.column!r} is missing in {counted(coding.missing, 'row')}: "
+        f"{survey.where(coding.first_missing, coding.missing)}. Fill in or leave out."
     ]

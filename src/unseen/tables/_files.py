@@ -81,8 +81,8 @@ def batches(
     columns : sequence of str or None
         The columns to read; None for all.
     size : int, default=50000
-        The most rows in a batch. Memory is bounded by this and by some four million values, not by the size of the file
-        or of its row groups; .npz and .mat files are loaded whole.
+        The most rows in a batch. Memory is bounded by this and by some four million values, not by the size of the
+        file. Of a Parquet file, one row group may be held as well, compressed; .npz and .mat files are loaded whole.
 
     Yields
     ------
@@ -118,18 +118,22 @@ def file_batches(
             for start in range(0, arrays.height, size):
                 yield arrays.frame(columns, slice(start, start + size))
             return
-        lazy = _scan(file)
+        whole = lazy = _scan(file)
         if columns is not None:
             _check_columns(file, columns, lazy.collect_schema().names())
             lazy = lazy.select(polars().col(list(columns)))
-        for part in _slices(lazy, size, first, rows) if file.suffix.lower() == ".parquet" else (lazy,):
-            for frame in part.collect_batches(chunk_size=size, maintain_order=True):
+        if file.suffix.lower() != ".parquet":
+            for frame in lazy.collect_batches(chunk_size=size, maintain_order=True):
                 yield from frame.iter_slices(size)
+            return
+        # The number of rows is asked of the file, which knows it: a selection of columns would have to be decoded.
+        height = int(whole.select(polars().len()).collect().item())
+        for part in _slices(lazy, height, size, first, rows):
+            yield from part.collect(engine="streaming").iter_slices(size)
 
 
-def _slices(lazy: pl.LazyFrame, size: int, first: int, rows: int | None) -> Iterator[pl.LazyFrame]:
+def _slices(lazy: pl.LazyFrame, height: int, size: int, first: int, rows: int | None) -> Iterator[pl.LazyFrame]:
     """Ranges of rows. A batch is cut from whole decoded row groups, but of a range only its own rows are decoded."""
-    height = int(lazy.select(polars().len()).collect().item())
     end = height if rows is None else min(first + rows, height)
     step = max(size, SLICE_VALUES // max(1, len(lazy.collect_schema())))
     for start in range(first, end, step) or (first,):

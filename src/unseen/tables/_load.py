@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..memory import available_bytes
 from ._checks import as_array, as_labels, cell_problems, domain_problems, label_problems, lonely_domains
 from ._errors import TableError, listed
 from ._features import choose_columns
-from ._files import TableFile, file_batches, files, header_problems, open_table
+from ._files import TableFile, header_problems, open_table
+from ._find import files, holds_several, name_of
 from ._roles import Request, Roles, choose_roles
 from ._schema import Column, Schema
-from ._survey import Survey, batch_size, joined, survey
-from ._values import as_text, polars
+from ._survey import Survey, survey
+from ._surveyed import SurveyedTable, level
 
 if TYPE_CHECKING:
     import polars as pl
+
+MATRIX_SHARE = 0.25  # of the available memory, for all rows at once: methods make copies
 
 
 @dataclass(frozen=True)
@@ -72,14 +76,18 @@ def load_table(
     r"""Read a table with a column of labels and a column of domains, or a folder with one table per domain.
 
     The file is read twice, a few rows at a time: once to learn what its columns hold, once to fill the matrix. Nothing
-    else of it is held in memory.
+    else of it is held in memory, so a table of any size will do for a draw with `max_per_domain`. Without that, a table
+    whose matrix would take more than a quarter of the available memory is drawn from by itself; `notices` says so.
 
     Parameters
     ----------
     path : str or path
-        A file (.csv, .tsv, .csv.gz, .tsv.gz, .parquet, .feather, .arrow, .ipc, .npz or .mat), or a folder with such a
-        file for each domain, named after it. In .npz and .mat files the features are the matrix called X, data,
-        features, feas or fts, or the only one; labels and domains are vectors.
+        A file (.csv, .tsv, .csv.gz, .tsv.gz, .parquet, .feather, .arrow, .ipc, .npz or .mat); or several, by the folder
+        that they are in or a pattern such as ``data/part-*.parquet``. Each of several files is a domain, named after
+        it. They are parts of one table if `domain` names a column; or if all are called like parts, as part-0001,
+        chunk_3 or 00012, and have the same label column and domain column with telling names. In .npz and .mat files
+        the features are the matrix called X, data, features, feas or fts, or the only one; labels and domains are
+        vectors.
     label, domain : str, default=None
         The columns of labels and of domains. By default the only one with a telling name, such as diagnosis or species,
         hospital or batch; `notices` says which.
@@ -118,37 +126,71 @@ def load_table(
     >>> table.notices[1]
     "Using 'hospital' as the domain column: pass --domain to choose another."
     """
-    request = Request(label, domain, _names(features, "features"), _names(drop, "drop") or ())
     limit = _checked_limit(max_per_domain)
-    name = Path(path).expanduser().resolve().name
-    folder = Path(path).expanduser().is_dir()
-    tables, problems = _open(files(path), prefixed=folder)
+    found = survey_table(path, label=label, domain=domain, features=features, drop=drop)
+    return loaded(found, seed) if limit is None else loaded(found.thinned(limit, seed))
+
+
+def survey_table(
+    path: str | os.PathLike[str],
+    *,
+    label: str | None = None,
+    domain: str | None = None,
+    features: Sequence[str] | None = None,
+    drop: Sequence[str] | None = None,
+) -> SurveyedTable:
+    """Look through a table, as `load_table` does first, without reading it into memory."""
+    request = Request(label, domain, _names(features, "features"), _names(drop, "drop") or ())
+    name, several = name_of(path), holds_several(path)
+    tables, problems = _open(files(path), prefixed=several)
     if not tables:
         raise TableError(problems, source=name)
-    roles = choose_roles(tables, request, files_are_domains=folder)
+    roles = choose_roles(tables, request, several=several)
+    problems = _repeated(tables) + problems if roles.by_file else problems
     try:
-        first_pass = survey(tables, roles.features, roles.label, roles.domain)
+        first_pass = survey(tables, roles.features, roles.label, roles.domain, by_file=roles.by_file)
     except TableError as error:
         raise TableError([*problems, *roles.problems, *error.problems], source=name) from error
     columns, notices, wrong = choose_columns(first_pass, asked=features is not None)
     problems += roles.problems + wrong
-    labels = as_labels(joined(first_pass.label))
-    domains = _domains(roles, tables, first_pass, folder and domain is None)
-    problems += _value_problems(labels, domains, roles, first_pass, folder)
+    labels = as_labels(first_pass.label.names)
+    cells = first_pass.cell_frame(labels)
+    problems += _value_problems(labels, cells, roles, first_pass)
     if problems:
         raise TableError(problems, source=name)
-    notices = roles.notices + notices + lonely_domains(labels, domains)
-    chosen = np.arange(first_pass.rows)
-    if limit is not None:
-        chosen = _draw(domains, limit, seed)
-        labels, domains = labels.gather(chosen), domains.gather(chosen)
-        lost = cell_problems(labels, domains, advice=f" Or draw more rows than {limit} from each.")
-        if lost:
-            raise TableError(lost, source=name)
-        notices.append(f"Drew at most {limit:,} rows of each domain: {len(chosen):,} of {first_pass.rows:,}.")
-    schema = Schema(columns, label=roles.label, domain=roles.domain)
-    X = _matrix(tables, schema, chosen, first_pass.rows)
-    return Table(X, as_array(labels), as_array(domains), schema, notices, name)
+    return SurveyedTable(
+        name,
+        Schema(columns, label=roles.label, domain=roles.domain),
+        roles.notices + notices + lonely_domains(cells),
+        first_pass.parts,
+        dict(first_pass.cells),
+        first_pass.label,
+        first_pass.domain,
+        as_array(labels),
+        as_array(first_pass.domain.names),
+        cells,
+    )
+
+
+def loaded(found: SurveyedTable, seed: int = 0) -> Table:
+    """Read a table that has been looked through; unless its rows were drawn, no more than there is memory for."""
+    found = _fitting(found, seed) if found.draw is None else found
+    return Table(*found.read(), found.schema, found.notices, found.name)
+
+
+def _fitting(found: SurveyedTable, seed: int) -> SurveyedTable:
+    """All rows; or, if their matrix would take too much memory, as many of each domain as there is room for."""
+    available, width = available_bytes(), 8 * len(found.schema.columns)
+    if available is None or found.rows * width <= MATRIX_SHARE * available:
+        return found
+    limit = level(list(found.sizes().values()), int(MATRIX_SHARE * available / width))
+    needed, room = (f"{size / 2**30:,.1f} GiB" for size in (found.rows * width, available))
+    text = (
+        f"All {found.rows:,} rows would take {needed}, and {room} is available: pass --max-per-domain to choose how "
+        "many to use."
+    )
+    drawn = found.thinned(_checked_limit(max(limit, 2)) or 2, seed)
+    return replace(drawn, notices=[*found.notices, text, *drawn.notices[len(found.notices) :]])
 
 
 def embedded() -> Table:
@@ -170,10 +212,8 @@ def embedded() -> Table:
 
 def _open(found: Sequence[tuple[str, Path]], *, prefixed: bool) -> tuple[list[TableFile], list[str]]:
     """The files that can be opened, and all that is wrong with their names and headers."""
-    names = [name for name, _ in found]
-    repeated = sorted({name for name in names if names.count(name) > 1})
-    tables = []
-    problems = [f"two or more files are called {name!r}, so they would be one domain: rename one." for name in repeated]
+    tables: list[TableFile] = []
+    problems: list[str] = []
     for name, file in found:
         before = f"{file.name}: " if prefixed else ""
         try:
@@ -184,59 +224,28 @@ def _open(found: Sequence[tuple[str, Path]], *, prefixed: bool) -> tuple[list[Ta
     return tables, problems
 
 
-def _domains(roles: Roles, tables: Sequence[TableFile], first_pass: Survey, by_file: bool) -> pl.Series:
-    if not by_file:
-        return as_text(joined(first_pass.domain))
-    pl = polars()
-    heights = np.diff([*first_pass.starts, first_pass.rows])
-    return pl.concat(
-        pl.Series([table.name], dtype=pl.String).new_from_index(0, int(height))
-        for table, height in zip(tables, heights, strict=True)
-    )
+def _repeated(tables: Sequence[TableFile]) -> list[str]:
+    names = [table.name for table in tables]
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    return [f"two or more files are called {name!r}, so they would be one domain: rename one." for name in repeated]
 
 
-def _value_problems(labels: pl.Series, domains: pl.Series, roles: Roles, first_pass: Survey, folder: bool) -> list[str]:
+def _value_problems(labels: pl.Series, cells: pl.DataFrame, roles: Roles, first_pass: Survey) -> list[str]:
     """What is wrong with the labels and domains, as far as it is known which columns they are."""
     if not first_pass.rows:
         return ["it has a header but no rows."]
-    empty = [name for name, height in _heights(first_pass) if not height]
+    heights = np.diff([*first_pass.starts, first_pass.rows])
+    empty = [name for name, height in zip(first_pass.files, heights, strict=True) if not height]
     problems = [f"these files have a header but no rows: {listed(empty)}."] if empty else []
     if roles.label is not None:
-        problems += label_problems(labels, roles.label, first_pass)
-    if roles.domain is not None or folder:
-        problems += domain_problems(domains, roles.domain, first_pass)
-    several = labels.drop_nulls().n_unique() > 1  # otherwise each domain would be told what the label has been
-    if several and len(labels) == len(domains) == first_pass.rows:
-        problems += cell_problems(labels, domains)
+        problems += label_problems(labels, first_pass)
+    knows_domains = roles.domain is not None or roles.by_file
+    if knows_domains:
+        problems += domain_problems(first_pass)
+    several = labels.n_unique() > 1  # otherwise each domain would be told what the label has been
+    if several and knows_domains:
+        problems += cell_problems(cells)
     return problems
-
-
-def _heights(first_pass: Survey) -> Iterator[tuple[str, int]]:
-    return zip(first_pass.files, np.diff([*first_pass.starts, first_pass.rows]).tolist(), strict=True)
-
-
-def _draw(domains: pl.Series, limit: int, seed: int) -> NDArray[np.intp]:
-    """Rows drawn at random in each domain, in the order of the file."""
-    random = np.random.default_rng(seed)
-    codes = domains.rank("dense").to_numpy()
-    order = np.argsort(codes, kind="stable")
-    groups = np.split(order, np.flatnonzero(np.diff(codes[order])) + 1)
-    drawn = [random.choice(rows, limit, replace=False) if len(rows) > limit else rows for rows in groups]
-    return np.sort(np.concatenate(drawn))
-
-
-def _matrix(tables: Sequence[TableFile], schema: Schema, chosen: NDArray[np.intp], rows: int) -> NDArray[np.float64]:
-    """The second pass: the chosen rows, encoded into one matrix."""
-    matrix = np.empty((len(chosen), len(schema.columns)))
-    wanted = np.zeros(rows, dtype=bool)
-    wanted[chosen] = True
-    row = filled = 0
-    for table in tables:
-        for frame in file_batches(table.path, schema.feature_names, batch_size(len(schema.columns))):
-            part = frame.filter(wanted[row : row + frame.height])
-            matrix[filled : filled + part.height] = schema.encode(part)
-            row, filled = row + frame.height, filled + part.height
-    return matrix
 
 
 def _names(names: Sequence[str] | None, parameter: str) -> tuple[str, ...] | None:

@@ -11,7 +11,7 @@ RARE = 0.01  # levels rarer than this, among the training samples, share one col
 
 
 def preprocessor(schema: Schema, scale: Scale = "standardize") -> Any:
-    """An unfitted transformer for what :meth:`Schema.encode` gives.
+    """An unfitted transformer for what :meth:`unseen.tables.Schema.encode` gives.
 
     Missing numbers become the median of the training data; levels become columns of 0 and 1, in which rare and new
     ones are taken together and a missing value is a level of its own. All it knows it learns in `fit`: fit it on the

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from ._errors import listed, unknown_column
 from ._files import TableFile
+from ._find import look_like_parts
 from ._values import is_readable
 
 # Names that tell what a column is for, in lower case, without an ending such as _id.
@@ -34,6 +35,7 @@ class Request(NamedTuple):
 class Roles:
     """What each column is for; label and domain are None where that is not known, or files are domains."""
 
+    by_file: bool = False  # each file is a domain
     label: str | None = None
     domain: str | None = None
     features: list[str] = field(default_factory=list)
@@ -41,8 +43,8 @@ class Roles:
     problems: list[str] = field(default_factory=list)
 
 
-def choose_roles(tables: Sequence[TableFile], request: Request, *, files_are_domains: bool) -> Roles:
-    """The role of each column that all files have."""
+def choose_roles(tables: Sequence[TableFile], request: Request, *, several: bool) -> Roles:
+    """The role of each column that all files have; of `several` files each may be a domain, or all be one table."""
     columns = [name for name in tables[0].types if all(name in table.types for table in tables)]
     roles = Roles()
     for name in _asked(request):
@@ -53,7 +55,16 @@ def choose_roles(tables: Sequence[TableFile], request: Request, *, files_are_dom
     candidates = [name for name in columns if name not in taken]
     roles.label = _chosen("label", request.label, LABEL_NAME, columns, _without(candidates, request.domain), roles)
     others = _without(candidates, roles.label)
-    if request.domain is not None or not files_are_domains:
+    parts = several and request.domain is None and look_like_parts(table.name for table in tables)
+    named = _usual(DOMAIN_NAME, others)
+    roles.by_file = several and request.domain is None and not (parts and roles.label is not None and len(named) == 1)
+    if parts and not roles.by_file:
+        roles.domain = named[0]
+        roles.notices.append(
+            f"The {len(tables):,} files are called like parts of one table, so {named[0]!r} is the domain column: pass "
+            f"--drop {named[0]} to make each file a domain."
+        )
+    elif not roles.by_file:
         roles.domain = _chosen("domain", request.domain, DOMAIN_NAME, columns, others, roles)
     else:
         roles.notices.append("Each file is a domain, named as the file.")
@@ -69,7 +80,7 @@ def choose_roles(tables: Sequence[TableFile], request: Request, *, files_are_dom
         roles.features = [name for name in dict.fromkeys(request.features) if name in known]
     else:
         free = [name for name in others if name != roles.domain]
-        roles.features = _default_features(tables, free, taken, files_are_domains and request.domain is None, roles)
+        roles.features = _default_features(tables, free, taken, roles)
     other_roles = {roles.label, roles.domain, *request.drop}
     roles.features = [name for name in roles.features if name not in other_roles]
     _leave_out_unreadable(tables, roles)
@@ -105,7 +116,7 @@ def _chosen(
     """The column that was asked for, or else the only one with a usual name."""
     if asked is not None:
         return asked if asked in columns else None
-    fitting = [name for name in candidates if usual.fullmatch(_plain(name))]
+    fitting = _usual(usual, candidates)
     if len(fitting) == 1:
         roles.notices.append(f"Using {fitting[0]!r} as the {role} column: pass --{role} to choose another.")
         return fitting[0]
@@ -118,15 +129,17 @@ def _chosen(
     return None
 
 
+def _usual(usual: re.Pattern[str], names: Iterable[str]) -> list[str]:
+    return [name for name in names if usual.fullmatch(_plain(name))]
+
+
 def _plain(name: str) -> str:
     """A name without its case, its spaces, and an ending such as _id."""
     plain = re.sub(r"[\s.\-]+", "_", name.strip()).lower()
     return re.sub(r"_?(id|name|code)$", "", plain) or plain
 
 
-def _default_features(
-    tables: Sequence[TableFile], free: Sequence[str], dropped: set[str], files_are_domains: bool, roles: Roles
-) -> list[str]:
+def _default_features(tables: Sequence[TableFile], free: Sequence[str], dropped: set[str], roles: Roles) -> list[str]:
     """All columns that are left, but for those that would tell the domain or are not in every file."""
     somewhere = dict.fromkeys(name for table in tables for name in table.types)
     partial = [name for name in somewhere if not all(name in table.types for table in tables) and name not in dropped]
@@ -137,7 +150,7 @@ def _default_features(
         roles.notices.append(
             f"Left out, since they are not in the matrix of features: {listed(sorted(beside & set(free)))}."
         )
-    telling = [name for name in free if files_are_domains and DOMAIN_NAME.fullmatch(_plain(name))]
+    telling = [name for name in _usual(DOMAIN_NAME, free) if roles.by_file]
     if telling:
         roles.notices.append(f"Left out, since the files are the domains: {listed(telling)}. Pass --domain to use one.")
     return [name for name in free if name not in beside and name not in telling]

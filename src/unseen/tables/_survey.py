@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..cells import Ints
+from ._coding import Coding
 from ._errors import SHOWN
 from ._files import TableFile, file_batches
 from ._values import as_text, frame_numbers, is_text, polars
@@ -20,6 +24,8 @@ if TYPE_CHECKING:
 
 MOST_LEVELS = 1000
 VALUES_PER_BATCH = 500_000  # some 40 bytes each while they are text, and polars reads several batches ahead
+PART_ROWS = 250_000  # of a Parquet file, to be read again by one worker
+KEPT_IDS = 1_000_000  # rows on which it is decided whether integers identify samples
 ID_NAME = re.compile(r"^(index|idx|key|row|)$|(^|[\s_.\-])(id|uuid|guid)$", re.IGNORECASE)
 CAMEL_ID_NAME = re.compile(r"[a-z](ID|Id)$")
 
@@ -74,7 +80,7 @@ class Numbers:
         self.marks: dict[int, set[str]] = {}
         # Whether a column may number the rows: from 0 or 1, in each file or through all.
         self.numberings = {(where, first): np.ones(width, dtype=bool) for where in ("file", "all") for first in (0, 1)}
-        # All values of the columns that are called like identifiers.
+        # Values of the columns that are called like identifiers.
         self.kept: dict[int, list[NDArray[np.float64]]] = {i: [] for i, name in enumerate(names) if has_id_name(name)}
 
     def add(self, frame: pl.DataFrame, row: int, row_in_file: int) -> None:
@@ -105,7 +111,7 @@ class Numbers:
             candidates = np.flatnonzero(possible)
             counting = np.arange(start, start + len(values))[:, None]
             possible[candidates] = (values[:, candidates] == counting).all(axis=0)
-        for position, pieces in self.kept.items():
+        for position, pieces in self.kept.items() if row < KEPT_IDS else ():
             pieces.append(values[:, position].copy())
 
     def _add_marks(self, frame: pl.DataFrame, nothing: NDArray[np.bool_]) -> None:
@@ -147,47 +153,95 @@ def _all_differ(pieces: list[NDArray[np.float64]]) -> bool:
     return bool((values == np.round(values)).all()) and len(np.unique(values)) == len(values)
 
 
+Cell = tuple[int, int]  # the numbers of a domain and of a label
+
+
+class Part(NamedTuple):
+    """Rows of one file that are read in one go."""
+
+    path: Path
+    domain: int  # the number of the domain that the file is; 0 if a column tells
+    first: int  # row of the file
+    rows: int
+    before: dict[Cell, int]  # rows of each cell in the parts before this one
+
+
 @dataclass
 class Survey:
-    """The first pass: a tally per feature, and the columns of labels and domains themselves."""
+    """The first pass: a tally per feature, the different labels and domains, and how many rows have which."""
 
+    label: Coding
+    domain: Coding
     tallies: list[Tally] = field(default_factory=list)
-    label: list[pl.Series] = field(default_factory=list)
-    domain: list[pl.Series] = field(default_factory=list)
+    cells: Counter[Cell] = field(default_factory=Counter)
+    parts: list[Part] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
     starts: list[int] = field(default_factory=list)  # the first row of each file
     rows: int = 0
 
-    def where(self, rows: Sequence[int] | NDArray[np.intp]) -> str:
+    def where(self, rows: Sequence[int], total: int | None = None) -> str:
         """The first few of some rows, as people count them: from 1, below the header, in each file."""
+        total = len(rows) if total is None else total
         shown = [self._where(int(row)) for row in rows[:SHOWN]]
-        more = f" and {len(rows) - SHOWN:,} more" if len(rows) > SHOWN else ""
-        return f"row{'s' if len(rows) > 1 else ''} {', '.join(shown)}{more}"
+        more = f" and {total - SHOWN:,} more" if total > SHOWN else ""
+        return f"row{'s' if total > 1 else ''} {', '.join(shown)}{more}"
 
     def _where(self, row: int) -> str:
         file = bisect_right(self.starts, row) - 1
         return f"{row - self.starts[file] + 1}" + (f" of {self.files[file]}" if len(self.files) > 1 else "")
 
+    def cell_frame(self, labels: pl.Series) -> pl.DataFrame:
+        """Label, domain and number of rows of each cell, given what each different label is."""
+        pl, cells = polars(), list(self.cells)
+        none = pl.Series([None], dtype=pl.String)
+        names = pl.concat([none, self.domain.names]).gather([domain for domain, _ in cells])
+        values = pl.concat([none.cast(labels.dtype), labels]).gather([label for _, label in cells])
+        return pl.DataFrame({"label": values, "domain": names, "rows": list(self.cells.values())})
 
-def survey(tables: Sequence[TableFile], features: Sequence[str], label: str | None, domain: str | None) -> Survey:
+
+def survey(
+    tables: Sequence[TableFile], features: Sequence[str], label: str | None, domain: str | None, *, by_file: bool
+) -> Survey:
     """Read all files once, and columns that turn out not to be numbers once more, for their levels."""
-    result, numbers = Survey(), Numbers(features)
+    result, numbers = Survey(Coding(label), Coding(domain)), Numbers(features)
     wanted = dict.fromkeys([*features, *(name for name in (label, domain) if name is not None)])
     for table in tables:
         result.files.append(table.path.name)
         result.starts.append(result.rows)
+        own = result.domain.number(table.name) if by_file else 0
+        start, before = result.rows, dict(result.cells)
         for frame in file_batches(table.path, list(wanted), batch_size(len(wanted))):
             if not frame.height:
                 continue
             if features:
                 numbers.add(frame.select(polars().col(list(features))), result.rows, result.rows - result.starts[-1])
-            for name, pieces in ((label, result.label), (domain, result.domain)):
-                if name is not None:
-                    pieces.append(frame[name])
+            domains = _codes(frame, domain, result.domain, result.rows, own)
+            labels = _codes(frame, label, result.label, result.rows, 0)
+            result.cells.update(dict(count_cells(domains, labels)))
             result.rows += frame.height
+            if result.rows - start >= PART_ROWS and table.path.suffix.lower() == ".parquet":
+                result.parts.append(
+                    Part(table.path.absolute(), own, start - result.starts[-1], result.rows - start, before)
+                )
+                start, before = result.rows, dict(result.cells)
+        if result.rows > start:
+            result.parts.append(
+                Part(table.path.absolute(), own, start - result.starts[-1], result.rows - start, before)
+            )
     result.tallies = numbers.tallies()
     _add_levels(tables, [tally for tally in result.tallies if not tally.numeric])
     return result
+
+
+def _codes(frame: pl.DataFrame, name: str | None, coding: Coding, row: int, otherwise: int) -> Ints:
+    return np.full(frame.height, otherwise) if name is None else coding.add(frame[name], row)
+
+
+def count_cells(domains: Ints, labels: Ints) -> list[tuple[Cell, int]]:
+    """How many rows each cell has, by the numbers of the domain and the label."""
+    width = int(labels.max(initial=0)) + 1
+    cells, counts = np.unique(domains * width + labels, return_counts=True)
+    return [((cell // width, cell % width), n) for cell, n in zip(cells.tolist(), counts.tolist(), strict=True)]
 
 
 def _add_levels(tables: Sequence[TableFile], tallies: Sequence[Tally]) -> None:
@@ -206,12 +260,3 @@ def _add_levels(tables: Sequence[TableFile], tallies: Sequence[Tally]) -> None:
 def batch_size(width: int) -> int:
     """Rows that can be read at a time, fewer the wider they are."""
     return min(50_000, max(100, VALUES_PER_BATCH // max(width, 1)))
-
-
-def joined(pieces: Iterable[pl.Series]) -> pl.Series:
-    """The pieces of a column as one, as text where their types differ."""
-    pl = polars()
-    pieces = list(pieces)
-    if len({piece.dtype for piece in pieces}) > 1:
-        pieces = [as_text(piece) for piece in pieces]
-    return pl.concat(pieces) if pieces else pl.Series([], dtype=pl.String)

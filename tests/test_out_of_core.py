@@ -1,0 +1,370 @@
+"""Tables larger than memory: many files, a sample that chooses, a stream that fits, here or on a Dask cluster."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+pytest.importorskip("polars", reason="reading tables needs the extra")
+pytest.importorskip("skops", reason="model files need the extra")
+import polars as pl
+
+from unseen.model_file import load_model, read_card
+from unseen.table_fit import choose, fit_table
+from unseen.table_stream import Collector, TableRows, fit_stream, part_of
+from unseen.tables import TableError, batches, files, load_table
+from unseen.tables._load import loaded, survey_table
+
+SITES = ["north", "south", "west"]
+
+
+def frame(n, seed, width=3):
+    """Patients of three sites, in turn, with two classes of unequal size."""
+    rng = np.random.default_rng(seed)
+    codes = (np.arange(n) % 5 == 0).astype(int)
+    site = np.arange(n) // 2 % 3
+    X = np.random.default_rng(9).normal(size=(2, width))[codes] + 0.4 * site[:, None] + rng.normal(size=(n, width))
+    columns = {f"x{i}": X[:, i] for i in range(width)}
+    return pl.DataFrame({**columns, "site": [SITES[s] for s in site], "label": [("ill", "well")[c] for c in codes]})
+
+
+@pytest.fixture
+def parts(tmp_path):
+    """One table in a file, and in five parts."""
+    table = frame(600, 0)
+    table.write_parquet(tmp_path / "whole.parquet")
+    (tmp_path / "parts").mkdir()
+    for i in range(5):
+        table.slice(120 * i, 120).write_parquet(tmp_path / "parts" / f"part-{i:04d}.parquet", row_group_size=50)
+    return tmp_path
+
+
+def same(one, two):
+    for name in ("X", "y", "domain"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(two, name))
+    assert one.schema == two.schema
+
+
+@pytest.mark.parametrize("path", ["parts", "parts/part-*.parquet", "par*/*.parquet"])
+@pytest.mark.parametrize("limit", [None, 50])
+def test_parts_are_the_table_that_they_are_parts_of(parts, path, limit):
+    found = load_table(parts / path, max_per_domain=limit)
+    same(found, load_table(parts / "whole.parquet", max_per_domain=limit))
+    assert "The 5 files are called like parts of one table, so 'site' is the domain column" in found.notices[1]
+
+
+def test_parts_are_domains_if_told_so_or_called_so(parts):
+    by_file = load_table(parts / "parts", drop=["site"])
+    assert set(by_file.domain.tolist()) == {f"part-{i:04d}" for i in range(5)}
+    for i in range(5):
+        (parts / "parts" / f"part-{i:04d}.parquet").rename(parts / "parts" / f"hospital{i}.parquet")
+    assert set(load_table(parts / "parts").domain.tolist()) == {f"hospital{i}" for i in range(5)}
+    same(load_table(parts / "parts", domain="site"), load_table(parts / "whole.parquet"))
+
+
+@pytest.mark.parametrize(
+    ("name", "is_part"),
+    [
+        ("part-00003-4f2a.snappy", True),
+        ("chunk_3", True),
+        ("00012", True),
+        ("part.7", True),
+        ("rot15", False),
+        ("batch_1", False),
+        ("2019-leeds", False),
+        ("party1", False),
+    ],
+)
+def test_names_of_parts_are_numbers_with_or_without_a_word_for_a_part(parts, name, is_part):
+    from unseen.tables._find import look_like_parts
+
+    assert look_like_parts([name, name]) == is_part
+
+
+def test_a_pattern_that_matches_nothing_is_refused(parts):
+    with pytest.raises(TableError, match="a pattern must match files"):
+        files(parts / "parts" / "*.csv")
+
+
+def test_a_file_whose_name_looks_like_a_pattern_is_that_file(tmp_path):
+    frame(60, 0).write_parquet(tmp_path / "a[1].parquet")
+    assert [name for name, _ in files(tmp_path / "a[1].parquet")] == ["a[1]"]
+
+
+def test_a_giant_row_group_is_read_in_slices(parts, monkeypatch):
+    monkeypatch.setattr("unseen.tables._files.SLICE_VALUES", 100)
+    frames = list(batches(parts / "whole.parquet", ["x0", "x1"], size=20))
+    assert max(part.height for part in frames) == 20
+    assert pl.concat(frames).equals(pl.read_parquet(parts / "whole.parquet", columns=["x0", "x1"]))
+
+
+@pytest.mark.parametrize("rows", [20, 119, 10_000])
+def test_however_a_table_is_cut_into_parts_the_same_rows_are_drawn(parts, monkeypatch, rows):
+    expected = loaded(survey_table(parts / "parts").sampled(100, 3))
+    monkeypatch.setattr("unseen.tables._survey.PART_ROWS", rows)
+    monkeypatch.setattr("unseen.tables._survey.batch_size", lambda width: 17)
+    monkeypatch.setattr("unseen.tables._surveyed.batch_size", lambda width: 13)
+    found = survey_table(parts / "parts")
+    assert (len(found.parts) > 5) == (rows < 120)
+    same(loaded(found.sampled(100, 3)), expected)
+
+
+def test_a_sample_has_all_classes_of_all_domains_and_equal_domains(parts):
+    for found in (
+        loaded(survey_table(parts / "whole.parquet").sampled(30, 0)),
+        part_of(load_table(parts / "parts"), 30, 0),
+    ):
+        cells = {(d, y) for d, y in zip(found.domain.tolist(), found.y.tolist(), strict=True)}
+        assert len(cells) == 6
+        assert np.unique(found.domain, return_counts=True)[1].tolist() == [10, 10, 10]
+
+
+def test_a_draw_of_a_draw_is_a_part_of_it(parts):
+    whole = survey_table(parts / "parts")
+    first = whole.thinned(80, 1)
+    second = first.sampled(60, 2)
+    inside = {tuple(row) for row in loaded(first).X}
+    assert loaded(second).X.shape == (60, 3)
+    assert all(tuple(row) in inside for row in loaded(second).X)
+
+
+def test_a_table_that_does_not_fit_is_drawn_from_and_said(parts, monkeypatch):
+    monkeypatch.setattr("unseen.tables._load.available_bytes", lambda: 4 * 8 * 3 * 300)
+    found = load_table(parts / "parts")
+    assert np.unique(found.domain, return_counts=True)[1].tolist() == [100, 100, 100]
+    assert any("pass --max-per-domain to choose how many to use" in notice for notice in found.notices)
+
+
+def test_a_stream_through_all_landmarks_is_the_exact_projection(parts):
+    """With every sample a landmark nothing is approximated, so the model is that of one exact fit."""
+    table = part_of(load_table(parts / "parts"), 90, 0)
+    exact = fit_table(table, "cidg").model
+    found = fit_stream(TableRows(table), table, "cidg", components=len(table.X))
+    assert found.stream["trace_error"] < 1e-8
+    Z, expected = (m.transformer.transform(m.prepare(table.X)) for m in (found.model, exact))
+    np.testing.assert_allclose(Z, expected, atol=1e-5 * np.abs(expected).max())
+
+
+def test_a_stream_of_parts_is_one_fit_on_all_rows(parts):
+    source, table = survey_table(parts / "parts"), load_table(parts / "whole.parquet")
+    told = []
+
+    class Told:
+        def __init__(self, description, total):
+            told.append(total)
+
+        def __enter__(self):
+            return told.append
+
+        def __exit__(self, *_):
+            pass
+
+    sample = loaded(source.sampled(120, 0))
+    found = fit_stream(source, sample, "kfda", components=40, progress=Told)
+    assert (told[0], sum(told[1:])) == (600, 600)
+    assert found.stream["projection_rows"] == 600
+    assert found.stream["classifier_rows"] == len(sample.X)
+    projection, prepared = found.model.transformer, found.model.prepare(table.X)
+    again = type(projection)(**projection.get_params(deep=False))
+    again.fit(prepared, table.y, sample_domain=table.domain)
+    np.testing.assert_allclose(projection.transform(prepared), again.transform(prepared), atol=1e-9)
+
+
+def test_plain_models_see_the_sample(parts):
+    table = load_table(parts / "parts")
+    sample = part_of(table, 150, 0)
+    found = fit_stream(TableRows(table), sample, "logistic")
+    assert "landmarks" not in found.stream
+    assert found.stream["classifier_rows"] == len(sample.X)
+    assert found.scores == choose(sample, "logistic").scores
+
+
+def test_statistics_from_a_cluster_are_those_from_here(parts, monkeypatch):
+    pytest.importorskip("distributed", reason="needs the extra dask")
+    pytest.importorskip("typer", reason="the command needs its extra")
+    from unseen.cli._options import cluster
+
+    monkeypatch.setattr("unseen.tables._survey.PART_ROWS", 50)
+    source = survey_table(parts / "parts").thinned(90, 0)
+    sample = loaded(source.sampled(60, 0))
+    here = fit_stream(source, sample, "kfda", components=20).model
+    told = []
+    with cluster(1, None) as client:
+        collector = Collector(source, here.preprocessor, here.transformer)
+        total = collector.on_cluster(told.append, client)
+    np.testing.assert_array_equal(total.cells.counts, here.transformer.cell_counts_)
+    for name, values in total.arrays().items():
+        if values.dtype.kind == "f" and name != "tails":
+            np.testing.assert_allclose(values, here.transformer.statistics_[name], atol=1e-9)
+    assert sum(told) == 270
+
+
+def unseen(*args):
+    typer = pytest.importorskip("typer", reason="the command needs its extra")
+    from typer.testing import CliRunner
+
+    from unseen.cli._fit import fit
+    from unseen.cli._predict import predict
+
+    app = typer.Typer(pretty_exceptions_enable=False)
+    for command in (fit, predict):
+        app.command()(command)
+    result = CliRunner().invoke(app, [*map(str, args)], env={"COLUMNS": "200", "TERM": "dumb", "NO_COLOR": "1"})
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result.exit_code, " ".join(result.output.split())
+
+
+@pytest.fixture
+def large(monkeypatch):
+    """What counts as a large table, scaled down."""
+    monkeypatch.setattr("unseen.cli._fit.EXACT_ROWS", 500)
+    monkeypatch.setattr("unseen.cli._fit.SAMPLE_ROWS", 150)
+    monkeypatch.setattr("unseen.table_stream.CHOICE_ROWS", 90)
+
+
+@pytest.mark.usefixtures("large")
+def test_above_a_size_landmarks_are_chosen_and_said_and_kept_in_the_card(parts):
+    model = parts / "m.unseen"
+    code, text = unseen("fit", parts / "parts", "--method", "kfda", "-o", model)
+    assert code == 0
+    assert "600 rows: a few choose the settings, 150 give the scales" in text
+    assert "were chosen, and scored, on 90 rows. The projection saw 600 rows through" in text
+    card = read_card(model)
+    assert card["data"]["rows"] == 600
+    assert card["data"]["domains"] == dict.fromkeys(SITES, 200)
+    assert {entry["class"]: entry["rows"] for entry in card["data"]["classes"]} == {"ill": 480, "well": 120}
+    assert card["stream"].keys() >= {"projection_rows", "classifier_rows", "landmarks", "trace_error"}
+    fitted, _ = load_model(model)
+    output = parts / "out.parquet"
+    assert unseen("predict", model, parts / "parts" / "*.parquet", "-o", output)[0] == 0
+    table = load_table(parts / "whole.parquet")
+    assert pl.read_parquet(output)["label"].to_list() == fitted.predict(table.X).tolist()
+
+
+@pytest.mark.usefixtures("large")
+@pytest.mark.parametrize("options", [["--feature-map", "none"], ["--max-per-domain", "100"]])
+def test_exact_kernels_are_kept_where_they_were_asked_for_or_there_are_few_rows(parts, options):
+    code, text = unseen("fit", parts / "parts", "--method", "kfda", "-o", parts / "m.unseen", "--workers", 2, *options)
+    assert code == 0
+    assert "--workers not used: exact kernels are fitted here" in text
+    assert read_card(parts / "m.unseen")["stream"] == {}
+
+
+def test_landmarks_can_be_asked_for_at_any_size(parts):
+    options = ["--method", "kfda", "--feature-map", "nystroem", "--components", 25, "--max-per-domain", 40]
+    assert unseen("fit", parts / "parts", "-o", parts / "m.unseen", *options)[0] == 0
+    stream = read_card(parts / "m.unseen")["stream"]
+    assert (stream["projection_rows"], stream["landmarks"]) == (120, 25)
+
+
+@pytest.mark.usefixtures("large")
+def test_an_interrupt_leaves_no_model(parts, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Collector, "here", interrupted)
+    (parts / "m.unseen").write_text("old")
+    code, text = unseen("fit", parts / "parts", "--method", "kfda", "-o", parts / "m.unseen")
+    assert code == 1
+    assert "Stopped. Nothing was written." in text
+    assert (parts / "m.unseen").read_text() == "old"
+    assert {path.name for path in parts.iterdir()} == {"m.unseen", "parts", "whole.parquet"}
+
+
+@pytest.mark.usefixtures("large")
+@pytest.mark.parametrize(
+    ("options", "code", "reason"),
+    [
+        (["--workers", "1", "--scheduler", "tcp://127.0.0.1:1"], 2, "choose one"),
+        (["--scheduler", "tcp://127.0.0.1:1"], 1, "127.0.0.1:1"),
+        (["--components", "0"], 2, "Invalid value for '--components'"),
+    ],
+)
+def test_a_cluster_that_cannot_be_used_is_refused_before_the_work(parts, monkeypatch, options, code, reason):
+    pytest.importorskip("distributed", reason="needs the extra dask")
+    monkeypatch.setattr("unseen.cli._options.CONNECT_SECONDS", 0.3)
+    found, text = unseen("fit", parts / "parts", "--method", "kfda", "-o", parts / "m.unseen", *options)
+    assert found == code
+    assert reason in text
+    assert not (parts / "m.unseen").exists()
+
+
+@pytest.mark.usefixtures("large")
+def test_a_missing_extra_is_named(parts, monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    code, text = unseen("fit", parts / "parts", "--method", "kfda", "-o", parts / "m.unseen", "--workers", 1)
+    assert code == 2
+    assert "pip install 'unseen[dask]'" in text
+
+
+def test_parts_of_a_new_table_are_one_domain_and_other_files_a_domain_each(parts):
+    model = parts / "m.unseen"
+    assert unseen("fit", parts / "whole.parquet", "--method", "1nn", "-o", model)[0] == 0
+    code, text = unseen("predict", model, parts / "parts", "-o", parts / "a.csv")
+    assert code == 0
+    assert "The 5 files are called like parts of one table, and read as one domain" in text
+    assert "domain" not in pl.read_csv(parts / "a.csv").columns
+    (parts / "parts" / "part-0000.parquet").rename(parts / "parts" / "oslo.parquet")
+    assert unseen("predict", model, parts / "parts", "-o", parts / "b.csv")[0] == 0
+    assert pl.read_csv(parts / "b.csv")["domain"].n_unique() == 5
+
+
+FIT = """
+import resource, sys
+limit, choice, sample = map(int, sys.argv[1:4])
+import polars, skops.io, sklearn.svm
+from unseen import table_stream
+from unseen.cli import _fit, main
+table_stream.CHOICE_ROWS, _fit.SAMPLE_ROWS = choice, sample
+if limit:
+    resource.setrlimit(resource.RLIMIT_DATA, (limit << 20, limit << 20))
+sys.argv = ["unseen", *sys.argv[4:]]
+main()
+"""
+ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "POLARS_MAX_THREADS": "2"}
+
+
+def run(limit, *command, choice=300, sample=3000, timeout=120):
+    arguments = [sys.executable, "-c", FIT, *map(str, (limit, choice, sample, *command))]
+    done = subprocess.run(arguments, capture_output=True, text=True, env=os.environ | ONE_THREAD, timeout=timeout)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stderr
+
+
+def write_parts(folder, rows, width):
+    """Forty files; values of few digits, which take little room on the disk and all of it in memory."""
+    folder.mkdir()
+    first = frame(rows, 0, width).with_columns((pl.col(r"^x\d+$") * 2).round() / 2)
+    for i in range(40):
+        features = pl.col(r"^x\d+$") + (i % 7) / 2
+        first.with_columns(features).write_parquet(folder / f"part-{i:04d}.parquet", compression="lz4")
+    return 40 * rows * width * 8
+
+
+def check_fit_and_predict(tmp_path, rows, width, limit, method):
+    size = write_parts(tmp_path / "parts", rows, width)
+    assert size > 1.05 * (limit << 20)
+    model, output = tmp_path / "m.unseen", tmp_path / "out.parquet"
+    said = run(limit, "fit", tmp_path / "parts", "--method", method, "--components", 50, "-o", model)
+    assert f"The projection saw {40 * rows:,} rows through 50 landmarks" in " ".join(said.split())
+    facts = read_card(model)
+    assert facts["stream"]["projection_rows"] == facts["data"]["rows"] == 40 * rows
+    assert sum(facts["data"]["domains"].values()) == 40 * rows
+    run(limit, "predict", model, tmp_path / "parts" / "part-*.parquet", "--domain", "site", "-o", output)
+    assert pl.scan_parquet(output).select(pl.len()).collect().item() == 40 * rows
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the limit is Linux's")
+def test_forty_files_are_fitted_selected_and_predicted_in_less_memory_than_they_take(tmp_path):
+    check_fit_and_predict(tmp_path, rows=8_000, width=280, limit=650, method="kfda")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="the limit is Linux's")
+def test_a_gigabyte_and_a_half_is_fitted_in_half_of_it(tmp_path):
+    check_fit_and_predict(tmp_path, rows=20_000, width=250, limit=760, method="cidg")
