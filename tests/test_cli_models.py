@@ -403,7 +403,20 @@ def test_a_transductive_model_refuses_a_domain_of_one_row(home, tmp_path):
 
 BAD = {
     "fit without output": ("fit train.csv", "Missing option '--output'"),
-    "fit to a table": ("fit train.csv -o train.csv", "A model file ends in .unseen; got --output train.csv"),
+    "fit to a table": ("fit train.csv -o train.csv", "train.csv should end in .unseen"),
+    "fit to a folder": ("fit train.csv -o folder.unseen", "folder.unseen is a folder; name a file"),
+    "fit below a file": ("fit train.csv -o new.csv/m.unseen", "new.csv/m.unseen cannot be written"),
+    "predict below a file": ("predict plain.unseen new.csv -o new.csv/o.csv", "new.csv/o.csv cannot be written"),
+    "no jobs": ("fit train.csv --jobs 0 -o m.unseen", "at least one process is needed; -1 means one for each core"),
+    "an open quotation mark": (
+        'fit train.csv --drop "x0,x1 -o m.unseen',
+        "a quotation mark is opened but never closed",
+    ),
+    "unlabelled digits": ("fit --unlabelled 0 -o m.unseen", "speak of a table"),
+    "lists for numbers": (
+        "predict plain.unseen lists.parquet -o o.csv",
+        "lists.parquet cannot be used: - it cannot be",
+    ),
     "fit on nothing": ("fit none.csv -o m.unseen", "no such file"),
     "unknown method": ("fit train.csv --method magic -o m.unseen", "'magic' is not one of"),
     "unknown scale": ("fit train.csv --scale big -o m.unseen", "'big' is not one of"),
@@ -418,7 +431,7 @@ BAD = {
         "not a model file. Pass a file that `unseen fit` wrote",
     ),
     "no new table": ("predict plain.unseen none.csv -o o.csv", "no such file"),
-    "wrong ending": ("predict plain.unseen new.csv -o o.xlsx", "Predictions are written as .csv or .parquet"),
+    "wrong ending": ("predict plain.unseen new.csv -o o.xlsx", "o.xlsx should end in .csv or .parquet"),
     "over its own input": ("predict plain.unseen new.csv -o ./new.csv", "would replace what is read"),
     "onto a folder": ("predict plain.unseen new.csv -o folder.csv", "is a folder; name a file"),
     "no centre to move": ("predict plain.unseen new.csv -o o.csv --center target", "has no centre to move"),
@@ -442,6 +455,9 @@ def bad_files(home):
     pl.read_csv(home / "new.csv").select("x0", "sex").write_csv(home / "few.csv")
     (home / "empty.csv").write_text((home / "new.csv").read_text().splitlines()[0] + "\n")
     (home / "folder.csv").mkdir()
+    (home / "folder.unseen").mkdir()
+    lists = pl.read_parquet(home / "new.parquet").with_columns(x0=pl.concat_list("x1", "x2"))
+    lists.write_parquet(home / "lists.parquet")
     (home / "half.unseen").write_bytes((home / "plain.unseen").read_bytes()[:5000])
     table = load_table(home / "train.csv", label="label", domain="site")
     prepared = preprocessor(table.schema).fit_transform(table.X)
@@ -460,6 +476,17 @@ def test_bad_command_lines_and_files_are_refused_with_a_reason(bad_files, monkey
     assert code == 2
     assert reason in text
     assert sorted(path.name for path in bad_files.iterdir()) == before
+
+
+def test_a_target_that_cannot_be_written_is_refused_before_the_work(home, monkeypatch):
+    def worked(*_):
+        raise AssertionError
+
+    monkeypatch.setattr("unseen.cli._fit.survey", worked)
+    monkeypatch.setattr("unseen.cli._predict.load_model", worked)
+    (home / "taken.unseen").mkdir(exist_ok=True)
+    assert unseen("fit", home / "train.csv", "-o", home / "taken.unseen")[0] == 2
+    assert unseen("predict", home / "plain.unseen", home / "new.csv", "-o", home / "new.csv" / "o.csv")[0] == 2
 
 
 def test_missing_columns_are_all_named_at_once(bad_files, tmp_path):
@@ -487,3 +514,137 @@ def test_a_disk_that_cannot_be_written_fails_with_one(home, tmp_path, monkeypatc
     assert code == 1
     assert "Failed: No space left on device" in text
     assert list(tmp_path.iterdir()) == []
+
+
+def test_columns_that_are_missing_here_but_not_in_training_are_named(home, tmp_path):
+    new = pl.read_parquet(home / "new.parquet")
+    changed = new.with_columns(x1=None, sex=pl.when(pl.int_range(50) < 20).then("sex"), x2=pl.lit(1e200))
+    changed.write_parquet(tmp_path / "gaps.parquet")
+    for model in ("plain", "centred"):  # one pass over the table, and two
+        command = ["predict", home / f"{model}.unseen", tmp_path / "gaps.parquet", "-o", tmp_path / "o.csv"]
+        text = unseen(*command, "--batch-size", 7)[1]
+        assert (
+            "Note: Mostly missing here, so the predictions rest on the other columns: 'x1 (50 of 50 values)', "
+            "'x2 (50 of 50 values)', 'sex (30 of 50 values)'." in text
+        )
+        assert [entry["column"] for entry in printed_json(*command)["mostly_missing"]] == ["x1", "x2", "sex"]
+    assert (
+        "Mostly missing" not in unseen("predict", home / "plain.unseen", home / "new.csv", "-o", tmp_path / "o.csv")[1]
+    )
+
+
+def test_what_was_missing_in_training_as_well_is_no_news(home, tmp_path):
+    train = pl.read_csv(home / "train.csv").with_columns(x1=pl.when(pl.int_range(72) % 3 == 0).then("x1"))
+    train.write_csv(tmp_path / "train.csv")
+    assert unseen("fit", tmp_path / "train.csv", "--method", "1nn", "-o", tmp_path / "m.unseen")[0] == 0
+    missing = read_card(tmp_path / "m.unseen")["data"]["missing"]
+    assert missing["x1"] == pytest.approx(2 / 3, abs=0.05)
+    assert "sex" not in missing
+    new = pl.read_csv(home / "new.csv").with_columns(x1=None, x2=None)
+    new.write_csv(tmp_path / "new.csv")
+    text = unseen("predict", tmp_path / "m.unseen", tmp_path / "new.csv", "-o", tmp_path / "o.csv")[1]
+    assert "other columns: 'x2 (50 of 50 values)'." in text
+
+
+def test_scores_are_said_to_be_too_good_only_where_something_was_chosen_on_them(home, tmp_path):
+    said = "Settings were chosen on these same domains"
+    text = unseen("fit", home / "train.csv", "--method", "1nn", "-o", tmp_path / "m.unseen")[1]
+    assert said not in text
+    assert said not in unseen("show", tmp_path / "m.unseen")[1]
+    assert said in unseen("show", home / "plain.unseen")[1]
+
+
+def test_columns_with_commas_may_be_named_in_quotes(home, tmp_path):
+    renamed = pl.read_csv(home / "train.csv").rename({"x0": "a, b", "x1": 'c"d'})
+    renamed.write_csv(tmp_path / "t.csv")
+    for option, features in (("--features", ["a, b", 'c"d']), ("--drop", ["x2", "sex"])):
+        options = ["--method", "1nn", "-o", tmp_path / "m.unseen", option, '"a, b", c"d']
+        facts = printed_json("fit", tmp_path / "t.csv", *options)
+        assert [column["name"] for column in facts["schema"]["columns"]] == features
+    assert "in quotes" in unseen("fit", "--help")[1]
+
+
+EVIL = "\x1b[31m\x9b31mred\x07"
+
+
+def evil(value, kept):
+    """A card in which every text, and every name of a thing, is one that a terminal would obey."""
+    if isinstance(value, dict):
+        return {key if key in kept else EVIL + key: evil(inside, kept) for key, inside in value.items()}
+    if isinstance(value, list):
+        return [evil(inside, kept) for inside in value]
+    return EVIL + value if isinstance(value, str) else value
+
+
+def keys_of(value):
+    if isinstance(value, dict):
+        return set(value).union(*map(keys_of, value.values()))
+    return set().union(*map(keys_of, value)) if isinstance(value, list) else set()
+
+
+def test_no_escape_sequence_of_a_card_reaches_the_terminal(home, tmp_path):
+    fitted, facts = load_model(home / "plain.unseen")
+    save_model(fitted, tmp_path / "evil.unseen", evil(facts, keys_of(facts) - set(SITES)))
+    for options in ([], ["--json"]):
+        result = CliRunner().invoke(APP, ["show", str(tmp_path / "evil.unseen"), *options])
+        assert result.exit_code == 0
+        assert "red" in result.output
+        assert not set(result.output) & {"\x1b", "\x9b", "\x07"}
+    printed = printed_json("show", tmp_path / "evil.unseen")
+    assert printed["command"].startswith(EVIL)  # for machines it is what it was
+
+
+def test_no_escape_sequence_of_a_table_reaches_the_terminal(home, tmp_path):
+    new = pl.read_parquet(home / "new.parquet").with_columns(site=EVIL + pl.col("site"), **{EVIL: 1})
+    new.write_parquet(tmp_path / "evil.parquet")
+    command = [
+        "predict",
+        home / "plain.unseen",
+        tmp_path / "evil.parquet",
+        "--domain",
+        "site",
+        "-o",
+        tmp_path / "o.csv",
+    ]
+    for options in ([], ["--json"]):
+        result = CliRunner().invoke(APP, [*map(str, command), *options])
+        assert result.exit_code == 0
+        assert "oslo" in result.output
+        assert not set(result.output) & {"\x1b", "\x9b", "\x07"}
+
+
+def test_rows_without_a_label_are_left_out_of_a_fit(home, tmp_path):
+    labels = pl.when(pl.int_range(72) % 6 == 1).then(pl.lit("unknown")).otherwise("label")
+    pl.read_csv(home / "train.csv").with_columns(label=labels).write_csv(tmp_path / "t.csv")
+    options = ["--method", "1nn", "-o", tmp_path / "m.unseen", "--unlabelled", "unknown"]
+    code, text = unseen("fit", tmp_path / "t.csv", *options)
+    assert code == 0
+    assert "Note: Left out 12 rows of 72 with the label 'unknown', which stands for none." in text
+    assert read_card(tmp_path / "m.unseen")["data"]["rows"] == 60
+    landmarks = ["--feature-map", "nystroem", "--method", "kfda", "--components", "10"]
+    assert unseen("fit", tmp_path / "t.csv", *options, *landmarks)[0] == 0
+    assert read_card(tmp_path / "m.unseen")["stream"]["projection_rows"] == 60
+
+
+@pytest.mark.parametrize("command", [["diagnose", "--permutations", "19"], ["compare", "--methods", "1NN", "--quick"]])
+def test_compare_and_diagnose_leave_out_the_unlabelled_too(home, tmp_path, monkeypatch, command):
+    from unseen.cli._app import app
+
+    monkeypatch.chdir(tmp_path)
+    labels = pl.when(pl.int_range(72) % 6 == 1).then(None).otherwise("label")
+    pl.read_csv(home / "train.csv").with_columns(label=labels).write_csv(tmp_path / "t.csv")
+    result = CliRunner().invoke(app, [*command, "t.csv", "--unlabelled", "NA", "--json"])
+    assert result.exit_code == 0, result.output
+    assert "Left out 12 rows of 72 without a label." in " ".join(result.stderr.split())
+    assert CliRunner().invoke(app, [*command, "t.csv"]).exit_code == 2
+
+
+def test_a_real_folder_with_unlabelled_cells_can_be_diagnosed():
+    from unseen.cli._app import app
+
+    folder = Path(__file__).parents[2] / "shared" / "data" / "gvhd"
+    if not folder.is_dir():
+        pytest.skip("the real data gvhd is not beside the project")
+    result = CliRunner().invoke(app, ["diagnose", str(folder), "--unlabelled", "0", "--permutations", "19", "--json"])
+    assert result.exit_code == 0, result.output
+    assert "0" not in {str(name) for name in json.loads(result.stdout)["classes"]}

@@ -203,7 +203,7 @@ MISTAKES = {
     "no method": (["reproduce", "folder", "hospitals", "--methods", " , "], "at least one method"),
     "no repeats": (["reproduce", "folder", "hospitals", "--repeats", "0"], "'--repeats'"),
     "half a repeat": (["reproduce", "folder", "hospitals", "--repeats", "2.5"], "'--repeats'"),
-    "no jobs": (["reproduce", "folder", "hospitals", "--jobs", "0"], "n_jobs == 0"),
+    "no jobs": (["reproduce", "folder", "hospitals", "--jobs", "0"], "at least one process is needed"),
     "an unknown format": (["reproduce", "folder", "hospitals", "--format", "html"], "'html' is not one of"),
     "an unknown selection": (["reproduce", "folder", "hospitals", "--selection", "test"], "'test' is not one of"),
     "an unknown option": (["reproduce", "folder", "hospitals", "--fast"], "No such option: --fast"),

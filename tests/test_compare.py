@@ -56,7 +56,7 @@ def test_confusions_add_up_to_the_accuracy_of_their_method(found):
 def test_the_embedding_names_each_sample(found):
     view = found.summary()["embedding"]
     assert view["method"] == "CIDG"
-    rows = np.array(view["row"])
+    rows = np.array(view["row"]) - 1  # people count from 1
     assert [view["classes"][c] for c in view["class"]] == LABELS[rows].tolist()
     assert [view["domains"][d] for d in view["domain"]] == D[rows].tolist()
     assert len(view["before"]) == len(view["after"]) == len(rows)
@@ -85,6 +85,18 @@ def test_frame_text_picture_and_page_agree(found):
     assert "<west>" not in page
     assert page not in found._repr_html_()  # escaped
     assert found._repr_html_().startswith("<iframe srcdoc=")
+
+
+def test_a_domain_may_be_called_like_a_column_of_the_frame():
+    pytest.importorskip("pandas", reason="frames need it")
+    names = ["mean", "seconds", "method", "mean (domain)"]
+    codes = np.where(np.arange(len(Y)) % 7 == 0, 3, CODES)
+    found = unseen.compare(X, Y, sample_domain=np.array(names)[codes], methods=["1NN", "logistic"], repeats=1)
+    frame = found.frame()
+    assert sorted(frame.index) == ["1NN", "logistic"]
+    columns = [name for name in frame.columns if name not in ("kind", "transductive", "mean", "seconds")]
+    assert sorted(columns) == ["mean (domain)", "mean (domain) (domain)", "method (domain)", "seconds (domain)"]
+    np.testing.assert_allclose(frame[columns].mean(axis=1), frame["mean"], atol=1e-2)
 
 
 def test_the_picture_is_drawn(found):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import pickle
@@ -14,14 +15,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 import sklearn
+from scipy import sparse
 from sklearn.base import clone
+from sklearn.cluster import KMeans
 from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.svm import SVC, LinearSVC
+from sklearn.tree import DecisionTreeClassifier
 
 pytest.importorskip("polars", reason="tables need the extra")
 pytest.importorskip("skops", reason="model files need the extra")
+import polars as pl
 import skops.io as skops
 
 from helpers import three_domains
@@ -97,7 +103,9 @@ def file(tmp_path, model):
 
 
 def pack(path, card, payload, compression=zipfile.ZIP_STORED):
-    """Write a file of any content in the right frame."""
+    """Write a file of any content in the right frame; checksums are what anybody can compute."""
+    if isinstance(card, dict):
+        card = {**card, "sha256": model_file._digest(card)}
     with zipfile.ZipFile(path, "w", compression) as archive:
         archive.writestr(CARD, card if isinstance(card, (str, bytes)) else json.dumps(card))
         archive.writestr(PAYLOAD, payload)
@@ -193,6 +201,91 @@ def test_a_model_under_the_card_of_another_is_refused(file, tmp_path):
         load_model(file)
 
 
+def description():
+    return {"schema": TABLE.schema.to_dict(), "scores": {"north": 0.5}, "counts": {1: 2, 10: 3}}
+
+
+@pytest.fixture
+def described(tmp_path, model):
+    save_model(model, tmp_path / "described.unseen", description())
+    return tmp_path / "described.unseen"
+
+
+CARD_DAMAGE = {
+    "a kind": (b'"kind": "numeric"', b'"kind": "numeriC"'),
+    "a name": (b'"name": "x0"', b'"name": "x4"'),
+    "a level": (b'"f"', b'"g"'),
+    "a score": (b"0.5", b"0.9"),
+    "a version": (b'"scikit-learn": "1', b'"scikit-learn": "2'),
+}
+
+
+@pytest.mark.parametrize("damage", CARD_DAMAGE)
+def test_a_card_that_was_changed_is_refused(described, damage):
+    old, new = CARD_DAMAGE[damage]
+    with zipfile.ZipFile(described) as archive:
+        card, payload = archive.read(CARD), archive.read(PAYLOAD)
+    assert old in card
+    pack(described, card.replace(old, new, 1), payload)  # the archive's own checksums agree
+    for read in (read_card, load_model):
+        with pytest.raises(ModelFileError, match="its card is not as it was written"):
+            read(described)
+
+
+def test_columns_that_changed_places_are_noticed(described):
+    card, payload = unpack(described)
+    columns = card["schema"]["columns"]
+    columns[0], columns[1] = columns[1], columns[0]
+    pack(described, json.dumps(card), payload)
+    with pytest.raises(ModelFileError, match="its card is not as it was written"):
+        load_model(described)
+
+
+def test_how_a_card_is_laid_out_does_not_matter(described, model):
+    card, payload = unpack(described)
+    pack(described, json.dumps(dict(reversed(card.items())), separators=(",", ":")), payload)
+    assert load_model(described)[1] == card
+    assert card["counts"] == {"1": 2, "10": 3}  # JSON has no other keys
+
+
+WRONG_COLUMNS = {
+    "an unknown kind": (lambda s: s["columns"][0].update(kind="weird"), "'x0' must be numeric or categorical.*'weird'"),
+    "a kind that is none": (lambda s: s["columns"][0].update(kind=[]), "'x0' must be numeric or categorical"),
+    "a name that is none": (lambda s: s["columns"][0].update(name=7), "the name of a column must be text.*7"),
+    "levels that are numbers": (
+        lambda s: s["columns"][4].update(levels=[1, 2, 3]),
+        "levels of column 'sex' must be text",
+    ),
+    "levels that are none": (lambda s: s["columns"][4].update(levels=5), "which columns the model needs"),
+    "equal levels": (lambda s: s["columns"][4].update(levels=["f", "f", "m"]), "'sex' has levels .* more than once"),
+    "equal names": (lambda s: s["columns"][1].update(name="x0"), "'x0' is there more than once"),
+    "a label that is none": (lambda s: s.update(label=3), "label must be a name or null"),
+    "one column fewer": (lambda s: s["columns"].pop(), "its card names 4 columns, but the model takes 5"),
+    "no columns": (lambda s: s.pop("columns"), "which columns the model needs"),
+}
+
+
+@pytest.mark.parametrize("change", WRONG_COLUMNS)
+def test_columns_that_make_no_sense_are_refused_whatever_the_checksums(described, change):
+    card, payload = unpack(described)
+    alter, message = WRONG_COLUMNS[change]
+    alter(card["schema"])
+    pack(described, card, payload)
+    with pytest.raises(ModelFileError, match=message):
+        load_model(described)
+
+
+def test_a_kind_that_nobody_knows_predicts_nothing():
+    """Whatever becomes of it, no number may come from memory that nobody wrote."""
+    d = TABLE.schema.to_dict()
+    d["columns"][0]["kind"] = "weird"
+    with pytest.raises(ValueError, match="'x0' must be numeric or categorical"):
+        Schema.from_dict(d)
+    odd = Schema((Column("x", "numeric"), Column("y", "weird")))
+    encoded = odd.encode(pl.DataFrame({"x": [1.0, 2.0], "y": [3.0, 4.0]}))
+    np.testing.assert_array_equal(encoded, [[1, np.nan], [2, np.nan]])
+
+
 FOREIGN = {
     "a pickle": pickle.dumps({"a": 1}),
     "a text": b"label,x\n1,2\n",
@@ -257,6 +350,111 @@ def test_a_pickle_is_never_read_wherever_it_hides(file, tmp_path):
         with pytest.raises(ModelFileError):
             load_model(path)
     assert not mark.exists()
+
+
+def loads_altered(file, tmp_path, model, alter):
+    """Load a copy of a model in which something was changed, with checksums to match."""
+    other = copy.deepcopy(model)
+    alter(other.pipeline[-1], other.preprocessor)
+    return load_model(with_payload(tmp_path / "altered.unseen", file, skops.dumps(other)))
+
+
+def setting(name, value):
+    return lambda classifier, _: setattr(classifier, name, value(getattr(classifier, name)))
+
+
+ALTERED_NEIGHBOURS = {
+    "labels": setting("_y", lambda y: y + 10**9),
+    "negative labels": setting("_y", lambda y: y - 10**6),
+    "fewer labels": setting("_y", lambda y: y[:3]),
+    "narrower rows": setting("_fit_X", lambda X: X[:, :1].copy()),
+    "no rows": setting("_fit_X", lambda X: X[:0]),
+    "n_neighbors": setting("n_neighbors", lambda _: 10**9),
+    "metric": setting("metric", lambda _: "haversine"),
+    "effective metric": setting("effective_metric_", lambda _: "haversine"),
+    "algorithm": setting("_fit_method", lambda _: "kd_tree"),
+}
+ALTERED_SVC = {
+    "counts": setting("_n_support", lambda n: n + np.int32(10**8)),
+    "counts that cancel": setting("_n_support", lambda n: n + np.array([10**8, -(10**8)], dtype=np.int32)),
+    "more classes": setting("_n_support", lambda n: np.append(n, np.zeros(500, dtype=np.int32))),
+    "fewer support vectors": setting("support_vectors_", lambda v: v[:1].copy()),
+    "narrower support vectors": setting("support_vectors_", lambda v: v[:, :1].copy()),
+    "fewer coefficients": setting("_dual_coef_", lambda c: c[:, :1].copy()),
+    "no intercept": setting("_intercept_", lambda i: i[:0]),
+    "another problem": setting("_impl", lambda _: "epsilon_svr"),
+    "another kernel": setting("kernel", lambda _: "precomputed"),
+    "sparse": setting("_sparse", lambda _: True),
+    "some probabilities": setting("_probA", lambda _: np.zeros(1)),
+}
+
+
+def alter_encoder(name, value):
+    def alter(_, preprocessor):
+        encoder = preprocessor.named_transformers_["levels"]
+        setattr(encoder, name, value(getattr(encoder, name)))
+
+    return alter
+
+
+ALTERED_ENCODER = {
+    "fewer columns": alter_encoder("_n_features_outs", lambda _: [1]),
+    "negative columns": alter_encoder("_n_features_outs", lambda _: [-5]),
+    "unsorted levels": alter_encoder("categories_", lambda levels: [own[::-1].copy() for own in levels]),
+    "a level for nothing": alter_encoder("_infrequent_indices", lambda rare: [np.array([10**9]) for _ in rare]),
+    "another place": alter_encoder("_default_to_infrequent_mappings", lambda m: [np.full(3, 10**12) for _ in m]),
+}
+
+
+@pytest.mark.parametrize("change", ALTERED_NEIGHBOURS)
+def test_neighbours_that_would_crash_compiled_code_are_refused(file, tmp_path, change):
+    model = by_hand(None, HEADS["1-NN"])
+    assert_same_answers(loads_altered(file, tmp_path, model, lambda *_: None)[0], model)
+    with pytest.raises(ModelFileError, match="KNeighborsClassifier does not fit together"):
+        loads_altered(file, tmp_path, model, ALTERED_NEIGHBOURS[change])
+
+
+@pytest.mark.parametrize("change", ALTERED_SVC)
+def test_support_vectors_that_would_crash_compiled_code_are_refused(file, tmp_path, change):
+    model = by_hand(None, SVC())
+    assert_same_answers(loads_altered(file, tmp_path, model, lambda *_: None)[0], model)
+    with pytest.raises(ModelFileError, match="SVC does not fit together"):
+        loads_altered(file, tmp_path, model, ALTERED_SVC[change])
+
+
+@pytest.mark.parametrize("change", ALTERED_ENCODER)
+def test_levels_that_would_crash_compiled_code_are_refused(file, tmp_path, model, change):
+    with pytest.raises(ModelFileError, match="OneHotEncoder does not fit together"):
+        loads_altered(file, tmp_path, model, ALTERED_ENCODER[change])
+
+
+def test_a_model_that_would_not_be_read_back_is_not_written(tmp_path):
+    neighbours = by_hand(None, KNeighborsClassifier(3, weights="distance", algorithm="brute"))
+    with pytest.raises(ModelFileError, match="cannot be stored: KNeighborsClassifier does not fit together: weights"):
+        save_model(neighbours, tmp_path / "m.unseen", {})
+
+
+COMPILED = {
+    "a tree of neighbours": (KNeighborsClassifier(1, algorithm="kd_tree"), "KDTree"),
+    "a decision tree": (DecisionTreeClassifier(), "DecisionTreeClassifier"),
+    "clusters": (KMeans(2, n_init=1), "KMeans"),
+}
+
+
+@pytest.mark.parametrize("content", COMPILED)
+def test_types_whose_state_nobody_checks_are_refused_on_both_sides(file, tmp_path, content):
+    estimator, name = COMPILED[content]
+    model = by_hand(None, estimator)
+    with pytest.raises(ModelFileError, match=f"cannot be stored.*{name}"):
+        save_model(model, tmp_path / "m.unseen", {})
+    with pytest.raises(ModelFileError, match="refused"):
+        load_model(with_payload(tmp_path / "m.unseen", file, skops.dumps(model)))
+
+
+@pytest.mark.parametrize("part", [sparse.csr_matrix(np.eye(2)), np.ma.masked_array([1.0, 2.0], [True, False])])
+def test_arrays_of_other_kinds_are_refused(file, tmp_path, part):
+    with pytest.raises(ModelFileError, match="refused"):
+        loads_altered(file, tmp_path, by_hand(None, LogisticRegression()), setting("coef_", lambda _: part))
 
 
 class Stranger(LogisticRegression):

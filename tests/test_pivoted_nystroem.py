@@ -280,7 +280,11 @@ def test_constant_samples_have_one_landmark_and_no_projection():
         ({"block_size": 0}, X, "'block_size' parameter"),
         ({"kernel": "gauss"}, X, "'kernel' parameter"),
     ],
-    ids=lambda value: str(value)[:40] if isinstance(value, dict) else "",
+    ids=lambda value: (
+        ",".join(f"{k}={getattr(v, '__name__', v)}" for k, v in dict(value).items())[:40]
+        if isinstance(value, dict)
+        else ""
+    ),
 )
 def test_what_cannot_be_approximated_is_refused_with_a_reason(options, data, message):
     with pytest.raises(ValueError, match=message):

@@ -84,6 +84,11 @@ BAD_TEXTS = {
         {},
         ["the domain 'york' has samples of one class only, 'ill'"],
     ),
+    "a domain in two spellings": (
+        with_rows(*["Leeds ,50,f,ill"] * 9),
+        {},
+        ["- 'leeds' and 'Leeds ' are taken as different domains", "the domain 'Leeds ' has samples of one class only"],
+    ),
     "a small domain": (
         with_rows("york,50,f,ill", "york,51,m,well", "york,52,m,well"),
         {},
@@ -204,6 +209,33 @@ def test_all_problems_are_told_at_once(tmp_path):
         "the label column 'diagnosi",
     ]
     assert str(caught.value).count("\n- ") == len(problems)
+
+
+def test_one_column_for_both_roles_is_the_only_problem(tmp_path):
+    file = tmp_path / "patients.csv"
+    file.write_text(with_rows(",50,f,ill"))
+    with pytest.raises(TableError) as caught:
+        load_table(file, label="hospital", domain="hospital")
+    assert caught.value.problems == ["'hospital' is both the label and the domain column: choose two columns."]
+
+
+def test_a_header_without_end_is_refused_for_its_quotation_mark(tmp_path):
+    file = tmp_path / "patients.csv"
+    file.write_text('"hospital,age,sex,diagnosis\n' + "x" * 2**24)
+    with pytest.raises(TableError, match="a quotation mark is opened but never closed"):
+        load_table(file)
+
+
+@pytest.mark.parametrize("where", ["_survey.frame_numbers", "_schema.frame_numbers", "_coding.as_text"])
+def test_what_polars_cannot_do_is_a_table_error(tmp_path, monkeypatch, where):
+    def fail(*_):
+        raise pl.exceptions.InvalidOperationError("casting from Wibble not supported\n\nand much more")
+
+    file = tmp_path / "patients.csv"
+    file.write_text(with_rows())
+    monkeypatch.setattr(f"unseen.tables.{where}", fail)
+    with pytest.raises(TableError, match=r"patients\.csv.*\n.*it cannot be read: casting from Wibble not supported\.$"):
+        load_table(file)
 
 
 def test_a_table_error_survives_pickling():

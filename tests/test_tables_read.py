@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import json
 import subprocess
 import sys
+from datetime import timedelta
 
 import numpy as np
 import pytest
@@ -16,7 +18,7 @@ from scipy.io import savemat
 pl = pytest.importorskip("polars")
 
 from unseen.datasets import load_folder, load_rotated_digits  # noqa: E402
-from unseen.tables import batches, embedded, load_table, scan  # noqa: E402
+from unseen.tables import batches, embedded, load_table, preprocessor, scan  # noqa: E402
 
 FRAME = pl.DataFrame(
     {
@@ -282,7 +284,56 @@ def test_infinite_numbers_count_as_missing_and_are_counted(tmp_path):
     for ending in ("csv", "parquet"):
         table = load_table(written(tmp_path, changed(age=ages), ending))
         assert np.isnan(table.X[:3, 0]).all()
-        assert "Infinite numbers count as missing: 'age (2 values)'." in table.notices
+        assert "Numbers that are infinite or beyond 1e150 count as missing: 'age (2 values)'." in table.notices
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_numbers_too_large_to_be_squared_count_as_missing(tmp_path, ending):
+    ages = [1.01e150, -1e308, *range(22)]
+    table = load_table(written(tmp_path, changed(age=ages), ending))
+    assert np.isnan(table.X[:2, 0]).all()
+    assert "Numbers that are infinite or beyond 1e150 count as missing: 'age (2 values)'." in table.notices
+    none = load_table(written(tmp_path, changed(age=[1e200] * 24), ending))
+    assert "Numbers that are infinite or beyond 1e150 count as missing: 'age (24 values)'." in none.notices
+    large = load_table(written(tmp_path, changed(age=[9e149, -9e149, *range(22)]), ending))
+    assert not np.isnan(large.X[:, 0]).any()
+    for scaled in (preprocessor(table.schema).fit_transform(found.X) for found in (table, large)):
+        assert np.isfinite(scaled).all()
+
+
+@pytest.mark.parametrize("unit", ["ms", "us", "ns"])
+def test_durations_are_seconds(tmp_path, unit):
+    lengths = pl.Series([timedelta(seconds=1.5 * i) for i in range(23)] + [None], dtype=pl.Duration(unit))
+    frame = changed(age=lengths, hospital=pl.Series([timedelta(days=i % 3) for i in range(24)]))
+    table = load_table(written(tmp_path, frame, "parquet"))
+    np.testing.assert_array_equal(table.X[:, 0], [*(1.5 * np.arange(23)), np.nan])
+    assert table.schema.columns[0].kind == "numeric"
+    assert table.domain[:3].tolist() == ["0", "86400", "172800"]
+    np.testing.assert_array_equal(table.schema.encode(frame)[:, 0], table.X[:, 0])
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+def test_a_header_of_any_length_is_read_whatever_separates_it(tmp_path, separator):
+    path, names = tmp_path / "wide.csv", ["two\nlines", *(f"measurement_{i:05d}" for i in range(9000))]
+    before = csv.field_size_limit()
+    pl.DataFrame({name: [1, 2] for name in names}).write_csv(path, separator=separator)
+    assert scan(path).collect_schema().names() == names
+    assert csv.field_size_limit() == before
+
+
+@pytest.mark.parametrize(
+    ("column", "names", "said"),
+    [
+        ("hospital", ["Leeds", "Leeds ", "york"], "'Leeds' and 'Leeds ' are taken as different domains"),
+        ("hospital", ["Leeds", "york", "LEEDS"], "'Leeds' and 'LEEDS' are taken as different domains"),
+        ("diagnosis", ["ill", " Ill", "ill\xa0"], "'ill', ' Ill' and 'ill\\xa0' are taken as different classes"),
+    ],
+)
+def test_names_that_differ_by_spaces_or_case_alone_are_pointed_out(tmp_path, column, names, said):
+    values = [names[i % 3 if column == "hospital" else i // 2 % 3] for i in range(24)]
+    table = load_table(written(tmp_path, changed(**{column: values}), "parquet"))
+    assert f"{said}: if they are the same, write them alike." in table.notices
+    assert not any("taken as different" in notice for notice in load_table(written(tmp_path, FRAME)).notices)
 
 
 def test_numbers_are_read_on_all_rows_not_the_first_few(tmp_path):

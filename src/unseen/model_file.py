@@ -1,7 +1,7 @@
 """Model files: one `.unseen` file holds a card that anybody can read and a model that runs no code of its own.
 
 The file is a zip archive, stored without compression, of ``card.json`` and ``model.skops``. Nothing in it is a pickle:
-skops rebuilds objects from a list of types that are named below, and refuses all others.
+skops rebuilds objects of known types, and all others are refused. Checksums of both parts are in the card.
 """
 
 from __future__ import annotations
@@ -21,27 +21,18 @@ from sklearn.exceptions import InconsistentVersionWarning
 
 from . import __version__
 from .datasets._optional import optional_import
+from .model_parts import OURS, check_parts, name_of, strangers
+from .table_model import TableModel
+from .tables._schema import Schema
 
 FORMAT = 1
 CARD, PAYLOAD = "card.json", "model.skops"
+CHECKSUM = "sha256"  # of the rest of the card
 MAX_CARD = 32 * 2**20  # bytes; a thousand columns of a thousand levels have room in it
 
-# Types besides scikit-learn's public estimators, NumPy's and Python's own, which skops knows to be harmless.
-TRUSTED = (
-    "numpy.dtype",
-    "sklearn.metrics._dist_metrics.EuclideanDistance64",
-    "sklearn.neighbors._kd_tree.KDTree",
-    "unseen.feature_maps.DomainCenterer",
-    "unseen.novelty.Novelty",
-    "unseen.pivoted_nystroem.PivotedNystroem",
-    "unseen.projections._cidg.CIDG",
-    "unseen.projections._dica.DICA",
-    "unseen.projections._kfda.KFDA",
-    "unseen.projections._mda.MDA",
-    "unseen.projections._sca.SCA",
-    "unseen.table_model.TableModel",
-    "unseen.undo_bias.UndoBias",
-)
+# What skops would not load by itself. What it does load, such as all of scikit-learn's estimators, is more than models
+# of this package have: `strangers` draws the line.
+TRUSTED = ("numpy.dtype", *map(name_of, OURS))
 
 
 class ModelFileError(ValueError):
@@ -54,11 +45,11 @@ def save_model(model: Any, path: str | os.PathLike[str], card: Mapping[str, Any]
     Parameters
     ----------
     model : estimator
-        A fitted model of this package's and scikit-learn's estimators.
+        A fitted model such as :func:`unseen.table_fit.fit_table` makes, or an estimator of this package.
     path : str or path-like
         The file, by custom with the ending ``.unseen``; an existing one is replaced.
     card : dict
-        What is known about the model, as JSON has it. The format, versions and a checksum are added.
+        What is known about the model, as JSON has it. The format, versions and checksums are added.
 
     Examples
     --------
@@ -79,20 +70,26 @@ def save_model(model: Any, path: str | os.PathLike[str], card: Mapping[str, Any]
     """
     skops = optional_import("skops.io", "Saving a model")
     path = Path(path)
-    payload = skops.dumps(model)
-    unknown = sorted(set(skops.get_untrusted_types(data=payload)) - set(TRUSTED))
+    unknown = strangers(model)
     if unknown:
         raise ModelFileError(
             f"This model cannot be stored: it holds objects of type {', '.join(unknown)}, which no reader would trust. "
-            "Build it from the estimators of unseen and scikit-learn."
+            "Build it from the estimators that `unseen fit` uses; nearest neighbours need algorithm='brute'."
         )
+    try:
+        check_parts(model)  # what would not be read back is not written
+    except ValueError as error:
+        raise ModelFileError(f"This model cannot be stored: {error}.") from error
+    payload = skops.dumps(model)
     header = {
         "format": FORMAT,
         "unseen": __version__,
         "scikit-learn": sklearn.__version__,
         "payload": {"bytes": len(payload), "sha256": hashlib.sha256(payload).hexdigest()},
     }
-    text = json.dumps({**card, **header}, ensure_ascii=False, indent=1, allow_nan=False).encode()
+    content = json.loads(json.dumps({**card, **header}, allow_nan=False))  # as it will be read
+    content[CHECKSUM] = _digest(content)
+    text = json.dumps(content, ensure_ascii=False, indent=1, allow_nan=False).encode()
     if len(text) > MAX_CARD:
         raise ModelFileError(f"The card has {len(text):,} bytes; at most {MAX_CARD:,} can be read back. Shorten it.")
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
@@ -117,7 +114,7 @@ def read_card(path: str | os.PathLike[str]) -> dict[str, Any]:
     Returns
     -------
     card : dict
-        What `save_model` was given, with format, versions and checksum.
+        What `save_model` was given, with format, versions and checksums.
 
     Examples
     --------
@@ -144,7 +141,7 @@ def load_model(path: str | os.PathLike[str]) -> tuple[Any, dict[str, Any]]:
     model : estimator
         The fitted model.
     card : dict
-        What `save_model` was given, with format, versions and checksum.
+        What `save_model` was given, with format, versions and checksums.
 
     Examples
     --------
@@ -164,14 +161,12 @@ def load_model(path: str | os.PathLike[str]) -> tuple[Any, dict[str, Any]]:
     remedy = f"pip install 'scikit-learn=={written}', or fit the model again."
     try:
         _refuse_inflation(payload)
-        unknown = sorted(set(skops.get_untrusted_types(data=payload)) - set(TRUSTED))
-        if unknown:
-            raise ModelFileError(
-                f"{path}: refused, because it holds objects of types that no model of unseen has: {', '.join(unknown)}."
-            )
+        _refuse(path, sorted(set(skops.get_untrusted_types(data=payload)) - set(TRUSTED)))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", InconsistentVersionWarning)  # said once, below, instead of once per part
             model = skops.loads(payload, trusted=list(TRUSTED))
+        _refuse(path, strangers(model))
+        check_parts(model)
     except ModelFileError:
         raise
     except exceptions.UntrustedTypesFoundException as error:
@@ -181,6 +176,7 @@ def load_model(path: str | os.PathLike[str]) -> tuple[Any, dict[str, Any]]:
         if written != here:
             reason += f" It was written with scikit-learn {written}; this is {here}: {remedy}"
         raise ModelFileError(reason) from error
+    _check_columns(path, model, card)
     if written != here:
         warnings.warn(
             f"{path} was written with scikit-learn {written}; this is {here}, and predictions may differ. To be sure: "
@@ -188,6 +184,35 @@ def load_model(path: str | os.PathLike[str]) -> tuple[Any, dict[str, Any]]:
             stacklevel=2,
         )
     return model, card
+
+
+def _refuse(path: Path, unknown: list[str]) -> None:
+    if unknown:
+        raise ModelFileError(
+            f"{path}: refused, because it holds objects of types that no model of unseen has: {', '.join(unknown)}."
+        )
+
+
+def _check_columns(path: Path, model: Any, card: Mapping[str, Any]) -> None:
+    """The card says which columns of a table the model takes: it must say so clearly, and name as many as there are."""
+    if not isinstance(model, TableModel) or "schema" not in card:
+        return
+    try:
+        described = len(Schema.from_dict(card["schema"]).columns)
+    except (KeyError, TypeError, ValueError) as error:
+        reason = " ".join(getattr(error, "problems", []))
+        raise ModelFileError(
+            f"{path}: its card does not say which columns the model needs. {reason}".strip()
+        ) from error
+    expected = model.preprocessor.n_features_in_
+    if described != expected:
+        raise ModelFileError(f"{path}: its card names {described} columns, but the model takes {expected}.")
+
+
+def _digest(card: Mapping[str, Any]) -> str:
+    """Checksum of what a card says, however it is laid out."""
+    said = {key: value for key, value in card.items() if key != CHECKSUM}
+    return hashlib.sha256(json.dumps(said, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def _read(path: Path, wants_payload: bool) -> tuple[dict[str, Any], bytes]:
@@ -239,6 +264,8 @@ def _card(path: Path, archive: zipfile.ZipFile, size: int) -> dict[str, Any]:
     payload = card.get("payload") if isinstance(card, dict) else None
     if version != FORMAT or not isinstance(payload, dict) or not isinstance(payload.get("sha256"), str):
         raise ModelFileError(f"{path}: its card is not that of a model. Pass a file that `unseen fit` wrote.")
+    if card.get(CHECKSUM) != _digest(card):
+        raise ModelFileError(f"{path}: its card is not as it was written. It was damaged or altered; fit again.")
     return dict(card)
 
 

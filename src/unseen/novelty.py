@@ -17,12 +17,11 @@ from .labels import check_domains, encode_domains
 
 FAR = 1.5  # times the yardstick
 SURE = 3.0  # standard errors
-# The yardstick is this quantile of the sources' distances, rounded down: the second largest of three to six. The largest
-# may be that of a single odd source, and would let everything pass.
-QUANTILE = 0.8
+ODD = 2.0  # times the median: sources further from all others than this do not set the yardstick
 BELIEVED = 10  # degrees of freedom for which the spread inside sources counts beside that inside a batch
 BLOCK = 4096  # rows embedded at a time: a few megabytes, which stay in cache
-HUGE = 1e60  # values beyond are taken as this, so that fourth powers do not overflow
+MOVES = 1000  # at most, to find the nearest mixture; a handful of sources needs some dozens
+HUGE = 1e100  # values beyond are taken as this, so that nothing overflows
 
 
 @dataclass(frozen=True)
@@ -34,10 +33,10 @@ class NoveltyResult:
     distance : float
         Distance of the batch from the nearest mixture of source domains, free of the batch's sampling noise.
     reference_median, reference_max : float
-        The same for the source domains, each from the nearest mixture of the others.
+        Distances of the source domains, each from the nearest of the others.
     yardstick : float
-        How far a source may lie from the others: an upper quantile of these distances, which no single odd source
-        sets, or what samples of this size can resolve, where that is larger.
+        How far a source may lie from the others: `reference_max`, but at most twice `reference_median`, so that one odd
+        source does not let everything pass; or what samples of this size can resolve, where that is larger.
     ratio : float
         `distance` over `yardstick`.
     nearest_domain : str
@@ -96,10 +95,10 @@ class Accumulator:
 class Novelty(BaseEstimator):
     """Tell whether new samples lie outside of what the source domains span.
 
-    Domains are compared by the mean absolute deviations of their samples from fixed points, each along a direction of its
-    own. Domains that differ in place, spread or shape differ in these; and they grow without bound, so what is further
-    out is further away. From squared distances between means the part that sampling alone explains is subtracted, so that
-    small batches do not look novel for being small.
+    Domains are compared by how far their samples lie from fixed points, on average, each along a direction of its own.
+    Domains that differ in place, spread or shape differ in that; and it grows without bound, so what is further out is
+    further away. Square roots are averaged, so that long tails do not drown the rest. From squared distances between
+    averages the part that sampling alone explains is subtracted: small batches do not look novel for being small.
 
     Parameters
     ----------
@@ -123,7 +122,7 @@ class Novelty(BaseEstimator):
     shape_ : ndarray of shape (n_components, n_components)
         Covariance of embedded samples inside domains, of trace one each, averaged over domains.
     reference_ : ndarray of shape (n_domains,)
-        Distance of each source domain from the nearest mixture of the others.
+        Distance of each source domain from the nearest of the others.
     resolution_ : float
         Distances of source domains below this cannot be told from sampling noise.
     n_features_in_ : int
@@ -158,7 +157,7 @@ class Novelty(BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Samples of all source domains, prepared for a kernel method.
+            Samples of all source domains, in columns of comparable scale.
         y : None
             Not used.
         sample_domain : array-like of shape (n_samples,)
@@ -186,10 +185,10 @@ class Novelty(BaseEstimator):
         usual = float(np.nanmedian(traces)) if np.isfinite(traces).any() else 0.0
         self.traces_ = np.where(np.isnan(traces), usual, traces)
         self.shape_ = self._shape(X, codes)
-        found = [self._reference(s) for s in range(len(own))]
-        self.reference_ = np.sqrt(np.maximum([square for square, _ in found], 0.0))
-        rounding = np.sqrt(np.finfo(float).eps) * float(np.abs(self.knots_).max())
-        self.resolution_ = max(_upper(np.array([resolution for _, resolution in found])), rounding)
+        found = [self._nearest(self.means_[s], self.traces_[s] / self.counts_[s], skip=s) for s in range(len(own))]
+        self.reference_ = np.sqrt(np.maximum([square for _, square, _ in found], 0.0))
+        rounding = float(np.sqrt(np.finfo(float).eps * np.abs(self.knots_).sum()))
+        self.resolution_ = max(_largest_but_odd(np.array([resolution for *_, resolution in found])), rounding)
         return self
 
     def start(self) -> Accumulator:
@@ -223,18 +222,18 @@ class Novelty(BaseEstimator):
         check_is_fitted(self, "reference_")
         if count < 1:
             raise ValueError("Novelty needs at least one sample; nothing was added.")
-        weights = _nearest_mixture(self.means_ - mean)
+        yardstick = max(_largest_but_odd(self.reference_), self.resolution_)
+        weights = _nearest_mixture(self.means_ - mean, enough=yardstick / 100)
         usual = float(weights @ self.traces_)
         own = usual if np.isnan(trace) else trace
         square = self._squared_distance(mean, own / count, weights)
         # Two samples that happen to be close say little about the spread: what is usual in sources counts as well.
         believed = ((count - 1) * own + BELIEVED * usual) / (count - 1 + BELIEVED)
         error, resolution = self._errors(mean, believed / count, weights)
-        single = [self._squared_distance(mean, own / count, unit) for unit in np.eye(len(self.domains_))]
-        nearest = str(self.domains_[int(np.argmin(single))])
+        nearest = str(self.domains_[self._nearest(mean, own / count)[0]])
         distance = float(np.sqrt(max(square, 0.0)))
         # Below the resolution of either side a distance is noise: nothing is divided by it, or far because of it.
-        yardstick = max(_upper(self.reference_), self.resolution_, resolution, np.finfo(float).tiny)
+        yardstick = max(yardstick, resolution, np.finfo(float).tiny)
         ratio = distance / yardstick
         far = bool(square - SURE * error > (FAR * yardstick) ** 2)
         return NoveltyResult(
@@ -249,7 +248,7 @@ class Novelty(BaseEstimator):
         )
 
     def _draw(self, X: Array, codes: Any) -> None:
-        """Directions of any kind, which keep the length of steps on average, and samples of any domain to go through."""
+        """Directions of any kind, which keep lengths on average, and samples of any domain to start from."""
         random = check_random_state(self.random_state)
         self.directions_ = random.normal(size=(X.shape[1], self.n_components)) / np.sqrt(self.n_components)
         chance = 1 / np.bincount(codes)[codes]
@@ -257,8 +256,9 @@ class Novelty(BaseEstimator):
         self.knots_ = np.einsum("ij,ji->i", np.clip(X[rows], -HUGE, HUGE), self.directions_)
 
     def _embed(self, X: Array) -> Array:
-        """Distances from the knots along the directions."""
-        return np.abs(np.clip(X, -HUGE, HUGE) @ self.directions_ - self.knots_)
+        """Roots of the distances from the knots along the directions."""
+        features = np.clip(X, -HUGE, HUGE) @ self.directions_ - self.knots_
+        return np.sqrt(np.abs(features, out=features), out=features)
 
     def _shape(self, X: Array, codes: Any) -> Array:
         """Each domain counts equally, however wide: one whose spread is odd would set the shape for all."""
@@ -271,13 +271,14 @@ class Novelty(BaseEstimator):
                 total += centred.T @ centred / weight
         return total
 
-    def _reference(self, domain: int) -> tuple[float, float]:
-        """Squared distance of a source from the nearest mixture of the others, and the resolution of that."""
-        others = np.arange(len(self.domains_)) != domain
-        mean, noise = self.means_[domain], self.traces_[domain] / self.counts_[domain]
-        weights = np.zeros(len(others))
-        weights[others] = _nearest_mixture(self.means_[others] - mean)
-        return self._squared_distance(mean, noise, weights), self._errors(mean, noise, weights)[1]
+    def _nearest(self, mean: Array, noise: float, skip: int | None = None) -> tuple[int, float, float]:
+        """The nearest single domain, its squared distance, and the distance that noise alone is likely to show."""
+        squares = np.square(self.means_ - mean).sum(axis=1) - noise - self.traces_ / self.counts_
+        if skip is not None:
+            squares[skip] = np.inf
+        nearest = int(np.argmin(squares))
+        alone = np.arange(len(squares)) == nearest
+        return nearest, float(squares[nearest]), self._errors(mean, noise, alone.astype(float))[1]
 
     def _noise(self, noise: float, weights: Array) -> float:
         """Expected squared error of the step from a mixture of domains to a mean that has this error itself."""
@@ -291,8 +292,8 @@ class Novelty(BaseEstimator):
     def _errors(self, mean: Array, noise: float, weights: Array) -> tuple[float, float]:
         """Standard error of that squared distance, and the distance that noise alone is likely to show.
 
-        Those of the squared length of a normal vector, whose covariance has the size that the traces say and the shape of
-        the sources'.
+        Those of the squared length of a normal vector, whose covariance has the size that the traces say and the shape
+        of the sources'.
         """
         step = weights @ (self.means_ - mean)
         noise = self._noise(noise, weights)
@@ -301,19 +302,20 @@ class Novelty(BaseEstimator):
         return float(error), float(alone**0.25)
 
 
-def _nearest_mixture(points: Array) -> Array:
+def _nearest_mixture(points: Array, enough: float) -> Array:
     """Weights, not negative and of sum one, for which the average of the points is nearest to the origin.
 
-    Weight moves from the point that pulls away most to the one that pulls back most (pairwise Frank-Wolfe steps, as
-    Lacoste-Julien and Jaggi 2015 describe), until no move gains more than a thousandth.
+    Weight moves from the point that pulls away most to the one that pulls back most (pairwise Frank-Wolfe steps, see
+    Lacoste-Julien and Jaggi 2015), until the average is within a thousandth of the nearest one, or near enough.
     """
     weights = np.zeros(len(points))
     weights[int(np.argmin(np.square(points).sum(axis=1)))] = 1.0
-    for _ in range(100 + 10 * len(points)):
+    for _ in range(MOVES):
         average = weights @ points
         slopes = points @ average
         to = int(np.argmin(slopes))
-        if average @ average - slopes[to] <= 1e-3 * (average @ average):
+        square = average @ average
+        if square <= enough**2 or square - slopes[to] <= 1e-3 * square:
             break
         away = int(np.argmax(np.where(weights > 0, slopes, -np.inf)))
         move = points[to] - points[away]
@@ -323,8 +325,8 @@ def _nearest_mixture(points: Array) -> Array:
     return weights
 
 
-def _upper(values: Array) -> float:
-    return float(np.quantile(values, QUANTILE, method="lower"))
+def _largest_but_odd(values: Array) -> float:
+    return float(min(values.max(), ODD * np.median(values)))
 
 
 def _text(ratio: float, far: bool, is_noise: bool, nearest: str) -> str:

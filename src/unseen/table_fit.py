@@ -210,7 +210,7 @@ def _candidates(
 ) -> tuple[list[Candidate], list[dict[str, Any]]]:
     """One candidate, chosen by the searches of this package; or several, for methods that have none."""
     if method == "1nn":
-        return [Candidate("1nn", "plain", {}, _only(KNeighborsClassifier(n_neighbors=1)))], []
+        return [Candidate("1nn", "plain", {}, _only(KNeighborsClassifier(n_neighbors=1, algorithm="brute")))], []
     if method == "undo-bias":
         return [_undo_bias(cost, offset) for cost in COSTS for offset in OFFSETS], []
     if method in PROJECTIONS:

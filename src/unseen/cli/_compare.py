@@ -34,6 +34,7 @@ from ._options import (
     Selection,
     SelectionOption,
     StoreOption,
+    Unlabelled,
     command_line,
     listed,
     read,
@@ -48,6 +49,7 @@ def compare(
     domain: Domain = None,
     features: Features = None,
     drop: Drop = None,
+    unlabelled: Unlabelled = None,
     methods: Methods = ALL,
     repeats: Repeats = 3,
     selection: SelectionOption = Selection.domain,
@@ -71,7 +73,7 @@ def compare(
     """
     with reporting():
         check_target(report, ".html", ".htm")
-        table = read(data, label, domain, features, drop, max_per_domain, seed)
+        table = read(data, label, domain, features, drop, max_per_domain, seed, unlabelled)
         notices(table.notices)
         how = scale_for(data, scale)
         protocol = Protocol(

@@ -21,6 +21,7 @@ from ._options import (
     Report,
     ScaleOption,
     Seed,
+    Unlabelled,
     read,
     scale_for,
 )
@@ -33,6 +34,7 @@ def diagnose(
     domain: Domain = None,
     features: Features = None,
     drop: Drop = None,
+    unlabelled: Unlabelled = None,
     scale: ScaleOption = None,
     permutations: Annotated[int, typer.Option(min=19, help="Random permutations behind each p-value.")] = 499,
     max_per_domain: Annotated[
@@ -54,7 +56,7 @@ def diagnose(
     with reporting():
         check_target(report, ".html", ".htm")
         check_target(figure, ".png", ".svg", ".pdf")
-        table = read(data, label, domain, features, drop, None, seed)
+        table = read(data, label, domain, features, drop, None, seed, unlabelled)
         notices(table.notices)
         prepared = subject_of_table(table, scale_for(data, scale)).prepared()  # type: ignore[arg-type]
         found = diagnose_arrays(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -40,6 +39,7 @@ from ._options import (
     ScaleOption,
     Scheduler,
     Seed,
+    Unlabelled,
     Workers,
     cluster,
     command_line,
@@ -47,8 +47,8 @@ from ._options import (
     scale_for,
     survey,
 )
-from ._report import errors, notices, reporting
-from ._show import describe
+from ._report import check_target, errors, notices, reporting
+from ._show import describe, json_text
 
 ENDING = ".unseen"
 SLOW = 5_000  # samples beyond which the exact kernel methods take minutes
@@ -78,6 +78,7 @@ def fit(
     domain: Domain = None,
     features: Features = None,
     drop: Drop = None,
+    unlabelled: Unlabelled = None,
     method: Annotated[Method, typer.Option(help="auto compares all and prefers simple models.")] = Method.auto,
     max_per_domain: MaxPerDomain = None,
     scale: ScaleOption = None,
@@ -97,10 +98,8 @@ def fit(
     Example: unseen fit patients.csv --label diagnosis --domain hospital -o model.unseen
     """
     with reporting("Nothing was written."), warnings_as_notices():
-        if output.suffix.lower() != ENDING:
-            raise ValueError(f"A model file ends in {ENDING}; got --output {output}.")
-        output.parent.mkdir(parents=True, exist_ok=True)  # fails now rather than after the work
-        source = _source(data, (label, domain, features, drop, max_per_domain, seed))
+        check_target(output, ENDING)
+        source = _source(data, (label, domain, features, drop, max_per_domain, seed, unlabelled))
         scaling = scale_for(data, scale)
         large = feature_map is FeatureMap.nystroem or (feature_map is FeatureMap.auto and source.rows > EXACT_ROWS)
         how: dict[str, Any] = {"scale": scaling, "inductive": inductive, "seed": seed, "n_jobs": jobs, "verbose": 1}
@@ -123,9 +122,10 @@ def fit(
         except MemoryError as error:
             raise MemoryError(f"{error} With this command: --max-per-domain N.") from error
         facts = card(replace(table, notices=[*table.notices, *said]), found, method.value, scaling, seed, source)
+        output.parent.mkdir(parents=True, exist_ok=True)
         save_model(found.model, output, facts)
         if as_json:
-            typer.echo(json.dumps(facts, ensure_ascii=False))
+            typer.echo(json_text(facts))
         else:
             describe(facts)
         errors.print(f"Wrote {output}")
@@ -182,6 +182,7 @@ def card(
             "rows": rows,
             "features": table.X.shape[1],
             "domains": domain_rows,
+            "missing": _missing(table),
             "classes": [{"class": value, "rows": count} for value, count in class_rows.items()],
             "notices": list(table.notices),
         },
@@ -212,6 +213,12 @@ def card(
         },
         "machine": machine_facts(),
     }
+
+
+def _missing(table: Table) -> dict[str, float]:
+    """The share of missing values in each column that has any."""
+    shares = np.isnan(table.X).mean(axis=0).round(4).tolist()
+    return {name: share for name, share in zip(table.schema.feature_names, shares, strict=True) if share}
 
 
 def _counts(values: Labels) -> dict[Any, int]:

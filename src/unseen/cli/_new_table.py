@@ -13,10 +13,10 @@ import numpy as np
 import polars as pl
 from rich.progress import Progress
 
-from ..cells import Array
+from ..cells import Array, Ints
 from ..labels import Labels
 from ..tables import Schema, TableError, batches, files, scan
-from ..tables._errors import counted, unknown_column
+from ..tables._errors import counted, understanding, unknown_column
 from ..tables._find import holds_several, look_like_parts
 from ..tables._survey import batch_size
 from ..tables._values import as_text
@@ -42,6 +42,7 @@ class NewTable:
     size: int
     notices: list[str] = field(default_factory=list)
     rows: int = 0
+    missing: Ints = field(init=False)  # values of each feature, in the rows that have come by
 
     def __post_init__(self) -> None:
         self._files = files(self.path)
@@ -80,7 +81,7 @@ class NewTable:
 
     def pieces(self, description: str) -> Iterator[Piece]:
         """All rows in order, with progress on standard error."""
-        done = 0
+        done, self.missing = 0, np.zeros(len(self.schema.columns), dtype=np.intp)
         columns = list(dict.fromkeys([*self.schema.feature_names, *([self.domain] if self.domain else [])]))
         size = min(self.size, batch_size(len(columns)))
         with RowProgress(description, self.rows) as advance:
@@ -88,7 +89,10 @@ class NewTable:
                 for frame in batches(file, columns, size):
                     if frame.is_empty():
                         continue
-                    yield Piece(self.schema.encode(frame), self._domains(frame, name, file, done))
+                    with understanding(file):
+                        piece = Piece(self.schema.encode(frame), self._domains(frame, name, file, done))
+                    self.missing += np.isnan(piece.X).sum(axis=0)
+                    yield piece
                     done += frame.height
                     advance(frame.height)
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
@@ -56,6 +57,12 @@ class FeatureMap(StrEnum):
     nystroem = "nystroem"
 
 
+def _some_jobs(jobs: int) -> int:
+    if jobs == 0:
+        raise typer.BadParameter("at least one process is needed; -1 means one for each core.")
+    return jobs
+
+
 Data = Annotated[
     Path | None,
     typer.Argument(
@@ -65,8 +72,18 @@ Data = Annotated[
 ]
 Label = Annotated[str | None, typer.Option("--label", help="Column of the classes; guessed from obvious names.")]
 Domain = Annotated[str | None, typer.Option("--domain", help="Column of the domains; guessed from obvious names.")]
-Features = Annotated[str | None, typer.Option("--features", help="Columns to use, comma-separated; all others if not.")]
-Drop = Annotated[str | None, typer.Option("--drop", help="Columns to leave out, comma-separated.")]
+Features = Annotated[
+    str | None,
+    typer.Option(
+        "--features",
+        help="Columns to use, comma-separated, in quotes where they hold commas: 'age,\"a, b\"'. [default: all others]",
+    ),
+]
+Drop = Annotated[str | None, typer.Option("--drop", help="Columns to leave out, written like --features.")]
+Unlabelled = Annotated[
+    str | None,
+    typer.Option("--unlabelled", help="Leave out rows with this label, such as 0 or unknown; NA for missing ones."),
+]
 MaxPerDomain = Annotated[
     int | None, typer.Option("--max-per-domain", min=2, help="At most so many samples of each domain, at random.")
 ]
@@ -91,7 +108,7 @@ Scheduler = Annotated[
 ]
 SelectionOption = Annotated[Selection, typer.Option("--selection", help="Who chooses the settings.")]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of all random draws.")]
-Jobs = Annotated[int, typer.Option("--jobs", "-j", help="Processes.")]
+Jobs = Annotated[int, typer.Option("--jobs", "-j", callback=_some_jobs, help="Processes; -1 for one on each core.")]
 Quick = Annotated[bool, typer.Option("--quick", help="A smoke version: one repeat, small grids.")]
 Repeats = Annotated[int, typer.Option("--repeats", min=1, help="Random draws of the training data.")]
 Methods = Annotated[str, typer.Option("--methods", help="Comma-separated; see the documentation for the names.")]
@@ -104,8 +121,17 @@ Report = Annotated[Path | None, typer.Option("--report", dir_okay=False, help="W
 
 
 def listed(names: str | None) -> list[str] | None:
-    """Comma-separated names."""
-    return None if names is None else [name.strip() for name in names.split(",") if name.strip()]
+    """Comma-separated names; those that hold commas are in quotes, as in a CSV file."""
+    if names is None:
+        return None
+    try:
+        lines = list(csv.reader(io.StringIO(names, newline=""), skipinitialspace=True, strict=True))
+    except csv.Error:
+        raise ValueError(
+            f"{names!r} is no list of names: a quotation mark is opened but never closed, or followed by more than a "
+            "comma."
+        ) from None
+    return [name.strip() for line in lines for name in line if name.strip()]
 
 
 def read(
@@ -116,18 +142,20 @@ def read(
     drop: str | None,
     max_per_domain: int | None,
     seed: int,
+    unlabelled: str | None = None,
 ) -> Table:
     """The table a command is about; the embedded rotated digits if none is named."""
     from ..tables import load_table
 
     if data is None:
-        return embedded_table(label, domain, features, drop, max_per_domain, seed)
+        return embedded_table(label, domain, features, drop, max_per_domain, seed, unlabelled)
     return load_table(
         data,
         label=label,
         domain=domain,
         features=listed(features),
         drop=listed(drop),
+        unlabelled=unlabelled,
         max_per_domain=max_per_domain,
         seed=seed,
     )
@@ -141,25 +169,35 @@ def survey(
     drop: str | None,
     limit: int | None,
     seed: int,
+    unlabelled: str | None = None,
 ) -> SurveyedTable:
     """The table a command is about, looked through but not read."""
     from ..tables._load import survey_table
 
-    found = survey_table(data, label=label, domain=domain, features=listed(features), drop=listed(drop))
+    found = survey_table(
+        data, label=label, domain=domain, features=listed(features), drop=listed(drop), unlabelled=unlabelled
+    )
     return found if limit is None else found.thinned(limit, seed)
 
 
 def embedded_table(
-    label: str | None, domain: str | None, features: str | None, drop: str | None, limit: int | None, seed: int
+    label: str | None,
+    domain: str | None,
+    features: str | None,
+    drop: str | None,
+    limit: int | None,
+    seed: int,
+    unlabelled: str | None = None,
 ) -> Table:
     """The rotated digits, for commands without a table."""
     from ..tables import embedded
 
-    if label or domain or features or drop:
-        raise ValueError("--label, --domain, --features and --drop speak of a table; name one, or leave them out.")
+    if label or domain or features or drop or unlabelled is not None:
+        raise ValueError(
+            "--label, --domain, --features, --drop and --unlabelled speak of a table; name one, or leave them out."
+        )
     table = embedded()
-    kept = thin(table.domain, limit, seed)
-    return replace(table, X=table.X[kept], y=table.y[kept], domain=table.domain[kept])
+    return table.take(thin(table.domain, limit, seed))
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter
 from collections.abc import Iterator
@@ -22,12 +21,13 @@ from ..model_file import ModelFileError, load_model
 from ..novelty import Accumulator, NoveltyResult
 from ..table_model import Centres, TableModel
 from ..tables import Schema
+from ..tables._errors import listed
 from ._fit import warnings_as_notices
 from ._new_table import MAX_DOMAINS, NewTable, Piece
 from ._options import Json
-from ._report import errors, notices, reporting
-from ._results_file import ResultsFile
-from ._show import readable
+from ._report import check_target, clean, errors, notices, reporting
+from ._results_file import ENDINGS, ResultsFile
+from ._show import json_text, readable
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what makes spreadsheets take a cell for a formula
 SHOWN = 20  # domains whose novelty is printed
@@ -56,6 +56,7 @@ def predict(
     Example: unseen predict model.unseen new_hospital.csv -o predictions.csv
     """
     with reporting("Nothing was written."), warnings_as_notices():
+        check_target(output, *ENDINGS)
         results = ResultsFile(output)
         if output.resolve() in (new.resolve(), model.resolve()):
             raise ValueError(f"--output {output} would replace what is read; choose another name.")
@@ -69,9 +70,10 @@ def predict(
             for frame in run.frames():
                 results.write(frame)
             results.commit()
-        summary = run.summary(output)
+        summary = run.summary(output, _mostly_missing(table, _missing_before(model, card)))
+        notices(list(_about_missing(summary)))
         if as_json:
-            typer.echo(json.dumps(summary, ensure_ascii=False))
+            typer.echo(json_text(summary))
         else:
             _print(summary, table.names_domains)
         errors.print(f"Wrote {output}")
@@ -82,6 +84,30 @@ def _schema(model: Path, card: dict[str, Any]) -> Schema:
         return Schema.from_dict(card["schema"])
     except (KeyError, TypeError) as error:
         raise ModelFileError(f"{model}: its card does not say which columns the model needs.") from error
+
+
+def _missing_before(model: Path, card: dict[str, Any]) -> dict[str, float]:
+    """The share of missing values in columns of the training table; older models do not tell."""
+    try:
+        return {str(name): float(share) for name, share in card.get("data", {}).get("missing", {}).items()}
+    except (AttributeError, TypeError, ValueError) as error:
+        raise ModelFileError(f"{model}: its card does not say what was missing in training.") from error
+
+
+def _mostly_missing(table: NewTable, before: dict[str, float]) -> list[dict[str, Any]]:
+    """Features of which more than half is missing, and was not in training."""
+    named = zip(table.schema.feature_names, table.missing.tolist(), strict=True)
+    return [
+        {"column": name, "missing": missing}
+        for name, missing in named
+        if 2 * missing > table.rows and before.get(name, 0.0) <= 0.5
+    ]
+
+
+def _about_missing(summary: dict[str, Any]) -> Iterator[str]:
+    if summary["mostly_missing"]:
+        columns = [f"{e['column']} ({e['missing']:,} of {summary['rows']:,} values)" for e in summary["mostly_missing"]]
+        yield f"Mostly missing here, so the predictions rest on the other columns: {listed(columns)}."
 
 
 class Run:
@@ -139,7 +165,7 @@ class Run:
                 "Pass a column that says where rows come from."
             )
 
-    def summary(self, output: Path) -> dict[str, Any]:
+    def summary(self, output: Path, mostly_missing: list[dict[str, Any]]) -> dict[str, Any]:
         """What was done, in plain values."""
         novelty = [{"domain": name, **_plain(batch.result())} for name, batch in self.batches.items()]
         return {
@@ -148,6 +174,7 @@ class Run:
             "labels": [{"label": label, "rows": self.labels[label]} for label in self.model.classes_.tolist()],
             "probabilities": self.model.has_probabilities,
             "transductive": self.centres is not None,
+            "mostly_missing": mostly_missing,
             "novelty": novelty,
         }
 
@@ -169,18 +196,22 @@ def _advice(model: TableModel, output: Path) -> Iterator[str]:
 
 
 def _print(summary: dict[str, Any], names_domains: bool) -> None:
-    typer.echo(f"{summary['rows']:,} rows")
+    _say(f"{summary['rows']:,} rows")
     for entry in summary["labels"]:
-        typer.echo(f"  {readable(entry['label'])}: {entry['rows']:,}")
+        _say(f"  {readable(entry['label'])}: {entry['rows']:,}")
     if summary["transductive"]:
-        typer.echo("Each new domain was centred on its own rows: the predictions are transductive.")
+        _say("Each new domain was centred on its own rows: the predictions are transductive.")
     found = sorted(summary["novelty"], key=lambda entry: -(entry["ratio"] or 0))
     for entry in found[:SHOWN]:
-        typer.echo(f"{readable(entry['domain'])}: {entry['text']}" if names_domains else entry["text"])
+        _say(f"{readable(entry['domain'])}: {entry['text']}" if names_domains else entry["text"])
     if len(found) > SHOWN:
-        typer.echo(f"... and {len(found) - SHOWN} more domains, all nearer.")
+        _say(f"... and {len(found) - SHOWN} more domains, all nearer.")
     far = [entry for entry in found if entry["far"]]
     if far:
         where = f" ({', '.join(readable(entry['domain']) for entry in far[:SHOWN])})" if names_domains else ""
         text = f"The new rows{where} lie outside of what the model has seen. Check some predictions by hand."
-        errors.print(Text.assemble(("Warning: ", "bold yellow"), text))
+        errors.print(Text.assemble(("Warning: ", "bold yellow"), clean(text)))
+
+
+def _say(text: str) -> None:
+    typer.echo(clean(text))

@@ -9,11 +9,10 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
-from rich.console import Console
 from rich.table import Table as RichTable
 
 from ..model_file import ModelFileError, read_card
-from ._report import PAGE, reporting
+from ._report import PAGE, Terminal, reporting
 
 KINDS = {
     "plain": "plain: classifies row by row",
@@ -35,7 +34,7 @@ def show(
     with reporting():
         facts = read_card(model)
         if as_json:
-            typer.echo(json.dumps(facts, ensure_ascii=False))
+            typer.echo(json_text(facts))
             return
         try:
             describe(facts)
@@ -43,9 +42,15 @@ def show(
             raise ModelFileError(f"{model}: its card is not one that `unseen fit` wrote; --json shows it.") from error
 
 
+def json_text(facts: dict[str, Any]) -> str:
+    """JSON in which all that a terminal would obey is written in digits: json leaves DEL and what follows it as is."""
+    controls = {code: f"\\u{code:04x}" for code in range(127, 160)}
+    return json.dumps(facts, ensure_ascii=False).translate(controls)
+
+
 def describe(card: dict[str, Any]) -> None:
     """Print a card for people."""
-    console = Console(markup=False, highlight=False, width=None if sys.stdout.isatty() else PAGE)
+    console = Terminal(width=None if sys.stdout.isatty() else PAGE)
     facts = RichTable.grid(padding=(0, 2))
     facts.add_column(style="bold")
     facts.add_column(overflow="fold")
@@ -56,7 +61,9 @@ def describe(card: dict[str, Any]) -> None:
     if scores.get("by_domain"):
         console.print("Accuracy on a domain held out, in percent", style="italic")
         console.print(_score_table(card, scores))
-        console.print("Settings were chosen on these same domains, so the figures are a little too good.", style="dim")
+        if card.get("settings") or card.get("leaderboard"):  # 1-NN has nothing to choose
+            said = "Settings were chosen on these same domains, so the figures are a little too good."
+            console.print(said, style="dim")
 
 
 def _lines(card: dict[str, Any]) -> list[tuple[str, str]]:
@@ -100,7 +107,7 @@ def _novelty(reference: dict[str, float]) -> str:
     furthest = max(reference, key=lambda name: reference[name])
     middle = float(np.median(list(reference.values())))
     largest = f"{readable(furthest)} with {reference[furthest]:.3f}"
-    return f"a source lies {middle:.3f} from the average of the others (median); furthest is {largest}"
+    return f"a source lies {middle:.3f} from the nearest other one (median); furthest is {largest}"
 
 
 def _score_table(card: dict[str, Any], scores: dict[str, Any]) -> RichTable:

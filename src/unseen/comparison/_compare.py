@@ -66,18 +66,23 @@ class Comparison:
         Returns
         -------
         frame : pandas DataFrame
-            With the columns `kind`, `transductive`, one for each domain, `mean` and `seconds`.
+            With the columns `kind`, `transductive`, one for each domain, `mean` and `seconds`. A domain that is called
+            like one of the others gets a name such as "mean (domain)".
         """
         try:
             import pandas as pd
         except ImportError as error:
             raise ImportError("frame() needs pandas. Install it with: pip install pandas") from error
+        names = {domain: domain for domain in self._summary["domains"]}
+        for own in {"method", "kind", "transductive", "mean", "seconds"} & set(names):
+            while names[own] == own or list(names.values()).count(names[own]) > 1:
+                names[own] += " (domain)"
         records = [
             {
                 "method": method["name"],
                 "kind": method["kind"],
                 "transductive": method["transductive"],
-                **{name: cell and cell["mean"] for name, cell in method["accuracies"].items()},
+                **{names[domain]: cell and cell["mean"] for domain, cell in method["accuracies"].items()},
                 "mean": method["mean"],
                 "seconds": method["seconds"],
             }

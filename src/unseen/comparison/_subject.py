@@ -19,7 +19,7 @@ Scale = Literal["standardize", "l2", "none"]
 
 @dataclass(frozen=True)
 class Subject:
-    """Samples with their numbers in the user's table, and an unfitted transformer that prepares them."""
+    """Samples with their numbers in the user's table, from 1 on, and an unfitted transformer that prepares them."""
 
     X: Array
     y: Labels
@@ -36,9 +36,8 @@ class Subject:
 
 def subject_of_table(table: Table, scale: Scale) -> Subject:
     """A table's rows, prepared as its columns ask."""
-    numbers = np.arange(len(table.y))
     prepare = preprocessor(table.schema, scale)
-    return Subject(table.X, table.y, table.domain, numbers, prepare, table.name, list(table.notices))
+    return Subject(table.X, table.y, table.domain, table.rows + 1, prepare, table.name, list(table.notices))
 
 
 def subject_of_arrays(X: Any, y: Any, sample_domain: Any, scale: Scale, most: int | None, seed: int) -> Subject:
@@ -59,4 +58,4 @@ def subject_of_arrays(X: Any, y: Any, sample_domain: Any, scale: Scale, most: in
         )
     kept = thin(domain, most, seed)
     schema = Schema(tuple(Column(f"feature {j}", "numeric") for j in range(X.shape[1])))
-    return Subject(X[kept], y[kept], domain[kept], kept, preprocessor(schema, scale), "arrays")
+    return Subject(X[kept], y[kept], domain[kept], kept + 1, preprocessor(schema, scale), "arrays")

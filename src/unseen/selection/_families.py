@@ -51,7 +51,7 @@ PROJECTIONS: dict[str, tuple[Projection, dict[str, list[Any]]]] = {
     "dica": (DICA(), {}),
 }
 HEADS = {
-    "1-NN": KNeighborsClassifier(n_neighbors=1),
+    "1-NN": KNeighborsClassifier(n_neighbors=1, algorithm="brute"),  # trees are not trusted in model files
     "logistic": make_pipeline(StandardScaler(), LogisticRegression(max_iter=2000)),
 }
 CENTERED = {f"centered_{name}": name for name in PLAIN}

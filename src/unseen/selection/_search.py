@@ -188,7 +188,7 @@ class ProjectionSearchCV(MetaEstimatorMixin, ChosenModel):
         return Data(X, y, y_codes, encode_domains(check_domains(sample_domain, n_samples))[1])
 
     def _head(self) -> Any:
-        return KNeighborsClassifier(n_neighbors=1) if self.classifier is None else self.classifier
+        return KNeighborsClassifier(n_neighbors=1, algorithm="brute") if self.classifier is None else self.classifier
 
     def _candidates(self, settings: list[dict[str, Any]]) -> list[Candidate]:
         head, prefix = self._head(), "classifier__"

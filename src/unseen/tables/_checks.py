@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ._coding import Coding
-from ._errors import counted, listed
+from ._errors import SHOWN, counted, listed
 from ._survey import Survey
 from ._values import polars
 
@@ -40,7 +40,7 @@ def label_problems(labels: pl.Series, survey: Survey) -> list[str]:
     pl = polars()
     name = survey.label.column
     problems = _missing(survey.label, "label", survey)
-    rows, labels = survey.rows - survey.label.missing, labels.unique(maintain_order=True)
+    rows, labels = survey.rows - survey.unlabelled - survey.label.missing, labels.unique(maintain_order=True)
     measured = labels.dtype == pl.String and labels.cast(pl.Float64, strict=False).null_count() == 0
     if (measured and len(labels) > MANY_VALUES) or len(labels) > max(MANY_VALUES, rows / 2):
         problems.append(
@@ -56,7 +56,7 @@ def domain_problems(survey: Survey) -> list[str]:
     """Missing domains, and fewer than two of them."""
     name = survey.domain.column
     problems = _missing(survey.domain, "domain", survey)
-    present = survey.domain.names
+    present = survey.present
     if len(present) < 2 and survey.rows:
         held = f"the domain column {name!r} holds" if name is not None else "the folder holds"
         problems.append(
@@ -88,6 +88,47 @@ def cell_problems(cells: pl.DataFrame, *, advice: str = "") -> list[str]:
     return problems
 
 
+def unlabelled_problems(survey: Survey) -> list[str]:
+    """A value for unlabelled rows that none has, or all have."""
+    value = survey.label.ignored
+    if value is None or survey.label.column is None:
+        return []
+    if not survey.unlabelled and not survey.label.ignores_missing:
+        present = listed(survey.label.names.sort())
+        return [f"no row has the label {value!r}, which was to stand for none: there are {present}."]
+    if survey.unlabelled == survey.rows:
+        return [f"all {counted(survey.rows, 'row')} have the label {value!r}, which stands for none."]
+    return []
+
+
+def unlabelled_rows(survey: Survey) -> list[str]:
+    """A notice about rows that were left out since they have no label."""
+    if not survey.unlabelled:
+        return []
+    gone = survey.domain.names.filter(~survey.domain.names.is_in(survey.present.implode()))
+    which = (
+        "without a label"
+        if survey.label.ignores_missing
+        else f"with the label {survey.label.ignored!r}, which stands for none"
+    )
+    rest = f": nothing is left of {listed(gone)}" if len(gone) else ""
+    return [f"Left out {counted(survey.unlabelled, 'row')} of {survey.rows:,} {which}{rest}."]
+
+
+def near_names(names: pl.Series, role: str) -> list[str]:
+    """Notices about names that differ by spaces or by case alone."""
+    alike: dict[str, list[str]] = {}
+    for name in names.to_list() if names.dtype == polars().String else ():
+        alike.setdefault(" ".join(name.split()).casefold(), []).append(name)
+    several = [group for group in alike.values() if len(group) > 1]
+    more = [f"So are {len(several) - SHOWN:,} groups of {role} more."] if len(several) > SHOWN else []
+    return [
+        f"{', '.join(map(repr, group[:-1]))} and {group[-1]!r} are taken as different {role}: if they are the same, "
+        "write them alike."
+        for group in several[:SHOWN]
+    ] + more
+
+
 def lonely_domains(cells: pl.DataFrame) -> list[str]:
     """Notices about domains that have no class in common with any other."""
     pl = polars()
@@ -106,7 +147,8 @@ def as_array(names: pl.Series) -> NDArray[Any]:
 def _missing(coding: Coding, role: str, survey: Survey) -> list[str]:
     if not coding.missing:
         return []
+    advice = " Or pass --unlabelled NA to do without these rows." if role == "label" else ""
     return [
         f"the {role} column {coding.column!r} is missing in {counted(coding.missing, 'row')}: "
-        f"{survey.where(coding.first_missing, coding.missing)}. Fill in or leave out."
+        f"{survey.where(coding.first_missing, coding.missing)}. Fill in or leave out.{advice}"
     ]

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..cells import Ints
 from ._errors import SHOWN, TableError
-from ._values import as_text, polars
+from ._values import MISSING_MARKS, as_text, polars
 
 if TYPE_CHECKING:
     import polars as pl
@@ -17,10 +17,14 @@ MOST_VALUES = 1_000_000  # different labels or domains; more are not kept in mem
 
 
 class Coding:
-    """Numbers the different values of a column from 1 on, as they appear; 0 stands for a missing one."""
+    """Numbers the different values of a column from 1 on, as they appear; 0 stands for a missing one.
 
-    def __init__(self, column: str | None) -> None:
+    Rows with the value `ignored` are not there for it; a mark of missing values such as NA stands for all of them.
+    """
+
+    def __init__(self, column: str | None, ignored: str | None = None) -> None:
         self.column = column
+        self.ignored = None if ignored is None else ignored.strip()
         self.numbers: dict[str, int] = {}
         self.missing = 0
         self.first_missing: list[int] = []  # rows, the first few
@@ -35,19 +39,36 @@ class Coding:
         """The number of a value, a new one if it has none yet."""
         return self.numbers.setdefault(name, len(self.numbers) + 1)
 
-    def add(self, series: pl.Series, row: int) -> Ints:
-        """Number some more values, of which the first stands in the given row of the table."""
-        text = as_text(series)
+    @property
+    def ignores_missing(self) -> bool:
+        """Whether the value to be ignored is a missing one."""
+        return self.ignored is not None and self.ignored.lower() in MISSING_MARKS
+
+    def counting(self, frame: pl.DataFrame) -> tuple[pl.DataFrame, Ints]:
+        """The rows of a frame that are not to be ignored, and which ones they are."""
+        if self.ignored is None or self.column is None:
+            return frame, np.arange(frame.height)
+        text = as_text(frame[self.column])
+        ignored = text.is_null() if self.ignores_missing else text.str.strip_chars().eq_missing(self.ignored)
+        return frame.filter(~ignored), np.flatnonzero(~ignored.to_numpy())
+
+    def meet(self, text: pl.Series) -> None:
+        """Number the values of some text, without a row for them."""
         for name in text.drop_nulls().unique(maintain_order=True).to_list():
             self.number(name)
+
+    def add(self, series: pl.Series, rows: Ints) -> Ints:
+        """Number some more values, which stand in the given rows of the table."""
+        text = as_text(series)
+        self.meet(text)
         if len(self.numbers) > MOST_VALUES:
             raise TableError(
                 [f"the column {self.column!r} has more than {MOST_VALUES:,} different values: they are no names."]
             )
         if text.null_count():
-            rows = np.flatnonzero(text.is_null().to_numpy())
-            self.first_missing += (row + rows[: SHOWN - len(self.first_missing)]).tolist()
-            self.missing += len(rows)
+            missing = rows[text.is_null().to_numpy()]
+            self.first_missing += missing[: SHOWN - len(self.first_missing)].tolist()
+            self.missing += len(missing)
         return self._looked_up(text)
 
     def codes(self, series: pl.Series) -> Ints:

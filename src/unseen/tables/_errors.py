@@ -45,6 +45,17 @@ class TableError(ValueError):
 
 
 @contextmanager
+def understanding(path: Path) -> Iterator[None]:
+    """What polars cannot do with the columns of a file becomes a TableError too, with the first line of the reason."""
+    from polars.exceptions import PanicException, PolarsError
+
+    try:
+        yield
+    except (PolarsError, PanicException) as error:
+        raise TableError([f"it cannot be read: {_reason(error)}."], source=path.name) from error
+
+
+@contextmanager
 def reading(path: Path) -> Iterator[None]:
     """Whatever a reader raises on a broken file becomes a TableError with the first line of the reason."""
     from polars.exceptions import PanicException
@@ -63,6 +74,8 @@ def _reason(error: BaseException) -> str:
         return "it is not UTF-8 text. Save it again as UTF-8 (in a spreadsheet: 'CSV UTF-8')"
     if "not properly escaped" in text:
         return "a quotation mark is opened but never closed"
+    if "field limit" in text:
+        return "its header has no end; perhaps a quotation mark is opened but never closed"
     if "more fields" in text:
         return "a row has more values than the header has names"
     if "new_columns" in text:

@@ -29,7 +29,7 @@ def choose_columns(survey: Survey, *, asked: bool) -> tuple[tuple[Column, ...], 
     ]
     if not kept and survey.rows:
         problems.append("no columns are left to be features.")
-    return tuple(map(_column, kept)), notices + _readings(rest, survey), problems
+    return tuple(map(_column, kept)), notices + _too_large(survey.tallies) + _readings(rest, survey), problems
 
 
 def _column(tally: Tally) -> Column:
@@ -38,17 +38,19 @@ def _column(tally: Tally) -> Column:
     return Column(tally.name, "categorical", tuple(sorted(tally.levels)))
 
 
+def _too_large(tallies: list[Tally]) -> list[str]:
+    infinite = [f"{tally.name} ({counted(tally.infinite, 'value')})" for tally in tallies if tally.infinite]
+    return [f"Numbers that are infinite or beyond 1e150 count as missing: {listed(infinite)}."] if infinite else []
+
+
 def _readings(tallies: list[Tally], survey: Survey) -> list[str]:
     """How columns were read where it could surprise."""
     marked = [tally for tally in tallies if tally.numeric and tally.marks]
     marks = sorted({mark for tally in marked for mark in tally.marks})
-    infinite = [f"{tally.name} ({counted(tally.infinite, 'value')})" for tally in tallies if tally.infinite]
     notices = []
     if marked:
         names = listed(tally.name for tally in marked)
         notices.append(f"Read as numbers, with {listed(marks)} for missing values: {names}.")
-    if infinite:
-        notices.append(f"Infinite numbers count as missing: {listed(infinite)}.")
     notices += [
         f"{tally.name!r} is not read as numbers because of {counted(tally.not_numbers, 'value')}, such as "
         f"{tally.first_not_number[0]!r} in {survey.where([tally.first_not_number[1]])}."

@@ -7,6 +7,7 @@ import gzip
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 # Where ; separates the values, as in much of Europe, a comma is the decimal point.
 DECIMAL_COMMA = r"^\s*([+-]?\d*),(\d+(?:[eE][+-]?\d+)?)\s*$"
+HEADER_SIZE = 2**24  # characters; csv allows for less, and a header that is not split yet is one long field
 SLICE_VALUES = 4_000_000  # of a Parquet file, decoded at a time: a row group may hold the whole table
 
 
@@ -190,10 +192,20 @@ def _header(file: Path) -> tuple[list[str], str]:
     """The names in the first row as they are written, and what separates them, whatever the ending says."""
     separator = TEXT_ENDINGS[ending_of(file) or ""]
     opener = gzip.open if file.suffix.lower() == ".gz" else open
-    with opener(file, "rt", encoding="utf-8-sig", newline="") as text:
+    with opener(file, "rt", encoding="utf-8-sig", newline="") as text, _long_fields(HEADER_SIZE):
         line = next(csv.reader(text, delimiter=separator), [])
         if len(line) != 1 or separator != ",":
             return line, separator
         other = next((mark for mark in (";", "\t") if mark in line[0]), separator)
         text.seek(0)
         return next(csv.reader(text, delimiter=other), []), other
+
+
+@contextmanager
+def _long_fields(size: int) -> Iterator[None]:
+    """Let csv read longer fields than it does; its limit is one for all readers, so it is put back."""
+    before = csv.field_size_limit(size)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(before)

@@ -12,7 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..memory import available_bytes
-from ._checks import as_array, as_labels, cell_problems, domain_problems, label_problems, lonely_domains
+from ._checks import (
+    as_array,
+    as_labels,
+    cell_problems,
+    domain_problems,
+    label_problems,
+    lonely_domains,
+    near_names,
+    unlabelled_problems,
+    unlabelled_rows,
+)
 from ._errors import TableError, listed
 from ._features import choose_columns
 from ._files import TableFile, header_problems, open_table
@@ -46,6 +56,8 @@ class Table:
         What was decided without being asked for, in sentences.
     name : str
         What the data are called.
+    rows : ndarray of shape (n_samples,), default=None
+        The place of each sample in the user's table, counted from 0, through all files in order; None for all rows.
 
     Examples
     --------
@@ -61,6 +73,15 @@ class Table:
     schema: Schema
     notices: list[str]
     name: str
+    rows: NDArray[np.intp] = None  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        if self.rows is None:
+            object.__setattr__(self, "rows", np.arange(len(self.X)))
+
+    def take(self, kept: NDArray[Any]) -> Table:
+        """Some of the samples, by their positions among these."""
+        return replace(self, X=self.X[kept], y=self.y[kept], domain=self.domain[kept], rows=self.rows[kept])
 
 
 def load_table(
@@ -70,6 +91,7 @@ def load_table(
     domain: str | None = None,
     features: Sequence[str] | None = None,
     drop: Sequence[str] | None = None,
+    unlabelled: str | int | None = None,
     max_per_domain: int | None = None,
     seed: int = 0,
 ) -> Table:
@@ -96,6 +118,9 @@ def load_table(
         than describe them: row numbers, unique text, integers called id.
     drop : sequence of str, default=None
         Columns not to use.
+    unlabelled : str or int, default=None
+        The label of rows that have none, such as 0 or unknown, or NA for all that are missing: they are left out.
+        `notices` says how many.
     max_per_domain : int, default=None
         Use at most so many rows of each domain, drawn at random.
     seed : int, default=0
@@ -127,7 +152,7 @@ def load_table(
     "Using 'hospital' as the domain column: pass --domain to choose another."
     """
     limit = _checked_limit(max_per_domain)
-    found = survey_table(path, label=label, domain=domain, features=features, drop=drop)
+    found = survey_table(path, label=label, domain=domain, features=features, drop=drop, unlabelled=unlabelled)
     return loaded(found, seed) if limit is None else loaded(found.thinned(limit, seed))
 
 
@@ -138,6 +163,7 @@ def survey_table(
     domain: str | None = None,
     features: Sequence[str] | None = None,
     drop: Sequence[str] | None = None,
+    unlabelled: str | int | None = None,
 ) -> SurveyedTable:
     """Look through a table, as `load_table` does first, without reading it into memory."""
     request = Request(label, domain, _names(features, "features"), _names(drop, "drop") or ())
@@ -148,7 +174,14 @@ def survey_table(
     roles = choose_roles(tables, request, several=several)
     problems = _repeated(tables) + problems if roles.by_file else problems
     try:
-        first_pass = survey(tables, roles.features, roles.label, roles.domain, by_file=roles.by_file)
+        first_pass = survey(
+            tables,
+            roles.features,
+            roles.label,
+            roles.domain,
+            by_file=roles.by_file,
+            unlabelled=None if unlabelled is None else str(unlabelled),
+        )
     except TableError as error:
         raise TableError([*problems, *roles.problems, *error.problems], source=name) from error
     columns, notices, wrong = choose_columns(first_pass, asked=features is not None)
@@ -161,7 +194,7 @@ def survey_table(
     return SurveyedTable(
         name,
         Schema(columns, label=roles.label, domain=roles.domain),
-        roles.notices + notices + lonely_domains(cells),
+        [*roles.notices, *unlabelled_rows(first_pass), *notices, *_about_names(labels, first_pass, cells)],
         first_pass.parts,
         dict(first_pass.cells),
         first_pass.label,
@@ -175,7 +208,8 @@ def survey_table(
 def loaded(found: SurveyedTable, seed: int = 0) -> Table:
     """Read a table that has been looked through; unless its rows were drawn, no more than there is memory for."""
     found = _fitting(found, seed) if found.draw is None else found
-    return Table(*found.read(), found.schema, found.notices, found.name)
+    piece, rows = found.read()
+    return Table(*piece, found.schema, found.notices, found.name, rows)
 
 
 def _fitting(found: SurveyedTable, seed: int) -> SurveyedTable:
@@ -230,6 +264,10 @@ def _repeated(tables: Sequence[TableFile]) -> list[str]:
     return [f"two or more files are called {name!r}, so they would be one domain: rename one." for name in repeated]
 
 
+def _about_names(labels: pl.Series, first_pass: Survey, cells: pl.DataFrame) -> list[str]:
+    return near_names(first_pass.present, "domains") + near_names(labels, "classes") + lonely_domains(cells)
+
+
 def _value_problems(labels: pl.Series, cells: pl.DataFrame, roles: Roles, first_pass: Survey) -> list[str]:
     """What is wrong with the labels and domains, as far as it is known which columns they are."""
     if not first_pass.rows:
@@ -237,6 +275,11 @@ def _value_problems(labels: pl.Series, cells: pl.DataFrame, roles: Roles, first_
     heights = np.diff([*first_pass.starts, first_pass.rows])
     empty = [name for name, height in zip(first_pass.files, heights, strict=True) if not height]
     problems = [f"these files have a header but no rows: {listed(empty)}."] if empty else []
+    if roles.label is not None and roles.label == roles.domain:
+        return problems  # and that is a problem already, from which others would follow
+    wrong = unlabelled_problems(first_pass)
+    if wrong:
+        return problems + wrong
     if roles.label is not None:
         problems += label_problems(labels, first_pass)
     knows_domains = roles.domain is not None or roles.by_file
@@ -244,7 +287,8 @@ def _value_problems(labels: pl.Series, cells: pl.DataFrame, roles: Roles, first_
         problems += domain_problems(first_pass)
     several = labels.n_unique() > 1  # otherwise each domain would be told what the label has been
     if several and knows_domains:
-        problems += cell_problems(cells)
+        found = cell_problems(cells)
+        problems += (near_names(first_pass.present, "domains") if found else []) + found
     return problems
 
 

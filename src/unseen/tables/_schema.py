@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,9 @@ from ._values import as_text, frame_numbers, polars
 
 if TYPE_CHECKING:
     import polars as pl
+
+Kind = Literal["numeric", "categorical"]
+ROLES = ("label", "domain")
 
 
 @dataclass(frozen=True)
@@ -37,7 +41,7 @@ class Column:
     """
 
     name: str
-    kind: Literal["numeric", "categorical"]
+    kind: Kind
     levels: tuple[str, ...] = ()
 
 
@@ -83,7 +87,7 @@ class Schema:
         numeric = [position for position, column in enumerate(self.columns) if column.kind == "numeric"]
         numbers = frame.select(polars().col([self.columns[position].name for position in numeric]))
         values, not_numbers = frame_numbers(numbers)
-        encoded = np.empty((frame.height, len(self.columns)))
+        encoded = np.full((frame.height, len(self.columns)), np.nan)
         if numeric:
             encoded[:, numeric] = np.where(np.isinf(values), np.nan, values)
         for position, column in enumerate(self.columns):
@@ -118,9 +122,32 @@ class Schema:
 
     @classmethod
     def from_dict(cls, d: Mapping[str, Any]) -> Schema:
-        """The schema that `to_dict` wrote."""
+        """The schema that `to_dict` wrote; a TableError if it says what no schema can."""
         columns = [Column(column["name"], column["kind"], tuple(column["levels"])) for column in d["columns"]]
+        problems = [problem for column in columns if (problem := _problem(column))]
+        problems += [f"{key} must be a name or null, but it is {d[key]!r}." for key in ROLES if not _is_name(d[key])]
+        twice = [name for name, count in Counter(column.name for column in columns).items() if count > 1]
+        problems += [f"column {name!r} is there more than once." for name in twice]
+        if problems:
+            raise TableError(problems, source="The description of the columns")
         return cls(tuple(columns), label=d["label"], domain=d["domain"])
+
+
+def _is_name(value: object) -> bool:
+    return value is None or isinstance(value, str)
+
+
+def _problem(column: Column) -> str | None:
+    """What is wrong with a column that was read from a file."""
+    if not isinstance(column.name, str):
+        return f"the name of a column must be text, but it is {column.name!r}."
+    if column.kind not in get_args(Kind):
+        return f"column {column.name!r} must be {' or '.join(get_args(Kind))}, but it is {column.kind!r}."
+    if not all(isinstance(level, str) for level in column.levels):
+        return f"the levels of column {column.name!r} must be text."
+    if len(set(column.levels)) < len(column.levels):
+        return f"column {column.name!r} has levels that are there more than once."
+    return None
 
 
 def _positions(series: pl.Series, levels: tuple[str, ...]) -> NDArray[np.float64]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ..cells import Ints
 from ._coding import Coding
-from ._errors import SHOWN
+from ._errors import SHOWN, understanding
 from ._files import TableFile, file_batches
 from ._values import as_text, frame_numbers, is_text, polars
 
@@ -83,8 +83,8 @@ class Numbers:
         # Values of the columns that are called like identifiers.
         self.kept: dict[int, list[NDArray[np.float64]]] = {i: [] for i, name in enumerate(names) if has_id_name(name)}
 
-    def add(self, frame: pl.DataFrame, row: int, row_in_file: int) -> None:
-        """Take in the next rows, of which the first is given."""
+    def add(self, frame: pl.DataFrame, rows: Ints, rows_in_file: Ints) -> None:
+        """Take in the next rows, which have the given places."""
         values, not_numbers = frame_numbers(frame)
         nothing = np.isnan(values)
         for position, wrong in not_numbers.items():
@@ -92,7 +92,7 @@ class Numbers:
                 first = int(wrong.argmax())
                 self.first_not_number[position] = (
                     as_text(frame.to_series(position).slice(first, 1)).item(),
-                    row + first,
+                    int(rows[first]),
                 )
             self.not_numbers[position] += wrong.sum()
             self.present[position] += wrong.sum()
@@ -106,12 +106,11 @@ class Numbers:
         self.low = np.fmin(self.low, np.fmin.reduce(values, axis=0))
         self.high = np.fmax(self.high, np.fmax.reduce(values, axis=0))
         for (where, first), possible in self.numberings.items():
-            start = first + (row_in_file if where == "file" else row)
-            possible &= values[0] == start
+            counting = first + (rows_in_file if where == "file" else rows)
+            possible &= values[0] == counting[0]
             candidates = np.flatnonzero(possible)
-            counting = np.arange(start, start + len(values))[:, None]
-            possible[candidates] = (values[:, candidates] == counting).all(axis=0)
-        for position, pieces in self.kept.items() if row < KEPT_IDS else ():
+            possible[candidates] = (values[:, candidates] == counting[:, None]).all(axis=0)
+        for position, pieces in self.kept.items() if rows[0] < KEPT_IDS else ():
             pieces.append(values[:, position].copy())
 
     def _add_marks(self, frame: pl.DataFrame, nothing: NDArray[np.bool_]) -> None:
@@ -163,6 +162,7 @@ class Part(NamedTuple):
     domain: int  # the number of the domain that the file is; 0 if a column tells
     first: int  # row of the file
     rows: int
+    start: int  # its first row, counted through all files
     before: dict[Cell, int]  # rows of each cell in the parts before this one
 
 
@@ -178,6 +178,12 @@ class Survey:
     files: list[str] = field(default_factory=list)
     starts: list[int] = field(default_factory=list)  # the first row of each file
     rows: int = 0
+    unlabelled: int = 0  # rows that are left out
+
+    @property
+    def present(self) -> pl.Series:
+        """The domains that have rows."""
+        return self.domain.names.gather(sorted({domain - 1 for domain, _ in self.cells if domain}))
 
     def where(self, rows: Sequence[int], total: int | None = None) -> str:
         """The first few of some rows, as people count them: from 1, below the header, in each file."""
@@ -200,41 +206,59 @@ class Survey:
 
 
 def survey(
-    tables: Sequence[TableFile], features: Sequence[str], label: str | None, domain: str | None, *, by_file: bool
+    tables: Sequence[TableFile],
+    features: Sequence[str],
+    label: str | None,
+    domain: str | None,
+    *,
+    by_file: bool,
+    unlabelled: str | None = None,
 ) -> Survey:
     """Read all files once, and columns that turn out not to be numbers once more, for their levels."""
-    result, numbers = Survey(Coding(label), Coding(domain)), Numbers(features)
+    result, numbers = Survey(Coding(label, unlabelled), Coding(domain)), Numbers(features)
     wanted = dict.fromkeys([*features, *(name for name in (label, domain) if name is not None)])
     for table in tables:
         result.files.append(table.path.name)
         result.starts.append(result.rows)
         own = result.domain.number(table.name) if by_file else 0
         start, before = result.rows, dict(result.cells)
-        for frame in file_batches(table.path, list(wanted), batch_size(len(wanted))):
-            if not frame.height:
-                continue
-            if features:
-                numbers.add(frame.select(polars().col(list(features))), result.rows, result.rows - result.starts[-1])
-            domains = _codes(frame, domain, result.domain, result.rows, own)
-            labels = _codes(frame, label, result.label, result.rows, 0)
-            result.cells.update(dict(count_cells(domains, labels)))
-            result.rows += frame.height
-            if result.rows - start >= PART_ROWS and table.path.suffix.lower() == ".parquet":
-                result.parts.append(
-                    Part(table.path.absolute(), own, start - result.starts[-1], result.rows - start, before)
-                )
-                start, before = result.rows, dict(result.cells)
+        with understanding(table.path):
+            for frame in file_batches(table.path, list(wanted), batch_size(len(wanted))):
+                _add_rows(result, numbers, frame, own)
+                if result.rows - start >= PART_ROWS and table.path.suffix.lower() == ".parquet":
+                    _add_part(result, table.path, own, start, before)
+                    start, before = result.rows, dict(result.cells)
         if result.rows > start:
-            result.parts.append(
-                Part(table.path.absolute(), own, start - result.starts[-1], result.rows - start, before)
-            )
+            _add_part(result, table.path, own, start, before)
     result.tallies = numbers.tallies()
-    _add_levels(tables, [tally for tally in result.tallies if not tally.numeric])
+    _add_levels(tables, [tally for tally in result.tallies if not tally.numeric], result.label)
     return result
 
 
-def _codes(frame: pl.DataFrame, name: str | None, coding: Coding, row: int, otherwise: int) -> Ints:
-    return np.full(frame.height, otherwise) if name is None else coding.add(frame[name], row)
+def _add_rows(result: Survey, numbers: Numbers, frame: pl.DataFrame, own: int) -> None:
+    start, height, domain = result.rows, frame.height, result.domain.column
+    result.rows += height
+    if result.label.ignored is not None and domain is not None:
+        result.domain.meet(as_text(frame[domain]))  # also those of which nothing is left
+    frame, kept = result.label.counting(frame)
+    result.unlabelled += height - frame.height
+    if not frame.height:
+        return
+    rows = start + kept
+    if numbers.names:
+        numbers.add(frame.select(polars().col(numbers.names)), rows, rows - result.starts[-1])
+    domains, labels = _codes(frame, result.domain, rows, own), _codes(frame, result.label, rows, 0)
+    result.cells.update(dict(count_cells(domains, labels)))
+
+
+def _add_part(result: Survey, path: Path, own: int, start: int, before: dict[Cell, int]) -> None:
+    result.parts.append(
+        Part(path.absolute(), own, start - result.starts[-1], result.rows - start, start=start, before=before)
+    )
+
+
+def _codes(frame: pl.DataFrame, coding: Coding, rows: Ints, otherwise: int) -> Ints:
+    return np.full(frame.height, otherwise) if coding.column is None else coding.add(frame[coding.column], rows)
 
 
 def count_cells(domains: Ints, labels: Ints) -> list[tuple[Cell, int]]:
@@ -244,17 +268,23 @@ def count_cells(domains: Ints, labels: Ints) -> list[tuple[Cell, int]]:
     return [((cell // width, cell % width), n) for cell, n in zip(cells.tolist(), counts.tolist(), strict=True)]
 
 
-def _add_levels(tables: Sequence[TableFile], tallies: Sequence[Tally]) -> None:
+def _add_levels(tables: Sequence[TableFile], tallies: Sequence[Tally], label: Coding) -> None:
+    names = [tally.name for tally in tallies] + [name for name in [label.column] if name and label.ignored is not None]
     for table in tables if tallies else ():
-        for frame in file_batches(table.path, [tally.name for tally in tallies], batch_size(len(tallies))):
-            for tally in tallies:
-                if tally.too_many_levels:
-                    continue
-                levels = as_text(frame[tally.name].unique()).drop_nulls()
-                if len(levels) <= MOST_LEVELS:
-                    tally.levels.update(levels.to_list())
-                if max(len(levels), len(tally.levels)) > MOST_LEVELS:
-                    tally.too_many_levels, tally.levels = True, set()
+        with understanding(table.path):
+            for frame in file_batches(table.path, names, batch_size(len(names))):
+                _add_levels_of(label.counting(frame)[0], tallies)
+
+
+def _add_levels_of(frame: pl.DataFrame, tallies: Sequence[Tally]) -> None:
+    for tally in tallies:
+        if tally.too_many_levels:
+            continue
+        levels = as_text(frame[tally.name].unique()).drop_nulls()
+        if len(levels) <= MOST_LEVELS:
+            tally.levels.update(levels.to_list())
+        if max(len(levels), len(tally.levels)) > MOST_LEVELS:
+            tally.too_many_levels, tally.levels = True, set()
 
 
 def batch_size(width: int) -> int:

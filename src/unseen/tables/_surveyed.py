@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ..cells import Array, Ints
 from ._checks import cell_problems
 from ._coding import Coding
-from ._errors import TableError
+from ._errors import TableError, understanding
 from ._files import file_batches
 from ._schema import Schema
 from ._survey import Cell, Part, batch_size, count_cells
@@ -121,19 +121,28 @@ class SurveyedTable:
 
     def pieces(self, part: Part) -> Iterator[Piece]:
         """The wanted rows of a part, in their order, a few at a time."""
-        before = dict(part.before)
+        for piece, _ in self._placed_pieces(part):
+            yield piece
+
+    def _placed_pieces(self, part: Part) -> Iterator[tuple[Piece, Ints]]:
+        """The same, with the places of the rows, counted from 0 through all files."""
+        before, start = dict(part.before), part.start
         columns = [*self.schema.feature_names, self.label_coding.column, self.domain_coding.column]
         names = list(dict.fromkeys(name for name in columns if name is not None))
         for frame in file_batches(part.path, names, batch_size(len(names)), part.first, part.rows):
-            if not frame.height:
-                continue
-            labels = _codes(frame, self.label_coding, 0)
-            domains = _codes(frame, self.domain_coding, part.domain)
-            if self.draw is not None:
-                wanted = self._wanted(domains, labels, before)
-                frame, domains, labels = frame.filter(wanted), domains[wanted], labels[wanted]
-            if frame.height:
-                yield Piece(self.schema.encode(frame), self.labels[labels - 1], self.domains[domains - 1])
+            with understanding(part.path):
+                counting, kept = self.label_coding.counting(frame)
+                rows = start + kept
+                start += frame.height
+                labels = _codes(counting, self.label_coding, 0)
+                domains = _codes(counting, self.domain_coding, part.domain)
+                if self.draw is not None and counting.height:
+                    wanted = self._wanted(domains, labels, before)
+                    counting, rows = counting.filter(wanted), rows[wanted]
+                    domains, labels = domains[wanted], labels[wanted]
+                X = self.schema.encode(counting) if counting.height else None
+            if X is not None:
+                yield Piece(X, self.labels[labels - 1], self.domains[domains - 1]), rows
 
     def _wanted(self, domains: Ints, labels: Ints, before: dict[Cell, int]) -> NDArray[np.bool_]:
         """Which rows were drawn; `before` counts those of each cell that have gone by, and goes on counting."""
@@ -147,19 +156,21 @@ class SurveyedTable:
             before[cell] = first + count
         return wanted
 
-    def read(self) -> Piece:
-        """All wanted rows at once."""
+    def read(self) -> tuple[Piece, Ints]:
+        """All wanted rows at once, and their places, counted from 0 through all files."""
         X = np.empty((self.rows, len(self.schema.columns)))
         y, domain = np.empty(len(X), dtype=self.labels.dtype), np.empty(len(X), dtype=self.domains.dtype)
+        places = np.empty(len(X), dtype=np.intp)
         filled = 0
         for part in self.parts:
-            for piece in self.pieces(part):
-                here = slice(filled, filled + len(piece.X))
+            for piece, rows in self._placed_pieces(part):
+                here = slice(filled, filled + len(rows))
                 X[here], y[here], domain[here] = piece
-                filled += len(piece.X)
+                places[here] = rows
+                filled += len(rows)
         if filled != len(X):
             raise TableError([f"it had {len(X):,} rows and now has {filled:,}. Begin again."], source=self.name)
-        return Piece(X, y, domain)
+        return Piece(X, y, domain), places
 
 
 def _codes(frame: pl.DataFrame, coding: Coding, otherwise: int) -> Ints:

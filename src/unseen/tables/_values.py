@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 MISSING_MARKS = ("", "na", "n/a", "#n/a", "<na>", "nan", "null", "?")
 
 
+LARGEST = 1e150  # larger numbers count as infinite: their squares, and so all distances, would be
+UNITS = {"ms": 10**3, "us": 10**6, "ns": 10**9}  # of durations, in a second
+
+
 class Numbers(NamedTuple):
     """A column as numbers: missing ones are NaN, and so is what is no number."""
 
@@ -29,8 +33,9 @@ def polars() -> Any:
 
 
 def is_text(dtype: Any) -> bool:
-    """Whether a column's values are neither numbers nor truth values."""
-    return not (dtype.is_numeric() or dtype == polars().Boolean)
+    """Whether a column's values are neither numbers, nor durations, nor truth values."""
+    pl = polars()
+    return not (dtype.is_numeric() or dtype in (pl.Boolean, pl.Duration))
 
 
 def is_readable(dtype: Any) -> bool:
@@ -45,6 +50,7 @@ def as_text(series: pl.Series) -> pl.Series:
     Whole numbers are written without a decimal point, so that 1 and 1.0 are the same level.
     """
     pl = polars()
+    series = _in_seconds(series)
     if series.dtype == pl.Boolean:
         return series.replace_strict([True, False], ["True", "False"], return_dtype=pl.String)
     if series.dtype.is_float():
@@ -65,6 +71,7 @@ def missing(text: pl.Series) -> pl.Series:
 def as_numbers(series: pl.Series) -> Numbers:
     """The values as double precision numbers; true and false, also as text, are 1 and 0."""
     pl = polars()
+    series = _in_seconds(series)
     if not is_text(series.dtype):
         return Numbers(series.cast(pl.Float64).to_numpy(), np.zeros(len(series), dtype=bool))
     text = series.cast(pl.String)
@@ -81,6 +88,8 @@ def frame_numbers(frame: pl.DataFrame) -> tuple[NDArray[np.float64], dict[int, N
     pl = polars()
     if not frame.width:
         return np.empty((frame.height, 0)), {}
+    if pl.Duration in frame.dtypes:
+        frame = frame.select(_in_seconds(series) for series in frame)
     typed = [name for name, kind in frame.schema.items() if kind != pl.String and is_text(kind)]
     plain = frame.with_columns(pl.col(typed).cast(pl.String)) if typed else frame
     numbers = plain.cast(pl.Float64, strict=False)
@@ -91,4 +100,15 @@ def frame_numbers(frame: pl.DataFrame) -> tuple[NDArray[np.float64], dict[int, N
         values[:, position], wrong = as_numbers(plain.to_series(int(position)))
         if wrong.any():
             not_numbers[int(position)] = wrong
+    large = np.abs(values) > LARGEST
+    values[large] = np.copysign(np.inf, values[large])
     return values, not_numbers
+
+
+def _in_seconds(series: pl.Series) -> pl.Series:
+    """Durations as numbers of seconds, anything else as it is."""
+    kind: Any = series.dtype
+    if kind != polars().Duration:
+        return series
+    ticks, unit = series.to_physical(), UNITS[kind.time_unit]
+    return ticks // unit + (ticks % unit) / unit  # polars multiplies by an inverse, so whole seconds go apart

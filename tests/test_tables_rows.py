@@ -1,0 +1,144 @@
+"""Which rows of a table are used: their places in the user's files, and those that have no label."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+pl = pytest.importorskip("polars")
+
+from unseen.comparison._subject import subject_of_arrays, subject_of_table  # noqa: E402
+from unseen.tables import TableError, embedded, load_table  # noqa: E402
+
+N = 240
+FRAME = pl.DataFrame(
+    {
+        "site": [f"s{i % 3}" for i in range(N)],
+        "x": np.random.default_rng(0).normal(size=N),
+        "level": [f"k{i % 4}" for i in range(N)],
+        "label": [i // 3 % 2 + 1 for i in range(N)],
+    }
+)
+
+
+def at(frame, ending, folder, name="patients"):
+    path = folder / f"{name}.{ending}"
+    if ending == "csv":
+        frame.write_csv(path)
+    elif ending == "npz":
+        np.savez(
+            path, X=frame.select("x", "u").to_numpy(), label=frame["label"], site=frame["site"].to_numpy().astype(str)
+        )
+    else:
+        frame.write_parquet(path, row_group_size=31)
+    return path
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+@pytest.mark.parametrize("limit", [None, 20])
+def test_every_row_knows_its_place_in_the_file(tmp_path, monkeypatch, ending, limit):
+    monkeypatch.setattr("unseen.tables._survey.PART_ROWS", 50)
+    monkeypatch.setattr("unseen.tables._surveyed.batch_size", lambda width: 17)
+    table = load_table(at(FRAME, ending, tmp_path), max_per_domain=limit)
+    assert len(table.rows) == len(table.X) == (60 if limit else N)
+    np.testing.assert_array_equal(table.X[:, 0], FRAME["x"].to_numpy()[table.rows])
+    np.testing.assert_array_equal(table.domain, FRAME["site"].to_numpy()[table.rows])
+
+
+def test_rows_are_counted_through_the_files_of_a_folder(tmp_path):
+    pieces = {"bonn": FRAME[:100], "leeds": FRAME[100:]}
+    for name, piece in pieces.items():
+        at(piece.drop("site"), "csv", tmp_path, name)
+    table = load_table(tmp_path, max_per_domain=30)
+    np.testing.assert_array_equal(table.X[:, 0], FRAME["x"].to_numpy()[table.rows])
+    assert (table.rows[table.domain == "leeds"] >= 100).all()
+
+
+def test_a_table_that_is_made_by_hand_has_all_its_rows():
+    np.testing.assert_array_equal(embedded().rows, np.arange(1797))
+
+
+def test_the_digits_keep_their_places_when_they_are_thinned():
+    pytest.importorskip("typer", reason="the command needs its extra")
+    from unseen.cli._options import embedded_table
+
+    whole, few = embedded(), embedded_table(None, None, None, None, 20, 3)
+    assert len(few.rows) == len(few.y) == 120
+    np.testing.assert_array_equal(few.X, whole.X[few.rows])
+
+
+def test_samples_are_numbered_from_one_as_in_messages(tmp_path):
+    table = load_table(at(FRAME, "csv", tmp_path), max_per_domain=20)
+    np.testing.assert_array_equal(subject_of_table(table, "standardize").numbers, table.rows + 1)
+    whole = load_table(at(FRAME, "csv", tmp_path))
+    found = subject_of_arrays(whole.X, whole.y, whole.domain, "standardize", 20, 0)
+    np.testing.assert_array_equal(found.X, whole.X[found.numbers - 1])
+
+
+@settings(max_examples=15)
+@given(st.lists(st.booleans(), min_size=N, max_size=N), st.sampled_from([0, -7, "?", "unknown"]))
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_leaving_out_the_unlabelled_is_having_a_table_without_them(tmp_path_factory, ending, unlabelled, mark):
+    keep = np.array(unlabelled) | (np.arange(N) < 24)
+    labels = [label if kept else mark for label, kept in zip(FRAME["label"].to_list(), keep, strict=True)]
+    labels = pl.Series([str(label) for label in labels]) if isinstance(mark, str) else pl.Series(labels)
+    frame = FRAME.with_columns(
+        label=labels,
+        level=pl.when(pl.Series(keep)).then("level").otherwise(pl.lit("only there")),
+        nr=pl.int_range(N),
+    )
+    folder = tmp_path_factory.mktemp("unlabelled")
+    table = load_table(at(frame, ending, folder), unlabelled=str(mark))
+    alone = load_table(at(frame.filter(pl.Series(keep)).drop("nr"), ending, folder, "alone"))
+    np.testing.assert_array_equal(table.X, alone.X)
+    np.testing.assert_array_equal(table.y, alone.y)
+    np.testing.assert_array_equal(table.domain, alone.domain)
+    assert table.schema == alone.schema  # no level of theirs, and row numbers are still seen to be row numbers
+    np.testing.assert_array_equal(table.rows, np.flatnonzero(keep))
+
+
+def marked(places, mark="none"):
+    labels = FRAME["label"].cast(pl.String).to_list()
+    return FRAME.with_columns(label=pl.Series([mark if i in places else label for i, label in enumerate(labels)]))
+
+
+def test_how_many_are_unlabelled_is_said_and_what_is_left_of_no_domain(tmp_path):
+    table = load_table(at(marked({*range(0, N, 3), 1}), "csv", tmp_path), unlabelled="none")
+    assert "Left out 81 rows of 240 with the label 'none', which stands for none: nothing is left of 's0'." in (
+        table.notices
+    )
+    assert set(table.domain.tolist()) == {"s1", "s2"}
+    again = load_table(at(marked({1}), "csv", tmp_path), unlabelled=" none ")
+    assert "Left out 1 row of 240 with the label 'none', which stands for none." in again.notices
+
+
+def test_arrays_have_unlabelled_rows_too(tmp_path):
+    frame = FRAME.with_columns(u=pl.col("x") ** 2, label=pl.when(pl.int_range(N) % 5 > 0).then("label").otherwise(0))
+    table = load_table(at(frame, "npz", tmp_path), unlabelled="0")
+    np.testing.assert_array_equal(table.rows, np.flatnonzero(np.arange(N) % 5 > 0))
+    np.testing.assert_array_equal(table.X[:, 0], frame["x"].to_numpy()[table.rows])
+    assert set(table.y.tolist()) == {1, 2}
+
+
+def test_a_missing_label_is_pointed_to_its_row_even_where_others_are_left_out(tmp_path):
+    frame = marked(range(10, 20)).with_columns(
+        label=pl.when(pl.int_range(N) == 30).then(None).otherwise(marked(range(10, 20))["label"])
+    )
+    with pytest.raises(TableError, match=r"is missing in 1 row: row 31\. .*--unlabelled NA"):
+        load_table(at(frame, "csv", tmp_path), unlabelled="none")
+
+
+@pytest.mark.parametrize(
+    ("places", "value", "reason"),
+    [
+        (range(5), "nobody", "no row has the label 'nobody', which was to stand for none: there are '1', '2', 'none'"),
+        (range(N), "none", "all 240 rows have the label 'none', which stands for none"),
+        (range(1, N), "none", "must hold two classes or more"),
+    ],
+)
+def test_a_value_for_unlabelled_rows_that_cannot_be_right_is_refused(tmp_path, places, value, reason):
+    with pytest.raises(TableError) as caught:
+        load_table(at(marked(places), "csv", tmp_path), unlabelled=value)
+    assert reason in str(caught.value)
