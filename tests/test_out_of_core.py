@@ -360,6 +360,7 @@ def check_fit_and_predict(tmp_path, rows, width, limit, method):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the limit is Linux's")
+@pytest.mark.slow  # forty seconds
 def test_forty_files_are_fitted_selected_and_predicted_in_less_memory_than_they_take(tmp_path):
     check_fit_and_predict(tmp_path, rows=8_000, width=280, limit=650, method="kfda")
 

@@ -48,7 +48,7 @@ def showpiece(rows: Sequence[Row]) -> Row | None:
 def embedding(problem: Problem, row: Row, numbers: Ints, classes: Sequence[str], seed: int = 0) -> dict[str, Any]:
     """Samples before and after a projection, in two dimensions.
 
-    `numbers` are the positions of the problem's samples in the user's table.
+    `numbers` are the rows of the problem's samples in the user's table, counted from 1.
     """
     train, test = problem.train, problem.test
     with warnings.catch_warnings():
