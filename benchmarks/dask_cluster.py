@@ -25,8 +25,8 @@ N = 40 * CHUNK
 def rows() -> Iterator[Row]:
     alone = fit_seconds(0)
     one, two = fit_seconds(1), fit_seconds(2)
-    yield Row(f"Dask, {N:,} rows: one worker / one thread", one / alone, 1.5, True, f"{one:.1f} s / {alone:.1f} s")
-    yield Row(f"Dask, {N:,} rows: one worker / two workers", one / two, 1.5, False, f"{one:.1f} s / {two:.1f} s")
+    yield Row(f"Dask, {N:,} rows: one worker / one thread", one / alone, 2, True, f"{one:.1f} s / {alone:.1f} s")
+    yield Row(f"Dask, {N:,} rows: one worker / two workers", one / two, 1.6, False, f"{one:.1f} s / {two:.1f} s")
     yield memory_row()
 
 
