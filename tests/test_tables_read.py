@@ -49,7 +49,7 @@ def written(folder, frame, ending="csv", name="patients"):
     return path
 
 
-def same(one, two):
+def assert_same(one, two):
     np.testing.assert_array_equal(one.X, two.X)
     np.testing.assert_array_equal(one.y, two.y)
     np.testing.assert_array_equal(one.domain, two.domain)
@@ -345,13 +345,13 @@ def test_semicolons_and_decimal_commas_are_read(tmp_path):
     path = tmp_path / "patients.csv"
     FRAME.write_csv(path, separator=";", decimal_comma=True)
     assert "30,5;" in path.read_text()
-    same(load_table(path), load_table(written(tmp_path, FRAME, "tsv")))
+    assert_same(load_table(path), load_table(written(tmp_path, FRAME, "tsv")))
 
 
 def test_a_byte_order_mark_and_windows_line_ends_change_nothing(tmp_path):
     path = tmp_path / "windows.csv"
     path.write_bytes(b"\xef\xbb\xbf" + FRAME.write_csv(line_terminator="\r\n").encode())
-    same(load_table(path), load_table(written(tmp_path, FRAME)))
+    assert_same(load_table(path), load_table(written(tmp_path, FRAME)))
 
 
 def test_dates_categories_and_lists_of_typed_files_are_understood(tmp_path):
@@ -478,13 +478,13 @@ def test_a_draw_keeps_the_order_of_the_file_and_depends_on_the_seed_alone(tmp_pa
     np.testing.assert_array_equal(drawn.domain, whole.domain[rows])
     assert drawn.schema == whole.schema
     assert "Drew at most 20 rows of each domain: 60 of 600." in drawn.notices
-    same(drawn, load_table(path, max_per_domain=20, seed=3))
+    assert_same(drawn, load_table(path, max_per_domain=20, seed=3))
     assert not np.array_equal(drawn.X, load_table(path, max_per_domain=20, seed=4).X)
 
 
 def test_a_draw_larger_than_every_domain_takes_all(tmp_path):
     path = written(tmp_path, BIG)
-    same(load_table(path, max_per_domain=200), load_table(path))
+    assert_same(load_table(path, max_per_domain=200), load_table(path))
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
@@ -492,8 +492,8 @@ def test_small_batches_and_one_batch_agree(tmp_path, monkeypatch, ending):
     path = written(tmp_path, BIG, ending)
     at_once = load_table(path)
     monkeypatch.setattr("unseen.tables._survey.VALUES_PER_BATCH", 7)
-    same(load_table(path), at_once)
-    same(load_table(path, max_per_domain=9), load_table(path, max_per_domain=9))
+    assert_same(load_table(path), at_once)
+    assert_same(load_table(path, max_per_domain=9), load_table(path, max_per_domain=9))
 
 
 @pytest.mark.parametrize("ending", ["csv", "csv.gz", "parquet", "feather"])

@@ -27,14 +27,14 @@ FRAME = pl.DataFrame({"age": [40.5, None, 60.0], "sex": ["m", "f", None], "visit
 ENCODED = [[40.5, 1, 1], [np.nan, 0, 0], [60, np.nan, 3]]
 
 
-def equals(frame, expected=ENCODED, schema=SCHEMA):
+def assert_encodes(frame, expected=ENCODED, schema=SCHEMA):
     np.testing.assert_array_equal(schema.encode(frame), np.array(expected, dtype=float))
 
 
 def test_order_and_extra_columns_do_not_matter():
-    equals(FRAME)
-    equals(FRAME.select(pl.all().exclude("age"), "age"))
-    equals(FRAME.select(pl.lit("x").alias("extra"), "visits", "sex", "age", pl.lit(1).alias("ill")))
+    assert_encodes(FRAME)
+    assert_encodes(FRAME.select(pl.all().exclude("age"), "age"))
+    assert_encodes(FRAME.select(pl.lit("x").alias("extra"), "visits", "sex", "age", pl.lit(1).alias("ill")))
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_order_and_extra_columns_do_not_matter():
     ],
 )
 def test_the_type_in_which_values_are_stored_does_not_matter(drift):
-    equals(FRAME.with_columns(drift))
+    assert_encodes(FRAME.with_columns(drift))
 
 
 def test_truth_values_are_numbers_typed_or_written():
@@ -68,19 +68,21 @@ def test_truth_values_are_numbers_typed_or_written():
         ["1", None, "0"],
         [1.0, None, 0],
     ):
-        equals(FRAME.with_columns(visits=pl.Series(values)), [[40.5, 1, 1], [np.nan, 0, np.nan], [60, np.nan, 0]])
+        assert_encodes(
+            FRAME.with_columns(visits=pl.Series(values)), [[40.5, 1, 1], [np.nan, 0, np.nan], [60, np.nan, 0]]
+        )
 
 
 def test_levels_that_look_like_numbers_match_numbers():
     schema = Schema((Column("grade", "categorical", ("1", "2", "2.5", "x")),))
     for values in (["2", "1", "2.5"], [2.0, 1.0, 2.5]):
-        equals(pl.DataFrame({"grade": values}), [[1], [0], [2]], schema)
-    equals(pl.DataFrame({"grade": [2, 1, None]}), [[1], [0], [np.nan]], schema)
+        assert_encodes(pl.DataFrame({"grade": values}), [[1], [0], [2]], schema)
+    assert_encodes(pl.DataFrame({"grade": [2, 1, None]}), [[1], [0], [np.nan]], schema)
 
 
 def test_a_level_never_seen_is_minus_one():
-    equals(FRAME.with_columns(sex=pl.Series(["x", "M", "f "])), [[40.5, -1, 1], [np.nan, -1, 0], [60, -1, 3]])
-    equals(pl.DataFrame({"a": ["x", None]}), [[-1], [np.nan]], Schema((Column("a", "categorical"),)))
+    assert_encodes(FRAME.with_columns(sex=pl.Series(["x", "M", "f "])), [[40.5, -1, 1], [np.nan, -1, 0], [60, -1, 3]])
+    assert_encodes(pl.DataFrame({"a": ["x", None]}), [[-1], [np.nan]], Schema((Column("a", "categorical"),)))
 
 
 def test_words_where_numbers_were_are_an_error_for_all_columns_at_once():

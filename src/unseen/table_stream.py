@@ -10,7 +10,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial, reduce
 from importlib import import_module
 from operator import add
@@ -168,7 +168,7 @@ def part_of(table: Table, total: int, seed: int) -> Table:
             wanted = max(round(len(cell) * min(1.0, share / size)), min(2, len(cell)))
             chosen.append(random.choice(cell, wanted, replace=False))
     rows = np.sort(np.concatenate(chosen))
-    return replace(table, X=table.X[rows], y=table.y[rows], domain=table.domain[rows])
+    return table.take(rows)
 
 
 def _landmarks(projection: Projection, prepared: Array, components: int | None, seed: int) -> PivotedNystroem:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -40,7 +39,7 @@ from ._options import (
     read,
     scale_for,
 )
-from ._report import PAGE, Terminal, check_target, clean, errors, notices, reporting, write
+from ._report import PAGE, Terminal, check_target, clean, errors, json_text, notices, reporting, write
 
 
 def compare(
@@ -102,7 +101,7 @@ def compare(
         )
         summary = found.summary()
         if as_json:
-            typer.echo(json.dumps(summary, ensure_ascii=False, allow_nan=False))
+            typer.echo(json_text(summary))
         else:
             show_comparison(summary)
         if report is not None:

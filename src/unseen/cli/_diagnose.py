@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from pathlib import Path
 from typing import Annotated
@@ -25,7 +24,7 @@ from ._options import (
     read,
     scale_for,
 )
-from ._report import check_target, clean, errors, notices, reporting, write
+from ._report import check_target, clean, errors, json_text, notices, reporting, write
 
 
 def diagnose(
@@ -76,4 +75,4 @@ def diagnose(
                 warnings.filterwarnings("ignore", "Glyph")  # a name that the font cannot write is drawn as boxes
                 found.plot().savefig(figure, dpi=150)
             errors.print(f"Wrote {figure}")
-        typer.echo(json.dumps(found.summary(), ensure_ascii=False, allow_nan=False) if as_json else clean(str(found)))
+        typer.echo(json_text(found.summary()) if as_json else clean(str(found)))

@@ -47,8 +47,8 @@ from ._options import (
     scale_for,
     survey,
 )
-from ._report import check_target, errors, notices, reporting
-from ._show import describe, json_text
+from ._report import check_target, errors, json_text, notices, reporting
+from ._show import describe
 
 ENDING = ".unseen"
 SLOW = 5_000  # samples beyond which the exact kernel methods take minutes

@@ -25,9 +25,9 @@ from ..tables._errors import listed
 from ._fit import warnings_as_notices
 from ._new_table import MAX_DOMAINS, NewTable, Piece
 from ._options import Json
-from ._report import check_target, clean, errors, notices, reporting
+from ._report import check_target, clean, errors, json_text, notices, reporting
 from ._results_file import ENDINGS, ResultsFile
-from ._show import json_text, readable
+from ._show import readable
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what makes spreadsheets take a cell for a formula
 SHOWN = 20  # domains whose novelty is printed

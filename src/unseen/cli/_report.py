@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Iterator
@@ -23,6 +24,12 @@ CONTROL = dict.fromkeys((*range(9), *range(11, 32), *range(127, 160)), "\ufffd")
 def clean(text: str) -> str:
     """Text of files and tables without what a terminal would obey."""
     return text.translate(CONTROL)
+
+
+def json_text(facts: dict[str, Any]) -> str:
+    """JSON in which all that a terminal would obey is written in digits: json leaves DEL and what follows it as is."""
+    controls = {code: f"\\u{code:04x}" for code in range(127, 160)}
+    return json.dumps(facts, ensure_ascii=False, allow_nan=False).translate(controls)
 
 
 class Terminal(Console):

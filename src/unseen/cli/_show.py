@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,7 +11,7 @@ import typer
 from rich.table import Table as RichTable
 
 from ..model_file import ModelFileError, read_card
-from ._report import PAGE, Terminal, reporting
+from ._report import PAGE, Terminal, json_text, reporting
 
 KINDS = {
     "plain": "plain: classifies row by row",
@@ -40,12 +39,6 @@ def show(
             describe(facts)
         except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
             raise ModelFileError(f"{model}: its card is not one that `unseen fit` wrote; --json shows it.") from error
-
-
-def json_text(facts: dict[str, Any]) -> str:
-    """JSON in which all that a terminal would obey is written in digits: json leaves DEL and what follows it as is."""
-    controls = {code: f"\\u{code:04x}" for code in range(127, 160)}
-    return json.dumps(facts, ensure_ascii=False).translate(controls)
 
 
 def describe(card: dict[str, Any]) -> None:
