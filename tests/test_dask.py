@@ -20,7 +20,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from helpers import METHODS, make, three_domains
-from unseen import CIDG, DICA, KFDA, DomainCenterer, ProjectionSearchCV
+from unseen import CIDG, DICA, KFDA, DomainCenterer, ProjectionSearchCV, UnseenClassifier
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
@@ -279,6 +279,25 @@ def test_a_target_centred_search_predicts_domain_by_domain():
     search.fit(X, Y, sample_domain=NAMES)
     lazy = distributed.predict(search, arrays(17)[0], sample_domain=ELSEWHERE)
     np.testing.assert_array_equal(lazy.compute(), search.predict(X, sample_domain=ELSEWHERE))
+
+
+@pytest.mark.parametrize("method", ["predict", "predict_proba", "decision_function"])
+def test_a_chosen_model_predicts_collections_by_itself(method):
+    model = UnseenClassifier(["dica"], feature_map="linear", transductive=False).fit(X, Y, sample_domain=NAMES)
+    if not hasattr(model, method):
+        model = UnseenClassifier(["logistic"]).fit(X, Y, sample_domain=NAMES)
+    lazy = getattr(model, method)(arrays(17)[0])
+    assert isinstance(lazy, da.Array)
+    np.testing.assert_allclose(lazy.compute(), getattr(model, method)(X), atol=1e-9)
+
+
+@pytest.mark.parametrize("search", [ProjectionSearchCV(KFDA(feature_map="linear"), {}), UnseenClassifier(["logistic"])])
+def test_what_would_have_to_be_collected_is_refused(search):
+    with pytest.raises(TypeError, match=r"takes samples in memory, but X is a Dask collection\. Choose on a part"):
+        search.fit(*arrays(17)[:2], sample_domain=NAMES)
+    search.fit(X, Y, sample_domain=NAMES)
+    with pytest.raises(TypeError, match=r"score takes samples in memory.* Compute what `predict` gives"):
+        search.score(*arrays(17)[:2])
 
 
 def test_what_needs_whole_domains_is_not_applied_to_blocks():

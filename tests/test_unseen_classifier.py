@@ -12,21 +12,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 from sklearn.base import clone
+from sklearn.frozen import FrozenEstimator
+from sklearn.kernel_approximation import Nystroem
+from sklearn.linear_model import RidgeClassifier
 from sklearn.metrics import balanced_accuracy_score
 from sklearn.model_selection import cross_validate
-from sklearn.pipeline import Pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import FunctionTransformer
 from threadpoolctl import threadpool_limits
 
 from helpers import three_domains
-from unseen import DomainCenterer, UnseenClassifier
+from unseen import CIDG, DomainCenterer, PivotedNystroem, ProjectionSearchCV, UnseenClassifier
 from unseen.exceptions import SingleDomainWarning
 from unseen.kernels import median_squared_distance
 from unseen.selection import HeldOutDomains, LeaveOneDomainOut, LeavePDomainsOut
-from unseen.selection._families import CENTERED, METHODS, Contender, contenders
+from unseen.selection._families import METHODS, PROJECTIONS, RIDGES, Contender, contenders, offered
+from unseen.selection._plain import CENTERED, MAPPED
 from unseen.selection._unseen import choose, standard_error
 
 PLAIN = ["logistic", "linear_svm", "rbf_svm"]
 NAMES = np.array(["Athens", "Bern", "Cork"])
+CIDG_GRID = {"ridge": RIDGES, **PROJECTIONS["cidg"][1]}
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -97,6 +103,77 @@ def test_scores_are_those_of_cross_validating_the_contenders_pipeline(everything
         else:
             expected = by_scikit_learn(clone(contender.pipeline), X, y, d, splits)
         np.testing.assert_allclose(contender.scores, expected, atol=1e-12)
+
+
+def landmarks(X, frozen=True):
+    fitted = Nystroem(gamma=0.05, n_components=20, random_state=0)
+    return FrozenEstimator(fitted.fit(X)) if frozen else fitted
+
+
+@pytest.mark.filterwarnings("ignore:n_components=4, but only 3")  # three features have no fourth
+@pytest.mark.parametrize("kind", ["frozen", "fitted in each fold", "linear", "of sparse samples"])
+def test_behind_a_feature_map_scores_are_those_of_cross_validating_too(kind):
+    X, y, d = noisy()
+    samples = sparse.csr_array(X) if "sparse" in kind else X
+    feature_map = "linear" if kind == "linear" else landmarks(X, frozen=kind == "frozen")
+    methods = offered(samples, True, feature_map)
+    assert not any("rbf" in method for method in methods)
+    assert (MAPPED in methods) == (kind != "linear")
+    splits = list(LeaveOneDomainOut().split(X, y, d))
+    for contender in contenders(methods, samples, y, d, splits, "accuracy", True, feature_map):
+        expected = by_scikit_learn(clone(contender.pipeline), samples, y, d, splits)
+        np.testing.assert_allclose(contender.scores, expected, atol=1e-12, err_msg=contender.model)
+
+
+def test_a_frozen_map_is_evaluated_once_for_all_folds_methods_and_settings():
+    X, y, d = noisy()
+    rows = []
+
+    def features(samples):
+        rows.append(len(samples))
+        return np.hstack([samples, samples**2])
+
+    feature_map = FrozenEstimator(FunctionTransformer(features).fit(X))
+    splits = list(LeaveOneDomainOut().split(X, y, d))
+    found = contenders(["cidg", "mda", "sca", "dica"], X, y, d, splits, "accuracy", True, feature_map)
+    assert len(found) == 16
+    assert sum(rows) == len(X) + 1  # one row tells how many features there are
+
+
+def test_a_map_with_all_landmarks_compares_as_the_exact_kernel_does():
+    X, y, d = noisy()
+    exact = ProjectionSearchCV(CIDG(gamma=0.05), CIDG_GRID, refit=False).fit(X, y, sample_domain=d)
+    model = UnseenClassifier(["cidg"], feature_map=FrozenEstimator(PivotedNystroem(len(X), gamma=0.05).fit(X)))
+    model.fit(X, y, sample_domain=d)
+    (row,) = (row for row in model.leaderboard_ if row["model"] == "cidg + 1-NN")
+    assert row["mean"] == pytest.approx(exact.best_score_, abs=1e-12)
+
+
+def test_of_a_choice_of_its_own_it_does_not_warn():
+    X, y, d = noisy()
+    UnseenClassifier(["sca"], feature_map="linear").fit(X, y, sample_domain=d)  # its grid asks for four components
+
+
+def test_among_many_samples_no_nearest_neighbour_is_sought(monkeypatch):
+    X, y, d = noisy()
+    monkeypatch.setattr("unseen.memory.EXACT_ROWS", len(X) - 1)
+    model = UnseenClassifier(["dica"], feature_map="linear").fit(X, y, sample_domain=d)
+    assert {row["model"] for row in model.leaderboard_} == {"dica + logistic", "dica + logistic, target-centred"}
+
+
+def test_a_mapped_classifier_can_be_chosen_and_predicts_as_it_was_scored():
+    X, y, d = noisy()
+    model = UnseenClassifier([MAPPED], feature_map=landmarks(X, frozen=False)).fit(X, y, sample_domain=d)
+    by_hand = make_pipeline(landmarks(X, frozen=False), RidgeClassifier(**model.leaderboard_[0]["params"])).fit(X, y)
+    assert model.best_kind_ == "plain"
+    np.testing.assert_array_equal(model.predict(X), by_hand.predict(X))
+
+
+@pytest.mark.parametrize("feature_map", [None, "linear"])
+def test_a_mapped_classifier_needs_a_map(feature_map):
+    X, y, d = noisy()
+    with pytest.raises(ValueError, match=r"'mapped_ridge', which needs a transformer as feature_map; got"):
+        UnseenClassifier([MAPPED], feature_map=feature_map).fit(X, y, sample_domain=d)
 
 
 @pytest.mark.parametrize("method", [*PLAIN, "centered_rbf_svm", "cidg"])

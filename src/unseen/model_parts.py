@@ -14,10 +14,10 @@ from sklearn.compose import ColumnTransformer
 from sklearn.frozen import FrozenEstimator
 from sklearn.impute import SimpleImputer
 from sklearn.kernel_approximation import Nystroem, RBFSampler
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import Normalizer, OneHotEncoder, StandardScaler
+from sklearn.preprocessing import LabelBinarizer, Normalizer, OneHotEncoder, StandardScaler
 from sklearn.svm import SVC, LinearSVC
 
 from .feature_maps import DomainCenterer
@@ -33,6 +33,7 @@ ESTIMATORS = (
     ColumnTransformer,
     FrozenEstimator,
     KNeighborsClassifier,
+    LabelBinarizer,
     LinearSVC,
     LogisticRegression,
     Normalizer,
@@ -40,6 +41,7 @@ ESTIMATORS = (
     OneHotEncoder,
     Pipeline,
     RBFSampler,
+    RidgeClassifier,
     SVC,
     SimpleImputer,
     StandardScaler,

@@ -121,6 +121,15 @@ class Space(BaseEstimator):
             )
         return features
 
+    def _all_features(self, X: Any) -> Array:
+        """Features of all samples, mapped in blocks of rows: beside them there is nothing as large as they are."""
+        first = self._features(X[:1])
+        features = np.empty((X.shape[0], first.shape[1]))
+        step = max(1, BLOCK_ENTRIES // max(1, first.shape[1]))
+        for start in range(0, X.shape[0], step):
+            features[start : start + step] = self._features(X[start : start + step])
+        return features
+
     def _project(self, X: Any) -> Array:
         """Components before centring, in blocks of rows so that memory does not grow with the batch."""
         weights = self.dual_coef_ if self.feature_map is None else self.coef_

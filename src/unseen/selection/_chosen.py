@@ -12,6 +12,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.metaestimators import available_if
 
+from .._dask_blocks import is_dask
 from .._doc_links import DocLinkMixin
 from ..progress import CallbackSupportMixin
 from ._splitters import splitter
@@ -22,6 +23,18 @@ def _offers(method: str) -> Callable[[Any], bool]:
         return hasattr(model._classifier(), method)
 
     return check
+
+
+CHOOSE = (
+    "Choose on a part of it, such as X[:10_000].compute(); then fit the projection of best_estimator_, with "
+    "feature_map, on all of X."
+)
+
+
+def refuse_dask(X: Any, name: str, advice: str = CHOOSE) -> None:
+    """Raise for samples that would have to be collected: settings are chosen by scoring models on samples at hand."""
+    if is_dask(X):
+        raise TypeError(f"{name} takes samples in memory, but X is a Dask collection. {advice}")
 
 
 class ChosenModel(DocLinkMixin, CallbackSupportMixin, ClassifierMixin, BaseEstimator):
@@ -51,17 +64,17 @@ class ChosenModel(DocLinkMixin, CallbackSupportMixin, ClassifierMixin, BaseEstim
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Samples; if the chosen model is transductive, a batch of each new domain.
+            Samples; if the chosen model is transductive, a batch of each new domain. Of a Dask array or dataframe,
+            predictions are computed lazily, block by block: see :func:`unseen.distributed.predict`.
         sample_domain : array-like of shape (n_samples,), default=None
             Their domains, which matter for transductive models; None means one new domain.
 
         Returns
         -------
-        y : ndarray of shape (n_samples,)
+        y : ndarray or dask array of shape (n_samples,)
             Predicted classes.
         """
-        Z = self._transformed(X, sample_domain)
-        return self.best_estimator_[-1].predict(Z)
+        return self._answer("predict", X, sample_domain)
 
     @available_if(_offers("predict_proba"))
     def predict_proba(self, X: Any, *, sample_domain: Any = None) -> Any:
@@ -77,8 +90,7 @@ class ChosenModel(DocLinkMixin, CallbackSupportMixin, ClassifierMixin, BaseEstim
         p : ndarray of shape (n_samples, n_classes)
             Probabilities, in the order of `classes_`.
         """
-        Z = self._transformed(X, sample_domain)
-        return self.best_estimator_[-1].predict_proba(Z)
+        return self._answer("predict_proba", X, sample_domain)
 
     @available_if(_offers("decision_function"))
     def decision_function(self, X: Any, *, sample_domain: Any = None) -> Any:
@@ -94,8 +106,7 @@ class ChosenModel(DocLinkMixin, CallbackSupportMixin, ClassifierMixin, BaseEstim
         scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
             As the classifier gives them.
         """
-        Z = self._transformed(X, sample_domain)
-        return self.best_estimator_[-1].decision_function(Z)
+        return self._answer("decision_function", X, sample_domain)
 
     def score(self, X: Any, y: Any, *, sample_domain: Any = None) -> float:
         """Score of the chosen model, by `scoring`.
@@ -112,9 +123,19 @@ class ChosenModel(DocLinkMixin, CallbackSupportMixin, ClassifierMixin, BaseEstim
         score : float
             The score.
         """
+        refuse_dask(X, f"{type(self).__name__}.score", "Compute what `predict` gives, and compare it with y.")
         Z = self._transformed(X, sample_domain)
         model = self.best_estimator_[-1]
         return float(check_scoring(model, scoring=self.scoring)(model, Z, y))
+
+    def _answer(self, method: str, X: Any, sample_domain: Any) -> Any:
+        """What the chosen classifier says of samples, wherever they are."""
+        if not is_dask(X):
+            Z = self._transformed(X, sample_domain)
+            return getattr(self.best_estimator_[-1], method)(Z)
+        from .. import distributed
+
+        return distributed.predict(self, X, sample_domain=sample_domain, method=method)
 
     def _splitter(self, y: Any = None) -> Any:
         return splitter(self.cv, y)

@@ -16,6 +16,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.metrics import check_scoring
 from sklearn.neighbors import KNeighborsClassifier
+from sklearn.utils import _safe_indexing
 from sklearn.utils.parallel import Parallel, delayed
 from threadpoolctl import ThreadpoolController
 
@@ -113,14 +114,15 @@ class Source:
         projection = copy.copy(self.projection)  # folds may run in threads that share the original
         feature_map = projection.feature_map
         projection.feature_map_ = None if isinstance(feature_map, str) else clone(feature_map).fit(train, None)
-        return projection._features(self.data.X)
+        return projection._all_features(self.data.X)
 
     def fold(self, train: Ints, test: Ints) -> Fold:
         """Decompose one fold."""
         if self.grams is not None:
             return kernel_fold(self.projection, self.data, self.grams, train, test)
-        features = self._mapped(self.data[train].X) if self.features is None else self.features
-        return feature_fold(features, self._statistics(features, train), self.data, train, test)
+        features = self._mapped(_safe_indexing(self.data.X, train)) if self.features is None else self.features
+        statistics = self._statistics(features, train)
+        return feature_fold(self.projection, self.data, features, statistics, train, test)
 
     def _statistics(self, features: Array, train: Ints) -> Cells:
         """Add up the statistics of whole domains where a fold trains on such; no other sample then has any say."""
@@ -129,7 +131,7 @@ class Source:
         parts = [part for part, size in zip(whole, sizes, strict=True) if part and part.counts.sum() == size]
         if len(parts) == len(domains):
             return reduce(operator.add, parts)
-        return Cells.of(features[train], self.data[train].membership)
+        return Cells.of(features[train], self.data.membership(train))
 
 
 def score_fold(

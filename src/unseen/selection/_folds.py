@@ -31,21 +31,16 @@ class Data:
     y_codes: Ints
     domain: Ints
 
-    def __getitem__(self, rows: Ints) -> Data:
-        return Data(_safe_indexing(self.X, rows), self.y[rows], self.y_codes[rows], self.domain[rows])
-
     def cells_of(self, rows: npt.NDArray[np.bool_]) -> Membership:
         """Cells of some samples, in the table of all classes and domains of these data."""
         whole = Membership.of(self.y_codes, self.domain)
         counts = np.bincount(whole.cell[rows], minlength=whole.counts.size).reshape(whole.counts.shape)
         return Membership(counts.astype(np.intp), whole.cell[rows])
 
-    @property
-    def membership(self) -> Membership:
-        """Cells of these samples; classes and domains that they lack are dropped."""
-        return Membership.of(
-            *(np.unique(codes, return_inverse=True)[1].astype(np.intp) for codes in (self.y_codes, self.domain))
-        )
+    def membership(self, rows: Ints) -> Membership:
+        """Cells of some samples; classes and domains that these lack are dropped."""
+        codes = (np.unique(part[rows], return_inverse=True)[1].astype(np.intp) for part in (self.y_codes, self.domain))
+        return Membership.of(*codes)
 
 
 class Grams:
@@ -104,10 +99,32 @@ class Basis:
         return Basis(self.train @ coefficients, self.test @ coefficients, self.offset @ coefficients)
 
 
+@dataclass(frozen=True)
+class FeatureBasis:
+    """The same for explicit features, which all folds share: nothing as large as they are is made for a fold.
+
+    The coordinates are the features of a sample less the mean of the training features, combined by `lift`.
+    """
+
+    features: Array
+    train: Ints
+    test: Ints
+    mean: Array
+    lift: Array
+
+    def combined(self, coefficients: Array) -> Basis:
+        """Combine the coordinates into new ones."""
+        weights = self.lift @ coefficients
+        values, offset = self.features @ weights, self.mean @ weights
+        return Basis(values[self.train] - offset, values[self.test], offset)
+
+
 class Fold:
     """One training set and one test set under one kernel, decomposed once; `project` then costs O(cells^3)."""
 
-    def __init__(self, counts: Ints, spectrum: Spectrum, basis: Basis, test_domain: Ints, known: set[int]) -> None:
+    def __init__(
+        self, counts: Ints, spectrum: Spectrum, basis: Basis | FeatureBasis, test_domain: Ints, known: set[int]
+    ) -> None:
         self.counts = counts
         self.spectrum = spectrum
         self.basis = basis
@@ -116,7 +133,7 @@ class Fold:
         self.known = known
         self._pencils: dict[tuple[float, float, float], tuple[Whitened, Basis]] = {}
 
-    def solve(self, estimator: Projection) -> tuple[Solution, Basis]:
+    def solve(self, estimator: Projection) -> tuple[Solution, Basis | FeatureBasis]:
         """All components of a setting, and the coordinates that they combine."""
         recipe = estimator._recipe(self.counts, estimator._ridge(self.size))
         if not estimator._is_low_rank(recipe):
@@ -134,7 +151,7 @@ class Fold:
             self._pencils[key] = reduced, self.basis.combined(pencil.directions)
         return self._pencils[key]
 
-    def project(self, estimator: Projection, solution: Solution, basis: Basis) -> tuple[Array, Array]:
+    def project(self, estimator: Projection, solution: Solution, basis: Basis | FeatureBasis) -> tuple[Array, Array]:
         """Training and test samples as the fitted estimator would transform them."""
         kept = estimator._trimmed(solution, self.counts).scaled(estimator.scaling).oriented(self.counts)
         projected = basis.combined(kept.coefficients)
@@ -151,7 +168,7 @@ class Fold:
 
 def kernel_fold(estimator: Projection, data: Data, grams: Grams, train: Ints, test: Ints) -> Fold:
     """Decompose a fold under an exact kernel."""
-    membership = data[train].membership
+    membership = data.membership(train)
     K = grams.between(estimator, train, train)
     means = centre(K)
     estimator._require_finite(means)
@@ -163,14 +180,19 @@ def kernel_fold(estimator: Projection, data: Data, grams: Grams, train: Ints, te
     return _fold(membership, spectrum, basis, data, train, test)
 
 
-def feature_fold(features: Array, statistics: Cells, data: Data, train: Ints, test: Ints) -> Fold:
+def feature_fold(
+    estimator: Projection, data: Data, features: Array, statistics: Cells, train: Ints, test: Ints
+) -> Fold:
     """Decompose a fold of explicit features from the statistics of its training samples."""
-    membership = data[train].membership
+    membership = data.membership(train)
     spectrum = statistics.spectrum()
-    lifted = Basis(features[train] - statistics.mean, features[test], statistics.mean).combined(spectrum.lift)
-    return _fold(membership, spectrum, lifted, data, train, test)
+    estimator._require_spread(np.sqrt(spectrum.values.sum()), np.sqrt(len(train)) * np.linalg.norm(statistics.mean))
+    basis = FeatureBasis(features, train, test, statistics.mean, spectrum.lift)
+    return _fold(membership, spectrum, basis, data, train, test)
 
 
-def _fold(membership: Membership, spectrum: Spectrum, basis: Basis, data: Data, train: Ints, test: Ints) -> Fold:
+def _fold(
+    membership: Membership, spectrum: Spectrum, basis: Basis | FeatureBasis, data: Data, train: Ints, test: Ints
+) -> Fold:
     in_eigenbasis = replace(spectrum, lift=np.eye(len(spectrum.values)))
     return Fold(membership.counts, in_eigenbasis, basis, data.domain[test], set(data.domain[train].tolist()))

@@ -23,7 +23,7 @@ from ..labels import check_domains, encode_classes, encode_domains
 from ..progress import with_callbacks
 from ..projections._base import Projection
 from ..projections._space import check_gram, forget
-from ._chosen import ChosenModel
+from ._chosen import ChosenModel, refuse_dask
 from ._evaluate import Candidate, Score, score_candidates
 from ._folds import Data
 from ._grids import default_grid
@@ -156,6 +156,7 @@ class ProjectionSearchCV(MetaEstimatorMixin, ChosenModel):
                 f"estimator must be one of unseen's projections, such as CIDG(); got {self.estimator!r}. For other "
                 "estimators use sklearn.model_selection.GridSearchCV with cv=LeaveOneDomainOut()."
             )
+        refuse_dask(X, type(self).__name__)
         data = self._check_data(X, y, sample_domain)
         splits = domain_splits(self, data.X, data.y, data.domain, sample_domain, params)
         settings = list(

@@ -16,12 +16,14 @@ from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..cells import Array, Ints
-from ..exceptions import SingleDomainWarning
+from ..exceptions import FewerComponentsWarning, SingleDomainWarning
 from ..labels import Labels, check_domains, encode_classes, encode_domains
 from ..progress import track, with_callbacks
+from ..projections._base import Projection
 from ..projections._space import forget
-from ._chosen import ChosenModel
-from ._families import CENTERED, METHODS, Contender, batches, contenders, offered
+from ._chosen import ChosenModel, refuse_dask
+from ._families import METHODS, Contender, batches, contenders, offered
+from ._plain import CENTERED, MAPPED
 from ._splitters import domain_splits
 
 SIMPLICITY = ("plain", "inductive", "transductive")
@@ -42,7 +44,14 @@ class UnseenClassifier(ChosenModel):
     ----------
     methods : "auto" or list of str, default="auto"
         What to compare, among "logistic", "linear_svm", "rbf_svm", "centered_logistic", "centered_linear_svm",
-        "centered_rbf_svm", "cidg", "mda", "sca" and "dica"; "auto" is all of them.
+        "centered_rbf_svm", "cidg", "mda", "sca" and "dica"; "auto" is all of them. With `feature_map` also
+        "mapped_ridge", ridge classification behind the map, which stands in for the rbf SVMs in "auto".
+    feature_map : transformer, "linear" or None, default=None
+        For more samples than a kernel matrix can hold: what the projections see in place of a kernel, such as
+        :class:`~unseen.PivotedNystroem`. Each fold fits it anew. A fitted map in a
+        :class:`~sklearn.frozen.FrozenEstimator`, or "linear" for the features as they are, is evaluated once for all
+        folds, settings and methods; the statistics of each domain are then collected once, and added up for each fold.
+        Above 8,000 samples projections are followed by logistic regression alone.
     transductive : bool, default=True
         Whether transductive models may be chosen. Set it to False to predict single samples, or to keep the new
         domain's samples out of its predictions.
@@ -96,6 +105,7 @@ class UnseenClassifier(ChosenModel):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "methods": [StrOptions({"auto"}), list, tuple],
+        "feature_map": Projection._parameter_constraints["feature_map"],
         "transductive": ["boolean"],
         "cv": ["cv_object"],
         "scoring": [StrOptions(set(get_scorer_names())), callable],
@@ -107,6 +117,7 @@ class UnseenClassifier(ChosenModel):
         self,
         methods: Literal["auto"] | Sequence[str] = "auto",
         *,
+        feature_map: Any = None,
         transductive: bool = True,
         cv: Any = None,
         scoring: str | Callable[..., float] = "accuracy",
@@ -114,6 +125,7 @@ class UnseenClassifier(ChosenModel):
         verbose: int = 0,
     ) -> None:
         self.methods = methods
+        self.feature_map = feature_map
         self.transductive = transductive
         self.cv = cv
         self.scoring = scoring
@@ -141,6 +153,7 @@ class UnseenClassifier(ChosenModel):
         """
         self._validate_params()
         forget(self)
+        refuse_dask(X, type(self).__name__)
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=(np.float64, np.float32))
         self.classes_, _ = encode_classes(y, type(self).__name__)
         methods = self._methods(X)
@@ -157,17 +170,22 @@ class UnseenClassifier(ChosenModel):
     @with_callbacks
     def _compare(self, parts: list[list[str]], X: Any, y: Any, domain: Ints, splits: list[Any]) -> list[Contender]:
         parallel = Parallel(n_jobs=self.n_jobs, return_as="generator")
-        arguments = (X, y, domain, splits, self.scoring, self.transductive)
+        arguments = (X, y, domain, splits, self.scoring, self.transductive, self.feature_map)
         found = parallel(delayed(contenders)(part, *arguments) for part in parts)
         return [c for part in track(found, len(parts), type(self).__name__, self.verbose, self) for c in part]
 
     def _methods(self, X: Any) -> Sequence[str]:
         if isinstance(self.methods, str):
-            return offered(X, self.transductive)
+            return offered(X, self.transductive, self.feature_map)
         refused = [] if self.transductive else [m for m in self.methods if m in CENTERED]
         if refused:
             raise ValueError(f"transductive=False leaves no use for {refused[0]!r} in methods={self.methods!r}.")
-        unknown = [method for method in self.methods if method not in METHODS]
+        if MAPPED in self.methods and (self.feature_map is None or isinstance(self.feature_map, str)):
+            raise ValueError(
+                f"methods={self.methods!r} holds {MAPPED!r}, which needs a transformer as feature_map; got "
+                f"feature_map={self.feature_map!r}."
+            )
+        unknown = [method for method in self.methods if method not in (*METHODS, MAPPED)]
         if unknown or not self.methods:
             raise ValueError(
                 f'methods must be "auto" or a list of names among {", ".join(METHODS)}; got {self.methods!r}.'
@@ -260,6 +278,7 @@ def _fitted(pipeline: Pipeline, X: Any, y: Any, sample_domain: Any) -> Pipeline:
     """Fit the steps one by one: Pipeline.fit takes metadata differently with routing on and off."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SingleDomainWarning)  # the comparison has warned already
+        warnings.simplefilter("ignore", FewerComponentsWarning)  # it was scored with as many as there are
         for _, step in pipeline.steps[:-1]:
             X = step.fit_transform(X, y, sample_domain=sample_domain)
     pipeline.steps[-1][1].fit(X, y)
