@@ -169,7 +169,7 @@ def test_show_runs_nothing(home, monkeypatch):
 
 
 def test_auto_may_be_kept_inductive(home, tmp_path, monkeypatch):
-    monkeypatch.setattr("unseen.selection._unseen.offered", lambda X, transductive: _few(transductive))
+    monkeypatch.setattr("unseen.selection._unseen.offered", lambda X, transductive, _: _few(transductive))
     facts = printed_json("fit", home / "train.csv", "--inductive", "-o", tmp_path / "m.unseen")
     assert {row["kind"] for row in facts["leaderboard"]} == {"plain"}
     assert sum(row["chosen"] for row in facts["leaderboard"]) == 1
