@@ -89,7 +89,7 @@ def test_missing_pandas_labels_are_found(dtype):
         check_domains(column, 3)
 
 
-@pytest.mark.parametrize("missing", [None, float("nan"), np.nan, np.datetime64("NaT")])
+@pytest.mark.parametrize("missing", [None, float("nan"), np.nan, np.datetime64("NaT", "D")])
 def test_a_missing_label_among_others_is_found(missing):
     with pytest.raises(ValueError, match=r"no label for 2 of 4 samples \(first at position 1\)"):
         check_domains(["a", missing, "b", missing], 4)

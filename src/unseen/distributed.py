@@ -8,6 +8,7 @@ given a Dask collection; `predict` is for the classifiers that stand behind them
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable, Sequence
 from functools import reduce
 from importlib import import_module
@@ -16,7 +17,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 from scipy import sparse
-from sklearn.frozen import FrozenEstimator
+from sklearn.exceptions import DataConversionWarning
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -24,6 +25,7 @@ from ._dask_blocks import Misaligned, aligned, as_array, compute, is_dask
 from .cells import Array
 from .labels import Labels
 from .projections._base import Projection
+from .projections._space import learns_nothing
 from .projections._stream import Coded, Statistics
 
 __all__ = ["predict"]
@@ -46,7 +48,7 @@ def gather(
     if reset:
         _fit_feature_map(projection, rows)
     validate_data(projection, header, reset=reset, skip_check_array=True)  # last: the sample knows no names
-    labels = {"y": y if projection._needs_labels() else None, "sample_domain": sample_domain}
+    labels = {"y": _column(y) if projection._needs_labels() else None, "sample_domain": sample_domain}
     twin = _bare(projection)
 
     def collect(block: Any, y: Any, domain: Any) -> Statistics | None:
@@ -58,9 +60,13 @@ def gather(
     return total
 
 
-def transform(projection: Projection, X: Any, sample_domain: Any) -> Any:
-    """Project a Dask collection lazily; target centring first computes the means of new domains, in one pass."""
-    validate_data(projection, _header(X), reset=False, skip_check_array=True)
+def transform(projection: Projection, X: Any, sample_domain: Any, *, names: bool = True) -> Any:
+    """Project a Dask collection lazily; target centring first computes the means of new domains, in one pass.
+
+    Without `names` the columns of X have been compared already.
+    """
+    if names:
+        validate_data(projection, _header(X), reset=False, skip_check_array=True)
     rows, twin = as_array(X), _bare(projection)
     if projection.centering == "target" and not projection.recentered_:
         if sample_domain is None:
@@ -116,11 +122,13 @@ def predict(model: Any, X: Any, *, sample_domain: Any = None, method: str = "pre
     """
     if not is_dask(X):
         raise TypeError(f"X must be a Dask array or dataframe; got {type(X).__name__}. Use the model's own {method}.")
+    validate_data(model, _header(X), reset=False, skip_check_array=True)  # columns by name, where the model knows names
     model = getattr(model, "best_estimator_", model)
     *transformers, classifier = [step for _, step in model.steps] if isinstance(model, Pipeline) else [model]
     for step in transformers:
         if isinstance(step, Projection):
-            X = step.transform(X, sample_domain=sample_domain)
+            step._require_solution()
+            X = transform(step, X, sample_domain, names=False)
         elif (
             hasattr(step, "set_transform_request") and "sample_domain" in step.get_metadata_routing().transform.requests
         ):
@@ -136,7 +144,7 @@ def predict(model: Any, X: Any, *, sample_domain: Any = None, method: str = "pre
 
 def _fit_feature_map(projection: Projection, rows: Any) -> None:
     """Fit the map to a sample; one that has nothing to learn is spared the pass over the data."""
-    if isinstance(projection.feature_map, (str, FrozenEstimator)):
+    if learns_nothing(projection.feature_map):
         projection._fit_feature_map(None)
         return
 
@@ -224,9 +232,20 @@ def _header(X: Any) -> Any:
     """What there is to know of X without looking at samples: the number of features, and names if it has any."""
     if hasattr(X, "columns"):
         return X._meta
+    if not hasattr(X, "ndim"):
+        raise TypeError(f"X must be a Dask array or dataframe; got a Dask {type(X).__name__}.")
     if X.ndim != 2:
         raise ValueError(f"X must have two dimensions, samples and features; got a Dask collection with {X.ndim}.")
     return np.empty((0, X.shape[1]))
+
+
+def _column(y: Any) -> Any:
+    """Labels in one dimension, as scikit-learn takes them in memory: a single column will do, with a warning."""
+    if getattr(y, "ndim", 1) != 2 or y.shape[1] != 1:
+        return y
+    text = "A column-vector y was passed when a 1d array was expected."
+    warnings.warn(text, DataConversionWarning, stacklevel=6)
+    return y.iloc[:, 0] if hasattr(y, "iloc") else y[:, 0]
 
 
 def _bare(estimator: E) -> E:
@@ -234,6 +253,8 @@ def _bare(estimator: E) -> E:
     twin = copy.copy(estimator)
     for name in ("statistics_", "feature_names_in_"):
         twin.__dict__.pop(name, None)
+    if hasattr(twin, "set_output"):
+        twin.__dict__["_sklearn_output_config"] = {"transform": "default"}  # whatever it is elsewhere
     return twin
 
 

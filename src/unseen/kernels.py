@@ -51,6 +51,25 @@ def evaluate(
         return np.asarray(pairwise_kernels(X, Y, metric=kernel, filter_params=True, **params), dtype=np.float64)
 
 
+def about_origin(kernel: str | Callable[..., float], *parts: Any) -> list[Any]:
+    """Samples in double precision and, where the kernel allows, about the mean of the last part.
+
+    "rbf" depends on differences alone, and computes them as |x|^2 + |y|^2 - 2 x'y: far from the origin most digits
+    would cancel, and what is left would not be positive semi-definite.
+    """
+    double = [part.astype(np.float64, copy=False) for part in parts]
+    if kernel != "rbf" or any(map(sparse.issparse, double)):
+        return double
+    origin = double[-1].mean(axis=0)
+    return [part - origin for part in double]
+
+
+def squared_distances(X: Any) -> Array:
+    """Squared Euclidean distances between all rows."""
+    (rows,) = about_origin("rbf", X)
+    return euclidean_distances(rows, squared=True)
+
+
 def resolve_gamma(gamma: float | str | None, kernel: str | Callable[..., float], X: Any) -> float | None:
     """Turn the `gamma` parameter into a number, or None for kernels and settings where scikit-learn's own rule applies.
 
@@ -75,6 +94,7 @@ def median_squared_distance(X: Any) -> float:
     """
     if X.shape[0] > MEDIAN_ROWS:
         X = X[np.argpartition(_ranks(_row_hashes(X)), MEDIAN_ROWS)[:MEDIAN_ROWS]]
+    (X,) = about_origin("rbf", X)
     distances = euclidean_distances(X, squared=True)[np.triu_indices(X.shape[0], k=1)]
     # Copies of one row are at distance zero, up to the rounding of |x|^2 + |y|^2 - 2 x'y.
     rounding = 4 * np.finfo(float).eps * X.shape[1] ** 0.5 * row_norms(X, squared=True).max()

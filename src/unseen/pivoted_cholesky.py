@@ -54,7 +54,8 @@ def pivoted_cholesky(
         Diagonal of ``K - F'F``, never negative.
     """
     n = len(diagonal)
-    factor = np.empty((n_pivots, n))
+    # Who sets a tolerance does not know how many pivots there will be: room is made as it is needed.
+    factor = np.empty((min(n_pivots, 4 * block_size) if tolerance else n_pivots, n))
     pivots = np.empty(0, dtype=np.intp)
     target = tolerance * diagonal.sum()
     residual = diagonal.copy()
@@ -82,6 +83,7 @@ def pivoted_cholesky(
         left = remaining - np.cumsum(np.einsum("ij,ij->i", rows, rows))
         count = min(len(rows), 1 + int(np.count_nonzero(left > target)))
         rows, chosen = rows[:count], chosen[:count]
+        factor = _with_room(factor, len(pivots) + count, n_pivots)
         factor[len(pivots) : len(pivots) + count] = rows
         pivots = np.concatenate([pivots, chosen])
         residual -= np.einsum("ij,ij->j", rows, rows)
@@ -91,6 +93,15 @@ def pivoted_cholesky(
             )
         residual = np.maximum(residual, 0.0)
     return factor[: len(pivots)], pivots, residual
+
+
+def _with_room(factor: Array, rows: int, most: int) -> Array:
+    """The factor, with room for so many rows; more than needed, so that few copies are made."""
+    if rows <= len(factor):
+        return factor
+    larger = np.empty((min(most, max(rows, 2 * len(factor))), factor.shape[1]))
+    larger[: len(factor)] = factor
+    return larger
 
 
 def _eliminate(block: Array, thresholds: Array, most: int) -> tuple[list[int], Array]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
@@ -9,6 +10,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from scipy import linalg, sparse
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.extmath import row_norms
@@ -17,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted, check_non_negative, valida
 from . import kernels
 from ._doc_links import DocLinkMixin
 from .cells import Array
+from .fitted import forget
 from .pivoted_cholesky import NotPositiveError, pivoted_cholesky
 
 EPS = float(np.finfo(float).eps)
@@ -52,9 +55,11 @@ class PivotedNystroem(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, Transformer
     kernel_params : dict, default=None
         Keyword arguments for a callable kernel.
     tolerance : float, default=None
-        Stop as soon as `trace_error_` is at most this, a number between 0 and 1. None picks all `n_components`.
+        Stop as soon as `trace_error_` is at most this, a number between 0 and 1; `n_components` is then the most that
+        there may be, and a warning says if they did not suffice. None picks all `n_components`.
     block_size : int, default=64
-        Landmarks proposed at a time. A callable kernel is expensive, so it gets them one by one.
+        Landmarks proposed at a time; the kernel is evaluated between all of them. A callable kernel is expensive, so
+        it gets them one by one.
     random_state : int, RandomState instance or None, default=None
         Seed of the draws.
 
@@ -171,10 +176,9 @@ class PivotedNystroem(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, Transformer
         """
         check_is_fitted(self)
         X = self._check_samples(X, reset=False)
-        values = self._values(*self._as_evaluated(X, self.components_))
+        values = self._values(*kernels.about_origin(self.kernel, X, self.components_))
         features = linalg.solve_triangular(self.cholesky_, values.T, lower=True, overwrite_b=True, check_finite=False).T
-        self._require_finite(features)
-        return features.astype(X.dtype, copy=False)
+        return self._finite(features).astype(X.dtype, copy=False)
 
     def fit_transform(self, X: Any, y: Any = None) -> Any:
         """Fit and return the features of the same samples, which are a by-product of picking the landmarks.
@@ -193,6 +197,7 @@ class PivotedNystroem(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, Transformer
 
     def _factorise(self, X: Any) -> Any:
         self._validate_params()
+        forget(self)
         if self.kernel == "precomputed":
             raise ValueError(
                 'PivotedNystroem does not take kernel="precomputed": it exists so that the full kernel matrix is never '
@@ -200,10 +205,9 @@ class PivotedNystroem(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, Transformer
                 'CIDG(kernel="precomputed").'
             )
         X = self._check_samples(X)
-        (samples,) = self._as_evaluated(X)
+        (samples,) = kernels.about_origin(self.kernel, X)
         self.gamma_ = kernels.resolve_gamma(self.gamma, self.kernel, X)
-        diagonal = self._diagonal(samples)
-        self._require_finite(diagonal)
+        diagonal = self._finite(self._diagonal(samples))
         if diagonal.min() < 0 or not diagonal.any():
             raise ValueError(
                 f"kernel={self.kernel!r} must give samples a positive value with themselves; on X these values lie "
@@ -212,7 +216,7 @@ class PivotedNystroem(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, Transformer
             )
         try:
             factor, pivots, residual = pivoted_cholesky(
-                lambda rows, columns: self._values(samples[rows], samples[columns]),
+                lambda rows, columns: self._finite(self._values(samples[rows], samples[columns])),
                 diagonal,
                 n_pivots=min(self.n_components, len(diagonal)),
                 tolerance=self.tolerance or 0.0,
@@ -231,6 +235,13 @@ class PivotedNystroem(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, Transformer
         self.n_components_ = self._n_features_out = len(pivots)
         self.cholesky_ = factor[:, pivots].T.copy()
         self.trace_error_ = float(residual.sum() / diagonal.sum())
+        if self.tolerance is not None and self.trace_error_ > self.tolerance and len(pivots) == self.n_components:
+            warnings.warn(
+                f"PivotedNystroem stopped at n_components={self.n_components} with a trace error of "
+                f"{self.trace_error_:.2g}, above tolerance={self.tolerance:g}. Allow more landmarks, or tolerate more.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
         return factor.T.astype(X.dtype, copy=False)
 
     def _check_samples(self, X: Any, **options: Any) -> Any:
@@ -249,18 +260,6 @@ class PivotedNystroem(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, Transformer
 
     def _accepts_sparse(self) -> bool:
         return callable(self.kernel) or self.kernel in kernels.SPARSE_KERNELS
-
-    def _as_evaluated(self, *parts: Any) -> list[Any]:
-        """Samples in double precision and, where the kernel allows, about the mean of the last part.
-
-        "rbf" depends on differences alone, and computes them as |x|^2 + |y|^2 - 2 x'y: far from the origin most
-        digits would cancel, and what is left would not be positive semi-definite.
-        """
-        double = [part.astype(np.float64, copy=False) for part in parts]
-        if self.kernel != "rbf" or any(map(sparse.issparse, double)):
-            return double
-        origin = double[-1].mean(axis=0)
-        return [part - origin for part in double]
 
     def _values(self, X: Any, Y: Any) -> Array:
         return kernels.evaluate(
@@ -306,11 +305,12 @@ class PivotedNystroem(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, Transformer
         # What cancels in a squared distance. With a kernel this narrow, digits lost at large distances do not matter.
         return np.clip(steps * EPS * gamma * row_norms(X, squared=True), steps * EPS, 1e-3)
 
-    def _require_finite(self, values: Array) -> None:
+    def _finite(self, values: Array) -> Array:
         if not np.isfinite(values).all():
             raise ValueError(
                 f"kernel={self.kernel!r} gave NaN or infinite values on X. Scale X, or change the kernel's parameters."
             )
+        return values
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,8 @@ def read_mat(path: Path) -> dict[str, Array]:
     from scipy.sparse import issparse
 
     check_mat_tags(path.read_bytes())
-    variables = {name: value for name, value in loadmat(path).items() if not name.startswith("__")}
+    options = {"spmatrix": False} if "spmatrix" in signature(loadmat).parameters else {}  # older SciPy has no choice
+    variables = {name: value for name, value in loadmat(path, **options).items() if not name.startswith("__")}
     return {name: _dense(value) if issparse(value) else np.asarray(value) for name, value in variables.items()}
 
 

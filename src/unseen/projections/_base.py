@@ -22,6 +22,7 @@ from .._dask_blocks import is_dask
 from .._doc_links import DocLinkMixin
 from ..cells import Array, Ints, Membership, Spectrum, gram_spectrum
 from ..exceptions import FewerComponentsWarning
+from ..fitted import forget
 from ..labels import Labels, check_domains, encode_classes, encode_domains, training_domains
 from ..pencil import (
     Recipe,
@@ -34,8 +35,8 @@ from ..pencil import (
 )
 from ..scales import factor
 from ..solution import Solution
-from ._space import NON_NEGATIVE, Space, check_gram, forget, parameters
-from ._stream import Coded, Statistics
+from ._space import NON_NEGATIVE, Space, check_gram, parameters
+from ._stream import Coded, Statistics, UnsolvedError
 
 EXACT_BELOW = 500  # samples up to which an eigendecomposition is cheap enough to be preferred for its accuracy
 # What solving adds to the statistics of a stream.
@@ -143,6 +144,8 @@ class Projection(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         seen = vars(self).get("statistics_")
         if seen is None:
             forget(self)
+        else:
+            self._require_same_map()
         declared = self._declared(classes)
         statistics = self._gather(X, y, sample_domain, declared=declared, reset=seen is None)
         self._keep(statistics if seen is None else Statistics.from_arrays(seen) + statistics)
@@ -166,10 +169,11 @@ class Projection(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         Z : ndarray or dask array of shape (n_samples, n_components)
             Learned features.
         """
-        check_is_fitted(self, "offset_")
+        self._require_solution()
         if is_dask(X):
             from .. import distributed
 
+            self._require_lazy_output()
             return distributed.transform(self, X, sample_domain)
         X = self._check_samples(X, reset=False)
         labels = None if sample_domain is None else check_domains(sample_domain, X.shape[0])
@@ -208,7 +212,7 @@ class Projection(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         projection : object
             A copy; this one is left as it is.
         """
-        check_is_fitted(self, "offset_")
+        self._require_solution()
         if is_dask(X):
             from .. import distributed
 
@@ -299,8 +303,17 @@ class Projection(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         # A stream is solved when somebody asks for the solution: O(r^3) once, rather than for each of many chunks, most
         # of which nobody looks at, and before two classes have been seen there is nothing to solve.
         if name in SOLUTION and "statistics_" in vars(self):
-            self._solve_statistics()
+            try:
+                self._solve_statistics()
+            except ValueError as error:
+                raise UnsolvedError(str(error)) from error
         return super().__getattribute__(name)  # or the usual error
+
+    def _require_solution(self) -> None:
+        """Raise unless there are components; a stream that has none yet says why."""
+        if "statistics_" in vars(self) and "offset_" not in vars(self):
+            self._solve_statistics()
+        check_is_fitted(self, "offset_")
 
     def _solve_statistics(self) -> None:
         """Solve the pencil for the features that have been seen."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from numbers import Real
@@ -10,7 +11,9 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator, clone
+from sklearn.frozen import FrozenEstimator
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import check_non_negative, validate_data
 
 from .. import kernels
@@ -19,6 +22,28 @@ from ..cells import Array
 
 NON_NEGATIVE = Interval(Real, 0, None, closed="left")
 BLOCK_ENTRIES = 2**22  # kernel values evaluated at a time in transform: 32 MiB
+
+
+def learns_nothing(feature_map: Any) -> bool:
+    """Whether a feature map is the same whatever samples it is fitted to: "linear", or frozen."""
+    return isinstance(feature_map, (str, FrozenEstimator))
+
+
+def _described(feature_map: Any) -> Any:
+    """What tells feature maps apart: their kind and their parameters, as far as these are plain values."""
+    if feature_map is None or isinstance(feature_map, str):
+        return "linear"
+    if isinstance(feature_map, FrozenEstimator):
+        feature_map = feature_map.estimator
+    params = feature_map.get_params() if hasattr(feature_map, "get_params") else {}
+    plain = (bool, int, float, str, type(None))
+    return type(feature_map), {name: value for name, value in params.items() if isinstance(value, plain)}
+
+
+def listed(names: Any) -> str:
+    """The first few of some names."""
+    return ", ".join(map(str, names[:5])) + (", ..." if len(names) > 5 else "")
+
 
 # Dataclasses write the constructor that scikit-learn asks for: explicit keywords, assigned and nothing else.
 parameters = dataclass(kw_only=True, eq=False, repr=False)
@@ -80,15 +105,16 @@ class Space(BaseEstimator):
 
     def _accepts_sparse(self) -> str | bool:
         if self.feature_map is not None:
-            return "csr" if self.feature_map != "linear" else False
+            return "csr"
         return "csr" if callable(self.kernel) or self.kernel in kernels.SPARSE_KERNELS else False
 
     def _kernel_values(self, X: Any, *, training: bool = False) -> Array:
         """Kernel values with the training samples."""
-        reference = None if training or self.X_fit_ is None else self.X_fit_.astype(np.float64, copy=False)
+        parts = [X] if training or self.X_fit_ is None else [X, self.X_fit_]
+        rows, *reference = kernels.about_origin(self.kernel, *parts)
         return kernels.evaluate(
-            X.astype(np.float64, copy=False),
-            reference,
+            rows,
+            reference[0] if reference else None,
             kernel=self.kernel,
             gamma=self.gamma_,
             degree=self.degree,
@@ -97,7 +123,31 @@ class Space(BaseEstimator):
         )
 
     def _fit_feature_map(self, X: Any) -> None:
-        self.feature_map_ = None if self.feature_map == "linear" else clone(self.feature_map).fit(X, None)
+        self.feature_map_ = None if isinstance(self.feature_map, str) else clone(self.feature_map).fit(X, None)
+        theirs, own = (getattr(part, "feature_names_in_", None) for part in (self.feature_map_, self))
+        if theirs is not None and own is not None and list(theirs) != list(own):
+            raise ValueError(
+                f"feature_map was fitted to columns {listed(theirs)}, but X has {listed(own)}. Fit both to the same "
+                "columns in the same order."
+            )
+
+    def _require_same_map(self) -> None:
+        """Raise if `feature_map` is not the map that a stream began with: its statistics would mix two spaces."""
+        asked, fitted = (_described(part) for part in (self.feature_map, self.feature_map_))
+        if asked != fitted:
+            raise ValueError(
+                f"feature_map={self.feature_map!r} is not the map that this stream began with, "
+                f"{self.feature_map_ or 'linear'!r}. Start a new stream with a clone."
+            )
+
+    def _require_lazy_output(self) -> None:
+        """Raise if `set_output` would collect a Dask collection to make a data frame of it."""
+        wanted = _get_output_config("transform", self)["dense"]
+        if wanted != "default":
+            raise ValueError(
+                f"transform of a Dask collection is lazy, but set_output asks for {wanted!r}, which would collect it. "
+                'Call set_output(transform="default"), or transform data in memory.'
+            )
 
     def _refuse_dask(self, X: Any) -> None:
         """Raise for samples that an exact kernel would have to collect in one place."""
@@ -109,7 +159,10 @@ class Space(BaseEstimator):
             )
 
     def _features(self, X: Any) -> Array:
-        features = X if self.feature_map_ is None else self.feature_map_.transform(X)
+        with warnings.catch_warnings():
+            # A frozen map may know the names of columns; they were compared when it was taken, and X has lost them.
+            warnings.filterwarnings("ignore", "X does not have valid feature names", UserWarning)
+            features = X if self.feature_map_ is None else self.feature_map_.transform(X)
         if sparse.issparse(features):
             features = features.toarray()
         features = np.asarray(features, dtype=np.float64)
@@ -132,8 +185,8 @@ class Space(BaseEstimator):
 
     def _project(self, X: Any) -> Array:
         """Components before centring, in blocks of rows so that memory does not grow with the batch."""
-        weights = self.dual_coef_ if self.feature_map is None else self.coef_
-        values = self._kernel_values if self.feature_map is None else self._features
+        mapped = "feature_map_" in vars(self)
+        weights, values = (self.coef_, self._features) if mapped else (self.dual_coef_, self._kernel_values)
         step = max(1, BLOCK_ENTRIES // len(weights))
         Z = np.empty((X.shape[0], weights.shape[1]))
         with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused below
@@ -155,9 +208,3 @@ def check_gram(K: Array) -> None:
             'kernel="precomputed" needs a symmetric matrix as X, but entries differ from their mirror images by up to '
             f"{gap:.3g}. Symmetrise it, or check that rows and columns are in the same order."
         )
-
-
-def forget(estimator: BaseEstimator) -> None:
-    """Delete what an earlier fit learned, so that nothing of it survives under other parameters."""
-    for name in [name for name in vars(estimator) if name.endswith("_")]:
-        delattr(estimator, name)

@@ -17,7 +17,12 @@ from ..labels import Labels, check_domains, encode_domains
 
 # Enough rows that adding blocks up costs little beside their Gram matrices, few enough to stay in cache.
 BLOCK_ROWS = 2048
+LARGEST = np.iinfo(np.int64).max
 TEXT = "OSU"  # kinds of arrays whose elements are not numbers
+
+
+class UnsolvedError(AttributeError, ValueError):
+    """A stream has no components yet; what asks whether it has is told no, and who wants them is told why."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +54,16 @@ class Statistics:
         cells = reduce(operator.add, map(block, gen_batches(len(cell), BLOCK_ROWS)))
         return cls(domains.names, classes.names, cells)
 
+    def __sizeof__(self) -> int:
+        return sum(part.nbytes for part in self.arrays().values())  # by which Dask decides what to move where
+
     def __add__(self, other: Statistics) -> Statistics:
+        widths = len(self.cells.inside), len(other.cells.inside)
+        if widths[0] != widths[1]:
+            raise ValueError(
+                f"feature_map gave {widths[0]} features for some samples and {widths[1]} for others; it must give the "
+                "same number for any chunk."
+            )
         domains, rows, other_rows = _union(self.domains, other.domains, "sample_domain")
         classes, columns, other_columns = _union(self.classes, other.classes, "y")
         shape = len(domains), len(classes)
@@ -119,7 +133,11 @@ def _union(mine: Labels, theirs: Labels, what: str) -> tuple[Labels, Ints, Ints]
                 f"and {_first(mine, theirs, TEXT)!r} in another."
             )
         mine, theirs = mine.astype(object), theirs.astype(object)
+    if kinds == {"i", "u"}:  # concatenated, they would become floats, and large ones the same
+        mine, theirs = mine.astype(object), theirs.astype(object)
     names, codes = encode_domains(np.concatenate([mine, theirs]))
+    if kinds == {"i", "u"} and not names[0] < 0 <= LARGEST < names[-1]:
+        names = names.astype(np.int64 if names[-1] <= LARGEST else np.uint64)
     return names, codes[: len(mine)], codes[len(mine) :]
 
 

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
-from sklearn.frozen import FrozenEstimator
 from sklearn.metrics import check_scoring
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.utils import _safe_indexing
@@ -24,6 +23,7 @@ from ..cells import Array, Cells, Ints
 from ..exceptions import FewerComponentsWarning
 from ..progress import track
 from ..projections._base import Projection
+from ..projections._space import learns_nothing
 from ._folds import Data, Fold, Grams, feature_fold, kernel_fold
 from ._nearest import nearest
 
@@ -61,9 +61,13 @@ def grouped(candidates: list[Candidate], names: Callable[[Projection], tuple[str
     groups: dict[tuple[Any, ...], list[Candidate]] = {}
     for candidate in candidates:
         values = [getattr(candidate.projection, name) for name in names(candidate.projection)]
-        key = tuple(value if value.__hash__ else id(value) for value in values)
-        groups.setdefault(key, []).append(candidate)
+        groups.setdefault(tuple(map(as_key, values)), []).append(candidate)
     return list(groups.values())
+
+
+def as_key(value: Any) -> Any:
+    """A value by which to tell parameters apart; what cannot be hashed is told by its identity."""
+    return value if value.__hash__ else id(value)
 
 
 def score_candidates(
@@ -103,7 +107,7 @@ class Source:
         self.features: Array | None = None
         self.by_domain: dict[int, Cells] = {}
         # A map that learns nothing from the data gives all folds the same features, and statistics that add up.
-        if isinstance(projection.feature_map, (str, FrozenEstimator)):
+        if learns_nothing(projection.feature_map):
             self.features = self._mapped(data.X)
             for name in np.unique(data.domain):
                 rows = data.domain == name
@@ -126,10 +130,11 @@ class Source:
 
     def _statistics(self, features: Array, train: Ints) -> Cells:
         """Add up the statistics of whole domains where a fold trains on such; no other sample then has any say."""
-        domains, sizes = np.unique(self.data.domain[train], return_counts=True)
+        distinct = np.unique(train)  # a fold may hold a sample more than once
+        domains, sizes = np.unique(self.data.domain[distinct], return_counts=True)
         whole = [self.by_domain.get(int(name)) for name in domains]
         parts = [part for part, size in zip(whole, sizes, strict=True) if part and part.counts.sum() == size]
-        if len(parts) == len(domains):
+        if len(parts) == len(domains) and len(distinct) == len(train):
             return reduce(operator.add, parts)
         return Cells.of(features[train], self.data.membership(train))
 

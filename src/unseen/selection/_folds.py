@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from scipy import linalg
-from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.utils import _safe_indexing
 
 from .. import memory
 from ..cells import Array, Cells, Ints, Membership, Spectrum, gram_spectrum
-from ..kernels import centre, resolve_gamma
+from ..kernels import centre, resolve_gamma, squared_distances
 from ..labels import Labels
 from ..pencil import Recipe, Whitened, solve, whiten
 from ..projections._base import Projection
@@ -55,7 +54,7 @@ class Grams:
         self._distances: Array | None = None
         self._whole: Array | None = None
         if estimator.kernel == "rbf":
-            self._distances = euclidean_distances(X.astype(np.float64, copy=False), squared=True)
+            self._distances = squared_distances(X)
         elif estimator.kernel == "precomputed":
             self._whole = X
         elif not is_multiple(estimator.gamma, "scale"):  # otherwise each fold has its own coefficient

@@ -7,12 +7,9 @@ from collections.abc import Iterable
 from typing import Any, Literal
 
 import numpy as np
-from scipy import sparse
 from sklearn.base import BaseEstimator, clone
-from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.metrics import check_scoring
-from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.model_selection import ParameterGrid
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.svm import SVC, LinearSVC
@@ -20,7 +17,8 @@ from sklearn.svm import SVC, LinearSVC
 from .. import memory
 from ..cells import Array, Ints
 from ..feature_maps import DomainCenterer
-from ..kernels import median_squared_distance
+from ..kernels import median_squared_distance, squared_distances
+from ..projections._space import Space, learns_nothing
 
 Kind = Literal["plain", "inductive", "transductive"]
 Splits = list[tuple[Ints, Ints]]
@@ -60,10 +58,10 @@ def plain_entry(method: str, X: Any, y: Any, domain: Ints, splits: Splits, scori
 def mapped_entry(feature_map: Any, X: Any, y: Any, splits: Splits, scoring: Any) -> Entry:
     """Ridge classification behind a feature map; each fold fits the map anew unless it is frozen."""
     model, settings = RidgeClassifier(), [{"alpha": alpha} for alpha in ALPHAS]
-    if isinstance(feature_map, FrozenEstimator):
-        parts: Any = [(feature_map.transform(X), y, splits)]
+    if learns_nothing(feature_map):
+        parts: Any = [(_features(feature_map, X), y, splits)]
     else:
-        parts = (_behind(clone(feature_map), X, y, *split) for split in splits)
+        parts = (_behind(feature_map, X, y, *split) for split in splits)
     best, scores = _best(MAPPED, model, settings, parts, _score_each, scoring, len(splits))
     classifier = make_pipeline(clone(feature_map), clone(model).set_params(**settings[best]))
     return MAPPED, "plain", scores, settings[best], Pipeline([("classifier", classifier)])
@@ -92,14 +90,20 @@ def _centered(X: Any, y: Any, domain: Ints, train: Ints, test: Ints) -> tuple[An
 
 def _behind(feature_map: Any, X: Any, y: Any, train: Ints, test: Ints) -> tuple[Any, Any, Splits]:
     """The same behind a feature map."""
-    Z = feature_map.fit_transform(X[train])
-    return _joined(Z, feature_map.transform(X[test]), y, train, test)
+    fitted = clone(feature_map).fit(X[train])
+    return _joined(_features(fitted, X[train]), _features(fitted, X[test]), y, train, test)
+
+
+def _features(fitted: Any, X: Any) -> Array:
+    """Features as projections see them."""
+    space = Space(feature_map=fitted)
+    space.feature_map_ = fitted
+    return space._all_features(X)
 
 
 def _joined(Z: Any, Z_test: Any, y: Any, train: Ints, test: Ints) -> tuple[Any, Any, Splits]:
     rows, n = np.arange(len(train) + len(test)), len(train)
-    stacked = sparse.vstack([Z, Z_test], format="csr") if sparse.issparse(Z) else np.vstack([Z, Z_test])
-    return stacked, y[np.concatenate([train, test])], [(rows[:n], rows[n:])]
+    return np.vstack([Z, Z_test]), y[np.concatenate([train, test])], [(rows[:n], rows[n:])]
 
 
 def _score_each(model: Any, settings: list[Any], X: Any, y: Any, splits: Splits, scoring: Any) -> Array:
@@ -116,7 +120,7 @@ def _score_kernel_svm(model: Any, settings: list[Any], X: Any, y: Any, splits: S
     """The same for the rbf SVM, with one distance matrix for all folds and one kernel matrix for all costs."""
     scorer = check_scoring(model, scoring=scoring)
     memory.require_square(X.shape[0], copies=2, caller="An rbf SVM")
-    distances = euclidean_distances(X, squared=True)
+    distances = squared_distances(X)
     scores = np.empty((len(settings), len(splits)))
     for k, (train, test) in enumerate(splits):
         gamma = 1 / median_squared_distance(X[train])

@@ -19,12 +19,13 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..cells import Ints
 from ..exceptions import SingleDomainWarning
+from ..fitted import forget
 from ..labels import check_domains, encode_classes, encode_domains
 from ..progress import with_callbacks
 from ..projections._base import Projection
-from ..projections._space import check_gram, forget
+from ..projections._space import check_gram
 from ._chosen import ChosenModel, refuse_dask
-from ._evaluate import Candidate, Score, score_candidates
+from ._evaluate import KERNEL_PARAMS, Candidate, Score, as_key, score_candidates
 from ._folds import Data
 from ._grids import default_grid
 from ._results import preferred, tabulate
@@ -195,13 +196,17 @@ class ProjectionSearchCV(MetaEstimatorMixin, ChosenModel):
         head, prefix = self._head(), "classifier__"
         common = self.estimator.get_params(deep=False)
         candidates = []
+        maps: dict[Any, Any] = {}
         for index, setting in enumerate(settings):
             own = {k: v for k, v in setting.items() if not k.startswith(prefix)}
             if own.keys() <= common.keys():
                 projection = type(self.estimator)(**{**common, **own})
             else:  # parameters of a feature map, or unknown ones
                 projection = clone(self.estimator).set_params(**own)
+                alike = tuple((k, as_key(v)) for k, v in own.items() if k.startswith("feature_map"))
+                projection.feature_map = maps.setdefault(alike, projection.feature_map)  # one object, evaluated once
             projection._validate_params()
+            _require_effect(projection, own)
             tuned = {k.removeprefix(prefix): v for k, v in setting.items() if k.startswith(prefix)}
             candidates.append(Candidate(index, projection, clone(head).set_params(**tuned) if tuned else head))
         return candidates
@@ -299,6 +304,15 @@ class ProjectionSearchCV(MetaEstimatorMixin, ChosenModel):
         tags.transformer_tags = inner.transformer_tags
         tags.input_tags.sparse, tags.input_tags.pairwise = inner.input_tags.sparse, inner.input_tags.pairwise
         return tags
+
+
+def _require_effect(projection: Projection, setting: dict[str, Any]) -> None:
+    idle = [name for name in KERNEL_PARAMS if name in setting and name != "feature_map"]
+    if idle and projection.feature_map is not None:
+        raise ValueError(
+            f"param_grid holds {idle[0]!r}, which has no effect with feature_map={projection.feature_map!r}. Search "
+            f"over parameters of the map, such as 'feature_map__{idle[0]}', or leave it out."
+        )
 
 
 def _report_failures(scores: list[list[Score]], n_candidates: int) -> None:

@@ -17,10 +17,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..cells import Array, Ints
 from ..exceptions import FewerComponentsWarning, SingleDomainWarning
+from ..fitted import forget
 from ..labels import Labels, check_domains, encode_classes, encode_domains
 from ..progress import track, with_callbacks
 from ..projections._base import Projection
-from ..projections._space import forget
 from ._chosen import ChosenModel, refuse_dask
 from ._families import METHODS, Contender, batches, contenders, offered
 from ._plain import CENTERED, MAPPED
@@ -187,9 +187,8 @@ class UnseenClassifier(ChosenModel):
             )
         unknown = [method for method in self.methods if method not in (*METHODS, MAPPED)]
         if unknown or not self.methods:
-            raise ValueError(
-                f'methods must be "auto" or a list of names among {", ".join(METHODS)}; got {self.methods!r}.'
-            )
+            names = ", ".join(METHODS if self.feature_map is None else (*METHODS, MAPPED))
+            raise ValueError(f'methods must be "auto" or a list of names among {names}; got {self.methods!r}.')
         centered = [method for method in self.methods if method in CENTERED]
         if centered and sparse.issparse(X):
             raise ValueError(f"methods={self.methods!r} holds {centered[0]!r}, but sparse X cannot be centred.")

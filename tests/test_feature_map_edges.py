@@ -1,0 +1,225 @@
+"""Feature maps where they are easy to get wrong: offsets, names, repeated samples, parameters that change."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+import sklearn
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.frozen import FrozenEstimator
+from sklearn.kernel_approximation import RBFSampler
+from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import NearestCentroid
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
+
+from helpers import three_domains
+from unseen import CIDG, KFDA, PivotedNystroem, ProjectionSearchCV, UnseenClassifier
+from unseen.kernels import median_squared_distance
+
+X, Y, D = three_domains(n_per_cell=10, seed=5)
+GRID = {"ridge": ["1e-2*scale", "scale"]}
+
+
+# Offsets
+
+
+@pytest.mark.parametrize("offset", [1e2, 1e4, 1e6])
+def test_an_offset_common_to_all_samples_changes_nothing(offset):
+    """Of samples, not of the library, are the digits that are lost: an offset of 1e6 leaves ten."""
+    moved = X + offset
+    assert median_squared_distance(moved) == pytest.approx(median_squared_distance(X), rel=1e-9)
+    expected = CIDG(gamma=0.1).fit_transform(X, Y, sample_domain=D)
+    size = np.abs(expected).max()
+    for model in (CIDG(gamma=0.1), CIDG(feature_map=PivotedNystroem(len(X), gamma=0.1))):
+        model.fit(moved, Y, sample_domain=D)
+        np.testing.assert_allclose(model.transform(moved), expected, atol=1e-7 * size)
+    search, there = (ProjectionSearchCV(CIDG(), GRID).fit(part, Y, sample_domain=D) for part in (X, moved))
+    np.testing.assert_array_equal(search.cv_results_["mean_test_score"], there.cv_results_["mean_test_score"])
+
+
+def test_the_median_rule_takes_single_precision_for_what_it_is():
+    single = X.astype(np.float32)
+    assert median_squared_distance(single) == median_squared_distance(single.astype(np.float64))
+
+
+# Digits
+
+
+@pytest.mark.parametrize("ridge", ["1e-8*scale", "1e-11*scale", "1e-14*scale"])
+def test_explicit_features_keep_their_digits_at_tiny_ridges(ridge):
+    """The exact kernel does, which is tested against fifty digits elsewhere."""
+    few, y, d = X[::4], Y[::4], D[::4]
+    exact = KFDA(gamma=0.5, ridge=ridge).fit(few, y, sample_domain=d)
+    mapped = KFDA(feature_map=PivotedNystroem(len(few), gamma=0.5, random_state=0), ridge=ridge)
+    mapped.fit(few, y, sample_domain=d)
+    np.testing.assert_allclose(mapped.eigenvalues_, exact.eigenvalues_, rtol=1e-10)
+
+
+# Searches
+
+
+def test_a_fold_may_hold_a_sample_more_than_once():
+    """As many rows as a domain has are not all of its rows."""
+    frozen = FrozenEstimator(PivotedNystroem(20, random_state=0).fit(X))
+    rng = np.random.default_rng(0)
+    train = np.concatenate([rng.choice(np.flatnonzero(domain == D), np.sum(domain == D)) for domain in (0, 1)])
+    test = np.flatnonzero(D == 2)
+    search = ProjectionSearchCV(CIDG(feature_map=frozen), GRID, classifier=NearestCentroid(), cv=[(train, test)])
+    found = search.fit(X, Y, sample_domain=D).cv_results_["mean_test_score"]
+    for ridge, score in zip(GRID["ridge"], found, strict=True):
+        model = CIDG(feature_map=frozen, ridge=ridge).fit(X[train], Y[train], sample_domain=D[train])
+        head = NearestCentroid().fit(model.transform(X[train]), Y[train])
+        assert score == head.score(model.transform(X[test]), Y[test])
+
+
+def test_settings_that_share_the_parameters_of_a_map_share_the_map():
+    fits = []
+
+    class Counting(RBFSampler):
+        def fit(self, X, y=None):
+            fits.append(self.gamma)
+            return super().fit(X, y)
+
+    grid = {"feature_map__gamma": [0.1, 0.5], "ridge": ["1e-2*scale", "scale"], "conditional_weight": [0.0, 1.0, 1e2]}
+    search = ProjectionSearchCV(CIDG(feature_map=Counting(n_components=20, random_state=0)), grid, refit=False)
+    search.fit(X, Y, sample_domain=D)
+    assert len(search.cv_results_["params"]) == 12
+    assert sorted(fits) == [0.1] * 3 + [0.5] * 3  # once for each fold
+
+
+def test_parameters_that_a_map_makes_idle_are_not_searched():
+    search = ProjectionSearchCV(CIDG(feature_map="linear"), {"gamma": [0.1, 1.0]})
+    with pytest.raises(ValueError, match=r"'gamma', which has no effect with feature_map='linear'.*feature_map__gamma"):
+        search.fit(X, Y, sample_domain=D)
+    ProjectionSearchCV(CIDG(), [{"gamma": [0.1]}, {"feature_map": ["linear"]}]).fit(X, Y, sample_domain=D)
+
+
+@pytest.mark.parametrize("how", ["of the map", "global"])
+def test_output_as_data_frames_does_not_disturb_a_comparison(how):
+    fitted = PivotedNystroem(20, random_state=0).fit(X)
+    methods = ["mapped_ridge", "dica"]
+    expected = UnseenClassifier(methods, feature_map=FrozenEstimator(fitted)).fit(X, Y, sample_domain=D)
+    framed = FrozenEstimator(clone(fitted).set_output(transform="pandas").fit(X) if how == "of the map" else fitted)
+    with sklearn.config_context(transform_output="pandas" if how == "global" else "default"):
+        model = UnseenClassifier(methods, feature_map=framed).fit(X, Y, sample_domain=D)
+    assert [row["scores"] for row in model.leaderboard_] == [row["scores"] for row in expected.leaderboard_]
+
+
+def test_sparse_samples_can_be_their_own_features():
+    expected = CIDG(feature_map="linear").fit_transform(X, Y, sample_domain=D)
+    found = CIDG(feature_map="linear").fit_transform(sparse.csr_array(X), Y, sample_domain=D)
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+    UnseenClassifier(["dica"], feature_map="linear").fit(sparse.csr_array(X), Y, sample_domain=D)
+
+
+# Names
+
+
+def test_a_map_that_knows_names_is_used_without_a_word_and_checked():
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    frozen = FrozenEstimator(PivotedNystroem(20, random_state=0).fit(frame))
+    bare = FrozenEstimator(PivotedNystroem(20, random_state=0).fit(X))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = CIDG(feature_map=frozen).fit(frame, Y, sample_domain=D).transform(frame)
+    expected = CIDG(feature_map=bare).fit(X, Y, sample_domain=D).transform(X)
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+    with pytest.raises(ValueError, match="feature_map was fitted to columns a, b, c, d, but X has d, c, b, a"):
+        CIDG(feature_map=frozen).fit(frame[list("dcba")], Y, sample_domain=D)
+
+
+@pytest.mark.parametrize("kind", ["search", "classifier", "pipeline"])
+def test_columns_of_collections_are_found_by_name_as_those_of_frames_are(kind):
+    dd = pytest.importorskip("dask.dataframe", reason="needs the extra dask")
+    from unseen import distributed
+
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    model = {
+        "search": ProjectionSearchCV(CIDG(feature_map="linear"), {}),
+        "classifier": UnseenClassifier(["logistic"]),
+        "pipeline": make_pipeline(StandardScaler(), LogisticRegression()),
+    }[kind]
+    model = model.fit(frame, Y) if kind == "pipeline" else model.fit(frame, Y, sample_domain=D)
+    blocks = dd.from_pandas(frame, npartitions=3)
+    np.testing.assert_array_equal(distributed.predict(model, blocks).compute(), model.predict(frame))
+    for call in (model.predict, lambda samples: distributed.predict(model, dd.from_pandas(samples, npartitions=2))):
+        with pytest.raises(ValueError, match="order"):
+            call(frame[list("dcba")])
+
+
+def test_integers_of_any_width_and_sign_stay_the_labels_that_they_are():
+    big = 2**60 + D.astype(np.int64)
+    half = np.arange(len(X)) % 2 == 0
+    model = CIDG(feature_map="linear").partial_fit(X[half], Y[half], sample_domain=big[half])
+    model.partial_fit(X[~half], Y[~half].astype(np.uint8), sample_domain=big[~half].astype(np.uint64))
+    assert model.domains_.tolist() == sorted(set(big.tolist()))
+    assert model.classes_.dtype.kind in "iu"
+    beyond = np.array([2**63 + 5] * len(X), dtype=np.uint64)
+    model.partial_fit(X, Y, sample_domain=beyond)
+    assert model.domains_.tolist() == [*sorted(set(big.tolist())), 2**63 + 5]
+    model.partial_fit(X, Y, sample_domain=np.full(len(X), -1))
+    assert model.domains_.tolist() == [-1, *sorted(set(big.tolist())), 2**63 + 5]
+
+
+# Parameters that change
+
+
+def test_a_stream_keeps_to_the_map_that_it_began_with():
+    model = CIDG(feature_map=PivotedNystroem(20, gamma=0.1, random_state=0)).partial_fit(X, Y, sample_domain=D)
+    again = clone(model).partial_fit(X, Y, sample_domain=D).partial_fit(X, Y, sample_domain=D)
+    assert again.cell_counts_.sum() == 2 * len(X)
+    for other in (PivotedNystroem(20, gamma=10.0, random_state=0), "linear"):
+        with pytest.raises(ValueError, match="is not the map that this stream began with"):
+            model.set_params(feature_map=other).partial_fit(X, Y, sample_domain=D)
+    expected = clone(again).partial_fit(X, Y, sample_domain=D).transform(X)
+    np.testing.assert_array_equal(model.set_params(feature_map=None).transform(X), expected)
+
+
+def test_a_map_must_give_the_same_number_of_features_for_any_chunk():
+    widening = FunctionTransformer(lambda part: np.repeat(part, 2 if len(part) < 40 else 1, axis=1))
+    model = CIDG(feature_map=widening).partial_fit(X, Y, sample_domain=D)
+    with pytest.raises(ValueError, match="gave 4 features for some samples and 8 for others"):
+        model.partial_fit(X[:30], Y[:30], sample_domain=D[:30])
+
+
+def test_whether_a_stream_has_components_can_be_asked():
+    one = Y[0] == Y
+    model = CIDG(feature_map="linear").partial_fit(X[one], Y[one], sample_domain=D[one])
+    assert not hasattr(model, "eigenvalues_")
+    assert getattr(model, "coef_", None) is None
+    with pytest.raises(ValueError, match="at least 2 classes"):
+        model.transform(X)
+    with pytest.raises(ValueError, match="at least 2 classes"):
+        _ = model.eigenvalues_
+    assert hasattr(model.partial_fit(X, Y, sample_domain=D), "eigenvalues_")
+
+
+# Landmarks
+
+
+def test_a_tolerance_asks_for_no_more_memory_than_it_needs():
+    many = np.random.default_rng(0).normal(size=(20_000, 2))
+    model = PivotedNystroem(10**9, tolerance=1e-2, gamma=0.1, random_state=0).fit(many)  # all at once: 3 TB
+    assert model.trace_error_ <= 1e-2
+    assert model.n_components_ < 100
+
+
+def test_room_that_is_made_as_it_is_needed_changes_nothing():
+    whole = PivotedNystroem(80, gamma=5.0, block_size=4, random_state=0).fit(X)
+    grown = PivotedNystroem(80, gamma=5.0, block_size=4, tolerance=1e-12, random_state=0)
+    with pytest.warns(sklearn.exceptions.ConvergenceWarning, match="stopped at n_components=80"):
+        grown.fit(X)
+    np.testing.assert_array_equal(grown.component_indices_, whole.component_indices_)
+    np.testing.assert_array_equal(grown.cholesky_, whole.cholesky_)
+
+
+def test_a_refit_that_fails_leaves_nothing_of_the_fit_before():
+    model = PivotedNystroem(5).fit(X)
+    with pytest.raises(ValueError, match="gave NaN or infinite values"):
+        model.set_params(kernel=lambda a, b: 1.0 if a is b or np.array_equal(a, b) else np.nan).fit(X[:, :2])
+    assert not hasattr(model, "components_")
