@@ -177,17 +177,11 @@ class Cells:
         values, vectors = values[keep], vectors[:, keep]
         scale = np.sqrt(values)
         cells = (vectors.T @ indicators.T) / scale[:, None]
-        return Spectrum(values, vectors * scale, cells, _missing(cells, values))
+        return Spectrum(values, vectors * scale, cells, _missing(cells))
 
 
-def _missing(cells: Array, values: Array | None = None) -> Array:
-    """Return a factor S of what orthonormal vectors lose by projection: ``S'S = I - cells'cells``.
-
-    A loss of nothing comes out as rounding, whose square root would be taken for something. If the projection was
-    whitened by `values`, a direction has as much of it as its part along small values makes of theirs.
-    """
+def _missing(cells: Array) -> Array:
+    """Return a factor S of what orthonormal vectors lose by projection: ``S'S = I - cells'cells``."""
     loss, directions = linalg.eigh(np.eye(cells.shape[1]) - cells.T @ cells)
-    noise = 32 * max(cells.shape) * np.finfo(float).eps
-    if values is not None and len(values):
-        noise = noise * np.sum(np.square(cells @ directions) * (values.max() / values)[:, None], axis=0)
+    noise = 32 * max(cells.shape) * np.finfo(float).eps  # nothing: its square root would be taken for something
     return np.sqrt(np.where(loss > noise, loss, 0.0))[:, None] * directions.T

@@ -10,9 +10,7 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Callable, Sequence
-from functools import reduce
 from importlib import import_module
-from operator import add
 from typing import Any, TypeVar
 
 import numpy as np
@@ -26,7 +24,7 @@ from .cells import Array
 from .labels import Labels
 from .projections._base import Projection
 from .projections._space import learns_nothing
-from .projections._stream import Coded, Statistics
+from .projections._stream import Coded, Statistics, total
 
 __all__ = ["predict"]
 
@@ -54,10 +52,10 @@ def gather(
     def collect(block: Any, y: Any, domain: Any) -> Statistics | None:
         return None if block.shape[0] == 0 else twin._gather(block, y, domain, declared=declared, reset=False)
 
-    total = _reduced(collect, rows, labels, _added)
-    if total is None:
+    found = _reduced(collect, rows, labels, total)
+    if found is None:
         raise ValueError(f"X holds no samples; {type(projection).__name__} needs at least 2.")
-    return total
+    return found
 
 
 def transform(projection: Projection, X: Any, sample_domain: Any, *, names: bool = True) -> Any:
@@ -80,8 +78,8 @@ def transform(projection: Projection, X: Any, sample_domain: Any, *, names: bool
 
 def projected_mean(projection: Projection, X: Any) -> tuple[int, Array]:
     """Number of samples of a Dask collection, and the mean of its components before centring."""
-    total = _projected(projection, as_array(X), None)
-    return (0, projection.offset_) if total is None else (int(total.cells.counts.sum()), total.cells.mean)
+    found = _projected(projection, as_array(X), None)
+    return (0, projection.offset_) if found is None else (int(found.cells.counts.sum()), found.cells.mean)
 
 
 def predict(model: Any, X: Any, *, sample_domain: Any = None, method: str = "predict") -> Any:
@@ -176,16 +174,16 @@ def _projected(projection: Projection, rows: Any, sample_domain: Any) -> Statist
         Z = twin._project(twin._check_samples(block, reset=False))
         return Statistics.of(lambda part: Z[part], Coded.nameless(len(Z)), Coded.domains(domain, len(Z)))
 
-    return _reduced(collect, rows, {"sample_domain": sample_domain}, _added)
+    return _reduced(collect, rows, {"sample_domain": sample_domain}, total)
 
 
 def _centred_by_domain(projection: Projection, rows: Any, sample_domain: Any) -> Any:
-    total = _projected(projection, rows, sample_domain)
+    found = _projected(projection, rows, sample_domain)
     offsets = {}
-    if total is not None:
+    if found is not None:
         known = set(projection.domains_.tolist())
-        means = total.cells.means + total.cells.tails
-        for name, n, mean in zip(total.domains.tolist(), total.cells.counts.sum(axis=1), means, strict=True):
+        means = found.cells.means + found.cells.tails
+        for name, n, mean in zip(found.domains.tolist(), found.cells.counts.sum(axis=1), means, strict=True):
             if name not in known:
                 projection._require_batch(n, f"domain {name!r}")
             offsets[name] = projection.offset_ if name in known else mean
@@ -286,7 +284,3 @@ def _tree(parts: list[Any], combine: Callable[[Sequence[Any]], Any]) -> Any:
     while len(parts) > 1:
         parts = [delayed(combine)(parts[i : i + FAN_IN]) for i in range(0, len(parts), FAN_IN)]
     return parts[0]
-
-
-def _added(parts: Sequence[Statistics | None]) -> Statistics | None:
-    return reduce(add, [part for part in parts if part is not None]) if any(parts) else None

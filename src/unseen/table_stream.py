@@ -11,9 +11,8 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from functools import partial, reduce
+from functools import partial
 from importlib import import_module
-from operator import add
 from typing import Any, Protocol
 
 import numpy as np
@@ -25,7 +24,7 @@ from sklearn.utils import gen_batches
 from .cells import Array
 from .pivoted_nystroem import PivotedNystroem
 from .projections._base import Projection
-from .projections._stream import Statistics
+from .projections._stream import Statistics, total
 from .table_fit import TableFit, choose, expected_warnings, fit_candidate, prepare
 from .table_model import TableModel
 from .tables import Table
@@ -138,13 +137,13 @@ def fit_stream(
             collector = Collector(stream, preparation, projection)
             shown = nullcontext(_nothing) if progress is None else progress("Reading all rows", stream.rows)
             with shown as advance:
-                total = collector.here(advance) if client is None else collector.on_cluster(advance, client)
-            _learn(projection, total, prepared.shape[1])
+                found = collector.here(advance) if client is None else collector.on_cluster(advance, client)
+            projection._adopt(found, prepared.shape[1])
             Z = projection.transform(prepared, sample_domain=sample.domain)
             head = clone(choice.candidate.pipeline[-1]).fit(Z, sample.y)
             pipeline = Pipeline([("projection", projection), ("classifier", head)])
             facts |= {
-                "projection_rows": int(total.cells.counts.sum()),
+                "projection_rows": int(found.cells.counts.sum()),
                 "landmarks": landmarks.n_components_,
                 "trace_error": landmarks.trace_error_,
             }
@@ -183,13 +182,6 @@ def _landmarks(projection: Projection, prepared: Array, components: int | None, 
     ).fit(prepared[rows])
 
 
-def _learn(projection: Projection, total: Statistics, n_features: int) -> None:
-    """What `partial_fit` does with statistics, wherever they were collected."""
-    projection.n_features_in_ = n_features
-    projection._fit_feature_map(None)  # frozen: there is nothing to learn
-    projection._keep(total)
-
-
 def _nothing(rows: int) -> None:
     """Show no progress."""
 
@@ -204,20 +196,19 @@ class Collector:
 
     def __call__(self, part: Any, advance: Advance) -> Statistics | None:
         """Statistics of a part; None if no row of it is wanted."""
-        total: Statistics | None = None
+        found: Statistics | None = None
         for piece in self.stream.pieces(part):
             X = np.asarray(self.preparation.transform(piece.X), dtype=np.float64)
-            own = self.projection._gather(X, piece.y, piece.domain)
-            total = own if total is None else total + own
+            found = total([found, self.projection._gather(X, piece.y, piece.domain)])
             advance(len(X))
-        return total
+        return found
 
     def here(self, advance: Advance) -> Statistics:
         """Read all parts, one after another."""
-        total: Statistics | None = None
+        found: Statistics | None = None
         for part in self.stream.parts:  # one at a time: each is as large as the square of the number of landmarks
-            total = _added([total, self(part, advance)])
-        return _whole(total)
+            found = total([found, self(part, advance)])
+        return _whole(found)
 
     def on_cluster(self, advance: Advance, client: Any) -> Statistics:
         """Have all parts read by workers, who tell how far they are, and add up in a tree."""
@@ -228,7 +219,7 @@ class Collector:
         task = import_module("dask").delayed(partial(_worker, self, topic))
         client.subscribe_topic(topic, lambda event: advance(event[1]))
         try:
-            return _whole(compute(_tree([task(part) for part in self.stream.parts], _added)))
+            return _whole(compute(_tree([task(part) for part in self.stream.parts], total)))
         finally:
             client.unsubscribe_topic(topic)
 
@@ -237,12 +228,7 @@ def _worker(collector: Collector, topic: str, part: Any) -> Statistics | None:
     return collector(part, partial(import_module("distributed").get_worker().log_event, topic))
 
 
-def _added(parts: Sequence[Statistics | None]) -> Statistics | None:
-    present = [part for part in parts if part is not None]
-    return reduce(add, present) if present else None
-
-
-def _whole(total: Statistics | None) -> Statistics:
-    if total is None:
+def _whole(found: Statistics | None) -> Statistics:
+    if found is None:
         raise ValueError("There are no rows to fit on.")
-    return total
+    return found

@@ -289,6 +289,12 @@ class Projection(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
             Coded.classes(self.classes_, declared)
         return declared
 
+    def _adopt(self, statistics: Statistics, n_features: int) -> None:
+        """Go on from statistics that were collected elsewhere, of a map that had nothing to learn."""
+        self.n_features_in_ = n_features
+        self._fit_feature_map(None)
+        self._keep(statistics)
+
     def _keep(self, statistics: Statistics) -> None:
         """Remember what has been seen, as plain arrays that any file format takes, and forget what was made of it."""
         self.statistics_ = statistics.arrays()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
@@ -79,6 +79,12 @@ class Statistics:
         """Undo `arrays`."""
         parts = dict(arrays)
         return cls(parts.pop("domains"), parts.pop("classes"), Cells(**parts))
+
+
+def total(parts: Sequence[Statistics | None]) -> Statistics | None:
+    """The sum of those that there are; None if there are none."""
+    present = [part for part in parts if part is not None]
+    return reduce(operator.add, present) if present else None
 
 
 @dataclass(frozen=True)

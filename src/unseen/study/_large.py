@@ -45,15 +45,16 @@ class Large:
         self.order: Ints = np.random.default_rng(0).permutation(len(self.y))
         self._maps: dict[Any, PivotedNystroem] = {}
         self._statistics: dict[Any, dict[str, Labels]] = {}
+        self._landmarks: dict[str, int] = {}  # of each method that was run
 
     def remarks(self, method: str) -> dict[str, Any]:
         """What stands beside the settings: how the method was made to fit."""
         if method in PROJECTIONS:
-            return {"landmarks": COMPONENTS, "neighbours": min(NEIGHBOURS, len(self.y))}
+            return {"landmarks": self._landmarks[method], "neighbours": min(NEIGHBOURS, len(self.y))}
         if method == "1NN":
             return {"neighbours": min(NEIGHBOURS, len(self.y))}
         if method == "RBF SVM":
-            return {"landmarks": COMPONENTS, "samples": min(MAPPED_ROWS, len(self.y))}
+            return {"landmarks": self._landmarks[method], "samples": min(MAPPED_ROWS, len(self.y))}
         return {"samples": min(LINEAR_ROWS, len(self.y))}
 
     def predicted(self, method: str, choice: Choice) -> Labels:
@@ -66,7 +67,7 @@ class Large:
             return self.y[near][nearest(self.X[near], test)]
         if method == "RBF SVM":
             width = choice.settings["width"] / median_squared_distance(self.X[self.order[:NEIGHBOURS]])
-            feature_map, rows = self._map(width), self.order[:MAPPED_ROWS]
+            feature_map, rows = self._map(width, method), self.order[:MAPPED_ROWS]
             model = LinearSVC(C=choice.settings["C"], random_state=0)
             model.fit(feature_map.transform(self.X[rows]), self.y[rows])
             blocks = gen_batches(len(test), BLOCK)
@@ -74,21 +75,21 @@ class Large:
         rows = self.order[:LINEAR_ROWS]
         return TUNED[method][2](choice.settings, self.X[rows]).fit(self.X[rows], self.y[rows]).predict(test)
 
-    def _map(self, gamma: Any) -> PivotedNystroem:
-        """Landmarks for a width, sought once."""
+    def _map(self, gamma: Any, method: str) -> PivotedNystroem:
+        """Landmarks for a width, sought once; a method that uses them has their number beside its settings."""
         if gamma not in self._maps:
             sample = self.X[self.order[:LANDMARK_ROWS]]
             self._maps[gamma] = PivotedNystroem(COMPONENTS, gamma=gamma, random_state=0).fit(sample)
+        self._landmarks[method] = self._maps[gamma].n_components_
         return self._maps[gamma]
 
     def _projected(self, method: str, choice: Choice, test: Array) -> Labels:
         settings = dict(choice.settings)
         gamma = settings.pop("gamma", "median")
         model = clone(self.problem.projection(method)[0]).set_params(centering=self.problem.centering, **settings)
-        model.set_params(feature_map=FrozenEstimator(self._map(gamma)))
+        model.set_params(feature_map=FrozenEstimator(self._map(gamma, method)))
         if gamma in self._statistics:  # methods of one width differ in what they make of the same statistics
-            model.n_features_in_, model.feature_map_ = self.X.shape[1], self._map(gamma)
-            model._keep(Statistics.from_arrays(self._statistics[gamma]))
+            model._adopt(Statistics.from_arrays(self._statistics[gamma]), self.X.shape[1])
         else:
             model.partial_fit(self.X, self.y, sample_domain=self.domain)
             self._statistics[gamma] = model.statistics_
