@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
+from unseen.moments import Moments, pooled
 from unseen.novelty import FAR, Novelty, _nearest_mixture
 
 NAMES = ["north", "south", "west"]
@@ -32,14 +33,15 @@ class World:
         return X, np.repeat(NAMES, n)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def world():
+    """The same draws for each test, whichever ran before."""
     return World()
 
 
 @pytest.fixture(scope="module")
-def novelty(world):
-    X, domain = world.sources()
+def novelty():
+    X, domain = World().sources()
     return Novelty(n_components=100).fit(X, sample_domain=domain)
 
 
@@ -100,17 +102,44 @@ def test_pieces_and_one_batch_agree(novelty, cuts, seed):
         if len(part):
             pieces.add(part)
     whole = novelty.start().add(X)
-    assert pieces.count == whole.count == 120
-    np.testing.assert_allclose(pieces.mean, whole.mean, atol=1e-12)
-    np.testing.assert_allclose(pieces.trace, whole.trace, atol=1e-12)
+    assert pieces.moments.count == whole.moments.count == 120
+    np.testing.assert_allclose(pieces.moments.mean, whole.moments.mean, atol=1e-12)
+    np.testing.assert_allclose(pieces.moments.trace, whole.moments.trace, atol=1e-12)
+
+
+@given(sizes=st.lists(st.integers(0, 9), min_size=1, max_size=6), seed=SEEDS)
+@settings(max_examples=25)
+def test_moments_of_pieces_add_up_in_any_order_and_grouping(sizes, seed):
+    """Also of empty pieces, and far from the origin."""
+    X = 1e6 + np.random.default_rng(seed).normal(size=(sum(sizes), 3))
+    parts = [Moments.of(part) for part in np.split(X, np.cumsum(sizes)[:-1])]
+    middle, whole = len(parts) // 2, Moments.of(X)
+    nothing = Moments.of(X[:0])
+    for total in (
+        sum(parts, nothing),
+        sum(parts[::-1], nothing),
+        sum(parts[:middle], nothing) + sum(parts[middle:], nothing),
+    ):
+        assert total.count == len(X)
+        np.testing.assert_allclose(total.mean, whole.mean, rtol=1e-14)
+        np.testing.assert_allclose(total.trace, whole.trace, rtol=1e-6)  # the mean has lost ten digits of it
+
+
+def test_groups_are_pooled_by_name():
+    one, two = Moments.of(np.ones((2, 1))), Moments.of(np.zeros((2, 1)))
+    found = pooled({"a": one}, {"b": two, "a": two})
+    assert {name: (moments.count, moments.mean.item()) for name, moments in found.items()} == {
+        "a": (4, 0.5),
+        "b": (2, 0),
+    }
 
 
 def test_distances_are_free_of_sampling_noise_on_average(world, novelty):
     """The squared distance of small batches averages to that of a large one; uncorrected it would be far above."""
     average = np.full(len(NAMES), 1 / len(NAMES))
-    large = novelty.start().add(world.draw(20_000, 1))
+    large = novelty.moments(world.draw(20_000, 1))
     truth = novelty._squared_distance(large.mean, large.trace / large.count, average)
-    small = [novelty.start().add(world.draw(4, 1)) for _ in range(200)]
+    small = [novelty.moments(world.draw(4, 1)) for _ in range(200)]
     noise = np.array([batch.trace / batch.count for batch in small])
     squares = np.array([novelty._squared_distance(b.mean, b.trace / b.count, average) for b in small])
     error = squares.std() / np.sqrt(len(squares))
@@ -122,14 +151,14 @@ def test_a_reference_is_a_source_seen_as_a_new_batch_by_its_nearest_neighbour(wo
     X, domain = world.sources()
     novelty = Novelty(n_components=100).fit(X, sample_domain=domain)
     for s, name in enumerate(NAMES):
-        batch = novelty.start().add(X[domain == name])
+        batch = novelty.moments(X[domain == name])
         found = []
         for other in range(len(NAMES)):
             if other != s:
                 alone = clone(novelty).fit(X, sample_domain=domain)  # the same directions, then that source only
                 alone.domains_, alone.means_ = alone.domains_[[other]], alone.means_[[other]]
                 alone.counts_, alone.traces_ = alone.counts_[[other]], alone.traces_[[other]]
-                found.append(alone.of(batch.mean, batch.count, batch.trace).distance)
+                found.append(alone.of(batch).distance)
         assert min(found) == pytest.approx(novelty.reference_[s], rel=1e-9)
 
 
@@ -223,7 +252,7 @@ def test_domains_count_equally_however_large(world):
     novelty = Novelty(n_components=50).fit(X, sample_domain=domain)
     more = np.vstack([X, *[X[domain == "west"]] * 5])
     again = Novelty(n_components=50).fit(more, sample_domain=np.append(domain, ["west"] * 500))
-    batch = world.draw(3000)
+    batch = world.draw(3000) + 2  # a distance that is more than noise
     assert result(again, batch).distance == pytest.approx(result(novelty, batch).distance, rel=0.15)
 
 

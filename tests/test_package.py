@@ -21,7 +21,8 @@ FILES = sorted(SOURCE.rglob("*.py"))
 MATHEMATICS = ["cells", "solution", "scatters", "pencil"]  # each may import those before it
 LAYERS = [*MATHEMATICS, "projections", "selection", "report", "shift", "study", "tables", "comparison", "cli"]
 HEAVY = {"sklearn.svm", "sklearn.metrics", "scipy.linalg", "pandas", "matplotlib"}
-OPTIONAL = {"dask", "jinja2", "matplotlib", "pandas", "polars", "pooch", "rich", "skops", "torch", "typer"}
+EXTRAS = "dask distributed jinja2 matplotlib pandas polars pooch rich skops torch typer"
+OPTIONAL = set(EXTRAS.split())
 
 # Run in a fresh interpreter: prints what was loaded and what changed, step by step.
 PROBE = """

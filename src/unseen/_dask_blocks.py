@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 
+from ._cluster import awaited
 from .labels import check_domains
-
-# A cluster may need a moment to replace its workers. After so long without any, a computation is given up.
-PATIENCE = "unseen.no-workers-timeout", "60s"  # a key of Dask's configuration and its default
-POLL_SECONDS = 0.5
 
 
 class Misaligned(ValueError):
@@ -81,32 +77,12 @@ def _length(block: Any) -> int:
 
 
 def compute(task: Any) -> Any:
-    """Compute a task with Dask's scheduler of the moment.
-
-    The result of a cluster that has lost all its workers would be waited for until the end of days; here it is for as
-    long as Dask's configuration says under "unseen.no-workers-timeout".
-    """
-    dask = import_module("dask")
+    """Compute a task with Dask's scheduler of the moment; on a cluster, as long as that has workers."""
     client: Any = getattr(import_module("dask.base").get_scheduler(), "__self__", None)
     if type(client).__name__ != "Client":
         return task.compute()
-    wait, patience = import_module("distributed").wait, dask.config.get(*PATIENCE)
-    seconds = import_module("dask.utils").parse_timedelta(patience)
     future = client.compute(task)
-    last_seen = time.monotonic()
     try:
-        while not future.done():
-            try:
-                wait(future, timeout=POLL_SECONDS)
-            except TimeoutError:
-                if client.nthreads():
-                    last_seen = time.monotonic()
-                elif time.monotonic() - last_seen > seconds:
-                    raise RuntimeError(
-                        f"The Dask cluster at {client.scheduler.address} has had no workers for {seconds:g} seconds, "
-                        "so the computation was given up. Start workers and try again, or wait longer with "
-                        f'dask.config.set({{"{PATIENCE[0]}": "5 minutes"}}).'
-                    ) from None
-        return future.result()
+        return awaited(future, client)
     finally:
         future.cancel()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
 from numbers import Integral
+from operator import add
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -14,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .cells import Array
 from .labels import check_domains, encode_domains
+from .moments import Moments
 
 FAR = 1.5  # times the yardstick
 SURE = 3.0  # standard errors
@@ -58,38 +61,20 @@ class NoveltyResult:
 
 
 class Accumulator:
-    """Statistics of a batch that arrives in pieces: number of samples, mean embedding, trace of their covariance."""
+    """A batch that arrives in pieces."""
 
     def __init__(self, novelty: Novelty) -> None:
         self._novelty = novelty
-        self.count = 0
-        self.mean = np.zeros(len(novelty.knots_))
-        self._scatter = 0.0
-
-    @property
-    def trace(self) -> float:
-        """Trace of the covariance of the embedded samples; NaN for fewer than two."""
-        return self._scatter / (self.count - 1) if self.count > 1 else np.nan
+        self.moments = Moments(0, np.zeros(len(novelty.knots_)), 0.0)
 
     def add(self, X: Any) -> Self:
         """Take in some samples, prepared as those of `fit` were."""
-        X = validate_data(self._novelty, X, reset=False, dtype=np.float64)
-        for start in range(0, len(X), BLOCK):
-            self._merge(self._novelty._embed(X[start : start + BLOCK]))
+        self.moments += self._novelty.moments(X)
         return self
-
-    def _merge(self, features: Array) -> None:
-        """Pool two sets of statistics (Chan, Golub, LeVeque 1983): no cancellation, whatever the pieces."""
-        count, mean = len(features), features.mean(axis=0)
-        step = mean - self.mean
-        total = self.count + count
-        self._scatter += float(np.square(features - mean).sum() + step @ step * self.count * count / total)
-        self.mean = self.mean + step * (count / total)
-        self.count = total
 
     def result(self) -> NoveltyResult:
         """Compare what has been added so far with the sources."""
-        return self._novelty.of(self.mean, self.count, self.trace)
+        return self._novelty.of(self.moments)
 
 
 class Novelty(BaseEstimator):
@@ -177,7 +162,7 @@ class Novelty(BaseEstimator):
                 f"sample_domain holds {len(self.domains_)}."
             )
         self._draw(X, codes)
-        own = [Accumulator(self).add(X[codes == s]) for s in range(len(self.domains_))]
+        own = [self._moments(X[codes == s]) for s in range(len(self.domains_))]
         self.counts_ = np.array([part.count for part in own])
         self.means_ = np.stack([part.mean for part in own])
         traces = np.array([part.trace for part in own])
@@ -202,23 +187,40 @@ class Novelty(BaseEstimator):
         check_is_fitted(self, "reference_")
         return Accumulator(self)
 
-    def of(self, mean: Array, count: int, trace: float) -> NoveltyResult:
-        """Compare a batch with the sources, given its statistics as `start` collects them.
+    def moments(self, X: Any) -> Moments:
+        """All that is needed to know about some samples: what different machines found about pieces adds up.
 
         Parameters
         ----------
-        mean : ndarray of shape (n_components,)
-            Mean embedding of the batch.
-        count : int
-            Number of its samples.
-        trace : float
-            Trace of their covariance; NaN for a single sample, for which that of the nearest sources is taken.
+        X : array-like of shape (n_samples, n_features)
+            Samples, prepared as those of `fit` were.
+
+        Returns
+        -------
+        moments : Moments
+            Those of the embedded samples.
+        """
+        check_is_fitted(self, "reference_")
+        return self._moments(validate_data(self, X, reset=False, dtype=np.float64))
+
+    def _moments(self, X: Array) -> Moments:
+        blocks = (Moments.of(self._embed(X[start : start + BLOCK])) for start in range(0, len(X), BLOCK))
+        return reduce(add, blocks)
+
+    def of(self, batch: Moments) -> NoveltyResult:
+        """Compare a batch with the sources.
+
+        Parameters
+        ----------
+        batch : Moments
+            Those of its embedded samples. A single one has no spread: that of the nearest sources is taken.
 
         Returns
         -------
         result : NoveltyResult
             How far the batch lies, compared with the sources.
         """
+        mean, count, trace = batch.mean, batch.count, batch.trace
         check_is_fitted(self, "reference_")
         if count < 1:
             raise ValueError("Novelty needs at least one sample; nothing was added.")

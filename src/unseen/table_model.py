@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,7 @@ from sklearn.pipeline import Pipeline
 from .cells import Array
 from .feature_maps import DomainCenterer
 from .labels import Labels, check_domains, encode_domains
+from .moments import Moments, pooled
 from .novelty import Novelty
 from .projections._base import Projection
 
@@ -105,23 +107,29 @@ class Centres:
             self._uncentred.offset_ = np.zeros_like(transformer.offset_)
             self._uncentred.recentered_ = True  # from nought, whatever the batch
         self._stored = stored
-        self._found: dict[Any, tuple[int, Array]] = {}
+        self._found: dict[Any, Moments] = {}
 
-    def add(self, prepared: Array, domain: Labels | None = None) -> None:
-        """Take in prepared samples of the first pass; without names they are of one new domain."""
+    def moments(self, prepared: Array, domain: Labels | None = None) -> dict[Any, Moments]:
+        """What prepared samples tell about the centres of their domains, by name, as `pool` takes it.
+
+        Without names they are of one new domain.
+        """
         names, codes = self._encode(domain, len(prepared))
         values = self._values(prepared)
-        for i, name in enumerate(names):
-            if name in self._stored and domain is not None:
-                continue
-            own = values[codes == i]
-            count, mean = self._found.get(name, (0, np.zeros(values.shape[1])))
-            total = count + len(own)
-            self._found[name] = total, mean + (own.mean(axis=0) - mean) * (len(own) / total)
+        new = [(i, name) for i, name in enumerate(names) if domain is None or name not in self._stored]
+        return {name: Moments.of(values[codes == i]) for i, name in new}
+
+    def pool(self, found: Mapping[Any, Moments]) -> None:
+        """Take in what samples of the first pass told, wherever they are."""
+        self._found = pooled(self._found, found)
+
+    def add(self, prepared: Array, domain: Labels | None = None) -> None:
+        """Take in prepared samples of the first pass."""
+        self.pool(self.moments(prepared, domain))
 
     def check(self) -> None:
         """Refuse domains that cannot be centred, once all samples have been added."""
-        single = [name for name, (count, _) in self._found.items() if count == 1]
+        single = [name for name, found in self._found.items() if found.count == 1]
         if single:
             which = "the new table" if single[0] is None else f"domain {single[0]!r}"
             raise ValueError(
@@ -132,8 +140,8 @@ class Centres:
     def transform(self, prepared: Array, domain: Labels | None = None) -> Array:
         """Centre prepared samples of the second pass, and project them if the model does."""
         names, codes = self._encode(domain, len(prepared))
-        new = {name: mean for name, (_, mean) in self._found.items()}
-        centres = np.stack([self._stored[n] if n in self._stored and domain is not None else new[n] for n in names])
+        known = {} if domain is None else self._stored
+        centres = np.stack([known[name] if name in known else self._found[name].mean for name in names])
         if not isinstance(self._uncentred, DomainCenterer):
             return self._values(prepared) - centres[codes]
         twin = copy.copy(self._uncentred)

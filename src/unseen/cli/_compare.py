@@ -29,11 +29,14 @@ from ._options import (
     Repeats,
     Report,
     ScaleOption,
+    Scheduler,
     Seed,
     Selection,
     SelectionOption,
     StoreOption,
     Unlabelled,
+    Workers,
+    cluster,
     command_line,
     listed,
     read,
@@ -62,6 +65,8 @@ def compare(
     store: StoreOption = None,
     seed: Seed = 0,
     jobs: Jobs = 2,
+    workers: Workers = None,
+    scheduler: Scheduler = None,
     as_json: Json = False,
 ) -> None:
     """Hold out each domain, run every method, and say whether invariance helps.
@@ -90,15 +95,17 @@ def compare(
             f"{len(table.y):,} samples, {len(set(table.domain.tolist()))} domains, {len(chosen)} methods, "
             f"{protocol.repeats} repeats -> {store}"
         )
-        found = compare_subject(
-            subject_of_table(table, how),  # type: ignore[arg-type]
-            protocol,
-            chosen,
-            store=store,
-            n_jobs=jobs,
-            verbose=1,
-            command=command_line(),
-        )
+        with cluster(workers, scheduler) as client:
+            found = compare_subject(
+                subject_of_table(table, how),  # type: ignore[arg-type]
+                protocol,
+                chosen,
+                store=store,
+                n_jobs=jobs,
+                verbose=1,
+                client=client,
+                command=command_line(),
+            )
         summary = found.summary()
         if as_json:
             typer.echo(json_text(summary))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,16 +13,29 @@ import numpy as np
 import polars as pl
 from rich.progress import Progress
 
-from ..cells import Array, Ints
+from ..cells import Array
 from ..labels import Labels
-from ..tables import Schema, TableError, batches, files, scan
+from ..tables import Schema, TableError, files, scan
 from ..tables._errors import counted, understanding, unknown_column
-from ..tables._find import holds_several, look_like_parts
+from ..tables._files import file_batches
+from ..tables._find import ending_of, holds_several, look_like_parts
 from ..tables._survey import batch_size
 from ..tables._values import as_text
 from ._report import errors
 
 MAX_DOMAINS = 1_000  # a column with more values than this numbers rows rather than naming places
+PART_VALUES = 1_000_000  # of a Parquet file, read in one go: some tenths of a second
+
+
+class Rows(NamedTuple):
+    """Rows of a file that follow each other: read already, or to be read by whoever needs them."""
+
+    name: str  # of the file, without its ending
+    file: Path
+    before: int  # rows of all files before these
+    frame: pl.DataFrame | None = None
+    first: int = 0  # row of the file, if there is no frame
+    height: int = 0
 
 
 class Piece(NamedTuple):
@@ -32,43 +45,84 @@ class Piece(NamedTuple):
     domain: Labels | None
 
 
-@dataclass
+@dataclass(frozen=True)
+class Encoding:
+    """How rows become numbers: small, so that it can be sent to wherever that is done."""
+
+    schema: Schema
+    domain: str | None  # the column that tells
+    by_file: bool  # or each file is one
+    size: int  # rows of a piece
+
+    @property
+    def columns(self) -> list[str]:
+        """What is read of a file."""
+        return list(dict.fromkeys([*self.schema.feature_names, *([self.domain] if self.domain else [])]))
+
+    def pieces(self, rows: Rows) -> Iterator[Piece]:
+        """Rows in their order, a few at a time."""
+        before = rows.before
+        for frame in self._frames(rows):
+            if frame.is_empty():
+                continue
+            with understanding(rows.file):
+                piece = Piece(self.schema.encode(frame), self._domains(frame, rows, before))
+            yield piece
+            before += frame.height
+
+    def _frames(self, rows: Rows) -> Iterable[pl.DataFrame]:
+        if rows.frame is not None:
+            return [rows.frame]
+        return file_batches(rows.file, self.columns, self.size, rows.first, rows.height)
+
+    def _domains(self, frame: pl.DataFrame, rows: Rows, before: int) -> Labels | None:
+        if self.domain is None:
+            return np.full(frame.height, rows.name) if self.by_file else None
+        labels = as_text(frame[self.domain])
+        if labels.null_count():
+            first = before + int(labels.is_null().arg_max() or 0) + 1
+            raise TableError(
+                [f"column {self.domain!r} names no domain for some rows, first for row {first:,}."],
+                source=rows.file.name,
+            )
+        return labels.to_numpy().astype(str)
+
+
 class NewTable:
     """A file, or several, each a domain or all of them parts of one table, with the columns of a schema."""
 
-    path: Path
-    schema: Schema
-    domain: str | None
-    size: int
-    notices: list[str] = field(default_factory=list)
-    rows: int = 0
-    missing: Ints = field(init=False)  # values of each feature, in the rows that have come by
-
-    def __post_init__(self) -> None:
-        self._files = files(self.path)
-        parts = look_like_parts(name for name, _ in self._files)
-        self._by_file = self.domain is None and holds_several(self.path) and not parts
-        if parts and self.domain is None:
+    def __init__(self, path: Path, schema: Schema, domain: str | None, size: int) -> None:
+        self.notices: list[str] = []
+        found = files(path)
+        parts = look_like_parts(name for name, _ in found)
+        if parts and domain is None:
             self._notice(
-                f"The {len(self._files):,} files are called like parts of one table, and read as one domain. Pass "
+                f"The {len(found):,} files are called like parts of one table, and read as one domain. Pass "
                 "--domain to name a column that tells domains apart."
             )
-        for _, file in self._files:
-            frame = scan(file)
-            names = frame.collect_schema().names()
-            extra = [name for name in self.schema.match(names, file.name) if name != self.domain]
-            if self.domain is not None and self.domain not in names:
-                raise TableError([unknown_column(self.domain, names)], source=file.name)
-            if extra:
-                self._notice(f"{counted(len(extra), 'column')} of {file.name} not used: {_shortened(extra)}.")
-            if self.domain is None and self.schema.domain in names:
-                self._notice(
-                    f"The column {self.schema.domain!r} named the domains in training; here it is ignored. Pass "
-                    f"--domain {self.schema.domain} to tell domains apart."
-                )
-            self.rows += int(frame.select(pl.len()).collect().item())
+        by_file = domain is None and holds_several(path) and not parts
+        wide = Encoding(schema, domain, by_file, size)
+        self.encoding = replace(wide, size=min(size, batch_size(len(wide.columns))))
+        self._files = [(name, file.absolute(), self._checked(file)) for name, file in found]
+        self.rows = sum(height for *_, height in self._files)
         if not self.rows:
-            raise TableError(["it holds no rows."], source=str(self.path))
+            raise TableError(["it holds no rows."], source=str(path))
+
+    def _checked(self, file: Path) -> int:
+        """The number of rows of a file that has all columns."""
+        schema, domain, frame = self.encoding.schema, self.encoding.domain, scan(file)
+        names = frame.collect_schema().names()
+        extra = [name for name in schema.match(names, file.name) if name != domain]
+        if domain is not None and domain not in names:
+            raise TableError([unknown_column(domain, names)], source=file.name)
+        if extra:
+            self._notice(f"{counted(len(extra), 'column')} of {file.name} not used: {_shortened(extra)}.")
+        if domain is None and schema.domain in names:
+            self._notice(
+                f"The column {schema.domain!r} named the domains in training; here it is ignored. Pass "
+                f"--domain {schema.domain} to tell domains apart."
+            )
+        return int(frame.select(pl.len()).collect().item())
 
     def _notice(self, text: str) -> None:
         if text not in self.notices:
@@ -77,35 +131,21 @@ class NewTable:
     @property
     def names_domains(self) -> bool:
         """Whether rows come with the name of their domain: a column, or the file in a folder."""
-        return self.domain is not None or self._by_file
+        return self.encoding.domain is not None or self.encoding.by_file
 
-    def pieces(self, description: str) -> Iterator[Piece]:
-        """All rows in order, with progress on standard error."""
-        done, self.missing = 0, np.zeros(len(self.schema.columns), dtype=np.intp)
-        columns = list(dict.fromkeys([*self.schema.feature_names, *([self.domain] if self.domain else [])]))
-        size = min(self.size, batch_size(len(columns)))
-        with RowProgress(description, self.rows) as advance:
-            for name, file in self._files:
-                for frame in batches(file, columns, size):
-                    if frame.is_empty():
-                        continue
-                    with understanding(file):
-                        piece = Piece(self.schema.encode(frame), self._domains(frame, name, file, done))
-                    self.missing += np.isnan(piece.X).sum(axis=0)
-                    yield piece
-                    done += frame.height
-                    advance(frame.height)
-
-    def _domains(self, frame: pl.DataFrame, name: str, file: Path, before: int) -> Labels | None:
-        if self.domain is None:
-            return np.full(frame.height, name) if self._by_file else None
-        labels = as_text(frame[self.domain])
-        if labels.null_count():
-            first = before + int(labels.is_null().arg_max() or 0) + 1
-            raise TableError(
-                [f"column {self.domain!r} names no domain for some rows, first for row {first:,}."], source=file.name
-            )
-        return labels.to_numpy().astype(str)
+    def parts(self) -> Iterator[Rows]:
+        """All rows in order. Those of Parquet files are left to be read; others cannot be entered in the middle."""
+        columns, size, before = self.encoding.columns, self.encoding.size, 0
+        step = size * max(1, PART_VALUES // len(columns) // size)  # whole pieces: the same wherever they are read
+        for name, file, height in self._files:
+            if ending_of(file) == ".parquet":
+                for first in range(0, height, step):
+                    yield Rows(name, file, before + first, first=first, height=min(step, height - first))
+                before += height
+            else:
+                for frame in file_batches(file, columns, size):
+                    yield Rows(name, file, before, frame)
+                    before += frame.height
 
 
 def _shortened(names: list[str], shown: int = 5) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import logging
 import shlex
 import sys
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .._cluster import ClusterLost
 from ..study._methods import METHODS
 from ..study._protocol import thin
 
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 
 
 CONNECT_SECONDS = 10
+# What workers of ours fail with is raised here, and what they lose is done again: logs would only say so beside it.
+QUIET = {"distributed.nanny.pre-spawn-environ.DASK_LOGGING__DISTRIBUTED": "critical"}
 
 
 class Scale(StrEnum):
@@ -102,13 +106,16 @@ FeatureMapOption = Annotated[
 Components = Annotated[
     int | None, typer.Option("--components", min=1, help="Landmarks. [default: 1000, fewer if they suffice]")
 ]
-Workers = Annotated[int | None, typer.Option("--workers", min=1, help="Read large tables with so many Dask workers.")]
+Workers = Annotated[
+    int | None, typer.Option("--workers", min=1, help="Leave the work to so many Dask workers, started here.")
+]
 Scheduler = Annotated[
-    str | None, typer.Option("--scheduler", help="The same on a running Dask cluster: tcp://HOST:8786.")
+    str | None, typer.Option("--scheduler", help="The same on a running Dask cluster, such as tcp://HOST:8786.")
 ]
 SelectionOption = Annotated[Selection, typer.Option("--selection", help="Who chooses the settings.")]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of all random draws.")]
-Jobs = Annotated[int, typer.Option("--jobs", "-j", callback=_some_jobs, help="Processes; -1 for one on each core.")]
+JOBS = "Processes; -1 for one on each core. Not used for what Dask workers do."
+Jobs = Annotated[int, typer.Option("--jobs", "-j", callback=_some_jobs, help=JOBS)]
 Quick = Annotated[bool, typer.Option("--quick", help="A smoke version: one repeat, small grids.")]
 Repeats = Annotated[int, typer.Option("--repeats", min=1, help="Random draws of the training data.")]
 Methods = Annotated[str, typer.Option("--methods", help="Comma-separated; see the documentation for the names.")]
@@ -218,15 +225,21 @@ def cluster(workers: int | None, scheduler: str | None) -> Iterator[Any]:
                 yield client
             return
         with (
+            import_module("dask").config.set(QUIET),
             distributed.LocalCluster(
-                n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=None, host="127.0.0.1"
+                n_workers=workers,
+                threads_per_worker=1,
+                processes=True,
+                host="127.0.0.1",
+                dashboard_address="127.0.0.1:0",  # None is a port that others may have
+                silence_logs=logging.CRITICAL,
             ) as local,
             distributed.Client(local) as client,
         ):
             yield client
     except distributed.KilledWorker as error:
         raise ConnectionError(f"Workers died again and again, perhaps for want of memory: {error}") from error
-    except RuntimeError as error:  # what is raised when all workers are lost
+    except ClusterLost as error:
         raise ConnectionError(str(error)) from error
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
 from dataclasses import asdict
 from enum import StrEnum
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,16 +17,16 @@ import polars as pl
 import typer
 from rich.text import Text
 
-from ..cells import Array
-from ..labels import Labels
+from .._cluster import mapped
 from ..model_file import ModelFileError, load_model
-from ..novelty import Accumulator, NoveltyResult
+from ..novelty import NoveltyResult
 from ..table_model import Centres, TableModel
 from ..tables import Schema
 from ..tables._errors import listed
 from ._fit import warnings_as_notices
-from ._new_table import MAX_DOMAINS, NewTable, Piece
-from ._options import Json
+from ._new_table import MAX_DOMAINS, NewTable, Piece, RowProgress
+from ._options import Json, Scheduler, Workers, cluster
+from ._predicting import Done, Findings, OnPieces, centre, classify
 from ._report import check_target, clean, errors, json_text, notices, reporting
 from ._results_file import ENDINGS, ResultsFile
 from ._show import readable
@@ -49,6 +51,8 @@ def predict(
     ] = Center.model,
     domain: Annotated[str | None, typer.Option(help="Column that tells domains of the new table apart.")] = None,
     batch_size: Annotated[int, typer.Option(min=1, help="Rows in memory at a time, fewer if they are wide.")] = 20_000,
+    workers: Workers = None,
+    scheduler: Scheduler = None,
     as_json: Json = False,
 ) -> None:
     """Predict the rows of a new table, in their order, and say how far they lie from what the model has seen.
@@ -57,7 +61,6 @@ def predict(
     """
     with reporting("Nothing was written."), warnings_as_notices():
         check_target(output, *ENDINGS)
-        results = ResultsFile(output)
         if output.resolve() in (new.resolve(), model.resolve()):
             raise ValueError(f"--output {output} would replace what is read; choose another name.")
         fitted, card = load_model(model)
@@ -65,12 +68,16 @@ def predict(
             raise ModelFileError(f"{model}: holds a {type(fitted).__name__}, not a model that `unseen fit` wrote.")
         table = NewTable(new, _schema(model, card), domain, batch_size)
         notices([*table.notices, *_advice(fitted, output)])
-        run = Run(fitted, table, center is Center.target)
-        with results:
-            for frame in run.frames():
+        run, before = Run(fitted, table, center is Center.target), _missing_before(model, card)
+        with (
+            cluster(workers, scheduler) as client,
+            ResultsFile(output) as results,
+            closing(run.frames(client)) as frames,
+        ):
+            for frame in frames:
                 results.write(frame)
             results.commit()
-        summary = run.summary(output, _mostly_missing(table, _missing_before(model, card)))
+        summary = run.summary(output, before)
         notices(list(_about_missing(summary)))
         if as_json:
             typer.echo(json_text(summary))
@@ -94,16 +101,6 @@ def _missing_before(model: Path, card: dict[str, Any]) -> dict[str, float]:
         raise ModelFileError(f"{model}: its card does not say what was missing in training.") from error
 
 
-def _mostly_missing(table: NewTable, before: dict[str, float]) -> list[dict[str, Any]]:
-    """Features of which more than half is missing, and was not in training."""
-    named = zip(table.schema.feature_names, table.missing.tolist(), strict=True)
-    return [
-        {"column": name, "missing": missing}
-        for name, missing in named
-        if 2 * missing > table.rows and before.get(name, 0.0) <= 0.5
-    ]
-
-
 def _about_missing(summary: dict[str, Any]) -> Iterator[str]:
     if summary["mostly_missing"]:
         columns = [f"{e['column']} ({e['missing']:,} of {summary['rows']:,} values)" for e in summary["mostly_missing"]]
@@ -117,66 +114,54 @@ class Run:
         self.model = model
         self.table = table
         self.centres = Centres(model) if target or model.transductive else None
-        self.batches: dict[str | None, Accumulator] = {}
-        self.labels: Counter[Any] = Counter()
-        self.rows = 0
+        self.found = Findings(np.zeros(len(table.encoding.schema.columns), dtype=np.intp))
 
-    def frames(self) -> Iterator[pl.DataFrame]:
-        """Predictions, piece by piece."""
+    def frames(self, client: Any = None) -> Generator[pl.DataFrame]:
+        """Predictions, piece by piece, made here or by the workers of a cluster."""
         if self.centres is not None:
-            for piece in self.table.pieces("Centring"):
-                prepared = self.model.prepare(piece.X)
-                self._watch(prepared, piece.domain)
-                self.centres.add(prepared, piece.domain)
+            for done in self._each("Centring", partial(centre, self.model, self.centres), client):
+                self.centres.pool(done.centres or {})
             self.centres.check()
-        for piece in self.table.pieces("Predicting"):
-            prepared = self.model.prepare(piece.X)
-            if self.centres is None:
-                self._watch(prepared, piece.domain)
-            yield self._predicted(piece, self._transformed(prepared, piece.domain))
+        for done in self._each("Predicting", partial(classify, self.model, self.centres), client):
+            if done.frame is not None:
+                yield done.frame
 
-    def _transformed(self, prepared: Array, domain: Labels | None) -> Any:
-        if self.centres is not None:
-            return self.centres.transform(prepared, domain)
-        transformer = self.model.transformer
-        return prepared if transformer is None else transformer.transform(prepared)
+    def _each(self, description: str, act: Callable[[Piece], Done], client: Any) -> Iterator[Done]:
+        """All pieces in order, with progress on standard error."""
+        work, parts = OnPieces(self.table.encoding, act), self.table.parts()
+        pieces = map(work, parts) if client is None else mapped(work.all, parts, client)
+        with RowProgress(description, self.table.rows) as advance:
+            for done in chain.from_iterable(pieces):
+                self.found += done.findings
+                if len(self.found.novelty) > MAX_DOMAINS:
+                    raise ValueError(
+                        f"The column {self.table.encoding.domain!r} names more than {MAX_DOMAINS:,} domains; does it "
+                        "number the rows? Pass a column that says where rows come from."
+                    )
+                yield done
+                advance(done.rows)
 
-    def _predicted(self, piece: Piece, Z: Any) -> pl.DataFrame:
-        classifier = self.model.pipeline[-1]
-        labels = classifier.predict(Z)
-        self.labels.update(labels.tolist())
-        self.rows += len(labels)
-        columns: dict[str, Any] = {} if piece.domain is None else {"domain": piece.domain}
-        columns["label"] = labels
-        if self.model.has_probabilities:
-            probabilities = classifier.predict_proba(Z)
-            columns |= {f"p({name})": probabilities[:, i] for i, name in enumerate(self.model.classes_.tolist())}
-        return pl.DataFrame(columns)
-
-    def _watch(self, prepared: Array, domain: Labels | None) -> None:
-        """Collect the novelty of each domain."""
-        for name in [None] if domain is None else np.unique(domain).tolist():
-            if name not in self.batches:
-                self.batches[name] = self.model.novelty.start()
-            self.batches[name].add(prepared if name is None else prepared[domain == name])
-        if len(self.batches) > MAX_DOMAINS:
-            raise ValueError(
-                f"The column {self.table.domain!r} names more than {MAX_DOMAINS:,} domains; does it number the rows? "
-                "Pass a column that says where rows come from."
-            )
-
-    def summary(self, output: Path, mostly_missing: list[dict[str, Any]]) -> dict[str, Any]:
-        """What was done, in plain values."""
-        novelty = [{"domain": name, **_plain(batch.result())} for name, batch in self.batches.items()]
+    def summary(self, output: Path, before: dict[str, float]) -> dict[str, Any]:
+        """What was done, in plain values, given what was missing in training."""
+        labels, of = self.found.labels, self.model.novelty.of
         return {
             "output": str(output),
-            "rows": self.rows,
-            "labels": [{"label": label, "rows": self.labels[label]} for label in self.model.classes_.tolist()],
+            "rows": labels.total(),
+            "labels": [{"label": label, "rows": labels[label]} for label in self.model.classes_.tolist()],
             "probabilities": self.model.has_probabilities,
             "transductive": self.centres is not None,
-            "mostly_missing": mostly_missing,
-            "novelty": novelty,
+            "mostly_missing": self._mostly_missing(before),
+            "novelty": [{"domain": name, **_plain(of(batch))} for name, batch in self.found.novelty.items()],
         }
+
+    def _mostly_missing(self, before: dict[str, float]) -> list[dict[str, Any]]:
+        """Features of which more than half is missing, and was not in training."""
+        named = zip(self.table.encoding.schema.feature_names, self.found.missing.tolist(), strict=True)
+        return [
+            {"column": name, "missing": missing}
+            for name, missing in named
+            if 2 * missing > self.table.rows and before.get(name, 0.0) <= 0.5
+        ]
 
 
 def _plain(result: NoveltyResult) -> dict[str, Any]:

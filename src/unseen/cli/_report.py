@@ -63,7 +63,8 @@ def reporting(resume: str = "") -> Iterator[None]:
         errors.print(Text.assemble(("Failed: ", "bold red"), f"{reason} {resume}".strip()))
         raise typer.Exit(1) from None
     except (OSError, MemoryError) as error:
-        errors.print(Text.assemble(("Failed: ", "bold red"), clean(str(error)) or type(error).__name__))
+        reason = clean(str(error)) or type(error).__name__
+        errors.print(Text.assemble(("Failed: ", "bold red"), f"{reason} {resume}".strip()))
         raise typer.Exit(1) from None
 
 

@@ -20,10 +20,6 @@ class ResultsFile:
     """
 
     def __init__(self, path: Path) -> None:
-        if path.suffix.lower() not in ENDINGS:
-            raise ValueError(f"Predictions are written as {' or '.join(ENDINGS)}; got --output {path}.")
-        if path.is_dir():
-            raise ValueError(f"--output {path} is a folder; name a file.")
         self.path = path
         self._temporary = path.with_name(f".{path.name}.{os.getpid()}")
         self._parts = path.with_name(f".{path.name}.{os.getpid()}.parts")

@@ -140,6 +140,7 @@ def compare(
     sample_domain: Any = None,
     label: str | None = None,
     domain: str | None = None,
+    unlabelled: str | int | None = None,
     methods: Sequence[str] = METHODS,
     repeats: int = 3,
     selection: Literal["domain", "within", "oracle"] = "domain",
@@ -151,6 +152,7 @@ def compare(
     random_state: int = 0,
     n_jobs: int | None = None,
     verbose: int = 0,
+    client: Any = None,
 ) -> Comparison:
     """Leave each domain out and compare every method on it; say whether invariance helps on these data.
 
@@ -164,6 +166,9 @@ def compare(
         The domain each sample comes from, unless `data` is a table.
     label, domain : str, default=None
         Columns of the table; None guesses them from obvious names.
+    unlabelled : str or int, default=None
+        The label of rows of the table that have none, such as 0 or unknown, or NA for all that are missing: they are
+        left out.
     methods : sequence of str, default=unseen.study.METHODS
         Which methods.
     repeats : int, default=3
@@ -186,6 +191,8 @@ def compare(
         Number of processes.
     verbose : int, default=0
         1 shows progress.
+    client : dask.distributed.Client, default=None
+        Whose workers run the comparison; None means `n_jobs` processes here.
 
     Returns
     -------
@@ -214,12 +221,19 @@ def compare(
     if isinstance(data, (str, Path)):
         from ..tables import load_table
 
-        table = load_table(data, label=label, domain=domain, max_per_domain=max_per_domain, seed=random_state)
+        table = load_table(
+            data,
+            label=label,
+            domain=domain,
+            unlabelled=unlabelled,
+            max_per_domain=max_per_domain,
+            seed=random_state,
+        )
         subject = subject_of_table(table, scale)
     else:
         subject = subject_of_arrays(data, y, sample_domain, scale, max_per_domain, random_state)
-    command = "unseen.compare(...)"
-    return compare_subject(subject, protocol, methods, store=store, n_jobs=n_jobs, verbose=verbose, command=command)
+    how: dict[str, Any] = {"store": store, "n_jobs": n_jobs, "verbose": verbose, "client": client}
+    return compare_subject(subject, protocol, methods, command="unseen.compare(...)", **how)
 
 
 def compare_subject(
@@ -230,12 +244,13 @@ def compare_subject(
     store: str | Path | None = None,
     n_jobs: int | None = None,
     verbose: int = 0,
+    client: Any = None,
     command: str = "",
 ) -> Comparison:
     """Run the study on a subject, judge it and gather what there is to say."""
     start = time.perf_counter()
     todo = tasks(list(dict.fromkeys(subject.domain.tolist())))
-    rows, predicted, truth, judged = judge(subject, todo, protocol, methods, store, n_jobs, verbose)
+    rows, predicted, truth, judged = judge(subject, todo, protocol, methods, store, n_jobs, verbose, client)
     labels, codes = np.unique(subject.y, return_inverse=True)
     classes = [str(label) for label in labels]
     # The matrix of the diagnosis must not cost more than the comparison, however many domains there are.
@@ -266,12 +281,13 @@ def judge(
     store: str | Path | None = None,
     n_jobs: int | None = None,
     verbose: int = 0,
+    client: Any = None,
 ) -> tuple[list[Row], dict[tuple[str, str, int], Ints], dict[str, Ints], Verdict]:
     """Rows, what each of them predicted, the true classes of each task's target, and the verdict."""
     X, y, domain = subject.X, subject.y, subject.domain
     with _kept_in(store) as path:
         about: dict[str, Any] = {"store": path, "protocol": protocol, "preprocessor": subject.preprocessor}
-        rows = run(X, y, domain, todo, methods=methods, n_jobs=n_jobs, verbose=verbose, **about)
+        rows = run(X, y, domain, todo, methods=methods, n_jobs=n_jobs, verbose=verbose, client=client, **about)
         predicted = predictions(rows, X, y, domain, **about)
     codes = np.unique(y, return_inverse=True)[1]
     truth = {task.name: codes[np.isin(domain, task.targets)] for task in todo}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ from sklearn.base import clone
 from sklearn.utils import check_array, check_consistent_length
 from sklearn.utils.parallel import Parallel, delayed
 
+from .._cluster import mapped
 from ..cells import Array, Ints
 from ..labels import Labels
 from ..machine import machine_facts
@@ -36,6 +39,7 @@ def run(
     methods: Sequence[str] = METHODS,
     n_jobs: int | None = None,
     verbose: int = 0,
+    client: Any = None,
 ) -> list[Row]:
     """Compare methods on tasks, repeat by repeat; what a store already holds is not run again.
 
@@ -61,6 +65,8 @@ def run(
         Number of processes.
     verbose : int, default=0
         1 shows progress.
+    client : dask.distributed.Client, default=None
+        Whose workers run the comparison; None means `n_jobs` processes here.
 
     Returns
     -------
@@ -101,11 +107,10 @@ def run(
         results.open_configuration(name, config)
         done = {(row.task, row.repeat, row.method) for row in results.rows(name) if row.status == "ok"}
         todo = list(_units(tasks, protocol.repeats, methods, done))
-        parallel = Parallel(n_jobs=n_jobs, return_as="generator")
-        found = parallel(delayed(run_unit)(X, codes, domain, unit, protocol, preprocessor) for unit in todo)
-        for rows in track(found, len(todo), "study", verbose):
-            for row, predicted in rows:
-                results.add(name, row, predicted)
+        with closing(_done(todo, (X, codes, domain, protocol, preprocessor), n_jobs, client)) as found:
+            for rows in track(found, len(todo), "study", verbose):
+                for row, predicted in rows:
+                    results.add(name, row, predicted)
         rows = {(row.task, row.method, row.repeat): row for row in results.rows(name)}
         chosen = [m for m in METHODS if m in methods]
         return [rows[t.name, m, r] for t in tasks for m in chosen for r in range(protocol.repeats)]
@@ -167,8 +172,15 @@ def _units(tasks: Sequence[Task], repeats: int, methods: Sequence[str], done: se
     return units
 
 
+def _done(todo: Sequence[Unit], about: tuple[Any, ...], n_jobs: int | None, client: Any) -> Any:
+    """A generator of the results of units, in their order: by processes here, or by the workers of a cluster."""
+    if client is not None and todo:
+        return mapped(partial(run_unit, *about), todo, client, ahead=len(todo))
+    return Parallel(n_jobs=n_jobs, return_as="generator")(delayed(run_unit)(*about, unit) for unit in todo)
+
+
 def run_unit(
-    X: Any, y: Labels, domain: Labels, unit: Unit, protocol: Protocol, preprocessor: Any = None
+    X: Any, y: Labels, domain: Labels, protocol: Protocol, preprocessor: Any, unit: Unit
 ) -> list[tuple[Row, Ints | None]]:
     """Draw, preprocess, choose, fit, test: one row for each method, and its predictions where it worked."""
     task, repeat, methods = unit

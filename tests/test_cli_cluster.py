@@ -1,0 +1,336 @@
+"""Work on a Dask cluster gives what it gives here, in the same order, whatever happens to the workers."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("polars", reason="reading tables needs the extra")
+pytest.importorskip("skops", reason="model files need the extra")
+pytest.importorskip("typer", reason="the command needs its extra")
+pytest.importorskip("distributed", reason="needs the extra dask")
+import dask
+import distributed
+import polars as pl
+from polars.testing import assert_frame_equal
+from typer.testing import CliRunner
+
+import unseen as library
+from cluster_work import process, refuse, squared, waiting
+from unseen._cluster import ClusterLost, mapped
+from unseen.cli._app import app
+from unseen.cli._options import cluster
+from unseen.datasets import make_synthetic
+from unseen.study import Protocol, run, tasks
+from unseen.study._run import predictions
+from unseen.study._store import Store
+
+SITES = ["north", "south", "west"]
+PARTS = 4
+# Workers ask a dead one for its results for as long as this; half a minute unless they are told.
+IMPATIENT = {"distributed.comm.timeouts.connect": "2s"}
+
+
+@pytest.fixture(scope="module")
+def client():
+    with dask.config.set(IMPATIENT), cluster(2, None) as client:
+        yield client
+
+
+# The map
+
+
+def drawn(items, into):
+    for item in items:
+        into.append(item)
+        yield item
+
+
+def forgotten(client):
+    """Whether nothing of ours is left on the cluster, soon."""
+    deadline = time.monotonic() + 10
+    while client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks)):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return not client.futures
+
+
+def test_without_a_client_a_map_is_a_map():
+    seen = []
+    results = mapped(partial(squared, 0), drawn(range(5), seen))
+    assert (next(results), seen) == (0, [0])
+    assert list(results) == [1, 4, 9, 16]
+
+
+def test_results_come_in_the_order_of_the_items(client):
+    waits = [0.3, 0.0, 0.2, 0.0, 0.1, 0.0]
+    assert list(mapped(partial(squared, 0), range(20), client)) == [x * x for x in range(20)]
+    assert list(mapped(waiting, waits, client, ahead=6)) == waits
+    assert list(mapped(waiting, [], client)) == []
+    assert forgotten(client)
+
+
+@pytest.mark.parametrize(("ahead", "most"), [(3, 3), (None, 4)])
+def test_no_more_items_are_out_than_asked_for(client, ahead, most):
+    """Two for each thread, unless told otherwise; items are drawn only when there is room."""
+    seen = []
+    for taken, _ in enumerate(mapped(partial(squared, 0), drawn(range(12), seen), client, ahead)):
+        assert len(seen) - taken <= most
+    assert len(seen) == 12
+
+
+def test_both_workers_take_part(client):
+    pids = list(mapped(partial(process, 0.1), range(12), client))
+    assert len(set(pids)) == 2
+
+
+def test_what_the_function_raises_is_raised_here_and_the_rest_is_forgotten(client):
+    results = mapped(partial(refuse, 2), range(100), client)
+    assert [next(results) for _ in range(3)] == [0, 1, 2]
+    with pytest.raises(KeyError, match="3 is too large"):
+        next(results)
+    assert forgotten(client)
+
+
+def test_a_map_that_is_left_early_leaves_nothing_behind(client):
+    results = mapped(partial(squared, 0.05), range(100), client)
+    assert next(results) == 0
+    assert client.futures
+    results.close()
+    assert forgotten(client)
+
+
+def test_large_functions_are_sent_without_a_word(client, recwarn):
+    large = partial(np.searchsorted, np.arange(4_000_000.0))  # Dask warns of 10 MB
+    assert list(mapped(large, [3.5, 7.0], client)) == [4, 7]
+    assert not recwarn.list
+
+
+def test_what_somebody_else_cancels_is_an_error(client):
+    results = mapped(partial(squared, 0.05), range(100), client)
+    next(results)
+    client.cancel([distributed.Future(key) for key in list(client.futures)])
+    with pytest.raises(ClusterLost, match="dropped the computation"):
+        next(results)
+
+
+def check_one_killed(client):
+    results = mapped(partial(squared, 0.05), range(16), client)
+    found = [next(results) for _ in range(3)]
+    os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
+    assert found + list(results) == [x * x for x in range(16)]
+
+
+def test_a_worker_that_is_killed_changes_nothing(client):
+    check_one_killed(client)
+
+
+def test_the_only_worker_that_is_killed_changes_nothing():
+    """Its nanny starts another, which gets the function again."""
+    with dask.config.set(IMPATIENT), cluster(1, None) as client:
+        check_one_killed(client)
+
+
+def test_a_cluster_that_has_lost_all_workers_is_an_error_and_not_a_wait():
+    options = {"dashboard_address": "127.0.0.1:0", "host": "127.0.0.1"}
+    with distributed.LocalCluster(n_workers=0, **options) as local, local.get_client() as client:
+        command = [sys.executable, "-m", "distributed.cli.dask_worker", client.scheduler.address, "--no-nanny"]
+        command += ["--no-dashboard", "--nthreads", "1"]
+        paths = os.environ | {"PYTHONPATH": str(Path(__file__).parent)}  # where the work is
+        worker = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=paths)
+        try:
+            client.wait_for_workers(1, timeout=60)
+            results = mapped(partial(squared, 0.05), range(100), client)
+            assert next(results) == 0
+            worker.kill()
+            start = time.monotonic()
+            error = pytest.raises(ClusterLost, match=r"no workers for 1 seconds.* Start workers")
+            with dask.config.set({"unseen.no-workers-timeout": "1s"}), error:
+                list(results)
+            assert time.monotonic() - start < 10
+        finally:
+            worker.kill()
+            worker.wait()
+
+
+# The commands
+
+
+def unseen(*args):
+    result = CliRunner().invoke(app, [*map(str, args)], env={"COLUMNS": "200", "TERM": "dumb", "NO_COLOR": "1"})
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result.exit_code, result.stdout, " ".join(re.sub(r"\x1b\[[0-9;]*m", "", result.stderr).split())
+
+
+def printed(*args):
+    code, out, err = unseen(*args, "--json")
+    assert code == 0, err
+    return json.loads(out)
+
+
+def frame(n, seed, shift=0.0):
+    """Patients of three sites, in turn, with a gap here and there."""
+    rng = np.random.default_rng(seed)
+    codes, site = rng.integers(0, 2, n), np.arange(n) // 2 % 3
+    X = np.array([[0.0, 0, 0], [2, 1, 3]])[codes] + 0.4 * site[:, None] + shift + rng.normal(size=(n, 3))
+    X[::17, 1] = np.nan
+    columns = {f"x{i}": pl.Series(X[:, i]).fill_nan(None) for i in range(3)}
+    return pl.DataFrame({**columns, "site": [SITES[s] for s in site], "label": [("ill", "well")[c] for c in codes]})
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """Two models, and one new table as text, as Parquet, in parts, and with a file for each site."""
+    home = tmp_path_factory.mktemp("home")
+    frame(240, 0).write_csv(home / "train.csv")
+    for method in ("logistic", "kfda"):
+        assert unseen("fit", home / "train.csv", "--method", method, "-o", home / f"{method}.unseen")[0] == 0
+    new = frame(400, 1, shift=0.7).with_columns(site=pl.col("site").replace("west", "lima"))
+    new.write_csv(home / "new.csv")
+    new.write_parquet(home / "new.parquet", row_group_size=70)
+    for folder in ("parts", "sites"):
+        (home / folder).mkdir()
+    for i in range(PARTS):
+        new.slice(100 * i, 100).write_parquet(home / "parts" / f"part-{i}.parquet")
+    for site in ("lima", "north"):
+        new.filter(pl.col("site") == site).write_parquet(home / "sites" / f"{site}.parquet")
+    new.filter(pl.col("site") == "south").write_csv(home / "sites" / "south.csv")
+    return home
+
+
+@pytest.mark.parametrize("passes", [1, 2])
+@pytest.mark.parametrize(
+    "table", [["new.csv"], ["new.parquet", "--domain", "site"], ["parts"], ["parts", "--domain", "site"], ["sites"]]
+)
+def test_predictions_from_a_cluster_are_those_from_here(client, home, tmp_path, monkeypatch, passes, table):
+    how = [home / "logistic.unseen"] if passes == 1 else [home / "kfda.unseen", "--center", "target"]
+    monkeypatch.setattr("unseen.cli._new_table.PART_VALUES", 120)  # pieces of 20 rows, and ranges of 20 to 40
+    found = {}
+    for where, options in {"here": [], "there": ["--scheduler", client.scheduler.address]}.items():
+        output = tmp_path / f"{where}.parquet"
+        command = ["predict", how[0], home / table[0], *how[1:], *table[1:], "-o", output, "--batch-size", 20]
+        found[where] = printed(*command, *options), pl.read_parquet(output)
+    (here, expected), (there, predicted) = found["here"], found["there"]
+    assert_frame_equal(predicted, expected, rel_tol=1e-9)
+    assert expected.height == here["rows"] == 400
+    assert here["transductive"] == (passes == 2)
+    assert_frame_equal(pl.DataFrame(there.pop("novelty")), pl.DataFrame(here.pop("novelty")), rel_tol=1e-9)
+    assert {**there, "output": ""} == {**here, "output": ""}
+    assert forgotten(client)
+
+
+def test_rows_are_numbered_through_all_files_wherever_they_are_read(client, home, tmp_path, monkeypatch):
+    monkeypatch.setattr("unseen.cli._new_table.PART_VALUES", 120)
+    (tmp_path / "parts").mkdir()
+    for i in range(2):
+        part = pl.read_parquet(home / "parts" / f"part-{i}.parquet")
+        part = part.with_columns(site=pl.when(pl.int_range(100) != 65).then("site")) if i else part
+        part.write_parquet(tmp_path / "parts" / f"part-{i}.parquet")
+    command = ["predict", home / "logistic.unseen", tmp_path / "parts", "-o", tmp_path / "o.csv", "--domain", "site"]
+    for options in ([], ["--scheduler", client.scheduler.address]):
+        code, _, err = unseen(*command, "--batch-size", 20, *options)
+        assert code == 2
+        assert "first for row 166." in err
+        assert [path.name for path in tmp_path.iterdir()] == ["parts"]
+
+
+def test_a_file_that_workers_cannot_read_is_one_clear_error_and_leaves_nothing(home, tmp_path, capfd):
+    (tmp_path / "parts").mkdir()
+    for i in range(2):
+        data = bytearray((home / "parts" / f"part-{i}.parquet").read_bytes())
+        data[4 : 600 * i] = bytes(len(data[4 : 600 * i]))  # the end, which describes the rest, is whole
+        (tmp_path / "parts" / f"part-{i}.parquet").write_bytes(data)
+    command = ["predict", home / "logistic.unseen", tmp_path / "parts", "-o", tmp_path / "o.csv", "--workers", 1]
+    code, _, err = unseen(*command)
+    assert code == 2
+    assert "part-1.parquet cannot be used: - it cannot be read" in err
+    assert capfd.readouterr().err == ""  # nor do the workers say anything
+    assert [path.name for path in tmp_path.iterdir()] == ["parts"]
+
+
+def test_a_comparison_on_a_cluster_is_that_from_here(client, home, tmp_path):
+    command = ["compare", home / "train.csv", "--quick", "--methods", "CIDG,KFDA,logistic", "--store"]
+    here = printed(*command, tmp_path / "here.sqlite", "--jobs", 1)
+    there = printed(*command, tmp_path / "there.sqlite", "--scheduler", client.scheduler.address)
+    for summary in (here, there):
+        for method in summary["methods"]:
+            assert method.pop("seconds") > 0
+    for key in ("methods", "confusion", "verdict", "settings"):
+        assert there[key] == here[key]
+    assert forgotten(client)
+
+
+def test_a_comparison_that_is_stopped_on_a_cluster_continues(client, tmp_path, monkeypatch):
+    data = make_synthetic(random_state=0)
+    X, y, domain = data.data, data.target, data.domain
+    about = {"store": tmp_path / "results.sqlite", "protocol": Protocol(repeats=2, quick=True)}
+    go = partial(run, X, y, domain, tasks(data.domain_names), methods=["1NN", "KFDA", "logistic"], client=client)
+    add, kept = Store.add, []
+
+    def add_some(self, name, row, predicted):
+        if len(kept) == 5:
+            raise KeyboardInterrupt
+        kept.append(row)
+        add(self, name, row, predicted)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Store, "add", add_some)
+        with pytest.raises(KeyboardInterrupt):
+            go(**about)
+    assert forgotten(client)
+    rows = go(**about)
+    assert {row.seconds for row in kept} <= {row.seconds for row in rows}  # not measured again
+    expected = run(
+        X, y, domain, tasks(data.domain_names), **about | {"store": tmp_path / "here.sqlite"}, methods=["1NN"]
+    )
+    assert [row.accuracy for row in rows if row.method == "1NN"] == [row.accuracy for row in expected]
+    assert len(predictions(rows, X, y, domain, **about)) == len(rows) == 18
+
+
+def test_rows_without_a_label_are_left_out_of_a_comparison_when_asked(client, tmp_path):
+    known = frame(120, 3)
+    known.write_csv(tmp_path / "known.csv")
+    pl.concat([known, frame(60, 4).with_columns(label=pl.lit("?"))]).write_csv(tmp_path / "all.csv")
+    how = {"methods": ["1NN", "logistic"], "repeats": 1, "quick": True, "label": "label", "domain": "site"}
+    expected = library.compare(tmp_path / "known.csv", **how)
+    found = library.compare(tmp_path / "all.csv", unlabelled="?", client=client, **how)
+    assert [row.accuracy for row in found.rows] == [row.accuracy for row in expected.rows]
+
+
+COMMANDS = {
+    "compare": "compare train.csv --quick --methods 1NN --store s.sqlite",
+    "predict": "predict logistic.unseen new.csv -o o.csv",
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(
+    ("options", "code", "reason"),
+    [
+        (["--workers", "1", "--scheduler", "tcp://127.0.0.1:1"], 2, "choose one"),
+        (["--scheduler", "tcp://127.0.0.1:1"], 1, "127.0.0.1:1"),
+        (["--workers", "1"], 2, "pip install 'unseen[dask]'"),
+    ],
+)
+def test_a_cluster_that_cannot_be_used_is_refused(home, monkeypatch, command, options, code, reason):
+    monkeypatch.chdir(home)
+    monkeypatch.setattr("unseen.cli._options.CONNECT_SECONDS", 0.3)
+    if "unseen[dask]" in reason:
+        monkeypatch.setitem(sys.modules, "distributed", None)
+    before = sorted(path.name for path in home.iterdir())
+    found, _, err = unseen(*COMMANDS[command].split(), *options)
+    assert found == code
+    assert reason in err
+    assert sorted(path.name for path in home.iterdir()) == before
