@@ -223,3 +223,15 @@ def test_a_refit_that_fails_leaves_nothing_of_the_fit_before():
     with pytest.raises(ValueError, match="gave NaN or infinite values"):
         model.set_params(kernel=lambda a, b: 1.0 if a is b or np.array_equal(a, b) else np.nan).fit(X[:, :2])
     assert not hasattr(model, "components_")
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "poly", "laplacian"])
+@pytest.mark.parametrize("container", [np.asarray, sparse.csr_array, pd.DataFrame])
+def test_combinations_of_features_do_not_need_the_features(kernel, container):
+    samples = container(X)
+    model = PivotedNystroem(30, kernel=kernel, gamma=0.1, random_state=0).fit(samples)
+    weights = np.random.default_rng(0).normal(size=(30, 3))
+    expected = model.transform(samples) @ weights
+    np.testing.assert_allclose(model.combine(samples, weights), expected, atol=1e-9 * np.abs(expected).max())
+    with pytest.raises(ValueError, match="features"):
+        model.combine(X[:, :2], weights)

@@ -85,3 +85,16 @@ def test_an_invariant_model_is_shown_beside_a_plain_one(table):
 def test_an_unknown_method_is_refused_with_the_known_ones(table):
     with pytest.raises(ValueError, match=f"one of {', '.join(METHODS)}; got 'magic'"):
         fit_table(table, "magic")
+
+
+@pytest.mark.parametrize("method", ["1nn", "kfda", "logistic", "linear-svm"])
+def test_classes_and_probabilities_are_those_of_the_classifier(table, method):
+    """Also where the nearest neighbour is found in another way."""
+    model = fit_table(table, method).model
+    Z = model.prepare(table.X) if model.transformer is None else model.transformer.transform(model.prepare(table.X))
+    labels, probabilities = model.classify(Z)
+    classifier = model.pipeline[-1]
+    np.testing.assert_array_equal(labels, classifier.predict(Z))
+    assert (probabilities is None) == (method == "linear-svm")
+    if probabilities is not None:
+        np.testing.assert_array_equal(probabilities, classifier.predict_proba(Z))

@@ -180,6 +180,26 @@ class PivotedNystroem(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, Transformer
         features = linalg.solve_triangular(self.cholesky_, values.T, lower=True, overwrite_b=True, check_finite=False).T
         return self._finite(features).astype(X.dtype, copy=False)
 
+    def combine(self, X: Any, weights: Any) -> Array:
+        """Combinations of the features of samples, without the features: much sooner for a few combinations.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Samples.
+        weights : array-like of shape (`n_components_`, n_combinations)
+            Weight of each feature in each combination.
+
+        Returns
+        -------
+        combined : ndarray of shape (n_samples, n_combinations)
+            ``transform(X) @ weights``, up to rounding, in double precision.
+        """
+        check_is_fitted(self)
+        X = self._check_samples(X, reset=False)
+        on_landmarks = linalg.solve_triangular(self.cholesky_, weights, lower=True, trans=1)
+        return self._finite(self._values(*kernels.about_origin(self.kernel, X, self.components_)) @ on_landmarks)
+
     def fit_transform(self, X: Any, y: Any = None) -> Any:
         """Fit and return the features of the same samples, which are a by-product of picking the landmarks.
 

@@ -16,6 +16,7 @@ from .labels import Labels, check_domains, encode_domains
 from .moments import Moments, pooled
 from .novelty import Novelty
 from .projections._base import Projection
+from .selection._nearest import is_one_nearest, nearest
 
 
 @dataclass(eq=False)
@@ -71,11 +72,19 @@ class TableModel:
 
     def predict(self, X: Any, *, sample_domain: Any = None) -> Labels:
         """Classify encoded samples; a transductive model needs whole batches of each new domain."""
-        return self.pipeline[-1].predict(self._transformed(X, sample_domain))
+        return self.classify(self._transformed(X, sample_domain))[0]
 
     def predict_proba(self, X: Any, *, sample_domain: Any = None) -> Array:
         """Class probabilities of encoded samples, if the classifier has them."""
         return self.pipeline[-1].predict_proba(self._transformed(X, sample_domain))
+
+    def classify(self, Z: Any) -> tuple[Labels, Array | None]:
+        """Classes of transformed samples, and their probabilities if the classifier has them."""
+        classifier = self.pipeline[-1]
+        if is_one_nearest(classifier):  # sooner, and once for both
+            codes = classifier._y[nearest(classifier._fit_X, np.asarray(Z, dtype=np.float64))]
+            return self.classes_[codes], np.eye(len(self.classes_))[codes]
+        return classifier.predict(Z), classifier.predict_proba(Z) if self.has_probabilities else None
 
     def _transformed(self, X: Any, sample_domain: Any) -> Any:
         prepared = self.prepare(X)

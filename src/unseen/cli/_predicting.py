@@ -71,12 +71,11 @@ def classify(model: TableModel, centres: Centres | None, piece: Piece) -> Done:
     else:
         Z = prepared if model.transformer is None else model.transformer.transform(prepared)
         found = Findings(_missing(piece), _novelty(model, prepared, piece.domain))
-    labels = model.pipeline[-1].predict(Z)
+    labels, probabilities = model.classify(Z)
     found.labels.update(labels.tolist())
     columns: dict[str, Any] = {} if piece.domain is None else {"domain": piece.domain}
     columns["label"] = labels
-    if model.has_probabilities:
-        probabilities = model.pipeline[-1].predict_proba(Z)
+    if probabilities is not None:
         columns |= {f"p({name})": probabilities[:, i] for i, name in enumerate(model.classes_.tolist())}
     return Done(len(labels), found, pl.DataFrame(columns))
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any, ClassVar
@@ -19,9 +20,18 @@ from sklearn.utils.validation import check_non_negative, validate_data
 from .. import kernels
 from .._dask_blocks import is_dask
 from ..cells import Array
+from ..pivoted_nystroem import PivotedNystroem
 
 NON_NEGATIVE = Interval(Real, 0, None, closed="left")
 BLOCK_ENTRIES = 2**22  # kernel values evaluated at a time in transform: 32 MiB
+
+
+@contextmanager
+def _names_ignored() -> Iterator[None]:
+    """Use a map that knows the names of columns: they were compared when it was taken, and X has lost them."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "X does not have valid feature names", UserWarning)
+        yield
 
 
 def learns_nothing(feature_map: Any) -> bool:
@@ -159,9 +169,7 @@ class Space(BaseEstimator):
             )
 
     def _features(self, X: Any) -> Array:
-        with warnings.catch_warnings():
-            # A frozen map may know the names of columns; they were compared when it was taken, and X has lost them.
-            warnings.filterwarnings("ignore", "X does not have valid feature names", UserWarning)
+        with _names_ignored():
             features = X if self.feature_map_ is None else self.feature_map_.transform(X)
         if sparse.issparse(features):
             features = features.toarray()
@@ -185,15 +193,25 @@ class Space(BaseEstimator):
 
     def _project(self, X: Any) -> Array:
         """Components before centring, in blocks of rows so that memory does not grow with the batch."""
-        mapped = "feature_map_" in vars(self)
-        weights, values = (self.coef_, self._features) if mapped else (self.dual_coef_, self._kernel_values)
+        weights = self.coef_ if "feature_map_" in vars(self) else self.dual_coef_
         step = max(1, BLOCK_ENTRIES // len(weights))
         Z = np.empty((X.shape[0], weights.shape[1]))
         with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused below
             for start in range(0, X.shape[0], step):
-                Z[start : start + step] = values(X[start : start + step]) @ weights
+                Z[start : start + step] = self._combined(X[start : start + step], weights)
         self._require_finite(Z)
         return Z
+
+    def _combined(self, X: Any, weights: Array) -> Array:
+        """Combinations of kernel values or features."""
+        if "feature_map_" not in vars(self):
+            return self._kernel_values(X) @ weights
+        inner = self.feature_map_
+        inner = inner.estimator if isinstance(inner, FrozenEstimator) else inner
+        if isinstance(inner, PivotedNystroem):
+            with _names_ignored():
+                return inner.combine(X, weights)
+        return self._features(X) @ weights
 
 
 def check_gram(K: Array) -> None:

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.metrics import check_scoring
-from sklearn.neighbors import KNeighborsClassifier
 from sklearn.utils import _safe_indexing
 from sklearn.utils.parallel import Parallel, delayed
 from threadpoolctl import ThreadpoolController
@@ -25,7 +24,7 @@ from ..progress import track
 from ..projections._base import Projection
 from ..projections._space import learns_nothing
 from ._folds import Data, Fold, Grams, feature_fold, kernel_fold
-from ._nearest import nearest
+from ._nearest import is_one_nearest, nearest
 
 KERNEL_PARAMS = ("kernel", "gamma", "degree", "coef0", "kernel_params", "feature_map")
 SHAPE_PARAMS = ("scaling", "centering", "n_components")
@@ -208,16 +207,6 @@ def _score_solution(
                 continue
             fit_seconds, score_seconds = shared + middle - start, time.perf_counter() - middle
             yield Score(candidate.index, value, fit_seconds, score_seconds, Z_train.shape[1], ridge, weight)
-
-
-def is_one_nearest(classifier: BaseEstimator) -> bool:
-    """Whether a classifier is Euclidean 1-NN, for which `nearest` gives the same labels sooner."""
-    return (
-        type(classifier) is KNeighborsClassifier
-        and classifier.n_neighbors == 1
-        and (classifier.metric == "euclidean" or (classifier.metric == "minkowski" and classifier.p == 2))
-        and classifier.metric_params is None
-    )
 
 
 def _sources(projections: list[Projection], data: Data) -> Callable[[int], Source]:

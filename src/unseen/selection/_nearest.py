@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.neighbors import KNeighborsClassifier
 
 from ..cells import Array
 
@@ -22,3 +24,13 @@ def nearest(train: Array, test: Array) -> np.ndarray[Any, np.dtype[np.intp]]:
     for start in range(0, len(test), BLOCK):
         found[start : start + BLOCK] = (rows[start : start + BLOCK] @ extended).argmax(axis=1)
     return found
+
+
+def is_one_nearest(classifier: BaseEstimator) -> bool:
+    """Whether a classifier is Euclidean 1-NN, for which `nearest` gives the same labels sooner."""
+    return (
+        type(classifier) is KNeighborsClassifier
+        and classifier.n_neighbors == 1
+        and (classifier.metric == "euclidean" or (classifier.metric == "minkowski" and classifier.p == 2))
+        and classifier.metric_params is None
+    )
