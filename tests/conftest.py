@@ -1,9 +1,23 @@
-"""Hypothesis explores afresh on a developer's machine and repeats itself in continuous integration."""
+"""One BLAS thread; how Hypothesis explores; the models that the tests of several commands share."""
 
 import os
 
+# Before NumPy is imported: on these small matrices a second thread costs up to three times the time.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import pytest
 from hypothesis import settings
 
+# Afresh on a developer's machine, the same each time in continuous integration.
 settings.register_profile("ci", derandomize=True, deadline=None)
 settings.register_profile("explore", deadline=None)
 settings.load_profile("ci" if os.environ.get("CI") else "explore")
+
+
+@pytest.fixture(scope="session")
+def home(tmp_path_factory):
+    """A folder with a training table, new tables, and a fitted model of every kind."""
+    from cli_models import write_home
+
+    return write_home(tmp_path_factory.mktemp("home"))

@@ -145,7 +145,9 @@ MISTAKES = [
     Mistake("domain is None", CIDG(), r"no label for 1 of \d+ .* position 3", domain=replaced(D, 3, None)),
     Mistake("domain is NaN", CIDG(), r"no label for 1 of \d+ .* position 2", domain=replaced(D * 1.0, 2, np.nan)),
     Mistake("NaN among names", CIDG(), r"no label for 1 of", domain=[*map(str, D[:-1]), np.nan]),
-    Mistake("domain is NaT", CIDG(), r"no label for 1 of", domain=replaced(D.astype("M8[D]"), 0, np.datetime64("NaT", "D"))),
+    Mistake(
+        "domain is NaT", CIDG(), r"no label for 1 of", domain=replaced(D.astype("M8[D]"), 0, np.datetime64("NaT", "D"))
+    ),
     Mistake("UndoBias, too", UndoBias(), r"sample_domain has no label for 1", domain=replaced(D, 3, None)),
     Mistake(
         "lists as domains",

@@ -8,6 +8,7 @@ import pickle
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -86,53 +87,54 @@ def test_an_interrupted_search_stops_at_once_and_leaves_no_process_behind(tmp_pa
 
 # Progress
 
-SHORT = """
-import numpy as np
-from unseen import CIDG, ProjectionSearchCV
 
-rng = np.random.default_rng(0)
-X, y, d = rng.normal(size=(30, 3)), np.arange(30) % 2, np.arange(30) // 10
-ProjectionSearchCV(CIDG(), {"ridge": [1.0]}, verbose=VERBOSE).fit(X, y, sample_domain=d)
-print("fitted")
-"""
-
-
-def on_a_terminal(code):
-    """Run code with a pseudo-terminal as its standard error; return what the terminal was shown."""
+@pytest.fixture
+def terminal(monkeypatch, capfd):
+    """Fit with a pseudo-terminal as standard error; return what the terminal was shown. Nothing else is printed."""
     pty = pytest.importorskip("pty", reason="there are no pseudo-terminals here")
-    ours, theirs = pty.openpty()
-    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100", "OPENBLAS_NUM_THREADS": "1"}
-    try:
-        process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=theirs, env=environment)
-    finally:
-        os.close(theirs)
-    shown = b""
-    with contextlib.suppress(OSError):  # the other end was closed
-        while part := os.read(ours, 4096):
-            shown += part
-    os.close(ours)
-    output, _ = process.communicate(timeout=LONG)
-    assert (process.returncode, output) == (0, b"fitted\n")
-    return shown.decode()
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "100")
+
+    def fit(verbose):
+        ours, theirs = pty.openpty()
+        shown = []
+
+        def watch():
+            with contextlib.suppress(OSError):  # the other end was closed
+                while part := os.read(ours, 4096):
+                    shown.append(part)
+
+        watcher = threading.Thread(target=watch)
+        watcher.start()
+        with open(theirs, "w") as screen, monkeypatch.context() as patch:
+            patch.setattr(sys, "stderr", screen)
+            ProjectionSearchCV(CIDG(), {"ridge": [1.0]}, verbose=verbose).fit(X, Y, sample_domain=D)
+        watcher.join(timeout=LONG)
+        os.close(ours)
+        assert capfd.readouterr() == ("", "")
+        return b"".join(shown).decode()
+
+    return fit
 
 
-def test_on_a_terminal_there_is_a_bar():
+def test_on_a_terminal_there_is_a_bar(terminal):
     pytest.importorskip("rich")
-    shown = on_a_terminal(SHORT.replace("VERBOSE", "1"))
+    shown = terminal(verbose=1)
     assert "CIDG search" in shown
     assert "━" in shown
     assert "100%" in shown
     assert "done" not in shown
 
 
-def test_on_a_terminal_without_rich_there_are_lines():
-    shown = on_a_terminal("import sys; sys.modules['rich.progress'] = None\n" + SHORT.replace("VERBOSE", "1"))
+def test_on_a_terminal_without_rich_there_are_lines(terminal, monkeypatch):
+    monkeypatch.setitem(sys.modules, "rich.progress", None)
+    shown = terminal(verbose=1)
     assert "CIDG search: 3/3 done" in shown
     assert "━" not in shown
 
 
-def test_on_a_terminal_silence_is_silent():
-    assert on_a_terminal(SHORT.replace("VERBOSE", "0")) == ""
+def test_on_a_terminal_silence_is_silent(terminal):
+    assert terminal(verbose=0) == ""
 
 
 def test_a_log_has_few_lines_and_an_estimate(capsys, monkeypatch):

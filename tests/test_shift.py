@@ -1,14 +1,11 @@
-"""The diagnosis measures what it says, tells planted shifts apart, and says so in words, numbers and pictures."""
+"""The diagnosis measures what it says and tells planted shifts apart."""
 
 from __future__ import annotations
 
 import itertools
 import json
-import sys
-import types
 from collections import Counter
 
-import matplotlib as mpl
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -17,6 +14,7 @@ from scipy import sparse, stats
 from sklearn.metrics.pairwise import rbf_kernel
 
 from helpers import problems
+from planted_shifts import EVEN, FIXED, SKEWED, TRUTH, planted, sample
 from unseen import scatters
 from unseen.cells import Membership
 from unseen.datasets import make_synthetic
@@ -24,48 +22,6 @@ from unseen.shift import ClassShift, Diagnosis, Shift, diagnose
 from unseen.shift._comparison import Comparison, Evidence, KernelEvidence, chi_square, labellings, permuted_tables
 from unseen.shift._diagnose import holm
 from unseen.shift._distances import distance_matrices, odd_one_out
-from unseen.shift._words import GRADES, POINTS, SHARES, grade
-
-mpl.use("Agg")
-from matplotlib import pyplot as plt
-
-
-@pytest.fixture(autouse=True)
-def closed_figures():
-    yield
-    plt.close("all")
-
-
-def sample(counts, means, rng, n_features=3):
-    """Normal samples: `counts` (domains, classes), `means` (domains, classes) along the first feature."""
-    d, y = (np.repeat(index, np.ravel(counts)) for index in map(np.ravel, np.indices(np.shape(counts))))
-    X = rng.normal(size=(len(y), n_features))
-    X[:, 0] += np.asarray(means, dtype=float)[d, y]
-    order = rng.permutation(len(y))
-    return X[order], np.array(["a", "b", "c"])[y[order]], np.array(["p", "q", "r"])[d[order]]
-
-
-EVEN = [[50, 50, 50]] * 3
-SKEWED = [[90, 30, 30], [30, 90, 30], [30, 30, 90]]
-FIXED = [[0, 3, 6]] * 3
-TRUTH = {  # counts, means, what is detected
-    "nothing": (EVEN, FIXED, set()),
-    "label shift": (SKEWED, FIXED, {"label", "covariate"}),
-    "every class moves": (EVEN, [[0, 3, 6], [1, 4, 7], [2, 5, 8]], {"covariate", "conditional", "prior_normalised"}),
-    "one class moves": (EVEN, [[0, 3, 6], [2, 3, 6], [4, 3, 6]], {"covariate", "conditional", "prior_normalised"}),
-    "classes change places": (EVEN, [[0, 3, 6], [3, 6, 0], [6, 0, 3]], {"conditional"}),
-    "everything": (
-        SKEWED,
-        [[0, 3, 6], [1, 4, 7], [2, 5, 8]],
-        {"label", "covariate", "conditional", "prior_normalised"},
-    ),
-}
-
-
-def planted(name, seed=1, **options):
-    counts, means, _ = TRUTH[name]
-    X, y, d = sample(counts, means, np.random.default_rng(seed))
-    return diagnose(X, y, sample_domain=d, **{"n_permutations": 399, **options})
 
 
 @pytest.mark.parametrize("name", TRUTH)
@@ -88,22 +44,6 @@ def test_the_class_that_moves_is_named():
     diagnosis = planted("one class moves", alpha=0.01)
     assert [(test.label, test.flagged) for test in diagnosis.class_tests] == [("a", True), ("b", False), ("c", False)]
     assert any("in class a, not in classes b and c" in sentence for sentence in diagnosis.reading)
-
-
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("nothing", "No shift detected in P(Y), P(X) or P(X|Y): a plain classifier is the one to beat."),
-        ("label shift", "nothing to make invariant"),
-        ("every class moves", "P(X|Y) moves while no shift of P(Y) is detected"),
-        ("classes change places", "methods that look at P(X) alone may see nothing to remove"),
-        ("classes change places", "No shift that the classes have in common is detected"),
-        ("everything", "Everything moves"),
-        ("everything", "A shift that the classes have in common is detected"),
-    ],
-)
-def test_the_reading_fits_the_shift(name, words):
-    assert words in " ".join(planted(name, alpha=0.01).reading)
 
 
 def test_a_shift_that_only_many_samples_reveal_is_called_negligible():
@@ -353,158 +293,6 @@ def test_too_few_permutations_for_the_level_are_noticed():
     for n_permutations, words in ((9, "no test can reach"), (39, "no single one of 3 classes can reach"), (59, None)):
         notices = diagnose(X, y, sample_domain=d, n_permutations=n_permutations).notices
         assert (words in notices[0] and "at least 59" in notices[0]) if words else not notices
-
-
-KEYS = {
-    "n_samples": int,
-    "n_used": int,
-    "classes": list,
-    "domains": list,
-    "counts": list,
-    "alpha": float,
-    "n_permutations": int,
-    "gamma": float,
-    "tests": list,
-    "classes_tests": list,
-    "distances": dict,
-    "odd_one_out": (str, type(None)),
-    "odd_text": str,
-    "reading": list,
-    "notices": list,
-}
-TEST_KEYS = ["name", "key", "statistic", "p_value", "effect", "effect_label", "effect_text", "flagged", "question"]
-
-
-@pytest.mark.parametrize("name", TRUTH)
-def test_the_summary_is_plain_and_complete(name):
-    summary = planted(name).summary()
-    assert list(summary) == list(KEYS)
-    assert all(isinstance(summary[key], kind) for key, kind in KEYS.items())
-    assert json.loads(json.dumps(summary, allow_nan=False)) == summary
-    assert [test["name"] for test in summary["tests"]] == ["P(Y)", "P(X)", "P(X|Y)", "P(X), priors equal"]
-    assert all(list(test) == TEST_KEYS and type(test["flagged"]) is bool for test in summary["tests"])
-    assert {test["effect_label"] for test in summary["tests"]} <= set(GRADES)
-    columns = ["class", "p_value", "p_adjusted", "effect", "flagged"]
-    assert all(list(test) == columns and type(test["flagged"]) is bool for test in summary["classes_tests"])
-    assert np.shape(summary["distances"]["marginal"]) == np.shape(summary["distances"]["conditional"]) == (3, 3)
-
-
-def test_the_account_states_p_value_effect_and_number_of_samples():
-    diagnosis = planted("label shift")
-    text = str(diagnosis)
-    assert text.startswith("3 domains, 3 classes, 450 samples; 399 permutations, level 0.05\n")
-    assert "shift detected, large: class a makes up 20% of q and 60% of p, 40 points apart" in text
-    assert "(p = 0.0025, n = 450)" in text
-    assert max(map(len, text.splitlines())) <= 110
-    assert repr(diagnosis) == "<Diagnosis: 3 domains, 3 classes; shift detected in P(Y); P(X)>"
-
-
-@pytest.mark.parametrize(
-    ("value", "thresholds", "name"),
-    [(0, SHARES, "negligible"), (0.01, SHARES, "small"), (0.14, SHARES, "large"), (29.9, POINTS, "moderate")],
-)
-def test_sizes_have_names(value, thresholds, name):
-    assert grade(value, thresholds) == name
-
-
-def test_the_frame_holds_every_test():
-    pytest.importorskip("pandas")
-    diagnosis = planted("one class moves")
-    frame = diagnosis.frame()
-    assert frame["test"].tolist()[:4] == [test.name for test in diagnosis.tests]
-    assert frame["test"].tolist()[4:] == ["P(X|Y=a)", "P(X|Y=b)", "P(X|Y=c)"]
-    assert frame["p_adjusted"].isna().tolist() == [True] * 4 + [False] * 3
-    assert frame["effect"].tolist() == [
-        *(t.effect for t in diagnosis.tests),
-        *(t.effect for t in diagnosis.class_tests),
-    ]
-
-
-def test_the_figure_shows_distances_effects_and_p_values():
-    diagnosis = planted("one class moves", alpha=0.01)
-    figure = diagnosis.plot()
-    marginal, conditional, effects = figure.axes[:3]
-    shown = np.ma.filled(marginal.images[0].get_array(), np.nan)
-    np.testing.assert_allclose(shown[0, 1:], diagnosis.marginal_distances[0, 1:])
-    assert f"{diagnosis.conditional_distances[0, 1]:.2f}" in {text.get_text() for text in conditional.texts}
-    filled = [bar.get_facecolor()[:3] != (1, 1, 1) for bar in effects.patches]
-    assert filled == [test.flagged for test in (*diagnosis.tests, *diagnosis.class_tests)]
-    assert any("p = 0.0025" in text.get_text() for text in effects.texts)
-    figure.canvas.draw()
-
-
-def test_the_figure_bears_many_classes_and_odd_names_in_a_place_of_ones_own():
-    rng = np.random.default_rng(0)
-    y = np.repeat(np.arange(20), 12)
-    d = np.tile(["$5", "$10_x", "a name that goes on and on, and then some"], 80)
-    diagnosis = diagnose(rng.normal(size=(240, 2)), y, sample_domain=d, n_permutations=9)
-    figure = plt.figure(figsize=(14, 6))
-    part = figure.subfigures(1, 2)[1]
-    assert diagnosis.plot(part) is part
-    labels = [label.get_text() for label in part.axes[2].get_yticklabels()]
-    assert labels[-1] == "... 8 classes that move less"
-    figure.canvas.draw()
-
-
-def test_pages_are_made_from_the_summary(monkeypatch):
-    report = types.ModuleType("unseen.report")
-    report.render_diagnosis = lambda summary, fragment=False: f"{fragment}: {json.dumps(summary)}"
-    monkeypatch.setitem(sys.modules, "unseen.report", report)
-    diagnosis = planted("nothing")
-    assert diagnosis.to_html() == f"False: {json.dumps(diagnosis.summary())}"
-    assert diagnosis._repr_html_() == f"True: {json.dumps(diagnosis.summary())}"
-
-
-def test_without_the_extra_a_notebook_shows_the_text(monkeypatch):
-    monkeypatch.setitem(sys.modules, "unseen.report", None)
-    diagnosis = planted("nothing")
-    assert diagnosis._repr_html_() is None
-    with pytest.raises(ImportError):
-        diagnosis.to_html()
-
-
-def test_pages_show_the_diagnosis():
-    pytest.importorskip("jinja2")
-    report = pytest.importorskip("unseen.report")
-    assert report.render_diagnosis
-    diagnosis = planted("everything")
-    assert "Everything moves" in diagnosis.to_html()
-    assert "<html" not in diagnosis._repr_html_()
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"sample_domain": np.zeros(12)}, "at least 2 domains, but sample_domain holds 1"),
-        ({"sample_domain": np.arange(11)}, "11 labels for 12 samples"),
-        ({"sample_domain": [None] * 12}, "no label for 12 of 12"),
-        ({"y": np.zeros(12)}, "at least 2 classes"),
-        ({"X": np.full((12, 2), np.nan)}, "NaN"),
-        ({"n_permutations": 0}, "n_permutations"),
-        ({"max_per_domain": 1}, "max_per_domain"),
-        ({"alpha": 0.0}, "alpha"),
-        ({"alpha": 1.0}, "alpha"),
-    ],
-)
-def test_bad_input_is_refused(options, message):
-    rng = np.random.default_rng(0)
-    good = {"X": rng.normal(size=(12, 2)), "y": np.tile([0, 1], 6), "sample_domain": np.repeat([0, 1], 6)}
-    diagnose(**good, n_permutations=3)
-    with pytest.raises(ValueError, match=message):
-        diagnose(**{**good, **options})
-
-
-def test_too_little_memory_is_said_before_it_is_missed(monkeypatch):
-    monkeypatch.setattr("unseen.shift._diagnose.available_bytes", lambda: 1000)
-    with pytest.raises(MemoryError, match="Lower max_per_domain"):
-        planted("nothing")
-
-
-def test_progress_is_told_when_asked_for(capsys):
-    planted("nothing", verbose=1)
-    assert "Testing for shift: 5/5" in capsys.readouterr().err
-    planted("nothing")
-    assert capsys.readouterr().err == ""
 
 
 def test_the_synthetic_data_of_the_paper_move_in_every_respect():

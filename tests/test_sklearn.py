@@ -26,9 +26,9 @@ ESTIMATORS = [
     CIDG(scaling="unit_norm", norm_weight=1.0),
     CIDG(centering="target"),
     DomainCenterer(),
-    ProjectionSearchCV(CIDG(), {"ridge": ["1e-2*scale", "scale"], "conditional_weight": [0, "scale"]}, cv=3),
-    ProjectionSearchCV(KFDA(), classifier=LogisticRegression(), cv=3),
-    UnseenClassifier(methods=["logistic", "dica"], transductive=False, cv=3),
+    ProjectionSearchCV(CIDG(), {"ridge": ["1e-2*scale", "scale"], "conditional_weight": [0, "scale"]}, cv=2),
+    ProjectionSearchCV(KFDA(kernel="linear"), classifier=LogisticRegression(), cv=2),
+    UnseenClassifier(methods=["logistic", "dica"], transductive=False, cv=2),
 ]
 
 

@@ -1,13 +1,10 @@
-"""Tables that can be used: what is read, in every format, and what is said about it."""
+"""Tables that can be used: what is read, in every format, whole, in batches and by draws."""
 
 from __future__ import annotations
 
 import csv
-import gzip
 import json
-import subprocess
 import sys
-from datetime import timedelta
 
 import numpy as np
 import pytest
@@ -18,46 +15,8 @@ from scipy.io import savemat
 pl = pytest.importorskip("polars")
 
 from unseen.datasets import load_folder, load_rotated_digits  # noqa: E402
-from unseen.tables import batches, embedded, load_table, preprocessor, scan  # noqa: E402
-
-FRAME = pl.DataFrame(
-    {
-        "hospital": ["bonn", "leeds", "york"] * 8,
-        "age": [30.5 + 3 * i for i in range(24)],
-        "sex": [["f", "m", None][i % 5 % 3] for i in range(24)],
-        "smokes": [i % 7 < 3 for i in range(24)],
-        "visits": [i % 4 if i % 6 else None for i in range(24)],
-        "diagnosis": [["ill", "well", "unclear"][i // 2 % 3] for i in range(24)],
-    }
-)
-WRITERS = {
-    "csv": lambda frame, path: frame.write_csv(path),
-    "tsv": lambda frame, path: frame.write_csv(path, separator="\t"),
-    "csv.gz": lambda frame, path: path.write_bytes(gzip.compress(frame.write_csv().encode())),
-    "tsv.gz": lambda frame, path: path.write_bytes(gzip.compress(frame.write_csv(separator="\t").encode())),
-    "parquet": lambda frame, path: frame.write_parquet(path),
-    "feather": lambda frame, path: frame.write_ipc(path, compression="zstd"),
-    "arrow": lambda frame, path: frame.write_ipc(path),
-    "ipc": lambda frame, path: frame.write_ipc(path),
-    "CSV": lambda frame, path: frame.write_csv(path),
-}
-
-
-def written(folder, frame, ending="csv", name="patients"):
-    path = folder / f"{name}.{ending}"
-    WRITERS[ending](pl.DataFrame(frame), path)
-    return path
-
-
-def assert_same(one, two):
-    np.testing.assert_array_equal(one.X, two.X)
-    np.testing.assert_array_equal(one.y, two.y)
-    np.testing.assert_array_equal(one.domain, two.domain)
-    assert one.schema == two.schema
-
-
-def changed(**columns):
-    return FRAME.with_columns(**{name: pl.Series(values) for name, values in columns.items()})
+from unseen.tables import batches, embedded, load_table, scan  # noqa: E402
+from written_tables import FRAME, WRITERS, assert_same, changed, written  # noqa: E402
 
 
 @pytest.mark.parametrize("ending", WRITERS)
@@ -154,162 +113,12 @@ def test_arrays_without_labels_can_be_read_in_batches(tmp_path):
     np.testing.assert_array_equal(pl.concat(parts).to_numpy(), X[:, ::-1])
 
 
-def test_the_embedded_table_is_the_rotated_digits_and_needs_no_polars():
+def test_the_embedded_table_is_the_rotated_digits_and_needs_no_polars(monkeypatch):
+    monkeypatch.setitem(sys.modules, "polars", None)
     table, data = embedded(), load_rotated_digits()
     np.testing.assert_array_equal(table.X, data.data)
     np.testing.assert_array_equal(table.domain, data.domain)
     assert (table.name, table.schema.feature_names) == ("rotated digits", data.feature_names)
-    code = "import sys; import unseen.tables as t; t.embedded(); print('polars' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
-
-
-@pytest.mark.parametrize(
-    ("label", "domain"),
-    [("diagnosis", "hospital"), ("Class", "SITE"), ("y", "Patient ID"), ("Species", "centre"), ("target", "batch_id")],
-)
-def test_telling_names_are_found_and_said(tmp_path, label, domain):
-    table = load_table(written(tmp_path, FRAME.rename({"diagnosis": label, "hospital": domain})))
-    assert (table.schema.label, table.schema.domain) == (label, domain)
-    assert f"Using {label!r} as the label column: pass --label to choose another." in table.notices
-    assert f"Using {domain!r} as the domain column: pass --domain to choose another." in table.notices
-
-
-def test_nothing_is_said_about_columns_that_were_asked_for(tmp_path):
-    table = load_table(written(tmp_path, FRAME), label="smokes", domain="diagnosis", features=["visits"])
-    assert table.schema.feature_names == ["visits"]
-    assert not any("Using" in notice for notice in table.notices)
-
-
-@pytest.mark.parametrize(
-    ("options", "names"),
-    [
-        ({"features": ["visits", "age"]}, ["visits", "age"]),
-        ({"features": ["visits", "age", "visits"]}, ["visits", "age"]),
-        ({"features": "age"}, ["age"]),
-        ({"drop": ["age", "sex"]}, ["smokes", "visits"]),
-        ({"features": ["visits", "age", "sex"], "drop": ["age"]}, ["visits", "sex"]),
-    ],
-)
-def test_features_keeps_and_drop_removes(tmp_path, options, names):
-    table = load_table(written(tmp_path, FRAME), **options)
-    assert table.schema.feature_names == names
-    everything = load_table(written(tmp_path, FRAME))
-    for position, name in enumerate(names):
-        np.testing.assert_array_equal(
-            table.X[:, position], everything.X[:, everything.schema.feature_names.index(name)]
-        )
-
-
-def test_dropping_a_telling_column_leaves_the_other(tmp_path):
-    frame = FRAME.with_columns(batch=FRAME["hospital"])
-    assert load_table(written(tmp_path, frame), drop=["hospital"]).schema.domain == "batch"
-
-
-IDENTIFIERS = {
-    "from 0": range(24),
-    "from 1": [str(i) for i in range(1, 25)],
-    "sample_id": np.random.default_rng(0).permutation(1000)[:24].tolist(),
-    "SampleID": [10 * i for i in range(24)],
-    "uuid": [f"{7 * i:x}-{i}" for i in range(24)],
-    "note": [f"patient {i}" for i in range(24)],
-    "nearly": [f"patient {i % 23}" for i in range(24)],
-}
-FEATURES = {
-    "squares": [i * i for i in range(24)],
-    "refractive index": [1.3 + i / 100 for i in range(24)],
-    "bmi_id": [i // 2 for i in range(24)],
-    "acid": [i * i for i in range(24)],
-    "town": [f"town {i % 12}" for i in range(24)],
-}
-
-
-@pytest.mark.parametrize("name", IDENTIFIERS)
-def test_identifiers_are_left_out_unless_asked_for(tmp_path, name):
-    path = written(tmp_path, changed(**{name: IDENTIFIERS[name]}))
-    table = load_table(path)
-    assert table.schema.feature_names == ["age", "sex", "smokes", "visits"]
-    assert f"Left out, since they identify samples rather than describe them: {name!r}." in table.notices
-    assert load_table(path, features=[name]).schema.feature_names == [name]
-
-
-@pytest.mark.parametrize("name", FEATURES)
-def test_what_only_resembles_an_identifier_is_kept(tmp_path, name):
-    assert name in load_table(written(tmp_path, changed(**{name: FEATURES[name]}))).schema.feature_names
-
-
-def test_row_numbers_that_start_again_in_each_file_are_left_out(tmp_path):
-    for name in ("bonn", "leeds"):
-        written(tmp_path, FRAME.drop("hospital").with_row_index("nr", offset=1), "csv", name)
-    assert "nr" not in load_table(tmp_path).schema.feature_names
-
-
-CONSTANTS = {"same": ["x"] * 24, "none": [None] * 24, "seven": [7] * 24, "seven or missing": [None, *[7] * 23]}
-
-
-@pytest.mark.parametrize("asked", [False, True])
-def test_constant_columns_are_left_out_even_if_asked_for(tmp_path, asked):
-    path = written(tmp_path, changed(**CONSTANTS))
-    table = load_table(path, features=["age", *CONSTANTS] if asked else None)
-    assert not set(CONSTANTS) & set(table.schema.feature_names)
-    left_out = "'same', 'none', 'seven', 'seven or missing'"
-    assert f"Left out, since they hold a single value or none: {left_out}." in table.notices
-
-
-def test_one_level_beside_missing_values_says_something(tmp_path):
-    path = written(tmp_path, changed(allergy=["yes", None] * 12), "parquet")
-    assert "allergy" in load_table(path).schema.feature_names
-
-
-@pytest.mark.parametrize("ending", ["csv", "parquet"])
-@pytest.mark.parametrize("mark", ["NA", "n/a", "nan", "NULL", "?", " ", "#N/A", "<NA>"])
-def test_marks_of_missing_values_do_not_turn_numbers_into_words(tmp_path, ending, mark):
-    values = [mark if i % 5 == 2 else f"{i * 1.5}" for i in range(24)]
-    table = load_table(written(tmp_path, changed(age=values), ending))
-    assert table.schema.columns[0].kind == "numeric"
-    np.testing.assert_array_equal(table.X[:, 0], [np.nan if value == mark else float(value) for value in values])
-    said = f"Read as numbers, with {mark!r} for missing values: 'age'."
-    assert (said in table.notices) == (mark != " ")
-
-
-def test_a_typing_error_among_numbers_is_pointed_out(tmp_path):
-    values = [str(i % 12) for i in range(24)]
-    values[16] = "1O"
-    table = load_table(written(tmp_path, changed(age=values)))
-    assert table.schema.columns[0].kind == "categorical"
-    assert "'age' is not read as numbers because of 1 value, such as '1O' in row 17." in table.notices
-
-
-def test_infinite_numbers_count_as_missing_and_are_counted(tmp_path):
-    ages = [float("inf"), float("-inf"), float("nan"), *range(21)]
-    for ending in ("csv", "parquet"):
-        table = load_table(written(tmp_path, changed(age=ages), ending))
-        assert np.isnan(table.X[:3, 0]).all()
-        assert "Numbers that are infinite or beyond 1e150 count as missing: 'age (2 values)'." in table.notices
-
-
-@pytest.mark.parametrize("ending", ["csv", "parquet"])
-def test_numbers_too_large_to_be_squared_count_as_missing(tmp_path, ending):
-    ages = [1.01e150, -1e308, *range(22)]
-    table = load_table(written(tmp_path, changed(age=ages), ending))
-    assert np.isnan(table.X[:2, 0]).all()
-    assert "Numbers that are infinite or beyond 1e150 count as missing: 'age (2 values)'." in table.notices
-    none = load_table(written(tmp_path, changed(age=[1e200] * 24), ending))
-    assert "Numbers that are infinite or beyond 1e150 count as missing: 'age (24 values)'." in none.notices
-    large = load_table(written(tmp_path, changed(age=[9e149, -9e149, *range(22)]), ending))
-    assert not np.isnan(large.X[:, 0]).any()
-    for scaled in (preprocessor(table.schema).fit_transform(found.X) for found in (table, large)):
-        assert np.isfinite(scaled).all()
-
-
-@pytest.mark.parametrize("unit", ["ms", "us", "ns"])
-def test_durations_are_seconds(tmp_path, unit):
-    lengths = pl.Series([timedelta(seconds=1.5 * i) for i in range(23)] + [None], dtype=pl.Duration(unit))
-    frame = changed(age=lengths, hospital=pl.Series([timedelta(days=i % 3) for i in range(24)]))
-    table = load_table(written(tmp_path, frame, "parquet"))
-    np.testing.assert_array_equal(table.X[:, 0], [*(1.5 * np.arange(23)), np.nan])
-    assert table.schema.columns[0].kind == "numeric"
-    assert table.domain[:3].tolist() == ["0", "86400", "172800"]
-    np.testing.assert_array_equal(table.schema.encode(frame)[:, 0], table.X[:, 0])
 
 
 @pytest.mark.parametrize("separator", [",", ";", "\t"])
@@ -319,21 +128,6 @@ def test_a_header_of_any_length_is_read_whatever_separates_it(tmp_path, separato
     pl.DataFrame({name: [1, 2] for name in names}).write_csv(path, separator=separator)
     assert scan(path).collect_schema().names() == names
     assert csv.field_size_limit() == before
-
-
-@pytest.mark.parametrize(
-    ("column", "names", "said"),
-    [
-        ("hospital", ["Leeds", "Leeds ", "york"], "'Leeds' and 'Leeds ' are taken as different domains"),
-        ("hospital", ["Leeds", "york", "LEEDS"], "'Leeds' and 'LEEDS' are taken as different domains"),
-        ("diagnosis", ["ill", " Ill", "ill\xa0"], "'ill', ' Ill' and 'ill\\xa0' are taken as different classes"),
-    ],
-)
-def test_names_that_differ_by_spaces_or_case_alone_are_pointed_out(tmp_path, column, names, said):
-    values = [names[i % 3 if column == "hospital" else i // 2 % 3] for i in range(24)]
-    table = load_table(written(tmp_path, changed(**{column: values}), "parquet"))
-    assert f"{said}: if they are the same, write them alike." in table.notices
-    assert not any("taken as different" in notice for notice in load_table(written(tmp_path, FRAME)).notices)
 
 
 def test_numbers_are_read_on_all_rows_not_the_first_few(tmp_path):
@@ -363,46 +157,6 @@ def test_dates_categories_and_lists_of_typed_files_are_understood(tmp_path):
     assert table.schema.columns[-1].levels == ("2020-01-01", "2020-01-02", "2020-01-03")
     assert "Left out, since they hold lists, records or bytes: 'scan', 'raw'." in table.notices
     np.testing.assert_array_equal(table.X[:, :4], load_table(written(tmp_path, FRAME)).X)
-
-
-LABELS = {
-    "integers": ([3, 1, 2], [3, 1, 2], "i"),
-    "whole floats": ([3.0, 1.0, 2.0], [3, 1, 2], "i"),
-    "large integers": ([2**60 + 1, 2**60, 5], [2**60 + 1, 2**60, 5], "i"),
-    "fractions": ([0.5, 1.0, 1.5], ["0.5", "1.0", "1.5"], "U"),
-    "codes": (["007", "008", "9"], ["007", "008", "9"], "U"),
-    "text": (["b", " b", "a,\n\"'🙂"], ["b", " b", "a,\n\"'🙂"], "U"),
-    "truth": ([True, False, True], ["True", "False", "True"], "U"),
-}
-
-
-@pytest.mark.parametrize("ending", ["csv", "parquet"])
-@pytest.mark.parametrize(("given_labels", "expected", "kind"), LABELS.values(), ids=LABELS)
-def test_labels_stay_what_they_are(tmp_path, ending, given_labels, expected, kind):
-    values = [label for label in given_labels for _ in range(8)]
-    path = written(tmp_path, changed(diagnosis=values), ending)
-    expected = [label for label in expected for _ in range(8)]
-    y = load_table(path).y
-    if given_labels[0] is True and ending == "csv":
-        expected = [label.lower() for label in expected]  # as polars writes them
-    if given_labels[0] == 0.5 and ending == "parquet":
-        expected = [label.removesuffix(".0") for label in expected]
-    assert (y.tolist(), y.dtype.kind) == (expected, kind)
-
-
-@pytest.mark.parametrize(
-    ("sites", "names"), [([1, 2, 3], "123"), ([1.0, 2.0, 3.0], "123"), ([True, False, True], None)]
-)
-def test_domains_are_always_text(tmp_path, sites, names):
-    table = load_table(written(tmp_path, changed(hospital=sites * 8), "parquet"))
-    assert table.domain.dtype.kind == "U"
-    assert table.domain.tolist() == (list(names) if names else ["True", "False", "True"]) * 8
-
-
-def test_a_domain_may_lack_some_classes_but_sharing_none_is_said(tmp_path):
-    diagnoses = ["ill", "well", "well"] * 8
-    table = load_table(written(tmp_path, changed(diagnosis=[f"{d}{i % 2}" for i, d in enumerate(diagnoses)])))
-    assert "No class of these domains occurs in any other: 'bonn'." in table.notices
 
 
 # NumPy's text drops NULs at its end, and a lone surrogate is no UTF-8.

@@ -1,0 +1,102 @@
+"""The commands that fit, use and show models, run in this process; a table, and a model of every kind."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import Pipeline
+
+pytest.importorskip("typer", reason="the command needs its extra")
+pytest.importorskip("skops", reason="model files need the extra")
+import polars as pl
+import typer
+from typer.testing import CliRunner
+
+from unseen import CIDG, KFDA, DomainCenterer
+from unseen.cli._fit import card, fit
+from unseen.cli._predict import predict
+from unseen.cli._show import show
+from unseen.model_file import load_model, save_model
+from unseen.table_fit import Candidate, TableFit, fit_candidate, fit_table
+from unseen.table_model import TableModel
+from unseen.tables import Schema, load_table
+
+APP = typer.Typer(pretty_exceptions_enable=False)
+for command in (fit, predict, show):
+    APP.command()(command)
+FEATURES = ["x0", "x1", "x2", "sex"]
+SITES = ["north", "south", "west"]
+
+
+def unseen(*args):
+    result = CliRunner().invoke(APP, [*map(str, args)], env={"COLUMNS": "200", "TERM": "dumb", "NO_COLOR": "1"})
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    text = re.sub(r"\x1b\[[0-9;]*m", "", result.output)
+    return result.exit_code, " ".join(re.sub(r"[\u2500-\u257f]", " ", text).split())
+
+
+def printed_json(*args):
+    result = CliRunner().invoke(APP, [*map(str, args), "--json"])
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def frame(n, site, seed, labels=("ill", "well"), names=SITES):
+    """Patients of one site: three numbers with gaps, a column of levels, a label."""
+    rng = np.random.default_rng(seed)
+    codes = np.arange(n) % len(labels)
+    centre = np.random.default_rng(99).normal(size=(len(labels), 3)) * 2
+    X = centre[codes] + 0.7 * names.index(site) + rng.normal(size=(n, 3))
+    columns = {f"x{i}": [None if rng.random() < 0.05 else float(v) for v in X[:, i]] for i in range(3)}
+    sex = rng.choice(["f", "m"], n).tolist()
+    return pl.DataFrame({**columns, "sex": sex, "site": [site] * n, "label": [labels[c] for c in codes]})
+
+
+def write_home(folder):
+    """A training table, new tables, and a fitted model of every kind."""
+    train = pl.concat([frame(24, site, i) for i, site in enumerate(SITES)])
+    train.write_csv(folder / "train.csv")
+    new = pl.concat([frame(30, "lima", 7, names=["lima"]), frame(20, "oslo", 8, names=["oslo"])])
+    new.write_parquet(folder / "new.parquet")
+    new.write_csv(folder / "new.csv")
+    (folder / "sites").mkdir()
+    for name in ("lima", "oslo"):
+        new.filter(pl.col("site") == name).drop("site").write_csv(folder / "sites" / f"{name}.csv")
+    table = load_table(folder / "train.csv", label="label", domain="site")
+    assert unseen("fit", folder / "train.csv", "--method", "logistic", "-o", folder / "plain.unseen")[0] == 0
+    assert unseen("fit", folder / "train.csv", "--method", "rbf-svm", "-o", folder / "svm.unseen")[0] == 0
+    write(table, folder / "source.unseen", KFDA(ridge=1.0), LogisticRegression())
+    write(table, folder / "target.unseen", CIDG(ridge=1.0, centering="target"), LogisticRegression())
+    write(table, folder / "centred.unseen", DomainCenterer(), LogisticRegression())
+    return folder
+
+
+def write(table, path, transformer, classifier):
+    """What `fit` writes, with a choice made by hand."""
+    plain = fit_table(table, "1nn")
+    pipeline = Pipeline([("transformer", transformer), ("classifier", classifier)])
+    prepared = plain.model.prepare(table.X)
+    fitted = fit_candidate(Candidate("", "", {}, pipeline), prepared, table.y, table.domain)
+    model = TableModel(plain.model.preprocessor, fitted, plain.model.novelty)
+    found = TableFit(model, "by hand", "transductive", {}, plain.scores, None, [])
+    save_model(model, path, card(table, found, "auto", "standardize", 0))
+
+
+def encoded(home, name="new.parquet"):
+    """The new table, whole, as a model sees it."""
+    _, facts = load_model(home / "plain.unseen")
+    table = pl.read_parquet(home / name)
+    return Schema.from_dict(facts["schema"]).encode(table), table["site"].to_numpy()
+
+
+def predictions(path):
+    return pl.read_csv(path) if path.suffix == ".csv" else pl.read_parquet(path)
+
+
+def probabilities(table):
+    return table.select(pl.col("^p\\(.*$")).to_numpy()

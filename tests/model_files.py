@@ -1,0 +1,87 @@
+"""Models such as `fit` writes, and files of any content in the right frame."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.pipeline import Pipeline
+
+pytest.importorskip("polars", reason="tables need the extra")
+pytest.importorskip("skops", reason="model files need the extra")
+
+from helpers import three_domains
+from unseen import model_file
+from unseen.model_file import CARD, PAYLOAD, save_model
+from unseen.novelty import Novelty
+from unseen.table_model import TableModel
+from unseen.tables import Column, Schema, Table, preprocessor
+
+
+def small_table():
+    """Numbers with gaps, a column of levels, labels of text."""
+    X, y, codes = three_domains(n_per_cell=5, n_classes=2)
+    X[::7, 0] = np.nan
+    levels = np.random.default_rng(0).integers(0, 3, len(X)).astype(float)
+    columns = (*(Column(f"x{i}", "numeric") for i in range(4)), Column("sex", "categorical", ("f", "m", "x")))
+    domain = np.array(["north", "south", "west"])[codes]
+    return Table(np.column_stack([X, levels]), np.array(["ill", "well"])[y], domain, Schema(columns), [], "small")
+
+
+TABLE = small_table()
+PREPARED = preprocessor(TABLE.schema).fit(TABLE.X)
+
+
+def by_hand(transformer, classifier):
+    """A model such as `fit` makes of the choice of "auto", without the search."""
+    Z = PREPARED.transform(TABLE.X)
+    novelty = Novelty().fit(Z, sample_domain=TABLE.domain)
+    steps = [] if transformer is None else [("transformer", transformer.fit(Z, TABLE.y, sample_domain=TABLE.domain))]
+    for _, step in steps:
+        Z = step.transform(Z, sample_domain=TABLE.domain)
+    return TableModel(PREPARED, Pipeline([*steps, ("classifier", clone(classifier).fit(Z, TABLE.y))]), novelty)
+
+
+def answers(model, X, domain):
+    """Everything a model says about some samples."""
+    found = [model.predict(X, sample_domain=domain), model.novelty.start().add(model.prepare(X)).result()]
+    if model.has_probabilities:
+        found.append(model.predict_proba(X, sample_domain=domain).tobytes())
+    if hasattr(model.pipeline[-1], "decision_function"):
+        found.append(model.pipeline[-1].decision_function(model._transformed(X, domain)).tobytes())
+    return found
+
+
+def assert_same_answers(model, other):
+    for a, b in zip(answers(model, TABLE.X, TABLE.domain), answers(other, TABLE.X, TABLE.domain), strict=True):
+        assert np.array_equal(a, b) if isinstance(a, np.ndarray) else a == b
+
+
+def saved(folder, model):
+    save_model(model, folder / "model.unseen", {"method": "cidg", "name": "Zürich \u05d0"})
+    return folder / "model.unseen"
+
+
+def pack(path, card, payload, compression=zipfile.ZIP_STORED):
+    """Write a file of any content in the right frame; checksums are what anybody can compute."""
+    if isinstance(card, dict):
+        card = {**card, "sha256": model_file._digest(card)}
+    with zipfile.ZipFile(path, "w", compression) as archive:
+        archive.writestr(CARD, card if isinstance(card, (str, bytes)) else json.dumps(card))
+        archive.writestr(PAYLOAD, payload)
+
+
+def unpack(path):
+    with zipfile.ZipFile(path) as archive:
+        return json.loads(archive.read(CARD)), archive.read(PAYLOAD)
+
+
+def with_payload(path, source, payload):
+    """A file whose card agrees with a payload of somebody else's making."""
+    card, _ = unpack(source)
+    card["payload"]["sha256"] = model_file.hashlib.sha256(payload).hexdigest()
+    pack(path, card, payload)
+    return path

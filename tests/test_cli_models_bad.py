@@ -1,0 +1,256 @@
+"""``unseen fit``, ``predict`` and ``show`` refuse with a reason, and leave nothing half done."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("typer", reason="the command needs its extra")
+pytest.importorskip("skops", reason="model files need the extra")
+import polars as pl
+from typer.testing import CliRunner
+
+from cli_models import APP, SITES, printed_json, unseen
+from unseen import KFDA
+from unseen.model_file import load_model, save_model
+from unseen.tables import load_table, preprocessor
+
+
+def leave_it(path):
+    path.write_text("old")
+    return path
+
+
+@pytest.mark.parametrize("ending", [".csv", ".parquet"])
+def test_an_error_midway_leaves_what_was_there(home, tmp_path, ending):
+    lines = (home / "new.csv").read_text().splitlines()
+    bad = tmp_path / "bad.csv"
+    bad.write_text("\n".join([*lines, "tall,1,2,f,oslo,ill"]) + "\n")
+    output = leave_it(tmp_path / f"out{ending}")
+    code, text = unseen("predict", home / "plain.unseen", bad, "-o", output, "--batch-size", 5)
+    assert code == 2
+    assert "column 'x0' must hold numbers" in text
+    assert "'tall'" in text
+    assert output.read_text() == "old"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.csv", f"out{ending}"]
+
+
+SCRIPT = """
+import typer
+from unseen.cli._predict import predict
+app = typer.Typer(pretty_exceptions_enable=False)
+app.command()(predict)
+app()
+"""
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT], ids=["killed", "interrupted"])
+def test_a_run_that_ends_midway_leaves_no_file_under_the_final_name(home, tmp_path, how):
+    new = pl.concat([pl.read_parquet(home / "new.parquet")] * 2000)
+    new.write_parquet(tmp_path / "long.parquet")
+    output = tmp_path / "results" / "out.csv"
+    command = [home / "plain.unseen", tmp_path / "long.parquet", "-o", output, "--batch-size", "5"]
+    process = subprocess.Popen([sys.executable, "-c", SCRIPT, *map(str, command)], stderr=subprocess.PIPE)
+    deadline = time.monotonic() + 120
+    while not any(path.stat().st_size for path in Path(tmp_path / "results").glob(".out.csv.*")):
+        assert process.poll() is None, process.stderr.read()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    os.kill(process.pid, how)
+    _, said = process.communicate(timeout=60)
+    assert not output.exists()
+    if how == signal.SIGINT:
+        assert process.returncode == 1
+        assert b"Stopped. Nothing was written." in said
+        assert list(output.parent.iterdir()) == []
+
+
+def replaced(home, name, **columns):
+    """The new table with some columns changed, beside the other files."""
+    table = pl.read_parquet(home / "new.parquet").with_columns(**columns)
+    table.write_csv(home / name)
+    return name
+
+
+def test_a_transductive_model_refuses_a_domain_of_one_row(home, tmp_path):
+    pl.read_parquet(home / "new.parquet").head(1).write_csv(tmp_path / "one.csv")
+    code, text = unseen("predict", home / "target.unseen", tmp_path / "one.csv", "-o", tmp_path / "o.csv")
+    assert code == 2
+    assert "the new table has a single sample, which would become all zeros" in text
+    three = pl.read_parquet(home / "new.parquet").head(3).with_columns(site=pl.Series(["lima", "oslo", "lima"]))
+    three.write_csv(tmp_path / "three.csv")
+    command = ["predict", home / "centred.unseen", tmp_path / "three.csv", "-o", tmp_path / "o.csv", "--domain", "site"]
+    code, text = unseen(*command)
+    assert code == 2
+    assert "domain 'oslo' has a single sample" in text
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["one.csv", "three.csv"]
+
+
+BAD = {
+    "fit without output": ("fit train.csv", "Missing option '--output'"),
+    "fit to a table": ("fit train.csv -o train.csv", "train.csv should end in .unseen"),
+    "fit to a folder": ("fit train.csv -o folder.unseen", "folder.unseen is a folder; name a file"),
+    "fit below a file": ("fit train.csv -o new.csv/m.unseen", "new.csv/m.unseen cannot be written"),
+    "predict below a file": ("predict plain.unseen new.csv -o new.csv/o.csv", "new.csv/o.csv cannot be written"),
+    "no jobs": ("fit train.csv --jobs 0 -o m.unseen", "at least one process is needed; -1 means one for each core"),
+    "an open quotation mark": (
+        'fit train.csv --drop "x0,x1 -o m.unseen',
+        "a quotation mark is opened but never closed",
+    ),
+    "unlabelled digits": ("fit --unlabelled 0 -o m.unseen", "speak of a table"),
+    "lists for numbers": (
+        "predict plain.unseen lists.parquet -o o.csv",
+        "lists.parquet cannot be used: - it cannot be",
+    ),
+    "fit on nothing": ("fit none.csv -o m.unseen", "no such file"),
+    "unknown method": ("fit train.csv --method magic -o m.unseen", "'magic' is not one of"),
+    "unknown scale": ("fit train.csv --scale big -o m.unseen", "'big' is not one of"),
+    "unknown label": ("fit train.csv --label lable -o m.unseen", "did you mean 'label'?"),
+    "unknown feature": ("fit train.csv --features x0,y9 -o m.unseen", "'y9'"),
+    "one row of each": ("fit train.csv --max-per-domain 1 -o m.unseen", "Invalid value for '--max-per-domain'"),
+    "levels for l2": ("fit train.csv --scale l2 --method 1nn -o m.unseen", "'sex' hold levels"),
+    "predict without output": ("predict plain.unseen new.csv", "Missing option '--output'"),
+    "no model": ("predict none.unseen new.csv -o o.csv", "No such file or directory"),
+    "a table for a model": (
+        "predict new.csv new.csv -o o.csv",
+        "not a model file. Pass a file that `unseen fit` wrote",
+    ),
+    "no new table": ("predict plain.unseen none.csv -o o.csv", "no such file"),
+    "wrong ending": ("predict plain.unseen new.csv -o o.xlsx", "o.xlsx should end in .csv or .parquet"),
+    "over its own input": ("predict plain.unseen new.csv -o ./new.csv", "would replace what is read"),
+    "onto a folder": ("predict plain.unseen new.csv -o folder.csv", "is a folder; name a file"),
+    "no centre to move": ("predict plain.unseen new.csv -o o.csv --center target", "has no centre to move"),
+    "unknown centre": ("predict plain.unseen new.csv -o o.csv --center moon", "'moon' is not one of"),
+    "unknown domain": ("predict plain.unseen new.csv -o o.csv --domain sight", "did you mean 'site'?"),
+    "missing domains": ("predict target.unseen gaps.csv -o o.csv --domain site", "first for row 41"),
+    "missing columns": ("predict plain.unseen few.csv -o o.csv", "no column 'x1'"),
+    "no rows": ("predict plain.unseen empty.csv -o o.csv", "it holds no rows"),
+    "no batch": ("predict plain.unseen new.csv -o o.csv --batch-size 0", "Invalid value for '--batch-size'"),
+    "not ours": ("predict bare.unseen new.csv -o o.csv", "holds a KFDA, not a model that `unseen fit` wrote"),
+    "show of nothing": ("show none.unseen", "No such file or directory"),
+    "show of a table": ("show new.csv", "not a model file"),
+    "show of half a model": ("show half.unseen", "damaged or cut off"),
+    "show of a strange card": ("show strange.unseen", "its card is not one that `unseen fit` wrote"),
+}
+
+
+@pytest.fixture(scope="module")
+def bad_files(home):
+    replaced(home, "gaps.csv", site=pl.Series(["lima"] * 40 + [None] * 10))
+    pl.read_csv(home / "new.csv").select("x0", "sex").write_csv(home / "few.csv")
+    (home / "empty.csv").write_text((home / "new.csv").read_text().splitlines()[0] + "\n")
+    (home / "folder.csv").mkdir()
+    (home / "folder.unseen").mkdir()
+    lists = pl.read_parquet(home / "new.parquet").with_columns(x0=pl.concat_list("x1", "x2"))
+    lists.write_parquet(home / "lists.parquet")
+    (home / "half.unseen").write_bytes((home / "plain.unseen").read_bytes()[:5000])
+    table = load_table(home / "train.csv", label="label", domain="site")
+    prepared = preprocessor(table.schema).fit_transform(table.X)
+    bare = KFDA().fit(prepared, table.y, sample_domain=table.domain)
+    save_model(bare, home / "bare.unseen", {})
+    save_model(bare, home / "strange.unseen", {"data": "none", "scores": [1]})
+    return home
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_command_lines_and_files_are_refused_with_a_reason(bad_files, monkeypatch, case):
+    monkeypatch.chdir(bad_files)
+    before = sorted(path.name for path in bad_files.iterdir())
+    command, reason = BAD[case]
+    code, text = unseen(*command.split())
+    assert code == 2
+    assert reason in text
+    assert sorted(path.name for path in bad_files.iterdir()) == before
+
+
+def test_a_target_that_cannot_be_written_is_refused_before_the_work(home, monkeypatch):
+    def worked(*_):
+        raise AssertionError
+
+    monkeypatch.setattr("unseen.cli._fit.survey", worked)
+    monkeypatch.setattr("unseen.cli._predict.load_model", worked)
+    (home / "taken.unseen").mkdir(exist_ok=True)
+    assert unseen("fit", home / "train.csv", "-o", home / "taken.unseen")[0] == 2
+    assert unseen("predict", home / "plain.unseen", home / "new.csv", "-o", home / "new.csv" / "o.csv")[0] == 2
+
+
+def test_missing_columns_are_all_named_at_once(bad_files, tmp_path):
+    text = unseen("predict", bad_files / "plain.unseen", bad_files / "few.csv", "-o", tmp_path / "o.csv")[1]
+    assert "'x1'" in text
+    assert "'x2'" in text
+
+
+def test_a_column_that_numbers_the_rows_is_no_domain(home, tmp_path, monkeypatch):
+    monkeypatch.setattr("unseen.cli._predict.MAX_DOMAINS", 40)
+    replaced(home, "numbered.csv", site=pl.Series([f"row {i}" for i in range(50)]))
+    code, text = unseen(
+        "predict", home / "plain.unseen", home / "numbered.csv", "-o", tmp_path / "o.csv", "--domain", "site"
+    )
+    assert code == 2
+    assert "names more than 40 domains; does it number the rows?" in text
+
+
+def test_a_disk_that_cannot_be_written_fails_with_one(home, tmp_path, monkeypatch):
+    def fail(*_):
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr("os.replace", fail)
+    code, text = unseen("predict", home / "plain.unseen", home / "new.csv", "-o", tmp_path / "o.csv")
+    assert code == 1
+    assert "Failed: No space left on device" in text
+    assert list(tmp_path.iterdir()) == []
+
+
+EVIL = "\x1b[31m\x9b31mred\x07"
+
+
+def evil(value, kept):
+    """A card in which every text, and every name of a thing, is one that a terminal would obey."""
+    if isinstance(value, dict):
+        return {key if key in kept else EVIL + key: evil(inside, kept) for key, inside in value.items()}
+    if isinstance(value, list):
+        return [evil(inside, kept) for inside in value]
+    return EVIL + value if isinstance(value, str) else value
+
+
+def keys_of(value):
+    if isinstance(value, dict):
+        return set(value).union(*map(keys_of, value.values()))
+    return set().union(*map(keys_of, value)) if isinstance(value, list) else set()
+
+
+def test_no_escape_sequence_of_a_card_reaches_the_terminal(home, tmp_path):
+    fitted, facts = load_model(home / "plain.unseen")
+    save_model(fitted, tmp_path / "evil.unseen", evil(facts, keys_of(facts) - set(SITES)))
+    for options in ([], ["--json"]):
+        result = CliRunner().invoke(APP, ["show", str(tmp_path / "evil.unseen"), *options])
+        assert result.exit_code == 0
+        assert "red" in result.output
+        assert not set(result.output) & {"\x1b", "\x9b", "\x07"}
+    printed = printed_json("show", tmp_path / "evil.unseen")
+    assert printed["command"].startswith(EVIL)  # for machines it is what it was
+
+
+def test_no_escape_sequence_of_a_table_reaches_the_terminal(home, tmp_path):
+    new = pl.read_parquet(home / "new.parquet").with_columns(site=EVIL + pl.col("site"), **{EVIL: 1})
+    new.write_parquet(tmp_path / "evil.parquet")
+    command = [
+        "predict",
+        home / "plain.unseen",
+        tmp_path / "evil.parquet",
+        "--domain",
+        "site",
+        "-o",
+        tmp_path / "o.csv",
+    ]
+    for options in ([], ["--json"]):
+        result = CliRunner().invoke(APP, [*map(str, command), *options])
+        assert result.exit_code == 0
+        assert "oslo" in result.output
+        assert not set(result.output) & {"\x1b", "\x9b", "\x07"}
