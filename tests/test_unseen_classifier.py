@@ -119,6 +119,8 @@ def test_behind_a_feature_map_scores_are_those_of_cross_validating_too(kind):
     methods = offered(samples, True, feature_map)
     assert not any("rbf" in method for method in methods)
     assert (MAPPED in methods) == (kind != "linear")
+    if kind != "frozen":  # nothing else depends on it
+        methods = [method for method in methods if method in (MAPPED, "cidg")]
     splits = list(LeaveOneDomainOut().split(X, y, d))
     for contender in contenders(methods, samples, y, d, splits, "accuracy", True, feature_map):
         expected = by_scikit_learn(clone(contender.pipeline), samples, y, d, splits)
@@ -451,11 +453,10 @@ def five_places(seed, radius, signal, n_source=25, n_target=100):
 def accuracies(seed, **options):
     """Accuracy on the unseen domain: of the choice among all, and of each plain classifier tuned the same way."""
     X, y, d, X_new, y_new = five_places(seed, **options)
-    every = {"chosen": [*PLAIN, "cidg"], **{name: [name] for name in PLAIN}}
-    return {
-        name: UnseenClassifier(methods).fit(X, y, sample_domain=d).score(X_new, y_new)
-        for name, methods in every.items()
-    }
+    splits = list(LeaveOneDomainOut().split(X, y, d))
+    plain = {c.model: c.pipeline.fit(X, y).score(X_new, y_new) for c in contenders(PLAIN, X, y, d, splits, "accuracy")}
+    chosen = UnseenClassifier([*PLAIN, "cidg"]).fit(X, y, sample_domain=d).score(X_new, y_new)
+    return {"chosen": chosen, **plain}
 
 
 def mean_accuracies(**options):

@@ -19,6 +19,7 @@ from ..cells import Array, Ints
 from ..feature_maps import DomainCenterer
 from ..kernels import median_squared_distance, squared_distances
 from ..projections._space import Space, learns_nothing
+from ._evaluate import correct
 
 Kind = Literal["plain", "inductive", "transductive"]
 Splits = list[tuple[Ints, Ints]]
@@ -107,7 +108,7 @@ def _joined(Z: Any, Z_test: Any, y: Any, train: Ints, test: Ints) -> tuple[Any, 
 
 
 def _score_each(model: Any, settings: list[Any], X: Any, y: Any, splits: Splits, scoring: Any) -> Array:
-    scorer = check_scoring(model, scoring=scoring)
+    scorer = correct if scoring == "accuracy" else check_scoring(model, scoring=scoring)
     scores = np.empty((len(settings), len(splits)))
     for i, setting in enumerate(settings):
         for k, (train, test) in enumerate(splits):
@@ -118,7 +119,7 @@ def _score_each(model: Any, settings: list[Any], X: Any, y: Any, splits: Splits,
 
 def _score_kernel_svm(model: Any, settings: list[Any], X: Any, y: Any, splits: Splits, scoring: Any) -> Array:
     """The same for the rbf SVM, with one distance matrix for all folds and one kernel matrix for all costs."""
-    scorer = check_scoring(model, scoring=scoring)
+    scorer = correct if scoring == "accuracy" else check_scoring(model, scoring=scoring)
     memory.require_square(X.shape[0], copies=2, caller="An rbf SVM")
     distances = squared_distances(X)
     scores = np.empty((len(settings), len(splits)))

@@ -34,8 +34,7 @@ def polars() -> Any:
 
 def is_text(dtype: Any) -> bool:
     """Whether a column's values are neither numbers, nor durations, nor truth values."""
-    pl = polars()
-    return not (dtype.is_numeric() or dtype in (pl.Boolean, pl.Duration))
+    return not (dtype.is_numeric() or dtype in (polars().Boolean, polars().Duration))
 
 
 def is_readable(dtype: Any) -> bool:
@@ -60,7 +59,11 @@ def as_text(series: pl.Series) -> pl.Series:
             series.cast(pl.Int64, strict=False).cast(pl.String).zip_with(whole.fill_null(False), series.cast(pl.String))
         )
     text = series.cast(pl.String)
-    return text.set(missing(text), None) if is_text(series.dtype) else text
+    if not is_text(series.dtype):
+        return text
+    different = text.unique()  # few, as a rule, and each of them is looked at once
+    marks = different.filter(missing(different)).drop_nulls()
+    return text.set(text.is_in(marks.to_list()), None) if len(marks) else text
 
 
 def missing(text: pl.Series) -> pl.Series:
@@ -94,9 +97,11 @@ def frame_numbers(frame: pl.DataFrame) -> tuple[NDArray[np.float64], dict[int, N
     plain = frame.with_columns(pl.col(typed).cast(pl.String)) if typed else frame
     numbers = plain.cast(pl.Float64, strict=False)
     values = numbers.to_numpy(order="fortran", writable=True)
-    unread = np.array(numbers.null_count().row(0)) > np.array(plain.null_count().row(0))
     not_numbers = {}
-    for position in np.flatnonzero(unread):
+    unread: Any = []
+    if pl.String in plain.dtypes:
+        unread = np.flatnonzero(np.array(numbers.null_count().row(0)) > np.array(plain.null_count().row(0)))
+    for position in unread:
         values[:, position], wrong = as_numbers(plain.to_series(int(position)))
         if wrong.any():
             not_numbers[int(position)] = wrong
