@@ -14,7 +14,7 @@ run: $(call STAMP,run)
 
 test: $(call STAMP,test)
 	# One BLAS thread in each of two processes: four on two cores would wait for each other.
-	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
 # Studies of calibration: about a quarter of an hour.
 slow: $(call STAMP,test)
