@@ -18,7 +18,7 @@ import unseen
 
 SOURCE = Path(unseen.__file__).parent
 FILES = sorted(SOURCE.rglob("*.py"))
-MATHEMATICS = ["cells", "solution", "scatters", "pencil"]  # each may import those before it
+MATHEMATICS = ["products", "cells", "solution", "scatters", "pencil"]  # each may import those before it
 LAYERS = [*MATHEMATICS, "projections", "selection", "report", "shift", "study", "tables", "comparison", "cli"]
 HEAVY = {"sklearn.svm", "sklearn.metrics", "scipy.linalg", "pandas", "matplotlib"}
 EXTRAS = "dask distributed jinja2 matplotlib pandas polars pooch rich skops torch typer"

@@ -13,6 +13,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy import linalg, sparse
 
+from .products import gram, product
+
 Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.intp]
 
@@ -128,7 +130,7 @@ class Cells:
         np.subtract(features, residual, out=residual)  # fresh memory costs more than the subtraction: one array will do
         tails = (members @ residual) / np.maximum(n, 1)
         # The residuals are about the rounded means: a correction in the last digits.
-        return cls(membership.counts, means, tails, residual.T @ residual - (n * tails).T @ tails)
+        return cls(membership.counts, means, tails, gram(residual) - product((n * tails).T, tails))
 
     def __add__(self, other: Cells) -> Cells:
         """Statistics of both sets of samples, which must have the same table of cells."""
@@ -172,16 +174,17 @@ class Cells:
     def spectrum(self) -> Spectrum:
         """Decompose the centred Gram matrix of the features."""
         indicators = np.sqrt(self.counts[self.counts > 0])[:, None] * self._about_mean()[0]
-        values, vectors = linalg.eigh(self.inside + indicators.T @ indicators, check_finite=False)
+        total = self.inside + gram(indicators)
+        values, vectors = linalg.eigh(total, overwrite_a=True, check_finite=False, driver="evd")
         keep = values > len(values) * np.finfo(float).eps * values.max(initial=0.0)
         values, vectors = values[keep], vectors[:, keep]
         scale = np.sqrt(values)
-        cells = (vectors.T @ indicators.T) / scale[:, None]
+        cells = product(vectors.T, indicators.T) / scale[:, None]
         return Spectrum(values, vectors * scale, cells, _missing(cells))
 
 
 def _missing(cells: Array) -> Array:
     """Return a factor S of what orthonormal vectors lose by projection: ``S'S = I - cells'cells``."""
-    loss, directions = linalg.eigh(np.eye(cells.shape[1]) - cells.T @ cells)
+    loss, directions = linalg.eigh(np.eye(cells.shape[1]) - gram(cells))
     noise = 32 * max(cells.shape) * np.finfo(float).eps  # nothing: its square root would be taken for something
     return np.sqrt(np.where(loss > noise, loss, 0.0))[:, None] * directions.T

@@ -15,6 +15,7 @@ from sklearn.metrics.pairwise import (
 from sklearn.utils.extmath import row_norms
 
 from .cells import Array
+from .products import product
 from .scales import factor, is_multiple
 
 KERNELS = (*sorted(PAIRWISE_KERNEL_FUNCTIONS), "precomputed")
@@ -41,6 +42,8 @@ def evaluate(
         return np.array(X, dtype=np.float64) if Y is None else np.asarray(X, dtype=np.float64)
     if kernel in NON_NEGATIVE_KERNELS:  # scikit-learn's code for these refuses read-only memory, such as joblib's
         X, Y = (None if part is None else np.require(part, requirements="W") for part in (X, Y))
+    if kernel == "rbf" and not any(map(sparse.issparse, (X, Y))):
+        return _rbf(X, X if Y is None else Y, 1 / X.shape[1] if gamma is None else gamma)
     if callable(kernel):
         params = dict(kernel_params or {})
     else:
@@ -49,6 +52,24 @@ def evaluate(
             params["gamma"] = gamma
     with np.errstate(over="ignore", invalid="ignore"):  # the caller refuses values that are not finite
         return np.asarray(pairwise_kernels(X, Y, metric=kernel, filter_params=True, **params), dtype=np.float64)
+
+
+def _rbf(X: Array, Y: Array, gamma: float) -> Array:
+    """``exp(-gamma |x - y|^2)``, without the memory of a matrix of distances beside it."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        K = _multiple_of_distances(X, Y, -gamma)
+        return np.exp(K, out=K)
+
+
+def _multiple_of_distances(X: Array, Y: Array, factor: float) -> Array:
+    """``factor |x - y|^2``; what rounding makes of zero has no other sign."""
+    D = product(-2 * factor * X, Y.T)
+    D += factor * row_norms(X, squared=True)[:, None]
+    D += factor * row_norms(Y, squared=True)
+    (np.minimum if factor < 0 else np.maximum)(D, 0.0, out=D)
+    if X is Y:
+        np.fill_diagonal(D, 0.0)
+    return D
 
 
 def about_origin(kernel: str | Callable[..., float], *parts: Any) -> list[Any]:
@@ -67,7 +88,7 @@ def about_origin(kernel: str | Callable[..., float], *parts: Any) -> list[Any]:
 def squared_distances(X: Any) -> Array:
     """Squared Euclidean distances between all rows."""
     (rows,) = about_origin("rbf", X)
-    return euclidean_distances(rows, squared=True)
+    return euclidean_distances(rows, squared=True) if sparse.issparse(rows) else _multiple_of_distances(rows, rows, 1.0)
 
 
 def resolve_gamma(gamma: float | str | None, kernel: str | Callable[..., float], X: Any) -> float | None:
@@ -95,7 +116,7 @@ def median_squared_distance(X: Any) -> float:
     if X.shape[0] > MEDIAN_ROWS:
         X = X[np.argpartition(_ranks(_row_hashes(X)), MEDIAN_ROWS)[:MEDIAN_ROWS]]
     (X,) = about_origin("rbf", X)
-    distances = euclidean_distances(X, squared=True)[np.triu_indices(X.shape[0], k=1)]
+    distances = squared_distances(X)[np.triu_indices(X.shape[0], k=1)]
     # Copies of one row are at distance zero, up to the rounding of |x|^2 + |y|^2 - 2 x'y.
     rounding = 4 * np.finfo(float).eps * X.shape[1] ** 0.5 * row_norms(X, squared=True).max()
     distances = distances[distances > max(rounding, 1e-12 * distances.max(initial=0.0))]

@@ -20,6 +20,7 @@ from scipy import linalg
 from scipy.sparse.linalg import LinearOperator, eigsh
 
 from .cells import Array, Ints, Membership, Spectrum
+from .products import product
 from .solution import Solution
 
 
@@ -92,7 +93,9 @@ def whiten(spectrum: Spectrum, recipe: Recipe) -> Whitened:
     S = np.vstack([sines_of[:, None] * spectrum.cells, spectrum.outside])
     Q, T, sines = _cosines_and_sines(F, S, recipe.inside)
     unwhitened = Q / root[:, None]
-    return Whitened(Q, T, sines, spectrum.lift @ unwhitened, unwhitened, float(np.abs(values / root).max(initial=0.0)))
+    return Whitened(
+        Q, T, sines, product(spectrum.lift, unwhitened), unwhitened, float(np.abs(values / root).max(initial=0.0))
+    )
 
 
 def cholesky_is_sound(recipe: Recipe, size: float) -> bool:
@@ -213,13 +216,13 @@ def _cosines_and_sines(F: Array, S: Array, inside: float) -> tuple[Array, Array,
     sines, right = linalg.svd(_triangle(S), check_finite=False)[1:]
     sines = np.concatenate([sines, np.zeros(len(right) - len(sines))])  # S may have fewer rows than cells
     small = sines <= 0.7
-    rotated = C @ right[small].T
+    rotated = product(C, right[small].T)
     c = np.linalg.norm(rotated, axis=0)
     Q = rotated / c
     if small.all():
         return Q, c[:, None] * right / np.sqrt(inside), sines
-    rest = C @ right[~small].T
-    rest -= Q @ (Q.T @ rest)
+    rest = product(C, right[~small].T)
+    rest -= product(Q, product(Q.T, rest))
     Q_rest, c_rest, turn = linalg.svd(rest, full_matrices=False, check_finite=False)
     keep = c_rest > 1e-14 * max(c.max(initial=0.0), c_rest.max(initial=0.0))
     c_rest = c_rest[keep]

@@ -9,6 +9,7 @@ import numpy as np
 from scipy import linalg
 
 from .cells import Array, Ints
+from .products import gram, product
 
 TOLERATED = float(np.sqrt(np.finfo(float).eps))  # negative residuals, relative to the diagonal
 
@@ -67,7 +68,7 @@ def pivoted_cholesky(
         known = factor[: len(pivots)]
         drawn = random.choice(n, size=block_size, p=weights / weights.sum())
         drawn = drawn[np.sort(np.unique(drawn, return_index=True)[1])]  # a second time it would be rejected
-        block = np.zeros((1, 1)) if len(drawn) == 1 else values(drawn, drawn) - known[:, drawn].T @ known[:, drawn]
+        block = np.zeros((1, 1)) if len(drawn) == 1 else values(drawn, drawn) - gram(known[:, drawn])
         np.fill_diagonal(block, residual[drawn])
         # A proposal drawn from the residual of before is kept with the probability that makes up for what the pivots
         # of its own block have taken away since: kept ones follow the law of one draw at a time.
@@ -75,7 +76,7 @@ def pivoted_cholesky(
         kept, triangle = _eliminate(block, thresholds, n_pivots - len(pivots))
         chosen = drawn[kept]
         rows = values(chosen, slice(None))
-        rows -= known[:, chosen].T @ known
+        rows -= product(known[:, chosen].T, known)
         rows = linalg.blas.dtrsm(1.0, triangle, rows.T, side=1, lower=1, trans_a=1, overwrite_b=1).T
         rows[:, pivots] = 0.0  # exactly, not up to rounding
         rows[:, chosen] = triangle.T

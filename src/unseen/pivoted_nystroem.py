@@ -21,6 +21,7 @@ from ._doc_links import DocLinkMixin
 from .cells import Array
 from .fitted import forget
 from .pivoted_cholesky import NotPositiveError, pivoted_cholesky
+from .products import product
 
 EPS = float(np.finfo(float).eps)
 SELF_SIMILAR = frozenset({"rbf", "laplacian", "chi2"})  # kernels whose value for a sample with itself is 1
@@ -198,7 +199,8 @@ class PivotedNystroem(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, Transformer
         check_is_fitted(self)
         X = self._check_samples(X, reset=False)
         on_landmarks = linalg.solve_triangular(self.cholesky_, weights, lower=True, trans=1)
-        return self._finite(self._values(*kernels.about_origin(self.kernel, X, self.components_)) @ on_landmarks)
+        values = self._values(*kernels.about_origin(self.kernel, X, self.components_))
+        return self._finite(product(values, on_landmarks))
 
     def fit_transform(self, X: Any, y: Any = None) -> Any:
         """Fit and return the features of the same samples, which are a by-product of picking the landmarks.
@@ -213,9 +215,11 @@ class PivotedNystroem(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, Transformer
         features : ndarray of shape (n_samples, `n_components_`)
             One feature per landmark.
         """
-        return self._factorise(X)
+        features = self._factorise(X)
+        return features.astype(self.components_.dtype, copy=False)
 
-    def _factorise(self, X: Any) -> Any:
+    def _factorise(self, X: Any) -> Array:
+        """Pick the landmarks, and return the features that come with them."""
         self._validate_params()
         forget(self)
         if self.kernel == "precomputed":
@@ -262,7 +266,7 @@ class PivotedNystroem(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, Transformer
                 ConvergenceWarning,
                 stacklevel=3,
             )
-        return factor.T.astype(X.dtype, copy=False)
+        return factor.T
 
     def _check_samples(self, X: Any, **options: Any) -> Any:
         X = validate_data(

@@ -270,9 +270,12 @@ class Projection(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
             X = self._check_samples(X, reset=reset, ensure_min_samples=1 + whole)
             classes = Coded.nameless(X.shape[0])
         domains = Coded.domains(sample_domain, X.shape[0])
-        if reset:
-            self._fit_feature_map(X)
-        return Statistics.of(lambda rows: self._features(X[rows]), classes, domains)
+        features = self._fit_feature_map(X) if reset else None
+
+        def block(rows: slice) -> Array:
+            return self._features(X[rows]) if features is None else np.ascontiguousarray(features[rows])
+
+        return Statistics.of(block, classes, domains)
 
     def _declared(self, classes: Any) -> Labels | None:
         """All classes that a stream may hold, if somebody has said so."""

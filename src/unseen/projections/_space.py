@@ -21,6 +21,7 @@ from .. import kernels
 from .._dask_blocks import is_dask
 from ..cells import Array
 from ..pivoted_nystroem import PivotedNystroem
+from ..products import product
 
 NON_NEGATIVE = Interval(Real, 0, None, closed="left")
 BLOCK_ENTRIES = 2**22  # kernel values evaluated at a time in transform: 32 MiB
@@ -132,14 +133,23 @@ class Space(BaseEstimator):
             kernel_params=self.kernel_params,
         )
 
-    def _fit_feature_map(self, X: Any) -> None:
-        self.feature_map_ = None if isinstance(self.feature_map, str) else clone(self.feature_map).fit(X, None)
+    def _fit_feature_map(self, X: Any) -> Array | None:
+        """Fit the map, and return the features of X if they came with it."""
+        features = None
+        if isinstance(self.feature_map, str):
+            self.feature_map_ = None
+        elif isinstance(self.feature_map, PivotedNystroem):
+            self.feature_map_ = clone(self.feature_map)
+            features = self.feature_map_._factorise(X)
+        else:
+            self.feature_map_ = clone(self.feature_map).fit(X, None)
         theirs, own = (getattr(part, "feature_names_in_", None) for part in (self.feature_map_, self))
         if theirs is not None and own is not None and list(theirs) != list(own):
             raise ValueError(
                 f"feature_map was fitted to columns {listed(theirs)}, but X has {listed(own)}. Fit both to the same "
                 "columns in the same order."
             )
+        return features
 
     def _require_same_map(self) -> None:
         """Raise if `feature_map` is not the map that a stream began with: its statistics would mix two spaces."""
@@ -205,13 +215,13 @@ class Space(BaseEstimator):
     def _combined(self, X: Any, weights: Array) -> Array:
         """Combinations of kernel values or features."""
         if "feature_map_" not in vars(self):
-            return self._kernel_values(X) @ weights
+            return product(self._kernel_values(X), weights)
         inner = self.feature_map_
         inner = inner.estimator if isinstance(inner, FrozenEstimator) else inner
         if isinstance(inner, PivotedNystroem):
             with _names_ignored():
                 return inner.combine(X, weights)
-        return self._features(X) @ weights
+        return product(self._features(X), weights)
 
 
 def check_gram(K: Array) -> None:
