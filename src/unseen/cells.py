@@ -143,7 +143,7 @@ class Cells:
         means = near + step
         both = ((n > 0) & (k > 0)).ravel()
         between = gap[both] * np.sqrt(n[both] * (k[both] / total[both]))
-        inside = between.T @ between
+        inside = gram(between)
         inside += self.inside
         inside += other.inside
         return Cells(self.counts + other.counts, means, step - (means - near), inside)

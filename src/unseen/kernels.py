@@ -116,7 +116,7 @@ def median_squared_distance(X: Any) -> float:
     if X.shape[0] > MEDIAN_ROWS:
         X = X[np.argpartition(_ranks(_row_hashes(X)), MEDIAN_ROWS)[:MEDIAN_ROWS]]
     (X,) = about_origin("rbf", X)
-    distances = squared_distances(X)[np.triu_indices(X.shape[0], k=1)]
+    distances = squared_distances(X)[np.tri(X.shape[0], k=-1, dtype=bool)]
     # Copies of one row are at distance zero, up to the rounding of |x|^2 + |y|^2 - 2 x'y.
     rounding = 4 * np.finfo(float).eps * X.shape[1] ** 0.5 * row_norms(X, squared=True).max()
     distances = distances[distances > max(rounding, 1e-12 * distances.max(initial=0.0))]

@@ -16,6 +16,7 @@ from ..cells import Array, Cells, Ints, Membership, Spectrum, gram_spectrum
 from ..kernels import centre, resolve_gamma, squared_distances
 from ..labels import Labels
 from ..pencil import Recipe, Whitened, solve, whiten
+from ..products import product
 from ..projections._base import Projection
 from ..scales import is_multiple
 from ..solution import Solution
@@ -95,7 +96,7 @@ class Basis:
 
     def combined(self, coefficients: Array) -> Basis:
         """Combine the coordinates into new ones."""
-        return Basis(self.train @ coefficients, self.test @ coefficients, self.offset @ coefficients)
+        return Basis(product(self.train, coefficients), product(self.test, coefficients), self.offset @ coefficients)
 
 
 @dataclass(frozen=True)
@@ -113,8 +114,8 @@ class FeatureBasis:
 
     def combined(self, coefficients: Array) -> Basis:
         """Combine the coordinates into new ones."""
-        weights = self.lift @ coefficients
-        values, offset = self.features @ weights, self.mean @ weights
+        weights = product(self.lift, coefficients)
+        values, offset = product(self.features, weights), self.mean @ weights
         return Basis(values[self.train] - offset, values[self.test], offset)
 
 
@@ -175,7 +176,8 @@ def kernel_fold(estimator: Projection, data: Data, grams: Grams, train: Ints, te
     spectrum = gram_spectrum(K, membership)
     # Directions of a centred matrix are orthogonal to constants, but for the null space, which is of no use.
     vectors = spectrum.lift - spectrum.lift.mean(axis=0)
-    basis = Basis(spectrum.lift * spectrum.values, grams.between(estimator, test, train) @ vectors, means @ vectors)
+    projected = product(grams.between(estimator, test, train), vectors)
+    basis = Basis(spectrum.lift * spectrum.values, projected, means @ vectors)
     return _fold(membership, spectrum, basis, data, train, test)
 
 
