@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import linalg, sparse
 
-from .products import gram, product
+from .products import Gram, gram, product
 
 Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.intp]
@@ -119,7 +119,7 @@ class Cells:
     inside: Array
 
     @classmethod
-    def of(cls, features: Array, membership: Membership) -> Cells:
+    def of(cls, features: Array, membership: Membership, gram: Gram = gram) -> Cells:
         """Collect the statistics of a feature matrix."""
         cell, size = membership.cell, membership.counts.size
         n = membership.counts.reshape(-1, 1)
@@ -130,10 +130,13 @@ class Cells:
         np.subtract(features, residual, out=residual)  # fresh memory costs more than the subtraction: one array will do
         tails = (members @ residual) / np.maximum(n, 1)
         # The residuals are about the rounded means: a correction in the last digits.
-        return cls(membership.counts, means, tails, gram(residual) - product((n * tails).T, tails))
+        return cls(membership.counts, means, tails, gram(residual) - gram(np.sqrt(n) * tails))
 
     def __add__(self, other: Cells) -> Cells:
-        """Statistics of both sets of samples, which must have the same table of cells."""
+        return self.plus(other)
+
+    def plus(self, other: Cells, gram: Gram = gram) -> Cells:
+        """Statistics of both sets of samples, which must have the same table of cells: ``self + other``."""
         n, k = self.counts.reshape(-1, 1), other.counts.reshape(-1, 1)
         total = np.maximum(n + k, 1)
         gap = (other.means - self.means) + (other.tails - self.tails)

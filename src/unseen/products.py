@@ -2,11 +2,13 @@
 
 The wheels of NumPy and of SciPy bring a BLAS each, with threads of its own that stay awake for a while after a product.
 Where products alternate with factorisations, which are SciPy's, two sets of threads then wait for the same cores: on
-two cores that may take longer than one thread. So products in loops are SciPy's too.
+two cores that may take longer than one thread. So products in loops are SciPy's too, unless the loop is about a feature
+map of somebody else's, whose products are NumPy's.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -24,3 +26,11 @@ def gram(A: Array) -> Array:
     """``A.T @ A``, exactly symmetric."""
     upper = blas.dsyrk(1.0, A.T)
     return np.triu(upper, 1).T + upper
+
+
+def gram_by_numpy(A: Array) -> Array:
+    """The same by NumPy's BLAS."""
+    return A.T @ A
+
+
+Gram = Callable[[Array], Array]

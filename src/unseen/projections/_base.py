@@ -148,7 +148,7 @@ class Projection(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
             self._require_same_map()
         declared = self._declared(classes)
         statistics = self._gather(X, y, sample_domain, declared=declared, reset=seen is None)
-        self._keep(statistics if seen is None else Statistics.from_arrays(seen) + statistics)
+        self._keep(statistics if seen is None else Statistics.from_arrays(seen).plus(statistics, self._gram()))
         self.declared_classes_ = declared
         return self
 
@@ -275,7 +275,7 @@ class Projection(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         def block(rows: slice) -> Array:
             return self._features(X[rows]) if features is None else np.ascontiguousarray(features[rows])
 
-        return Statistics.of(block, classes, domains)
+        return Statistics.of(block, classes, domains, self._gram())
 
     def _declared(self, classes: Any) -> Labels | None:
         """All classes that a stream may hold, if somebody has said so."""

@@ -21,10 +21,14 @@ from .. import kernels
 from .._dask_blocks import is_dask
 from ..cells import Array
 from ..pivoted_nystroem import PivotedNystroem
-from ..products import product
+from ..products import Gram, gram, gram_by_numpy, product
 
 NON_NEGATIVE = Interval(Real, 0, None, closed="left")
 BLOCK_ENTRIES = 2**22  # kernel values evaluated at a time in transform: 32 MiB
+
+
+def _thawed(feature_map: Any) -> Any:
+    return feature_map.estimator if isinstance(feature_map, FrozenEstimator) else feature_map
 
 
 @contextmanager
@@ -44,8 +48,7 @@ def _described(feature_map: Any) -> Any:
     """What tells feature maps apart: their kind and their parameters, as far as these are plain values."""
     if feature_map is None or isinstance(feature_map, str):
         return "linear"
-    if isinstance(feature_map, FrozenEstimator):
-        feature_map = feature_map.estimator
+    feature_map = _thawed(feature_map)
     params = feature_map.get_params() if hasattr(feature_map, "get_params") else {}
     plain = (bool, int, float, str, type(None))
     return type(feature_map), {name: value for name, value in params.items() if isinstance(value, plain)}
@@ -216,12 +219,19 @@ class Space(BaseEstimator):
         """Combinations of kernel values or features."""
         if "feature_map_" not in vars(self):
             return product(self._kernel_values(X), weights)
-        inner = self.feature_map_
-        inner = inner.estimator if isinstance(inner, FrozenEstimator) else inner
+        inner = _thawed(self.feature_map_)
         if isinstance(inner, PivotedNystroem):
             with _names_ignored():
                 return inner.combine(X, weights)
-        return product(self._features(X), weights)
+        return product(self._features(X), weights) if inner is None else self._features(X) @ weights
+
+    def _gram(self) -> Gram:
+        """Whose BLAS goes with that of the feature map."""
+        return (
+            gram
+            if self.feature_map_ is None or isinstance(_thawed(self.feature_map_), PivotedNystroem)
+            else gram_by_numpy
+        )
 
 
 def check_gram(K: Array) -> None:

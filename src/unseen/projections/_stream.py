@@ -14,6 +14,7 @@ from sklearn.utils.multiclass import type_of_target
 
 from ..cells import Array, Cells, Ints, Membership
 from ..labels import Labels, check_domains, encode_domains
+from ..products import Gram, gram
 
 # Enough rows that adding blocks up costs little beside their Gram matrices, few enough to stay in cache.
 BLOCK_ROWS = 2048
@@ -42,22 +43,26 @@ class Statistics:
     cells: Cells
 
     @classmethod
-    def of(cls, features: Callable[[slice], Array], classes: Coded, domains: Coded) -> Statistics:
+    def of(cls, features: Callable[[slice], Array], classes: Coded, domains: Coded, gram: Gram = gram) -> Statistics:
         """Collect the statistics of samples, asking for the features of a block of rows at a time."""
         shape = len(domains.names), len(classes.names)
         cell = domains.codes * shape[1] + classes.codes
 
         def block(rows: slice) -> Cells:
             counts = np.bincount(cell[rows], minlength=shape[0] * shape[1]).reshape(shape)
-            return Cells.of(features(rows), Membership(counts.astype(np.intp), cell[rows]))
+            return Cells.of(features(rows), Membership(counts.astype(np.intp), cell[rows]), gram)
 
-        cells = reduce(operator.add, map(block, gen_batches(len(cell), BLOCK_ROWS)))
+        cells = reduce(lambda one, two: one.plus(two, gram), map(block, gen_batches(len(cell), BLOCK_ROWS)))
         return cls(domains.names, classes.names, cells)
 
     def __sizeof__(self) -> int:
         return sum(part.nbytes for part in self.arrays().values())  # by which Dask decides what to move where
 
     def __add__(self, other: Statistics) -> Statistics:
+        return self.plus(other)
+
+    def plus(self, other: Statistics, gram: Gram = gram) -> Statistics:
+        """Statistics of both sets of samples: ``self + other``."""
         widths = len(self.cells.inside), len(other.cells.inside)
         if widths[0] != widths[1]:
             raise ValueError(
@@ -68,7 +73,8 @@ class Statistics:
         classes, columns, other_columns = _union(self.classes, other.classes, "y")
         shape = len(domains), len(classes)
         mine = self.cells.placed(rows, columns, shape)
-        return Statistics(domains, classes, mine + other.cells.placed(other_rows, other_columns, shape))
+        theirs = other.cells.placed(other_rows, other_columns, shape)
+        return Statistics(domains, classes, mine.plus(theirs, gram))
 
     def arrays(self) -> dict[str, Labels]:
         """Plain arrays, for any file format; `from_arrays` takes them back."""
