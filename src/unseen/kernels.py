@@ -75,7 +75,7 @@ def _multiple_of_distances(X: Array, Y: Array, factor: float) -> Array:
 def about_origin(kernel: str | Callable[..., float], *parts: Any) -> list[Any]:
     """Samples in double precision and, where the kernel allows, about the mean of the last part.
 
-    "rbf" depends on differences alone, and computes them as |x|^2 + |y|^2 - 2 x'y: far from the origin most digits
+    "rbf" depends on differences alone, and computes them as ``|x|^2 + |y|^2 - 2 x'y``: far from the origin most digits
     would cancel, and what is left would not be positive semi-definite.
     """
     double = [part.astype(np.float64, copy=False) for part in parts]
