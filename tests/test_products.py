@@ -1,4 +1,4 @@
-"""Products by SciPy's BLAS are those of NumPy, whatever the order in memory, also of nothing."""
+"""Products by SciPy's BLAS are those of NumPy, whatever the order in memory, of nothing too; and so are norms."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unseen.products import gram, gram_by_numpy, product
+from unseen.products import gram, gram_by_numpy, norm, product
 
 LAYOUTS = {
     "C": np.ascontiguousarray,
@@ -37,3 +37,10 @@ def test_gram_matrices_are_symmetric_products(by, layout, m, n, seed):
     found = by(LAYOUTS[layout](A))
     np.testing.assert_allclose(found, A.T @ A, atol=1e-14)
     np.testing.assert_array_equal(found, found.T)
+
+
+@pytest.mark.parametrize("layout", ["C", "Fortran"])
+@given(m=st.integers(1, 6), n=st.integers(1, 6), seed=st.integers(0, 99))
+def test_norms_are_those_of_numpy(layout, m, n, seed):
+    A = np.random.default_rng(seed).normal(size=(m, n))
+    assert norm(LAYOUTS[layout](A)) == pytest.approx(np.linalg.norm(A), rel=1e-14)

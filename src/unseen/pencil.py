@@ -20,7 +20,7 @@ from scipy import linalg
 from scipy.sparse.linalg import LinearOperator, eigsh
 
 from .cells import Array, Ints, Membership, Spectrum
-from .products import product
+from .products import norm, product
 from .solution import Solution
 
 
@@ -122,7 +122,7 @@ def whiten_by_cholesky(K: Array, membership: Membership, recipe: Recipe) -> Whit
     F, inverse = np.hsplit(solved, 2)
     Q, T, sines = _cosines_and_sines(F, np.sqrt(recipe.ridge) * inverse, recipe.inside)
     directions, _ = linalg.lapack.dtrtrs(lower, np.asfortranarray(Q), lower=True, trans=True)
-    size = np.linalg.norm(K)
+    size = norm(K)
     return Whitened(Q, T, sines, directions, directions, float(size / np.sqrt(recipe.inside * size**2 + recipe.ridge)))
 
 

@@ -33,4 +33,9 @@ def gram_by_numpy(A: Array) -> Array:
     return A.T @ A
 
 
+def norm(A: Array) -> float:
+    """Frobenius norm of a matrix in C or Fortran order."""
+    return float(blas.dnrm2(A.ravel(order="K")))
+
+
 Gram = Callable[[Array], Array]

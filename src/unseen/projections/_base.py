@@ -33,6 +33,7 @@ from ..pencil import (
     whiten,
     whiten_by_cholesky,
 )
+from ..products import norm
 from ..scales import factor
 from ..solution import Solution
 from ._space import NON_NEGATIVE, Space, check_gram, parameters
@@ -350,7 +351,7 @@ class Projection(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         K = self._kernel_values(X, training=True)
         means = kernels.centre(K)
         self._require_finite(means)
-        size = float(np.linalg.norm(K))
+        size = norm(K)
         self._require_spread(size, len(K) * np.abs(means).max())
         with self._singularity_explained():
             recipe = self._recipe(membership.counts, self._ridge(size))

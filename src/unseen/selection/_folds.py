@@ -16,7 +16,7 @@ from ..cells import Array, Cells, Ints, Membership, Spectrum, gram_spectrum
 from ..kernels import centre, resolve_gamma, squared_distances
 from ..labels import Labels
 from ..pencil import Recipe, Whitened, solve, whiten
-from ..products import product
+from ..products import norm, product
 from ..projections._base import Projection
 from ..scales import is_multiple
 from ..solution import Solution
@@ -172,7 +172,7 @@ def kernel_fold(estimator: Projection, data: Data, grams: Grams, train: Ints, te
     K = grams.between(estimator, train, train)
     means = centre(K)
     estimator._require_finite(means)
-    estimator._require_spread(float(np.linalg.norm(K)), len(K) * float(np.abs(means).max()))
+    estimator._require_spread(norm(K), len(K) * float(np.abs(means).max()))
     spectrum = gram_spectrum(K, membership)
     # Directions of a centred matrix are orthogonal to constants, but for the null space, which is of no use.
     vectors = spectrum.lift - spectrum.lift.mean(axis=0)
