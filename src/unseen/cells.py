@@ -178,7 +178,8 @@ class Cells:
         """Decompose the centred Gram matrix of the features."""
         indicators = np.sqrt(self.counts[self.counts > 0])[:, None] * self._about_mean()[0]
         total = self.inside + gram(indicators)
-        values, vectors = linalg.eigh(total, overwrite_a=True, check_finite=False, driver="evd")
+        driver = "evd" if len(total) > 1 else None  # older SciPy gives it no room for a single number
+        values, vectors = linalg.eigh(total, overwrite_a=True, check_finite=False, driver=driver)
         keep = values > len(values) * np.finfo(float).eps * values.max(initial=0.0)
         values, vectors = values[keep], vectors[:, keep]
         scale = np.sqrt(values)
