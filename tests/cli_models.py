@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 
 import numpy as np
 import pytest
@@ -16,6 +15,7 @@ import polars as pl
 import typer
 from typer.testing import CliRunner
 
+from command import run_command
 from unseen import CIDG, KFDA, DomainCenterer
 from unseen.cli._fit import card, fit
 from unseen.cli._predict import predict
@@ -33,11 +33,7 @@ SITES = ["north", "south", "west"]
 
 
 def unseen(*args):
-    result = CliRunner().invoke(APP, [*map(str, args)], env={"COLUMNS": "200", "TERM": "dumb", "NO_COLOR": "1"})
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    text = re.sub(r"\x1b\[[0-9;]*m", "", result.output)
-    return result.exit_code, " ".join(re.sub(r"[\u2500-\u257f]", " ", text).split())
+    return run_command(APP, *args)
 
 
 def printed_json(*args):

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 pytest.importorskip("typer", reason="the command needs its extra")
-from typer.testing import CliRunner
 
+from command import run_command
 from helpers import three_domains
 from unseen.cli._app import app
 from unseen.cli._report import write
@@ -49,11 +49,7 @@ def offline(monkeypatch):
 
 
 def unseen(*args):
-    result = CliRunner().invoke(app, [*map(str, args)], env={"COLUMNS": "200", "TERM": "dumb", "NO_COLOR": "1"})
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    text = re.sub(r"\x1b\[[0-9;]*m", "", result.output)
-    return result.exit_code, " ".join(re.sub(r"[\u2500-\u257f]", " ", text).split())
+    return run_command(app, *args)
 
 
 @pytest.mark.parametrize("command", ["", "synthetic", "office-caltech", "vlcs", "folder"])

@@ -151,9 +151,13 @@ def test_a_map_with_all_landmarks_compares_as_the_exact_kernel_does():
     assert row["mean"] == pytest.approx(exact.best_score_, abs=1e-12)
 
 
-def test_of_a_choice_of_its_own_it_does_not_warn():
+def test_of_a_choice_of_its_own_it_does_not_warn(monkeypatch):
+    """Warnings are errors here, and three features have no fourth component."""
     X, y, d = noisy()
-    UnseenClassifier(["sca"], feature_map="linear").fit(X, y, sample_domain=d)  # its grid asks for four components
+    monkeypatch.setattr("unseen.selection._families.component_grid", lambda *_: {"n_components": [4]})
+    model = UnseenClassifier(["sca"], feature_map="linear").fit(X, y, sample_domain=d)
+    assert model.best_estimator_[0].n_components == 4
+    assert len(model.best_estimator_[0].eigenvalues_) == 3
 
 
 def test_among_many_samples_no_nearest_neighbour_is_sought(monkeypatch):

@@ -227,11 +227,8 @@ class Space(BaseEstimator):
 
     def _gram(self) -> Gram:
         """Whose BLAS goes with that of the feature map."""
-        return (
-            gram
-            if self.feature_map_ is None or isinstance(_thawed(self.feature_map_), PivotedNystroem)
-            else gram_by_numpy
-        )
+        ours = self.feature_map_ is None or isinstance(_thawed(self.feature_map_), PivotedNystroem)
+        return gram if ours else gram_by_numpy
 
 
 def check_gram(K: Array) -> None:

@@ -39,6 +39,7 @@ ALPHAS = [1e4, 1e2, 1.0, 1e-2]
 
 
 def plain_entry(method: str, X: Any, y: Any, domain: Ints, splits: Splits, scoring: Any) -> Entry:
+    """A plain classifier, or the same behind a DomainCenterer, with its best settings."""
     name = CENTERED.get(method, method)
     model, grid = PLAIN[name]
     settings = list(ParameterGrid(grid))
