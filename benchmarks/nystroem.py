@@ -15,7 +15,7 @@ from sklearn.neighbors import KNeighborsClassifier, NearestCentroid
 from sklearn.pipeline import Pipeline
 
 from unseen import CIDG, ProjectionSearchCV
-from unseen.pivoted_nystroem import PivotedNystroem
+from unseen.kernels._nystroem import PivotedNystroem
 from unseen.selection import LeaveOneDomainOut
 
 from .measure import Row, best_of

@@ -14,9 +14,9 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import Pipeline
 
 from unseen import CIDG, ProjectionSearchCV
-from unseen.cells import Membership, gram_spectrum
-from unseen.kernels import centre, evaluate
-from unseen.pencil import solve, whiten
+from unseen.algebra._cells import Membership, gram_spectrum
+from unseen.algebra._pencil import solve, whiten
+from unseen.kernels._kernel import centre, evaluate
 from unseen.selection import LeaveOneDomainOut
 
 from .measure import Row, best_of, peak_bytes, samples

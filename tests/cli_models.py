@@ -20,9 +20,9 @@ from unseen import CIDG, KFDA, DomainCenterer
 from unseen.cli._fit import card, fit
 from unseen.cli._predict import predict
 from unseen.cli._show import show
-from unseen.model_file import load_model, save_model
-from unseen.table_fit import Candidate, TableFit, fit_candidate, fit_table
-from unseen.table_model import TableModel
+from unseen.models._file import load_model, save_model
+from unseen.models._fit import Candidate, TableFit, fit_candidate, fit_table
+from unseen.models._model import TableModel
 from unseen.tables import Schema, load_table
 
 APP = typer.Typer(pretty_exceptions_enable=False)

@@ -14,10 +14,10 @@ from sklearn.metrics.pairwise import rbf_kernel
 import textbook
 from helpers import METHODS, make, match, problems, three_domains
 from unseen import CIDG, DICA, KFDA, SCA
-from unseen.cells import Membership, gram_spectrum
+from unseen.algebra._cells import Membership, gram_spectrum
+from unseen.algebra._pencil import solve, whiten, whiten_by_cholesky
+from unseen.estimators import _projection as _base
 from unseen.exceptions import FewerComponentsWarning, SingleDomainWarning
-from unseen.pencil import solve, whiten, whiten_by_cholesky
-from unseen.projections import _base
 
 pytestmark = pytest.mark.filterwarnings("ignore::unseen.exceptions.SingleDomainWarning")
 

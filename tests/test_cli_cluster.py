@@ -27,10 +27,10 @@ from typer.testing import CliRunner
 
 import unseen as library
 from cluster_work import process, refuse, squared, waiting
-from unseen._cluster import ClusterLost, mapped
 from unseen.cli._app import app
 from unseen.cli._options import cluster
 from unseen.datasets import make_synthetic
+from unseen.estimators._cluster import ClusterLost, mapped
 from unseen.study import Protocol, run, tasks
 from unseen.study._run import predictions
 from unseen.study._store import Store

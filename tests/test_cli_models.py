@@ -17,8 +17,8 @@ from typer.testing import CliRunner
 
 from cli_models import SITES, frame, printed_json, unseen
 from unseen.cli._fit import Method
-from unseen.model_file import read_card
-from unseen.table_fit import METHODS
+from unseen.models._file import read_card
+from unseen.models._fit import METHODS
 
 NASTY = ['he said "no"', "a, b", "two\nlines", "=1+1", "@cmd", "-x", "😀 שלום", " spaces ", "tab\there", "it's; fine"]
 

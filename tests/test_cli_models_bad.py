@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from cli_models import APP, SITES, printed_json, unseen
 from unseen import KFDA
-from unseen.model_file import load_model, save_model
+from unseen.models._file import load_model, save_model
 from unseen.tables import load_table, preprocessor
 
 

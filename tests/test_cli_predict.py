@@ -12,8 +12,8 @@ pytest.importorskip("skops", reason="model files need the extra")
 import polars as pl
 
 from cli_models import FEATURES, SITES, encoded, predictions, printed_json, probabilities, unseen
-from unseen.model_file import load_model, read_card
-from unseen.table_model import Centres
+from unseen.models._file import load_model, read_card
+from unseen.models._model import Centres
 
 
 @pytest.mark.parametrize("ending", [".csv", ".parquet"])

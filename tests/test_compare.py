@@ -172,12 +172,12 @@ def test_many_domains_do_not_cost_the_diagnosis_more_memory(monkeypatch):
         asked.append(max_per_domain)
         return diagnose(*args, max_per_domain=max_per_domain, **options)
 
-    monkeypatch.setattr("unseen.comparison._compare.diagnose", watched)
+    monkeypatch.setattr("unseen.study._compare.diagnose", watched)
     unseen.compare(X, Y, sample_domain=np.arange(len(Y)) % 15, methods=["1NN"], repeats=1, quick=True)
     assert asked == [400]
 
 
 def test_every_method_has_a_kind():
-    from unseen.comparison._summary import kind
+    from unseen.study._summary import kind
 
     assert [m for m in METHODS if kind(m) == "reference"] == ["KFDA"]

@@ -27,7 +27,7 @@ da = pytest.importorskip("dask.array")
 pd = pytest.importorskip("pandas")
 dd = pytest.importorskip("dask.dataframe")
 
-from unseen import distributed  # noqa: E402
+from unseen.estimators import _distributed as distributed  # noqa: E402
 
 X, Y, D = three_domains(n_per_cell=12, seed=3)
 NAMES = np.array(["north", "south", "west"])[D]

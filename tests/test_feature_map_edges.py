@@ -19,7 +19,7 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from helpers import three_domains
 from unseen import CIDG, KFDA, PivotedNystroem, ProjectionSearchCV, UnseenClassifier
-from unseen.kernels import median_squared_distance
+from unseen.kernels._kernel import median_squared_distance
 
 X, Y, D = three_domains(n_per_cell=10, seed=5)
 GRID = {"ridge": ["1e-2*scale", "scale"]}
@@ -136,7 +136,7 @@ def test_a_map_that_knows_names_is_used_without_a_word_and_checked():
 @pytest.mark.parametrize("kind", ["search", "classifier", "pipeline"])
 def test_columns_of_collections_are_found_by_name_as_those_of_frames_are(kind):
     dd = pytest.importorskip("dask.dataframe", reason="needs the extra dask")
-    from unseen import distributed
+    from unseen.estimators import _distributed as distributed
 
     frame = pd.DataFrame(X, columns=list("abcd"))
     model = {

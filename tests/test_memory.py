@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from helpers import three_domains
-from unseen import CIDG, DICA, SCA, memory
+from unseen import CIDG, DICA, SCA
+from unseen.kernels import _plan as memory
 
 GIB = 2**30
 

@@ -20,10 +20,11 @@ pytest.importorskip("skops", reason="model files need the extra")
 import polars as pl
 
 from model_files import TABLE, assert_same_answers, by_hand, pack, saved, unpack
-from unseen import CIDG, DICA, MDA, SCA, DomainCenterer, model_file
-from unseen.model_file import CARD, PAYLOAD, ModelFileError, load_model, read_card, save_model
+from unseen import CIDG, DICA, MDA, SCA, DomainCenterer
+from unseen.models import _file as model_file
+from unseen.models._file import CARD, PAYLOAD, ModelFileError, load_model, read_card, save_model
+from unseen.models._fit import METHODS, fit_table
 from unseen.selection._families import HEADS
-from unseen.table_fit import METHODS, fit_table
 from unseen.tables import Column, Schema
 
 CHOICES = {

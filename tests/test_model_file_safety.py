@@ -22,8 +22,9 @@ pytest.importorskip("skops", reason="model files need the extra")
 import skops.io as skops
 
 from model_files import assert_same_answers, by_hand, pack, saved, unpack, with_payload
-from unseen import CIDG, model_file
-from unseen.model_file import TRUSTED, ModelFileError, load_model, read_card, save_model
+from unseen import CIDG
+from unseen.models import _file as model_file
+from unseen.models._file import TRUSTED, ModelFileError, load_model, read_card, save_model
 from unseen.selection._families import HEADS
 
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from unseen.moments import Moments, pooled
-from unseen.novelty import FAR, Novelty, _nearest_mixture
+from unseen.algebra._moments import Moments, pooled
+from unseen.shift._novelty import FAR, Novelty, _nearest_mixture
 
 NAMES = ["north", "south", "west"]
 SEEDS = st.integers(0, 2**32 - 1)

@@ -16,9 +16,9 @@ pytest.importorskip("skops", reason="model files need the extra")
 import polars as pl
 
 from cli_models import SITES, unseen
-from unseen.model_file import load_model, read_card
-from unseen.table_fit import choose, fit_table
-from unseen.table_stream import Collector, TableRows, fit_stream, part_of
+from unseen.models._file import load_model, read_card
+from unseen.models._fit import choose, fit_table
+from unseen.models._stream import Collector, TableRows, fit_stream, part_of
 from unseen.tables import TableError, batches, files, load_table
 from unseen.tables._load import loaded, survey_table
 
@@ -209,7 +209,7 @@ def large(monkeypatch):
     """What counts as a large table, scaled down."""
     monkeypatch.setattr("unseen.cli._fit.EXACT_ROWS", 500)
     monkeypatch.setattr("unseen.cli._fit.SAMPLE_ROWS", 150)
-    monkeypatch.setattr("unseen.table_stream.CHOICE_ROWS", 90)
+    monkeypatch.setattr("unseen.models._stream.CHOICE_ROWS", 90)
 
 
 @pytest.mark.usefixtures("large")

@@ -18,8 +18,12 @@ import unseen
 
 SOURCE = Path(unseen.__file__).parent
 FILES = sorted(SOURCE.rglob("*.py"))
-MATHEMATICS = ["products", "cells", "solution", "scatters", "pencil"]  # each may import those before it
-LAYERS = [*MATHEMATICS, "projections", "selection", "report", "shift", "study", "tables", "comparison", "cli"]
+# Each room may import those before it, and the hall: what lies beside the rooms.
+MATHEMATICS = ["_products", "_cells", "_moments", "_solution", "_scatters", "_pencil"]  # likewise
+ROOMS = ["report", "algebra", "kernels", "estimators", "selection", "shift", "tables", "datasets", "models", "study"]
+ROOMS += ["cli"]
+HALL = {"citizen", "distributed", "exceptions", "files", "labels", "progress"}
+ALONE = {"report"}  # takes plain values, so that any program may use it: imports nothing of ours
 HEAVY = {"sklearn.svm", "sklearn.metrics", "scipy.linalg", "pandas", "matplotlib"}
 EXTRAS = "dask distributed jinja2 matplotlib pandas polars pooch rich skops torch typer"
 OPTIONAL = set(EXTRAS.split())
@@ -158,10 +162,10 @@ def imported(path, *, lazily=False):
     return names
 
 
-def component(name):
-    """`unseen.projections._base` belongs to `projections`."""
+def room(name):
+    """`unseen.estimators._cidg` belongs to `estimators`; what lies beside the rooms to none."""
     parts = name.split(".")
-    return parts[1] if parts[0] == "unseen" and len(parts) > 1 else None
+    return parts[1] if parts[0] == "unseen" and len(parts) > 1 and parts[1] in ROOMS else None
 
 
 # What the command loads when it runs may import its extra; `unseen.cli` itself says what is missing.
@@ -175,24 +179,32 @@ def test_optional_dependencies_are_imported_where_they_are_used(path):
 
 @pytest.mark.parametrize("name", MATHEMATICS)
 def test_the_mathematics_needs_numpy_and_scipy_alone(name):
-    names = imported(SOURCE / f"{name}.py", lazily=True)
+    names = imported(SOURCE / "algebra" / f"{name}.py", lazily=True)
     roots = {root for root in (imported_name.split(".")[0] for imported_name in names) if root != "unseen"}
     assert roots <= {"numpy", "scipy"} | sys.stdlib_module_names
-    earlier = set(MATHEMATICS[: MATHEMATICS.index(name)])
-    assert {component(imported_name) for imported_name in names} - {None} <= earlier
+    own = {part[2] for part in (imported_name.split(".") for imported_name in names) if part[0] == "unseen"}
+    assert own <= set(MATHEMATICS[: MATHEMATICS.index(name)])
+
+
+def test_every_package_is_a_room_and_the_hall_is_small():
+    assert {path.parent.name for path in SOURCE.glob("*/__init__.py")} == set(ROOMS)
+    assert {path.stem for path in SOURCE.glob("*.py")} - {"__init__"} <= HALL
 
 
 @pytest.mark.parametrize("path", FILES, ids=module_name)
 def test_imports_point_one_way(path):
-    here = component(module_name(path))
-    if here in LAYERS:
-        later = set(LAYERS[LAYERS.index(here) + 1 :])
-        assert not {component(name) for name in imported(path, lazily=True)} & later
-    elif here is not None:
-        # Labels, kernels and the like serve the projections and know nothing of them or of what stands on them.
-        serving = {"exceptions", "kernels", "labels", "memory"}
-        forbidden = set(LAYERS[LAYERS.index("projections") :]) if here in serving else set()
-        assert not {component(name) for name in imported(path, lazily=True)} & forbidden
+    here = room(module_name(path))
+    if here is not None:
+        allowed = set(ROOMS[: ROOMS.index(here)]) if here not in ALONE else set()
+        assert {room(name) for name in imported(path, lazily=True)} <= allowed | {here, None}
+
+
+@pytest.mark.parametrize("path", FILES, ids=module_name)
+def test_rooms_are_entered_by_their_doors(path):
+    here = room(module_name(path))
+    foreign = [name for name in imported(path, lazily=True) if room(name) not in (here, None)]
+    private = [name for name in foreign if any(part.startswith("_") for part in name.split(".")[2:])]
+    assert not private
 
 
 def test_no_import_goes_round_in_a_circle():
@@ -210,12 +222,12 @@ def test_the_reader_of_imports_sees_what_it_should(tmp_path, monkeypatch):
     path = tmp_path / "unseen" / "inner" / "module.py"
     path.parent.mkdir(parents=True)
     path.write_text(
-        "import os.path\nfrom .. import kernels\nfrom ..cells import Cells\nfrom . import other\n"
+        "import os.path\nfrom .. import kernels\nfrom ..algebra import Cells\nfrom . import other\n"
         "try:\n    import polars\nexcept ImportError:\n    pass\n"
         "if TYPE_CHECKING:\n    import typed\n"
         "def f():\n    import pandas\n"
     )
-    at_once = {"os.path", "unseen.kernels", "unseen.cells", "unseen.inner.other", "polars"}
+    at_once = {"os.path", "unseen.kernels", "unseen.algebra", "unseen.inner.other", "polars"}
     assert at_once <= imported(path)
     assert imported(path).isdisjoint({"pandas", "typed"})
     assert "pandas" in imported(path, lazily=True)

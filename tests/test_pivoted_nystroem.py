@@ -20,10 +20,11 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from helpers import METHODS, make, three_domains
-from unseen import CIDG, kernels
-from unseen.kernels import SPARSE_KERNELS
-from unseen.pivoted_cholesky import NotPositiveError, pivoted_cholesky
-from unseen.pivoted_nystroem import PivotedNystroem
+from unseen import CIDG
+from unseen.kernels import _kernel as kernels
+from unseen.kernels._cholesky import NotPositiveError, pivoted_cholesky
+from unseen.kernels._kernel import SPARSE_KERNELS
+from unseen.kernels._nystroem import PivotedNystroem
 
 X, Y, D = three_domains()
 DATA = Path(__file__).parents[2] / "shared" / "data"

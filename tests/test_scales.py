@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from helpers import make, three_domains
 from unseen import CIDG
-from unseen.scales import factor, is_multiple
+from unseen.kernels._scales import factor, is_multiple
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ from sklearn.metrics.pairwise import rbf_kernel
 
 from helpers import problems
 from planted_shifts import EVEN, FIXED, SKEWED, TRUTH, planted, sample
-from unseen import scatters
-from unseen.cells import Membership
+from unseen.algebra import _scatters as scatters
+from unseen.algebra._cells import Membership
 from unseen.datasets import make_synthetic
 from unseen.shift import ClassShift, Diagnosis, Shift, diagnose
 from unseen.shift._comparison import Comparison, Evidence, KernelEvidence, chi_square, labellings, permuted_tables

@@ -20,11 +20,11 @@ from sklearn.kernel_approximation import Nystroem, RBFSampler
 
 from helpers import METHODS, make, three_domains
 from unseen import CIDG, DICA, KFDA, SCA
-from unseen.cells import Cells, Membership
+from unseen.algebra._cells import Cells, Membership
+from unseen.estimators import _projection as _base
+from unseen.estimators._statistics import BLOCK_ROWS, Coded, Statistics
 from unseen.exceptions import SingleDomainWarning
-from unseen.pivoted_nystroem import PivotedNystroem
-from unseen.projections import _base
-from unseen.projections._stream import BLOCK_ROWS, Coded, Statistics
+from unseen.kernels._nystroem import PivotedNystroem
 
 every_method = pytest.mark.parametrize("name", METHODS)
 
@@ -316,7 +316,7 @@ def through_joblib(model, path):
 def through_skops(model, path):
     io = pytest.importorskip("skops.io")
     io.dump(model, path / "model.skops")
-    trusted = ["unseen.projections._cidg.CIDG"]
+    trusted = ["unseen.estimators._cidg.CIDG"]
     assert io.get_untrusted_types(file=path / "model.skops") == trusted
     return io.load(path / "model.skops", trusted=trusted)
 

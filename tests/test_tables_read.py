@@ -14,8 +14,8 @@ from scipy.io import savemat
 
 pl = pytest.importorskip("polars")
 
-from unseen.datasets import load_folder, load_rotated_digits  # noqa: E402
-from unseen.tables import batches, embedded, load_table, scan  # noqa: E402
+from unseen.datasets import embedded, load_folder, load_rotated_digits  # noqa: E402
+from unseen.tables import batches, load_table, scan  # noqa: E402
 from written_tables import FRAME, WRITERS, assert_same, changed, written  # noqa: E402
 
 

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 pl = pytest.importorskip("polars")
 
-from unseen.comparison._subject import subject_of_arrays, subject_of_table  # noqa: E402
-from unseen.tables import TableError, embedded, load_table  # noqa: E402
+from unseen.datasets import embedded  # noqa: E402
+from unseen.study._subject import subject_of_arrays, subject_of_table  # noqa: E402
+from unseen.tables import TableError, load_table  # noqa: E402
 
 N = 240
 FRAME = pl.DataFrame(

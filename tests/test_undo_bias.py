@@ -10,8 +10,8 @@ from threadpoolctl import threadpool_limits
 
 from helpers import three_domains
 from unseen import UndoBias
+from unseen.estimators._undo_bias import BIAS, augmented
 from unseen.exceptions import SingleDomainWarning
-from unseen.undo_bias import BIAS, augmented
 
 
 def problem(n_classes=3, n_per_cell=4, seed=0):

@@ -24,7 +24,7 @@ from threadpoolctl import threadpool_limits
 from helpers import three_domains
 from unseen import CIDG, DomainCenterer, PivotedNystroem, ProjectionSearchCV, UnseenClassifier
 from unseen.exceptions import SingleDomainWarning
-from unseen.kernels import median_squared_distance
+from unseen.kernels._kernel import median_squared_distance
 from unseen.selection import HeldOutDomains, LeaveOneDomainOut, LeavePDomainsOut
 from unseen.selection._families import METHODS, PROJECTIONS, RIDGES, Contender, contenders, offered
 from unseen.selection._plain import CENTERED, MAPPED
@@ -162,7 +162,7 @@ def test_of_a_choice_of_its_own_it_does_not_warn(monkeypatch):
 
 def test_among_many_samples_no_nearest_neighbour_is_sought(monkeypatch):
     X, y, d = noisy()
-    monkeypatch.setattr("unseen.memory.EXACT_ROWS", len(X) - 1)
+    monkeypatch.setattr("unseen.selection._families.EXACT_ROWS", len(X) - 1)
     model = UnseenClassifier(["dica"], feature_map="linear").fit(X, y, sample_domain=d)
     assert {row["model"] for row in model.leaderboard_} == {"dica + logistic", "dica + logistic, target-centred"}
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from sklearn.utils.parallel import Parallel, delayed
 
-from unseen.comparison._compare import judge
-from unseen.comparison._subject import subject_of_arrays
 from unseen.study import METHODS, Protocol, tasks
+from unseen.study._compare import judge
+from unseen.study._subject import subject_of_arrays
 
 RUNS = 100
 

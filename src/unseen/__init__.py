@@ -11,29 +11,21 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from .comparison import compare
-    from .feature_maps import DomainCenterer
-    from .pivoted_nystroem import PivotedNystroem
-    from .projections import CIDG, DICA, KFDA, MDA, SCA
+    from .estimators import CIDG, DICA, KFDA, MDA, SCA, DomainCenterer, UndoBias
+    from .kernels import PivotedNystroem
     from .selection import ProjectionSearchCV, UnseenClassifier
     from .shift import diagnose
-    from .undo_bias import UndoBias
+    from .study import compare
 
 _HOMES = {
-    "CIDG": "projections",
-    "DICA": "projections",
-    "DomainCenterer": "feature_maps",
-    "KFDA": "projections",
-    "MDA": "projections",
-    "PivotedNystroem": "pivoted_nystroem",
+    **dict.fromkeys(("CIDG", "DICA", "KFDA", "MDA", "SCA", "DomainCenterer", "UndoBias"), "estimators"),
+    "PivotedNystroem": "kernels",
     "ProjectionSearchCV": "selection",
-    "SCA": "projections",
-    "UndoBias": "undo_bias",
     "UnseenClassifier": "selection",
-    "compare": "comparison",
+    "compare": "study",
     "diagnose": "shift",
 }
-_SUBMODULES = ("datasets", "distributed", "exceptions", "report", "selection", "shift", "study", "tables")
+_SUBMODULES = ("datasets", "distributed", "exceptions", "models", "report", "selection", "shift", "study", "tables")
 
 __all__ = [
     "CIDG",

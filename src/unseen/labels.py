@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.multiclass import check_classification_targets
 
-from .cells import Ints
+from .algebra import Ints
 from .exceptions import SingleDomainWarning
 
 Labels = np.ndarray[Any, np.dtype[Any]]

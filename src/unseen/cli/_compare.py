@@ -10,9 +10,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from ..comparison._compare import compare_subject
-from ..comparison._subject import subject_of_table
-from ..study._protocol import Protocol
+from ..study import Protocol, compare_subject, subject_of_table
 from ._options import (
     ALL,
     Centering,

@@ -8,22 +8,9 @@ from typing import Annotated
 
 import typer
 
-from ..comparison._subject import subject_of_table
 from ..shift import diagnose as diagnose_arrays
-from ._options import (
-    Data,
-    Domain,
-    Drop,
-    Features,
-    Json,
-    Label,
-    Report,
-    ScaleOption,
-    Seed,
-    Unlabelled,
-    read,
-    scale_for,
-)
+from ..study import subject_of_table
+from ._options import Data, Domain, Drop, Features, Json, Label, Report, ScaleOption, Seed, Unlabelled, read, scale_for
 from ._report import check_target, clean, errors, json_text, notices, reporting, write
 
 

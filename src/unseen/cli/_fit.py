@@ -14,15 +14,20 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
+from ..kernels import EXACT_ROWS
 from ..labels import Labels
-from ..machine import machine_facts
-from ..memory import EXACT_ROWS
-from ..model_file import save_model
-from ..table_fit import PROJECTIONS, TableFit, fit_table
-from ..table_stream import SAMPLE_ROWS, Rows, TableRows, fit_stream
-from ..tables import Table
-from ..tables._load import loaded
-from ..tables._surveyed import SurveyedTable
+from ..models import (
+    PROJECTIONS,
+    SAMPLE_ROWS,
+    Rows,
+    TableFit,
+    TableRows,
+    fit_stream,
+    fit_table,
+    machine_facts,
+    save_model,
+)
+from ..tables import SurveyedTable, Table, loaded
 from ._new_table import RowProgress
 from ._options import (
     Components,

@@ -13,14 +13,23 @@ import numpy as np
 import polars as pl
 from rich.progress import Progress
 
-from ..cells import Array
+from ..algebra import Array
 from ..labels import Labels
-from ..tables import Schema, TableError, files, scan
-from ..tables._errors import counted, understanding, unknown_column
-from ..tables._files import file_batches
-from ..tables._find import ending_of, holds_several, look_like_parts
-from ..tables._survey import batch_size
-from ..tables._values import as_text
+from ..tables import (
+    Schema,
+    TableError,
+    as_text,
+    batch_size,
+    counted,
+    ending_of,
+    file_batches,
+    files,
+    holds_several,
+    look_like_parts,
+    scan,
+    understanding,
+    unknown_column,
+)
 from ._report import errors
 
 MAX_DOMAINS = 1_000  # a column with more values than this numbers rows rather than naming places

@@ -16,13 +16,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .._cluster import ClusterLost
-from ..study._methods import METHODS
-from ..study._protocol import thin
+from ..estimators import ClusterLost
+from ..study import METHODS, thin
 
 if TYPE_CHECKING:
-    from ..tables import Table
-    from ..tables._surveyed import SurveyedTable
+    from ..tables import SurveyedTable, Table
 
 
 CONNECT_SECONDS = 10
@@ -179,7 +177,7 @@ def survey(
     unlabelled: str | None = None,
 ) -> SurveyedTable:
     """The table a command is about, looked through but not read."""
-    from ..tables._load import survey_table
+    from ..tables import survey_table
 
     found = survey_table(
         data, label=label, domain=domain, features=listed(features), drop=listed(drop), unlabelled=unlabelled
@@ -197,7 +195,7 @@ def embedded_table(
     unlabelled: str | None = None,
 ) -> Table:
     """The rotated digits, for commands without a table."""
-    from ..tables import embedded
+    from ..datasets import embedded
 
     if label or domain or features or drop or unlabelled is not None:
         raise ValueError(

@@ -17,12 +17,10 @@ import polars as pl
 import typer
 from rich.text import Text
 
-from .._cluster import mapped
-from ..model_file import ModelFileError, load_model
-from ..novelty import NoveltyResult
-from ..table_model import Centres, TableModel
-from ..tables import Schema
-from ..tables._errors import listed
+from ..estimators import mapped
+from ..models import Centres, ModelFileError, TableModel, load_model
+from ..shift import NoveltyResult
+from ..tables import Schema, listed
 from ._fit import warnings_as_notices
 from ._new_table import MAX_DOMAINS, NewTable, Piece, RowProgress
 from ._options import Json, Scheduler, Workers, cluster

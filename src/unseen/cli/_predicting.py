@@ -10,10 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from ..cells import Ints
+from ..algebra import Ints, Moments, pooled
 from ..labels import Labels
-from ..moments import Moments, pooled
-from ..table_model import Centres, TableModel
+from ..models import Centres, TableModel
 from ._new_table import Encoding, Piece, Rows
 
 

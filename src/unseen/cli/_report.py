@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from ..study._tables import Cell, Table, summary_lines
+from ..study import Cell, Table, summary_lines
 
 CONTROL = dict.fromkeys((*range(9), *range(11, 32), *range(127, 160)), "\ufffd")  # but tab and newline
 

@@ -9,13 +9,19 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from ..study._figure import synthetic_figure
-from ..study._protocol import Protocol, thin
-from ..study._published import published
-from ..study._run import run
-from ..study._synthetic import CHOSEN_BY, run_synthetic, synthetic_problem
-from ..study._tables import Table, tabulate
-from ..study._tasks import tasks
+from ..study import (
+    CHOSEN_BY,
+    Protocol,
+    Table,
+    published,
+    run,
+    run_synthetic,
+    synthetic_figure,
+    synthetic_problem,
+    tabulate,
+    tasks,
+    thin,
+)
 from ._options import ALL, Jobs, MaxPerDomain, Methods, Quick, Repeats, Selection, SelectionOption, StoreOption
 from ._report import errors, reporting, show, write
 

@@ -10,7 +10,7 @@ import numpy as np
 import typer
 from rich.table import Table as RichTable
 
-from ..model_file import ModelFileError, read_card
+from ..models import ModelFileError, read_card
 from ._report import PAGE, Terminal, json_text, reporting
 
 KINDS = {

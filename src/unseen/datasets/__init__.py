@@ -2,8 +2,8 @@
 
 from ._folder import load_folder
 from ._office_caltech import fetch_office_caltech
-from ._rotated_digits import load_rotated_digits
+from ._rotated_digits import embedded, load_rotated_digits
 from ._synthetic import make_synthetic
 from ._vlcs import load_vlcs
 
-__all__ = ["fetch_office_caltech", "load_folder", "load_rotated_digits", "load_vlcs", "make_synthetic"]
+__all__ = ["embedded", "fetch_office_caltech", "load_folder", "load_rotated_digits", "load_vlcs", "make_synthetic"]

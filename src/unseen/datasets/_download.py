@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ._optional import optional_import
+from ..citizen import optional_import
 
 PAUSES = (0.5, 1.0, 2.0)  # seconds before each further attempt
 TIMEOUT = (10, 30)  # seconds to connect, and between two pieces of the body

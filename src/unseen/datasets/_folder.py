@@ -9,10 +9,17 @@ from pathlib import Path
 import numpy as np
 from sklearn.utils import Bunch
 
-from ._agreement import class_names, disagreements, feature_names, same_columns
+from ..tables import (
+    DomainFile,
+    brief,
+    class_names,
+    disagreements,
+    feature_names,
+    read_array_file,
+    read_table_file,
+    same_columns,
+)
 from ._bunch import Domain, bunch_of
-from ._domain_file import DomainFile, listed, read_array_file
-from ._read_tables import read_table_file
 
 READERS = {
     ".mat": read_array_file,
@@ -118,7 +125,7 @@ def _files_of(folder: Path) -> list[Path]:
     if not files:
         raise FileNotFoundError(
             f"The folder {str(folder)!r} must hold one file per domain, ending in {', '.join(READERS)}; "
-            f"it holds {listed(repr(entry.name) for entry in inside)}."
+            f"it holds {brief(repr(entry.name) for entry in inside)}."
         )
     return files
 

@@ -9,11 +9,11 @@ from typing import NamedTuple
 import numpy as np
 from sklearn.utils import Bunch
 
+from ..citizen import optional_import
+from ..tables import read_array_file
 from ._bunch import Domain, bunch_of
-from ._domain_file import read_array_file
 from ._download import download as download_file
 from ._download import git_blob_id
-from ._optional import optional_import
 
 BASE_URL = (
     "https://raw.githubusercontent.com/LeiTian-qj/CMMS/1c7c45b858bd400b25c132d178c8e2f603074afc/data/Office-Caltech10/"

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from sklearn.utils import Bunch
 
+from ..tables import Column, Schema, Table
 from ._bunch import Array, Domain, bunch_of
 
 DESCR = """\
@@ -105,3 +106,18 @@ def _checked(angles: Sequence[float]) -> list[float]:
 
 def _name(angle: float) -> str:
     return f"rot{angle:02g}"
+
+
+def embedded() -> Table:
+    """The data of `load_rotated_digits`, which come with scikit-learn, as a table.
+
+    Examples
+    --------
+    >>> from unseen.datasets import embedded
+    >>> table = embedded()
+    >>> sorted(set(table.domain.tolist()))
+    ['rot00', 'rot15', 'rot30', 'rot45', 'rot60', 'rot75']
+    """
+    data = load_rotated_digits()
+    schema = Schema(tuple(Column(name, "numeric") for name in data.feature_names), label="digit", domain="rotation")
+    return Table(data.data, data.target, data.domain, schema, [], "rotated digits")

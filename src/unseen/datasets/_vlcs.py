@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 from sklearn.utils import Bunch
 
-from ._agreement import feature_names
+from ..tables import DomainFile, brief, feature_names
 from ._bunch import Array, Domain, bunch_of
-from ._domain_file import DomainFile, listed
 from ._folder import read_folder
 
 CLASSES = ("bird", "car", "chair", "dog", "person")
@@ -122,12 +121,10 @@ def _wrong_collections(files: Sequence[DomainFile], initials: Sequence[str]) -> 
 def _wrong_classes(files: Sequence[DomainFile]) -> list[str]:
     for file in files:
         if file.classes and tuple(name.lower() for name in file.classes) != CLASSES:
-            return [
-                f"{file.name}: 'classes' must be {', '.join(CLASSES)}, in this order; it is {listed(file.classes)}."
-            ]
+            return [f"{file.name}: 'classes' must be {', '.join(CLASSES)}, in this order; it is {brief(file.classes)}."]
     if _labels(files) in ({0, 1, 2, 3, 4}, {1, 2, 3, 4, 5}, set(CLASSES)):
         return []
-    each = "; ".join(f"{file.name} has {listed(map(str, np.unique(file.target)))}" for file in files)
+    each = "; ".join(f"{file.name} has {brief(map(str, np.unique(file.target)))}" for file in files)
     return [f"the labels must be 1 to 5, or 0 to 4, or {', '.join(CLASSES)}, and the same in all files; {each}."]
 
 

@@ -12,8 +12,8 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.metaestimators import available_if
 
-from .._dask_blocks import is_dask
-from .._doc_links import DocLinkMixin
+from ..citizen import DocLinkMixin
+from ..estimators import is_dask
 from ..progress import CallbackSupportMixin
 from ._splitters import splitter
 

@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from ..cells import Array
+from ..algebra import Array
 
 # The colours of Okabe and Ito, which colour-blind readers tell apart; shapes tell the same for prints in grey.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")

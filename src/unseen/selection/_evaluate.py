@@ -18,11 +18,10 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.parallel import Parallel, delayed
 from threadpoolctl import ThreadpoolController
 
-from ..cells import Array, Cells, Ints
+from ..algebra import Array, Cells, Ints
+from ..estimators import Projection, learns_nothing
 from ..exceptions import FewerComponentsWarning
 from ..progress import track
-from ..projections._base import Projection
-from ..projections._space import learns_nothing
 from ._folds import Data, Fold, Grams, feature_fold, kernel_fold
 from ._nearest import is_one_nearest, nearest
 

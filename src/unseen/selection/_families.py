@@ -19,11 +19,10 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from .. import memory
-from ..cells import Array, Ints
+from ..algebra import Array, Ints
+from ..estimators import CIDG, DICA, MDA, SCA, Projection
 from ..exceptions import SingleDomainWarning
-from ..projections import CIDG, DICA, MDA, SCA
-from ..projections._base import Projection
+from ..kernels import EXACT_ROWS
 from ._evaluate import Candidate, score_candidates
 from ._folds import Data
 from ._grids import component_grid
@@ -109,7 +108,7 @@ def _projections(
     """All projections with all heads, in one pass over the decompositions that they share."""
     widths: dict[str, list[Any]] = {"gamma": WIDTHS} if feature_map is None else {}
     # Among very many samples a nearest neighbour costs more than all else.
-    few = feature_map is None or len(y) <= memory.EXACT_ROWS
+    few = feature_map is None or len(y) <= EXACT_ROWS
     heads = HEADS if few else {"logistic": HEADS["logistic"]}
     data = Data(X, y, np.unique(y, return_inverse=True)[1].astype(np.intp), domain)
     candidates: list[Candidate] = []

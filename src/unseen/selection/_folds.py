@@ -11,15 +11,24 @@ import numpy.typing as npt
 from scipy import linalg
 from sklearn.utils import _safe_indexing
 
-from .. import memory
-from ..cells import Array, Cells, Ints, Membership, Spectrum, gram_spectrum
-from ..kernels import centre, resolve_gamma, squared_distances
+from ..algebra import (
+    Array,
+    Cells,
+    Ints,
+    Membership,
+    Recipe,
+    Solution,
+    Spectrum,
+    Whitened,
+    gram_spectrum,
+    norm,
+    product,
+    solve,
+    whiten,
+)
+from ..estimators import Projection
+from ..kernels import centre, is_multiple, require_square, resolve_gamma, squared_distances
 from ..labels import Labels
-from ..pencil import Recipe, Whitened, solve, whiten
-from ..products import norm, product
-from ..projections._base import Projection
-from ..scales import is_multiple
-from ..solution import Solution
 
 
 @dataclass(frozen=True)
@@ -50,7 +59,7 @@ class Grams:
     """
 
     def __init__(self, estimator: Projection, X: Any) -> None:
-        memory.require_square(X.shape[0], copies=3, caller=f"A search over {type(estimator).__name__}")
+        require_square(X.shape[0], copies=3, caller=f"A search over {type(estimator).__name__}")
         self.X = X
         self._distances: Array | None = None
         self._whole: Array | None = None

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..projections import CIDG, DICA, KFDA, MDA, SCA
-from ..projections._base import Projection
+from ..estimators import CIDG, DICA, KFDA, MDA, SCA, Projection
 
 WIDTHS = ["0.01*median", "0.1*median", "median"]
 RIDGES = ["1e-4*scale", "1e-2*scale", "scale", "1e2*scale"]

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.neighbors import KNeighborsClassifier
 
-from ..cells import Array
+from ..algebra import Array
 
 BLOCK = 64  # rows of scores that stay in cache between the product and the search for their maximum
 

@@ -14,11 +14,9 @@ from sklearn.model_selection import ParameterGrid
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.svm import SVC, LinearSVC
 
-from .. import memory
-from ..cells import Array, Ints
-from ..feature_maps import DomainCenterer
-from ..kernels import median_squared_distance, squared_distances
-from ..projections._space import Space, learns_nothing
+from ..algebra import Array, Ints
+from ..estimators import DomainCenterer, Space, learns_nothing
+from ..kernels import median_squared_distance, require_square, squared_distances
 from ._evaluate import correct
 
 Kind = Literal["plain", "inductive", "transductive"]
@@ -121,7 +119,7 @@ def _score_each(model: Any, settings: list[Any], X: Any, y: Any, splits: Splits,
 def _score_kernel_svm(model: Any, settings: list[Any], X: Any, y: Any, splits: Splits, scoring: Any) -> Array:
     """The same for the rbf SVM, with one distance matrix for all folds and one kernel matrix for all costs."""
     scorer = correct if scoring == "accuracy" else check_scoring(model, scoring=scoring)
-    memory.require_square(X.shape[0], copies=2, caller="An rbf SVM")
+    require_square(X.shape[0], copies=2, caller="An rbf SVM")
     distances = squared_distances(X)
     scores = np.empty((len(settings), len(splits)))
     for k, (train, test) in enumerate(splits):

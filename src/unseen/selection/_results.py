@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import rankdata
 
-from ..cells import Array
+from ..algebra import Array
 from ._evaluate import Candidate, Score
 
 TIE = 1e-12  # means of the same fractions may differ by rounding

@@ -17,13 +17,12 @@ from sklearn.utils import get_tags
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..cells import Ints
+from ..algebra import Ints
+from ..citizen import forget
+from ..estimators import Projection, check_gram
 from ..exceptions import SingleDomainWarning
-from ..fitted import forget
 from ..labels import check_domains, encode_classes, encode_domains
 from ..progress import with_callbacks
-from ..projections._base import Projection
-from ..projections._space import check_gram
 from ._chosen import ChosenModel, refuse_dask
 from ._evaluate import KERNEL_PARAMS, Candidate, Score, as_key, score_candidates
 from ._folds import Data

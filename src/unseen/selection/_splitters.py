@@ -14,7 +14,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metadata_routing import process_routing
 from sklearn.utils.validation import _num_samples
 
-from ..cells import Ints
+from ..algebra import Ints
 from ..exceptions import SingleDomainWarning
 from ..labels import Labels, check_domains, encode_domains
 

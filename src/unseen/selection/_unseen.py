@@ -15,12 +15,12 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..cells import Array, Ints
+from ..algebra import Array, Ints
+from ..citizen import forget
+from ..estimators import Projection
 from ..exceptions import FewerComponentsWarning, SingleDomainWarning
-from ..fitted import forget
 from ..labels import Labels, check_domains, encode_classes, encode_domains
 from ..progress import track, with_callbacks
-from ..projections._base import Projection
 from ._chosen import ChosenModel, refuse_dask
 from ._families import METHODS, Contender, batches, contenders, offered
 from ._plain import CENTERED, MAPPED

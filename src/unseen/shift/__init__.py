@@ -2,5 +2,8 @@
 
 from ._diagnose import diagnose
 from ._diagnosis import ClassShift, Diagnosis, Shift
+from ._novelty import Novelty, NoveltyResult
 
-__all__ = ["ClassShift", "Diagnosis", "Shift", "diagnose"]
+__all__ = ["ClassShift", "Diagnosis", "Novelty", "NoveltyResult", "Shift", "diagnose"]
+# For other rooms, and for nobody else.
+__all__ += []

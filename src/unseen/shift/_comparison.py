@@ -19,9 +19,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from ..cells import Array, Ints
+from ..algebra import Array, Ints, cell_means, prior_normalised
 from ..progress import track
-from ..scatters import cell_means, prior_normalised
 
 BATCH = 2**20  # weights in one matrix product: large enough for speed, small beside the Gram matrix
 TIE = 1e-9  # of the total variance: permutations this close to the data are ties, and count against significance

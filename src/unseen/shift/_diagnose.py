@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state, check_scalar, check_X_y
 
-from ..cells import Array, Ints, Membership
-from ..kernels import evaluate, resolve_gamma
+from ..algebra import Array, Ints, Membership
+from ..kernels import available_bytes, evaluate, resolve_gamma
 from ..labels import Labels, check_domains, encode_classes, encode_domains
-from ..memory import available_bytes
 from . import _words
 from ._comparison import Evidence, KernelEvidence, chi_square, permuted_tables
 from ._diagnosis import ClassShift, Diagnosis, Shift

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..cells import Array, Ints
+from ..algebra import Array, Ints
 from ..labels import Labels
 from . import _words
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..cells import Array, Ints, Membership
+from ..algebra import Array, Ints, Membership
 
 GAP = 1.25  # the odd domain's smallest distance is more than this many times the largest between the others
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..cells import Ints
+from ..algebra import Ints
 from ..labels import Labels
 from ._distances import GAP
 

@@ -1,9 +1,31 @@
 """Comparisons of methods over domains: tasks, a protocol, a store of results, and tables."""
 
+from ._compare import Comparison, compare, compare_subject
+from ._figure import synthetic_figure
 from ._methods import METHODS
-from ._protocol import Protocol
+from ._protocol import Protocol, thin
+from ._published import published
 from ._run import run
 from ._store import Row, Store
+from ._subject import subject_of_table
+from ._synthetic import CHOSEN_BY, run_synthetic, synthetic_problem
+from ._tables import Cell, Table, summary_lines, tabulate
 from ._tasks import Task, tasks
 
-__all__ = ["METHODS", "Protocol", "Row", "Store", "Task", "run", "tasks"]
+__all__ = ["METHODS", "Comparison", "Protocol", "Row", "Store", "Task", "run", "tasks"]
+# For other rooms, and for nobody else.
+__all__ += [
+    "CHOSEN_BY",
+    "Cell",
+    "Table",
+    "compare",
+    "compare_subject",
+    "published",
+    "run_synthetic",
+    "subject_of_table",
+    "summary_lines",
+    "synthetic_figure",
+    "synthetic_problem",
+    "tabulate",
+    "thin",
+]

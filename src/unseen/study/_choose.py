@@ -11,10 +11,8 @@ from sklearn.base import clone
 from sklearn.model_selection import ParameterGrid
 from sklearn.neighbors import KNeighborsClassifier
 
-from ..cells import Array
-from ..selection._evaluate import Candidate, score_candidates
-from ..selection._folds import Data
-from ..selection._results import TIE, preferred, tabulate
+from ..algebra import Array
+from ..selection import TIE, Candidate, Data, preferred, score_candidates, tabulate
 from ._methods import PROJECTIONS, TUNED, Problem, Settings
 
 EXPECTED = (ValueError, ArithmeticError, np.linalg.LinAlgError)  # what unfit data or settings may raise

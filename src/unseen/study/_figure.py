@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from ..cells import Array
+from ..algebra import Array
 from ._methods import TUNED, Problem
 from ._store import Row
 

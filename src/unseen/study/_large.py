@@ -14,12 +14,11 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.svm import LinearSVC
 from sklearn.utils import gen_batches
 
-from ..cells import Array, Ints
-from ..kernels import median_squared_distance
+from ..algebra import Array, Ints
+from ..estimators import Statistics
+from ..kernels import PivotedNystroem, median_squared_distance
 from ..labels import Labels
-from ..pivoted_nystroem import PivotedNystroem
-from ..projections._stream import Statistics
-from ..selection._nearest import nearest
+from ..selection import nearest
 from ._choose import Choice
 from ._methods import PROJECTIONS, TUNED, Problem
 

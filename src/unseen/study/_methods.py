@@ -15,14 +15,11 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.svm import SVC, LinearSVC
 
-from ..cells import Array, Ints
+from ..algebra import Array, Ints
+from ..estimators import CIDG, DICA, KFDA, MDA, SCA, Projection, UndoBias
 from ..kernels import median_squared_distance
 from ..labels import Labels
-from ..projections import CIDG, DICA, KFDA, MDA, SCA
-from ..projections._base import Projection
-from ..selection._grids import default_grid
-from ..selection._nearest import nearest
-from ..undo_bias import UndoBias
+from ..selection import default_grid, nearest
 
 Splits = list[tuple[Ints, Ints]]
 Settings = dict[str, Any]

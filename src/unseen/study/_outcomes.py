@@ -10,9 +10,9 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from ..exceptions import FewerComponentsWarning, SingleDomainWarning
+from ..kernels import EXACT_ROWS
 from ..labels import Labels
-from ..memory import EXACT_ROWS
-from ..selection._nearest import nearest
+from ..selection import nearest
 from ._choose import EXPECTED, Choice, choose, explained
 from ._large import Large, skipped
 from ._methods import PROJECTIONS, TUNED, Outcome, Problem, Skipped, fit_on

@@ -11,11 +11,9 @@ from sklearn.base import clone
 from sklearn.decomposition import PCA
 from sklearn.neighbors import KNeighborsClassifier
 
-from ..cells import Array, Ints
+from ..algebra import Array, Ints
 from ..exceptions import FewerComponentsWarning, SingleDomainWarning
-from ..selection._evaluate import Candidate, score_candidates
-from ..selection._folds import Data
-from ..selection._results import tabulate
+from ..selection import Candidate, Data, score_candidates, tabulate
 from ._methods import INVARIANT, PLAIN, PROJECTIONS, Problem
 from ._store import Row
 from ._verdict import champion

@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScaler
 
 from .. import __version__
-from ..cells import Ints
+from ..algebra import Ints
 from ..labels import Labels
 from ..selection import LeaveOneDomainOut, WithinDomainSplit
 from ._tasks import Task

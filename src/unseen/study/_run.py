@@ -13,10 +13,10 @@ from sklearn.base import clone
 from sklearn.utils import check_array, check_consistent_length
 from sklearn.utils.parallel import Parallel, delayed
 
-from .._cluster import mapped
-from ..cells import Array, Ints
+from ..algebra import Array, Ints
+from ..estimators import mapped
 from ..labels import Labels
-from ..machine import machine_facts
+from ..models import machine_facts
 from ..progress import track
 from ._methods import BATCHES, METHODS, Outcome, Problem, Skipped, all_grids
 from ._outcomes import outcomes

@@ -16,7 +16,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from ..cells import Ints
+from ..algebra import Ints
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS configurations (key TEXT PRIMARY KEY, content TEXT NOT NULL);

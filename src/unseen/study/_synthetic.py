@@ -8,10 +8,9 @@ import numpy as np
 from sklearn.utils.parallel import Parallel, delayed
 
 from ..datasets import make_synthetic
-from ..machine import machine_facts
+from ..estimators import CIDG, DICA, KFDA, MDA, SCA, Projection
+from ..models import machine_facts
 from ..progress import track
-from ..projections import CIDG, DICA, KFDA, MDA, SCA
-from ..projections._base import Projection
 from ..selection import WithinDomainSplit
 from ._methods import Problem
 from ._outcomes import outcomes

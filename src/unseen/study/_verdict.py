@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import t as student
 
-from ..cells import Array
+from ..algebra import Array
 from ._methods import INVARIANT, METHODS, PLAIN
 from ._store import Row
 

@@ -1,21 +1,42 @@
 """People's own tables: read, checked, and turned into numbers."""
 
-from ._errors import TableError
-from ._files import batches, scan
-from ._find import files
-from ._load import Table, embedded, load_table
+from ._agreement import class_names, disagreements, feature_names, same_columns
+from ._domain_file import DomainFile, brief, read_array_file
+from ._errors import TableError, counted, listed, understanding, unknown_column
+from ._files import batches, file_batches, scan
+from ._find import ending_of, files, holds_several, look_like_parts
+from ._load import Table, load_table, loaded, survey_table
 from ._preprocess import preprocessor
+from ._read_tables import read_table_file
 from ._schema import Column, Schema
+from ._survey import batch_size
+from ._surveyed import Piece, SurveyedTable, level
+from ._values import as_text
 
-__all__ = [
-    "Column",
-    "Schema",
-    "Table",
-    "TableError",
-    "batches",
-    "embedded",
-    "files",
-    "load_table",
-    "preprocessor",
-    "scan",
+__all__ = ["Column", "Schema", "Table", "TableError", "batches", "files", "load_table", "preprocessor", "scan"]
+# For other rooms, and for nobody else.
+__all__ += [
+    "DomainFile",
+    "Piece",
+    "SurveyedTable",
+    "as_text",
+    "batch_size",
+    "brief",
+    "class_names",
+    "counted",
+    "disagreements",
+    "ending_of",
+    "feature_names",
+    "file_batches",
+    "holds_several",
+    "level",
+    "listed",
+    "loaded",
+    "look_like_parts",
+    "read_array_file",
+    "read_table_file",
+    "same_columns",
+    "survey_table",
+    "understanding",
+    "unknown_column",
 ]

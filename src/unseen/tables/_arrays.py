@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..datasets._bunch import Array
-from ..datasets._domain_file import USUAL_FEATURES, checked_labels
-from ..datasets._read_arrays import read_mat, read_npz
+from ..labels import Labels as Array
+from ._domain_file import USUAL_FEATURES, checked_labels
 from ._errors import listed
+from ._read_arrays import read_mat, read_npz
 from ._values import polars
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..cells import Ints
+from ..algebra import Ints
 from ._errors import SHOWN, TableError
 from ._values import MISSING_MARKS, as_text, polars
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..memory import available_bytes
+from ..kernels import available_bytes
 from ._checks import (
     as_array,
     as_labels,
@@ -28,7 +28,7 @@ from ._features import choose_columns
 from ._files import TableFile, header_problems, open_table
 from ._find import files, holds_several, name_of
 from ._roles import Request, Roles, choose_roles
-from ._schema import Column, Schema
+from ._schema import Schema
 from ._survey import Survey, survey
 from ._surveyed import SurveyedTable, level
 
@@ -61,7 +61,7 @@ class Table:
 
     Examples
     --------
-    >>> from unseen.tables import embedded
+    >>> from unseen.datasets import embedded
     >>> table = embedded()
     >>> table.name, table.X.shape
     ('rotated digits', (1797, 64))
@@ -225,23 +225,6 @@ def _fitting(found: SurveyedTable, seed: int) -> SurveyedTable:
     )
     drawn = found.thinned(_checked_limit(max(limit, 2)) or 2, seed)
     return replace(drawn, notices=[*found.notices, text, *drawn.notices[len(found.notices) :]])
-
-
-def embedded() -> Table:
-    """The data of :func:`~unseen.datasets.load_rotated_digits`, which come with scikit-learn, as a table.
-
-    Examples
-    --------
-    >>> from unseen.tables import embedded
-    >>> table = embedded()
-    >>> sorted(set(table.domain.tolist()))
-    ['rot00', 'rot15', 'rot30', 'rot45', 'rot60', 'rot75']
-    """
-    from ..datasets import load_rotated_digits
-
-    data = load_rotated_digits()
-    schema = Schema(tuple(Column(name, "numeric") for name in data.feature_names), label="digit", domain="rotation")
-    return Table(data.data, data.target, data.domain, schema, [], "rotated digits")
 
 
 def _open(found: Sequence[tuple[str, Path]], *, prefixed: bool) -> tuple[list[TableFile], list[str]]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..cells import Ints
+from ..algebra import Ints
 from ._coding import Coding
 from ._errors import SHOWN, understanding
 from ._files import TableFile, file_batches

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..cells import Array, Ints
+from ..algebra import Array, Ints
 from ._checks import cell_problems
 from ._coding import Coding
 from ._errors import TableError, understanding

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..datasets._optional import optional_import
+from ..citizen import optional_import
 
 if TYPE_CHECKING:
     import polars as pl

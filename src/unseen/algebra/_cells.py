@@ -1,0 +1,194 @@
+"""Cells: the domain x class table that every method of the family depends on.
+
+A *cell* holds the samples of one class in one domain. The low-rank scatters of all methods are combinations of the
+cell means (:mod:`unseen.algebra`), so the counts, the sums over cells and one Gram matrix are all that a solver
+needs to know about the data.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy import linalg, sparse
+
+from ._products import Gram, gram, product
+
+Array = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Membership:
+    """Which cell each sample lies in.
+
+    Attributes
+    ----------
+    counts : ndarray of shape (n_domains, n_classes)
+        Samples in each cell; cells may be empty, whole rows and columns may not.
+    cell : ndarray of shape (n_samples,)
+        Each sample's cell, as ``domain * n_classes + class``.
+    """
+
+    counts: Ints
+    cell: Ints
+
+    @classmethod
+    def of(cls, class_codes: Ints, domain_codes: Ints) -> Membership:
+        """Count the cells of samples labelled 0..C-1 and 0..m-1."""
+        n_classes, n_domains = class_codes.max() + 1, domain_codes.max() + 1
+        cell = domain_codes * n_classes + class_codes
+        counts = np.bincount(cell, minlength=n_domains * n_classes).reshape(n_domains, n_classes)
+        return cls(counts.astype(np.intp), cell)
+
+    @property
+    def indicators(self) -> sparse.csr_array:
+        """Orthonormal indicators of the present cells, ``1 / sqrt(n_sj)`` in each sample's column: (cells, n)."""
+        present = np.flatnonzero(self.counts)
+        row = np.searchsorted(present, self.cell)
+        weight = 1 / np.sqrt(self.counts.ravel()[self.cell])
+        n = len(self.cell)
+        return sparse.csr_array((weight, (row, np.arange(n))), shape=(len(present), n))
+
+
+@dataclass(frozen=True)
+class Spectrum:
+    """One decomposition of the centred data, enough for every setting of every method.
+
+    Write the centred Gram matrix as ``Kc = V diag(values) V'``. A coefficient vector ``b = V beta`` gives the feature
+    ``Kc b``; ``lift`` turns ``beta`` into what the estimator multiplies by: ``V`` itself for an exact kernel (dual
+    coefficients), ``Fc' V`` for explicit features (weights on the features).
+
+    Attributes
+    ----------
+    values : ndarray of shape (rank,)
+        Eigenvalues of the centred Gram matrix.
+    lift : ndarray of shape (n_samples or n_features, rank)
+        Maps coordinates in the eigenbasis to coefficients.
+    cells : ndarray of shape (rank, n_present_cells)
+        The orthonormal cell indicators in the eigenbasis.
+    outside : ndarray of shape (k, n_present_cells)
+        A factor of what the eigenbasis misses of them: ``cells'cells + outside'outside = I``.
+    """
+
+    values: Array
+    lift: Array
+    cells: Array
+    outside: Array
+
+    def without_null(self) -> Spectrum:
+        """Leave out the directions in which the data do not vary, as a pencil without ridge must."""
+        keep = self.values != 0
+        cells = self.cells[keep]
+        return Spectrum(self.values[keep], self.lift[:, keep], cells, _missing(cells))
+
+
+def gram_spectrum(K: Array, membership: Membership) -> Spectrum:
+    """Decompose a centred n x n Gram matrix; `K` is destroyed."""
+    values, vectors = linalg.eigh(K, overwrite_a=True, check_finite=False, driver="evd")
+    noise = len(values) * np.finfo(float).eps * np.abs(values).max(initial=0.0)
+    values[np.abs(values) <= noise] = 0.0  # rounding must not look like a negative eigenvalue
+    cells = (membership.indicators @ vectors).T
+    return Spectrum(values, vectors, cells, outside=np.zeros((0, cells.shape[1])))
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Sufficient statistics of explicit features: counts, cell means and the scatter inside the cells.
+
+    They add up, over chunks and over machines. Second moments are kept about the mean of their own cell and means to
+    twice the working precision, so that sums have plus signs alone: neither a large common offset, nor domains far
+    apart, nor many chunks cost digits.
+
+    Attributes
+    ----------
+    counts : ndarray of shape (n_domains, n_classes)
+        Samples in each cell.
+    means : ndarray of shape (n_domains * n_classes, n_features)
+        Mean of each cell, zero for an empty one.
+    tails : ndarray of shape (n_domains * n_classes, n_features)
+        What rounding took from the means.
+    inside : ndarray of shape (n_features, n_features)
+        Sum of ``(f - mean)(f - mean)'`` over all samples, each about the mean of its cell.
+    """
+
+    counts: Ints
+    means: Array
+    tails: Array
+    inside: Array
+
+    @classmethod
+    def of(cls, features: Array, membership: Membership, gram: Gram = gram) -> Cells:
+        """Collect the statistics of a feature matrix."""
+        cell, size = membership.cell, membership.counts.size
+        n = membership.counts.reshape(-1, 1)
+        # A sparse product adds up cells ten times faster than np.add.at and needs no sorting.
+        members = sparse.csr_array((np.ones(len(cell)), (cell, np.arange(len(cell)))), shape=(size, len(cell)))
+        means = (members @ features) / np.maximum(n, 1)
+        residual = means[cell]
+        np.subtract(features, residual, out=residual)  # fresh memory costs more than the subtraction: one array will do
+        tails = (members @ residual) / np.maximum(n, 1)
+        # The residuals are about the rounded means: a correction in the last digits.
+        return cls(membership.counts, means, tails, gram(residual) - gram(np.sqrt(n) * tails))
+
+    def __add__(self, other: Cells) -> Cells:
+        return self.plus(other)
+
+    def plus(self, other: Cells, gram: Gram = gram) -> Cells:
+        """Statistics of both sets of samples, which must have the same table of cells: ``self + other``."""
+        n, k = self.counts.reshape(-1, 1), other.counts.reshape(-1, 1)
+        total = np.maximum(n + k, 1)
+        gap = (other.means - self.means) + (other.tails - self.tails)
+        # Move from the mean of the larger part: an empty one then changes nothing.
+        near = np.where(n >= k, self.means, other.means)
+        step = np.where(n >= k, self.tails + gap * (k / total), other.tails - gap * (n / total))
+        means = near + step
+        both = ((n > 0) & (k > 0)).ravel()
+        between = gap[both] * np.sqrt(n[both] * (k[both] / total[both]))
+        inside = gram(between)
+        inside += self.inside
+        inside += other.inside
+        return Cells(self.counts + other.counts, means, step - (means - near), inside)
+
+    def placed(self, rows: Ints, columns: Ints, shape: tuple[int, int]) -> Cells:
+        """Lay the cells out in a larger table: domain i in row ``rows[i]``, class j in column ``columns[j]``."""
+        counts = np.zeros(shape, dtype=np.intp)
+        counts[np.ix_(rows, columns)] = self.counts
+        where = (rows[:, None] * shape[1] + columns).ravel()
+        means, tails = np.zeros((2, counts.size, len(self.inside)))
+        means[where], tails[where] = self.means, self.tails
+        return Cells(counts, means, tails, self.inside)
+
+    @property
+    def mean(self) -> Array:
+        """Mean of all samples."""
+        return self._about_mean()[1]
+
+    def _about_mean(self) -> tuple[Array, Array]:
+        """Means of the present cells about the mean of all samples, and that mean."""
+        present = self.counts.ravel() > 0
+        weight = self.counts[self.counts > 0] / self.counts.sum()
+        origin = self.means[present][0]  # any mean will do: beside it the others are small
+        about_origin = (self.means[present] - origin) + self.tails[present]
+        drift = weight @ about_origin
+        return about_origin - drift, origin + drift
+
+    def spectrum(self) -> Spectrum:
+        """Decompose the centred Gram matrix of the features."""
+        indicators = np.sqrt(self.counts[self.counts > 0])[:, None] * self._about_mean()[0]
+        total = self.inside + gram(indicators)
+        driver = "evd" if len(total) > 1 else None  # older SciPy gives it no room for a single number
+        values, vectors = linalg.eigh(total, overwrite_a=True, check_finite=False, driver=driver)
+        keep = values > len(values) * np.finfo(float).eps * values.max(initial=0.0)
+        values, vectors = values[keep], vectors[:, keep]
+        scale = np.sqrt(values)
+        cells = product(vectors.T, indicators.T) / scale[:, None]
+        return Spectrum(values, vectors * scale, cells, _missing(cells))
+
+
+def _missing(cells: Array) -> Array:
+    """Return a factor S of what orthonormal vectors lose by projection: ``S'S = I - cells'cells``."""
+    loss, directions = linalg.eigh(np.eye(cells.shape[1]) - gram(cells))
+    noise = 32 * max(cells.shape) * np.finfo(float).eps  # nothing: its square root would be taken for something
+    return np.sqrt(np.where(loss > noise, loss, 0.0))[:, None] * directions.T

@@ -1,0 +1,264 @@
+r"""One solver for the whole family: a generalised eigenproblem of the size of the domain x class table.
+
+In the eigenbasis of the centred Gram matrix (eigenvalues :math:`\lambda`) the denominator of a method is
+
+.. math:: A = \operatorname{diag}(D) - t\,\lambda Z Z^\top \lambda + \sum_i w_i\, \lambda Z W_i W_i^\top Z^\top \lambda,
+          \qquad D = t \lambda^2 + \kappa \lambda + \epsilon,
+
+where :math:`Z` holds the orthonormal cell indicators. Dividing by :math:`D^{1/2}` on both sides makes it the identity
+except on the span of :math:`F = D^{-1/2} \lambda Z`, one direction per cell. There :math:`I - t F^\top F = S^\top S`
+with :math:`S = ((\kappa\lambda + \epsilon) / D)^{1/2} Z`, so cosines and sines are both computed from plus signs and
+nothing is ever subtracted: weights of 1e8 and ridges of 1e-12 keep their digits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import linalg
+from scipy.sparse.linalg import LinearOperator, eigsh
+
+from ._cells import Array, Ints, Membership, Spectrum
+from ._products import norm, product
+from ._solution import Solution
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A method: what it makes large, what it keeps small.
+
+    Attributes
+    ----------
+    numerator : ndarray of shape (cells, k)
+        Contrast (see :mod:`unseen.algebra`) of the scatter to make large.
+    penalties : sequence of (weight, contrast) pairs
+        Scatters to keep small.
+    ridge : float
+        Weight of ``tr(B'B)`` in the denominator.
+    inside : float
+        Weight of the scatter inside cells in the denominator.
+    norm : float
+        Weight of the RKHS norm ``tr(B'KB)`` in the denominator.
+    total : float
+        Weight of the total scatter in the numerator.
+    """
+
+    numerator: Array
+    penalties: tuple[tuple[float, Array], ...]
+    ridge: float
+    inside: float = 1.0
+    norm: float = 0.0
+    total: float = 0.0
+
+
+@dataclass(frozen=True)
+class Whitened:
+    """A pencil whose fixed part D is the identity, reduced to the directions that the cells span.
+
+    Attributes
+    ----------
+    basis : ndarray of shape (rank, p)
+        Orthonormal directions Q, in whitened coordinates.
+    cells : ndarray of shape (p, n_present_cells)
+        T, the cells in that basis: ``F = Q T``.
+    sines : ndarray of shape (p,)
+        Square roots of the diagonal that remains of the denominator.
+    directions : ndarray of shape (n_samples or n_features, p)
+        Q lifted to coefficients.
+    norm_factor : ndarray of shape (any, p)
+        A matrix with the Gram matrix of the columns of B: norms of B follow from it.
+    spread : float
+        The largest that a unit vector of samples can be in whitened coordinates; what is tiny beside it is rounding.
+    """
+
+    basis: Array
+    cells: Array
+    sines: Array
+    directions: Array
+    norm_factor: Array
+    spread: float
+
+
+class SingularPencilError(np.linalg.LinAlgError):
+    """The denominator has directions of zero weight, so the ratio has no maximum."""
+
+
+def whiten(spectrum: Spectrum, recipe: Recipe) -> Whitened:
+    """Reduce the pencil to cell space from an eigendecomposition; depends on inside, norm and ridge alone."""
+    values = spectrum.values
+    root = np.sqrt(_diagonal(values, recipe))
+    F = (values / root)[:, None] * spectrum.cells
+    sines_of = np.sqrt(np.clip(recipe.norm * values + recipe.ridge, 0.0, None)) / root
+    S = np.vstack([sines_of[:, None] * spectrum.cells, spectrum.outside])
+    Q, T, sines = _cosines_and_sines(F, S, recipe.inside)
+    unwhitened = Q / root[:, None]
+    return Whitened(
+        Q, T, sines, product(spectrum.lift, unwhitened), unwhitened, float(np.abs(values / root).max(initial=0.0))
+    )
+
+
+def cholesky_is_sound(recipe: Recipe, size: float) -> bool:
+    """Whether `whiten_by_cholesky` serves a recipe on a Gram matrix of Frobenius norm `size`."""
+    low_rank = recipe.inside > 0 and recipe.norm == 0 and recipe.total == 0
+    return low_rank and recipe.ridge > 1e-8 * recipe.inside * size**2
+
+
+def whiten_by_cholesky(K: Array, membership: Membership, recipe: Recipe) -> Whitened:
+    """Reduce the pencil to cell space by one Cholesky factorisation of ``t K^2 + eps I``.
+
+    Several times cheaper than the eigendecomposition of `K`, for a single fit with ``norm = 0``. The factorisation
+    squares the condition number: sound while the ridge is above 1e-8 of the squared top eigenvalue.
+    """
+    indicators = membership.indicators
+    # K is symmetric, so its transpose is the same matrix in the memory order that BLAS reads without a copy.
+    squared = linalg.blas.dsyrk(recipe.inside, K.T, lower=True)
+    squared.ravel(order="K")[:: len(K) + 1] += recipe.ridge
+    lower, failed = linalg.lapack.dpotrf(squared, lower=True, overwrite_a=True, clean=False)
+    if failed:
+        raise SingularPencilError("The ridge is lost in rounding beside the squared kernel matrix.")
+    rhs = np.asfortranarray(np.hstack([(indicators @ K).T, indicators.T.toarray()]))
+    solved, _ = linalg.lapack.dtrtrs(lower, rhs, lower=True, overwrite_b=True)
+    F, inverse = np.hsplit(solved, 2)
+    Q, T, sines = _cosines_and_sines(F, np.sqrt(recipe.ridge) * inverse, recipe.inside)
+    directions, _ = linalg.lapack.dtrtrs(lower, np.asfortranarray(Q), lower=True, trans=True)
+    size = norm(K)
+    return Whitened(Q, T, sines, directions, directions, float(size / np.sqrt(recipe.inside * size**2 + recipe.ridge)))
+
+
+def solve(pencil: Whitened, recipe: Recipe, counts: Ints) -> Solution:
+    """Solve a pencil whose numerator is low-rank; O(cells^3), whatever the number of samples."""
+    upper = _triangle(_denominator(pencil, recipe, counts))
+    contrast = _orthonormal(recipe.numerator, counts)
+    numerator = pencil.cells @ contrast
+    # BLAS's dtrsm rather than LAPACK's dtrtrs, which wakes all threads even for a handful of cells.
+    whitened = linalg.blas.dtrsm(1.0, upper, numerator, trans_a=True)
+    left, singular, _ = linalg.svd(whitened, full_matrices=False, check_finite=False)
+    rank = int(np.sum(singular > max(numerator.shape) * np.finfo(float).eps * singular.max(initial=0.0)))
+    if np.linalg.norm(numerator) <= 1e-13 * pencil.spread * np.linalg.norm(contrast):
+        raise ValueError("The class means coincide, so no component tells classes apart. Check y, X and the kernel.")
+    # Contrasts of class means carry at most C - 1 directions; what rounding adds beyond them is noise.
+    rank = min(rank, counts.shape[1] - 1)
+    coordinates = linalg.blas.dtrsm(1.0, upper, left[:, :rank])
+    return Solution(
+        singular[:rank] ** 2,
+        pencil.directions @ coordinates,
+        np.linalg.norm(pencil.norm_factor @ coordinates, axis=0),
+        pencil.cells.T @ coordinates / np.sqrt(counts[counts > 0])[:, None],
+    )
+
+
+def solve_with_total(spectrum: Spectrum, pencil: Whitened, recipe: Recipe, counts: Ints, n_components: int) -> Solution:
+    """Solve a pencil whose numerator has the total scatter too, by Lanczos iterations on A^-1/2 N A^-1/2."""
+    root = np.sqrt(_diagonal(spectrum.values, recipe))
+    variances = recipe.total * (spectrum.values / root) ** 2
+    N = pencil.cells @ _orthonormal(recipe.numerator, counts)
+    inverse_root = _inverse_root(_denominator(pencil, recipe, counts))
+    Q = pencil.basis
+    correction = inverse_root - np.eye(len(N))
+
+    def whitened(x: Array) -> Array:  # A^-1/2 x = x + Q ((J'J)^-1/2 - I) Q'x
+        return x + Q @ (correction @ (Q.T @ x))
+
+    def apply(x: Array) -> Array:
+        y = whitened(x)
+        return whitened(variances[:, None] * y + Q @ (N @ (N.T @ (Q.T @ y))))
+
+    size = len(variances)
+    if n_components > size // 4 or size < 200:  # Lanczos pays only for a few components of many
+        dense = apply(np.eye(size))
+        values, vectors = linalg.eigh((dense + dense.T) / 2)
+    else:
+        start = np.ones(size) / np.sqrt(size)  # a fixed start keeps the result reproducible
+        operator = LinearOperator(
+            (size, size), matvec=lambda x: apply(x.reshape(-1, 1)), matmat=apply, dtype=np.float64
+        )
+        values, vectors = eigsh(operator, k=n_components, which="LA", v0=start, ncv=4 * n_components + 20)
+    order = np.argsort(values)[::-1][:n_components]
+    order = order[values[order] > size * np.finfo(float).eps * values.max(initial=0.0)]
+    coordinates = whitened(vectors[:, order])
+    unwhitened = coordinates / root[:, None]
+    return Solution(
+        values[order],
+        spectrum.lift @ unwhitened,
+        np.linalg.norm(unwhitened, axis=0),
+        pencil.cells.T @ (Q.T @ coordinates) / np.sqrt(counts[counts > 0])[:, None],
+    )
+
+
+def apply_inverse(spectrum: Spectrum, pencil: Whitened, recipe: Recipe, counts: Ints, x: Array) -> Array:
+    """A^-1 x in the eigenbasis, by the same reduction."""
+    root = np.sqrt(_diagonal(spectrum.values, recipe))[:, None]
+    inverse_root = _inverse_root(_denominator(pencil, recipe, counts))
+    y = x / root
+    inside = pencil.basis.T @ y
+    return (y + pencil.basis @ (inverse_root @ (inverse_root @ inside) - inside)) / root
+
+
+def _diagonal(values: Array, recipe: Recipe) -> Array:
+    diagonal = recipe.inside * values**2 + recipe.norm * values + recipe.ridge
+    if np.any(diagonal <= 0):
+        raise SingularPencilError("The denominator is not positive definite.")
+    return diagonal
+
+
+def _cosines_and_sines(F: Array, S: Array, inside: float) -> tuple[Array, Array, Array]:
+    """Factor F = Q T, with Q orthonormal and ``I - inside T T' = diag(sines^2)``.
+
+    S satisfies ``inside F'F + S'S = I``, so both share right singular vectors. Sines near 0 are accurate only when
+    taken from S, cosines near 0 only from F: each block of vectors is taken from the matrix in which it is small.
+    """
+    if inside == 0:
+        Q, c, right = linalg.svd(F, full_matrices=False, check_finite=False)
+        keep = c > 1e-14 * c.max(initial=0.0)
+        return Q[:, keep], c[keep, None] * right[keep], np.ones(keep.sum())
+    C = np.sqrt(inside) * F
+    sines, right = linalg.svd(_triangle(S), check_finite=False)[1:]
+    sines = np.concatenate([sines, np.zeros(len(right) - len(sines))])  # S may have fewer rows than cells
+    small = sines <= 0.7
+    rotated = product(C, right[small].T)
+    c = np.linalg.norm(rotated, axis=0)
+    Q = rotated / c
+    if small.all():
+        return Q, c[:, None] * right / np.sqrt(inside), sines
+    rest = product(C, right[~small].T)
+    rest -= product(Q, product(Q.T, rest))
+    Q_rest, c_rest, turn = linalg.svd(rest, full_matrices=False, check_finite=False)
+    keep = c_rest > 1e-14 * max(c.max(initial=0.0), c_rest.max(initial=0.0))
+    c_rest = c_rest[keep]
+    Q = np.hstack([Q, Q_rest[:, keep]])
+    right = np.vstack([right[small], turn[keep] @ right[~small]])
+    sines = np.concatenate([sines[small], np.sqrt((1 - np.minimum(c_rest, 1)) * (1 + c_rest))])
+    T = np.concatenate([c, c_rest])[:, None] * right / np.sqrt(inside)
+    return Q, T, sines
+
+
+def _denominator(pencil: Whitened, recipe: Recipe, counts: Ints) -> Array:
+    """Return a factor J of the whitened denominator: A = J'J on the span of the cells."""
+    if recipe.ridge == 0 and recipe.norm == 0 and pencil.sines.min(initial=1.0) < 1e-7:
+        raise SingularPencilError("Some directions have no scatter inside cells and no ridge.")
+    rows = [
+        np.sqrt(weight) * (pencil.cells @ _orthonormal(contrast, counts)).T
+        for weight, contrast in recipe.penalties
+        if weight
+    ]
+    return np.vstack([*rows, np.diag(pencil.sines)])
+
+
+def _triangle(J: Array) -> Array:
+    """R of the QR factorisation, from rows in order of size: then small rows keep their relative accuracy."""
+    order = np.argsort(-np.abs(J).max(axis=1, initial=0.0), kind="stable")
+    (upper,) = linalg.qr(J[order], mode="r", check_finite=False)
+    return upper[: J.shape[1]]
+
+
+def _inverse_root(J: Array) -> Array:
+    """(J'J)^-1/2."""
+    singular, right = linalg.svd(_triangle(J), check_finite=False)[1:]
+    return (right.T / singular) @ right
+
+
+def _orthonormal(contrast: Array, counts: Ints) -> Array:
+    """Rewrite a contrast of cell means as one of orthonormal cell indicators."""
+    present = counts.ravel() > 0
+    return contrast[present] / np.sqrt(counts.ravel()[present])[:, None]

@@ -1,0 +1,126 @@
+r"""The scatters of the family, each as a contrast of cell means.
+
+Let the columns of :math:`M` be the mean embeddings :math:`\mu_{sj}` of the cells (domain s, class j), flattened domain
+by domain. Every low-rank scatter of the paper is :math:`M W W^\top M^\top` with a contrast :math:`W` that depends on
+the table of counts alone. Each function below takes that table, shape (n_domains, n_classes), and returns its
+:math:`W`, shape (n_domains * n_classes, columns).
+
+One rule for empty cells: the mean of an absent cell counts as the average of its class over the domains that have
+it. Every formula then holds as written, and a class that is missing somewhere contributes no shift there.
+
+Equation numbers are those of Li et al., "Domain Generalization via Conditional Invariant Representations" (AAAI 2018),
+unless another paper is named.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy import linalg
+
+from ._cells import Array, Ints
+
+
+def cell_means(counts: Ints) -> Array:
+    """Return every mu_sj as a combination of the present cells: shape (n_domains, n_classes, cells)."""
+    n_domains, n_classes = counts.shape
+    means = np.eye(counts.size).reshape(n_domains, n_classes, counts.size)
+    present = counts > 0
+    for j in np.flatnonzero(~present.all(axis=0)):
+        means[~present[:, j], j] = means[present[:, j], j].mean(axis=0)
+    return means
+
+
+def pooled_class_means(counts: Ints) -> Array:
+    """mu_j, the mean of all samples of a class: shape (n_classes, cells)."""
+    share = counts / counts.sum(axis=0)
+    return np.einsum("sj,sjc->jc", share, cell_means(counts))
+
+
+def conditional(counts: Ints) -> Array:
+    """Total scatter of class-conditional distributions: the paper's H, eq. (6)."""
+    means = cell_means(counts)
+    shift = means - means.mean(axis=0)
+    return _columns(shift) / np.sqrt(len(counts))
+
+
+def prior_normalised(counts: Ints) -> Array:
+    """Scatter of class-prior-normalised marginals: the paper's L, eq. (12)."""
+    n_domains, n_classes = counts.shape
+    means = cell_means(counts)
+    shift = (means - means.mean(axis=0)).sum(axis=1)
+    return _columns(shift) / (n_classes * np.sqrt(n_domains))
+
+
+def between(counts: Ints) -> Array:
+    """Between-class scatter: the paper's P, eq. (15)."""
+    class_sizes = counts.sum(axis=0)
+    means = pooled_class_means(counts)
+    grand = class_sizes @ means / class_sizes.sum()
+    return _columns(np.sqrt(class_sizes)[:, None] * (means - grand))
+
+
+def cell_within(counts: Ints) -> Array:
+    """Spread of the cells of a class about its pooled mean; with the scatter inside cells it makes Q, eq. (17)."""
+    spread = cell_means(counts) - pooled_class_means(counts)
+    return _columns(np.sqrt(counts)[:, :, None] * spread)
+
+
+def domain(counts: Ints) -> Array:
+    """Domain scatter, or distributional variance, of Muandet et al. (2013) and Ghifary et al. (2017)."""
+    share = counts / counts.sum(axis=1, keepdims=True)
+    means = np.einsum("sj,sjc->sc", share, cell_means(counts))
+    return _columns(means - means.mean(axis=0)) / np.sqrt(len(counts))
+
+
+def dica_output(counts: Ints, output_ridge: float) -> Array:
+    """Return DICA's supervised numerator, the central subspace seen through the class indicator kernel.
+
+    Muandet et al. (2013) write it with n x n matrices, L (L + n eps I)^-1 K^2 / n; L has the classes as its only
+    non-trivial directions, so a C x C matrix holds the same information.
+    """
+    class_sizes = counts.sum(axis=0)
+    n = class_sizes.sum()
+    sums = class_sizes[:, None] * pooled_class_means(counts)
+    covariance = np.diag(class_sizes) - np.outer(class_sizes, class_sizes) / n
+    values, vectors = linalg.eigh(covariance + n * output_ridge * np.eye(len(class_sizes)))
+    inverse_root = (vectors / np.sqrt(values)) @ vectors.T
+    return sums.T @ inverse_root / np.sqrt(n)
+
+
+def domain_averaged_class_means(counts: Ints) -> Array:
+    """u_j of MDA (Hu et al. 2019): class means that weigh domains by p(s given j) under equal domain priors."""
+    share = counts / counts.sum(axis=1, keepdims=True)
+    return np.einsum("sj,sjc->jc", share / share.sum(axis=0), cell_means(counts))
+
+
+def mda_class_discrepancy(counts: Ints) -> Array:
+    """Average class discrepancy: F of Hu et al. (2019), eq. (11)."""
+    means = domain_averaged_class_means(counts)
+    return np.sqrt(2 / (counts.shape[1] - 1)) * _columns(means - means.mean(axis=0))
+
+
+def mda_between(counts: Ints) -> Array:
+    """Multi-domain between-class scatter: P of Hu et al. (2019), eq. (15)."""
+    means = domain_averaged_class_means(counts)
+    prior = (counts / counts.sum(axis=1, keepdims=True)).mean(axis=0)
+    class_sizes = counts.sum(axis=0)
+    return _columns(np.sqrt(class_sizes / class_sizes.sum())[:, None] * (means - prior @ means))
+
+
+def mda_domain_discrepancy(counts: Ints) -> Array:
+    """Average domain discrepancy: G of Hu et al. (2019), eq. (6), a multiple of CIDG's conditional scatter."""
+    n_domains, n_classes = counts.shape
+    if n_domains == 1:
+        return np.zeros((counts.size, 1))
+    return np.sqrt(2 * n_domains / (n_classes * (n_domains - 1))) * conditional(counts)
+
+
+def mda_class_offset(counts: Ints) -> Array:
+    """What MDA's Q, eq. (18), adds to n times the within-class scatter: it measures spread about u_j, not mu_j."""
+    offset = pooled_class_means(counts) - domain_averaged_class_means(counts)
+    return _columns(np.sqrt(counts.sum(axis=0))[:, None] * offset)
+
+
+def _columns(combinations: Array) -> Array:
+    """Lay combinations of cells, given along the last axis, out as the columns of a contrast."""
+    return combinations.reshape(-1, combinations.shape[-1]).T

@@ -1,0 +1,31 @@
+"""Manners of a guest in scikit-learn's world: own links, fits that leave nothing behind, optional imports."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any, ClassVar
+
+from sklearn.base import BaseEstimator
+
+SITE = "https://unseen.readthedocs.io/en/latest"
+
+
+class DocLinkMixin:
+    """Give an estimator that is public as ``unseen.<Name>`` a link to its page; goes before `BaseEstimator`."""
+
+    _doc_link_module: ClassVar[str] = "unseen"
+    _doc_link_template: ClassVar[str] = f"{SITE}/generated/unseen.{{estimator_name}}.html"
+
+
+def forget(estimator: BaseEstimator) -> None:
+    """Delete what an earlier fit learned, so that nothing of it survives under other parameters."""
+    for name in [name for name in vars(estimator) if name.endswith("_")]:
+        delattr(estimator, name)
+
+
+def optional_import(module: str, purpose: str) -> Any:
+    """The module, or an error that says what wanted it and how to install it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise ImportError(f"{purpose} needs {module}. Install it with: pip install 'unseen[cli]'") from error

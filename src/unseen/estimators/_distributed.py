@@ -1,0 +1,286 @@
+"""Past one machine: fit, transform and predict on Dask collections, which stay where they are.
+
+Every block of rows is turned into its statistics where it lies, the statistics are added up in a tree, and the small
+eigenproblem is solved at home. Any scheduler of Dask will do. Projections call this module by themselves when they are
+given a Dask collection; `predict` is for the classifiers that stand behind them.
+"""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any, TypeVar
+
+import numpy as np
+from scipy import sparse
+from sklearn.exceptions import DataConversionWarning
+from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from ..algebra import Array
+from ..labels import Labels
+from ._dask_blocks import Misaligned, aligned, as_array, compute, is_dask
+from ._projection import Projection
+from ._space import learns_nothing
+from ._statistics import Coded, Statistics, total
+
+__all__ = ["predict"]
+
+# A feature map that learns from data learns from so many rows at most, drawn from all blocks with a fixed seed.
+SAMPLE_ROWS = 10_000
+SEED = 0
+FAN_IN = 8  # statistics added up by one task
+T = TypeVar("T")
+E = TypeVar("E")
+
+
+def gather(
+    projection: Projection, X: Any, y: Any, sample_domain: Any, *, declared: Labels | None, reset: bool
+) -> Statistics:
+    """Statistics of the features of a Dask collection; with `reset` the feature map learns from a sample first."""
+    if projection._needs_labels() and y is None:
+        raise ValueError(f"{type(projection).__name__} requires y to be passed, but the target y is None.")
+    header, rows = _header(X), as_array(X)
+    if reset:
+        _fit_feature_map(projection, rows)
+    validate_data(projection, header, reset=reset, skip_check_array=True)  # last: the sample knows no names
+    labels = {"y": _column(y) if projection._needs_labels() else None, "sample_domain": sample_domain}
+    twin = _bare(projection)
+
+    def collect(block: Any, y: Any, domain: Any) -> Statistics | None:
+        return None if block.shape[0] == 0 else twin._gather(block, y, domain, declared=declared, reset=False)
+
+    found = _reduced(collect, rows, labels, total)
+    if found is None:
+        raise ValueError(f"X holds no samples; {type(projection).__name__} needs at least 2.")
+    return found
+
+
+def transform(projection: Projection, X: Any, sample_domain: Any, *, names: bool = True) -> Any:
+    """Project a Dask collection lazily; target centring first computes the means of new domains, in one pass.
+
+    Without `names` the columns of X have been compared already.
+    """
+    if names:
+        validate_data(projection, _header(X), reset=False, skip_check_array=True)
+    rows, twin = as_array(X), _bare(projection)
+    if projection.centering == "target" and not projection.recentered_:
+        if sample_domain is None:
+            n, mean = projected_mean(projection, X)
+            projection._require_batch(n, "X")
+            twin.offset_, twin.recentered_ = mean, True
+        else:
+            return _centred_by_domain(projection, rows, sample_domain)
+    return _mapped(twin.transform, rows, _nothing(projection, rows))
+
+
+def projected_mean(projection: Projection, X: Any) -> tuple[int, Array]:
+    """Number of samples of a Dask collection, and the mean of its components before centring."""
+    found = _projected(projection, as_array(X), None)
+    return (0, projection.offset_) if found is None else (int(found.cells.counts.sum()), found.cells.mean)
+
+
+def predict(model: Any, X: Any, *, sample_domain: Any = None, method: str = "predict") -> Any:
+    """Predict lazily for a Dask collection, block by block.
+
+    Parameters
+    ----------
+    model : estimator
+        A fitted pipeline of projections, row-wise transformers and a classifier, a fitted
+        :class:`~unseen.ProjectionSearchCV` or :class:`~unseen.UnseenClassifier`, or a classifier alone.
+    X : dask array or dataframe of shape (n_samples, n_features)
+        Samples.
+    sample_domain : array-like or Dask collection of shape (n_samples,), default=None
+        Their domains; they matter for ``centering="target"``, which reads X once when this function is called.
+    method : str, default="predict"
+        Any method of the classifier that works row by row, such as "predict_proba".
+
+    Returns
+    -------
+    y : dask array
+        Predictions, to be computed.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from unseen import KFDA
+    >>> from unseen.datasets import make_synthetic
+    >>> from unseen.distributed import predict
+    >>> data = make_synthetic(random_state=0)
+    >>> kfda = KFDA(feature_map="linear")
+    >>> Z = kfda.fit_transform(data.data, data.target, sample_domain=data.domain)
+    >>> model = make_pipeline(kfda, LogisticRegression().fit(Z, data.target))
+    >>> y = predict(model, da.from_array(data.data, chunks=100))
+    >>> y.compute().shape
+    (320,)
+    """
+    if not is_dask(X):
+        raise TypeError(f"X must be a Dask array or dataframe; got {type(X).__name__}. Use the model's own {method}.")
+    validate_data(model, _header(X), reset=False, skip_check_array=True)  # columns by name, where the model knows names
+    model = getattr(model, "best_estimator_", model)
+    *transformers, classifier = [step for _, step in model.steps] if isinstance(model, Pipeline) else [model]
+    for step in transformers:
+        if isinstance(step, Projection):
+            step._require_solution()
+            X = transform(step, X, sample_domain, names=False)
+        elif (
+            hasattr(step, "set_transform_request") and "sample_domain" in step.get_metadata_routing().transform.requests
+        ):
+            raise ValueError(
+                f"{type(step).__name__} needs whole domains at a time, and blocks of a Dask collection are not. Use a "
+                'projection with centering="target", or predict domain by domain in memory.'
+            )
+        elif step not in (None, "passthrough"):
+            X = _mapped(_bare(step).transform, as_array(X))
+    check_is_fitted(classifier)
+    return _mapped(getattr(_bare(classifier), method), as_array(X))
+
+
+def _fit_feature_map(projection: Projection, rows: Any) -> None:
+    """Fit the map to a sample; one that has nothing to learn is spared the pass over the data."""
+    if learns_nothing(projection.feature_map):
+        projection._fit_feature_map(None)
+        return
+
+    def draw(block: Any, number: int) -> tuple[Array, Any]:
+        return _smallest([(np.random.default_rng([SEED, number]).random(block.shape[0]), block)])
+
+    delayed = import_module("dask").delayed
+    parts = [delayed(draw)(block, i) for i, block in enumerate(rows.to_delayed().ravel())]
+    _, sample = compute(tree(parts, _smallest))
+    projection._fit_feature_map(projection._check_samples(sample))
+
+
+def _smallest(parts: Sequence[tuple[Array, Any]]) -> tuple[Array, Any]:
+    """Of rows with random keys keep those with the smallest, in their order: a uniform sample of unknown many rows."""
+    keys = np.concatenate([keys for keys, _ in parts])
+    blocks = [block for _, block in parts]
+    kept = np.sort(np.argsort(keys)[:SAMPLE_ROWS])
+    together = sparse.vstack(blocks, format="csr") if sparse.issparse(blocks[0]) else np.concatenate(blocks)
+    return keys[kept], together[kept]
+
+
+def _projected(projection: Projection, rows: Any, sample_domain: Any) -> Statistics | None:
+    """Counts and means of the components of each domain, before centring."""
+    twin = _bare(projection)
+
+    def collect(block: Any, domain: Any) -> Statistics | None:
+        if block.shape[0] == 0:
+            return None
+        Z = twin._project(twin._check_samples(block, reset=False))
+        return Statistics.of(lambda part: Z[part], Coded.nameless(len(Z)), Coded.domains(domain, len(Z)))
+
+    return _reduced(collect, rows, {"sample_domain": sample_domain}, total)
+
+
+def _centred_by_domain(projection: Projection, rows: Any, sample_domain: Any) -> Any:
+    found = _projected(projection, rows, sample_domain)
+    offsets = {}
+    if found is not None:
+        known = set(projection.domains_.tolist())
+        means = found.cells.means + found.cells.tails
+        for name, n, mean in zip(found.domains.tolist(), found.cells.counts.sum(axis=1), means, strict=True):
+            if name not in known:
+                projection._require_batch(n, f"domain {name!r}")
+            offsets[name] = projection.offset_ if name in known else mean
+    twin, nothing = _bare(projection), _nothing(projection, rows)
+
+    def centred(block: Any, domain: Any) -> Any:
+        if block.shape[0] == 0:
+            return nothing
+        labels = Coded.domains(domain, block.shape[0])
+        Z = twin._project(twin._check_samples(block, reset=False))
+        Z -= np.array([offsets[name] for name in labels.names.tolist()])[labels.codes]
+        return Z.astype(nothing.dtype, copy=False)
+
+    da, delayed = import_module("dask.array"), import_module("dask").delayed
+    shared = delayed(centred)
+    # The lengths have to agree before anything lazy is built: later there is nobody to turn to.
+    blocks, (domains,) = aligned(rows, {"sample_domain": sample_domain}, exact=True)
+    parts = zip(blocks.to_delayed().ravel(), domains.to_delayed().ravel(), blocks.chunks[0], strict=True)
+    return da.concatenate([da.from_delayed(shared(b, d), (n, nothing.shape[1]), meta=nothing) for b, d, n in parts])
+
+
+def _mapped(function: Callable[[Any], Any], rows: Any, nothing: Any = None) -> Any:
+    """Apply a row-wise function to each block.
+
+    `nothing` is what it gives for no rows; unless that is known, its answer to a row of ones tells the type and shape.
+    """
+    if nothing is None:
+        nothing = function(np.ones((1, rows.shape[1]), dtype=rows.dtype))[:0]
+
+    def block(part: Any) -> Any:
+        return function(part) if part.shape[0] else nothing
+
+    chunks = (rows.chunks[0], *((n,) for n in nothing.shape[1:]))
+    dropped = {"drop_axis": 1} if nothing.ndim == 1 else {}
+    return rows.map_blocks(block, dtype=nothing.dtype, chunks=chunks, meta=nothing, **dropped)
+
+
+def _nothing(projection: Projection, rows: Any) -> Any:
+    """The components of no rows."""
+    return np.empty((0, projection._n_features_out), dtype=np.float32 if rows.dtype == np.float32 else np.float64)
+
+
+def _header(X: Any) -> Any:
+    """What there is to know of X without looking at samples: the number of features, and names if it has any."""
+    if hasattr(X, "columns"):
+        return X._meta
+    if not hasattr(X, "ndim"):
+        raise TypeError(f"X must be a Dask array or dataframe; got a Dask {type(X).__name__}.")
+    if X.ndim != 2:
+        raise ValueError(f"X must have two dimensions, samples and features; got a Dask collection with {X.ndim}.")
+    return np.empty((0, X.shape[1]))
+
+
+def _column(y: Any) -> Any:
+    """Labels in one dimension, as scikit-learn takes them in memory: a single column will do, with a warning."""
+    if getattr(y, "ndim", 1) != 2 or y.shape[1] != 1:
+        return y
+    text = "A column-vector y was passed when a 1d array was expected."
+    warnings.warn(text, DataConversionWarning, stacklevel=6)
+    return y.iloc[:, 0] if hasattr(y, "iloc") else y[:, 0]
+
+
+def _bare(estimator: E) -> E:
+    """A copy to send around: it takes plain arrays, and leaves behind what only a stream needs."""
+    twin = copy.copy(estimator)
+    for name in ("statistics_", "feature_names_in_"):
+        twin.__dict__.pop(name, None)
+    if hasattr(twin, "set_output"):
+        twin.__dict__["_sklearn_output_config"] = {"transform": "default"}  # whatever it is elsewhere
+    return twin
+
+
+def _reduced(function: Callable[..., T], rows: Any, labels: dict[str, Any], combine: Callable[[Sequence[T]], T]) -> T:
+    """Apply a function to each block of rows with its labels, and combine the answers in a tree."""
+    try:
+        return compute(_task(function, *aligned(rows, labels, exact=False), combine))
+    except Misaligned:
+        return compute(_task(function, *aligned(rows, labels, exact=True), combine))
+
+
+def _task(function: Callable[..., T], rows: Any, labels: list[Any], combine: Callable[[Sequence[T]], T]) -> Any:
+    delayed = import_module("dask").delayed
+    shared = delayed(function)  # sent once, not with every block
+    blocks = rows.to_delayed().ravel()
+    columns = [[None] * len(blocks) if part is None else part.to_delayed().ravel() for part in labels]
+    return tree([delayed(_checked)(shared, *parts) for parts in zip(blocks, *columns, strict=True)], combine)
+
+
+def _checked(function: Callable[..., T], block: Any, *labels: Any) -> T:
+    for values in labels:
+        if values is not None and len(values) != block.shape[0]:
+            raise Misaligned(f"A block of X has {block.shape[0]} rows, its labels number {len(values)}.")
+    return function(block, *labels)
+
+
+def tree(parts: list[Any], combine: Callable[[Sequence[Any]], Any]) -> Any:
+    delayed = import_module("dask").delayed
+    while len(parts) > 1:
+        parts = [delayed(combine)(parts[i : i + FAN_IN]) for i in range(0, len(parts), FAN_IN)]
+    return parts[0]

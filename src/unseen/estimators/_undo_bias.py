@@ -1,0 +1,202 @@
+"""Undo-Bias: a linear SVM that splits what all domains share from what is peculiar to each."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.svm import LinearSVC
+from sklearn.utils._param_validation import Interval
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from ..algebra import Array, Ints
+from ..citizen import DocLinkMixin
+from ..labels import encode_classes, training_domains
+
+BIAS = 10.0  # a column this large makes the penalty on its weight, hence on the intercept, negligible
+POSITIVE = Interval(Real, 0, None, closed="neither")
+
+
+class UndoBias(DocLinkMixin, ClassifierMixin, BaseEstimator):
+    r"""Linear SVM with a shared weight vector and one offset per domain (Khosla et al., ECCV 2012).
+
+    For each class against the rest it minimises
+
+    .. math:: \tfrac12 \|w\|^2 + \tfrac{\lambda}{2} \sum_s \|\delta_s\|^2 + C_1 \sum_i \ell(y_i\, w^\top x_i)
+              + C_2 \sum_i \ell(y_i (w + \delta_{s_i})^\top x_i)
+
+    with the hinge loss. A domain that was never seen is classified with w alone. Features are standardised first.
+
+    Parameters
+    ----------
+    shared_cost : float, default=1.0
+        The paper's :math:`C_1`, cost of errors of the shared vector.
+    domain_cost : float, default=1.0
+        The paper's :math:`C_2`, cost of errors of the vectors of the domains.
+    offset_penalty : float, default=1.0
+        The paper's :math:`\lambda`; the larger it is, the more alike the domains.
+    tol : float, default=1e-4
+        Tolerance of liblinear's stopping rule.
+    max_iter : int, default=100000
+        Maximum number of liblinear's passes over the data.
+    random_state : int, RandomState instance or None, default=0
+        Seed of liblinear's coordinate order.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        Class labels.
+    domains_ : ndarray of shape (n_domains,)
+        Domains seen in training; a single None if they were not named.
+    coef_ : ndarray of shape (1 or n_classes, n_features)
+        Shared weights w, for X as given; one row if there are two classes.
+    intercept_ : ndarray of shape (1 or n_classes,)
+        Intercepts of the shared vectors.
+    domain_coef_ : ndarray of shape (n_domains, 1 or n_classes, n_features)
+        Offsets of each domain: its own weights are ``coef_ + domain_coef_[s]``.
+    domain_intercept_ : ndarray of shape (n_domains, 1 or n_classes)
+        Offsets of the intercepts.
+    n_iter_ : int
+        Passes over the data that liblinear needed, the most over the classes.
+    n_features_in_ : int
+        Number of features seen during `fit`.
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Names of features seen during `fit`, if `X` had string column names.
+
+    References
+    ----------
+    A. Khosla, T. Zhou, T. Malisiewicz, A. A. Efros, A. Torralba. "Undoing the Damage of Dataset Bias". ECCV 2012.
+
+    Examples
+    --------
+    >>> from unseen import UndoBias
+    >>> from unseen.datasets import make_synthetic
+    >>> data = make_synthetic(random_state=0)
+    >>> seen = data.domain != "domain 3"
+    >>> model = UndoBias().fit(data.data[seen], data.target[seen], sample_domain=data.domain[seen])
+    >>> model.predict(data.data[~seen]).shape
+    (120,)
+    """
+
+    __metadata_request__fit: ClassVar = {"sample_domain": True}
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "shared_cost": [POSITIVE],
+        "domain_cost": [POSITIVE],
+        "offset_penalty": [POSITIVE],
+        "tol": [POSITIVE],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "random_state": ["random_state"],
+    }
+
+    def __init__(
+        self,
+        *,
+        shared_cost: float = 1.0,
+        domain_cost: float = 1.0,
+        offset_penalty: float = 1.0,
+        tol: float = 1e-4,
+        max_iter: int = 100_000,
+        random_state: Any = 0,
+    ) -> None:
+        self.shared_cost = shared_cost
+        self.domain_cost = domain_cost
+        self.offset_penalty = offset_penalty
+        self.tol = tol
+        self.max_iter = max_iter
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any, *, sample_domain: Any = None) -> Self:
+        """Fit the shared vector and the offsets.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples of all source domains.
+        y : array-like of shape (n_samples,)
+            Class labels.
+        sample_domain : array-like of shape (n_samples,), default=None
+            The domain each sample comes from; None means one domain, with a `SingleDomainWarning`.
+
+        Returns
+        -------
+        self : object
+            The fitted classifier.
+        """
+        self._validate_params()
+        X, y = validate_data(self, X, y, dtype=np.float64)
+        classes, _ = encode_classes(y, type(self).__name__)
+        domains, domain = training_domains(sample_domain, len(X), type(self).__name__, stacklevel=3)
+        mean, scale = X.mean(axis=0), X.std(axis=0)
+        # A constant column has a standard deviation of rounding errors: dividing by it would make a feature of them.
+        scale[np.ptp(X, axis=0) <= 10 * np.finfo(float).eps * np.abs(mean)] = 1.0
+        standard = np.hstack([(X - mean) / scale, np.full((len(X), 1), BIAS)])
+        rows = augmented(standard, domain, len(domains), self.offset_penalty)
+        costs = np.repeat([self.shared_cost, self.domain_cost], len(X))
+        svm = LinearSVC(
+            loss="hinge", fit_intercept=False, tol=self.tol, max_iter=self.max_iter, random_state=self.random_state
+        )
+        svm.fit(rows, np.concatenate([y, y]), sample_weight=costs)
+
+        blocks = svm.coef_.reshape(len(svm.coef_), 1 + len(domains), -1)  # shared, then one per domain
+        weights = blocks[:, :, :-1] / scale
+        intercepts = BIAS * blocks[:, :, -1] - weights @ mean
+        self.classes_, self.domains_ = classes, domains
+        self.coef_, self.intercept_ = weights[:, 0], intercepts[:, 0]
+        self.n_iter_ = int(svm.n_iter_)
+        offset_scale = 1 / np.sqrt(self.offset_penalty)
+        self.domain_coef_ = offset_scale * weights[:, 1:].swapaxes(0, 1)
+        self.domain_intercept_ = offset_scale * intercepts[:, 1:].T
+        return self
+
+    def decision_function(self, X: Any) -> Array:
+        """Signed distance to the shared hyperplanes, up to scale.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples of a domain that was not seen.
+
+        Returns
+        -------
+        scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
+            One column per class; with two classes, one score, positive for the second.
+        """
+        check_is_fitted(self, "coef_")
+        X = validate_data(self, X, dtype=np.float64, reset=False)
+        scores = X @ self.coef_.T + self.intercept_
+        return scores[:, 0] if len(self.classes_) == 2 else scores
+
+    def predict(self, X: Any) -> Any:
+        """Classify samples of a domain that was not seen.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples.
+
+        Returns
+        -------
+        y : ndarray of shape (n_samples,)
+            Predicted classes.
+        """
+        scores = self.decision_function(X)
+        best = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
+        return self.classes_[best]
+
+
+def augmented(X: Array, domain: Ints, n_domains: int, offset_penalty: float) -> sparse.csr_array:
+    """Rows [x, 0] and rows [x, x / sqrt(lambda) in the block of the domain]: one SVM on them is Undo-Bias."""
+    n, d = X.shape
+    columns = np.arange(d)
+    block = d * (1 + domain)[:, None] + columns
+    data = np.concatenate([X.ravel(), np.hstack([X, X / np.sqrt(offset_penalty)]).ravel()])
+    indices = np.concatenate([np.tile(columns, n), np.hstack([np.tile(columns, (n, 1)), block]).ravel()])
+    lengths = np.concatenate([[0], np.full(n, d), np.full(n, 2 * d)])
+    # liblinear takes 32-bit indices only; where they cannot hold the data, it says so.
+    index = np.int32 if max(len(data), d * (1 + n_domains)) <= np.iinfo(np.int32).max else np.int64
+    indptr = np.cumsum(lengths).astype(index)
+    return sparse.csr_array((data, indices.astype(index), indptr), shape=(2 * n, d * (1 + n_domains)))

@@ -1,0 +1,37 @@
+"""Kernels and how large they may grow: values, bandwidth rules, landmarks, and the plan for size.
+
+Stands on the algebra. Offers kernel values, the median rule, `PivotedNystroem` and what fits into memory.
+"""
+
+from ._kernel import (
+    KERNELS,
+    NON_NEGATIVE_KERNELS,
+    SPARSE_KERNELS,
+    about_origin,
+    centre,
+    evaluate,
+    median_squared_distance,
+    resolve_gamma,
+    squared_distances,
+)
+from ._nystroem import PivotedNystroem
+from ._plan import EXACT_ROWS, available_bytes, require_square
+from ._scales import factor, is_multiple
+
+__all__ = [
+    "EXACT_ROWS",
+    "KERNELS",
+    "NON_NEGATIVE_KERNELS",
+    "SPARSE_KERNELS",
+    "PivotedNystroem",
+    "about_origin",
+    "available_bytes",
+    "centre",
+    "evaluate",
+    "factor",
+    "is_multiple",
+    "median_squared_distance",
+    "require_square",
+    "resolve_gamma",
+    "squared_distances",
+]

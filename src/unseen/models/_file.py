@@ -1,0 +1,275 @@
+"""Model files: one `.unseen` file holds a card that anybody can read and a model that runs no code of its own.
+
+The file is a zip archive, stored without compression, of ``card.json`` and ``model.skops``. Nothing in it is a pickle:
+skops rebuilds objects of known types, and all others are refused. Checksums of both parts are in the card.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import warnings
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import sklearn
+from sklearn.exceptions import InconsistentVersionWarning
+
+from .. import __version__
+from ..citizen import optional_import
+from ..tables import Schema
+from ._model import TableModel
+from ._parts import OURS, check_parts, name_of, strangers
+
+FORMAT = 1
+CARD, PAYLOAD = "card.json", "model.skops"
+CHECKSUM = "sha256"  # of the rest of the card
+MAX_CARD = 32 * 2**20  # bytes; a thousand columns of a thousand levels have room in it
+
+# What skops would not load by itself. What it does load, such as all of scikit-learn's estimators, is more than models
+# of this package have: `strangers` draws the line.
+TRUSTED = ("numpy.dtype", *map(name_of, OURS))
+
+
+class ModelFileError(ValueError):
+    """A file is no model, is damaged, or cannot be read by this version."""
+
+
+def save_model(model: Any, path: str | os.PathLike[str], card: Mapping[str, Any]) -> None:
+    """Write a model and its card, whole or not at all.
+
+    Parameters
+    ----------
+    model : estimator
+        A fitted model such as :func:`unseen.models.fit_table` makes, or an estimator of this package.
+    path : str or path-like
+        The file, by custom with the ending ``.unseen``; an existing one is replaced.
+    card : dict
+        What is known about the model, as JSON has it. The format, versions and checksums are added.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from unseen import KFDA
+    >>> from unseen.datasets import make_synthetic
+    >>> from unseen.models import load_model, read_card, save_model
+    >>> data = make_synthetic(random_state=0)
+    >>> model = KFDA().fit(data.data, data.target, sample_domain=data.domain)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_model(model, Path(folder) / "kfda.unseen", {"method": "kfda"})
+    ...     copy, card = load_model(Path(folder) / "kfda.unseen")
+    >>> bool((copy.transform(data.data) == model.transform(data.data)).all())
+    True
+    >>> card["method"], card["format"]
+    ('kfda', 1)
+    """
+    skops = optional_import("skops.io", "Saving a model")
+    path = Path(path)
+    unknown = strangers(model)
+    if unknown:
+        raise ModelFileError(
+            f"This model cannot be stored: it holds objects of type {', '.join(unknown)}, which no reader would trust. "
+            "Build it from the estimators that `unseen fit` uses; nearest neighbours need algorithm='brute'."
+        )
+    try:
+        check_parts(model)  # what would not be read back is not written
+    except ValueError as error:
+        raise ModelFileError(f"This model cannot be stored: {error}.") from error
+    payload = skops.dumps(model)
+    header = {
+        "format": FORMAT,
+        "unseen": __version__,
+        "scikit-learn": sklearn.__version__,
+        "payload": {"bytes": len(payload), "sha256": hashlib.sha256(payload).hexdigest()},
+    }
+    content = json.loads(json.dumps({**card, **header}, allow_nan=False))  # as it will be read
+    content[CHECKSUM] = _digest(content)
+    text = json.dumps(content, ensure_ascii=False, indent=1, allow_nan=False).encode()
+    if len(text) > MAX_CARD:
+        raise ModelFileError(f"The card has {len(text):,} bytes; at most {MAX_CARD:,} can be read back. Shorten it.")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with zipfile.ZipFile(temporary, "w", compression=zipfile.ZIP_STORED) as archive:
+            archive.writestr(CARD, text)
+            archive.writestr(PAYLOAD, payload)
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def read_card(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Read the card of a model file, without the model.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The file.
+
+    Returns
+    -------
+    card : dict
+        What `save_model` was given, with format, versions and checksums.
+
+    Examples
+    --------
+    >>> from unseen.models import ModelFileError, read_card
+    >>> try:
+    ...     read_card(__file__)
+    ... except ModelFileError as error:
+    ...     print(str(error).partition(": ")[2])
+    not a model file. Pass a file that `unseen fit` wrote.
+    """
+    return _read(Path(path), wants_payload=False)[0]
+
+
+def load_model(path: str | os.PathLike[str]) -> tuple[Any, dict[str, Any]]:
+    """Read a model file. Nothing in it is executed; types that are not expected are refused by name.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The file.
+
+    Returns
+    -------
+    model : estimator
+        The fitted model.
+    card : dict
+        What `save_model` was given, with format, versions and checksums.
+
+    Examples
+    --------
+    >>> from unseen.models import load_model
+    >>> load_model("nowhere.unseen")
+    Traceback (most recent call last):
+        ...
+    FileNotFoundError: [Errno 2] No such file or directory: 'nowhere.unseen'
+    """
+    path = Path(path)
+    card, payload = _read(path, wants_payload=True)
+    skops = optional_import("skops.io", "Loading a model")
+    exceptions = optional_import("skops.io.exceptions", "Loading a model")
+    written, here = card.get("scikit-learn"), sklearn.__version__
+    remedy = f"pip install 'scikit-learn=={written}', or fit the model again."
+    try:
+        _refuse_inflation(payload)
+        _refuse(path, sorted(set(skops.get_untrusted_types(data=payload)) - set(TRUSTED)))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", InconsistentVersionWarning)  # said once, below, instead of once per part
+            model = skops.loads(payload, trusted=list(TRUSTED))
+        _refuse(path, strangers(model))
+        check_parts(model)
+    except ModelFileError:
+        raise
+    except exceptions.UntrustedTypesFoundException as error:
+        raise ModelFileError(f"{path}: refused: {error}") from error
+    except Exception as error:  # whatever skops and scikit-learn stumble over in a file that is not theirs
+        reason = f"{path}: the model in it cannot be rebuilt ({type(error).__name__}: {error})."
+        if written != here:
+            reason += f" It was written with scikit-learn {written}; this is {here}: {remedy}"
+        raise ModelFileError(reason) from error
+    _check_columns(path, model, card)
+    if written != here:
+        warnings.warn(
+            f"{path} was written with scikit-learn {written}; this is {here}, and predictions may differ. To be sure: "
+            f"{remedy}",
+            stacklevel=2,
+        )
+    return model, card
+
+
+def _refuse(path: Path, unknown: list[str]) -> None:
+    if unknown:
+        raise ModelFileError(
+            f"{path}: refused, because it holds objects of types that no model of unseen has: {', '.join(unknown)}."
+        )
+
+
+def _check_columns(path: Path, model: Any, card: Mapping[str, Any]) -> None:
+    """The card says which columns of a table the model takes: it must say so clearly, and name as many as there are."""
+    if not isinstance(model, TableModel) or "schema" not in card:
+        return
+    try:
+        described = len(Schema.from_dict(card["schema"]).columns)
+    except (KeyError, TypeError, ValueError) as error:
+        reason = " ".join(getattr(error, "problems", []))
+        raise ModelFileError(
+            f"{path}: its card does not say which columns the model needs. {reason}".strip()
+        ) from error
+    expected = model.preprocessor.n_features_in_
+    if described != expected:
+        raise ModelFileError(f"{path}: its card names {described} columns, but the model takes {expected}.")
+
+
+def _digest(card: Mapping[str, Any]) -> str:
+    """Checksum of what a card says, however it is laid out."""
+    said = {key: value for key, value in card.items() if key != CHECKSUM}
+    return hashlib.sha256(json.dumps(said, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def _read(path: Path, wants_payload: bool) -> tuple[dict[str, Any], bytes]:
+    """Card and, if wanted, checked payload."""
+    with path.open("rb") as file:  # what is missing or forbidden is no matter of the format
+        try:
+            with zipfile.ZipFile(file) as archive:
+                sizes = _members(path, archive)
+                card = _card(path, archive, sizes[CARD])
+                payload = archive.read(PAYLOAD) if wants_payload else b""
+        except ModelFileError:
+            raise
+        # Damaged archives fail in many ways: a wrong offset, an encryption flag, an unknown version, a broken name.
+        except Exception as error:
+            if isinstance(error, zipfile.BadZipFile) and not _looks_like_archive(file):
+                raise ModelFileError(f"{path}: not a model file. Pass a file that `unseen fit` wrote.") from error
+            raise ModelFileError(f"{path}: damaged or cut off ({error}). Copy it again, or fit again.") from error
+    if wants_payload and hashlib.sha256(payload).hexdigest() != card["payload"]["sha256"]:
+        raise ModelFileError(f"{path}: the model in it is not the one that its card describes. It was altered.")
+    return card, payload
+
+
+def _looks_like_archive(file: Any) -> bool:
+    file.seek(0)
+    return bool(file.read(4) == b"PK\x03\x04")
+
+
+def _members(path: Path, archive: zipfile.ZipFile) -> dict[str, int]:
+    """Sizes of the two members; anything else about the archive is refused."""
+    members = archive.infolist()
+    if sorted(member.filename for member in members) != sorted([CARD, PAYLOAD]):
+        raise ModelFileError(f"{path}: a zip archive, but not a model file. Pass a file that `unseen fit` wrote.")
+    # Members that are stored cannot be larger than the file: nothing inflates while it is read.
+    if any(m.compress_type != zipfile.ZIP_STORED or m.file_size != m.compress_size for m in members):
+        raise ModelFileError(f"{path}: refused, because it is compressed, and model files never are.")
+    return {member.filename: member.file_size for member in members}
+
+
+def _card(path: Path, archive: zipfile.ZipFile, size: int) -> dict[str, Any]:
+    if size > MAX_CARD:
+        raise ModelFileError(f"{path}: refused, because its card has {size:,} bytes; at most {MAX_CARD:,} are read.")
+    card = json.loads(archive.read(CARD))
+    version = card.get("format") if isinstance(card, dict) else None
+    if isinstance(version, int) and version > FORMAT:
+        raise ModelFileError(
+            f"{path}: written by unseen {card.get('unseen')} in format {version}; this is unseen {__version__}, which "
+            f"reads format {FORMAT}. Install that version of unseen, or a later one."
+        )
+    payload = card.get("payload") if isinstance(card, dict) else None
+    if version != FORMAT or not isinstance(payload, dict) or not isinstance(payload.get("sha256"), str):
+        raise ModelFileError(f"{path}: its card is not that of a model. Pass a file that `unseen fit` wrote.")
+    if card.get(CHECKSUM) != _digest(card):
+        raise ModelFileError(f"{path}: its card is not as it was written. It was damaged or altered; fit again.")
+    return dict(card)
+
+
+def _refuse_inflation(payload: bytes) -> None:
+    """The model is an archive within the archive: it must not inflate either."""
+    with zipfile.ZipFile(io.BytesIO(payload)) as archive:
+        members = archive.infolist()
+    if any(m.compress_type != zipfile.ZIP_STORED for m in members) or sum(m.file_size for m in members) > len(payload):
+        raise ModelFileError("The model in the file is compressed, and those that `unseen fit` writes never are.")

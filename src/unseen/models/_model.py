@@ -1,0 +1,166 @@
+"""What a model file holds: preparation of the features, the chosen model, and where the sources lie."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.pipeline import Pipeline
+
+from ..algebra import Array, Moments, pooled
+from ..estimators import DomainCenterer, Projection
+from ..labels import Labels, check_domains, encode_domains
+from ..selection import is_one_nearest, nearest
+from ..shift import Novelty
+
+
+@dataclass(eq=False)
+class TableModel:
+    """A fitted model for encoded tables, as `unseen.tables.Schema.encode` gives them.
+
+    Parameters
+    ----------
+    preprocessor : transformer
+        Fitted on the sources.
+    pipeline : Pipeline
+        At most one transformer that knows about domains, a projection or a DomainCenterer, then a classifier.
+    novelty : Novelty
+        Fitted on the prepared sources.
+
+    Examples
+    --------
+    >>> from unseen.models import fit_table
+    >>> from unseen.datasets import embedded
+    >>> table = embedded()
+    >>> model = fit_table(table, "1nn").model
+    >>> model.predict(table.X[:3]).shape
+    (3,)
+    """
+
+    preprocessor: Any
+    pipeline: Pipeline
+    novelty: Novelty
+
+    @property
+    def classes_(self) -> Labels:
+        """The classes, in the order of the columns of `predict_proba`."""
+        return self.pipeline[-1].classes_
+
+    @property
+    def transformer(self) -> Any:
+        """The projection or centerer in front of the classifier; None if there is none."""
+        return self.pipeline[0] if len(self.pipeline) > 1 else None
+
+    @property
+    def transductive(self) -> bool:
+        """Whether predictions depend on the other samples of their domain."""
+        return isinstance(self.transformer, DomainCenterer) or getattr(self.transformer, "centering", "") == "target"
+
+    @property
+    def has_probabilities(self) -> bool:
+        """Whether the classifier gives probabilities."""
+        return hasattr(self.pipeline[-1], "predict_proba")
+
+    def prepare(self, X: Any) -> Array:
+        """Encoded samples as the model and the novelty see them."""
+        return np.asarray(self.preprocessor.transform(X), dtype=np.float64)
+
+    def predict(self, X: Any, *, sample_domain: Any = None) -> Labels:
+        """Classify encoded samples; a transductive model needs whole batches of each new domain."""
+        return self.classify(self._transformed(X, sample_domain))[0]
+
+    def predict_proba(self, X: Any, *, sample_domain: Any = None) -> Array:
+        """Class probabilities of encoded samples, if the classifier has them."""
+        return self.pipeline[-1].predict_proba(self._transformed(X, sample_domain))
+
+    def classify(self, Z: Any) -> tuple[Labels, Array | None]:
+        """Classes of transformed samples, and their probabilities if the classifier has them."""
+        classifier = self.pipeline[-1]
+        if is_one_nearest(classifier):  # sooner, and once for both
+            codes = classifier._y[nearest(classifier._fit_X, np.asarray(Z, dtype=np.float64))]
+            return self.classes_[codes], np.eye(len(self.classes_))[codes]
+        return classifier.predict(Z), classifier.predict_proba(Z) if self.has_probabilities else None
+
+    def _transformed(self, X: Any, sample_domain: Any) -> Any:
+        prepared = self.prepare(X)
+        if self.transformer is None:
+            return prepared
+        return self.transformer.transform(prepared, sample_domain=sample_domain)
+
+
+class Centres:
+    """Centring on new domains whose samples arrive in pieces: `add` all of them, then `transform` them again.
+
+    Gives what the model's transformer gives for whole batches under target centring, without ever holding one: a new
+    domain's centre is the mean of its pieces' means. Domains seen in training keep the centre that they had there.
+    """
+
+    def __init__(self, model: TableModel) -> None:
+        transformer = model.transformer
+        if not isinstance(transformer, (DomainCenterer, Projection)):
+            raise ValueError(
+                "The model has no centre to move: only projections and centred classifiers do. Leave the centring out, "
+                "or fit with --method cidg, mda, sca, dica or kfda."
+            )
+        self._uncentred = copy.copy(transformer)
+        known = transformer.domains_.tolist()
+        if isinstance(transformer, DomainCenterer):
+            stored = dict(zip(known, transformer.means_, strict=True))
+        else:
+            stored = dict.fromkeys(known, transformer.offset_)
+            self._uncentred.offset_ = np.zeros_like(transformer.offset_)
+            self._uncentred.recentered_ = True  # from nought, whatever the batch
+        self._stored = stored
+        self._found: dict[Any, Moments] = {}
+
+    def moments(self, prepared: Array, domain: Labels | None = None) -> dict[Any, Moments]:
+        """What prepared samples tell about the centres of their domains, by name, as `pool` takes it.
+
+        Without names they are of one new domain.
+        """
+        names, codes = self._encode(domain, len(prepared))
+        values = self._values(prepared)
+        new = [(i, name) for i, name in enumerate(names) if domain is None or name not in self._stored]
+        return {name: Moments.of(values[codes == i]) for i, name in new}
+
+    def pool(self, found: Mapping[Any, Moments]) -> None:
+        """Take in what samples of the first pass told, wherever they are."""
+        self._found = pooled(self._found, found)
+
+    def add(self, prepared: Array, domain: Labels | None = None) -> None:
+        """Take in prepared samples of the first pass."""
+        self.pool(self.moments(prepared, domain))
+
+    def check(self) -> None:
+        """Refuse domains that cannot be centred, once all samples have been added."""
+        single = [name for name, found in self._found.items() if found.count == 1]
+        if single:
+            which = "the new table" if single[0] is None else f"domain {single[0]!r}"
+            raise ValueError(
+                f"Centring subtracts the mean of each new domain, but {which} has a single sample, which would become "
+                "all zeros whatever it is. Predict a batch of that domain, or fit with --inductive."
+            )
+
+    def transform(self, prepared: Array, domain: Labels | None = None) -> Array:
+        """Centre prepared samples of the second pass, and project them if the model does."""
+        names, codes = self._encode(domain, len(prepared))
+        known = {} if domain is None else self._stored
+        centres = np.stack([known[name] if name in known else self._found[name].mean for name in names])
+        if not isinstance(self._uncentred, DomainCenterer):
+            return self._values(prepared) - centres[codes]
+        twin = copy.copy(self._uncentred)
+        twin.domains_, twin.means_ = np.arange(len(names)), centres
+        return twin.transform(prepared, sample_domain=codes)
+
+    def _values(self, prepared: Array) -> Array:
+        """What the mean is taken of."""
+        return prepared if isinstance(self._uncentred, DomainCenterer) else self._uncentred.transform(prepared)
+
+    def _encode(self, domain: Labels | None, n_samples: int) -> tuple[list[Any], Any]:
+        if domain is None:
+            return [None], np.zeros(n_samples, dtype=np.intp)
+        names, codes = encode_domains(check_domains(domain, n_samples))
+        return names.tolist(), codes

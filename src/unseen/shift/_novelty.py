@@ -1,0 +1,344 @@
+"""How far a new batch lies from the sources, compared with how far the sources lie from each other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+from numbers import Integral
+from operator import add
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from ..algebra import Array, Moments
+from ..labels import check_domains, encode_domains
+
+FAR = 1.5  # times the yardstick
+SURE = 3.0  # standard errors
+ODD = 2.0  # times the median: sources further from all others than this do not set the yardstick
+BELIEVED = 10  # degrees of freedom for which the spread inside sources counts beside that inside a batch
+BLOCK = 4096  # rows embedded at a time: a few megabytes, which stay in cache
+MOVES = 1000  # at most, to find the nearest mixture; a handful of sources needs some dozens
+HUGE = 1e100  # values beyond are taken as this, so that nothing overflows
+
+
+@dataclass(frozen=True)
+class NoveltyResult:
+    """How far a batch lies from the sources.
+
+    Attributes
+    ----------
+    distance : float
+        Distance of the batch from the nearest mixture of source domains, free of the batch's sampling noise.
+    reference_median, reference_max : float
+        Distances of the source domains, each from the nearest of the others.
+    yardstick : float
+        How far a source may lie from the others: `reference_max`, but at most twice `reference_median`, so that one odd
+        source does not let everything pass; or what samples of this size can resolve, where that is larger.
+    ratio : float
+        `distance` over `yardstick`.
+    nearest_domain : str
+        The source domain that the batch resembles most.
+    far : bool
+        Whether the distance exceeds 1.5 times the yardstick by more than sampling noise.
+    text : str
+        The same in one sentence.
+    """
+
+    distance: float
+    reference_median: float
+    reference_max: float
+    yardstick: float
+    ratio: float
+    nearest_domain: str
+    far: bool
+    text: str
+
+
+class Accumulator:
+    """A batch that arrives in pieces."""
+
+    def __init__(self, novelty: Novelty) -> None:
+        self._novelty = novelty
+        self.moments = Moments(0, np.zeros(len(novelty.knots_)), 0.0)
+
+    def add(self, X: Any) -> Self:
+        """Take in some samples, prepared as those of `fit` were."""
+        self.moments += self._novelty.moments(X)
+        return self
+
+    def result(self) -> NoveltyResult:
+        """Compare what has been added so far with the sources."""
+        return self._novelty.of(self.moments)
+
+
+class Novelty(BaseEstimator):
+    """Tell whether new samples lie outside of what the source domains span.
+
+    Domains are compared by how far their samples lie from fixed points, on average, each along a direction of its own.
+    Domains that differ in place, spread or shape differ in that; and it grows without bound, so what is further out is
+    further away. Square roots are averaged, so that long tails do not drown the rest. From squared distances between
+    averages the part that sampling alone explains is subtracted: small batches do not look novel for being small.
+
+    Parameters
+    ----------
+    n_components : int, default=200
+        Number of directions.
+    random_state : int, RandomState instance or None, default=0
+        Which directions, and through which samples.
+
+    Attributes
+    ----------
+    domains_ : ndarray of shape (n_domains,)
+        The source domains.
+    directions_ : ndarray of shape (n_features, n_components)
+        The directions.
+    knots_ : ndarray of shape (n_components,)
+        Where along each direction the fixed point lies: where some sample of the sources does.
+    means_ : ndarray of shape (n_domains, n_components)
+        Mean embeddings of the source domains.
+    counts_, traces_ : ndarray of shape (n_domains,)
+        Their numbers of samples and the traces of their covariances.
+    shape_ : ndarray of shape (n_components, n_components)
+        Covariance of embedded samples inside domains, of trace one each, averaged over domains.
+    reference_ : ndarray of shape (n_domains,)
+        Distance of each source domain from the nearest of the others.
+    resolution_ : float
+        Distances of source domains below this cannot be told from sampling noise.
+    n_features_in_ : int
+        Number of features seen during `fit`.
+
+    Examples
+    --------
+    >>> from unseen.datasets import make_synthetic
+    >>> from unseen.shift import Novelty
+    >>> data = make_synthetic(random_state=0)
+    >>> novelty = Novelty().fit(data.data, sample_domain=data.domain)
+    >>> known = data.data[data.domain == "domain 2"]
+    >>> novelty.start().add(known[:50]).add(known[50:]).result().far
+    False
+    >>> novelty.start().add(known + 50).result().far
+    True
+    """
+
+    __metadata_request__fit: ClassVar = {"sample_domain": True}
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "n_components": [Interval(Integral, 1, None, closed="left")],
+        "random_state": ["random_state"],
+    }
+
+    def __init__(self, *, n_components: int = 200, random_state: Any = 0) -> None:
+        self.n_components = n_components
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None, *, sample_domain: Any) -> Self:
+        """Learn where the source domains lie and how far apart.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples of all source domains, in columns of comparable scale.
+        y : None
+            Not used.
+        sample_domain : array-like of shape (n_samples,)
+            The domain of each sample, at least two different ones.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator.
+        """
+        self._validate_params()
+        X = validate_data(self, X, dtype=np.float64)
+        self.domains_, codes = encode_domains(check_domains(sample_domain, len(X)))
+        if len(self.domains_) < 2:
+            raise ValueError(
+                "Novelty compares a batch with the distances between source domains, so it needs at least 2 domains; "
+                f"sample_domain holds {len(self.domains_)}."
+            )
+        self._draw(X, codes)
+        own = [self._moments(X[codes == s]) for s in range(len(self.domains_))]
+        self.counts_ = np.array([part.count for part in own])
+        self.means_ = np.stack([part.mean for part in own])
+        traces = np.array([part.trace for part in own])
+        # A domain of one sample says nothing about its spread: the middle one of the others stands in.
+        usual = float(np.nanmedian(traces)) if np.isfinite(traces).any() else 0.0
+        self.traces_ = np.where(np.isnan(traces), usual, traces)
+        self.shape_ = self._shape(X, codes)
+        found = [self._nearest(self.means_[s], self.traces_[s] / self.counts_[s], skip=s) for s in range(len(own))]
+        self.reference_ = np.sqrt(np.maximum([square for _, square, _ in found], 0.0))
+        rounding = float(np.sqrt(np.finfo(float).eps * np.abs(self.knots_).sum()))
+        self.resolution_ = max(_largest_but_odd(np.array([resolution for *_, resolution in found])), rounding)
+        return self
+
+    def start(self) -> Accumulator:
+        """Begin a batch: ``add`` samples to what is returned, in as many pieces as you like, then ask its ``result``.
+
+        Returns
+        -------
+        accumulator : Accumulator
+            An empty batch.
+        """
+        check_is_fitted(self, "reference_")
+        return Accumulator(self)
+
+    def moments(self, X: Any) -> Moments:
+        """All that is needed to know about some samples: what different machines found about pieces adds up.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples, prepared as those of `fit` were.
+
+        Returns
+        -------
+        moments : Moments
+            Those of the embedded samples.
+        """
+        check_is_fitted(self, "reference_")
+        return self._moments(validate_data(self, X, reset=False, dtype=np.float64))
+
+    def _moments(self, X: Array) -> Moments:
+        blocks = (Moments.of(self._embed(X[start : start + BLOCK])) for start in range(0, len(X), BLOCK))
+        return reduce(add, blocks)
+
+    def of(self, batch: Moments) -> NoveltyResult:
+        """Compare a batch with the sources.
+
+        Parameters
+        ----------
+        batch : Moments
+            Those of its embedded samples. A single one has no spread: that of the nearest sources is taken.
+
+        Returns
+        -------
+        result : NoveltyResult
+            How far the batch lies, compared with the sources.
+        """
+        mean, count, trace = batch.mean, batch.count, batch.trace
+        check_is_fitted(self, "reference_")
+        if count < 1:
+            raise ValueError("Novelty needs at least one sample; nothing was added.")
+        yardstick = max(_largest_but_odd(self.reference_), self.resolution_)
+        weights = _nearest_mixture(self.means_ - mean, enough=yardstick / 100)
+        usual = float(weights @ self.traces_)
+        own = usual if np.isnan(trace) else trace
+        square = self._squared_distance(mean, own / count, weights)
+        # Two samples that happen to be close say little about the spread: what is usual in sources counts as well.
+        believed = ((count - 1) * own + BELIEVED * usual) / (count - 1 + BELIEVED)
+        error, resolution = self._errors(mean, believed / count, weights)
+        nearest = str(self.domains_[self._nearest(mean, own / count)[0]])
+        distance = float(np.sqrt(max(square, 0.0)))
+        # Below the resolution of either side a distance is noise: nothing is divided by it, or far because of it.
+        yardstick = max(yardstick, resolution, np.finfo(float).tiny)
+        ratio = distance / yardstick
+        far = bool(square - SURE * error > (FAR * yardstick) ** 2)
+        return NoveltyResult(
+            distance=distance,
+            reference_median=float(np.median(self.reference_)),
+            reference_max=float(self.reference_.max()),
+            yardstick=yardstick,
+            ratio=ratio,
+            nearest_domain=nearest,
+            far=far,
+            text=_text(ratio, far, square < SURE * error, nearest),
+        )
+
+    def _draw(self, X: Array, codes: Any) -> None:
+        """Directions of any kind, which keep lengths on average, and samples of any domain to start from."""
+        random = check_random_state(self.random_state)
+        self.directions_ = random.normal(size=(X.shape[1], self.n_components)) / np.sqrt(self.n_components)
+        chance = 1 / np.bincount(codes)[codes]
+        rows = random.choice(len(X), size=self.n_components, p=chance / chance.sum())
+        self.knots_ = np.einsum("ij,ji->i", np.clip(X[rows], -HUGE, HUGE), self.directions_)
+
+    def _embed(self, X: Array) -> Array:
+        """Roots of the distances from the knots along the directions."""
+        features = np.clip(X, -HUGE, HUGE) @ self.directions_ - self.knots_
+        return np.sqrt(np.abs(features, out=features), out=features)
+
+    def _shape(self, X: Array, codes: Any) -> Array:
+        """Each domain counts equally, however wide: one whose spread is odd would set the shape for all."""
+        total = np.zeros((self.n_components, self.n_components))
+        for s, (mean, trace) in enumerate(zip(self.means_, self.traces_, strict=True)):
+            rows = X[codes == s]
+            weight = trace * len(self.means_) * (len(rows) - 1)
+            for start in range(0, len(rows) if weight > 0 else 0, BLOCK):
+                centred = self._embed(rows[start : start + BLOCK]) - mean
+                total += centred.T @ centred / weight
+        return total
+
+    def _nearest(self, mean: Array, noise: float, skip: int | None = None) -> tuple[int, float, float]:
+        """The nearest single domain, its squared distance, and the distance that noise alone is likely to show."""
+        squares = np.square(self.means_ - mean).sum(axis=1) - noise - self.traces_ / self.counts_
+        if skip is not None:
+            squares[skip] = np.inf
+        nearest = int(np.argmin(squares))
+        alone = np.arange(len(squares)) == nearest
+        return nearest, float(squares[nearest]), self._errors(mean, noise, alone.astype(float))[1]
+
+    def _noise(self, noise: float, weights: Array) -> float:
+        """Expected squared error of the step from a mixture of domains to a mean that has this error itself."""
+        return noise + float(np.square(weights) @ (self.traces_ / self.counts_))
+
+    def _squared_distance(self, mean: Array, noise: float, weights: Array) -> float:
+        """Squared distance of a mean from a mixture of domains, unbiased: what sampling adds is taken off."""
+        step = weights @ (self.means_ - mean)
+        return float(step @ step - self._noise(noise, weights))
+
+    def _errors(self, mean: Array, noise: float, weights: Array) -> tuple[float, float]:
+        """Standard error of that squared distance, and the distance that noise alone is likely to show.
+
+        Those of the squared length of a normal vector, whose covariance has the size that the traces say and the shape
+        of the sources'.
+        """
+        step = weights @ (self.means_ - mean)
+        noise = self._noise(noise, weights)
+        alone = 2 * noise**2 * float(np.square(self.shape_).sum())
+        error = np.sqrt(4 * noise * float(step @ self.shape_ @ step) + alone)
+        return float(error), float(alone**0.25)
+
+
+def _nearest_mixture(points: Array, enough: float) -> Array:
+    """Weights, not negative and of sum one, for which the average of the points is nearest to the origin.
+
+    Weight moves from the point that pulls away most to the one that pulls back most (pairwise Frank-Wolfe steps, see
+    Lacoste-Julien and Jaggi 2015), until the average is within a thousandth of the nearest one, or near enough.
+    """
+    weights = np.zeros(len(points))
+    weights[int(np.argmin(np.square(points).sum(axis=1)))] = 1.0
+    for _ in range(MOVES):
+        average = weights @ points
+        slopes = points @ average
+        to = int(np.argmin(slopes))
+        square = average @ average
+        if square <= enough**2 or square - slopes[to] <= 1e-3 * square:
+            break
+        away = int(np.argmax(np.where(weights > 0, slopes, -np.inf)))
+        move = points[to] - points[away]
+        step = min(weights[away], (slopes[away] - slopes[to]) / (move @ move))
+        weights[away] -= step
+        weights[to] += step
+    return weights
+
+
+def _largest_but_odd(values: Array) -> float:
+    return float(min(values.max(), ODD * np.median(values)))
+
+
+def _text(ratio: float, far: bool, is_noise: bool, nearest: str) -> str:
+    if far:
+        return (
+            f"Far outside: {ratio:.1f} times as far from the sources as a source may lie from the others. "
+            f"Accuracy on the sources says little here. The nearest source is {nearest!r}."
+        )
+    if is_noise:
+        return f"No measurable distance from the sources; the nearest is {nearest!r}."
+    return (
+        f"Within reach: {ratio:.1f} times as far from the sources as a source may lie from the others. "
+        f"The nearest source is {nearest!r}."
+    )

@@ -1,0 +1,306 @@
+"""Comparing methods on data of one's own: leave each domain out, tabulate, judge, and say it in words."""
+
+from __future__ import annotations
+
+import html
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from ..algebra import Ints
+from ..shift import Diagnosis, diagnose
+from ._methods import METHODS
+from ._pictures import confusions
+from ._protocol import Protocol
+from ._run import predictions, run
+from ._store import Row
+from ._subject import Scale, Subject, subject_of_arrays, subject_of_table
+from ._summary import data_facts, method_facts, provenance, settings_facts, verdict_facts, views
+from ._tables import tabulate
+from ._tasks import Task, tasks
+from ._verdict import Verdict, verdict
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What :func:`unseen.compare` found.
+
+    Attributes
+    ----------
+    rows : list of unseen.study.Row
+        One for each method, held-out domain and repeat.
+    verdict : Verdict
+        Whether invariance helped: `decision`, `headline`, `sentences`, and the `interval` of the paired difference.
+    diagnosis : Diagnosis or None
+        How the domains differ.
+
+    See Also
+    --------
+    unseen.compare : Makes one.
+    """
+
+    rows: list[Row]
+    verdict: Verdict
+    diagnosis: Diagnosis | None
+    _summary: dict[str, Any] = field(repr=False)
+
+    def summary(self) -> dict[str, Any]:
+        """Everything as plain values: what ``--json`` prints and the report shows.
+
+        Returns
+        -------
+        summary : dict
+            JSON-able.
+        """
+        return self._summary
+
+    def frame(self) -> Any:
+        """Accuracies in percent, methods by held-out domains, best first.
+
+        Returns
+        -------
+        frame : pandas DataFrame
+            With the columns `kind`, `transductive`, one for each domain, `mean` and `seconds`. A domain that is called
+            like one of the others gets a name such as "mean (domain)".
+        """
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise ImportError("frame() needs pandas. Install it with: pip install pandas") from error
+        names = {domain: domain for domain in self._summary["domains"]}
+        for own in {"method", "kind", "transductive", "mean", "seconds"} & set(names):
+            while names[own] == own or list(names.values()).count(names[own]) > 1:
+                names[own] += " (domain)"
+        records = [
+            {
+                "method": method["name"],
+                "kind": method["kind"],
+                "transductive": method["transductive"],
+                **{names[domain]: cell and cell["mean"] for domain, cell in method["accuracies"].items()},
+                "mean": method["mean"],
+                "seconds": method["seconds"],
+            }
+            for method in self._summary["methods"]
+        ]
+        return pd.DataFrame(records).set_index("method").sort_values("mean", ascending=False)
+
+    def plot(self, figure: Any = None) -> Any:
+        """Draw the accuracies and the paired difference on each held-out domain.
+
+        Parameters
+        ----------
+        figure : matplotlib Figure, default=None
+            Where to draw; None makes one.
+
+        Returns
+        -------
+        figure : matplotlib Figure
+            The picture.
+        """
+        from ._comparison_figure import draw
+
+        return draw(self._summary, figure)
+
+    def to_html(self) -> str:
+        """Return the report: one page that needs nothing else.
+
+        Returns
+        -------
+        page : str
+            HTML.
+        """
+        from ..report import render_comparison
+
+        return render_comparison(self._summary)
+
+    def _repr_html_(self) -> str:
+        return f'<iframe srcdoc="{html.escape(self.to_html())}" style="width:100%;height:40em;border:0"></iframe>'
+
+    def __str__(self) -> str:
+        width = max(len(method["name"]) for method in self._summary["methods"])
+        ranked = sorted(self._summary["methods"], key=lambda method: -(method["mean"] or 0.0))
+        lines = [
+            f"{method['name']:<{width}}  "
+            + ("failed" if method["mean"] is None else f"{method['mean']:5.1f}{'*' if method['transductive'] else ''}")
+            for method in ranked
+        ]
+        return "\n".join([*lines, "", self.verdict.headline, *self.verdict.sentences])
+
+
+def compare(
+    data: Any,
+    y: Any = None,
+    *,
+    sample_domain: Any = None,
+    label: str | None = None,
+    domain: str | None = None,
+    unlabelled: str | int | None = None,
+    methods: Sequence[str] = METHODS,
+    repeats: int = 3,
+    selection: Literal["domain", "within", "oracle"] = "domain",
+    scale: Scale = "standardize",
+    centering: Literal["target", "source"] = "target",
+    max_per_domain: int | None = None,
+    quick: bool = False,
+    store: str | Path | None = None,
+    random_state: int = 0,
+    n_jobs: int | None = None,
+    verbose: int = 0,
+    client: Any = None,
+) -> Comparison:
+    """Leave each domain out and compare every method on it; say whether invariance helps on these data.
+
+    Parameters
+    ----------
+    data : array-like of shape (n_samples, n_features), str or path
+        Samples, or a table or folder to read: see :doc:`/user_guide/compare`.
+    y : array-like of shape (n_samples,), default=None
+        Class labels, unless `data` is a table.
+    sample_domain : array-like of shape (n_samples,), default=None
+        The domain each sample comes from, unless `data` is a table.
+    label, domain : str, default=None
+        Columns of the table; None guesses them from obvious names.
+    unlabelled : str or int, default=None
+        The label of rows of the table that have none, such as 0 or unknown, or NA for all that are missing: they are
+        left out.
+    methods : sequence of str, default=unseen.study.METHODS
+        Which methods.
+    repeats : int, default=3
+        Number of random draws of 70% of each source domain.
+    selection : {"domain", "within", "oracle"}, default="domain"
+        Who chooses the settings: held-out source domains, held-out samples, or the target's labels, for reference only.
+    scale : {"standardize", "l2", "none"}, default="standardize"
+        Columns to zero mean and unit variance, rows to unit length, or nothing; fitted on the sources alone.
+    centering : {"target", "source"}, default="target"
+        Centring of the projections: "target" is the paper's, and transductive.
+    max_per_domain : int, default=None
+        At most so many samples of each domain, drawn at random.
+    quick : bool, default=False
+        Small grids, for a first look.
+    store : str or path, default=None
+        File of results: a comparison that was stopped continues from it. None keeps nothing.
+    random_state : int, default=0
+        Seed of all draws.
+    n_jobs : int, default=None
+        Number of processes.
+    verbose : int, default=0
+        1 shows progress.
+    client : dask.distributed.Client, default=None
+        Whose workers run the comparison; None means `n_jobs` processes here.
+
+    Returns
+    -------
+    comparison : Comparison
+        With a table, a verdict and a report.
+
+    Examples
+    --------
+    >>> import unseen
+    >>> from unseen.datasets import make_synthetic
+    >>> data = make_synthetic(random_state=0)
+    >>> found = unseen.compare(
+    ...     data.data,
+    ...     data.target,
+    ...     sample_domain=data.domain,
+    ...     methods=["CIDG", "logistic"],
+    ...     repeats=1,
+    ...     quick=True,
+    ... )
+    >>> [method["name"] for method in found.summary()["methods"]]
+    ['CIDG', 'logistic']
+    """
+    protocol = Protocol(
+        selection, repeats=repeats, preprocess=scale, centering=centering, quick=quick, seed=random_state
+    )
+    if isinstance(data, (str, Path)):
+        from ..tables import load_table
+
+        table = load_table(
+            data,
+            label=label,
+            domain=domain,
+            unlabelled=unlabelled,
+            max_per_domain=max_per_domain,
+            seed=random_state,
+        )
+        subject = subject_of_table(table, scale)
+    else:
+        subject = subject_of_arrays(data, y, sample_domain, scale, max_per_domain, random_state)
+    how: dict[str, Any] = {"store": store, "n_jobs": n_jobs, "verbose": verbose, "client": client}
+    return compare_subject(subject, protocol, methods, command="unseen.compare(...)", **how)
+
+
+def compare_subject(
+    subject: Subject,
+    protocol: Protocol,
+    methods: Sequence[str] = METHODS,
+    *,
+    store: str | Path | None = None,
+    n_jobs: int | None = None,
+    verbose: int = 0,
+    client: Any = None,
+    command: str = "",
+) -> Comparison:
+    """Run the study on a subject, judge it and gather what there is to say."""
+    start = time.perf_counter()
+    todo = tasks(list(dict.fromkeys(subject.domain.tolist())))
+    rows, predicted, truth, judged = judge(subject, todo, protocol, methods, store, n_jobs, verbose, client)
+    labels, codes = np.unique(subject.y, return_inverse=True)
+    classes = [str(label) for label in labels]
+    # The matrix of the diagnosis must not cost more than the comparison, however many domains there are.
+    most = max(20, min(500, 6000 // len(todo)))
+    diagnosis = diagnose(
+        subject.prepared(), subject.y, sample_domain=subject.domain, max_per_domain=most, random_state=protocol.seed
+    )
+    summary = {
+        "title": f"unseen compare: {subject.name}",
+        "data": data_facts(subject, classes, codes),
+        "verdict": verdict_facts(judged),
+        "domains": [task.targets[0] for task in todo],
+        "methods": method_facts(tabulate(rows), todo, rows),
+        **views(rows, subject, codes, classes, todo, protocol),
+        "diagnosis": diagnosis.summary(),
+        "confusion": confusions(rows, predicted, truth, classes),
+        "settings": settings_facts(rows),
+        "provenance": provenance(protocol, command, time.perf_counter() - start),
+    }
+    return Comparison(rows, judged, diagnosis, summary)
+
+
+def judge(
+    subject: Subject,
+    todo: Sequence[Task],
+    protocol: Protocol,
+    methods: Sequence[str] = METHODS,
+    store: str | Path | None = None,
+    n_jobs: int | None = None,
+    verbose: int = 0,
+    client: Any = None,
+) -> tuple[list[Row], dict[tuple[str, str, int], Ints], dict[str, Ints], Verdict]:
+    """Rows, what each of them predicted, the true classes of each task's target, and the verdict."""
+    X, y, domain = subject.X, subject.y, subject.domain
+    with _kept_in(store) as path:
+        about: dict[str, Any] = {"store": path, "protocol": protocol, "preprocessor": subject.preprocessor}
+        rows = run(X, y, domain, todo, methods=methods, n_jobs=n_jobs, verbose=verbose, client=client, **about)
+        predicted = predictions(rows, X, y, domain, **about)
+    codes = np.unique(y, return_inverse=True)[1]
+    truth = {task.name: codes[np.isin(domain, task.targets)] for task in todo}
+    correct = {at: found == truth[at[1]] for at, found in predicted.items()}
+    selection = protocol.chooses(len(todo[0].sources))
+    return rows, predicted, truth, verdict(rows, correct, selection, seed=protocol.seed)
+
+
+@contextmanager
+def _kept_in(store: str | Path | None) -> Iterator[str | Path]:
+    """The file of results, or one that is forgotten."""
+    if store is not None:
+        yield store
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder, "results.sqlite")

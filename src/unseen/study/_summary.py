@@ -1,0 +1,139 @@
+"""A comparison as plain values: the one source of the printed table, ``--json`` and the report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+
+from ..algebra import Ints
+from ..kernels import EXACT_ROWS
+from ..models import machine_facts
+from ._methods import INVARIANT, PLAIN
+from ._outcomes import CHOOSING_ROWS
+from ._pictures import embedding, showpiece, surface
+from ._protocol import Protocol
+from ._run import problem_of
+from ._store import Row
+from ._subject import Subject
+from ._tables import Table
+from ._tasks import Task
+from ._verdict import Interval, Verdict
+
+VERSIONS = ("unseen", "python", "numpy", "scipy", "scikit-learn")
+NUMBERS = {"difference": None, "low": None, "high": None}
+
+
+def data_facts(subject: Subject, classes: Sequence[str], codes: Ints) -> dict[str, Any]:
+    """Sizes, classes, and who has how many of which."""
+    names = list(dict.fromkeys(subject.domain.tolist()))
+    counts = {name: np.bincount(codes[subject.domain == name], minlength=len(classes)) for name in names}
+    return {
+        "name": subject.name,
+        "n_samples": len(subject.y),
+        "n_features": subject.X.shape[1],
+        "classes": list(classes),
+        "domains": [{"name": name, "n": int(n.sum()), "counts": n.tolist()} for name, n in counts.items()],
+        "notices": subject.notices,
+    }
+
+
+def verdict_facts(verdict: Verdict) -> dict[str, Any]:
+    """The verdict, in percentage points and in words."""
+    return {
+        "decision": verdict.decision,
+        "headline": verdict.headline,
+        "sentences": verdict.sentences,
+        **(NUMBERS if verdict.interval is None else _rounded(verdict.interval)),
+        "level": 0.95,
+        "per_domain": [
+            {"domain": d.domain, "invariant": d.invariant, "plain": d.plain, **_rounded(d.interval)}
+            for d in verdict.per_domain
+        ],
+    }
+
+
+def _rounded(interval: Interval) -> dict[str, float]:
+    return {name: round(value, 3) for name, value in asdict(interval).items()}
+
+
+def kind(method: str) -> str:
+    """Plain, invariant, or the reference that tells what centring does alone."""
+    return "invariant" if method in INVARIANT else "plain" if method in PLAIN else "reference"
+
+
+def method_facts(table: Table, tasks: Sequence[Task], rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """Each method's accuracies in percent: mean and sd over repeats on each domain, then over domains."""
+    records = []
+    for method in table.methods:
+        cells = {task.targets[0]: table.cells[task.name, method] for task in tasks}
+        means = [cell.mean for cell in cells.values() if cell.repeats]
+        complete = len(means) == len(cells)
+        records.append(
+            {
+                "name": method,
+                "kind": kind(method),
+                "transductive": any(cell.transductive for cell in cells.values()),
+                "mean": round(float(np.mean(means)), 3) if complete else None,
+                "sd": round(float(np.std(means, ddof=1)), 3) if complete and len(means) > 1 else None,
+                "seconds": round(sum(row.seconds for row in rows if row.method == method), 3),
+                "failed": next((cell.failed for cell in cells.values() if cell.failed), ""),
+                "skipped": any(cell.skipped for cell in cells.values()),
+                "accuracies": {
+                    name: {"mean": round(cell.mean, 3), "sd": round(cell.sd, 3)} if cell.repeats else None
+                    for name, cell in cells.items()
+                },
+            }
+        )
+    return records
+
+
+def views(
+    rows: Sequence[Row], subject: Subject, codes: Ints, classes: Sequence[str], tasks: Sequence[Task], how: Protocol
+) -> dict[str, Any]:
+    """The embedding and the validation surface of the row worth looking at, if there is one."""
+    row = showpiece(rows)
+    if row is None:
+        return {"embedding": None, "surface": None}
+    task = next(task for task in tasks if task.name == row.task)
+    problem = problem_of(subject.X, codes, subject.domain, task, row.repeat, how, subject.preprocessor)
+    order = np.concatenate(how.draw(codes, subject.domain, task, row.repeat))
+    if len(order) > EXACT_ROWS:  # a picture needs no more, and draws exact kernels
+        problem, kept = problem.thinned(CHOOSING_ROWS)
+        order = order[kept]
+    return {
+        "embedding": embedding(problem, row, subject.numbers[order], classes, how.seed),
+        "surface": surface(problem, row, how.chooses(len(task.sources))),
+    }
+
+
+def settings_facts(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """What each method chose on each held-out domain."""
+    return [
+        {
+            "domain": ", ".join(row.accuracies),
+            "repeat": row.repeat,
+            "method": row.method,
+            "settings": row.settings,
+            "ties": row.ties,
+        }
+        for row in rows
+        if row.status == "ok"
+    ]
+
+
+def provenance(protocol: Protocol, command: str, seconds: float) -> dict[str, Any]:
+    """How it was made."""
+    facts = machine_facts()
+    return {
+        "command": command,
+        "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "seconds": round(seconds, 1),
+        "seed": protocol.seed,
+        "protocol": {name: value for name, value in asdict(protocol).items() if name != "seed"},
+        "versions": {name: facts[name] for name in VERSIONS},
+        "machine": {name: value for name, value in facts.items() if name not in VERSIONS},
+    }
