@@ -1,6 +1,6 @@
 """People's own tables: read, checked, and turned into numbers."""
 
-from ._agreement import class_names, disagreements, feature_names, same_columns
+from ._folder_agreement import class_names, disagreements, feature_names, same_columns
 from ._domain_file import DomainFile, brief, read_array_file
 from ._errors import TableError, counted, listed, understanding, unknown_column
 from ._files import batches, file_batches, scan
