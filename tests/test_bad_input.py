@@ -12,6 +12,8 @@ from sklearn.cluster import KMeans
 from sklearn.decomposition import PCA
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import cross_validate
+from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from helpers import three_domains
@@ -408,6 +410,26 @@ def test_an_unknown_argument_of_fit_is_named(model):
         model.fit(X, Y, sample_domain=D, sample_weight=Y)
 
 
+FITS = [CIDG().fit, CIDG().fit_transform, CIDG(feature_map="linear").partial_fit, UndoBias().fit, DomainCenterer().fit]
+
+
+@pytest.mark.parametrize("fit", [*FITS, search().fit, plain().fit], ids=lambda fit: repr(fit.__self__))
+def test_domains_by_position_are_told_their_name(fit):
+    with pytest.raises(TypeError, match=rf"{fit.__name__} .* got 3 arguments by position\. Use sample_domain="):
+        fit(X, Y, D)
+
+
+@pytest.mark.parametrize("fit", FITS, ids=lambda fit: repr(fit.__self__))
+def test_domains_by_the_name_of_groups_are_told_their_own(fit):
+    with pytest.raises(TypeError, match=rf"{fit.__name__} .* got groups=\. Use sample_domain="):
+        fit(X, Y, groups=D)
+
+
+def test_cross_validation_without_routing_is_told_of_groups():
+    with pytest.raises(ValueError, match=r"routing is off, .* hand only `groups` .* pass groups=domain"):
+        cross_validate(UndoBias(), X, Y, cv=LeaveOneDomainOut(), params={"sample_domain": D})
+
+
 @pytest.mark.parametrize("model", [search(), plain(), DomainCenterer()], ids=["search", "comparison", "centring"])
 def test_an_unfitted_model_says_so(model):
     with pytest.raises(NotFittedError, match=f"{type(model).__name__} instance is not fitted"):
@@ -456,6 +478,13 @@ def test_one_domain_is_a_warning_that_points_at_the_call(estimator):
         with pytest.warns(SingleDomainWarning, match=rf"{estimator.__name__} .*{reason}") as caught:
             estimator().fit(X, Y, sample_domain=domain)
         assert [warning.filename for warning in caught] == [__file__]
+
+
+@pytest.mark.parametrize("fit", [CIDG().fit_transform, make_pipeline(CIDG(), LogisticRegression()).fit])
+def test_a_warning_points_at_the_call_through_other_calls_too(fit):
+    with pytest.warns(SingleDomainWarning) as caught:
+        fit(X, Y)
+    assert [warning.filename for warning in caught] == [__file__]
 
 
 def test_more_components_than_exist_is_a_warning_with_both_numbers():

@@ -8,6 +8,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
+from sklearn import config_context
 from sklearn.base import BaseEstimator
 from sklearn.utils import estimator_html_repr
 
@@ -133,7 +134,10 @@ PAGES = [DOCS / "index.rst", *sorted((DOCS / "user_guide").glob("*.rst"))]
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: f"{page.parent.name}/{page.name}")
 def test_code_on_a_page_runs(page):
     flags = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
-    failed, _ = doctest.testfile(str(page), module_relative=False, optionflags=flags, encoding="utf-8")
+    with config_context():  # importing skada turns metadata routing on
+        if page.stem == "skada":
+            pytest.importorskip("skada", reason="no dependency: its page is checked where it happens to be installed")
+        failed, _ = doctest.testfile(str(page), module_relative=False, optionflags=flags, encoding="utf-8")
     assert failed == 0
 
 

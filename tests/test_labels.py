@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers import three_domains
-from unseen import CIDG
-from unseen.exceptions import SingleDomainWarning
+from unseen import CIDG, ProjectionSearchCV, UndoBias, UnseenClassifier
+from unseen.exceptions import MaskedLabelsWarning, SingleDomainWarning
 from unseen.labels import check_domains, encode_classes, encode_domains, training_domains
 
 NAMES = st.one_of(
@@ -156,3 +156,24 @@ def test_domains_of_training_are_recognised_in_any_container(as_array):
     # A single sample of a domain that was seen keeps the source mean, so it can be transformed alone.
     Z = model.transform(X[:1], sample_domain=as_array(names[:1]))
     np.testing.assert_allclose(Z, source.transform(X[:1]), rtol=1e-12)
+
+
+SEARCH = ProjectionSearchCV(CIDG(), {"ridge": ["scale"]}, cv=2)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [CIDG(), CIDG(feature_map="linear"), UndoBias(), SEARCH, UnseenClassifier(["logistic"], cv=2)],
+    ids=["kernel", "features", "SVM", "search", "comparison"],
+)
+def test_a_domain_of_masked_labels_is_warned_about_once(model):
+    X, y, d = three_domains()
+    with pytest.warns(MaskedLabelsWarning, match=r"-1 as a class, and the domains \[2\] .* SelectSource") as caught:
+        model.fit(X, np.where(d == 2, -1, y), sample_domain=d)
+    assert [(warning.category, warning.filename) for warning in caught] == [(MaskedLabelsWarning, __file__)]
+
+
+def test_other_labels_are_not_taken_for_masks():
+    X, y, d = three_domains()
+    for labels in (y - 1, np.where(d == 2, 7, y), np.where(d == 2, "-1", y.astype(str))):
+        CIDG().fit(X, labels, sample_domain=d)  # a warning would be an error

@@ -5,13 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import sklearn
+from sklearn.base import clone
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, LeaveOneGroupOut, cross_val_predict, cross_validate
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from helpers import three_domains
-from unseen import CIDG, DICA, KFDA, MDA, SCA, UndoBias
+from unseen import CIDG, DICA, KFDA, MDA, SCA, ProjectionSearchCV, UndoBias, UnseenClassifier
+from unseen.selection import LeaveOneDomainOut
 
 METHODS = [CIDG, KFDA, SCA, DICA, MDA]
 
@@ -108,6 +112,55 @@ def test_undo_bias_gets_its_domains_in_cross_validation(data):
         seen = d != held_out
         alone = UndoBias().fit(X[seen], y[seen], sample_domain=d[seen])
         np.testing.assert_array_equal(predicted[~seen], alone.predict(X[~seen]))
+
+
+CHOSEN = [UnseenClassifier(["logistic"]), ProjectionSearchCV(KFDA(), {"ridge": ["scale"]})]
+
+
+@pytest.mark.usefixtures("routing")
+@pytest.mark.parametrize("model", CHOSEN, ids=["comparison", "search"])
+def test_a_pipeline_that_ends_in_a_search_can_be_scored_with_weights_and_without(model):
+    X, y, d = three_domains(n_per_cell=6, n_domains=4)
+    pipeline = make_pipeline(
+        StandardScaler().set_fit_request(sample_weight=False), clone(model).set_score_request(sample_weight=True)
+    )
+    pipeline.fit(X, y, sample_domain=d)
+    weights, truth = 1.0 + np.arange(len(y)), np.roll(y, 1)  # some of it wrong
+    right = pipeline.predict(X) == truth
+    assert pipeline.score(X, truth, sample_domain=d) == np.mean(right)
+    weighted = np.average(right, weights=weights)
+    assert pipeline.score(X, truth, sample_weight=weights, sample_domain=d) == pytest.approx(weighted)
+    assert weighted != np.mean(right)
+    params = {"sample_domain": d, "sample_weight": weights}
+    scores = cross_validate(pipeline, X, y, cv=LeaveOneDomainOut(), params=params, error_score="raise")
+    assert np.isfinite(scores["test_score"]).all()
+
+
+@pytest.mark.parametrize(
+    ("methods", "offers"),
+    [
+        (["logistic"], ["predict_proba", "decision_function"]),
+        (["logistic", "centered_rbf_svm"], ["decision_function"]),
+        (["logistic", "cidg"], ["predict_proba"]),  # behind which a nearest neighbour may stand
+        (["linear_svm", "cidg"], []),
+        ("auto", []),
+        (["nonsense"], []),
+    ],
+)
+def test_before_fit_a_comparison_offers_what_every_possible_choice_has(methods, offers):
+    model = UnseenClassifier(methods)
+    assert [name for name in ("predict_proba", "decision_function") if hasattr(model, name)] == offers
+    for name in offers:
+        with pytest.raises(NotFittedError):
+            getattr(model, name)([[0.0]])
+
+
+@pytest.mark.parametrize("ensemble", [True, False])
+@pytest.mark.usefixtures("routing")
+def test_a_comparison_can_be_calibrated(ensemble):
+    X, y, d = three_domains(n_per_cell=6, n_domains=4)
+    model = CalibratedClassifierCV(UnseenClassifier(["logistic"]), cv=LeaveOneDomainOut(), ensemble=ensemble)
+    assert model.fit(X, y, sample_domain=d).predict_proba(X).shape == (len(X), 3)
 
 
 @pytest.mark.usefixtures("routing")

@@ -2,16 +2,41 @@
 
 from __future__ import annotations
 
-import warnings
-from typing import Any
+import inspect
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 from sklearn.utils.multiclass import check_classification_targets
 
 from .algebra import Ints
-from .exceptions import SingleDomainWarning
+from .exceptions import MaskedLabelsWarning, SingleDomainWarning, warn
 
 Labels = np.ndarray[Any, np.dtype[Any]]
+P = ParamSpec("P")
+R = TypeVar("R")
+MASK = -1  # what adaptation libraries put in the place of the labels of a target domain
+
+
+def domains_by_name(method: Callable[P, R]) -> Callable[P, R]:
+    """Tell who passes domains by position, or as scikit-learn's `groups`, what they are called here."""
+    kinds = [parameter.kind for parameter in inspect.signature(method).parameters.values()]
+    n_positional = kinds.count(inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    takes_groups = inspect.Parameter.VAR_KEYWORD in kinds
+
+    @wraps(method)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        groups = "groups" in kwargs and not takes_groups
+        if groups or len(args) > n_positional:
+            received = "groups=" if groups else f"{len(args) - 1} arguments by position"
+            raise TypeError(
+                f"{type(args[0]).__name__}.{method.__name__} takes the domain of each sample by its own name; got "
+                f"{received}. Use sample_domain=, as in {method.__name__}(X, y, sample_domain=domain)."
+            )
+        return method(*args, **kwargs)
+
+    return call
 
 
 def encode_classes(y: Labels, caller: str) -> tuple[Labels, Ints]:
@@ -66,11 +91,8 @@ def encode_domains(labels: Labels) -> tuple[Labels, Ints]:
     return domains, codes.astype(np.intp)
 
 
-def training_domains(sample_domain: Any, n_samples: int, caller: str, *, stacklevel: int = 4) -> tuple[Labels, Ints]:
-    """Domains to train on; without labels all samples are one nameless domain, which deserves a warning.
-
-    `stacklevel` is how far up the call of the user's is that the warning should point at.
-    """
+def training_domains(sample_domain: Any, n_samples: int, caller: str) -> tuple[Labels, Ints]:
+    """Domains to train on; without labels all samples are one nameless domain, which deserves a warning."""
     if sample_domain is None:
         domains: Labels = np.array([None], dtype=object)
         codes = np.zeros(n_samples, dtype=np.intp)
@@ -79,13 +101,26 @@ def training_domains(sample_domain: Any, n_samples: int, caller: str, *, stackle
     if len(domains) == 1:
         alone = f"saw a single domain, {domains.tolist()[0]!r}"
         reason = "was fitted without sample_domain" if sample_domain is None else alone
-        warnings.warn(
+        warn(
             f"{caller} {reason}: with one domain there is no shift to learn from, so the invariance terms are zero. "
             "Pass sample_domain, one label per sample, to tell at least two domains apart.",
             SingleDomainWarning,
-            stacklevel=stacklevel,
         )
     return domains, codes
+
+
+def warn_of_masks(classes: Labels, domains: Labels, counts: Ints, caller: str) -> None:
+    """Warn of domains without any label but -1 in a table of counts whose classes are numbers."""
+    if classes.dtype.kind not in "if":
+        return
+    masked = domains[counts[:, classes != MASK].sum(axis=1) == 0]
+    if len(masked):
+        warn(
+            f"{caller} learns {MASK} as a class, and the domains {masked.tolist()} have no other: labels that are "
+            f"masked look like this. If they are, leave those samples out of fit (with skada: "
+            f"SelectSource({caller}(...)) in make_da_pipeline). If {MASK} is a class, all is well.",
+            MaskedLabelsWarning,
+        )
 
 
 def _missing(labels: Labels) -> np.ndarray[Any, np.dtype[np.bool_]]:

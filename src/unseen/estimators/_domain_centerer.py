@@ -10,7 +10,7 @@ from sklearn.preprocessing import normalize
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..citizen import DocLinkMixin
-from ..labels import check_domains, encode_domains
+from ..labels import check_domains, domains_by_name, encode_domains
 
 
 class DomainCenterer(DocLinkMixin, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
@@ -54,6 +54,7 @@ class DomainCenterer(DocLinkMixin, OneToOneFeatureMixin, TransformerMixin, BaseE
     def __init__(self, *, renormalize: bool = True) -> None:
         self.renormalize = renormalize
 
+    @domains_by_name
     def fit(self, X: Any, y: Any = None, *, sample_domain: Any = None) -> Self:
         """Store the mean of each domain.
 
@@ -111,6 +112,7 @@ class DomainCenterer(DocLinkMixin, OneToOneFeatureMixin, TransformerMixin, BaseE
             X[rows] -= stored[name] if name in stored else X[rows].mean(axis=0)
         return normalize(X, copy=False) if self.renormalize else X
 
+    @domains_by_name
     def fit_transform(self, X: Any, y: Any = None, *, sample_domain: Any = None) -> Any:
         """Fit, then transform the same samples.
 

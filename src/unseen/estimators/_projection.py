@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import warnings
 from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -35,9 +34,17 @@ from ..algebra import (
     whiten_by_cholesky,
 )
 from ..citizen import DocLinkMixin, forget
-from ..exceptions import FewerComponentsWarning
+from ..exceptions import FewerComponentsWarning, warn
 from ..kernels import factor
-from ..labels import Labels, check_domains, encode_classes, encode_domains, training_domains
+from ..labels import (
+    Labels,
+    check_domains,
+    domains_by_name,
+    encode_classes,
+    encode_domains,
+    training_domains,
+    warn_of_masks,
+)
 from ._dask_blocks import is_dask
 from ._space import NON_NEGATIVE, Space, check_gram, parameters
 from ._statistics import Coded, Statistics, UnsolvedError
@@ -89,6 +96,7 @@ class Projection(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         """How many components None stands for; None for all that the numerator supports."""
         return None
 
+    @domains_by_name
     def fit(self, X: Any, y: Any = None, *, sample_domain: Any = None) -> Self:
         """Learn the projection.
 
@@ -113,13 +121,16 @@ class Projection(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         if self.feature_map is None:
             self._refuse_dask(X)
             X, classes, domains = self._check_training_data(X, y, sample_domain)
-            self._solve_kernel(X, Membership.of(classes.codes, domains.codes))
+            membership = Membership.of(classes.codes, domains.codes)
+            warn_of_masks(classes.names, domains.names, membership.counts, type(self).__name__)
+            self._solve_kernel(X, membership)
         else:
             self._keep(self._gather(X, y, sample_domain, whole=True))
             self._solve_statistics()
         return self
 
     @available_if(_has_feature_map)
+    @domains_by_name
     def partial_fit(self, X: Any, y: Any = None, *, sample_domain: Any = None, classes: Any = None) -> Self:
         """Learn from one more chunk of samples; needs `feature_map`.
 
@@ -185,6 +196,7 @@ class Projection(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         Z -= self._offsets(Z, labels)
         return Z.astype(X.dtype, copy=False)
 
+    @domains_by_name
     def fit_transform(self, X: Any, y: Any = None, *, sample_domain: Any = None) -> Any:
         """Fit, then transform the same samples.
 
@@ -336,6 +348,7 @@ class Projection(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
             encode_classes(statistics.classes, name)  # refuses a single one
         nameless = statistics.domains[0] is None
         training_domains(None if nameless else statistics.domains, len(counts), name)  # warns of a single one
+        warn_of_masks(statistics.classes, statistics.domains, counts, name)
         mean, spectrum = statistics.cells.mean, statistics.cells.spectrum()
         self._require_spread(np.sqrt(spectrum.values.sum()), np.sqrt(counts.sum()) * np.linalg.norm(mean))
         with self._singularity_explained():
@@ -422,12 +435,11 @@ class Projection(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         """Keep the components asked for; say so if there are fewer."""
         available = len(solution.eigenvalues)
         if self.n_components is not None and self.n_components > available:
-            warnings.warn(
+            warn(
                 f"n_components={self.n_components}, but only {available} carry information and are kept: what "
                 f"{type(self).__name__} makes large has numerical rank {available} on these data, and further "
                 "components would be amplified noise.",
                 FewerComponentsWarning,
-                stacklevel=5,
             )
         return solution.first(self._wanted(counts))
 

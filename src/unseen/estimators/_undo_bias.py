@@ -12,9 +12,9 @@ from sklearn.svm import LinearSVC
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..algebra import Array, Ints
+from ..algebra import Array, Ints, Membership
 from ..citizen import DocLinkMixin
-from ..labels import encode_classes, training_domains
+from ..labels import domains_by_name, encode_classes, training_domains, warn_of_masks
 
 BIAS = 10.0  # a column this large makes the penalty on its weight, hence on the intercept, negligible
 POSITIVE = Interval(Real, 0, None, closed="neither")
@@ -109,6 +109,7 @@ class UndoBias(DocLinkMixin, ClassifierMixin, BaseEstimator):
         self.max_iter = max_iter
         self.random_state = random_state
 
+    @domains_by_name
     def fit(self, X: Any, y: Any, *, sample_domain: Any = None) -> Self:
         """Fit the shared vector and the offsets.
 
@@ -128,8 +129,9 @@ class UndoBias(DocLinkMixin, ClassifierMixin, BaseEstimator):
         """
         self._validate_params()
         X, y = validate_data(self, X, y, dtype=np.float64)
-        classes, _ = encode_classes(y, type(self).__name__)
-        domains, domain = training_domains(sample_domain, len(X), type(self).__name__, stacklevel=3)
+        classes, codes = encode_classes(y, type(self).__name__)
+        domains, domain = training_domains(sample_domain, len(X), type(self).__name__)
+        warn_of_masks(classes, domains, Membership.of(codes, domain).counts, type(self).__name__)
         mean, scale = X.mean(axis=0), X.std(axis=0)
         # A constant column has a standard deviation of rounding errors: dividing by it would make a feature of them.
         scale[np.ptp(X, axis=0) <= 10 * np.finfo(float).eps * np.abs(mean)] = 1.0

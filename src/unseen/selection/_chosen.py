@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -20,7 +20,7 @@ from ._splitters import splitter
 
 def _offers(method: str) -> Callable[[Any], bool]:
     def check(model: ChosenModel) -> bool:
-        return hasattr(model._classifier(), method)
+        return all(hasattr(classifier, method) for classifier in model._classifiers())
 
     return check
 
@@ -51,8 +51,8 @@ class ChosenModel(DocLinkMixin, CallbackSupportMixin, ClassifierMixin, BaseEstim
     best_estimator_: Pipeline
 
     @abstractmethod
-    def _classifier(self) -> Any:
-        """Return the classifier whose methods are offered."""
+    def _classifiers(self) -> Sequence[Any]:
+        """Return the chosen classifier or, before `fit`, all that may be chosen: what every one has is offered."""
 
     @abstractmethod
     def _transformed(self, X: Any, sample_domain: Any) -> Any:
@@ -108,7 +108,7 @@ class ChosenModel(DocLinkMixin, CallbackSupportMixin, ClassifierMixin, BaseEstim
         """
         return self._answer("decision_function", X, sample_domain)
 
-    def score(self, X: Any, y: Any, *, sample_domain: Any = None) -> float:
+    def score(self, X: Any, y: Any, sample_weight: Any = None, *, sample_domain: Any = None) -> float:
         """Score of the chosen model, by `scoring`.
 
         Parameters
@@ -117,6 +117,8 @@ class ChosenModel(DocLinkMixin, CallbackSupportMixin, ClassifierMixin, BaseEstim
             As for `predict`.
         y : array-like of shape (n_samples,)
             True classes.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the samples, for a `scoring` that takes them.
 
         Returns
         -------
@@ -126,7 +128,8 @@ class ChosenModel(DocLinkMixin, CallbackSupportMixin, ClassifierMixin, BaseEstim
         refuse_dask(X, f"{type(self).__name__}.score", "Compute what `predict` gives, and compare it with y.")
         Z = self._transformed(X, sample_domain)
         model = self.best_estimator_[-1]
-        return float(check_scoring(model, scoring=self.scoring)(model, Z, y))
+        weights = {} if sample_weight is None else {"sample_weight": sample_weight}  # not every scorer takes them
+        return float(check_scoring(model, scoring=self.scoring)(model, Z, y, **weights))
 
     def _answer(self, method: str, X: Any, sample_domain: Any) -> Any:
         """What the chosen classifier says of samples, wherever they are."""

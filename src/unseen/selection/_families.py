@@ -26,7 +26,7 @@ from ..kernels import EXACT_ROWS
 from ._evaluate import Candidate, score_candidates
 from ._folds import Data
 from ._grids import component_grid
-from ._plain import CENTERED, MAPPED, PLAIN, Entry, Kind, Splits, mapped_entry, plain_entry
+from ._plain import CENTERED, MAPPED, PLAIN, RIDGE, Entry, Kind, Splits, mapped_entry, plain_entry
 from ._results import preferred, tabulate
 
 WIDTHS, RIDGES = ["0.1*median", "median"], ["1e-2*scale", "scale", "1e2*scale"]
@@ -93,6 +93,13 @@ def batches(methods: Sequence[str]) -> list[list[str]]:
     projections = [method for method in methods if method in PROJECTIONS]
     plain = [[method] for method in methods if method not in PROJECTIONS]
     return [*plain, projections] if projections else plain
+
+
+def classifiers(methods: Sequence[str]) -> list[Any]:
+    """All classifiers, unfitted, that a choice among methods may end in."""
+    plain = [PLAIN[CENTERED.get(method, method)][0] for method in methods if method not in (*PROJECTIONS, MAPPED)]
+    projected = HEADS.values() if set(PROJECTIONS) & set(methods) else ()
+    return [*plain, *projected, *([RIDGE] if MAPPED in methods else [])]
 
 
 def _projections(

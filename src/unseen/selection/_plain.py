@@ -33,6 +33,7 @@ CENTERED = {f"centered_{name}": name for name in PLAIN}
 # Behind a feature map a plain classifier with curved boundaries stands beside the projections, as the rbf SVM does
 # beside kernels: otherwise invariance would be praised for what the map alone does.
 MAPPED = "mapped_ridge"
+RIDGE = RidgeClassifier()
 ALPHAS = [1e4, 1e2, 1.0, 1e-2]
 
 
@@ -57,13 +58,13 @@ def plain_entry(method: str, X: Any, y: Any, domain: Ints, splits: Splits, scori
 
 def mapped_entry(feature_map: Any, X: Any, y: Any, splits: Splits, scoring: Any) -> Entry:
     """Ridge classification behind a feature map; each fold fits the map anew unless it is frozen."""
-    model, settings = RidgeClassifier(), [{"alpha": alpha} for alpha in ALPHAS]
+    settings = [{"alpha": alpha} for alpha in ALPHAS]
     if learns_nothing(feature_map):
         parts: Any = [(_features(feature_map, X), y, splits)]
     else:
         parts = (_behind(feature_map, X, y, *split) for split in splits)
-    best, scores = _best(MAPPED, model, settings, parts, _score_each, scoring, len(splits))
-    classifier = make_pipeline(clone(feature_map), clone(model).set_params(**settings[best]))
+    best, scores = _best(MAPPED, RIDGE, settings, parts, _score_each, scoring, len(splits))
+    classifier = make_pipeline(clone(feature_map), clone(RIDGE).set_params(**settings[best]))
     return MAPPED, "plain", scores, settings[best], Pipeline([("classifier", classifier)])
 
 

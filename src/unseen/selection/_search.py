@@ -20,8 +20,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from ..algebra import Ints
 from ..citizen import forget
 from ..estimators import Projection, check_gram
-from ..exceptions import SingleDomainWarning
-from ..labels import check_domains, encode_classes, encode_domains
+from ..exceptions import MaskedLabelsWarning, SingleDomainWarning, warn
+from ..labels import check_domains, domains_by_name, encode_classes, encode_domains
 from ..progress import with_callbacks
 from ._chosen import ChosenModel, refuse_dask
 from ._evaluate import KERNEL_PARAMS, Candidate, Score, as_key, score_candidates
@@ -130,6 +130,7 @@ class ProjectionSearchCV(MetaEstimatorMixin, ChosenModel):
         self.n_jobs = n_jobs
         self.verbose = verbose
 
+    @domains_by_name
     def fit(self, X: Any, y: Any, *, sample_domain: Any = None, **params: Any) -> Self:
         """Score every setting and refit the best.
 
@@ -234,13 +235,14 @@ class ProjectionSearchCV(MetaEstimatorMixin, ChosenModel):
     def _refitted(self, candidate: Candidate, data: Data, sample_domain: Any) -> Pipeline:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SingleDomainWarning)  # the search has warned already
+            warnings.simplefilter("ignore", MaskedLabelsWarning)
             projection = clone(candidate.projection)
             Z = projection.fit_transform(data.X, data.y, sample_domain=sample_domain)
         classifier = clone(candidate.classifier).fit(Z, data.y)
         return Pipeline([("projection", projection), ("classifier", classifier)])
 
-    def _classifier(self) -> Any:
-        return self._head()
+    def _classifiers(self) -> Sequence[Any]:
+        return [self._head()]
 
     def _transformed(self, X: Any, sample_domain: Any) -> Any:
         return self.transform(X, sample_domain=sample_domain)
@@ -282,6 +284,7 @@ class ProjectionSearchCV(MetaEstimatorMixin, ChosenModel):
         check_is_fitted(self, "best_estimator_")
         return self.best_estimator_[0].get_feature_names_out(input_features)
 
+    @domains_by_name
     def fit_transform(self, X: Any, y: Any, *, sample_domain: Any = None, **params: Any) -> Any:
         """Fit, then project the same samples.
 
@@ -321,8 +324,7 @@ def _report_failures(scores: list[list[Score]], n_candidates: int) -> None:
     example = next(iter(failed.values()))
     if len(failed) == n_candidates:
         raise ValueError(f"Every one of the {n_candidates} settings failed; the first says: {example}")
-    warnings.warn(
+    warn(
         f"{len(failed)} of {n_candidates} settings failed on some fold and score NaN; the first says: {example}",
         RuntimeWarning,
-        stacklevel=3,
     )

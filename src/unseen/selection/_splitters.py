@@ -14,9 +14,9 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metadata_routing import process_routing
 from sklearn.utils.validation import _num_samples
 
-from ..algebra import Ints
-from ..exceptions import SingleDomainWarning
-from ..labels import Labels, check_domains, encode_domains
+from ..algebra import Ints, Membership
+from ..exceptions import SingleDomainWarning, warn
+from ..labels import Labels, check_domains, encode_domains, warn_of_masks
 
 Split = tuple[Ints, Ints]
 
@@ -68,9 +68,13 @@ class _DomainSplitter(BaseCrossValidator):
     def _domains(self, X: Any, groups: Any, sample_domain: Any) -> Labels:
         labels = groups if sample_domain is None else sample_domain
         if labels is None:
+            hint = (
+                " While metadata routing is off, functions of scikit-learn such as cross_validate hand only `groups` "
+                "to a splitter: pass groups=domain to them, or call sklearn.set_config(enable_metadata_routing=True)."
+            )
             raise ValueError(
                 f"{type(self).__name__} needs the domain of each sample: pass groups or sample_domain, one label per "
-                "sample."
+                f"sample.{'' if get_config()['enable_metadata_routing'] else hint}"
             )
         return check_domains(labels, len(labels) if X is None else _num_samples(X))
 
@@ -269,6 +273,10 @@ def splitter(cv: Any, y: Any = None) -> Any:
 def domain_splits(search: Any, X: Any, y: Any, domain: Ints, sample_domain: Any, params: dict[str, Any]) -> list[Split]:
     """Splits of a search's `cv`, which is told about domains in whichever way metadata routing asks for."""
     name = type(search).__name__
+    if sample_domain is not None:
+        classes, codes = np.unique(y, return_inverse=True)
+        names, _ = encode_domains(check_domains(sample_domain, len(y)))
+        warn_of_masks(classes, names, Membership.of(codes, domain).counts, name)
     if get_config()["enable_metadata_routing"]:
         split_params = process_routing(search, "fit", sample_domain=sample_domain, **params).splitter.split
     else:
@@ -290,11 +298,10 @@ def domain_splits(search: Any, X: Any, y: Any, domain: Ints, sample_domain: Any,
                 "other classes occur in the held-out part alone. Hold out other parts, or leave those classes out."
             )
     if min(len(np.unique(domain[train])) for train, _ in splits) < 2:
-        warnings.warn(
+        warn(
             f"{name} has folds whose training data come from a single domain: there, invariance weights have no "
             "effect, so the scores say little about them. Use three or more source domains, or pass sample_domain if "
             "it was left out.",
             SingleDomainWarning,
-            stacklevel=3,
         )
     return splits

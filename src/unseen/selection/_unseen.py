@@ -18,11 +18,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from ..algebra import Array, Ints
 from ..citizen import forget
 from ..estimators import Projection
-from ..exceptions import FewerComponentsWarning, SingleDomainWarning
-from ..labels import Labels, check_domains, encode_classes, encode_domains
+from ..exceptions import FewerComponentsWarning, MaskedLabelsWarning, SingleDomainWarning
+from ..labels import Labels, check_domains, domains_by_name, encode_classes, encode_domains
 from ..progress import track, with_callbacks
 from ._chosen import ChosenModel, refuse_dask
-from ._families import METHODS, Contender, batches, contenders, offered
+from ._families import METHODS, Contender, batches, classifiers, contenders, offered
 from ._plain import CENTERED, MAPPED
 from ._splitters import domain_splits
 
@@ -132,6 +132,7 @@ class UnseenClassifier(ChosenModel):
         self.n_jobs = n_jobs
         self.verbose = verbose
 
+    @domains_by_name
     def fit(self, X: Any, y: Any, *, sample_domain: Any = None, **params: Any) -> Self:
         """Compare the models and refit the chosen one.
 
@@ -194,9 +195,8 @@ class UnseenClassifier(ChosenModel):
             raise ValueError(f"methods={self.methods!r} holds {centered[0]!r}, but sparse X cannot be centred.")
         return list(dict.fromkeys(self.methods))
 
-    def _classifier(self) -> Any:
-        check_is_fitted(self, "best_estimator_")
-        return self.best_estimator_[-1]
+    def _classifiers(self) -> Sequence[Any]:
+        return [self.best_estimator_[-1]] if hasattr(self, "best_estimator_") else classifiers(self._methods(None))
 
     def _transformed(self, X: Any, sample_domain: Any) -> Any:
         """Samples as the chosen classifier sees them."""
@@ -277,6 +277,7 @@ def _fitted(pipeline: Pipeline, X: Any, y: Any, sample_domain: Any) -> Pipeline:
     """Fit the steps one by one: Pipeline.fit takes metadata differently with routing on and off."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SingleDomainWarning)  # the comparison has warned already
+        warnings.simplefilter("ignore", MaskedLabelsWarning)
         warnings.simplefilter("ignore", FewerComponentsWarning)  # it was scored with as many as there are
         for _, step in pipeline.steps[:-1]:
             X = step.fit_transform(X, y, sample_domain=sample_domain)
