@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from helpers import three_domains
 from unseen.cli._app import app
+from unseen.cli._report import write
 
 X, Y, CODES = three_domains(n_per_cell=6, n_classes=3, n_domains=3, seed=2)
 SITES = ["north", "süd, <b>", 'the "west"\nwing 🏥']
@@ -123,6 +124,26 @@ def test_what_a_terminal_would_obey_is_printed_as_what_it_is(tmp_path, monkeypat
     assert "site1" in out
     assert "\x1b[31m" not in out + err
     assert "\x1b" not in unseen("diagnose", "evil.csv", "--permutations", 19)[1]
+
+
+def test_direction_marks_are_shown_escaped(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = [f"site\u202e{c}\u2067,{x[0]},{x[1]},{'ab'[y % 2]}" for x, y, c in zip(X, Y, CODES, strict=True)]
+    (tmp_path / "e\u202ecil.csv").write_text("\n".join(["site,u,v,label", *rows]), encoding="utf-8")
+    _, out, err = unseen("compare", "e\u202ecil.csv", *FEW)
+    assert r"site\u202e1\u2067" in out
+    assert r"e\u202ecil.unseen-results.sqlite" in err
+    _, as_json, _ = unseen("compare", "e\u202ecil.csv", *FEW, "--json")
+    assert json.loads(as_json)["domains"] == [f"site\u202e{c}\u2067" for c in range(3)]  # escaped, not altered
+    told = unseen("diagnose", "e\u202ecil.csv", "--permutations", 19)[1]
+    assert not {"\u202e", "\u2067"} & set(out + err + as_json + told)
+
+
+def test_a_table_printed_on_a_terminal_has_no_direction_marks_and_in_a_pipe_is_exact(monkeypatch, capsys):
+    write("site\u202e", None)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    write("site\u202e", None)
+    assert capsys.readouterr().out == "site\u202esite\\u202e"
 
 
 def test_diagnose_draws(hospitals):

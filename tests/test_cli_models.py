@@ -108,6 +108,17 @@ def test_labels_of_any_kind_survive(tmp_path):
     assert b"\x1b" not in unseen("show", tmp_path / "m.unseen")[1].encode()
 
 
+def test_names_of_domains_that_look_like_formulas_are_told(home, tmp_path):
+    names = ["=cmd()", "here"] * 30
+    frame(60, "west", 5).with_columns(place=pl.Series(names)).write_csv(tmp_path / "new.csv")
+    for ending, told in ((".csv", True), (".parquet", False)):
+        output = tmp_path / f"out{ending}"
+        code, text = unseen("predict", home / "plain.unseen", tmp_path / "new.csv", "--domain", "place", "-o", output)
+        assert code == 0
+        assert ("Names such as '=cmd()' look like formulas to a spreadsheet" in text) is told
+    assert pl.read_csv(tmp_path / "out.csv")["domain"].to_list() == names
+
+
 def test_whole_numbers_stay_whole_numbers(tmp_path):
     table = pl.concat([frame(12, site, i, (-1, 7)) for i, site in enumerate(SITES)])
     table.write_parquet(tmp_path / "train.parquet")

@@ -41,6 +41,24 @@ grid = {"gamma": list(np.logspace(-3, 3, 500)), "ridge": [1.0, 2.0]}
 ProjectionSearchCV(CIDG(), grid, classifier=Slow(1), n_jobs=2).fit(X, y, sample_domain=d)
 """
 
+WAITING = """
+import sys, time
+import numpy as np
+import unseen.study._run as engine
+from unseen.datasets import make_synthetic
+from unseen.study import tasks
+
+def run_unit(*args):
+    for _ in range(500):
+        print("working", flush=True)
+        time.sleep(0.2)
+
+engine.run_unit = run_unit
+data = make_synthetic(random_state=0)
+X = np.repeat(data.data, 1000, axis=1)  # so large that joblib shares it
+engine.run(X, data.target, data.domain, tasks(data.domain_names), store=sys.argv[1], n_jobs=2)
+"""
+
 
 def processes_of(session):
     """Processes of a session that have not ended; zombies have, and only wait to be counted."""
@@ -53,36 +71,56 @@ def processes_of(session):
     return found
 
 
-@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="counts processes in /proc")
-@pytest.mark.parametrize("interrupt", [os.kill, os.killpg], ids=["the process alone", "all, as a terminal does"])
-def test_an_interrupted_search_stops_at_once_and_leaves_no_process_behind(tmp_path, interrupt):
-    script = tmp_path / "endless.py"
-    script.write_text(ENDLESS)
-    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+@contextlib.contextmanager
+def working(tmp_path, script):
+    """A process of a session of its own, once both its workers are at it; nothing of it is left afterwards."""
+    (tmp_path / "script.py").write_text(script)
+    command = [sys.executable, str(tmp_path / "script.py"), str(tmp_path / "results.sqlite")]
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "JOBLIB_TEMP_FOLDER": str(tmp_path / "shared")}
+    (tmp_path / "shared").mkdir()
     with (tmp_path / "out").open("w") as out, (tmp_path / "err").open("w") as err:
-        process = subprocess.Popen(
-            [sys.executable, str(script)], stdout=out, stderr=err, env=environment, start_new_session=True
-        )
+        process = subprocess.Popen(command, stdout=out, stderr=err, env=environment, start_new_session=True)
     try:
         deadline = time.monotonic() + LONG
-        while (tmp_path / "out").read_text().count("working") < 4:  # both workers are at it
+        while (tmp_path / "out").read_text().count("working") < 4:
             assert process.poll() is None, (tmp_path / "err").read_text()
             assert time.monotonic() < deadline
             time.sleep(0.1)
         assert len(processes_of(process.pid)) >= 3
-        interrupt(process.pid, signal.SIGINT)
-        process.wait(timeout=30)
-        assert process.returncode == -signal.SIGINT
-        assert "\nKeyboardInterrupt\n" in (tmp_path / "err").read_text()
-        deadline = time.monotonic() + 30
-        while processes_of(process.pid):
-            assert time.monotonic() < deadline, "processes are left"
-            time.sleep(0.1)
+        yield process
     finally:
         for pid in processes_of(process.pid):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         process.wait(timeout=30)
+
+
+def wait_for_the_end(session, seconds):
+    deadline = time.monotonic() + seconds
+    while processes_of(session):
+        assert time.monotonic() < deadline, "processes are left"
+        time.sleep(0.1)
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="counts processes in /proc")
+@pytest.mark.parametrize("interrupt", [os.kill, os.killpg], ids=["the process alone", "all, as a terminal does"])
+def test_an_interrupted_search_stops_at_once_and_leaves_no_process_behind(tmp_path, interrupt):
+    with working(tmp_path, ENDLESS) as process:
+        interrupt(process.pid, signal.SIGINT)
+        process.wait(timeout=30)
+        assert process.returncode == -signal.SIGINT
+        assert "\nKeyboardInterrupt\n" in (tmp_path / "err").read_text()
+        wait_for_the_end(process.pid, 30)
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="counts processes in /proc")
+def test_the_workers_of_a_comparison_end_within_10_seconds_of_a_killed_parent(tmp_path):
+    with working(tmp_path, WAITING) as process:
+        assert list((tmp_path / "shared").iterdir())
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait(timeout=10)
+        wait_for_the_end(process.pid, 10)
+    assert not list((tmp_path / "shared").iterdir())
 
 
 # Progress

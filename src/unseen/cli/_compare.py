@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..study import Protocol, compare_subject, subject_of_table
+from ._fit import warnings_as_notices
 from ._options import (
     ALL,
     Centering,
@@ -88,7 +89,7 @@ def compare(
         )
         store = store or Path(f"{Path(table.name).stem.replace(' ', '-')}.unseen-results.sqlite")
         chosen = listed(methods) or []
-    with reporting(f"What is done is kept in {store}; run the same command again to continue."):
+    with reporting(f"What is done is kept in {store}; run the same command again to continue."), warnings_as_notices():
         errors.print(
             f"{len(table.y):,} samples, {len(set(table.domain.tolist()))} domains, {len(chosen)} methods, "
             f"{protocol.repeats} repeats -> {store}"

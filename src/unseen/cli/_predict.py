@@ -65,7 +65,7 @@ def predict(
         if not isinstance(fitted, TableModel):
             raise ModelFileError(f"{model}: holds a {type(fitted).__name__}, not a model that `unseen fit` wrote.")
         table = NewTable(new, _schema(model, card), domain, batch_size)
-        notices([*table.notices, *_advice(fitted, output)])
+        notices([*table.notices, *_advice(fitted)])
         run, before = Run(fitted, table, center is Center.target), _missing_before(model, card)
         with (
             cluster(workers, scheduler) as client,
@@ -76,7 +76,7 @@ def predict(
                 results.write(frame)
             results.commit()
         summary = run.summary(output, before)
-        notices(list(_about_missing(summary)))
+        notices([*_about_missing(summary), *_about_formulas(summary)])
         if as_json:
             typer.echo(json_text(summary))
         else:
@@ -103,6 +103,16 @@ def _about_missing(summary: dict[str, Any]) -> Iterator[str]:
     if summary["mostly_missing"]:
         columns = [f"{e['column']} ({e['missing']:,} of {summary['rows']:,} values)" for e in summary["mostly_missing"]]
         yield f"Mostly missing here, so the predictions rest on the other columns: {listed(columns)}."
+
+
+def _about_formulas(summary: dict[str, Any]) -> Iterator[str]:
+    names = [entry["label"] for entry in summary["labels"]] + [entry["domain"] for entry in summary["novelty"]]
+    risky = [name for name in names if isinstance(name, str) and name.startswith(FORMULA)]
+    if risky and summary["output"].lower().endswith(".csv"):
+        yield (
+            f"Names such as {risky[0]!r} look like formulas to a spreadsheet. They are written as they are; import "
+            "their column as text."
+        )
 
 
 class Run:
@@ -167,15 +177,9 @@ def _plain(result: NoveltyResult) -> dict[str, Any]:
     return {key: None if isinstance(v, float) and not math.isfinite(v) else v for key, v in asdict(result).items()}
 
 
-def _advice(model: TableModel, output: Path) -> Iterator[str]:
+def _advice(model: TableModel) -> Iterator[str]:
     if not model.has_probabilities:
         yield f"{type(model.pipeline[-1]).__name__} gives labels without probabilities; there are no columns for them."
-    risky = [name for name in model.classes_.tolist() if isinstance(name, str) and name.startswith(FORMULA)]
-    if risky and output.suffix.lower() == ".csv":
-        yield (
-            f"Labels such as {risky[0]!r} look like formulas to a spreadsheet. They are written as they are; import "
-            "that column as text."
-        )
 
 
 def _print(summary: dict[str, Any], names_domains: bool) -> None:

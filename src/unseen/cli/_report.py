@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import sys
@@ -18,7 +19,10 @@ from rich.text import Text
 
 from ..study import Cell, Table, summary_lines
 
-CONTROL = dict.fromkeys((*range(9), *range(11, 32), *range(127, 160)), "\ufffd")  # but tab and newline
+# Marks that turn the direction of what follows, also beyond the name that holds them, and two that break lines.
+DIRECTION = (0x061C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A))
+ESCAPED = {code: f"\\u{code:04x}" for code in DIRECTION}
+CONTROL = dict.fromkeys((*range(9), *range(11, 32), *range(127, 160)), "\ufffd") | ESCAPED  # but tab and newline
 
 
 def clean(text: str) -> str:
@@ -28,7 +32,7 @@ def clean(text: str) -> str:
 
 def json_text(facts: dict[str, Any]) -> str:
     """JSON in which all that a terminal would obey is written in digits: json leaves DEL and what follows it as is."""
-    controls = {code: f"\\u{code:04x}" for code in range(127, 160)}
+    controls = {code: f"\\u{code:04x}" for code in range(127, 160)} | ESCAPED
     return json.dumps(facts, ensure_ascii=False, allow_nan=False).translate(controls)
 
 
@@ -60,11 +64,13 @@ def reporting(resume: str = "") -> Iterator[None]:
         raise typer.Exit(2) from None
     except BrokenProcessPool:
         reason = "A process died: it was killed, or memory ran out. Try --jobs 1 or --max-per-domain."
-        errors.print(Text.assemble(("Failed: ", "bold red"), f"{reason} {resume}".strip()))
+        errors.print(Text.assemble(("Failed: ", "bold red"), clean(f"{reason} {resume}".strip())))
         raise typer.Exit(1) from None
     except (OSError, MemoryError) as error:
-        reason = clean(str(error)) or type(error).__name__
-        errors.print(Text.assemble(("Failed: ", "bold red"), f"{reason} {resume}".strip()))
+        reason = str(error) or type(error).__name__
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+            reason = f"The disk is full: {error.filename or 'a file'} cannot be written. Make room on it."
+        errors.print(Text.assemble(("Failed: ", "bold red"), clean(f"{reason} {resume}".strip())))
         raise typer.Exit(1) from None
 
 
@@ -122,7 +128,7 @@ def check_target(path: Path | None, *endings: str) -> None:
 def write(text: str, path: Path | None) -> None:
     """Write to a file, whole or not at all, or print."""
     if path is None:
-        typer.echo(text, nl=False)
+        typer.echo(clean(text) if sys.stdout.isatty() else text, nl=False)
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")

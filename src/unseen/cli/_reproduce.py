@@ -22,6 +22,7 @@ from ..study import (
     tasks,
     thin,
 )
+from ._fit import warnings_as_notices
 from ._options import ALL, Jobs, MaxPerDomain, Methods, Quick, Repeats, Selection, SelectionOption, StoreOption
 from ._report import errors, reporting, show, write
 
@@ -155,7 +156,7 @@ def _compare(data: Any, paper: str, name: str, options: dict[str, Any]) -> None:
     """Run the study on some data and print or write its table."""
     store = options["store"] or Path(f"{name}.unseen-results.sqlite")
     resume = f"What is done is kept in {store}; run the same command again to continue."
-    with reporting(resume):
+    with reporting(resume), warnings_as_notices():
         quick = options["quick"]
         protocol = Protocol(
             selection=options["selection"].value, repeats=1 if quick else options["repeats"], quick=quick

@@ -1,8 +1,10 @@
-"""Work that is done here or by the workers of a Dask cluster, and is never waited for in vain."""
+"""Work that is done by processes here or by the workers of a Dask cluster, and is never waited for in vain."""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import threading
 import time
 import uuid
 from collections import deque
@@ -11,6 +13,8 @@ from concurrent.futures import CancelledError, wait
 from importlib import import_module
 from itertools import islice
 from typing import Any, TypeVar
+
+from sklearn.utils.parallel import Parallel
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -21,6 +25,26 @@ POLL_SECONDS = 0.5
 AHEAD = 2  # items for each thread of a cluster: one that is worked on, and the next
 # What is sent as a task can be sent again when the worker that had it is lost; Dask advises against large ones.
 SILENT = {"distributed.admin.large-graph-warning-threshold": "1 PiB"}
+
+
+def processes(n_jobs: int | None, **options: Any) -> Any:
+    """Processes here that give results in order, as they are made, and end with this one in whatever way it ends."""
+    return Parallel(n_jobs=n_jobs, return_as="generator", initializer=_end_with, initargs=(os.getpid(),), **options)
+
+
+def _end_with(parent: int) -> None:
+    """In a worker: end soon after its parent. Killed, that cannot tell, and joblib's workers wait 300 s for more.
+
+    An orphan gets another parent, except on Windows. A signal of Linux for this purpose comes when the thread that
+    started the worker ends, which is too early. joblib removes its shared memory once all workers have ended.
+    """
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(POLL_SECONDS)
+        os._exit(1)  # in the middle of what it does: nobody is there to take the result
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 class ClusterLost(RuntimeError):

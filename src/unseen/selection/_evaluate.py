@@ -15,11 +15,11 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.metrics import check_scoring
 from sklearn.utils import _safe_indexing
-from sklearn.utils.parallel import Parallel, delayed
+from sklearn.utils.parallel import delayed
 from threadpoolctl import ThreadpoolController
 
 from ..algebra import Array, Cells, Ints
-from ..estimators import Projection, learns_nothing
+from ..estimators import Projection, learns_nothing, processes
 from ..exceptions import FewerComponentsWarning
 from ..progress import track
 from ._folds import Data, Fold, Grams, feature_fold, kernel_fold
@@ -84,8 +84,7 @@ def score_candidates(
     groups = grouped(candidates, lambda _: KERNEL_PARAMS)
     sources = _sources([group[0].projection for group in groups], data)
     tasks = [(group, k) for group in range(len(groups)) for k in range(len(splits))]
-    parallel = Parallel(n_jobs=n_jobs, return_as="generator", pre_dispatch="n_jobs")
-    found = parallel(
+    found = processes(n_jobs, pre_dispatch="n_jobs")(
         delayed(score_fold)(groups[group], sources(group), *splits[k], scorer, scoring == "accuracy")
         for group, k in tasks
     )

@@ -12,12 +12,12 @@ from scipy import sparse
 from sklearn.metrics import get_scorer_names
 from sklearn.pipeline import Pipeline
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.parallel import Parallel, delayed
+from sklearn.utils.parallel import delayed
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..algebra import Array, Ints
 from ..citizen import forget
-from ..estimators import Projection
+from ..estimators import Projection, processes
 from ..exceptions import FewerComponentsWarning, MaskedLabelsWarning, SingleDomainWarning
 from ..labels import Labels, check_domains, domains_by_name, encode_classes, encode_domains
 from ..progress import track, with_callbacks
@@ -170,9 +170,8 @@ class UnseenClassifier(ChosenModel):
 
     @with_callbacks
     def _compare(self, parts: list[list[str]], X: Any, y: Any, domain: Ints, splits: list[Any]) -> list[Contender]:
-        parallel = Parallel(n_jobs=self.n_jobs, return_as="generator")
         arguments = (X, y, domain, splits, self.scoring, self.transductive, self.feature_map)
-        found = parallel(delayed(contenders)(part, *arguments) for part in parts)
+        found = processes(self.n_jobs)(delayed(contenders)(part, *arguments) for part in parts)
         return [c for part in track(found, len(parts), type(self).__name__, self.verbose, self) for c in part]
 
     def _methods(self, X: Any) -> Sequence[str]:

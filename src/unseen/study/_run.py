@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 from sklearn.utils import check_array, check_consistent_length
-from sklearn.utils.parallel import Parallel, delayed
+from sklearn.utils.parallel import delayed
 
 from ..algebra import Array, Ints
-from ..estimators import mapped
+from ..estimators import mapped, processes
 from ..labels import Labels
 from ..models import machine_facts
 from ..progress import track
@@ -176,7 +176,7 @@ def _done(todo: Sequence[Unit], about: tuple[Any, ...], n_jobs: int | None, clie
     """A generator of the results of units, in their order: by processes here, or by the workers of a cluster."""
     if client is not None and todo:
         return mapped(partial(run_unit, *about), todo, client, ahead=len(todo))
-    return Parallel(n_jobs=n_jobs, return_as="generator")(delayed(run_unit)(*about, unit) for unit in todo)
+    return processes(n_jobs)(delayed(run_unit)(*about, unit) for unit in todo)
 
 
 def run_unit(

@@ -2,15 +2,23 @@
 
 SQLite in WAL mode: each row is committed by itself, a process killed in mid-write leaves the earlier rows intact, the
 primary key makes every row unique, and the file can be read while a study runs. Append-only text would need its own
-answers to torn lines and duplicates; Parquet cannot append a row.
+answers to torn lines and duplicates; Parquet cannot append a row. SQLite does not notice when a value changes on the
+disk, so each row has a checksum; a damaged file is set aside, and its sound rows go on in a new one.
 """
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import shutil
 import sqlite3
+import warnings
 import zlib
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, fields
+from itertools import count
 from pathlib import Path
 from typing import Any, Self
 
@@ -24,7 +32,7 @@ CREATE TABLE IF NOT EXISTS results (
     configuration TEXT NOT NULL REFERENCES configurations (key),
     method TEXT NOT NULL, task TEXT NOT NULL, repeat INTEGER NOT NULL,
     seed INTEGER, accuracy REAL, accuracies TEXT, validation REAL, settings TEXT, ties INTEGER, transductive INTEGER,
-    seconds REAL, status TEXT NOT NULL, reason TEXT, machine TEXT, predicted BLOB,
+    seconds REAL, status TEXT NOT NULL, reason TEXT, machine TEXT, predicted BLOB, checksum INTEGER,
     PRIMARY KEY (configuration, method, task, repeat)
 );
 """
@@ -87,6 +95,11 @@ class Row:
 
 JSON_FIELDS = ("accuracies", "settings", "machine")
 COLUMNS = tuple(field.name for field in fields(Row))
+ALL = ", ".join(("configuration", *COLUMNS, "predicted"))
+ROW_BYTES = 64  # a row takes many more: few are written as often as to have a larger number than this allows
+DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)  # what is wrong is in the file
+TROUBLE = (sqlite3.DatabaseError, UnicodeDecodeError)  # the latter where SQLite quotes a broken schema
+NO_ROOM = 65536  # bytes: with less than this left on the disk, a failure to write has its reason there
 
 
 class Store:
@@ -113,17 +126,14 @@ class Store:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            self._connection = sqlite3.connect(self.path, timeout=30)
-        except sqlite3.OperationalError as error:
-            raise ValueError(f"{self.path} cannot be opened as a file of results ({error}). Name another.") from error
-        try:
-            self._connection.execute("PRAGMA journal_mode=WAL")
-            self._connection.executescript(SCHEMA)
-            self._connection.execute(f"SELECT configuration, {', '.join(COLUMNS)}, predicted FROM results LIMIT 0")
-        except sqlite3.DatabaseError as error:
-            self._connection.close()
-            raise ValueError(f"{self.path} is not a file of results ({error}). Name another file.") from error
+        with _explained(self.path):
+            try:
+                self._connection = _opened(self.path)
+            except TROUBLE as error:
+                if _code(error) not in DAMAGE:
+                    raise
+                _repair(self.path, error)
+                self._connection = _opened(self.path)
 
     def __enter__(self) -> Self:
         return self
@@ -133,9 +143,9 @@ class Store:
 
     def open_configuration(self, key: str, config: dict[str, Any]) -> None:
         """Remember what a configuration's key stands for."""
-        with self._connection:
+        with _explained(self.path), self._connection:
             self._connection.execute(
-                "INSERT OR IGNORE INTO configurations VALUES (?, ?)", (key, json.dumps(config, sort_keys=True))
+                "INSERT OR REPLACE INTO configurations VALUES (?, ?)", (key, json.dumps(config, sort_keys=True))
             )
 
     def add(self, configuration: str, row: Row, predicted: Ints | None = None) -> None:
@@ -146,28 +156,30 @@ class Store:
         values = [json.dumps(v) if name in JSON_FIELDS else v for name, v in vars(row).items()]
         blob = None if predicted is None else zlib.compress(predicted.astype("<i4").tobytes())
         marks = ", ".join("?" * (2 + len(values)))
-        with self._connection:
-            self._connection.execute(
-                f"INSERT OR REPLACE INTO results (configuration, {', '.join(COLUMNS)}, predicted) VALUES ({marks})",
-                [configuration, *values, blob],
+        with _explained(self.path), self._connection:
+            added = self._connection.execute(
+                f"INSERT OR REPLACE INTO results ({ALL}) VALUES ({marks})", [configuration, *values, blob]
             )
+            self._connection.execute(f"UPDATE results SET checksum = crc({ALL}) WHERE rowid = ?", (added.lastrowid,))
 
     def predicted(self, configuration: str, method: str, task: str, repeat: int) -> Ints | None:
         """Predicted classes of one row, if it has any."""
-        found = self._connection.execute(
-            "SELECT predicted FROM results WHERE configuration = ? AND method = ? AND task = ? AND repeat = ?",
-            (configuration, method, task, repeat),
-        ).fetchone()
+        with _explained(self.path):
+            found = self._connection.execute(
+                "SELECT predicted FROM results WHERE configuration = ? AND method = ? AND task = ? AND repeat = ?",
+                (configuration, method, task, repeat),
+            ).fetchone()
         if found is None or found[0] is None:
             return None
         return np.frombuffer(zlib.decompress(found[0]), dtype="<i4").astype(np.intp)
 
     def rows(self, configuration: str) -> list[Row]:
         """All rows of a configuration."""
-        found = self._connection.execute(
-            f"SELECT {', '.join(COLUMNS)} FROM results WHERE configuration = ? ORDER BY task, method, repeat",
-            (configuration,),
-        )
+        with _explained(self.path):
+            found = self._connection.execute(
+                f"SELECT {', '.join(COLUMNS)} FROM results WHERE configuration = ? ORDER BY task, method, repeat",
+                (configuration,),
+            ).fetchall()
         return [_row(dict(zip(COLUMNS, values, strict=True))) for values in found]
 
 
@@ -176,3 +188,100 @@ def _row(values: dict[str, Any]) -> Row:
         values[name] = json.loads(values[name])
     values["transductive"] = bool(values["transductive"])
     return Row(**values)
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    """Say which file cannot be used, and whether the reason is a full disk."""
+    try:
+        yield
+    except TROUBLE as error:
+        # SQLite has several words for it: it also fails to enlarge its index of the log, or to make a file at all.
+        if _code(error) == sqlite3.SQLITE_FULL or shutil.disk_usage(path.parent).free < NO_ROOM:
+            raise OSError(errno.ENOSPC, "The disk is full", str(path)) from error
+        if _code(error) in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
+            raise ValueError(f"{path} cannot be opened as a file of results ({error}). Name another.") from error
+        raise OSError(f"{path} cannot be read or written ({error}).") from error
+
+
+def _code(error: Exception) -> int:
+    """SQLite's primary code; that of errors in Python's part, such as text that is no UTF-8, is SQLITE_ERROR."""
+    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+
+
+def _connected(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, timeout=30)
+    connection.create_function("crc", -1, lambda *values: zlib.crc32(repr(values).encode()))
+    return connection
+
+
+def _opened(path: Path) -> sqlite3.Connection:
+    """A connection to a file that holds together, each row as it was written; its tables are made if need be."""
+    connection = _connected(path)
+    try:
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.executescript(SCHEMA)
+        changed = connection.execute(f"SELECT count(*) FROM results WHERE checksum IS NOT crc({ALL})").fetchone()[0]
+        if changed or connection.execute("PRAGMA integrity_check(1)").fetchone() != ("ok",):
+            raise sqlite3.DatabaseError("it is not as it was written")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _repair(path: Path, error: Exception) -> None:
+    """Put the rows that are as they were written into a new file, and the damaged one aside, under another name."""
+    with closing(_connected(path)) as damaged:
+        try:
+            damaged.execute("PRAGMA writable_schema=ON")  # nothing is written: files that were cut off are read, too
+            damaged.execute(f"SELECT {ALL}, checksum FROM results LIMIT 0")
+        except TROUBLE:
+            raise ValueError(
+                f"{path} is not a file of results ({error}). Name another file. If it was one, it is damaged beyond "
+                "reading: move it away, and the same command starts anew."
+            ) from error
+        most = _most(damaged, path)
+        configurations = _readable(damaged, "SELECT key, content FROM configurations WHERE TRUE", 1, most)
+        sound = f"SELECT {ALL}, checksum FROM results WHERE checksum IS crc({ALL})"
+        rows = _readable(damaged, sound, 1, most)
+    repaired = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with closing(_opened(repaired)) as fresh, fresh:
+            fresh.executemany("INSERT OR IGNORE INTO configurations VALUES (?, ?)", configurations)
+            marks = ", ".join("?" * (3 + len(COLUMNS)))
+            fresh.executemany(f"INSERT OR REPLACE INTO results ({ALL}, checksum) VALUES ({marks})", rows)
+        names = (path.with_name(f"{path.name}.damaged{number or ''}") for number in count())
+        aside = next(name for name in names if not name.exists())
+        for ending in ("-wal", "-shm", ""):  # a log that stayed beside the new file would be taken for its own
+            if Path(f"{path}{ending}").exists():
+                os.rename(f"{path}{ending}", f"{aside}{ending}")
+        os.rename(repaired, path)
+    finally:
+        for ending in ("", "-wal", "-shm"):
+            Path(f"{repaired}{ending}").unlink(missing_ok=True)
+    warnings.warn(
+        f"{path} is damaged. {len(rows):,} of its rows are as they were written and were kept in a new file of that "
+        f"name; the damaged file is now {aside}. What is missing is run again.",
+        stacklevel=3,
+    )
+
+
+def _most(connection: sqlite3.Connection, path: Path) -> int:
+    """The largest number of a result; where it cannot be read, one that is not likely to be exceeded."""
+    size = path.stat().st_size
+    try:
+        return min(connection.execute("SELECT max(rowid) FROM results").fetchone()[0] or 0, size)
+    except TROUBLE:
+        return size // ROW_BYTES
+
+
+def _readable(connection: sqlite3.Connection, query: str, low: int, high: int) -> list[Any]:
+    """Rows numbered from `low` to `high`; each half is tried for itself where something cannot be read."""
+    try:
+        return connection.execute(f"{query} AND rowid BETWEEN ? AND ?", (low, high)).fetchall()
+    except TROUBLE:
+        if low >= high:
+            return []  # one row that cannot be read: the file that is set aside still has what there is of it
+        middle = (low + high) // 2
+        return _readable(connection, query, low, middle) + _readable(connection, query, middle + 1, high)

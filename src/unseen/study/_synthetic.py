@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.utils.parallel import Parallel, delayed
+from sklearn.utils.parallel import delayed
 
 from ..datasets import make_synthetic
-from ..estimators import CIDG, DICA, KFDA, MDA, SCA, Projection
+from ..estimators import CIDG, DICA, KFDA, MDA, SCA, Projection, processes
 from ..models import machine_facts
 from ..progress import track
 from ..selection import WithinDomainSplit
@@ -88,8 +88,7 @@ def run_synthetic(seeds: int = 10, *, quick: bool = False, n_jobs: int | None = 
         One for each draw, way of choosing and method.
     """
     units = [(seed, chosen_by) for seed in range(seeds) for chosen_by in CHOSEN_BY]
-    parallel = Parallel(n_jobs=n_jobs, return_as="generator")
-    found = parallel(delayed(_run)(seed, chosen_by, quick) for seed, chosen_by in units)
+    found = processes(n_jobs)(delayed(_run)(seed, chosen_by, quick) for seed, chosen_by in units)
     return [row for rows in track(found, len(units), "synthetic", verbose) for row in rows]
 
 
