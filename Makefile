@@ -55,5 +55,7 @@ $(VENV)/.%-installed: $(BIN)/python pyproject.toml
 	$(BIN)/python -m pip install --quiet -e '.[all]' --group $*
 	touch $@
 
+# What the targets above made, but for the results of studies: those take half an hour. Results of your own tables stay.
 clean:
-	rm -rf $(VENV) docs/_build docs/gallery docs/generated .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) report.html rotated-digits.unseen-results.sqlite* docs/_build docs/gallery docs/generated \
+		docs/sg_execution_times.rst .mypy_cache .ruff_cache .pytest_cache .hypothesis

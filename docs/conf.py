@@ -2,6 +2,9 @@
 
 import os
 
+from docutils import nodes
+from latex2mathml.converter import convert
+
 import unseen
 
 project = "unseen"
@@ -12,7 +15,6 @@ version = release = unseen.__version__
 extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
-    "sphinx.ext.mathjax",
     "numpydoc",
     "sphinx_gallery.gen_gallery",
 ]
@@ -54,7 +56,9 @@ sphinx_gallery_conf = {
 html_theme = "pydata_sphinx_theme"
 html_title = f"unseen {release}"
 html_static_path = ["_static"]
+html_css_files = ["mathml.css"]
 html_show_sourcelink = False
+html_math_renderer = "mathml"
 html_theme_options = {
     "show_prev_next": False,
     "navbar_end": ["theme-switcher"],
@@ -69,5 +73,13 @@ def skip_foreign_members(app, what, name, obj, skip, options):
     return True if (getattr(obj, "__module__", None) or "").startswith("sklearn.") else None
 
 
+def write_mathml(translator, node):
+    """Write formulas as MathML, which browsers show by themselves; MathJax would have to come over the network."""
+    display = "block" if isinstance(node, nodes.math_block) else "inline"
+    translator.body.append(convert(" ".join(node.astext().split()), display=display))
+    raise nodes.SkipNode
+
+
 def setup(app):
     app.connect("autodoc-skip-member", skip_foreign_members)
+    app.add_html_math_renderer("mathml", (write_mathml, None), (write_mathml, None))

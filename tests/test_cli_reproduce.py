@@ -18,6 +18,7 @@ from unseen.cli._app import app
 from unseen.cli._report import write
 from unseen.datasets import _office_caltech
 from unseen.study import _methods
+from unseen.study._synthetic import fresh_draw, run_synthetic
 
 FEW = "1NN,KFDA,logistic"
 X, Y, CODES = three_domains(n_per_cell=4, n_classes=5, n_domains=4, seed=1)
@@ -29,6 +30,12 @@ def save(folder, names, wrong=()):
         own = np.equal(CODES, code)
         np.savez(folder / f"{name}.npz", X=np.where(name in wrong, np.nan, X[own]), y=Y[own] + 1)
     return folder
+
+
+def save_draw(path, X, y, domain):
+    rows = [f"{a!r},{b!r},{label},{name}" for (a, b), label, name in zip(X.tolist(), y, domain, strict=True)]
+    path.write_text("\n".join(["x1,x2,class,domain", *rows]))
+    return path
 
 
 @pytest.fixture
@@ -212,6 +219,12 @@ MISTAKES = {
     "not VLCS": (["reproduce", "vlcs", "hospitals"], "does not hold VLCS"),
     "unknown features": (["reproduce", "office-caltech", "--features", "sift"], "features must be one of"),
     "no draws": (["reproduce", "synthetic", "--seeds", "0"], "'--seeds'"),
+    "a draw that is no draw": (
+        ["reproduce", "synthetic", "--draw", "places.csv"],
+        "and the domains domain 1, domain 2",
+    ),
+    "a draw that is not there": (["reproduce", "synthetic", "--draw", "nowhere.csv"], "nowhere.csv"),
+    "an unknown grid": (["reproduce", "synthetic", "--grid", "best"], "'best' is not one of"),
     "a figure that is a folder": (["reproduce", "synthetic", "--figure", "empty"], "'empty' is a directory"),
 }
 
@@ -220,6 +233,7 @@ MISTAKES = {
 def test_a_mistake_is_refused_with_exit_code_2(what, hospitals, tmp_path):
     (tmp_path / "notes.txt").write_text("not a database\n" * 100)
     (tmp_path / "empty").mkdir()
+    save_draw(tmp_path / "places.csv", *fresh_draw(0)[:2], np.repeat(["north", "south"], 220))
     save(tmp_path / "single", ["alone"])
     save(tmp_path / "holes", ["a", "b"], wrong=["b"])
     arguments, message = MISTAKES[what]
@@ -240,3 +254,17 @@ def test_the_synthetic_experiment_draws_its_figure(tmp_path, monkeypatch):
     drawn = (tmp_path / "new" / "picture.svg").read_text()
     assert "</svg>" in drawn
     assert "domain 3, unseen" in drawn  # beside the outlines of its letters
+
+
+def test_a_table_takes_the_place_of_the_draws(tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib")
+    monkeypatch.chdir(tmp_path)
+    file, output = save_draw(tmp_path / "toy.csv", *fresh_draw(3)), tmp_path / "table.json"
+    options = ["--draw", file, "--grid", "authors", "--quick", "--jobs", 1, "-o", output]
+    code, text = unseen("reproduce", "synthetic", *options)
+    assert code == 0, text
+    found = {(c["task"], c["method"]): c["mean"] for c in json.loads(output.read_text())["cells"]}
+    rows = run_synthetic([fresh_draw(3)], grid="authors", quick=True)
+    assert {"CIDG", "CIDG as printed"} <= {row.method for row in rows}
+    assert found == {(row.task, row.method): pytest.approx(100 * row.accuracy) for row in rows}
+    assert all(cell["repeats"] == 1 for cell in json.loads(output.read_text())["cells"])

@@ -4,6 +4,8 @@ import ast
 import doctest
 import importlib
 import re
+import shutil
+import subprocess
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -150,3 +152,59 @@ def test_code_in_the_readme_runs(capsys):
 
 def test_the_picture_is_small_enough_for_the_repository():
     assert (DOCS / "_static" / "before_after.png").stat().st_size < 150_000
+
+
+def test_formulas_on_the_pages_need_no_network():
+    configuration = (DOCS / "conf.py").read_text(encoding="utf-8")
+    assert re.search(r'^html_math_renderer = "mathml"$', configuration, flags=re.MULTILINE)
+    assert "sphinx.ext.mathjax" not in configuration
+    style = (DOCS / "_static" / "mathml.css").read_text(encoding="utf-8")
+    assert "url(" not in style
+    assert "@import" not in style
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "docs/index.rst"])
+def test_every_page_says_alike_what_make_run_does(page):
+    text = " ".join((ROOT / page).read_text(encoding="utf-8").split())
+    does = "compares eleven methods on embedded data, prints a verdict"
+    assert re.search(rf"make run\b.{{0,50}}{does}", text)
+    assert len(unseen.study.METHODS) == 11
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/index.rst"])
+def test_the_path_for_ones_own_table_comes_first(page):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    steps = ["Your own table", "pip install '.[cli]'", "unseen diagnose", "unseen compare", "make run", "Ten lines"]
+    places = [text.index(step) for step in steps]
+    assert places == sorted(places)
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
+def test_make_clean_removes_what_make_run_wrote_and_no_results_of_ones_own(tmp_path):
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    written = ["report.html", "rotated-digits.unseen-results.sqlite", "rotated-digits.unseen-results.sqlite-wal"]
+    for name in [*written, "hospitals.unseen-results.sqlite"]:
+        (tmp_path / name).touch()
+    subprocess.run(["make", "clean"], cwd=tmp_path, check=True, capture_output=True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["Makefile", "hospitals.unseen-results.sqlite"]
+
+
+def test_the_mathematics_page_names_what_differs_in_the_released_cidg():
+    page = " ".join((DOCS / "mathematics.rst").read_text(encoding="utf-8").split())
+    section = page[page.index("Where released code differs") :]
+    for part in (
+        "CIDG.m, differs",
+        "uncentred :math:`K` on their left",
+        "proportions of the first domain",
+        "the index",
+    ):
+        assert part in section
+    assert "Apart from that, the subspaces agree" not in section  # true of the others, not of CIDG
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/user_guide/cidg.rst"])
+def test_pages_say_what_the_equations_reach_on_the_authors_draw(page):
+    text = " ".join((ROOT / page).read_text(encoding="utf-8").split())
+    for part in ("unseen reproduce synthetic --draw", "91.67", "87.50", "93.33", "81.67", "86.67", "88.33", "85.00"):
+        assert part in text
+    assert "as printed do not" not in text

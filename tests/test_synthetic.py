@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from sklearn.neighbors import KNeighborsClassifier
@@ -9,6 +11,8 @@ from sklearn.neighbors import KNeighborsClassifier
 from unseen import CIDG, ProjectionSearchCV
 from unseen.datasets import make_synthetic
 from unseen.selection import HeldOutDomains
+from unseen.study._outcomes import outcomes
+from unseen.study._synthetic import CHOSEN_BY, check_draw, fresh_draw, synthetic_problem, ties
 
 # The target lies beyond the sources, where a narrow kernel sees nothing: only widths that span the domains make sense.
 GRID = {
@@ -62,3 +66,34 @@ def test_frames_hold_the_same_data():
     np.testing.assert_array_equal(frame.data, plain.data)
     assert list(frame.frame.columns) == ["x", "y", "target", "domain"]
     assert frame.domain_names[-1] == "validation"
+
+
+AUTHORS_DRAW = Path(__file__).parents[2] / "shared" / "data" / "cidg_authors_toy" / "toy.csv"
+
+
+@pytest.mark.skipif(not AUTHORS_DRAW.exists(), reason="the authors' draw is not beside the project")
+@pytest.mark.parametrize(
+    ("grid", "released", "printed", "tied"),
+    [("ours", 93.33, 91.67, (75.0, 91.67)), ("authors", 81.67, 87.5, (87.5, 88.33))],
+)
+def test_on_the_authors_own_draw_the_printed_equations_reach_what_the_paper_prints(grid, released, printed, tied):
+    pytest.importorskip("polars")
+    from unseen.tables import load_table
+
+    table = load_table(AUTHORS_DRAW)
+    problem = synthetic_problem(check_draw(table.X, table.y, table.domain), CHOSEN_BY[1], grid=grid)
+    found = {
+        o.method: 100 * np.mean(o.predictions == problem.y[problem.test])
+        for o in outcomes(["CIDG", "CIDG as printed"], problem)
+    }
+    assert found == pytest.approx({"CIDG": released, "CIDG as printed": printed}, abs=0.01)
+    among = 100 * ties("CIDG as printed", problem)
+    assert (among.min(), among.max()) == pytest.approx(tied, abs=0.01)
+
+
+def test_settings_that_tie_include_the_chosen_one():
+    problem = synthetic_problem(fresh_draw(0), CHOSEN_BY[1], quick=True)
+    (chosen,) = outcomes(["CIDG"], problem)
+    among = ties("CIDG", problem)
+    assert len(among) == chosen.ties + 1
+    assert np.mean(chosen.predictions == problem.y[problem.test]) in among

@@ -105,8 +105,8 @@ def show(table: Table, title: str) -> None:
 def _entry(cell: Cell) -> Text:
     if cell.repeats == 0:
         return Text(cell.word, style="red")
-    spread = f" ±{cell.sd:.1f}" if cell.repeats > 1 else ""
-    text = Text(f"{cell.mean:.1f}{spread}{'*' if cell.transductive else ''}", style="bold" if cell.best else "")
+    accuracy = f"{cell.mean:.1f} ±{cell.sd:.1f}" if cell.repeats > 1 else f"{cell.mean:.2f}"  # papers print two digits
+    text = Text(f"{accuracy}{'*' if cell.transductive else ''}", style="bold" if cell.best else "")
     if cell.published is not None:
         text.append(f"\n{cell.published:.1f}", style="bright_black")
     return text

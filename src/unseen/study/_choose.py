@@ -13,7 +13,7 @@ from sklearn.neighbors import KNeighborsClassifier
 
 from ..algebra import Array
 from ..selection import TIE, Candidate, Data, preferred, score_candidates, tabulate
-from ._methods import PROJECTIONS, TUNED, Problem, Settings
+from ._methods import TUNED, Problem, Settings
 
 EXPECTED = (ValueError, ArithmeticError, np.linalg.LinAlgError)  # what unfit data or settings may raise
 
@@ -30,11 +30,11 @@ class Choice:
 
 def choose(methods: Sequence[str], problem: Problem) -> Iterator[tuple[str, Choice | str]]:
     """The choice of each method, or the reason why there is none."""
-    projections = [method for method in methods if method in PROJECTIONS]
+    projections = [method for method in methods if problem.projects(method)]
     if projections:
         yield from _projections(projections, problem)
     for method in methods:
-        if method not in PROJECTIONS:
+        if method not in projections:
             try:
                 yield method, _tuned(method, problem)
             except EXPECTED as error:

@@ -69,10 +69,17 @@ class Problem:
     quick: bool = False
     grids: dict[str, tuple[Projection, dict[str, list[Any]]]] = field(default_factory=dict)
 
+    def projects(self, method: str) -> bool:
+        """Whether the method is a projection, by the name that all know or by one of the problem's own."""
+        return method in PROJECTIONS or method in self.grids
+
     def projection(self, method: str) -> tuple[Projection, dict[str, list[Any]]]:
         """A projection and its grid: the problem's own, or the default."""
-        default = PROJECTIONS[method]
-        estimator, grid = self.grids.get(method) or (default, default_grid(default, len(np.unique(self.y[self.train]))))
+        if method in self.grids:
+            estimator, grid = self.grids[method]
+        else:
+            estimator = PROJECTIONS[method]
+            grid = default_grid(estimator, len(np.unique(self.y[self.train])))
         return estimator, {name: values[-2:] for name, values in grid.items()} if self.quick else grid
 
     def thinned(self, most: int, seed: int = 0) -> tuple[Problem, Ints]:

@@ -15,7 +15,7 @@ from ..labels import Labels
 from ..selection import nearest
 from ._choose import EXPECTED, Choice, choose, explained
 from ._large import Large, skipped
-from ._methods import PROJECTIONS, TUNED, Outcome, Problem, Skipped, fit_on
+from ._methods import TUNED, Outcome, Problem, Skipped, fit_on
 
 CHOOSING_ROWS = 1_000  # of a large problem, on which settings are chosen: they are multiples of the data's own scales
 
@@ -42,7 +42,7 @@ def outcomes(methods: Sequence[str], problem: Problem) -> Iterator[Outcome | Ski
                 yield method, explained(error)
                 continue
             seconds = choice.seconds + time.perf_counter() - start
-            transductive = method in PROJECTIONS and problem.centering == "target"
+            transductive = problem.projects(method) and problem.centering == "target"
             settings = choice.settings if large is None else {**choice.settings, **large.remarks(method)}
             yield Outcome(method, labels, choice.validation, settings, choice.ties, transductive, seconds)
 
@@ -50,7 +50,7 @@ def outcomes(methods: Sequence[str], problem: Problem) -> Iterator[Outcome | Ski
 def _predicted(method: str, choice: Choice, problem: Problem) -> Labels:
     """Fit on all training data; projections are followed by the nearest neighbour."""
     train, test = problem.train, problem.test
-    if method not in PROJECTIONS:
+    if not problem.projects(method):
         build = TUNED[method][2]
         return fit_on(build(choice.settings, problem.X[train]), problem, train).predict(problem.X[test])
     model = clone(problem.projection(method)[0]).set_params(centering=problem.centering, **choice.settings)

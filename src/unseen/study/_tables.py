@@ -81,7 +81,8 @@ def tabulate(
         raise ValueError("There are no rows to tabulate.")
     published = published or {}
     tasks = list(dict.fromkeys(row.task for row in rows))
-    methods = [m for m in METHODS if any(row.method == m for row in rows)]
+    present = dict.fromkeys(row.method for row in rows)
+    methods = [m for m in METHODS if m in present] + [m for m in present if m not in METHODS]
     cells = {}
     for task in tasks:
         found = {m: [r for r in rows if r.task == task and r.method == m] for m in methods}
