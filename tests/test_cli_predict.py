@@ -14,6 +14,7 @@ import polars as pl
 from cli_models import FEATURES, SITES, encoded, predictions, printed_json, probabilities, unseen
 from unseen.models._file import load_model, read_card
 from unseen.models._model import Centres
+from unseen.tables import Agreement
 
 
 @pytest.mark.parametrize("ending", [".csv", ".parquet"])
@@ -164,3 +165,105 @@ def test_what_was_missing_in_training_as_well_is_no_news(home, tmp_path):
     new.write_csv(tmp_path / "new.csv")
     text = unseen("predict", tmp_path / "m.unseen", tmp_path / "new.csv", "-o", tmp_path / "o.csv")[1]
     assert "other columns: 'x2 (50 of 50 values)'." in text
+
+
+def test_values_that_training_did_not_have_are_named(home, tmp_path):
+    new, rows = pl.read_parquet(home / "new.parquet"), pl.int_range(50)
+    sex = pl.when(rows < 9).then(pl.lit("x")).when(rows == 40).then(pl.lit("?!")).otherwise("sex")
+    new.with_columns(sex=sex, x0=pl.lit(-1.0)).write_parquet(tmp_path / "new.parquet")  # -1 is no news in a number
+    for model in ("plain", "centred"):  # one pass over the table, and two
+        command = ["predict", home / f"{model}.unseen", tmp_path / "new.parquet", "-o", tmp_path / "o.csv"]
+        text = unseen(*command, "--batch-size", 7)[1]
+        assert "Note: The column 'sex' holds what training did not, in 10 of 50 rows: 'x', '?!'." in text
+        assert printed_json(*command)["new_levels"] == [{"column": "sex", "rows": 10, "levels": ["x", "?!"]}]
+    assert "training did not" not in unseen("predict", home / "plain.unseen", home / "new.csv", *command[3:])[1]
+
+
+def test_labels_in_the_table_are_compared_with_the_predictions(home, tmp_path):
+    output, rows = tmp_path / "o.parquet", pl.int_range(50)
+    label = pl.when(rows < 4).then(None).when(rows < 6).then(pl.lit("dead")).otherwise("label")
+    new = pl.read_parquet(home / "new.parquet").with_columns(label=label)
+    new.write_csv(tmp_path / "new.csv")
+    command = ["predict", home / "target.unseen", tmp_path / "new.csv", "-o", output, "--domain", "site"]
+    found = printed_json(*command, "--batch-size", 7)["agreement"]
+    both = new.select("site", truth="label").hstack(predictions(output).select("label")).drop_nulls("truth")
+    right = both.filter(pl.col("truth") == pl.col("label"))
+    assert (found["rows"], found["right"], found["unlabelled"]) == (46, right.height, 4)
+    assert found["accuracy"] == right.height / 46
+    assert {entry["domain"]: entry["right"] for entry in found["domains"]} == dict(
+        right["site"].value_counts().iter_rows()
+    )
+    table = {**dict(zip(found["classes"], found["counts"], strict=True)), "dead": found["others"]["counts"]}
+    met = {(true, said): n for true in table for said, n in zip(found["classes"], table[true], strict=True) if n}
+    assert met == {(true, said): n for true, said, n in both.group_by("truth", "label").len().iter_rows()}
+    text = " ".join(unseen(*command)[1].split())
+    assert f"Accuracy: {100 * right.height / 46:.1f}%, {right.height} of 46 rows right; 4 rows without a label" in text
+    assert "2 rows with labels that the model was not trained on, such as 'dead'" in text
+    assert "any other" in text
+
+
+def test_a_table_without_labels_has_no_accuracy(home, tmp_path):
+    new = pl.read_parquet(home / "new.parquet")
+    for changed in (new.drop("label"), new.with_columns(label=None), new.with_columns(label=pl.concat_list("label"))):
+        changed.write_parquet(tmp_path / "new.parquet")
+        command = ["predict", home / "plain.unseen", tmp_path / "new.parquet", "-o", tmp_path / "o.csv"]
+        assert printed_json(*command)["agreement"] is None
+    assert "Accuracy" not in unseen(*command)[1]
+    folder = tmp_path / "sites"
+    folder.mkdir()
+    new.write_csv(folder / "a.csv")
+    new.drop("label").write_csv(folder / "b.csv")
+    text = unseen("predict", home / "plain.unseen", folder, "-o", tmp_path / "o.csv")[1]
+    assert "1 file of 2 with labels, in the column 'label'" in text
+
+
+def test_whole_numbers_agree_however_they_are_written():
+    labels = pl.Series(["7", " 7", "7.0", "-1", "7.5", "seven", "NA"])
+    found = Agreement.of(labels, [7] * 7, [-1, 7])
+    assert found.summary()["counts"] == [[0, 1], [0, 3]]
+    assert (found.others.examples, found.unlabelled) == (("7.5", "seven"), 1)
+
+
+@pytest.mark.parametrize("ending", [".csv", ".parquet"])
+def test_columns_may_be_kept(home, tmp_path, ending):
+    output = tmp_path / f"o{ending}"
+    numbered = pl.read_parquet(home / "new.parquet").with_row_index("id").with_columns(mood=pl.format("a, {}", "id"))
+    numbered.write_parquet(tmp_path / "new.parquet")
+    command = ["predict", home / "plain.unseen", tmp_path / "new.parquet", "-o", output, "--batch-size", 7, "--keep"]
+    code, text = unseen(*command, "mood,id")
+    assert code == 0
+    assert "not used" not in text
+    found = predictions(output)
+    assert found.columns == ["mood", "id", "label", "p(ill)", "p(well)"]
+    assert found["id"].to_list() == list(range(50))
+    assert found["mood"].to_list() == numbered["mood"].to_list()
+    assert unseen(*command, "all")[0] == 0
+    found = predictions(output)
+    assert found.columns == [*numbered.columns[:-2], "label (input)", "mood", "label", "p(ill)", "p(well)"]
+    assert found["label (input)"].to_list() == numbered["label"].to_list()
+    code, text = unseen(*command, "idd")
+    assert code == 2
+    assert "it has no column 'idd': did you mean 'id'?" in text
+
+
+def test_kept_columns_of_different_types_become_text(home, tmp_path):
+    new, folder, output = pl.read_parquet(home / "new.parquet"), tmp_path / "sites", tmp_path / "o.parquet"
+    folder.mkdir()
+    lists = pl.concat_list("x0", "x1")
+    new.with_columns(id=pl.int_range(50), more=lists).write_parquet(folder / "a.parquet")
+    new.with_columns(id=pl.format("b{}", pl.int_range(50)), more=lists).write_parquet(folder / "b.parquet")
+    command = ["predict", home / "plain.unseen", folder, "-o", output, "--keep"]
+    assert unseen(*command, "id")[0] == 0
+    assert predictions(output)["id"].to_list()[49:51] == ["49", "b0"]
+    code, text = unseen(*command, "more")
+    assert code == 2
+    assert "column 'more' cannot be kept: it holds lists" in text
+    assert unseen(*command, "all")[0] == 0
+    assert "more" not in predictions(output).columns
+
+
+def test_one_row_is_one_row(home, tmp_path):
+    pl.read_parquet(home / "new.parquet").head(1).write_csv(tmp_path / "one.csv")
+    text = unseen("predict", home / "plain.unseen", tmp_path / "one.csv", "-o", tmp_path / "o.csv")[1]
+    assert "1 row" in text
+    assert "1 rows" not in text

@@ -43,6 +43,16 @@ def test_accuracies_are_those_of_the_rows(found):
         assert method["transductive"] == (method["name"] in {"KFDA", "CIDG"})
 
 
+def test_one_repeat_has_no_spread_over_repeats(found):
+    once = unseen.compare(X, LABELS, sample_domain=D, methods=["1NN"], repeats=1, quick=True)
+
+    def spreads(comparison):
+        return [cell["sd"] for method in comparison.summary()["methods"] for cell in method["accuracies"].values()]
+
+    assert spreads(once) == [None] * 3
+    assert None not in spreads(found)
+
+
 def test_confusions_add_up_to_the_accuracy_of_their_method(found):
     for matrix in found.summary()["confusion"]:
         counts = np.array(matrix["counts"])

@@ -313,6 +313,36 @@ def test_only_intervals_beyond_zero_have_filled_dots():
     assert "+3.4" in text
 
 
+@pytest.mark.parametrize(
+    ("decision", "difference", "badge", "headline"),
+    [
+        ("invariant", 3.4, "▲ Invariance helped", "Invariance helped: +3.4 points"),
+        ("plain", -3.4, "● Plain classifiers did better", "Plain classifiers did better: -3.4 points"),
+        ("none", 0.1, "= No detectable difference", "No detectable difference between invariant methods and"),
+        ("none", None, f"{NOTHING} No verdict", "There is nothing to compare."),
+    ],
+)
+def test_the_badge_of_the_verdict_says_what_its_headline_says(decision, difference, badge, headline):
+    verdict = {**comparison(n_points=3)["verdict"], "decision": decision, "headline": headline}
+    verdict["difference"] = difference
+    if difference is None:
+        verdict.update(low=None, high=None, per_domain=[])
+    page = Page(render_comparison({"verdict": verdict}))
+    shown = next(e["text"] for e in page.find("p") if e["attrs"].get("class", "").startswith("badge"))
+    assert shown == badge
+    known = difference is not None
+    assert bool(page.find("table")) == bool(page.find("p", **{"class": "figure"})) == known
+
+
+def test_a_spread_over_repeats_is_spoken_of_only_if_there_is_one():
+    summary = comparison(n_points=3)
+    assert "standard deviation over repeats" in render_comparison(summary)
+    for method in summary["methods"]:
+        for cell in filter(None, method["accuracies"].values()):
+            cell["sd"] = None
+    assert "over repeats" not in render_comparison(summary)
+
+
 def test_the_chosen_setting_is_marked():
     summary = comparison(n_points=3)
     page = Page(render_comparison(summary))

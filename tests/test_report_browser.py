@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 
 import pytest
@@ -46,6 +47,14 @@ FAINT = """() => {
 }"""
 
 
+def differing_by_tens():
+    """Differences that need labels of three digits and a sign, on both sides of zero."""
+    summary = comparison(n_points=9)
+    for row in summary["verdict"]["per_domain"]:
+        row.update({key: row[key] and 10 * row[key] for key in ("difference", "low", "high")})
+    return summary
+
+
 @pytest.fixture(scope="module")
 def browser():
     with playwright.sync_playwright() as driver:
@@ -61,6 +70,7 @@ def files(tmp_path_factory):
         "plain": render_comparison(comparison()),
         "nasty": render_comparison(comparison(n_domains=12, n_classes=20, n_points=2000, nasty=True)),
         "diagnosis": render_diagnosis(diagnosis()),
+        "wide": render_comparison(differing_by_tens()),
         "notebook": f"<!DOCTYPE html><p>Above</p>{2 * render_diagnosis(diagnosis(), fragment=True)}",
     }
     for name, page in pages.items():
@@ -89,7 +99,7 @@ def visit(browser, files):
         context.close()
     assert trouble == []
     assert {url.split("/")[-1].split("#")[0] for url in requests} <= {
-        f"{name}.html" for name in ("plain", "nasty", "diagnosis", "notebook")
+        f"{name}.html" for name in ("plain", "nasty", "diagnosis", "notebook", "wide")
     } | {"data:,"}
 
 
@@ -136,16 +146,43 @@ def test_all_text_and_the_colours_of_points_stand_out_from_the_paper(visit, sche
 def test_the_theme_follows_the_system_until_the_reader_chooses(visit):
     page = visit("plain", color_scheme="dark")
     background = "getComputedStyle(document.body).backgroundColor"
-    button = page.get_by_role("button", name="Dark")
+    button = page.locator("#theme")
     dark = page.evaluate(background)
-    assert button.get_attribute("aria-pressed") == "true"
     button.click()
     light = page.evaluate(background)
     assert light != dark
-    assert button.get_attribute("aria-pressed") == "false"
     page.emulate_media(color_scheme="light")
     button.press("Enter")
     assert page.evaluate(background) == dark
+
+
+def test_the_theme_button_names_what_it_does(visit):
+    page = visit("plain", color_scheme="dark")
+    names = []
+    for _ in range(3):
+        names.append(page.locator("#theme").inner_text())
+        page.get_by_role("button", name=names[-1].removeprefix("◐ "), exact=True).click()
+    assert names == ["◐ Switch to light", "◐ Switch to dark", "◐ Switch to light"]
+    page = visit("plain", color_scheme="light")
+    page.emulate_media(color_scheme="dark")
+    assert page.get_by_role("button", name="Switch to light").is_visible()
+
+
+def test_labels_of_the_axis_stand_apart_and_whole_on_any_screen(visit):
+    page = visit("wide")
+    for width in (320, 360, 640, 641, 768, 1280):
+        page.set_viewport_size({"width": width, "height": 800})
+        labels = page.locator(".intervals tfoot text").evaluate_all(
+            """(all) => all.filter((e) => e.checkVisibility()).map((e) => {
+              const box = e.getBoundingClientRect(), cell = e.closest("td");
+              const cut = getComputedStyle(cell).clipPath !== "none" && box.left < cell.getBoundingClientRect().left;
+              return [e.textContent, box.left, box.right, cut]; })"""
+        )
+        names = [name for name, *_ in labels]
+        assert "0" in names
+        assert len(names) >= (4 if width > 640 else 2)
+        assert all(left > right + 4 for (_, _, right, _), (_, left, *_) in itertools.pairwise(labels)), (width, labels)
+        assert not any(cut for *_, cut in labels), (width, labels)
 
 
 @pytest.mark.parametrize("how", ["click", "Enter", "Space"])

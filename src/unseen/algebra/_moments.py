@@ -61,6 +61,6 @@ class Moments:
         return Moments(total, self.mean + step * (other.count / total), self.scatter + other.scatter + between)
 
 
-def pooled(one: Mapping[Any, Moments], two: Mapping[Any, Moments]) -> dict[Any, Moments]:
-    """Moments of several groups, by name, with those of further samples."""
+def pooled(one: Mapping[Any, Any], two: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Moments, or whatever adds up, of several groups, by name, with those of further samples."""
     return {**one, **{name: one[name] + more if name in one else more for name, more in two.items()}}

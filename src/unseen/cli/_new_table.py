@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -16,6 +16,7 @@ from rich.progress import Progress
 from ..algebra import Array
 from ..labels import Labels
 from ..tables import (
+    NewValues,
     Schema,
     TableError,
     as_text,
@@ -25,6 +26,7 @@ from ..tables import (
     file_batches,
     files,
     holds_several,
+    is_readable,
     look_like_parts,
     scan,
     understanding,
@@ -52,6 +54,9 @@ class Piece(NamedTuple):
 
     X: Array
     domain: Labels | None
+    new: dict[str, NewValues]  # levels that training did not have, by column
+    labels: pl.Series | None  # those that the table holds
+    kept: pl.DataFrame  # columns for the output
 
 
 @dataclass(frozen=True)
@@ -61,12 +66,15 @@ class Encoding:
     schema: Schema
     domain: str | None  # the column that tells
     by_file: bool  # or each file is one
+    label: str | None  # the column of labels, if there is one
+    keep: dict[str, Any]  # columns for the output, and the type of each
     size: int  # rows of a piece
 
     @property
     def columns(self) -> list[str]:
         """What is read of a file."""
-        return list(dict.fromkeys([*self.schema.feature_names, *([self.domain] if self.domain else [])]))
+        others = [name for name in (self.domain, self.label, *self.keep) if name is not None]
+        return list(dict.fromkeys([*self.schema.feature_names, *others]))
 
     def pieces(self, rows: Rows) -> Iterator[Piece]:
         """Rows in their order, a few at a time."""
@@ -75,7 +83,11 @@ class Encoding:
             if frame.is_empty():
                 continue
             with understanding(rows.file):
-                piece = Piece(self.schema.encode(frame), self._domains(frame, rows, before))
+                X = self.schema.encode(frame)
+                domain, new = self._domains(frame, rows, before), self.schema.new_levels(frame, X)
+                labels = None if self.label is None else frame[self.label]
+                kept = frame.select(pl.col(name).cast(kind) for name, kind in self.keep.items())
+                piece = Piece(X, domain, new, labels, kept)
             yield piece
             before += frame.height
 
@@ -100,7 +112,10 @@ class Encoding:
 class NewTable:
     """A file, or several, each a domain or all of them parts of one table, with the columns of a schema."""
 
-    def __init__(self, path: Path, schema: Schema, domain: str | None, size: int) -> None:
+    def __init__(
+        self, path: Path, schema: Schema, domain: str | None, size: int, keep: Sequence[str] | None = None
+    ) -> None:
+        """Open the files; `keep` names columns for the output, None all that the files have in common."""
         self.notices: list[str] = []
         found = files(path)
         parts = look_like_parts(name for name, _ in found)
@@ -110,28 +125,40 @@ class NewTable:
                 "--domain to name a column that tells domains apart."
             )
         by_file = domain is None and holds_several(path) and not parts
-        wide = Encoding(schema, domain, by_file, size)
+        asked = [name for name in (domain, *(keep or ())) if name is not None]
+        opened = [_opened(file, schema, asked) for _, file in found]
+        types = [types for types, _ in opened]
+        kept = _in_all(types) if keep is None else {name: _common(types, name) for name in keep}
+        wide = Encoding(schema, domain, by_file, self._label(schema.label, types), kept, size)
         self.encoding = replace(wide, size=min(size, batch_size(len(wide.columns))))
-        self._files = [(name, file.absolute(), self._checked(file)) for name, file in found]
+        for (_, file), columns in zip(found, types, strict=True):
+            self._about(file, list(columns))
+        self._files = [(name, file.absolute(), height) for (name, file), (_, height) in zip(found, opened, strict=True)]
         self.rows = sum(height for *_, height in self._files)
         if not self.rows:
             raise TableError(["it holds no rows."], source=str(path))
 
-    def _checked(self, file: Path) -> int:
-        """The number of rows of a file that has all columns."""
-        schema, domain, frame = self.encoding.schema, self.encoding.domain, scan(file)
-        names = frame.collect_schema().names()
-        extra = [name for name in schema.match(names, file.name) if name != domain]
-        if domain is not None and domain not in names:
-            raise TableError([unknown_column(domain, names)], source=file.name)
+    def _label(self, label: str | None, types: Sequence[Mapping[str, Any]]) -> str | None:
+        """The column of labels, if all files have it, and values in it."""
+        having = [label is not None and label in columns and is_readable(columns[label]) for columns in types]
+        if any(having) and not all(having):
+            self._notice(
+                f"{counted(sum(having), 'file')} of {len(having):,} with labels, in the column {label!r}: predictions "
+                "are compared with labels only where all files have them."
+            )
+        return label if all(having) else None
+
+    def _about(self, file: Path, names: list[str]) -> None:
+        """Say which columns of a file play no part."""
+        schema, used = self.encoding.schema, set(self.encoding.columns)
+        extra = [name for name in schema.match(names, file.name) if name not in used]
         if extra:
             self._notice(f"{counted(len(extra), 'column')} of {file.name} not used: {_shortened(extra)}.")
-        if domain is None and schema.domain in names:
+        if self.encoding.domain is None and schema.domain in names:
             self._notice(
                 f"The column {schema.domain!r} named the domains in training; here it is ignored. Pass "
                 f"--domain {schema.domain} to tell domains apart."
             )
-        return int(frame.select(pl.len()).collect().item())
 
     def _notice(self, text: str) -> None:
         if text not in self.notices:
@@ -155,6 +182,31 @@ class NewTable:
                 for frame in file_batches(file, columns, size):
                     yield Rows(name, file, before, frame)
                     before += frame.height
+
+
+def _opened(file: Path, schema: Schema, asked: Sequence[str]) -> tuple[dict[str, Any], int]:
+    """The types of the columns of a file that has all that is needed and asked for, and its number of rows."""
+    frame = scan(file)
+    types = dict(frame.collect_schema())
+    schema.match(types, file.name)
+    problems = [unknown_column(name, types) for name in asked if name not in types]
+    if problems:
+        raise TableError(problems, source=file.name)
+    return types, int(frame.select(pl.len()).collect().item())
+
+
+def _in_all(types: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The columns that all files have, but for those that hold lists, records or raw bytes."""
+    names = [name for name in types[0] if all(name in columns and is_readable(columns[name]) for columns in types)]
+    return {name: _common(types, name) for name in names}
+
+
+def _common(types: Sequence[Mapping[str, Any]], name: str) -> Any:
+    """The type of a column in all files; text where they do not agree, since an output has one for each column."""
+    kinds = {columns[name] for columns in types}
+    if not all(map(is_readable, kinds)):
+        raise TableError([f"column {name!r} cannot be kept: it holds lists, records or raw bytes, not values."])
+    return kinds.pop() if len(kinds) == 1 else pl.String
 
 
 def _shortened(names: list[str], shown: int = 5) -> str:

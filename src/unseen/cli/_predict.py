@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from dataclasses import asdict
@@ -15,22 +16,25 @@ from typing import Annotated, Any
 import numpy as np
 import polars as pl
 import typer
+from rich.table import Table as RichTable
 from rich.text import Text
 
 from ..estimators import mapped
 from ..models import Centres, ModelFileError, TableModel, load_model
 from ..shift import NoveltyResult
-from ..tables import Schema, listed
+from ..tables import Schema, counted, listed
 from ._fit import warnings_as_notices
 from ._new_table import MAX_DOMAINS, NewTable, Piece, RowProgress
 from ._options import Json, Scheduler, Workers, cluster
+from ._options import listed as names_of
 from ._predicting import Done, Findings, OnPieces, centre, classify
-from ._report import check_target, clean, errors, json_text, notices, reporting
+from ._report import PAGE, Terminal, check_target, clean, errors, json_text, notices, reporting
 from ._results_file import ENDINGS, ResultsFile
 from ._show import readable
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what makes spreadsheets take a cell for a formula
 SHOWN = 20  # domains whose novelty is printed
+LEGIBLE = 12  # classes that a table has room for
 
 
 class Center(StrEnum):
@@ -48,6 +52,9 @@ def predict(
         Center, typer.Option(help="As the model was fitted, or on the new rows of each domain (transductive).")
     ] = Center.model,
     domain: Annotated[str | None, typer.Option(help="Column that tells domains of the new table apart.")] = None,
+    keep: Annotated[
+        str | None, typer.Option(help="Columns to copy into the output, comma-separated, such as identifiers; or all.")
+    ] = None,
     batch_size: Annotated[int, typer.Option(min=1, help="Rows in memory at a time, fewer if they are wide.")] = 20_000,
     workers: Workers = None,
     scheduler: Scheduler = None,
@@ -64,7 +71,8 @@ def predict(
         fitted, card = load_model(model)
         if not isinstance(fitted, TableModel):
             raise ModelFileError(f"{model}: holds a {type(fitted).__name__}, not a model that `unseen fit` wrote.")
-        table = NewTable(new, _schema(model, card), domain, batch_size)
+        kept = None if keep == "all" else names_of(keep) or []
+        table = NewTable(new, _schema(model, card), domain, batch_size, kept)
         notices([*table.notices, *_advice(fitted)])
         run, before = Run(fitted, table, center is Center.target), _missing_before(model, card)
         with (
@@ -76,7 +84,7 @@ def predict(
                 results.write(frame)
             results.commit()
         summary = run.summary(output, before)
-        notices([*_about_missing(summary), *_about_formulas(summary)])
+        notices([*_about_missing(summary), *_about_formulas(summary), *_about_new(summary)])
         if as_json:
             typer.echo(json_text(summary))
         else:
@@ -112,6 +120,21 @@ def _about_formulas(summary: dict[str, Any]) -> Iterator[str]:
         yield (
             f"Names such as {risky[0]!r} look like formulas to a spreadsheet. They are written as they are; import "
             "their column as text."
+        )
+
+
+def _about_new(summary: dict[str, Any]) -> Iterator[str]:
+    """Values that the model knows nothing of: in features, and among the labels."""
+    for entry in summary["new_levels"]:
+        yield (
+            f"The column {entry['column']!r} holds what training did not, in {entry['rows']:,} of "
+            f"{counted(summary['rows'], 'row')}: {listed(entry['levels'])}. Such values count as rare ones."
+        )
+    others = (summary["agreement"] or {}).get("others", {"rows": 0})
+    if others["rows"]:
+        yield (
+            f"{counted(others['rows'], 'row')} with labels that the model was not trained on, such as "
+            f"{others['labels'][0]!r}: no prediction can be right there."
         )
 
 
@@ -151,7 +174,7 @@ class Run:
 
     def summary(self, output: Path, before: dict[str, float]) -> dict[str, Any]:
         """What was done, in plain values, given what was missing in training."""
-        labels, of = self.found.labels, self.model.novelty.of
+        labels, of, agreement = self.found.labels, self.model.novelty.of, self.found.agreement
         return {
             "output": str(output),
             "rows": labels.total(),
@@ -159,6 +182,10 @@ class Run:
             "probabilities": self.model.has_probabilities,
             "transductive": self.centres is not None,
             "mostly_missing": self._mostly_missing(before),
+            "new_levels": [
+                {"column": name, "rows": new.rows, "levels": list(new.examples)} for name, new in self.found.new.items()
+            ],
+            "agreement": agreement.summary() if agreement is not None and agreement.rows else None,
             "novelty": [{"domain": name, **_plain(of(batch))} for name, batch in self.found.novelty.items()],
         }
 
@@ -183,9 +210,11 @@ def _advice(model: TableModel) -> Iterator[str]:
 
 
 def _print(summary: dict[str, Any], names_domains: bool) -> None:
-    _say(f"{summary['rows']:,} rows")
+    _say(counted(summary["rows"], "row"))
     for entry in summary["labels"]:
         _say(f"  {readable(entry['label'])}: {entry['rows']:,}")
+    if summary["agreement"]:
+        _print_agreement(summary["agreement"], names_domains)
     if summary["transductive"]:
         _say("Each new domain was centred on its own rows: the predictions are transductive.")
     found = sorted(summary["novelty"], key=lambda entry: -(entry["ratio"] or 0))
@@ -198,6 +227,35 @@ def _print(summary: dict[str, Any], names_domains: bool) -> None:
         where = f" ({', '.join(readable(entry['domain']) for entry in far[:SHOWN])})" if names_domains else ""
         text = f"The new rows{where} lie outside of what the model has seen. Check some predictions by hand."
         errors.print(Text.assemble(("Warning: ", "bold yellow"), clean(text)))
+
+
+def _print_agreement(found: dict[str, Any], names_domains: bool) -> None:
+    """Accuracy, and which label was predicted as which."""
+    without = f"; {counted(found['unlabelled'], 'row')} without a label" if found["unlabelled"] else ""
+    _say(f"Accuracy: {_share(found)}{without}")
+    domains = sorted(found["domains"], key=lambda entry: float(entry["accuracy"])) if names_domains else []
+    for entry in domains[:SHOWN]:
+        _say(f"  {readable(entry['domain'])}: {_share(entry)}")
+    if len(domains) > SHOWN:
+        _say(f"  ... and {len(domains) - SHOWN} more domains, none of them worse.")
+    names = [readable(name) for name in found["classes"]]
+    if len(names) > LEGIBLE:
+        _say(f"Which of the {len(names)} classes were taken for which: --json.")
+        return
+    table = RichTable(title="Labels of the table, and what was predicted", title_justify="left", header_style="bold")
+    table.add_column("label")
+    for name in names:
+        table.add_column(clean(name), justify="right")
+    rows = list(zip(names, found["counts"], strict=True))
+    if found["others"]["rows"]:
+        rows.append(("any other", found["others"]["counts"]))
+    for name, counts in rows:
+        table.add_row(name, *(f"{count:,}" for count in counts))
+    Terminal(width=None if sys.stdout.isatty() else PAGE).print(table)
+
+
+def _share(found: dict[str, Any]) -> str:
+    return f"{100 * found['accuracy']:.1f}%, {found['right']:,} of {counted(found['rows'], 'row')} right"
 
 
 def _say(text: str) -> None:

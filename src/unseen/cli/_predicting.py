@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import add
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +15,7 @@ import polars as pl
 from ..algebra import Ints, Moments, pooled
 from ..labels import Labels
 from ..models import Centres, TableModel
+from ..tables import Agreement, NewValues
 from ._new_table import Encoding, Piece, Rows
 
 
@@ -23,10 +26,14 @@ class Findings:
     missing: Ints  # values of each feature
     novelty: dict[str | None, Moments] = field(default_factory=dict)  # of each domain
     labels: Counter[Any] = field(default_factory=Counter)  # predicted ones
+    new: dict[str, NewValues] = field(default_factory=dict)  # levels of each feature that training did not have
+    agreement: Agreement | None = None  # with the labels of the table, if it has any
 
     def __add__(self, other: Findings) -> Findings:
-        novelty = pooled(self.novelty, other.novelty)
-        return Findings(self.missing + other.missing, novelty, self.labels + other.labels)
+        novelty, new = pooled(self.novelty, other.novelty), pooled(self.new, other.new)
+        known = [found.agreement for found in (self, other) if found.agreement is not None]
+        agreement = reduce(add, known) if known else None
+        return Findings(self.missing + other.missing, novelty, self.labels + other.labels, new, agreement)
 
 
 class Done(NamedTuple):
@@ -71,12 +78,25 @@ def classify(model: TableModel, centres: Centres | None, piece: Piece) -> Done:
         Z = prepared if model.transformer is None else model.transformer.transform(prepared)
         found = Findings(_missing(piece), _novelty(model, prepared, piece.domain))
     labels, probabilities = model.classify(Z)
-    found.labels.update(labels.tolist())
+    agreement = None
+    if piece.labels is not None:
+        agreement = Agreement.of(piece.labels, labels, model.classes_, piece.domain)
+    found += Findings(np.zeros_like(found.missing), {}, Counter(labels.tolist()), piece.new, agreement)
     columns: dict[str, Any] = {} if piece.domain is None else {"domain": piece.domain}
     columns["label"] = labels
     if probabilities is not None:
         columns |= {f"p({name})": probabilities[:, i] for i, name in enumerate(model.classes_.tolist())}
-    return Done(len(labels), found, pl.DataFrame(columns))
+    return Done(len(labels), found, _beside(piece.kept, pl.DataFrame(columns)))
+
+
+def _beside(kept: pl.DataFrame, ours: pl.DataFrame) -> pl.DataFrame:
+    """Columns of the table before ours; those that are called like one of ours are marked."""
+    taken = {*ours.columns, *kept.columns}
+    names = {name: name for name in kept.columns}
+    for name in set(kept.columns).intersection(ours.columns):
+        while names[name] in taken:
+            names[name] += " (input)"
+    return pl.concat([kept.rename(names), ours], how="horizontal")
 
 
 def _missing(piece: Piece) -> Ints:

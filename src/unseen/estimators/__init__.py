@@ -4,7 +4,7 @@ Stands on the algebra and the kernels. One file a method.
 """
 
 from ._cidg import CIDG
-from ._cluster import ClusterLost, mapped
+from ._cluster import ClusterLost, mapped, processes
 from ._dask_blocks import compute, is_dask
 from ._dica import DICA
 from ._distributed import predict as predict_lazily
@@ -36,6 +36,7 @@ __all__ = [
     "learns_nothing",
     "mapped",
     "predict_lazily",
+    "processes",
     "total",
     "tree",
 ]

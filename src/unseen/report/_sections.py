@@ -25,7 +25,16 @@ def verdict(summary: Mapping[str, Any]) -> Section:
         at = {f"{key}_at": axis.at(row[key]) for key in overall}
         return {**row, **at, "known": known, "beyond_zero": known and (low > 0 or high < 0)}
 
-    return {**verdict, "rows": [placed(row) for row in intervals], "zero": axis.at(0.0), "ticks": axis.ticks()}
+    ticks = axis.ticks()
+    zero = [value for value, _ in ticks].index(0.0)
+    return {
+        **verdict,
+        "known": is_number(verdict["difference"]),
+        "rows": [placed(row) for row in intervals],
+        "zero": axis.at(0.0),
+        # Every other label is left out where there is little room; zero keeps its own.
+        "ticks": [(value, at, (i - zero) % 2 == 1) for i, (value, at) in enumerate(ticks)],
+    }
 
 
 def accuracy(summary: Mapping[str, Any]) -> Section:
@@ -49,7 +58,8 @@ def accuracy(summary: Mapping[str, Any]) -> Section:
     top = _best([method["mean"] for method in methods], competing)
     for row in rows:
         row["best"] = _is_best(row["mean"], top, row)
-    return {"domains": domains, "rows": rows}
+    repeated = any(cell["sd"] is not None for row in rows for cell in row["cells"])
+    return {"domains": domains, "rows": rows, "repeated": repeated}
 
 
 def _best(values: Sequence[Any], competing: Sequence[bool]) -> float | None:

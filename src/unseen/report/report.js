@@ -6,7 +6,7 @@ const announce = (text) => { document.getElementById("announcer").textContent = 
 const theme = document.getElementById("theme");
 const preferred = matchMedia("(prefers-color-scheme: dark)");
 const isDark = () => (document.documentElement.dataset.theme ?? (preferred.matches ? "dark" : "light")) === "dark";
-const showTheme = () => theme.setAttribute("aria-pressed", String(isDark()));
+const showTheme = () => { theme.lastElementChild.textContent = isDark() ? "Switch to light" : "Switch to dark"; };
 theme.addEventListener("click", () => {
   document.documentElement.dataset.theme = isDark() ? "light" : "dark";
   showTheme();

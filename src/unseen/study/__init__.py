@@ -8,7 +8,7 @@ from ._published import published
 from ._run import run
 from ._store import Row, Store
 from ._subject import subject_of_table
-from ._synthetic import CHOSEN_BY, run_synthetic, synthetic_problem
+from ._synthetic import CHOSEN_BY, check_draw, fresh_draw, run_synthetic, synthetic_problem, ties
 from ._tables import Cell, Table, summary_lines, tabulate
 from ._tasks import Task, tasks
 
@@ -18,8 +18,10 @@ __all__ += [
     "CHOSEN_BY",
     "Cell",
     "Table",
+    "check_draw",
     "compare",
     "compare_subject",
+    "fresh_draw",
     "published",
     "run_synthetic",
     "subject_of_table",
@@ -28,4 +30,5 @@ __all__ += [
     "synthetic_problem",
     "tabulate",
     "thin",
+    "ties",
 ]

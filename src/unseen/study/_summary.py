@@ -19,7 +19,7 @@ from ._protocol import Protocol
 from ._run import problem_of
 from ._store import Row
 from ._subject import Subject
-from ._tables import Table
+from ._tables import Cell, Table
 from ._tasks import Task
 from ._verdict import Interval, Verdict
 
@@ -82,13 +82,16 @@ def method_facts(table: Table, tasks: Sequence[Task], rows: Sequence[Row]) -> li
                 "seconds": round(sum(row.seconds for row in rows if row.method == method), 3),
                 "failed": next((cell.failed for cell in cells.values() if cell.failed), ""),
                 "skipped": any(cell.skipped for cell in cells.values()),
-                "accuracies": {
-                    name: {"mean": round(cell.mean, 3), "sd": round(cell.sd, 3)} if cell.repeats else None
-                    for name, cell in cells.items()
-                },
+                "accuracies": {name: _accuracy(cell) for name, cell in cells.items()},
             }
         )
     return records
+
+
+def _accuracy(cell: Cell) -> dict[str, float | None] | None:
+    if not cell.repeats:
+        return None
+    return {"mean": round(cell.mean, 3), "sd": round(cell.sd, 3) if cell.repeats > 1 else None}
 
 
 def views(

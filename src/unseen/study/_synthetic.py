@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from sklearn.utils.parallel import delayed
 from sklearn.base import clone
 from sklearn.utils import check_array
+from sklearn.utils.parallel import delayed
 
 from ..algebra import Array
 from ..datasets import make_synthetic

@@ -21,18 +21,19 @@ FEWEST_ROWS = 4  # of a domain
 
 def as_labels(names: pl.Series) -> pl.Series:
     """Different labels, given as text, as integers if all are whole numbers, else as they are."""
-    pl = polars()
     if names.str.contains(r"^\s*[+-]?0\d").any():  # 007 is a code, not the number 7
         return names
-    stripped = names.str.strip_chars()
-    whole = stripped.cast(pl.Int64, strict=False)
-    if not whole.null_count():
-        return whole
+    whole = whole_numbers(names)
+    return names if whole.null_count() else whole
+
+
+def whole_numbers(text: pl.Series) -> pl.Series:
+    """Text as whole numbers, such as 7 or 7.0; null where it is none."""
+    pl = polars()
+    stripped = text.str.strip_chars()
     numbers = stripped.cast(pl.Float64, strict=False)
-    if numbers.null_count():
-        return names
-    exact = (numbers.is_finite() & (numbers == numbers.round()) & (numbers.abs() < 2**53)).all()
-    return numbers.cast(pl.Int64) if exact else names
+    exact = numbers.is_finite() & (numbers == numbers.round()) & (numbers.abs() < 2**53)
+    return stripped.cast(pl.Int64, strict=False).fill_null(numbers.set(~exact, None).cast(pl.Int64))
 
 
 def label_problems(labels: pl.Series, survey: Survey) -> list[str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from ._errors import TableError, counted, unknown_column
+from ._errors import SHOWN, TableError, counted, unknown_column
 from ._values import as_text, frame_numbers, polars
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 Kind = Literal["numeric", "categorical"]
 ROLES = ("label", "domain")
+NEW_LEVEL = -1.0  # what a level is encoded as that training did not have
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,24 @@ class Column:
     name: str
     kind: Kind
     levels: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class NewValues:
+    """Values that training did not have: in how many rows, and the first few of them. Those of pieces add up."""
+
+    rows: int
+    examples: tuple[str, ...]
+
+    @classmethod
+    def of(cls, text: pl.Series) -> NewValues:
+        """The values of rows that all hold new ones."""
+        return cls(len(text), tuple(text.unique(maintain_order=True).head(SHOWN).to_list()))
+
+    def __add__(self, other: NewValues) -> NewValues:
+        """The same for the rows of both."""
+        both = tuple(dict.fromkeys(self.examples + other.examples))
+        return NewValues(self.rows + other.rows, both[:SHOWN])
 
 
 @dataclass(frozen=True)
@@ -92,7 +111,7 @@ class Schema:
             encoded[:, numeric] = np.where(np.isinf(values), np.nan, values)
         for position, column in enumerate(self.columns):
             if column.kind == "categorical":
-                encoded[:, position] = _positions(frame[column.name], column.levels)
+                encoded[:, position] = positions(frame[column.name], column.levels)
         problems = []
         for position, wrong in not_numbers.items():
             series = numbers.to_series(position)
@@ -104,6 +123,15 @@ class Schema:
         if problems:
             raise TableError(problems)
         return encoded
+
+    def new_levels(self, frame: pl.DataFrame, encoded: NDArray[np.float64]) -> dict[str, NewValues]:
+        """The levels in a frame, and in what it is encoded as, that training did not have, by column."""
+        new = {
+            column.name: encoded[:, position] == NEW_LEVEL
+            for position, column in enumerate(self.columns)
+            if column.kind == "categorical"
+        }
+        return {name: NewValues.of(as_text(frame[name].filter(rows))) for name, rows in new.items() if rows.any()}
 
     def match(self, names: Iterable[str], source: str) -> list[str]:
         """Check that all features are among the columns of `source`, and return the columns that are not used."""
@@ -150,12 +178,13 @@ def _problem(column: Column) -> str | None:
     return None
 
 
-def _positions(series: pl.Series, levels: tuple[str, ...]) -> NDArray[np.float64]:
+def positions(series: pl.Series, levels: tuple[str, ...]) -> NDArray[np.float64]:
+    """Where among the levels each value is: -1 if it is not there, NaN if it is missing."""
     pl = polars()
     text = as_text(series)
     if not levels:
-        found = pl.Series([-1.0], dtype=pl.Float64).new_from_index(0, len(text))
+        found = pl.Series([NEW_LEVEL], dtype=pl.Float64).new_from_index(0, len(text))
     else:
         codes = np.arange(len(levels), dtype=float)
-        found = text.replace_strict(list(levels), codes, default=-1.0, return_dtype=pl.Float64)
+        found = text.replace_strict(list(levels), codes, default=NEW_LEVEL, return_dtype=pl.Float64)
     return np.where(text.is_null().to_numpy(), np.nan, found.to_numpy())
