@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import zipfile
 
@@ -77,6 +78,20 @@ def pack(path, card, payload, compression=zipfile.ZIP_STORED):
 def unpack(path):
     with zipfile.ZipFile(path) as archive:
         return json.loads(archive.read(CARD)), archive.read(PAYLOAD)
+
+
+def inner_members(payload):
+    """The files that a payload consists of, by name."""
+    with zipfile.ZipFile(io.BytesIO(payload)) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def inner_archive(members):
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return buffer.getvalue()
 
 
 def with_payload(path, source, payload):

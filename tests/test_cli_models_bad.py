@@ -50,7 +50,10 @@ app()
 """
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT], ids=["killed", "interrupted"])
+ENDS = {"killed": signal.SIGKILL, "interrupted": signal.SIGINT, "terminated": signal.SIGTERM}
+
+
+@pytest.mark.parametrize("how", ENDS.values(), ids=ENDS)
 def test_a_run_that_ends_midway_leaves_no_file_under_the_final_name(home, tmp_path, how):
     new = pl.concat([pl.read_parquet(home / "new.parquet")] * 2000)
     new.write_parquet(tmp_path / "long.parquet")
@@ -68,6 +71,12 @@ def test_a_run_that_ends_midway_leaves_no_file_under_the_final_name(home, tmp_pa
     if how == signal.SIGINT:
         assert process.returncode == 1
         assert b"Stopped. Nothing was written." in said
+    else:
+        assert process.returncode == -how
+    if how == signal.SIGKILL:  # nobody could tidy up then; the next run does
+        assert unseen("predict", home / "plain.unseen", home / "new.csv", "-o", output)[0] == 0
+        assert list(output.parent.iterdir()) == [output]
+    else:
         assert list(output.parent.iterdir()) == []
 
 

@@ -428,3 +428,14 @@ def test_files_of_vlcs_that_count_differently_are_refused(tmp_path):
     np.savez(tmp_path / "S.npz", X=np.ones((5, 3)), y=[0, 1, 2, 3, 4])
     with pytest.raises(ValueError, match=r"the same in all files; .*S has 0, 1, 2, 3, 4"):
         load_vlcs(tmp_path)
+
+
+def test_parquet_at_which_polars_panics_is_called_damaged(tmp_path):
+    polars = pytest.importorskip("polars", reason="tables need the extra")
+    file = tmp_path / "a.parquet"
+    polars.DataFrame({"x": np.arange(30.0), "label": [1, 2, 1] * 10}).write_parquet(file)
+    content = bytearray(file.read_bytes())
+    content[16] ^= 127  # in the header of the first page
+    file.write_bytes(content)
+    with pytest.raises(ValueError, match=r"cannot be loaded:\n- a\.parquet: "):
+        load_folder(tmp_path)

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import copy
+import io
+import itertools
+import json
 import os
 import pickle
+import tracemalloc
 import zipfile
 
 import numpy as np
@@ -21,9 +25,20 @@ pytest.importorskip("polars", reason="tables need the extra")
 pytest.importorskip("skops", reason="model files need the extra")
 import skops.io as skops
 
-from model_files import assert_same_answers, by_hand, pack, saved, unpack, with_payload
+from model_files import (
+    TABLE,
+    assert_same_answers,
+    by_hand,
+    inner_archive,
+    inner_members,
+    pack,
+    saved,
+    unpack,
+    with_payload,
+)
 from unseen import CIDG
 from unseen.models import _file as model_file
+from unseen.models import _parts as model_parts
 from unseen.models._file import TRUSTED, ModelFileError, load_model, read_card, save_model
 from unseen.selection._families import HEADS
 
@@ -56,17 +71,11 @@ def test_a_pickle_is_never_read_wherever_it_hides(file, tmp_path):
     hidden = with_payload(tmp_path / "hidden.unseen", file, trap)
     array = tmp_path / "array.unseen"
     _, payload = unpack(file)
-    with zipfile.ZipFile(model_file.io.BytesIO(payload)) as inner:
-        members = {name: inner.read(name) for name in inner.namelist()}
-    buffer = model_file.io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as inner:
-        for name, content in members.items():  # every array becomes one of objects, which NumPy stores as a pickle
-            if name.endswith(".npy"):
-                objects = model_file.io.BytesIO()
-                np.save(objects, np.array([Trap(mark)], dtype=object), allow_pickle=True)
-                content = objects.getvalue()
-            inner.writestr(name, content)
-    with_payload(array, file, buffer.getvalue())
+    objects = io.BytesIO()
+    np.save(objects, np.array([Trap(mark)], dtype=object), allow_pickle=True)
+    members = inner_members(payload)  # every array becomes one of objects, which NumPy stores as a pickle
+    members |= {name: objects.getvalue() for name in members if name.endswith(".npy")}
+    with_payload(array, file, inner_archive(members))
     for path in (alone, hidden, array):
         with pytest.raises(ModelFileError):
             load_model(path)
@@ -223,3 +232,158 @@ def test_a_card_that_is_too_long_is_neither_written_nor_read(file, model, tmp_pa
     with pytest.raises(ModelFileError, match="at most 200 can be read back"):
         save_model(model, tmp_path / "other.unseen", {"notes": "x" * 200})
     assert [path.name for path in tmp_path.iterdir()] == ["model.unseen"]
+
+
+# Structure
+
+
+def load_bare(file, description, **arrays):
+    """Load a payload that consists of a description and of arrays by their numbers."""
+    members = {"schema.json": json.dumps({**description, "protocol": 2})}
+    members |= {f"{name.strip('_')}.npy": content for name, content in arrays.items()}
+    return load_model(with_payload(file, file, inner_archive(members)))
+
+
+NUMBERS = itertools.count(10**6)
+
+
+def node(loader, name, number=None, **content):
+    module, _, kind = name.rpartition(".")
+    return {
+        "__loader__": loader,
+        "__module__": module,
+        "__class__": kind,
+        "__id__": next(NUMBERS) if number is None else number,
+        **content,
+    }
+
+
+def list_node(*parts, number=None):
+    return node("ListNode", "builtins.list", number, content=list(parts))
+
+
+def array_node(number, name="numpy.ndarray"):
+    return node("NdArrayNode", name, number, type="numpy", file=f"{number}.npy")
+
+
+def object_array(*parts):
+    shape = node("TupleNode", "builtins.tuple", content=[node("JsonNode", "builtins.str", content=str(len(parts)))])
+    return node("NdArrayNode", "numpy.ndarray", type="json", content=list(parts), shape=shape)
+
+
+def npy(array, shape=None):
+    """An array as NumPy stores it, with another shape in the header if wanted."""
+    buffer = io.BytesIO()
+    np.lib.format.write_array_header_1_0(
+        buffer, {"descr": array.dtype.str, "fortran_order": False, "shape": array.shape if shape is None else shape}
+    )
+    return buffer.getvalue() + array.tobytes()
+
+
+def test_what_is_written_by_hand_here_is_read_if_nothing_is_wrong_with_it(file):
+    words = [node("JsonNode", "builtins.str", content=json.dumps(word)) for word in ("a", "b")]
+    scalar, array = array_node(2, "numpy.float64"), array_node(3)
+    model, _ = load_bare(
+        file, list_node(object_array(*words), scalar, array, array), _2=npy(np.array(2.5)), _3=npy(np.eye(2))
+    )
+    assert model[0].tolist() == ["a", "b"]
+    assert model[1] == 2.5
+    assert model[2] is model[3]
+    assert np.array_equal(model[2], np.eye(2))
+
+
+def test_a_compressed_array_inside_is_refused_before_it_is_inflated(file):
+    inflated = 40 * 2**20
+    indices = np.zeros(inflated // 4, dtype=np.int32)
+    zeros = sparse.csr_matrix((np.zeros(len(indices), dtype=bool), indices, [0, len(indices)]), shape=(1, 1))
+    sparse.save_npz(matrix := io.BytesIO(), zeros)
+    payload = {"type": "scipy", "file": "2.npy"}
+    tracemalloc.start()
+    try:
+        with pytest.raises(ModelFileError, match=r"refused.*spmatrix"):
+            load_bare(file, node("SparseMatrixNode", "scipy.sparse._matrix.spmatrix", **payload), _2=matrix.getvalue())
+        assert tracemalloc.get_traced_memory()[1] < inflated / 4
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("loader", ["ListNode", "CachedNode"])
+def test_a_short_file_cannot_stand_for_a_huge_structure(file, loader):
+    """What is repeated by reference doubles with each level; skops goes through all of it."""
+    tree = list_node(number=1)
+    for number in range(2, 18):
+        tree = list_node(tree, node(loader, "builtins.list", number - 1, content=[]), number=number)
+    with pytest.raises(ModelFileError, match=r"repeats builtins\.list with another content|refused"):
+        load_bare(file, tree)
+
+
+def test_a_structure_that_holds_itself_is_refused(file):
+    with pytest.raises(ModelFileError, match=r"repeats builtins\.list"):
+        load_bare(file, list_node(list_node(number=1), number=1))
+
+
+def test_an_array_repeated_within_an_array_is_refused(file):
+    with pytest.raises(ModelFileError, match="an array of it holds arrays"):
+        load_bare(file, object_array(*[array_node(2)] * 1000), _2=npy(np.zeros(1000)))
+
+
+def test_one_file_is_not_read_for_many_arrays(file):
+    arrays = [{**array_node(number), "file": "2.npy"} for number in range(2, 100)]
+    with pytest.raises(ModelFileError, match=r"an array of it is in '2\.npy'"):
+        load_bare(file, list_node(*arrays), _2=npy(np.zeros(1000)))
+
+
+SIZES = {
+    "more than there is": npy(np.zeros(3), (10**12,)),
+    "less than there is": npy(np.zeros(3), (2,)),
+    "without a size": npy(np.empty(0, dtype="V0"), (10**15,)),
+    "of records": npy(np.zeros(2, dtype="f8,i4")),
+    "of another kind": b"PK" + npy(np.zeros(2)),
+}
+
+
+@pytest.mark.parametrize("content", SIZES)
+def test_arrays_that_are_not_what_their_header_says_are_refused(file, content):
+    with pytest.raises(ModelFileError, match=r"2\.npy says that it holds|magic"):
+        load_bare(file, list_node(array_node(2)), _2=SIZES[content])
+    with pytest.raises(ModelFileError, match="has the shape"):
+        load_bare(file, list_node(array_node(2, "numpy.float64")), _2=npy(np.zeros(2)))
+
+
+def test_depth_number_and_length_are_bounded_on_both_sides(file, model, tmp_path, monkeypatch):
+    for name, words in (("MAX_DEPTH", "deeper than 5"), ("MAX_NODES", "more than 5 parts"), ("MAX_SCHEMA", "5 bytes")):
+        with monkeypatch.context() as patch:
+            patch.setattr(model_parts, name, 5)
+            with pytest.raises(ModelFileError, match=words):
+                load_model(file)
+            with pytest.raises(ModelFileError, match=f"cannot be stored: .*{words}"):
+                save_model(model, tmp_path / "other.unseen", {})
+
+
+def test_an_older_protocol_which_older_code_would_read_is_refused(file):
+    members = {"schema.json": json.dumps({**list_node(), "protocol": 0})}
+    with pytest.raises(ModelFileError, match="its protocol is 0; at least 2 is expected"):
+        load_model(with_payload(file, file, inner_archive(members)))
+
+
+LACKING = {
+    "a part of the model": lambda model: vars(model).pop("preprocessor"),
+    "the steps": lambda model: vars(model.pipeline).pop("steps"),
+    "a classifier": lambda model: model.pipeline.steps.pop(),
+    "a parameter": lambda model: vars(model.preprocessor).pop("n_jobs"),
+    "a fitted attribute": lambda model: vars(model.novelty).pop("resolution_"),
+    "all fitted attributes": lambda model: vars(model.novelty).clear(),
+    "columns": lambda model: setattr(model.pipeline[-1], "coef_", model.pipeline[-1].coef_[:, :0]),
+    "classes": lambda model: setattr(model.pipeline[-1], "classes_", model.pipeline[-1].classes_[:0]),
+    "a finite number": lambda model: setattr(model.pipeline[0], "gamma_", 10**400),
+}
+
+
+@pytest.mark.parametrize("lacking", LACKING)
+def test_a_model_that_lacks_something_is_refused_when_it_is_loaded(file, model, lacking):
+    other = copy.deepcopy(model)
+    LACKING[lacking](other)
+    card = {**unpack(file)[0], "schema": TABLE.schema.to_dict()}
+    pack(file, card, b"")
+    with pytest.raises(ModelFileError, match=r"model\.unseen: the model in it"):
+        load_model(with_payload(file, file, skops.dumps(other)))

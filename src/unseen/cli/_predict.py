@@ -29,7 +29,7 @@ from ._options import Json, Scheduler, Workers, cluster
 from ._options import listed as names_of
 from ._predicting import Done, Findings, OnPieces, centre, classify
 from ._report import PAGE, Terminal, check_target, clean, errors, json_text, notices, reporting
-from ._results_file import ENDINGS, ResultsFile
+from ._results_file import ENDINGS, results_file
 from ._show import readable
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what makes spreadsheets take a cell for a formula
@@ -77,12 +77,11 @@ def predict(
         run, before = Run(fitted, table, center is Center.target), _missing_before(model, card)
         with (
             cluster(workers, scheduler) as client,
-            ResultsFile(output) as results,
+            results_file(output) as write,
             closing(run.frames(client)) as frames,
         ):
             for frame in frames:
-                results.write(frame)
-            results.commit()
+                write(frame)
         summary = run.summary(output, before)
         notices([*_about_missing(summary), *_about_formulas(summary), *_about_new(summary)])
         if as_json:

@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from ..files import written
 from ..study import Cell, Table, summary_lines
 
 # Marks that turn the direction of what follows, also beyond the name that holds them, and two that break lines.
@@ -131,11 +132,6 @@ def write(text: str, path: Path | None) -> None:
         typer.echo(clean(text) if sys.stdout.isatty() else text, nl=False)
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        temporary.write_text(text, encoding="utf-8")
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    with written(path) as file:
+        file.write_text(text, encoding="utf-8")
     errors.print(f"Wrote {path}")

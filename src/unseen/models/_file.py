@@ -7,7 +7,6 @@ skops rebuilds objects of known types, and all others are refused. Checksums of 
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import os
 import warnings
@@ -16,14 +15,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import sklearn
 from sklearn.exceptions import InconsistentVersionWarning
 
 from .. import __version__
 from ..citizen import optional_import
+from ..files import written
 from ..tables import Schema
 from ._model import TableModel
-from ._parts import OURS, check_parts, name_of, strangers
+from ._parts import OURS, check_parts, check_structure, name_of, strangers
 
 FORMAT = 1
 CARD, PAYLOAD = "card.json", "model.skops"
@@ -76,11 +77,12 @@ def save_model(model: Any, path: str | os.PathLike[str], card: Mapping[str, Any]
             f"This model cannot be stored: it holds objects of type {', '.join(unknown)}, which no reader would trust. "
             "Build it from the estimators that `unseen fit` uses; nearest neighbours need algorithm='brute'."
         )
-    try:
-        check_parts(model)  # what would not be read back is not written
+    try:  # what would not be read back is not written
+        check_parts(model)
+        payload = skops.dumps(model)
+        _refuse(path, check_structure(payload))
     except ValueError as error:
         raise ModelFileError(f"This model cannot be stored: {error}.") from error
-    payload = skops.dumps(model)
     header = {
         "format": FORMAT,
         "unseen": __version__,
@@ -92,15 +94,9 @@ def save_model(model: Any, path: str | os.PathLike[str], card: Mapping[str, Any]
     text = json.dumps(content, ensure_ascii=False, indent=1, allow_nan=False).encode()
     if len(text) > MAX_CARD:
         raise ModelFileError(f"The card has {len(text):,} bytes; at most {MAX_CARD:,} can be read back. Shorten it.")
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with zipfile.ZipFile(temporary, "w", compression=zipfile.ZIP_STORED) as archive:
-            archive.writestr(CARD, text)
-            archive.writestr(PAYLOAD, payload)
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    with written(path) as file, zipfile.ZipFile(file, "w", compression=zipfile.ZIP_STORED) as archive:
+        archive.writestr(CARD, text)
+        archive.writestr(PAYLOAD, payload)
 
 
 def read_card(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -158,13 +154,14 @@ def load_model(path: str | os.PathLike[str]) -> tuple[Any, dict[str, Any]]:
     written, here = card.get("scikit-learn"), sklearn.__version__
     remedy = f"pip install 'scikit-learn=={written}', or fit the model again."
     try:
-        _refuse_inflation(payload)
-        _refuse(path, sorted(set(skops.get_untrusted_types(data=payload)) - set(TRUSTED)))
+        _refuse(path, check_structure(payload))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", InconsistentVersionWarning)  # said once, below, instead of once per part
             model = skops.loads(payload, trusted=list(TRUSTED))
         _refuse(path, strangers(model))
         check_parts(model)
+        _check_columns(path, model, card)
+        _try_out(model, card)
     except ModelFileError:
         raise
     except exceptions.UntrustedTypesFoundException as error:
@@ -174,7 +171,6 @@ def load_model(path: str | os.PathLike[str]) -> tuple[Any, dict[str, Any]]:
         if written != here:
             reason += f" It was written with scikit-learn {written}; this is {here}: {remedy}"
         raise ModelFileError(reason) from error
-    _check_columns(path, model, card)
     if written != here:
         warnings.warn(
             f"{path} was written with scikit-learn {written}; this is {here}, and predictions may differ. To be sure: "
@@ -205,6 +201,20 @@ def _check_columns(path: Path, model: Any, card: Mapping[str, Any]) -> None:
     expected = model.preprocessor.n_features_in_
     if described != expected:
         raise ModelFileError(f"{path}: its card names {described} columns, but the model takes {expected}.")
+
+
+def _try_out(model: Any, card: Mapping[str, Any]) -> None:
+    """Classify two rows of zeros: what a model lacks, or holds wrongly, is found before it is given any data."""
+    if not isinstance(model, TableModel) or "schema" not in card:
+        return
+    rows = np.zeros((2, model.preprocessor.n_features_in_))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what it says of such rows is of no interest
+        prepared = model.prepare(rows)
+        model.novelty.of(model.novelty.moments(prepared))
+        model.predict(rows, sample_domain=np.zeros(2))
+        if model.has_probabilities:
+            model.predict_proba(rows, sample_domain=np.zeros(2))
 
 
 def _digest(card: Mapping[str, Any]) -> str:
@@ -265,11 +275,3 @@ def _card(path: Path, archive: zipfile.ZipFile, size: int) -> dict[str, Any]:
     if card.get(CHECKSUM) != _digest(card):
         raise ModelFileError(f"{path}: its card is not as it was written. It was damaged or altered; fit again.")
     return dict(card)
-
-
-def _refuse_inflation(payload: bytes) -> None:
-    """The model is an archive within the archive: it must not inflate either."""
-    with zipfile.ZipFile(io.BytesIO(payload)) as archive:
-        members = archive.infolist()
-    if any(m.compress_type != zipfile.ZIP_STORED for m in members) or sum(m.file_size for m in members) > len(payload):
-        raise ModelFileError("The model in the file is compressed, and those that `unseen fit` writes never are.")

@@ -1,12 +1,17 @@
-"""What a model that was read from a file may consist of, and may hold.
+"""What a model that is read from a file may consist of, and may hold.
 
+Its structure is checked before anything is made of it: skops inflates, allocates and repeats as a file tells it to.
 Types alone are not enough. Some estimators hand their arrays to compiled code that takes sizes and indices on trust, so
 a file that was altered could end the process instead of raising an error. What such code relies on is checked here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import io
+import json
+import math
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -51,6 +56,128 @@ VALUES = (bool, float, int, slice, str, type(None))
 def name_of(kind: type) -> str:
     """The name of a type, as model files have it."""
     return f"{kind.__module__}.{kind.__qualname__}"
+
+
+# What skops may build, and by which of its loaders: all else, such as functions, sparse matrices, random generators and
+# references to what came before, is in no model of this package.
+SCALARS = {name_of(kind) for kind in np.sctypeDict.values() if issubclass(kind, (np.number, np.bool_, np.str_))}
+LOADERS = {
+    "DictNode": {"builtins.dict"},
+    "DTypeNode": {"numpy.dtype"},
+    "JsonNode": {"builtins.str"},
+    "ListNode": {"builtins.list"},
+    "NdArrayNode": {"numpy.ndarray", *SCALARS},
+    "ObjectNode": set(map(name_of, ESTIMATORS)),
+    "SetNode": {"builtins.set"},
+    "SliceNode": {"builtins.slice"},
+    "TupleNode": {"builtins.tuple"},
+    "TypeNode": {*map(name_of, (bool, float, int, str)), *SCALARS},
+}
+PROTOCOL = 2  # of skops 0.16; a file that asks for an older one would be built by older code
+SCHEMA = "schema.json"
+MAX_SCHEMA = 2**28  # bytes
+MAX_NODES = 10**6  # of which a column of levels takes eight
+MAX_DEPTH = 50  # models of this package have 14
+
+
+def check_structure(payload: bytes) -> list[str]:
+    """Names of the types that a stored model has and no model of this package does; ValueError if it is not sound.
+
+    Reads the description of the model and the headers of its arrays, and builds nothing.
+    """
+    with zipfile.ZipFile(io.BytesIO(payload)) as archive:
+        members = archive.infolist()
+        size = sum(member.file_size for member in members)
+        if any(m.compress_type != zipfile.ZIP_STORED for m in members) or size > len(payload):
+            raise ValueError("the model in the file is compressed, and those that `unseen fit` writes never are")
+        if archive.getinfo(SCHEMA).file_size > MAX_SCHEMA:
+            raise ValueError(f"its description has more than {MAX_SCHEMA:,} bytes")
+        schema = json.loads(archive.read(SCHEMA))
+        if type(schema["protocol"]) is not int or schema["protocol"] < PROTOCOL:
+            raise ValueError(f"its protocol is {schema['protocol']!r}; at least {PROTOCOL} is expected")
+        structure = _Structure(archive)
+        try:
+            structure.check(schema, depth=1)
+        except ValueError:
+            if not structure.strangers:  # whose names say more
+                raise
+    return sorted(structure.strangers)
+
+
+class _Structure:
+    """A walk through the description of a model, node by node."""
+
+    def __init__(self, archive: zipfile.ZipFile) -> None:
+        self.strangers: set[str] = set()
+        self._archive = archive
+        self._nodes = 0
+        self._seen: dict[int, int | None] = {}  # content of nodes by their number; None while it is not known yet
+
+    def check(self, node: Mapping[str, Any], depth: int) -> int:
+        """Check a node and all below it; return a hash of what it holds.
+
+        An object that is held in two places is written out twice, under one number, of which skops builds the first.
+        So both must hold the same: a mere reference would let a short file stand for a huge structure.
+        """
+        self._nodes += 1
+        if self._nodes > MAX_NODES or depth > MAX_DEPTH:
+            raise ValueError(f"it has more than {MAX_NODES:,} parts, or they are nested deeper than {MAX_DEPTH} levels")
+        number, loader, name = node["__id__"], node["__loader__"], f"{node['__module__']}.{node['__class__']}"
+        if type(number) is not int or number <= 0:
+            raise ValueError(f"a part of it has the number {number!r}")
+        if name not in LOADERS.get(loader, ()):
+            self.strangers.add(name)
+            if loader not in LOADERS:
+                return 0
+        first = number not in self._seen
+        known = self._seen.setdefault(number, None)
+        value, parts = self._content(node, loader, name)
+        content = hash((loader, name, value, *[self.check(part, depth + 1) for part in parts]))
+        if not first and content != known:
+            raise ValueError(f"it repeats {name} with another content")
+        self._seen[number] = content
+        return content
+
+    def _content(self, node: Mapping[str, Any], loader: str, name: str) -> tuple[Any, list[Any]]:
+        """What a node says about itself, and the nodes below it."""
+        if loader == "TypeNode":
+            return None, []
+        if loader == "NdArrayNode" and node["type"] == "numpy":
+            return self._array(node, name), []
+        content = node["content"]
+        if loader == "DictNode":
+            return tuple(content), [node["key_types"], *content.values()]
+        if loader == "JsonNode":
+            if type(json.loads(content)) not in VALUES:
+                raise ValueError(f"a value of it is {content[:40]!r}")
+            return content, []
+        if loader == "SliceNode":
+            value = content["start"], content["stop"], content["step"]
+            if not all(type(end) in (int, type(None)) for end in value):
+                raise ValueError(f"a slice of it is {value!r}")
+            return value, []
+        if loader == "NdArrayNode":
+            # NumPy would copy arrays into an array of objects element by element, as often as they are repeated.
+            if name != "numpy.ndarray" or any(part["__class__"] == "ndarray" for part in content):
+                raise ValueError("an array of it holds arrays")
+            return None, [node["shape"], *content]
+        return None, [content] if loader in ("DTypeNode", "ObjectNode") else list(content)
+
+    def _array(self, node: Mapping[str, Any], name: str) -> tuple[Any, ...]:
+        """Type and shape of an array, which must be those of the bytes that are there."""
+        if node["file"] != f"{node['__id__']}.npy":  # so that no file is read more than once
+            raise ValueError(f"an array of it is in {node['file']!r}")
+        with self._archive.open(node["file"]) as file:
+            if np.lib.format.read_magic(file) != (1, 0):
+                raise ValueError(f"{node['file']} is of another version of NumPy's format")
+            shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+            there = self._archive.getinfo(node["file"]).file_size - file.tell()
+        count = math.prod(shape)
+        if dtype.kind not in "biufSU" or count * dtype.itemsize != there or (count and not dtype.itemsize):
+            raise ValueError(f"{node['file']} says that it holds {shape} of {dtype}, but it has {there:,} bytes")
+        if name != "numpy.ndarray" and shape:
+            raise ValueError(f"a {name} of it has the shape {shape}")
+        return dtype.str, shape
 
 
 def strangers(model: Any) -> list[str]:

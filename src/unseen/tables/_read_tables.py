@@ -17,10 +17,13 @@ NOT_GIVEN = ["NA", "N/A", "n/a"]  # besides nothing at all
 def read_table_file(path: Path, features: str | Sequence[str] | None, label: str | None) -> DomainFile:
     """Read a .csv or .parquet file."""
     polars = optional_import("polars", f"Reading {path.name}")
-    if path.suffix.lower() == ".csv":
-        table = polars.read_csv(path, glob=False, infer_schema_length=None, null_values=NOT_GIVEN)
-    else:
-        table = polars.read_parquet(path, glob=False)
+    try:
+        if path.suffix.lower() == ".csv":
+            table = polars.read_csv(path, glob=False, infer_schema_length=None, null_values=NOT_GIVEN)
+        else:
+            table = polars.read_parquet(path, glob=False)
+    except polars.exceptions.PanicException as error:  # not an Exception: it would pass by all who expect one
+        raise ValueError("it is damaged: polars broke off in the middle of it. Copy or write it again") from error
     held = [f"{name!r} ({kind})" for name, kind in table.schema.items()]
     label_name = chosen_name(table.schema, held, label, USUAL_LABELS, "label")
     columns, left_out = _feature_columns(table, label_name, features, held)

@@ -1,0 +1,106 @@
+"""Files that are there whole or not at all, and of which nothing is left lying about."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType
+
+_unfinished: set[Path] = set()  # temporaries of this process
+
+
+@contextmanager
+def written(path: Path) -> Iterator[Path]:
+    """Give a temporary name to write to; what is there at the end replaces `path`, unless something was raised.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from unseen.files import written
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with written(Path(folder, "report.txt")) as file:
+    ...         _ = file.write_text("done")
+    ...     [found.name for found in Path(folder).iterdir()]
+    ['report.txt']
+    """
+    with temporary(path) as file:
+        yield file
+        os.replace(file, path)
+
+
+@contextmanager
+def temporary(path: Path) -> Iterator[Path]:
+    """Give a name beside `path` for a file or a folder that is removed at the end, and when the process is terminated.
+
+    What processes that were killed have left beside `path` is removed at the start.
+    """
+    for leftover in _leftovers(path):
+        with suppress(PermissionError):  # somebody else's, who will sweep it
+            _remove(leftover)
+    own = path.with_name(f".{path.name}.{platform.node()}.{os.getpid()}")
+    _unfinished.add(own)
+    try:
+        with _removed_on_sigterm():
+            yield own
+    finally:
+        _remove(own)
+        _unfinished.discard(own)
+
+
+def _leftovers(path: Path) -> list[Path]:
+    """Temporaries of dead processes of this machine: of others, which may share the folder, nothing can be known."""
+    pattern = re.compile(re.escape(f".{path.name}.{platform.node()}.") + r"(\d{1,9})")
+    found = [(entry, pattern.fullmatch(entry.name)) for entry in path.parent.glob(".*")]
+    return [entry for entry, match in found if match and entry not in _unfinished and not _is_other(int(match[1]))]
+
+
+def _is_other(pid: int) -> bool:
+    """Whether another process with this number runs."""
+    if pid == os.getpid():
+        return False
+    if os.name != "posix":  # elsewhere, asking would end it
+        return True
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+@contextmanager
+def _removed_on_sigterm() -> Iterator[None]:
+    """Python ends at once on SIGTERM. A handler that somebody else has set is left alone."""
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, _terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _terminate(number: int, _: FrameType | None) -> None:
+    """Remove what is unfinished, and end as if there had been no handler."""
+    for path in tuple(_unfinished):
+        if path.name.endswith(f".{os.getpid()}"):  # a forked child has its parent's list and this handler
+            _remove(path)
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)

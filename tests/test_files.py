@@ -1,0 +1,105 @@
+"""Files are written whole or not at all, and temporaries do not outlive their process for long."""
+
+from __future__ import annotations
+
+import os
+import platform
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from unseen.files import temporary, written
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="asks POSIX which processes run")
+
+WAIT = """
+import sys, time
+from pathlib import Path
+from unseen.files import temporary, written
+path = Path(sys.argv[1])
+with written(path) as file, temporary(path.with_name("parts")) as folder:
+    folder.mkdir()
+    (folder / "0").touch()
+    file.touch()
+    print("there", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.fixture
+def ended(tmp_path):
+    """End a process in the middle of its writing; return its number and what it leaves."""
+
+    def end(how):
+        command = [sys.executable, "-c", WAIT, str(tmp_path / "out")]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+            process.stdout.readline()
+            assert len(list(tmp_path.iterdir())) == 2
+            process.send_signal(how)
+        assert process.returncode == -how
+        return process.pid, sorted(path.name for path in tmp_path.iterdir())
+
+    return end
+
+
+def test_a_process_that_is_terminated_leaves_nothing(ended):
+    assert ended(signal.SIGTERM)[1] == []
+
+
+def test_what_a_killed_process_leaves_is_swept_at_the_next_write(ended, tmp_path):
+    pid, left = ended(signal.SIGKILL)
+    assert left == [f".{name}.{platform.node()}.{pid}" for name in ("out", "parts")]
+    with written(tmp_path / "out") as file, temporary(tmp_path / "parts"):
+        file.write_text("whole")
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_only_leftovers_of_dead_processes_of_this_machine_are_swept(ended, tmp_path):
+    dead, _ = ended(signal.SIGKILL)
+    node = platform.node()
+    others = [f".out.{node}.{os.getppid()}", f".out.elsewhere.{dead}", f".out2.{node}.{dead}", f".out.{node}.x", ".out"]
+    for name in others:
+        (tmp_path / name).touch()
+    with written(tmp_path / "out") as outer, written(tmp_path / "out2"):
+        outer.touch()
+        with temporary(tmp_path / "out3"):
+            assert outer.exists()  # one's own are not swept either
+        (tmp_path / f".out2.{node}.{os.getpid()}").touch()
+    assert {path.name for path in tmp_path.iterdir() if path.name in others} == set(others) - {f".out2.{node}.{dead}"}
+
+
+FORK = """
+import os, signal, sys
+from pathlib import Path
+from unseen.files import written
+with written(Path(sys.argv[1])) as file:
+    file.touch()
+    ready, tell = os.pipe()
+    child = os.fork()
+    if not child:
+        os.write(tell, b".")
+        signal.pause()
+        os._exit(0)
+    os.read(ready, 1)
+    os.kill(child, signal.SIGTERM)
+    assert os.waitpid(child, 0)[1] == signal.SIGTERM
+"""
+
+
+def test_a_child_that_is_terminated_leaves_its_parents_files(tmp_path):
+    subprocess.run([sys.executable, "-c", FORK, tmp_path / "out"], check=True, timeout=60)
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_handler_of_sigterm_is_left_alone_and_ours_is_taken_down(tmp_path):
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        for theirs in (signal.SIG_DFL, signal.SIG_IGN):
+            signal.signal(signal.SIGTERM, theirs)
+            with temporary(tmp_path / "out"):
+                assert (signal.getsignal(signal.SIGTERM) == theirs) is (theirs != signal.SIG_DFL)
+            assert signal.getsignal(signal.SIGTERM) == theirs
+    finally:
+        signal.signal(signal.SIGTERM, before)
