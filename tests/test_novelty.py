@@ -61,6 +61,58 @@ def test_batches_from_a_source_do_not_look_novel_whatever_their_size(shift):
         assert max(entry.ratio for entry in found) < 3
 
 
+def fresh_and_far(rows, n_sources, kind, draws):
+    """Share of new domains, drawn from the population of the sources, that are called far."""
+    far = []
+    for seed in range(draws):
+        rng = np.random.default_rng(seed)
+        classes = 2 * rng.normal(size=(3, 2))
+
+        def domain(rng=rng, classes=classes):
+            place = 3 * rng.normal(size=1 if kind == "along a line" else 2)
+            scale = np.exp(0.5 * rng.normal(size=2)) if kind == "in spread too" else 1.0
+            shares = rng.dirichlet([5] * 3) if kind == "in class proportions too" else None
+            y = rng.choice(3, size=rows, p=shares)
+            return classes[y] + place + scale * rng.normal(size=(rows, 2))
+
+        X = np.vstack([domain() for _ in range(n_sources)])
+        novelty = Novelty(n_components=60).fit(X / X.std(axis=0), sample_domain=np.repeat(np.arange(n_sources), rows))
+        far += [result(novelty, domain() / X.std(axis=0)).far for _ in range(5)]
+    return np.mean(far)
+
+
+@pytest.mark.parametrize("kind", ["along a line", "in class proportions too"])
+def test_fresh_domains_of_the_sources_population_are_seldom_far_though_sources_are_few(kind):
+    assert fresh_and_far(60, n_sources=3, kind=kind, draws=40) <= 0.05
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rows", [20, 60, 200])
+@pytest.mark.parametrize("n_sources", [2, 3, 4, 8])
+@pytest.mark.parametrize("kind", ["along a line", "in place", "in spread too", "in class proportions too"])
+def test_at_most_one_fresh_domain_in_twenty_is_called_far(rows, n_sources, kind):
+    assert fresh_and_far(rows, n_sources, kind, draws=200) <= 0.05
+
+
+@pytest.mark.parametrize("shift", [0.0, 1.0, 5.0])
+def test_a_single_row_is_too_few_to_tell_and_sixty_are_not(shift):
+    world = World(seed=3, shift=shift)
+    X, domain = world.sources(60)
+    novelty = Novelty(n_components=100).fit(X, sample_domain=domain)
+    one, many, outside = (result(novelty, rows) for rows in (world.draw(1), world.draw(60), world.draw(1) + 200))
+    assert (one.too_few, many.too_few) == (True, False)
+    assert one.text.startswith("Too few rows to tell how far they lie from the sources: 1 here, 60 in the smallest")
+    assert (outside.far, outside.too_few) == (True, False)
+
+
+def test_sources_of_a_few_rows_cannot_tell_either():
+    world = World(seed=3, shift=0.0)
+    X, domain = world.sources(2)
+    found = result(Novelty(n_components=100).fit(X, sample_domain=domain), world.draw(500))
+    assert found.too_few
+    assert "500 here, 2 in the smallest source" in found.text
+
+
 def test_two_samples_that_happen_to_be_close_are_not_far():
     """Their own spread is no measure of how far two samples of a source may lie from its mean."""
     X, domain = World(seed=3, shift=0.0).sources()
@@ -233,7 +285,7 @@ def test_few_rows_of_many_features_do_not_look_novel_for_being_other_rows():
 def test_the_nearest_mixture_is_the_nearest(seed, n, n_features):
     """No point pulls back from it by more than a thousandth: the condition of optimality."""
     points = np.random.default_rng(seed).normal(size=(n, n_features)) + 1
-    weights = _nearest_mixture(points, enough=1e-4)
+    weights = _nearest_mixture(points)
     assert weights.min() >= 0
     assert weights.sum() == pytest.approx(1)
     average = weights @ points
@@ -243,8 +295,14 @@ def test_the_nearest_mixture_is_the_nearest(seed, n, n_features):
 
 def test_a_mixture_in_known_shares_is_found():
     points = np.array([[0.0, 0.0], [4.0, 0.0], [0.0, 4.0], [40.0, 40.0]])
-    weights = _nearest_mixture(points - [1.0, 1.0], enough=1e-6)
+    weights = _nearest_mixture(points - [1.0, 1.0])
     assert weights @ points == pytest.approx([1, 1], abs=1e-5)
+
+
+def test_a_point_at_the_origin_is_the_nearest_mixture_however_far_the_others():
+    for far in (0.0, 1.0, 1e50):
+        points = np.array([[far, far], [0.0, 0.0], [far, -far]])
+        assert _nearest_mixture(points) @ points == pytest.approx([0, 0], abs=1e-6 * far)
 
 
 def test_domains_count_equally_however_large(world):

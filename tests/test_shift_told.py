@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import re
 import sys
 import types
+from dataclasses import replace
 
 import matplotlib as mpl
 import numpy as np
@@ -29,15 +32,43 @@ def closed_figures():
     [
         ("nothing", "No shift detected in P(Y), P(X) or P(X|Y): a plain classifier is the one to beat."),
         ("label shift", "nothing to make invariant"),
-        ("every class moves", "P(X|Y) moves while no shift of P(Y) is detected"),
-        ("classes change places", "methods that look at P(X) alone may see nothing to remove"),
+        (
+            "every class moves",
+            "Detected: a moderate shift of P(X|Y), a small shift of P(X). Not detected: a shift of P(Y).",
+        ),
+        ("classes change places", "Methods that match P(X) alone (DICA, SCA) may see nothing to remove"),
         ("classes change places", "No shift that the classes have in common is detected"),
-        ("everything", "Everything moves"),
+        ("everything", "Detected: a large shift of P(Y), a moderate shift of P(X) and P(X|Y). CIDG"),
         ("everything", "A shift that the classes have in common is detected"),
     ],
 )
 def test_the_reading_fits_the_shift(name, words):
     assert words in " ".join(planted(name, alpha=0.01).reading)
+
+
+ANSWERS = [*GRADES, None]  # None: not detected
+
+
+@pytest.mark.parametrize("conditional", ANSWERS)
+def test_the_reading_says_what_the_table_says(conditional):
+    diagnosis = planted("everything", n_permutations=19)
+    for label, covariate, common, in_a_class in itertools.product(ANSWERS, ANSWERS, ANSWERS, [False, True]):
+        answers = (label, covariate, conditional, common)
+        tests = [
+            replace(test, flagged=size is not None, effect_label=size or "small")
+            for test, size in zip(diagnosis.tests, answers, strict=True)
+        ]
+        classes = [replace(test, flagged=in_a_class and k == 0) for k, test in enumerate(diagnosis.class_tests)]
+        reading = replace(diagnosis, tests=tuple(tests), class_tests=tuple(classes)).reading
+        detected = re.match("Detected: (.*?)[.]", reading[0])
+        shifts = [part.split(" shift of ") for part in detected[1].removeprefix("a ").split(", a ")] if detected else []
+        found = {name: size for size, names in shifts for name in names.replace(" and ", ", ").split(", ")}
+        assert [found.get(name) for name in ("P(Y)", "P(X)", "P(X|Y)")] == list(answers[:3])
+        text = " ".join(reading)
+        assert ("in common is detected" in text) == (conditional is not None or common is not None)
+        assert ("made for this" in text) == (conditional not in (None, "negligible"))
+        assert ("little" in text) == (conditional in ("negligible", "small"))
+        assert "_" not in text  # no parameter: whoever reads this may hold none
 
 
 KEYS = {
@@ -153,7 +184,7 @@ def test_pages_show_the_diagnosis():
     report = pytest.importorskip("unseen.report")
     assert report.render_diagnosis
     diagnosis = planted("everything")
-    assert "Everything moves" in diagnosis.to_html()
+    assert "Detected: a large shift of P(Y), a moderate shift of P(X) and P(X|Y)." in diagnosis.to_html()
     assert "<html" not in diagnosis._repr_html_()
 
 

@@ -9,6 +9,8 @@ from operator import add
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from scipy.optimize import nnls
+from scipy.special import stdtrit
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval
@@ -19,10 +21,12 @@ from ..labels import check_domains, encode_domains
 
 FAR = 1.5  # times the yardstick
 SURE = 3.0  # standard errors
+FRESH = 0.98  # quantile of where one more source would lie: what is right on a line, with a margin for bends
+SEEN = 0.5  # times the spread inside a source: rows that cannot show such a shift are too few
 ODD = 2.0  # times the median: sources further from all others than this do not set the yardstick
+OTHER_UNITS = 10.0  # times the median: sources further than this do not tell where one more would lie
 BELIEVED = 10  # degrees of freedom for which the spread inside sources counts beside that inside a batch
 BLOCK = 4096  # rows embedded at a time: a few megabytes, which stay in cache
-MOVES = 1000  # at most, to find the nearest mixture; a handful of sources needs some dozens
 HUGE = 1e100  # values beyond are taken as this, so that nothing overflows
 
 
@@ -44,7 +48,10 @@ class NoveltyResult:
     nearest_domain : str
         The source domain that the batch resembles most.
     far : bool
-        Whether the distance exceeds 1.5 times the yardstick by more than sampling noise.
+        Whether the distance exceeds 1.5 times the yardstick by more than sampling noise, and more than a further source
+        of the same population would: few sources say little about where the next one lies.
+    too_few : bool
+        Whether the rows, here or in the sources, are too few to tell, so that `far` could only be False.
     text : str
         The same in one sentence.
     """
@@ -56,6 +63,7 @@ class NoveltyResult:
     ratio: float
     nearest_domain: str
     far: bool
+    too_few: bool
     text: str
 
 
@@ -223,8 +231,8 @@ class Novelty(BaseEstimator):
         check_is_fitted(self, "reference_")
         if count < 1:
             raise ValueError("Novelty needs at least one sample; nothing was added.")
-        yardstick = max(_largest_but_odd(self.reference_), self.resolution_)
-        weights = _nearest_mixture(self.means_ - mean, enough=yardstick / 100)
+        apart = _largest_but_odd(self.reference_)
+        weights = _nearest_mixture(self.means_ - mean)
         usual = float(weights @ self.traces_)
         own = usual if np.isnan(trace) else trace
         square = self._squared_distance(mean, own / count, weights)
@@ -234,9 +242,11 @@ class Novelty(BaseEstimator):
         nearest = str(self.domains_[self._nearest(mean, own / count)[0]])
         distance = float(np.sqrt(max(square, 0.0)))
         # Below the resolution of either side a distance is noise: nothing is divided by it, or far because of it.
-        yardstick = max(yardstick, resolution, np.finfo(float).tiny)
+        yardstick = max(apart, self.resolution_, resolution, np.finfo(float).tiny)
         ratio = distance / yardstick
-        far = bool(square - SURE * error > (FAR * yardstick) ** 2)
+        far = square - SURE * error > (FAR * yardstick) ** 2 and self._beyond_a_further_source(mean)
+        shown = max(FAR * apart, SEEN * np.sqrt(usual))
+        too_few = not far and (count < 2 or bool(SURE * resolution**2 > shown**2))
         return NoveltyResult(
             distance=distance,
             reference_median=float(np.median(self.reference_)),
@@ -245,7 +255,9 @@ class Novelty(BaseEstimator):
             ratio=ratio,
             nearest_domain=nearest,
             far=far,
-            text=_text(ratio, far, square < SURE * error, nearest),
+            too_few=too_few,
+            text=_text(self, count, ratio, far, too_few, square < SURE * error)
+            + f" The nearest source is {nearest!r}.",
         )
 
     def _draw(self, X: Array, codes: Any) -> None:
@@ -271,6 +283,19 @@ class Novelty(BaseEstimator):
                 centred = self._embed(rows[start : start + BLOCK]) - mean
                 total += centred.T @ centred / weight
         return total
+
+    def _beyond_a_further_source(self, mean: Array) -> bool:
+        """Whether a batch lies further from the middle of the sources than one more source is likely to.
+
+        Student's prediction limit, as if sources differed along a line: the widest there is. The means hold their own
+        sampling noise, so the fewer rows the sources have, the wider the limit.
+        """
+        usual = self.reference_ <= OTHER_UNITS * max(float(np.median(self.reference_)), self.resolution_)
+        means = self.means_[usual] if usual.sum() > 2 else self.means_
+        n, middle = len(means), means.mean(axis=0)
+        variance = np.square(means - middle).sum() / (n - 1)
+        limit = stdtrit(n - 1, FRESH) ** 2 * variance * (1 + 1 / n)
+        return bool(np.square(mean - middle).sum() > limit)
 
     def _nearest(self, mean: Array, noise: float, skip: int | None = None) -> tuple[int, float, float]:
         """The nearest single domain, its squared distance, and the distance that noise alone is likely to show."""
@@ -303,42 +328,32 @@ class Novelty(BaseEstimator):
         return float(error), float(alone**0.25)
 
 
-def _nearest_mixture(points: Array, enough: float) -> Array:
+def _nearest_mixture(points: Array) -> Array:
     """Weights, not negative and of sum one, for which the average of the points is nearest to the origin.
 
-    Weight moves from the point that pulls away most to the one that pulls back most (pairwise Frank-Wolfe steps, see
-    Lacoste-Julien and Jaggi 2015), until the average is within a thousandth of the nearest one, or near enough.
+    Least squares on the points and, as one more equation, on the sum: the penalty shrinks the sum, not the shares
+    (Lawson and Hanson 1974, chapter 23).
     """
-    weights = np.zeros(len(points))
-    weights[int(np.argmin(np.square(points).sum(axis=1)))] = 1.0
-    for _ in range(MOVES):
-        average = weights @ points
-        slopes = points @ average
-        to = int(np.argmin(slopes))
-        square = average @ average
-        if square <= enough**2 or square - slopes[to] <= 1e-3 * square:
-            break
-        away = int(np.argmax(np.where(weights > 0, slopes, -np.inf)))
-        move = points[to] - points[away]
-        step = min(weights[away], (slopes[away] - slopes[to]) / (move @ move))
-        weights[away] -= step
-        weights[to] += step
-    return weights
+    lengths = np.sqrt(np.square(points).sum(axis=1))
+    size = max(lengths.min(), np.finfo(float).eps * lengths.max()) or 1.0
+    weights, _ = nnls(np.vstack([points.T / size, np.ones(len(points))]), np.append(np.zeros(points.shape[1]), 1.0))
+    return weights / weights.sum()
 
 
 def _largest_but_odd(values: Array) -> float:
     return float(min(values.max(), ODD * np.median(values)))
 
 
-def _text(ratio: float, far: bool, is_noise: bool, nearest: str) -> str:
-    if far:
+def _text(novelty: Novelty, count: int, ratio: float, far: bool, too_few: bool, is_noise: bool) -> str:
+    if too_few:
         return (
-            f"Far outside: {ratio:.1f} times as far from the sources as a source may lie from the others. "
-            f"Accuracy on the sources says little here. The nearest source is {nearest!r}."
+            f"Too few rows to tell how far they lie from the sources: {count:,} here, {novelty.counts_.min():,} in the "
+            "smallest source."
         )
     if is_noise:
-        return f"No measurable distance from the sources; the nearest is {nearest!r}."
-    return (
-        f"Within reach: {ratio:.1f} times as far from the sources as a source may lie from the others. "
-        f"The nearest source is {nearest!r}."
-    )
+        return "No measurable distance from the sources."
+    size = f"{ratio:.1f} times as far from the sources as a source may lie from the others"
+    if far:
+        return f"Far outside: {size}. Accuracy on the sources may not hold here."
+    doubt = f", but {len(novelty.domains_)} sources cannot tell where others would lie" if ratio > FAR else ""
+    return f"Within reach: {size}{doubt}."

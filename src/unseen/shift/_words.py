@@ -13,7 +13,7 @@ from ..labels import Labels
 from ._distances import GAP
 
 if TYPE_CHECKING:
-    from ._diagnosis import ClassShift, Diagnosis
+    from ._diagnosis import ClassShift, Diagnosis, Shift
 
 NAMES = {
     "label": "P(Y)",
@@ -69,69 +69,89 @@ def reading(diagnosis: Diagnosis) -> list[str]:
             "P(X|Y) moves cannot be tested. Making the domains alike would make the classes alike. Collect each class "
             "in several domains."
         ]
-    moving = conditional.flagged or common.flagged or any(test.flagged for test in diagnosis.class_tests)
-    if not moving:
-        return [_nothing_within(label.flagged, covariate.flagged, diagnosis.n_used)]
-    sentences = [_shift_within(label.flagged, covariate.flagged)]
-    if common.flagged:
-        sentences.append(
-            "A shift that the classes have in common is detected: CIDG's prior_weight acts on it, on top of its "
-            "conditional_weight."
+    in_a_class = any(test.flagged for test in diagnosis.class_tests)
+    if not in_a_class and not any(test.flagged for test in diagnosis.tests):
+        return [
+            "No shift detected in P(Y), P(X) or P(X|Y): a plain classifier is the one to beat. That does not prove "
+            f"that there is none; {diagnosis.n_used} samples may be too few to reveal a small one."
+        ]
+    lead = _detected(diagnosis.tests[:3])
+    if conditional.flagged:
+        return [f"{lead} {_advice(label, covariate, conditional)}", *_within(diagnosis)]
+    if common.flagged or in_a_class:
+        return [
+            f"{lead} There are signs of one all the same, too weak to rely on: compare a plain classifier with an "
+            "invariant one on held-out domains.",
+            *_within(diagnosis),
+        ]
+    return [f"{lead} {_nothing_within(label, diagnosis.n_used)}"]
+
+
+def _detected(tests: Sequence[Shift]) -> str:
+    """The answers of the table in a sentence: what was detected, the largest first, and what was not."""
+    sizes = [
+        f"a {size} shift of {_joined(names, 'and')}"
+        for size in reversed(GRADES)
+        if (names := [test.name for test in tests if test.flagged and test.effect_label == size])
+    ]
+    missed = [test.name for test in tests if not test.flagged]
+    found = f"Detected: {', '.join(sizes)}." if sizes else ""
+    return f"{found} Not detected: a shift of {_joined(missed, 'or')}.".strip() if missed else found
+
+
+def _size(test: Shift) -> int:
+    """The grade of a shift, -1 if none was detected."""
+    return GRADES.index(test.effect_label) if test.flagged else -1
+
+
+def _advice(label: Shift, covariate: Shift, conditional: Shift) -> str:
+    """What a shift within classes means, given its size and that of P(Y)."""
+    if not _size(conditional):
+        return (
+            "The shift within classes is negligible in size: enough samples reveal any difference. Expect little from "
+            "invariance; a plain classifier is the one to beat."
+        )
+    gain = ", but a small shift leaves little to gain" if _size(conditional) == 1 else ""
+    if _size(label) > 0:
+        wrong = "and centring each new batch on its mean, can mistake changed class proportions for a shift of features"
+        centring = (
+            f"The change of P(Y) is {label.effect_label}, that of P(X|Y) {conditional.effect_label}: centring new "
+            "batches may pay all the same."
+            if _size(label) < _size(conditional)
+            else ""
         )
     else:
-        sentences.append(
-            "No shift that the classes have in common is detected; they move in different ways. In CIDG, the "
-            "conditional_weight is the one that acts on that."
-        )
-    sentences += _classes(diagnosis.class_tests)
-    if label.flagged and GRADES.index(label.effect_label) < GRADES.index(conditional.effect_label):
-        sentences.append(
-            f"The change of P(Y) is {label.effect_label}, that of P(X|Y) {conditional.effect_label}: target centring "
-            "may pay all the same, where batches of the new domain are at hand."
-        )
-    if {conditional.effect_label, common.effect_label} == {"negligible"}:
-        sentences.append(
-            "The shift within classes is detected, but negligible in size: enough samples reveal any difference. "
-            "Expect little from invariance."
-        )
-    sentences.append("Score a plain classifier on held-out domains beside any invariant method.")
-    return sentences
-
-
-def _nothing_within(label: bool, covariate: bool, n: int) -> str:
-    if label:
-        start = "P(Y) moves, and P(X) with it" if covariate else "Only P(Y) is seen to move"
-        return (
-            f"{start}; no shift is detected within classes, so there is nothing to make invariant. Methods that match "
-            "P(X) across domains (DICA, SCA) and target centring are misled by changed class proportions. Prefer a "
-            "plain classifier, or CIDG with source centring, which compares each class with itself."
-        )
-    if covariate:
-        return (
-            "P(X) moves, but no shift of P(Y) or of P(X|Y) is detected. P(X) cannot move unless one of them does, so "
-            f"this is a false alarm or {n} samples are too few to say which. Compare a plain classifier with an "
-            "invariant one on held-out domains."
-        )
+        wrong = "may see nothing to remove" if not covariate.flagged else "may align the wrong things"
+        centring = "As class proportions look alike, centring each new batch on its mean is worth a try."
     return (
-        "No shift detected in P(Y), P(X) or P(X|Y): a plain classifier is the one to beat. That does not prove that "
-        f"there is none; {n} samples may be too few to reveal a small one."
-    )
+        f"CIDG and MDA compare each class with itself and are made for this{gain}. Methods that match P(X) alone "
+        f"(DICA, SCA){',' if _size(label) > 0 else ''} {wrong}. {centring}"
+    ).strip()
 
 
-def _shift_within(label: bool, covariate: bool) -> str:
-    if label:
+def _within(diagnosis: Diagnosis) -> Iterator[str]:
+    conditional, common = diagnosis.tests[2:]
+    if common.flagged:
+        yield f"A shift that the classes have in common is detected, {common.effect_label} in size."
+    elif conditional.flagged:
+        yield "No shift that the classes have in common is detected; they move in different ways."
+    if conditional.flagged or any(test.flagged for test in diagnosis.class_tests):
+        yield from _classes(diagnosis.class_tests)
+    yield "Score a plain classifier on held-out domains beside any invariant method."
+
+
+def _nothing_within(label: Shift, n: int) -> str:
+    if _size(label) > 0:
         return (
-            f"{'Everything moves: P(Y), P(X) and P(X|Y)' if covariate else 'P(Y) and P(X|Y) move'}. Methods that match "
-            "P(X) alone (DICA, SCA), and target centring, can mistake changed class proportions for a shift of the "
-            "features; CIDG and MDA compare each class with itself and are made for this."
+            "There is nothing to make invariant. Methods that match P(X) across domains (DICA, SCA), and centring each "
+            "new batch on its mean, are misled by changed class proportions. Prefer a plain classifier, or CIDG, which "
+            "compares each class with itself, without such centring."
         )
-    hidden = (
-        "" if covariate else " No shift of P(X) is detected: methods that look at P(X) alone may see nothing to remove."
-    )
+    if label.flagged:
+        return "There is nothing to make invariant: a plain classifier is the one to beat."
     return (
-        "P(X|Y) moves while no shift of P(Y) is detected. Methods that match P(X) alone (DICA, SCA) may align the "
-        f"wrong things; CIDG and MDA compare each class with itself and are made for this.{hidden} As class "
-        "proportions look alike, target centring is worth a try where batches of the new domain are at hand."
+        f"P(X) cannot move unless P(Y) or P(X|Y) does, so this is a false alarm or {n} samples are too few to say "
+        "which. Compare a plain classifier with an invariant one on held-out domains."
     )
 
 
@@ -173,7 +193,7 @@ def notices(
     """What limits the tests."""
     n = int(counts.sum())
     if n_used < n:
-        yield f"The tests of features use a random subsample of {n_used} of {n} samples; raise max_per_domain for more."
+        yield f"The tests of features use a random subsample of {n_used} of {n} samples."
     absent = [f"{classes[j]} in {domains[s]}" for s, j in np.argwhere(counts == 0)]
     if absent:
         yield f"No samples of {_listed('class', absent)}: an absent cell counts as no shift."
@@ -184,8 +204,8 @@ def notices(
     if max(tested, 1) / (n_permutations + 1) > alpha:
         what = "no test can" if 1 / (n_permutations + 1) > alpha else f"no single one of {tested} classes can"
         yield (
-            f"With {n_permutations} permutations {what} reach a p-value of {alpha:g}; raise n_permutations to at least "
-            f"{int(np.ceil(max(tested, 1) / alpha)) - 1}."
+            f"With {n_permutations} permutations {what} reach a p-value of {alpha:g}; it takes at least "
+            f"{int(np.ceil(max(tested, 1) / alpha)) - 1} permutations."
         )
 
 
@@ -220,7 +240,12 @@ def _listed(noun: str, labels: Iterable[Any]) -> str:
         return f"{noun} {names[0]}"
     if len(names) > 6:
         names = [*names[:5], f"{len(names) - 5} more"]
-    return f"{noun}es {', '.join(names[:-1])} and {names[-1]}"
+    return f"{noun}es {_joined(names, 'and')}"
+
+
+def _joined(names: Sequence[str], word: str) -> str:
+    """The names with commas between them, and a word before the last."""
+    return f" {word} ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
 def percent(share: float) -> str:
