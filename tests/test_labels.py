@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers import three_domains
-from unseen import CIDG, ProjectionSearchCV, UndoBias, UnseenClassifier
+from unseen import CIDG, ProjectionSearchCV, UndoBias, UnseenClassifier, diagnose
 from unseen.exceptions import MaskedLabelsWarning, SingleDomainWarning
 from unseen.labels import check_domains, encode_classes, encode_domains, training_domains
 
@@ -93,6 +93,27 @@ def test_missing_pandas_labels_are_found(dtype):
 def test_a_missing_label_among_others_is_found(missing):
     with pytest.raises(ValueError, match=r"no label for 2 of 4 samples \(first at position 1\)"):
         check_domains(["a", missing, "b", missing], 4)
+
+
+@pytest.mark.parametrize("names", [["a", "b", "c"], [0, 1, 2]], ids=["words", "numbers"])
+@pytest.mark.parametrize(
+    "fit",
+    [
+        CIDG().fit,
+        CIDG(feature_map="linear").fit,
+        CIDG(feature_map="linear").partial_fit,
+        UndoBias().fit,
+        ProjectionSearchCV(CIDG(), {"ridge": ["scale"]}).fit,
+        UnseenClassifier(["logistic"]).fit,
+        diagnose,
+    ],
+)
+def test_a_class_that_is_none_is_told_by_its_row(fit, names):
+    X, y, d = three_domains()
+    labels = [names[i] for i in y]
+    labels[5] = labels[9] = None
+    with pytest.raises(ValueError, match=r"^y has no label for 2 of 72 samples \(first at position 5\)"):
+        fit(X, labels, sample_domain=d)
 
 
 def test_the_word_nan_is_a_name():

@@ -41,6 +41,7 @@ def domains_by_name(method: Callable[P, R]) -> Callable[P, R]:
 
 def encode_classes(y: Labels, caller: str) -> tuple[Labels, Ints]:
     """Sorted classes and each sample's index among them."""
+    require_labels(y, "y")
     check_classification_targets(y)
     classes, codes = np.unique(y, return_inverse=True)
     if len(classes) < 2:
@@ -64,13 +65,18 @@ def check_domains(sample_domain: Any, n_samples: int) -> Labels:
         raise ValueError(
             f"sample_domain must hold one label per sample; got {len(labels)} labels for {n_samples} samples of X."
         )
+    require_labels(labels, "sample_domain")
+    return labels
+
+
+def require_labels(labels: Labels, parameter: str) -> None:
+    """Raise if a sample has no label."""
     missing = _missing(labels)
     if missing.any():
         raise ValueError(
-            f"sample_domain has no label for {missing.sum()} of {n_samples} samples (first at position "
-            f"{int(np.argmax(missing))}). Name their domain, or leave those samples out."
+            f"{parameter} has no label for {missing.sum()} of {len(labels)} samples (first at position "
+            f"{int(np.argmax(missing))}). Label them, or leave those samples out."
         )
-    return labels
 
 
 def encode_domains(labels: Labels) -> tuple[Labels, Ints]:

@@ -3,7 +3,7 @@
 A method is a recipe over contrasts of cell means; the solver adds and never subtracts. Imports NumPy and SciPy only.
 """
 
-from ._cells import Array, Cells, Ints, Membership, Spectrum, gram_spectrum
+from ._cells import Array, Cells, Ints, Membership, Spectrum, gram_spectrum, require_range
 from ._moments import Moments, pooled
 from ._pencil import (
     Recipe,
@@ -67,6 +67,7 @@ __all__ = [
     "pooled_class_means",
     "prior_normalised",
     "product",
+    "require_range",
     "solve",
     "solve_with_total",
     "whiten",

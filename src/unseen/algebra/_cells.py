@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import linalg, sparse
 
-from ._products import Gram, gram, product
+from ._products import Gram, gram, norm, product
 
 Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.intp]
@@ -125,12 +125,13 @@ class Cells:
         n = membership.counts.reshape(-1, 1)
         # A sparse product adds up cells ten times faster than np.add.at and needs no sorting.
         members = sparse.csr_array((np.ones(len(cell)), (cell, np.arange(len(cell)))), shape=(size, len(cell)))
-        means = (members @ features) / np.maximum(n, 1)
-        residual = means[cell]
-        np.subtract(features, residual, out=residual)  # fresh memory costs more than the subtraction: one array will do
-        tails = (members @ residual) / np.maximum(n, 1)
-        # The residuals are about the rounded means: a correction in the last digits.
-        return cls(membership.counts, means, tails, gram(residual) - gram(np.sqrt(n) * tails))
+        with np.errstate(over="ignore", invalid="ignore"):  # `spectrum` refuses what is too large
+            means = (members @ features) / np.maximum(n, 1)
+            residual = means[cell]
+            np.subtract(features, residual, out=residual)  # fresh memory costs more than subtracting: one array will do
+            tails = (members @ residual) / np.maximum(n, 1)
+            # The residuals are about the rounded means: a correction in the last digits.
+            return cls(membership.counts, means, tails, gram(residual) - gram(np.sqrt(n) * tails))
 
     def __add__(self, other: Cells) -> Cells:
         return self.plus(other)
@@ -139,17 +140,18 @@ class Cells:
         """Statistics of both sets of samples, which must have the same table of cells: ``self + other``."""
         n, k = self.counts.reshape(-1, 1), other.counts.reshape(-1, 1)
         total = np.maximum(n + k, 1)
-        gap = (other.means - self.means) + (other.tails - self.tails)
-        # Move from the mean of the larger part: an empty one then changes nothing.
-        near = np.where(n >= k, self.means, other.means)
-        step = np.where(n >= k, self.tails + gap * (k / total), other.tails - gap * (n / total))
-        means = near + step
         both = ((n > 0) & (k > 0)).ravel()
-        between = gap[both] * np.sqrt(n[both] * (k[both] / total[both]))
-        inside = gram(between)
-        inside += self.inside
-        inside += other.inside
-        return Cells(self.counts + other.counts, means, step - (means - near), inside)
+        with np.errstate(over="ignore", invalid="ignore"):
+            gap = (other.means - self.means) + (other.tails - self.tails)
+            # Move from the mean of the larger part: an empty one then changes nothing.
+            near = np.where(n >= k, self.means, other.means)
+            step = np.where(n >= k, self.tails + gap * (k / total), other.tails - gap * (n / total))
+            means = near + step
+            between = gap[both] * np.sqrt(n[both] * (k[both] / total[both]))
+            inside = gram(between)
+            inside += self.inside
+            inside += other.inside
+            return Cells(self.counts + other.counts, means, step - (means - near), inside)
 
     def placed(self, rows: Ints, columns: Ints, shape: tuple[int, int]) -> Cells:
         """Lay the cells out in a larger table: domain i in row ``rows[i]``, class j in column ``columns[j]``."""
@@ -176,8 +178,10 @@ class Cells:
 
     def spectrum(self) -> Spectrum:
         """Decompose the centred Gram matrix of the features."""
-        indicators = np.sqrt(self.counts[self.counts > 0])[:, None] * self._about_mean()[0]
-        total = self.inside + gram(indicators)
+        with np.errstate(over="ignore", invalid="ignore"):
+            indicators = np.sqrt(self.counts[self.counts > 0])[:, None] * self._about_mean()[0]
+            total = self.inside + gram(indicators)
+        require_range(norm(total))
         driver = "evd" if len(total) > 1 else None  # older SciPy gives it no room for a single number
         values, vectors = linalg.eigh(total, overwrite_a=True, check_finite=False, driver=driver)
         keep = values > len(values) * np.finfo(float).eps * values.max(initial=0.0)
@@ -185,6 +189,15 @@ class Cells:
         scale = np.sqrt(values)
         cells = product(vectors.T, indicators.T) / scale[:, None]
         return Spectrum(values, vectors * scale, cells, _missing(cells))
+
+
+def require_range(size: float) -> None:
+    """Raise if the square of a centred Gram matrix of this norm, or a multiple of it, would not be a finite number."""
+    if not size < 1e150:
+        raise ValueError(
+            f"X is too large: its centred Gram matrix has a norm of {size:.3g}, whose square is more than a number in "
+            "double precision can be. Scale X, for example with sklearn.preprocessing.StandardScaler."
+        )
 
 
 def _missing(cells: Array) -> Array:

@@ -28,6 +28,7 @@ from ..algebra import (
     cholesky_is_sound,
     gram_spectrum,
     norm,
+    require_range,
     solve,
     solve_with_total,
     whiten,
@@ -349,7 +350,7 @@ class Projection(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         nameless = statistics.domains[0] is None
         training_domains(None if nameless else statistics.domains, len(counts), name)  # warns of a single one
         warn_of_masks(statistics.classes, statistics.domains, counts, name)
-        mean, spectrum = statistics.cells.mean, statistics.cells.spectrum()
+        spectrum, mean = statistics.cells.spectrum(), statistics.cells.mean
         self._require_spread(np.sqrt(spectrum.values.sum()), np.sqrt(counts.sum()) * np.linalg.norm(mean))
         with self._singularity_explained():
             recipe = self._recipe(counts, self._ridge(float(np.linalg.norm(spectrum.values))))
@@ -368,6 +369,7 @@ class Projection(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         means = kernels.centre(K)
         self._require_finite(means)
         size = norm(K)
+        require_range(size)
         self._require_spread(size, len(K) * np.abs(means).max())
         with self._singularity_explained():
             recipe = self._recipe(membership.counts, self._ridge(size))

@@ -122,9 +122,9 @@ class Space(BaseEstimator):
         return "csr" if callable(self.kernel) or self.kernel in kernels.SPARSE_KERNELS else False
 
     def _kernel_values(self, X: Any, *, training: bool = False) -> Array:
-        """Kernel values with the training samples."""
+        """Kernel values with the training samples, to be centred: "linear" may have its origin among these."""
         parts = [X] if training or self.X_fit_ is None else [X, self.X_fit_]
-        rows, *reference = kernels.about_origin(self.kernel, *parts)
+        rows, *reference = kernels.about_origin(self.kernel, *parts, centred=True)
         return kernels.evaluate(
             rows,
             reference[0] if reference else None,
@@ -206,7 +206,7 @@ class Space(BaseEstimator):
     def _project(self, X: Any) -> Array:
         """Components before centring, in blocks of rows so that memory does not grow with the batch."""
         weights = self.coef_ if "feature_map_" in vars(self) else self.dual_coef_
-        step = max(1, BLOCK_ENTRIES // len(weights))
+        step = max(1, BLOCK_ENTRIES // max(len(weights), X.shape[1]))  # kernel values and samples have their copies
         Z = np.empty((X.shape[0], weights.shape[1]))
         with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused below
             for start in range(0, X.shape[0], step):

@@ -13,7 +13,7 @@ from sklearn.utils import gen_batches
 from sklearn.utils.multiclass import type_of_target
 
 from ..algebra import Array, Cells, Gram, Ints, Membership, gram
-from ..labels import Labels, check_domains, encode_domains
+from ..labels import Labels, check_domains, encode_domains, require_labels
 
 # Enough rows that adding blocks up costs little beside their Gram matrices, few enough to stay in cache.
 BLOCK_ROWS = 2048
@@ -114,6 +114,7 @@ class Coded:
     @classmethod
     def classes(cls, y: Labels, declared: Labels | None) -> Coded:
         """Encode the classes of a chunk, however few; those not among the declared ones are refused."""
+        require_labels(y, "y")
         names, codes = np.unique(y, return_inverse=True)
         # Of the names rather than of y: that a few samples hold many classes says nothing about the stream.
         kind = type_of_target(names, input_name="y")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -18,6 +19,7 @@ from ..labels import domains_by_name, encode_classes, training_domains, warn_of_
 
 BIAS = 10.0  # a column this large makes the penalty on its weight, hence on the intercept, negligible
 POSITIVE = Interval(Real, 0, None, closed="neither")
+LIBLINEAR = threading.Lock()  # its random numbers have one state for the whole process: fits at once would share it
 
 
 class UndoBias(DocLinkMixin, ClassifierMixin, BaseEstimator):
@@ -43,7 +45,8 @@ class UndoBias(DocLinkMixin, ClassifierMixin, BaseEstimator):
     max_iter : int, default=100000
         Maximum number of liblinear's passes over the data.
     random_state : int, RandomState instance or None, default=0
-        Seed of liblinear's coordinate order.
+        Seed of liblinear's coordinate order. Fits in several threads wait for one another, because liblinear has one
+        generator for the whole process; other users of liblinear in other threads, such as `LinearSVC`, do not wait.
 
     Attributes
     ----------
@@ -132,7 +135,13 @@ class UndoBias(DocLinkMixin, ClassifierMixin, BaseEstimator):
         classes, codes = encode_classes(y, type(self).__name__)
         domains, domain = training_domains(sample_domain, len(X), type(self).__name__)
         warn_of_masks(classes, domains, Membership.of(codes, domain).counts, type(self).__name__)
-        mean, scale = X.mean(axis=0), X.std(axis=0)
+        with np.errstate(over="ignore", invalid="ignore"):
+            mean, scale = X.mean(axis=0), X.std(axis=0)
+        if not np.isfinite(scale).all():
+            raise ValueError(
+                f"X is too large: the squares of values up to {np.abs(X).max():.3g} are more than numbers in double "
+                "precision can be. Scale X, for example divide it by 1e100."
+            )
         # A constant column has a standard deviation of rounding errors: dividing by it would make a feature of them.
         scale[np.ptp(X, axis=0) <= 10 * np.finfo(float).eps * np.abs(mean)] = 1.0
         standard = np.hstack([(X - mean) / scale, np.full((len(X), 1), BIAS)])
@@ -141,7 +150,8 @@ class UndoBias(DocLinkMixin, ClassifierMixin, BaseEstimator):
         svm = LinearSVC(
             loss="hinge", fit_intercept=False, tol=self.tol, max_iter=self.max_iter, random_state=self.random_state
         )
-        svm.fit(rows, np.concatenate([y, y]), sample_weight=costs)
+        with LIBLINEAR:
+            svm.fit(rows, np.concatenate([y, y]), sample_weight=costs)
 
         blocks = svm.coef_.reshape(len(svm.coef_), 1 + len(domains), -1)  # shared, then one per domain
         weights = blocks[:, :, :-1] / scale

@@ -55,30 +55,33 @@ def evaluate(
 
 def _rbf(X: Array, Y: Array, gamma: float) -> Array:
     """``exp(-gamma |x - y|^2)``, without the memory of a matrix of distances beside it."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        K = _multiple_of_distances(X, Y, -gamma)
-        return np.exp(K, out=K)
+    K = _multiple_of_distances(X, Y, -gamma)
+    return np.exp(K, out=K)
 
 
 def _multiple_of_distances(X: Array, Y: Array, factor: float) -> Array:
     """``factor |x - y|^2``; what rounding makes of zero has no other sign."""
-    D = product(-2 * factor * X, Y.T)
-    D += factor * row_norms(X, squared=True)[:, None]
-    D += factor * row_norms(Y, squared=True)
+    with np.errstate(over="ignore", invalid="ignore"):  # as above
+        D = product(-2 * factor * X, Y.T)
+        D += factor * row_norms(X, squared=True)[:, None]
+        D += factor * row_norms(Y, squared=True)
     (np.minimum if factor < 0 else np.maximum)(D, 0.0, out=D)
     if X is Y:
         np.fill_diagonal(D, 0.0)
     return D
 
 
-def about_origin(kernel: str | Callable[..., float], *parts: Any) -> list[Any]:
+def about_origin(kernel: str | Callable[..., float], *parts: Any, centred: bool = False) -> list[Any]:
     """Samples in double precision and, where the kernel allows, about the mean of the last part.
 
     "rbf" depends on differences alone, and computes them as ``|x|^2 + |y|^2 - 2 x'y``: far from the origin most digits
-    would cancel, and what is left would not be positive semi-definite.
+    would cancel, and what is left would not be positive semi-definite. So it is with "linear" if its values will be
+    `centred`; the last part must then be the same samples each time, and sparse ones beside it become dense.
     """
     double = [part.astype(np.float64, copy=False) for part in parts]
-    if kernel != "rbf" or any(map(sparse.issparse, double)):
+    if kernel == "linear" and centred and not sparse.issparse(double[-1]):
+        double = [part.toarray() if sparse.issparse(part) else part for part in double]
+    elif kernel != "rbf" or any(map(sparse.issparse, double)):
         return double
     origin = double[-1].mean(axis=0)
     return [part - origin for part in double]

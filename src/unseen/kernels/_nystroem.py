@@ -309,7 +309,7 @@ class PivotedNystroem(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, Transformer
             return np.zeros(X.shape[0])
         # The others are functions of gamma times the inner product, here of a squared norm with 1.
         return kernels.evaluate(
-            squares[:, None],
+            self._finite(squares)[:, None],
             np.ones((1, 1)),
             kernel=self.kernel,
             gamma=1 / X.shape[1] if self.gamma_ is None else self.gamma_,

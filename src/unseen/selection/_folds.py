@@ -23,6 +23,7 @@ from ..algebra import (
     gram_spectrum,
     norm,
     product,
+    require_range,
     solve,
     whiten,
 )
@@ -181,7 +182,9 @@ def kernel_fold(estimator: Projection, data: Data, grams: Grams, train: Ints, te
     K = grams.between(estimator, train, train)
     means = centre(K)
     estimator._require_finite(means)
-    estimator._require_spread(norm(K), len(K) * float(np.abs(means).max()))
+    size = norm(K)
+    require_range(size)
+    estimator._require_spread(size, len(K) * float(np.abs(means).max()))
     spectrum = gram_spectrum(K, membership)
     # Directions of a centred matrix are orthogonal to constants, but for the null space, which is of no use.
     vectors = spectrum.lift - spectrum.lift.mean(axis=0)

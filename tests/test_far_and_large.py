@@ -1,0 +1,90 @@
+"""Where X lies and in which units it is given: what should not matter does not, and what is too large is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+
+from helpers import METHODS, make, three_domains
+from unseen import DICA, KFDA, PivotedNystroem, ProjectionSearchCV, UndoBias
+
+X, Y, D = three_domains()
+GRID = 2.0**-20  # samples and offsets on a grid: adding one to the other rounds nothing, so all digits can be asked for
+X = np.round(X / GRID) * GRID
+OFFSETS = st.lists(st.floats(-1e8, 1e8).map(np.round), min_size=4, max_size=4).map(np.array)
+
+
+@pytest.mark.parametrize("name", METHODS)
+@given(offset=OFFSETS)
+@settings(max_examples=15)
+def test_a_linear_projection_does_not_depend_on_the_origin(name, offset):
+    here, there = (make(name, kernel="linear", ridge=1e-3).fit(part, Y, sample_domain=D) for part in (X, X + offset))
+    np.testing.assert_allclose(there.eigenvalues_, here.eigenvalues_, rtol=1e-7)
+    Z = here.transform(2 * X)
+    np.testing.assert_allclose(there.transform(2 * X + offset), Z, atol=1e-6 * np.abs(Z).max())
+
+
+@pytest.mark.parametrize("gamma", ["median", "scale"])
+def test_a_search_with_the_linear_kernel_does_not_depend_on_the_origin(gamma):
+    grid = {"ridge": [1e-3, 1.0, 1e3]}
+    here, there = (
+        ProjectionSearchCV(KFDA(kernel="linear", gamma=gamma), grid).fit(part, Y, sample_domain=D)
+        for part in (X, X + 1e8)
+    )
+    np.testing.assert_array_equal(there.cv_results_["mean_test_score"], here.cv_results_["mean_test_score"])
+    np.testing.assert_array_equal(there.predict(X + 1e8), here.predict(X))
+
+
+def test_a_linear_projection_of_dense_samples_takes_sparse_ones_and_the_other_way_round():
+    thin = sparse.csr_array(np.where(X > 1, X, 0.0))
+    for one, other in ((thin, thin.toarray()), (thin.toarray(), thin)):
+        model = KFDA(kernel="linear").fit(one, Y, sample_domain=D)
+        np.testing.assert_allclose(model.transform(other), model.transform(one), rtol=1e-9, atol=1e-9)
+
+
+TOO_LARGE = "^X is too large: .* Scale X|gave NaN or infinite values on X. Scale X"
+
+
+@pytest.mark.parametrize("scale", [1e100, 1e200])
+@pytest.mark.parametrize("options", [{"kernel": "linear"}, {"feature_map": "linear"}], ids=["kernel", "features"])
+@pytest.mark.parametrize("ridge", ["scale", 0, 1.0])
+@pytest.mark.parametrize("name", METHODS)
+def test_samples_too_large_for_their_squares_are_to_be_scaled(name, ridge, options, scale):
+    with pytest.raises(ValueError, match=TOO_LARGE):
+        make(name, ridge=ridge, **options).fit(scale * X, Y, sample_domain=D)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        DICA(kernel="linear", as_published=True),
+        KFDA(),
+        KFDA(feature_map=PivotedNystroem(5)),
+        KFDA(feature_map=PivotedNystroem(5, kernel="linear")),
+        ProjectionSearchCV(KFDA(kernel="linear"), {"ridge": ["scale"]}),
+        ProjectionSearchCV(KFDA(feature_map="linear"), {"ridge": ["scale"]}),
+        ProjectionSearchCV(KFDA(), {"ridge": ["scale"]}),
+        UndoBias(),
+    ],
+    ids=repr,
+)
+def test_others_say_so_too(model):
+    with pytest.raises(ValueError, match=r"Scale X"):
+        model.fit(1e200 * X, Y, sample_domain=D)
+
+
+def test_chunks_too_large_to_be_added_up_are_to_be_scaled():
+    stream = KFDA(feature_map="linear")
+    for part in (X, 1e200 * X):
+        stream.partial_fit(part, Y, sample_domain=D)
+    with pytest.raises(ValueError, match=TOO_LARGE):
+        stream.transform(X)
+
+
+@pytest.mark.parametrize("options", [{"kernel": "linear"}, {"feature_map": "linear"}, {"kernel": "rbf"}], ids=repr)
+def test_large_samples_whose_squares_are_numbers_are_no_matter(options):
+    small, large = (KFDA(**options).fit(scale * X, Y, sample_domain=D) for scale in (1.0, 2.0**230))
+    np.testing.assert_allclose(large.eigenvalues_, small.eigenvalues_, rtol=1e-9)
