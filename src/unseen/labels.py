@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from functools import wraps
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, wraps
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
+from sklearn.utils import _safe_indexing
 from sklearn.utils.multiclass import check_classification_targets
 
 from .algebra import Ints
@@ -147,3 +149,83 @@ def _is_missing(label: Any) -> bool:
         return bool(label != label)
     except (TypeError, ValueError):
         return type(label).__name__ == "NAType"
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Rows and what is known of them: their classes and their domains.
+
+    Parameters
+    ----------
+    X : {array, sparse matrix} of shape (n_samples, n_features)
+        Features.
+    y, domain : ndarrays of shape (n_samples,)
+        Class and domain of each row, as labels of any kind that can be sorted.
+    classes : ndarray, default=None
+        All classes that there are, sorted, if these rows may lack some.
+    """
+
+    X: Any
+    y: Labels
+    domain: Labels
+    classes: Labels = None  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        if self.classes is None:
+            object.__setattr__(self, "classes", np.unique(self.y))
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    @cached_property
+    def codes(self) -> Ints:
+        """Each row's position among the classes."""
+        return np.searchsorted(self.classes, self.y).astype(np.intp)
+
+    @cached_property
+    def domain_codes(self) -> Ints:
+        """Each row's position among the distinct domains."""
+        return encode_domains(self.domain)[1]
+
+    def take(self, rows: Any) -> Samples:
+        """Some of the rows."""
+        return Samples(_safe_indexing(self.X, rows), self.y[rows], self.domain[rows], self.classes)
+
+    def counts(self) -> Ints:
+        """How many rows each domain has of each class, over the distinct domains and all classes."""
+        shape = int(self.domain_codes.max()) + 1, len(self.classes)
+        cells = self.domain_codes * shape[1] + self.codes
+        return np.bincount(cells, minlength=shape[0] * shape[1]).reshape(shape).astype(np.intp)
+
+    def thinned(self, total: int, seed: int = 0) -> Ints:
+        """Which rows to keep for about so many in all: as many of each domain as it has, and some of each class."""
+        counts = self.counts()
+        if len(self) <= total:
+            return np.arange(len(self))
+        wanted = quota(counts, level(counts.sum(axis=1).tolist(), total))
+        rng, cells = np.random.default_rng(seed), self.domain_codes * counts.shape[1] + self.codes
+        drawn = [
+            rng.permutation(np.flatnonzero(cells == cell))[:size] for cell, size in enumerate(wanted.ravel()) if size
+        ]
+        return np.sort(np.concatenate(drawn))
+
+
+def quota(counts: Ints, most: int) -> Ints:
+    """How many rows of each cell make at most so many of each domain, in its proportions, without losing a class.
+
+    A small cell keeps two rows, or all it has; where that is too many together, a domain has a few more.
+    """
+    sizes = counts.sum(axis=1, keepdims=True)
+    share = np.minimum(1.0, most / np.maximum(sizes, 1))
+    return np.maximum(np.floor(share * counts).astype(np.intp), np.minimum(2, counts))
+
+
+def level(sizes: Sequence[int], total: int) -> int:
+    """The most rows of each domain such that all have at most so many together."""
+    rest = total
+    for i, size in enumerate(sorted(sizes)):
+        share = rest // (len(sizes) - i)
+        if size > share:
+            return share
+        rest -= size
+    return max(sizes)

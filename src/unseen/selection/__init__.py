@@ -2,7 +2,6 @@
 
 from ._displays import LeaderboardDisplay, ValidationSurfaceDisplay
 from ._evaluate import Candidate, score_candidates
-from ._folds import Data
 from ._grids import default_grid
 from ._nearest import is_one_nearest, nearest
 from ._results import TIE, preferred, tabulate
@@ -24,7 +23,6 @@ __all__ = [
 __all__ += [
     "TIE",
     "Candidate",
-    "Data",
     "default_grid",
     "is_one_nearest",
     "nearest",

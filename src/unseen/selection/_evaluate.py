@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-import copy
-import operator
 import time
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import reduce
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.metrics import check_scoring
-from sklearn.utils import _safe_indexing
 from sklearn.utils.parallel import delayed
 from threadpoolctl import ThreadpoolController
 
-from ..algebra import Array, Cells, Ints
-from ..estimators import Projection, learns_nothing, processes
+from ..algebra import Ints
+from ..estimators import Projection, processes
 from ..exceptions import FewerComponentsWarning
+from ..kernels import squared_distances
+from ..labels import Samples
 from ..progress import track
-from ._folds import Data, Fold, Grams, feature_fold, kernel_fold
+from ._folds import KERNEL_PARAMS, SHAPE_PARAMS, Fold, Grams, Source, solution_params
 from ._nearest import is_one_nearest, nearest
 
-KERNEL_PARAMS = ("kernel", "gamma", "degree", "coef0", "kernel_params", "feature_map")
-SHAPE_PARAMS = ("scaling", "centering", "n_components")
 Scorer = Callable[[Any, Any, Any], float]
 BLAS_THREADS = ThreadpoolController()
 
@@ -70,7 +66,7 @@ def as_key(value: Any) -> Any:
 
 def score_candidates(
     candidates: list[Candidate],
-    data: Data,
+    data: Samples,
     splits: list[tuple[Ints, Ints]],
     scoring: str | Scorer,
     *,
@@ -94,48 +90,6 @@ def score_candidates(
     return scores
 
 
-class Source:
-    """Where the folds of one kernel or feature map come from; what all folds share is computed here, once."""
-
-    def __init__(self, projection: Projection, data: Data, grams: Grams | None) -> None:
-        self.projection = projection
-        self.data = data
-        self.grams = grams
-        self.features: Array | None = None
-        self.by_domain: dict[int, Cells] = {}
-        # A map that learns nothing from the data gives all folds the same features, and statistics that add up.
-        if learns_nothing(projection.feature_map):
-            self.features = self._mapped(data.X)
-            for name in np.unique(data.domain):
-                rows = data.domain == name
-                self.by_domain[int(name)] = Cells.of(self.features[rows], data.cells_of(rows))
-
-    def _mapped(self, train: Any) -> Array:
-        """Features of all samples under the map fitted to some of them."""
-        projection = copy.copy(self.projection)  # folds may run in threads that share the original
-        feature_map = projection.feature_map
-        projection.feature_map_ = None if isinstance(feature_map, str) else clone(feature_map).fit(train, None)
-        return projection._all_features(self.data.X)
-
-    def fold(self, train: Ints, test: Ints) -> Fold:
-        """Decompose one fold."""
-        if self.grams is not None:
-            return kernel_fold(self.projection, self.data, self.grams, train, test)
-        features = self._mapped(_safe_indexing(self.data.X, train)) if self.features is None else self.features
-        statistics = self._statistics(features, train)
-        return feature_fold(self.projection, self.data, features, statistics, train, test)
-
-    def _statistics(self, features: Array, train: Ints) -> Cells:
-        """Add up the statistics of whole domains where a fold trains on such; no other sample then has any say."""
-        distinct = np.unique(train)  # a fold may hold a sample more than once
-        domains, sizes = np.unique(self.data.domain[distinct], return_counts=True)
-        whole = [self.by_domain.get(int(name)) for name in domains]
-        parts = [part for part, size in zip(whole, sizes, strict=True) if part and part.counts.sum() == size]
-        if len(parts) == len(domains) and len(distinct) == len(train):
-            return reduce(operator.add, parts)
-        return Cells.of(features[train], self.data.membership(train))
-
-
 def score_fold(
     candidates: list[Candidate], source: Source, train: Ints, test: Ints, scorer: Scorer, accuracy: bool
 ) -> list[Score]:
@@ -146,13 +100,13 @@ def score_fold(
     except (ValueError, np.linalg.LinAlgError) as error:
         return [Score(c.index, np.nan, 0.0, 0.0, error=str(error)) for c in candidates]
     shared = (time.perf_counter() - start) / len(candidates)
-    y_train, y_test = source.data.y[train], source.data.y[test]
+    y_train, y_test = source.samples.y[train], source.samples.y[test]
     with warnings.catch_warnings():
         # A grid may ask for more components than a fold has; the refitted estimator says so if it matters.
         warnings.simplefilter("ignore", FewerComponentsWarning)
         return [
             score
-            for group in grouped(candidates, _recipe_params)
+            for group in grouped(candidates, solution_params)
             for score in _score_solution(group, fold, shared, y_train, y_test, scorer, accuracy)
         ]
 
@@ -160,14 +114,6 @@ def score_fold(
 def correct(model: Any, X: Any, y: Any) -> float:
     """Accuracy, without the checks of scikit-learn's scorer: they take longer than a few predictions."""
     return float(np.mean(model.predict(X) == y))
-
-
-def _recipe_params(projection: Projection) -> tuple[str, ...]:
-    """Names of what changes the solution, given the decomposition: the method and its own parameters."""
-    recipe = projection._recipe(np.ones((2, 2), dtype=np.intp), 1.0)
-    shape = SHAPE_PARAMS if projection._is_low_rank(recipe) else SHAPE_PARAMS[:2]
-    own = set(projection._parameter_constraints) - {*KERNEL_PARAMS, *shape}
-    return ("__class__", *sorted(own))
 
 
 def _score_solution(
@@ -187,7 +133,7 @@ def _score_solution(
         yield from (Score(c.index, np.nan, 0.0, 0.0, error=str(error)) for c in group)
         return
     shared += (time.perf_counter() - start) / len(group)
-    ridge, weight = first._ridge(fold.size), first._invariance(fold.counts)
+    ridge, weight = fold.ridge_and_weight(first)
     for alike in grouped(group, lambda _: SHAPE_PARAMS):
         try:
             Z_train, Z_test = fold.project(alike[0].projection, solution, basis)
@@ -212,7 +158,7 @@ def _score_solution(
             yield Score(candidate.index, value, fit_seconds, score_seconds, Z_train.shape[1], ridge, weight)
 
 
-def _sources(projections: list[Projection], data: Data) -> Callable[[int], Source]:
+def _sources(projections: list[Projection], data: Samples) -> Callable[[int], Source]:
     """Sources of folds, made when first asked for; kernels of one family share their Gram matrices."""
     made: dict[int, Source] = {}
     grams: dict[Any, Grams] = {}
@@ -226,7 +172,7 @@ def _sources(projections: list[Projection], data: Data) -> Callable[[int], Sourc
                 family = "rbf" if projection.kernel == "rbf" else group
                 if family not in grams:
                     grams.clear()
-                    grams[family] = Grams(projection, data.X)
+                    grams[family] = Grams(projection, data.X, lambda: squared_distances(data.X))
                 shared = grams[family]
             made[group] = Source(projection, data, shared)
         return made[group]

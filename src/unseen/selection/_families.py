@@ -23,8 +23,8 @@ from ..algebra import Array, Ints
 from ..estimators import CIDG, DICA, MDA, SCA, Projection
 from ..exceptions import SingleDomainWarning
 from ..kernels import EXACT_ROWS
+from ..labels import Samples
 from ._evaluate import Candidate, score_candidates
-from ._folds import Data
 from ._grids import component_grid
 from ._plain import CENTERED, MAPPED, PLAIN, RIDGE, Entry, Kind, Splits, mapped_entry, plain_entry
 from ._results import preferred, tabulate
@@ -117,7 +117,7 @@ def _projections(
     # Among very many samples a nearest neighbour costs more than all else.
     few = feature_map is None or len(y) <= EXACT_ROWS
     heads = HEADS if few else {"logistic": HEADS["logistic"]}
-    data = Data(X, y, np.unique(y, return_inverse=True)[1].astype(np.intp), domain)
+    data = Samples(X, y, domain)
     candidates: list[Candidate] = []
     variants: list[tuple[str, str, dict[str, Any]]] = []
     for method in methods:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import copy
+import operator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy import linalg
+from sklearn.base import clone
 from sklearn.utils import _safe_indexing
 
 from ..algebra import (
@@ -27,30 +30,18 @@ from ..algebra import (
     solve,
     whiten,
 )
-from ..estimators import Projection
-from ..kernels import centre, is_multiple, require_square, resolve_gamma, squared_distances
-from ..labels import Labels
+from ..estimators import Projection, Space, learns_nothing
+from ..kernels import centre, is_multiple, require_square, resolve_gamma
+from ..labels import Samples
+
+KERNEL_PARAMS = ("kernel", "gamma", "degree", "coef0", "kernel_params", "feature_map")
+SHAPE_PARAMS = ("scaling", "centering", "n_components")
 
 
-@dataclass(frozen=True)
-class Data:
-    """Samples with their class labels, class codes and domain codes."""
-
-    X: Any
-    y: Labels
-    y_codes: Ints
-    domain: Ints
-
-    def cells_of(self, rows: npt.NDArray[np.bool_]) -> Membership:
-        """Cells of some samples, in the table of all classes and domains of these data."""
-        whole = Membership.of(self.y_codes, self.domain)
-        counts = np.bincount(whole.cell[rows], minlength=whole.counts.size).reshape(whole.counts.shape)
-        return Membership(counts.astype(np.intp), whole.cell[rows])
-
-    def membership(self, rows: Ints) -> Membership:
-        """Cells of some samples; classes and domains that these lack are dropped."""
-        codes = (np.unique(part[rows], return_inverse=True)[1].astype(np.intp) for part in (self.y_codes, self.domain))
-        return Membership.of(*codes)
+def _membership(samples: Samples, rows: Ints) -> Membership:
+    """Cells of some samples; classes and domains that these lack are dropped."""
+    codes = (samples.codes[rows], samples.domain_codes[rows])
+    return Membership.of(*(np.unique(part, return_inverse=True)[1].astype(np.intp) for part in codes))
 
 
 class Grams:
@@ -59,13 +50,13 @@ class Grams:
     Squared distances serve every width of the rbf kernel; other kernels are evaluated once for all folds.
     """
 
-    def __init__(self, estimator: Projection, X: Any) -> None:
+    def __init__(self, estimator: Projection, X: Any, distances: Callable[[], Array]) -> None:
         require_square(X.shape[0], copies=3, caller=f"A search over {type(estimator).__name__}")
         self.X = X
         self._distances: Array | None = None
         self._whole: Array | None = None
         if estimator.kernel == "rbf":
-            self._distances = squared_distances(X)
+            self._distances = distances()
         elif estimator.kernel == "precomputed":
             self._whole = X
         elif not is_multiple(estimator.gamma, "scale"):  # otherwise each fold has its own coefficient
@@ -161,6 +152,10 @@ class Fold:
             self._pencils[key] = reduced, self.basis.combined(pencil.directions)
         return self._pencils[key]
 
+    def ridge_and_weight(self, estimator: Projection) -> tuple[float, float]:
+        """The ridge as a number, and the sum of the invariance weights."""
+        return estimator._ridge(self.size), estimator._invariance(self.counts)
+
     def project(self, estimator: Projection, solution: Solution, basis: Basis | FeatureBasis) -> tuple[Array, Array]:
         """Training and test samples as the fitted estimator would transform them."""
         kept = estimator._trimmed(solution, self.counts).scaled(estimator.scaling).oriented(self.counts)
@@ -176,9 +171,9 @@ class Fold:
         return projected.train, projected.test - offsets
 
 
-def kernel_fold(estimator: Projection, data: Data, grams: Grams, train: Ints, test: Ints) -> Fold:
+def kernel_fold(estimator: Projection, samples: Samples, grams: Grams, train: Ints, test: Ints) -> Fold:
     """Decompose a fold under an exact kernel."""
-    membership = data.membership(train)
+    membership = _membership(samples, train)
     K = grams.between(estimator, train, train)
     means = centre(K)
     estimator._require_finite(means)
@@ -190,22 +185,83 @@ def kernel_fold(estimator: Projection, data: Data, grams: Grams, train: Ints, te
     vectors = spectrum.lift - spectrum.lift.mean(axis=0)
     projected = product(grams.between(estimator, test, train), vectors)
     basis = Basis(spectrum.lift * spectrum.values, projected, means @ vectors)
-    return _fold(membership, spectrum, basis, data, train, test)
+    return _fold(membership, spectrum, basis, samples, train, test)
 
 
 def feature_fold(
-    estimator: Projection, data: Data, features: Array, statistics: Cells, train: Ints, test: Ints
+    estimator: Projection, samples: Samples, features: Array, statistics: Cells, train: Ints, test: Ints
 ) -> Fold:
     """Decompose a fold of explicit features from the statistics of its training samples."""
-    membership = data.membership(train)
+    membership = _membership(samples, train)
     spectrum = statistics.spectrum()
     estimator._require_spread(np.sqrt(spectrum.values.sum()), np.sqrt(len(train)) * np.linalg.norm(statistics.mean))
     basis = FeatureBasis(features, train, test, statistics.mean, spectrum.lift)
-    return _fold(membership, spectrum, basis, data, train, test)
+    return _fold(membership, spectrum, basis, samples, train, test)
 
 
 def _fold(
-    membership: Membership, spectrum: Spectrum, basis: Basis | FeatureBasis, data: Data, train: Ints, test: Ints
+    membership: Membership, spectrum: Spectrum, basis: Basis | FeatureBasis, samples: Samples, train: Ints, test: Ints
 ) -> Fold:
     in_eigenbasis = replace(spectrum, lift=np.eye(len(spectrum.values)))
-    return Fold(membership.counts, in_eigenbasis, basis, data.domain[test], set(data.domain[train].tolist()))
+    return Fold(
+        membership.counts, in_eigenbasis, basis, samples.domain_codes[test], set(samples.domain_codes[train].tolist())
+    )
+
+
+class Source:
+    """Where the folds of one kernel or feature map come from; what all folds share is computed here, once."""
+
+    def __init__(self, projection: Projection, samples: Samples, grams: Grams | None) -> None:
+        self.projection = projection
+        self.samples = samples
+        self.grams = grams
+        self.features: Array | None = None
+        self.by_domain: dict[int, Cells] = {}
+        # A map that learns nothing from the data gives all folds the same features, and statistics that add up.
+        if learns_nothing(projection.feature_map):
+            self.features = self._mapped(samples.X)
+            whole = Membership.of(samples.codes, samples.domain_codes)
+            for code in np.unique(samples.domain_codes):
+                rows = samples.domain_codes == code
+                counts = np.where(np.arange(len(whole.counts))[:, None] == code, whole.counts, 0)
+                self.by_domain[int(code)] = Cells.of(self.features[rows], Membership(counts, whole.cell[rows]))
+
+    def _mapped(self, train: Any) -> Array:
+        """Features of all samples under the map fitted to some of them."""
+        projection = copy.copy(self.projection)  # folds may run in threads that share the original
+        feature_map = projection.feature_map
+        projection.feature_map_ = None if isinstance(feature_map, str) else clone(feature_map).fit(train, None)
+        return projection._all_features(self.samples.X)
+
+    def fold(self, train: Ints, test: Ints) -> Fold:
+        """Decompose one fold."""
+        if self.grams is not None:
+            return kernel_fold(self.projection, self.samples, self.grams, train, test)
+        features = self._mapped(_safe_indexing(self.samples.X, train)) if self.features is None else self.features
+        statistics = self._statistics(features, train)
+        return feature_fold(self.projection, self.samples, features, statistics, train, test)
+
+    def _statistics(self, features: Array, train: Ints) -> Cells:
+        """Add up the statistics of whole domains where a fold trains on such; no other sample then has any say."""
+        distinct = np.unique(train)  # a fold may hold a sample more than once
+        domains, sizes = np.unique(self.samples.domain_codes[distinct], return_counts=True)
+        whole = [self.by_domain.get(int(name)) for name in domains]
+        parts = [part for part, size in zip(whole, sizes, strict=True) if part and part.counts.sum() == size]
+        if len(parts) == len(domains) and len(distinct) == len(train):
+            return reduce(operator.add, parts)
+        return Cells.of(features[train], _membership(self.samples, train))
+
+
+def solution_params(projection: Projection) -> tuple[str, ...]:
+    """Names of what changes the solution, given the decomposition: the method and its own parameters."""
+    recipe = projection._recipe(np.ones((2, 2), dtype=np.intp), 1.0)
+    shape = SHAPE_PARAMS if projection._is_low_rank(recipe) else SHAPE_PARAMS[:2]
+    own = set(projection._parameter_constraints) - {*KERNEL_PARAMS, *shape}
+    return ("__class__", *sorted(own))
+
+
+def features_of(fitted: Any, X: Any) -> Array:
+    """Features of samples under a fitted map, as projections see them."""
+    space = Space(feature_map=fitted)
+    space.feature_map_ = fitted
+    return space._all_features(X)

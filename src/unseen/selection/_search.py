@@ -21,11 +21,11 @@ from ..algebra import Ints
 from ..citizen import forget
 from ..estimators import Projection, check_gram
 from ..exceptions import MaskedLabelsWarning, SingleDomainWarning, warn
-from ..labels import check_domains, domains_by_name, encode_classes, encode_domains
+from ..labels import Samples, check_domains, domains_by_name, encode_classes
 from ..progress import with_callbacks
 from ._chosen import ChosenModel, refuse_dask
-from ._evaluate import KERNEL_PARAMS, Candidate, Score, as_key, score_candidates
-from ._folds import Data
+from ._evaluate import Candidate, Score, as_key, score_candidates
+from ._folds import KERNEL_PARAMS
 from ._grids import default_grid
 from ._results import preferred, tabulate
 from ._splitters import domain_splits
@@ -159,7 +159,7 @@ class ProjectionSearchCV(MetaEstimatorMixin, ChosenModel):
             )
         refuse_dask(X, type(self).__name__)
         data = self._check_data(X, y, sample_domain)
-        splits = domain_splits(self, data.X, data.y, data.domain, sample_domain, params)
+        splits = domain_splits(self, data.X, data.y, data.domain_codes, sample_domain, params)
         settings = list(
             ParameterGrid(
                 default_grid(self.estimator, len(self.classes_)) if self.param_grid is None else self.param_grid
@@ -179,15 +179,15 @@ class ProjectionSearchCV(MetaEstimatorMixin, ChosenModel):
             self.best_estimator_ = self._refitted(candidates[self.best_index_], data, sample_domain)
         return self
 
-    def _check_data(self, X: Any, y: Any, sample_domain: Any) -> Data:
+    def _check_data(self, X: Any, y: Any, sample_domain: Any) -> Samples:
         X, y = validate_data(self, X, y, **self.estimator._validation())
         if self.estimator.kernel == "precomputed" and self.estimator.feature_map is None:
             check_gram(X)
-        self.classes_, y_codes = encode_classes(y, type(self).__name__)
+        self.classes_, _ = encode_classes(y, type(self).__name__)
         n_samples = X.shape[0]
         if sample_domain is None:
-            return Data(X, y, y_codes, np.zeros(n_samples, dtype=np.intp))
-        return Data(X, y, y_codes, encode_domains(check_domains(sample_domain, n_samples))[1])
+            return Samples(X, y, np.zeros(n_samples, dtype=np.intp))
+        return Samples(X, y, check_domains(sample_domain, n_samples))
 
     def _head(self) -> Any:
         return KNeighborsClassifier(n_neighbors=1, algorithm="brute") if self.classifier is None else self.classifier
@@ -212,7 +212,7 @@ class ProjectionSearchCV(MetaEstimatorMixin, ChosenModel):
         return candidates
 
     @with_callbacks
-    def _score(self, candidates: list[Candidate], data: Data, splits: list[tuple[Ints, Ints]]) -> list[list[Score]]:
+    def _score(self, candidates: list[Candidate], data: Samples, splits: list[tuple[Ints, Ints]]) -> list[list[Score]]:
         return score_candidates(
             candidates,
             data,
@@ -232,7 +232,7 @@ class ProjectionSearchCV(MetaEstimatorMixin, ChosenModel):
         self.best_params_ = self.cv_results_["params"][self.best_index_]
         self.best_score_ = float(means[self.best_index_])
 
-    def _refitted(self, candidate: Candidate, data: Data, sample_domain: Any) -> Pipeline:
+    def _refitted(self, candidate: Candidate, data: Samples, sample_domain: Any) -> Pipeline:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SingleDomainWarning)  # the search has warned already
             warnings.simplefilter("ignore", MaskedLabelsWarning)

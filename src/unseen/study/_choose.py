@@ -12,7 +12,8 @@ from sklearn.model_selection import ParameterGrid
 from sklearn.neighbors import KNeighborsClassifier
 
 from ..algebra import Array
-from ..selection import TIE, Candidate, Data, preferred, score_candidates, tabulate
+from ..labels import Samples
+from ..selection import TIE, Candidate, preferred, score_candidates, tabulate
 from ._methods import TUNED, Problem, Settings
 
 EXPECTED = (ValueError, ArithmeticError, np.linalg.LinAlgError)  # what unfit data or settings may raise
@@ -58,8 +59,7 @@ def _projections(methods: list[str], problem: Problem) -> Iterator[tuple[str, Ch
             projection = clone(estimator).set_params(centering=problem.centering, **setting)
             candidates.append(Candidate(len(candidates), projection, one_nn))
             owners.append((method, setting))
-    codes = [np.unique(labels, return_inverse=True)[1].astype(np.intp) for labels in (problem.y, problem.domain)]
-    scores = score_candidates(candidates, Data(problem.X, problem.y, *codes), problem.splits, "accuracy")
+    scores = score_candidates(candidates, Samples(problem.X, problem.y, problem.domain), problem.splits, "accuracy")
     results = tabulate(candidates, [setting for _, setting in owners], scores)
     seconds = (time.perf_counter() - start) / len(methods)
     for method in methods:

@@ -13,7 +13,8 @@ from sklearn.neighbors import KNeighborsClassifier
 
 from ..algebra import Array, Ints
 from ..exceptions import FewerComponentsWarning, SingleDomainWarning
-from ..selection import Candidate, Data, score_candidates, tabulate
+from ..labels import Samples
+from ..selection import Candidate, score_candidates, tabulate
 from ._methods import INVARIANT, PLAIN, PROJECTIONS, Problem
 from ._store import Row
 from ._verdict import champion
@@ -115,11 +116,10 @@ def surface(problem: Problem, row: Row, selection: str) -> dict[str, Any] | None
     settings = [{**row.settings, x_name: x, y_name: y} for y in grid[y_name] for x in grid[x_name]]
     one_nn = KNeighborsClassifier(n_neighbors=1)
     candidates = [Candidate(i, _projection(problem, row.method, s), one_nn) for i, s in enumerate(settings)]
-    codes = [np.unique(labels, return_inverse=True)[1].astype(np.intp) for labels in (problem.y, problem.domain)]
     with warnings.catch_warnings():
         for category in (SingleDomainWarning, FewerComponentsWarning):
             warnings.simplefilter("ignore", category)
-        scores = score_candidates(candidates, Data(problem.X, problem.y, *codes), problem.splits, "accuracy")
+        scores = score_candidates(candidates, Samples(problem.X, problem.y, problem.domain), problem.splits, "accuracy")
     means = tabulate(candidates, settings, scores)["mean_test_score"].reshape(len(grid[y_name]), len(grid[x_name]))
     return {
         "method": row.method,
