@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
+from sklearn.metrics.pairwise import polynomial_kernel
 
+import textbook
 from helpers import METHODS, make, three_domains
 from unseen import DICA, KFDA, PivotedNystroem, ProjectionSearchCV, UndoBias
+from unseen.kernels._kernel import centre
 
 X, Y, D = three_domains()
 GRID = 2.0**-20  # samples and offsets on a grid: adding one to the other rounds nothing, so all digits can be asked for
 X = np.round(X / GRID) * GRID
 OFFSETS = st.lists(st.floats(-1e8, 1e8).map(np.round), min_size=4, max_size=4).map(np.array)
+
+
+def inner(a, b):
+    """The exact inner product."""
+    return sum(Fraction(p) * Fraction(q) for p, q in zip(a.tolist(), b.tolist(), strict=True))
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -25,6 +35,30 @@ def test_a_linear_projection_does_not_depend_on_the_origin(name, offset):
     np.testing.assert_allclose(there.eigenvalues_, here.eigenvalues_, rtol=1e-7)
     Z = here.transform(2 * X)
     np.testing.assert_allclose(there.transform(2 * X + offset), Z, atol=1e-6 * np.abs(Z).max())
+
+
+@pytest.mark.parametrize("degree", [1, 2, 3, 4])
+@given(offset=OFFSETS, coef0=st.sampled_from([0.0, 1.0, -3.0]))
+@settings(max_examples=10)
+def test_a_polynomial_kernel_keeps_its_digits_far_from_the_origin(degree, offset, coef0):
+    few = (X + offset)[::6]
+    exact = np.array([[(Fraction(0.25) * inner(a, b) + Fraction(coef0)) ** degree for b in few] for a in few])
+    expected = textbook.centred(exact).astype(float)
+    model = KFDA(kernel="poly", degree=degree, coef0=coef0, gamma=0.25)
+    model.gamma_, model.X_fit_ = 0.25, few
+    for K in (model._kernel_values(few, training=True), model._kernel_values(sparse.csr_array(few))):
+        centre(K)
+        np.testing.assert_allclose(K, expected, atol=1e-13 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("options", [{"degree": 2}, {"degree": 3, "coef0": -1}, {"degree": 2.5}])
+def test_a_polynomial_projection_is_that_of_its_kernel_matrix(options):
+    near = X / 10 + 0.5
+    model = KFDA(kernel="poly", gamma=0.2, **options).fit(near, Y, sample_domain=D)
+    gram, new = (polynomial_kernel(part, near, **{"gamma": 0.2, "coef0": 1, **options}) for part in (near, near**2))
+    expected = KFDA(kernel="precomputed").fit(gram, Y, sample_domain=D)
+    np.testing.assert_allclose(model.eigenvalues_, expected.eigenvalues_, rtol=1e-9)
+    np.testing.assert_allclose(model.transform(near**2), expected.transform(new), atol=1e-7)
 
 
 @pytest.mark.parametrize("gamma", ["median", "scale"])

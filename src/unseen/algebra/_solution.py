@@ -63,7 +63,7 @@ class Solution:
 
     def _views(self, counts: Ints) -> tuple[Array, Array, Array]:
         """Class means, cell means and coefficients, one row per component."""
-        weights = np.where(counts > 0, counts / counts.sum(axis=0), 0.0)
+        weights = counts / counts.sum(axis=0)
         class_of = np.nonzero(counts)[1]
         class_means = np.zeros((counts.shape[1], self.cell_means.shape[1]))
         np.add.at(class_means, class_of, weights[counts > 0][:, None] * self.cell_means)

@@ -122,9 +122,12 @@ class Space(BaseEstimator):
         return "csr" if callable(self.kernel) or self.kernel in kernels.SPARSE_KERNELS else False
 
     def _kernel_values(self, X: Any, *, training: bool = False) -> Array:
-        """Kernel values with the training samples, to be centred: "linear" may have its origin among these."""
+        """Kernel values with the training samples, up to terms that centring takes away."""
         parts = [X] if training or self.X_fit_ is None else [X, self.X_fit_]
-        rows, *reference = kernels.about_origin(self.kernel, *parts, centred=True)
+        rows, *reference = kernels.about_origin(self.kernel, *parts)
+        training_rows, power = reference[0] if reference else rows, self._power(X.shape[1])
+        if power and not sparse.issparse(training_rows):
+            return kernels.polynomial_to_centre(rows, training_rows, *power)
         return kernels.evaluate(
             rows,
             reference[0] if reference else None,
@@ -134,6 +137,14 @@ class Space(BaseEstimator):
             coef0=self.coef0,
             kernel_params=self.kernel_params,
         )
+
+    def _power(self, n_features: int) -> tuple[float, int, float] | None:
+        """gamma, degree and coef0 of a kernel that is a low power of inner products."""
+        if self.kernel == "linear":
+            return 1.0, 1, 0.0
+        if self.kernel in ("poly", "polynomial") and self.degree in range(1, 10):
+            return 1 / n_features if self.gamma_ is None else self.gamma_, int(self.degree), self.coef0
+        return None
 
     def _fit_feature_map(self, X: Any) -> Array | None:
         """Fit the map, and return the features of X if they came with it."""

@@ -71,20 +71,44 @@ def _multiple_of_distances(X: Array, Y: Array, factor: float) -> Array:
     return D
 
 
-def about_origin(kernel: str | Callable[..., float], *parts: Any, centred: bool = False) -> list[Any]:
+def about_origin(kernel: str | Callable[..., float], *parts: Any) -> list[Any]:
     """Samples in double precision and, where the kernel allows, about the mean of the last part.
 
     "rbf" depends on differences alone, and computes them as ``|x|^2 + |y|^2 - 2 x'y``: far from the origin most digits
-    would cancel, and what is left would not be positive semi-definite. So it is with "linear" if its values will be
-    `centred`; the last part must then be the same samples each time, and sparse ones beside it become dense.
+    would cancel, and what is left would not be positive semi-definite.
     """
     double = [part.astype(np.float64, copy=False) for part in parts]
-    if kernel == "linear" and centred and not sparse.issparse(double[-1]):
-        double = [part.toarray() if sparse.issparse(part) else part for part in double]
-    elif kernel != "rbf" or any(map(sparse.issparse, double)):
+    if kernel != "rbf" or any(map(sparse.issparse, double)):
         return double
     origin = double[-1].mean(axis=0)
     return [part - origin for part in double]
+
+
+def polynomial_to_centre(X: Any, Y: Array, gamma: float, degree: int, coef0: float) -> Array:
+    """``(gamma x'y + coef0)^degree`` without what depends on x alone or on y alone, which centring takes away.
+
+    Far from the origin that is nearly all of it, and beside it the rest would lose its digits. With a and b about the
+    mean of `Y`, ``gamma x'y + coef0 = s + t(a) + t(b) + w(a, b)``. Call a power of it ``s^p + f(a) + f(b) + D(a, b)``:
+    times one factor more, f and D follow without a difference.
+    """
+    origin = Y.mean(axis=0)
+    A, B = (X.toarray() if sparse.issparse(X) else X) - origin, Y - origin
+    values = product(gamma * A, B.T)
+    if degree == 1:
+        return values
+    with np.errstate(over="ignore", invalid="ignore"):  # as above
+        s = gamma * (origin @ origin) + coef0
+        rows, columns = gamma * (A @ origin), gamma * (B @ origin)
+        step = max(1, 2**18 // len(Y))
+        for start in range(0, len(A), step):
+            block = slice(start, start + step)
+            t, u, w = rows[block, None], columns, values[block]
+            f, g, D, power = t, u, w, s
+            for _ in range(degree - 1):
+                D = t * g + u * f + (s + t + u) * D + w * (power + f + g + D)
+                f, g, power = (s + t) * f + t * power, (s + u) * g + u * power, power * s
+            values[block] = D
+    return values
 
 
 def squared_distances(X: Any) -> Array:
