@@ -11,6 +11,7 @@ from ._kernel import (
     centre,
     evaluate,
     median_squared_distance,
+    polynomial_to_centre,
     resolve_gamma,
     squared_distances,
 )
@@ -31,6 +32,7 @@ __all__ = [
     "factor",
     "is_multiple",
     "median_squared_distance",
+    "polynomial_to_centre",
     "require_square",
     "resolve_gamma",
     "squared_distances",
