@@ -7,18 +7,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import typer
 
-from ..kernels import EXACT_ROWS
+from ..kernels import Plan
 from ..labels import Labels
 from ..models import (
-    PROJECTIONS,
-    SAMPLE_ROWS,
+    AUTO,
     Rows,
     TableFit,
     TableRows,
@@ -27,6 +25,7 @@ from ..models import (
     machine_facts,
     save_model,
 )
+from ..selection import METHODS, method_named
 from ..tables import SurveyedTable, Table, loaded
 from ._new_table import RowProgress
 from ._options import (
@@ -57,23 +56,6 @@ from ._show import describe
 
 ENDING = ".unseen"
 SLOW = 5_000  # samples beyond which the exact kernel methods take minutes
-WITH_KERNEL = ("auto", "rbf-svm", *PROJECTIONS)
-
-
-class Method(StrEnum):
-    """What can be fitted."""
-
-    auto = "auto"
-    cidg = "cidg"
-    mda = "mda"
-    sca = "sca"
-    dica = "dica"
-    kfda = "kfda"
-    logistic = "logistic"
-    linear_svm = "linear-svm"
-    rbf_svm = "rbf-svm"
-    undo_bias = "undo-bias"
-    one_nearest = "1nn"
 
 
 def fit(
@@ -84,7 +66,9 @@ def fit(
     features: Features = None,
     drop: Drop = None,
     unlabelled: Unlabelled = None,
-    method: Annotated[Method, typer.Option(help="auto compares all and prefers simple models.")] = Method.auto,
+    method: Annotated[
+        str, typer.Option(help="A method by its name, as in compare; auto compares all and prefers simple models.")
+    ] = AUTO,
     max_per_domain: MaxPerDomain = None,
     scale: ScaleOption = None,
     seed: Seed = 0,
@@ -106,27 +90,32 @@ def fit(
         check_target(output, ENDING)
         source = _source(data, (label, domain, features, drop, max_per_domain, seed, unlabelled))
         scaling = scale_for(data, scale)
-        large = feature_map is FeatureMap.nystroem or (feature_map is FeatureMap.auto and source.rows > EXACT_ROWS)
+        if method != AUTO:
+            method = method_named(method).name
+        asked = {FeatureMap.nystroem: False, FeatureMap.none: True}.get(feature_map)
+        plan = Plan.of(source.rows, exact=asked, landmarks=components)
         how: dict[str, Any] = {"scale": scaling, "inductive": inductive, "seed": seed, "n_jobs": jobs, "verbose": 1}
         try:
-            if large:
-                table = source.table if isinstance(source, TableRows) else loaded(source.sampled(SAMPLE_ROWS, seed))
-                notices([*table.notices, *_plan(source.rows, len(table.X)), *_advice(table, "")])
+            if not plan.exact:
+                table = (
+                    source.table if isinstance(source, TableRows) else loaded(source.sampled(plan.sample_rows, seed))
+                )
+                notices([*table.notices, f"{plan} So it is with --feature-map nystroem.", *_advice(table, "")])
                 with cluster(workers, scheduler) as client:
                     found = fit_stream(
-                        source, table, method.value, components=components, progress=RowProgress, client=client, **how
+                        source, table, method, components=components, progress=RowProgress, client=client, **how
                     )
                 said = [stream_text(found)]
                 notices(said)
             else:
                 table = source.table if isinstance(source, TableRows) else loaded(source, seed)
-                notices([*table.notices, *_advice(table, method.value)])
+                notices([*table.notices, *_advice(table, method)])
                 said = list(_not_used(components, workers, scheduler))
                 notices(said)
-                found = fit_table(table, method.value, **how)
+                found = fit_table(table, method, **how)
         except MemoryError as error:
             raise MemoryError(f"{error} With this command: --max-per-domain N.") from error
-        facts = card(replace(table, notices=[*table.notices, *said]), found, method.value, scaling, seed, source)
+        facts = card(replace(table, notices=[*table.notices, *said]), found, method, scaling, seed, source)
         output.parent.mkdir(parents=True, exist_ok=True)
         save_model(found.model, output, facts)
         if as_json:
@@ -138,14 +127,6 @@ def fit(
 
 def _source(data: Path | None, options: tuple[Any, ...]) -> SurveyedTable | TableRows:
     return TableRows(embedded_table(*options)) if data is None else survey(data, *options)
-
-
-def _plan(rows: int, sampled: int) -> Iterator[str]:
-    """What is about to be done with a large table."""
-    yield (
-        f"{rows:,} rows: a few choose the settings, {sampled:,} give the scales, the landmarks and the classifier, and "
-        "a projection is fitted on all through landmarks, as with --feature-map nystroem."
-    )
 
 
 def stream_text(found: TableFit) -> str:
@@ -234,7 +215,8 @@ def _counts(values: Labels) -> dict[Any, int]:
 def _advice(table: Table, method: str) -> Iterator[str]:
     if len(np.unique(table.domain)) == 2:
         yield "With two domains each is scored by a model that has seen only the other, which says little."
-    if len(table.X) > SLOW and method in WITH_KERNEL:
+    kernels = method == AUTO or (method in METHODS and METHODS[method].shares != "nothing")
+    if len(table.X) > SLOW and kernels:
         yield f"{len(table.X):,} rows will take a while with kernels; --max-per-domain 500 gives a quick first answer."
 
 

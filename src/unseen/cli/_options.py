@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..estimators import ClusterLost
-from ..study import METHODS, thin
+from ..selection import method_names
+from ..study import thin
 
 if TYPE_CHECKING:
     from ..tables import SurveyedTable, Table
@@ -117,7 +118,7 @@ Jobs = Annotated[int, typer.Option("--jobs", "-j", callback=_some_jobs, help=JOB
 Quick = Annotated[bool, typer.Option("--quick", help="A smoke version: one repeat, small grids.")]
 Repeats = Annotated[int, typer.Option("--repeats", min=1, help="Random draws of the training data.")]
 Methods = Annotated[str, typer.Option("--methods", help="Comma-separated; see the documentation for the names.")]
-ALL = ",".join(METHODS)
+ALL = ",".join(method_names(compared=True))
 StoreOption = Annotated[
     Path | None, typer.Option("--store", dir_okay=False, help="File of results; rerun to continue.")
 ]

@@ -12,7 +12,7 @@ from ._distributed import tree
 from ._domain_centerer import DomainCenterer
 from ._kfda import KFDA
 from ._mda import MDA
-from ._projection import Projection
+from ._projection import Projection, adopt_statistics, collect_statistics, invariance_weights
 from ._sca import SCA
 from ._space import Space, check_gram, learns_nothing
 from ._statistics import Statistics, total
@@ -30,8 +30,11 @@ __all__ = [
     "Space",
     "Statistics",
     "UndoBias",
+    "adopt_statistics",
     "check_gram",
+    "collect_statistics",
     "compute",
+    "invariance_weights",
     "is_dask",
     "learns_nothing",
     "mapped",

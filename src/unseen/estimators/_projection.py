@@ -479,3 +479,18 @@ class Projection(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         tags.input_tags.pairwise = self.kernel == "precomputed" and self.feature_map is None
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+def collect_statistics(projection: Projection, X: Any, y: Any, sample_domain: Any) -> Statistics:
+    """Statistics of samples under the feature map of a projection, which must be frozen; those of chunks add up."""
+    return projection._gather(X, y, sample_domain)
+
+
+def adopt_statistics(projection: Projection, statistics: Statistics, n_features: int) -> None:
+    """Let a projection go on from statistics that were collected elsewhere, of a map that had nothing to learn."""
+    projection._adopt(statistics, n_features)
+
+
+def invariance_weights(projection: Projection) -> tuple[str, ...]:
+    """Names of the parameters that weigh invariance across domains."""
+    return projection._invariance_weights

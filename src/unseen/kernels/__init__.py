@@ -16,7 +16,7 @@ from ._kernel import (
     squared_distances,
 )
 from ._nystroem import PivotedNystroem
-from ._plan import EXACT_ROWS, available_bytes, require_square
+from ._plan import EXACT_ROWS, Plan, available_bytes, require_square
 from ._scales import factor, is_multiple
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "NON_NEGATIVE_KERNELS",
     "SPARSE_KERNELS",
     "PivotedNystroem",
+    "Plan",
     "about_origin",
     "available_bytes",
     "centre",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 
@@ -43,4 +44,50 @@ def require_square(n: int, copies: int, caller: str) -> None:
             f"{needed / 2**30:,.1f} GiB in all; {available / 2**30:,.1f} GiB is available. Fit on a subsample, or set "
             "feature_map, for example to unseen.PivotedNystroem(1000), whose memory does not grow with the square of "
             "the number of samples."
+        )
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How many rows are used for what: one plan for all that compares, chooses or fits.
+
+    Up to `EXACT_ROWS` rows kernels are exact and everything sees all rows. Beyond, some rows choose the settings, which
+    are multiples of the data's own scales and do not depend on the number of rows; more of them give the scales and the
+    landmarks, and train the classifiers; projections see all rows, block by block, through the landmarks.
+
+    Parameters
+    ----------
+    rows : int
+        How many there are to learn from.
+    exact : bool
+        Whether kernels are exact.
+    landmarks : int
+        How many there are at most.
+    tolerance : float or None
+        What landmarks may miss of the kernel: a smooth one needs few. None takes all.
+    choice_rows, landmark_rows, sample_rows : int
+        Rows that choose the settings, among which landmarks are sought, and that train classifiers.
+    """
+
+    rows: int
+    exact: bool
+    landmarks: int = 1_000
+    tolerance: float | None = 1e-6
+    choice_rows: int = 2_000
+    landmark_rows: int = 10_000
+    sample_rows: int = 20_000
+
+    @classmethod
+    def of(cls, rows: int, *, exact: bool | None = None, landmarks: int | None = None) -> Plan:
+        """The plan for so many rows; `exact` and `landmarks` are what somebody has asked for."""
+        plan = cls(rows, rows <= EXACT_ROWS if exact is None else exact)
+        return plan if landmarks is None else replace(plan, landmarks=landmarks, tolerance=None)
+
+    def __str__(self) -> str:
+        if self.exact:
+            return f"{self.rows:,} rows: kernels are exact."
+        return (
+            f"{self.rows:,} rows: {min(self.choice_rows, self.rows):,} choose the settings, "
+            f"{min(self.sample_rows, self.rows):,} give the scales, the landmarks and the classifier, and a projection "
+            f"is fitted on all through at most {self.landmarks:,} landmarks."
         )

@@ -4,11 +4,11 @@ Stands on the tables, the selection and the novelty of a new table.
 """
 
 from ._file import ModelFileError, load_model, read_card, save_model
-from ._fit import PROJECTIONS, TableFit, fit_table
+from ._fit import AUTO, TableFit, fit_table
 from ._machine import machine_facts
 from ._model import Centres, TableModel
-from ._stream import SAMPLE_ROWS, Rows, TableRows, fit_stream
+from ._stream import Rows, TableRows, fit_stream, part_of
 
 __all__ = ["ModelFileError", "TableFit", "TableModel", "fit_table", "load_model", "read_card", "save_model"]
 # For other rooms, and for nobody else.
-__all__ += ["PROJECTIONS", "SAMPLE_ROWS", "Centres", "Rows", "TableRows", "fit_stream", "machine_facts"]
+__all__ += ["AUTO", "Centres", "Rows", "TableRows", "fit_stream", "machine_facts", "part_of"]

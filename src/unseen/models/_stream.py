@@ -16,23 +16,14 @@ from importlib import import_module
 from typing import Any, Protocol
 
 import numpy as np
-from sklearn.base import clone
-from sklearn.frozen import FrozenEstimator
-from sklearn.pipeline import Pipeline
 from sklearn.utils import gen_batches
 
-from ..algebra import Array
-from ..estimators import Projection, Statistics, total
-from ..kernels import PivotedNystroem
-from ..tables import Piece, Table, level
-from ._fit import TableFit, choose, expected_warnings, fit_candidate, prepare
-from ._model import TableModel
+from ..estimators import Projection, Statistics, collect_statistics, compute, total, tree
+from ..kernels import Plan
+from ..labels import Samples
+from ..tables import Piece, Table
+from ._fit import TableFit, choose_on, fit_by_plan
 
-CHOICE_ROWS = 2_000  # on which settings are chosen
-SAMPLE_ROWS = 20_000  # for scales, novelty and the classifier
-LANDMARK_ROWS = 10_000  # among which landmarks are sought
-COMPONENTS = 1_000  # landmarks at most, unless asked for more
-TOLERANCE = 1e-6  # what landmarks may miss of the kernel: a smooth one needs few
 BLOCK = 10_000  # rows of a table in memory that are prepared at a time
 
 Advance = Callable[[int], None]  # told how many rows more are done
@@ -117,67 +108,30 @@ def fit_stream(
     >>> from unseen.models import TableRows, fit_stream, part_of
     >>> from unseen.datasets import embedded
     >>> table = embedded()
-    >>> fit = fit_stream(TableRows(table), part_of(table, 240, seed=0), "kfda", scale="l2", components=50)
+    >>> fit = fit_stream(TableRows(table), part_of(table, 240, seed=0), "KFDA", scale="l2", components=50)
     >>> fit.stream["projection_rows"], fit.stream["landmarks"]
     (1797, 50)
     """
     if components is not None and components < 1:
         raise ValueError(f"components must be at least 1; got {components}.")
-    few = part_of(sample, CHOICE_ROWS, seed)
-    choice = choose(few, method, scale=scale, inductive=inductive, n_jobs=n_jobs, verbose=verbose)
-    preparation, prepared, novelty = prepare(sample, scale, seed)
-    facts: dict[str, Any] = {"rows": stream.rows, "choice_rows": len(few.X), "classifier_rows": len(sample.X)}
-    transformer = choice.candidate.pipeline[0]
-    with expected_warnings():
-        if isinstance(transformer, Projection):
-            landmarks = _landmarks(transformer, prepared, components, seed)
-            projection = clone(transformer).set_params(feature_map=FrozenEstimator(landmarks))
-            collector = Collector(stream, preparation, projection)
-            shown = nullcontext(_nothing) if progress is None else progress("Reading all rows", stream.rows)
-            with shown as advance:
-                found = collector.here(advance) if client is None else collector.on_cluster(advance, client)
-            projection._adopt(found, prepared.shape[1])
-            Z = projection.transform(prepared, sample_domain=sample.domain)
-            head = clone(choice.candidate.pipeline[-1]).fit(Z, sample.y)
-            pipeline = Pipeline([("projection", projection), ("classifier", head)])
-            facts |= {
-                "projection_rows": int(found.cells.counts.sum()),
-                "landmarks": landmarks.n_components_,
-                "trace_error": landmarks.trace_error_,
-            }
-        else:
-            pipeline = fit_candidate(choice.candidate, prepared, sample.y, sample.domain)
-    return choice.fitted(TableModel(preparation, pipeline, novelty), facts)
+    plan = Plan.of(stream.rows, exact=False, landmarks=components)
+    few = part_of(sample, plan.choice_rows, seed)
+    choice = choose_on(few, method, scale=scale, inductive=inductive, n_jobs=n_jobs, verbose=verbose)
+
+    def collect(preparation: Any, projection: Projection) -> Statistics:
+        collector = Collector(stream, preparation, projection)
+        shown = nullcontext(_nothing) if progress is None else progress("Reading all rows", stream.rows)
+        with shown as advance:
+            return collector.here(advance) if client is None else collector.on_cluster(advance, client)
+
+    found = fit_by_plan(choice, sample, collect, plan, scale, seed)
+    found.stream.update(rows=stream.rows, choice_rows=len(few.X))
+    return found
 
 
 def part_of(table: Table, total: int, seed: int) -> Table:
     """About so many rows: the same number of each domain as far as it has them, and some of each of its classes."""
-    if len(table.X) <= total:
-        return table
-    random = np.random.default_rng(seed)
-    names, sizes = np.unique(table.domain, return_counts=True)
-    share = level(sizes.tolist(), total)
-    chosen = []
-    for name, size in zip(names, sizes, strict=True):
-        own = np.flatnonzero(table.domain == name)
-        for label in np.unique(table.y[own]):
-            cell = own[table.y[own] == label]
-            wanted = max(round(len(cell) * min(1.0, share / size)), min(2, len(cell)))
-            chosen.append(random.choice(cell, wanted, replace=False))
-    rows = np.sort(np.concatenate(chosen))
-    return table.take(rows)
-
-
-def _landmarks(projection: Projection, prepared: Array, components: int | None, seed: int) -> PivotedNystroem:
-    """Landmarks for the projection's kernel, sought among some of the samples."""
-    rows = np.random.default_rng(seed).permutation(len(prepared))[:LANDMARK_ROWS]
-    return PivotedNystroem(
-        min(COMPONENTS if components is None else components, len(rows)),
-        kernel=projection.kernel,
-        gamma=projection.gamma,
-        tolerance=TOLERANCE if components is None else None,
-        random_state=seed,
-    ).fit(prepared[rows])
+    return table.take(Samples(table.X, table.y, table.domain).thinned(total, seed))
 
 
 def _nothing(rows: int) -> None:
@@ -197,7 +151,7 @@ class Collector:
         found: Statistics | None = None
         for piece in self.stream.pieces(part):
             X = np.asarray(self.preparation.transform(piece.X), dtype=np.float64)
-            found = total([found, self.projection._gather(X, piece.y, piece.domain)])
+            found = total([found, collect_statistics(self.projection, X, piece.y, piece.domain)])
             advance(len(X))
         return found
 
@@ -210,8 +164,6 @@ class Collector:
 
     def on_cluster(self, advance: Advance, client: Any) -> Statistics:
         """Have all parts read by workers, who tell how far they are, and add up in a tree."""
-        from ..estimators import compute, tree
-
         topic = f"unseen-{uuid.uuid4()}"
         task = import_module("dask").delayed(partial(_worker, self, topic))
         client.subscribe_topic(topic, lambda event: advance(event[1]))

@@ -1,32 +1,55 @@
-"""Choosing a model for a domain that nobody has seen: splitters, searches and their pictures."""
+"""Choosing a model for a domain that nobody has seen: the table of methods, the engine, the searches, their pictures.
 
+Stands on the estimators. The engine turns samples, splits and candidates into out-of-domain predictions; choices are
+readings of these.
+"""
+
+from ._asking import Prediction
+from ._candidate import Candidate, expected_warnings, is_transductive, seen_by_classifier
+from ._contest import Contender, choose, contest, leaderboard
 from ._displays import LeaderboardDisplay, ValidationSurfaceDisplay
-from ._evaluate import Candidate, score_candidates
-from ._grids import default_grid
+from ._engine import Scorer, Split, predictions
+from ._large import LargeFit
+from ._methods import HEADS, METHODS, Method, method_named, method_names, register
 from ._nearest import is_one_nearest, nearest
-from ._results import TIE, preferred, tabulate
+from ._results import TIE, table_of
 from ._search import ProjectionSearchCV
 from ._splitters import HeldOutDomains, LeaveOneDomainOut, LeavePDomainsOut, WithinDomainSplit
 from ._unseen import UnseenClassifier
 
 __all__ = [
+    "METHODS",
     "HeldOutDomains",
     "LeaderboardDisplay",
     "LeaveOneDomainOut",
     "LeavePDomainsOut",
+    "Method",
     "ProjectionSearchCV",
     "UnseenClassifier",
     "ValidationSurfaceDisplay",
     "WithinDomainSplit",
+    "register",
 ]
 # For other rooms, and for nobody else.
 __all__ += [
+    "HEADS",
     "TIE",
     "Candidate",
-    "default_grid",
+    "Contender",
+    "LargeFit",
+    "Prediction",
+    "Scorer",
+    "Split",
+    "choose",
+    "contest",
+    "expected_warnings",
     "is_one_nearest",
+    "is_transductive",
+    "leaderboard",
+    "method_named",
+    "method_names",
     "nearest",
-    "preferred",
-    "score_candidates",
-    "tabulate",
+    "predictions",
+    "seen_by_classifier",
+    "table_of",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from numbers import Integral
 from typing import Any, ClassVar, Self
 
@@ -11,23 +12,23 @@ import numpy as np
 from sklearn.base import MetaEstimatorMixin, clone
 from sklearn.metrics import get_scorer_names
 from sklearn.model_selection import ParameterGrid
-from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..algebra import Ints
 from ..citizen import forget
 from ..estimators import Projection, check_gram
 from ..exceptions import MaskedLabelsWarning, SingleDomainWarning, warn
 from ..labels import Samples, check_domains, domains_by_name, encode_classes
 from ..progress import with_callbacks
+from ._asking import as_key
+from ._candidate import Candidate
 from ._chosen import ChosenModel, refuse_dask
-from ._evaluate import Candidate, Score, as_key, score_candidates
+from ._engine import Scorer, Split, predictions
 from ._folds import KERNEL_PARAMS
-from ._grids import default_grid
-from ._results import preferred, tabulate
+from ._methods import HEADS, METHODS
+from ._results import preferred, table_of, tabulate
 from ._splitters import domain_splits
 
 
@@ -160,20 +161,16 @@ class ProjectionSearchCV(MetaEstimatorMixin, ChosenModel):
         refuse_dask(X, type(self).__name__)
         data = self._check_data(X, y, sample_domain)
         splits = domain_splits(self, data.X, data.y, data.domain_codes, sample_domain, params)
-        settings = list(
-            ParameterGrid(
-                default_grid(self.estimator, len(self.classes_)) if self.param_grid is None else self.param_grid
-            )
-        )
+        settings = self._settings()
         if not settings:
             raise ValueError(
                 f"param_grid={self.param_grid!r} holds no setting; pass {{}} to score the estimator as it is."
             )
         candidates = self._candidates(settings)
-        scores = self._score(candidates, data, splits)
-        _report_failures(scores, len(candidates))
+        results = self._score(candidates, data, splits)
+        _report_failures(results["errors"])
         self.n_splits_ = len(splits)
-        self.cv_results_ = tabulate(candidates, settings, scores)
+        self.cv_results_ = tabulate(results, candidates)
         self._choose()
         if self.refit is not False:
             self.best_estimator_ = self._refitted(candidates[self.best_index_], data, sample_domain)
@@ -190,14 +187,14 @@ class ProjectionSearchCV(MetaEstimatorMixin, ChosenModel):
         return Samples(X, y, check_domains(sample_domain, n_samples))
 
     def _head(self) -> Any:
-        return KNeighborsClassifier(n_neighbors=1, algorithm="brute") if self.classifier is None else self.classifier
+        return HEADS["1-NN"] if self.classifier is None else self.classifier
 
     def _candidates(self, settings: list[dict[str, Any]]) -> list[Candidate]:
         head, prefix = self._head(), "classifier__"
         common = self.estimator.get_params(deep=False)
         candidates = []
         maps: dict[Any, Any] = {}
-        for index, setting in enumerate(settings):
+        for setting in settings:
             own = {k: v for k, v in setting.items() if not k.startswith(prefix)}
             if own.keys() <= common.keys():
                 projection = type(self.estimator)(**{**common, **own})
@@ -208,21 +205,36 @@ class ProjectionSearchCV(MetaEstimatorMixin, ChosenModel):
             projection._validate_params()
             _require_effect(projection, own)
             tuned = {k.removeprefix(prefix): v for k, v in setting.items() if k.startswith(prefix)}
-            candidates.append(Candidate(index, projection, clone(head).set_params(**tuned) if tuned else head))
+            candidates.append(
+                Candidate(
+                    type(projection).__name__,
+                    setting,
+                    projection,
+                    clone(head).set_params(**tuned) if tuned else head,
+                    shares="decomposition",
+                    plain=False,
+                )
+            )
         return candidates
 
     @with_callbacks
-    def _score(self, candidates: list[Candidate], data: Samples, splits: list[tuple[Ints, Ints]]) -> list[list[Score]]:
-        return score_candidates(
-            candidates,
-            data,
-            splits,
-            self.scoring,
-            n_jobs=self.n_jobs,
-            verbose=self.verbose,
-            name=f"{type(self.estimator).__name__} search",
-            owner=self,
-        )
+    def _score(self, candidates: list[Candidate], data: Samples, splits: list[Split]) -> dict[str, Any]:
+        name = f"{type(self.estimator).__name__} search"
+        shown = {"description": name, "verbose": self.verbose, "owner": self}
+        said = predictions(candidates, data, splits, scoring=self.scoring, n_jobs=self.n_jobs, shown=shown)
+        return table_of(candidates, said, Scorer(self.scoring, data, splits), len(splits))
+
+    def _settings(self) -> list[dict[str, Any]]:
+        if self.param_grid is not None:
+            return list(ParameterGrid(self.param_grid))
+        known = [
+            method
+            for method in METHODS.values()
+            if method.is_projection and isinstance(self.estimator, type(method.transformer))
+        ]
+        if not known:
+            raise ValueError(f"There is no default grid for {type(self.estimator).__name__}; pass param_grid.")
+        return replace(known[0], transformer=self.estimator).settings(len(self.classes_))
 
     def _choose(self) -> None:
         means = self.cv_results_["mean_test_score"]
@@ -236,10 +248,7 @@ class ProjectionSearchCV(MetaEstimatorMixin, ChosenModel):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SingleDomainWarning)  # the search has warned already
             warnings.simplefilter("ignore", MaskedLabelsWarning)
-            projection = clone(candidate.projection)
-            Z = projection.fit_transform(data.X, data.y, sample_domain=sample_domain)
-        classifier = clone(candidate.classifier).fit(Z, data.y)
-        return Pipeline([("projection", projection), ("classifier", classifier)])
+            return candidate.fitted(data.X, data.y, sample_domain)
 
     def _classifiers(self) -> Sequence[Any]:
         return [self._head()]
@@ -317,14 +326,12 @@ def _require_effect(projection: Projection, setting: dict[str, Any]) -> None:
         )
 
 
-def _report_failures(scores: list[list[Score]], n_candidates: int) -> None:
-    failed = {score.index: score.error for split in scores for score in split if score.error}
-    if not failed:
-        return
-    example = next(iter(failed.values()))
-    if len(failed) == n_candidates:
-        raise ValueError(f"Every one of the {n_candidates} settings failed; the first says: {example}")
-    warn(
-        f"{len(failed)} of {n_candidates} settings failed on some fold and score NaN; the first says: {example}",
-        RuntimeWarning,
-    )
+def _report_failures(errors: list[str]) -> None:
+    failed = [error for error in errors if error]
+    if failed and len(failed) == len(errors):
+        raise ValueError(f"Every one of the {len(errors)} settings failed; the first says: {failed[0]}")
+    if failed:
+        warn(
+            f"{len(failed)} of {len(errors)} settings failed on some fold and score NaN; the first says: {failed[0]}",
+            RuntimeWarning,
+        )

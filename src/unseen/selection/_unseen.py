@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from numbers import Integral
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from scipy import sparse
+from sklearn.base import clone
 from sklearn.metrics import get_scorer_names
-from sklearn.pipeline import Pipeline
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.parallel import delayed
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..algebra import Array, Ints
 from ..citizen import forget
-from ..estimators import Projection, processes
-from ..exceptions import FewerComponentsWarning, MaskedLabelsWarning, SingleDomainWarning
-from ..labels import Labels, check_domains, domains_by_name, encode_classes, encode_domains
-from ..progress import track, with_callbacks
+from ..estimators import Projection
+from ..exceptions import warn
+from ..kernels import EXACT_ROWS
+from ..labels import Labels, Samples, check_domains, domains_by_name, encode_classes
+from ..progress import with_callbacks
+from ._candidate import expected_warnings, is_transductive, seen_by_classifier
 from ._chosen import ChosenModel, refuse_dask
-from ._families import METHODS, Contender, batches, classifiers, contenders, offered
-from ._plain import CENTERED, MAPPED
+from ._contest import Contender, choose, contest, leaderboard
+from ._engine import Split
+from ._methods import HEADS, MAPPED, METHODS, Method, method_named, method_names
 from ._splitters import domain_splits
-
-SIMPLICITY = ("plain", "inductive", "transductive")
 
 
 class UnseenClassifier(ChosenModel):
@@ -43,9 +42,9 @@ class UnseenClassifier(ChosenModel):
     Parameters
     ----------
     methods : "auto" or list of str, default="auto"
-        What to compare, among "logistic", "linear_svm", "rbf_svm", "centered_logistic", "centered_linear_svm",
-        "centered_rbf_svm", "cidg", "mda", "sca" and "dica"; "auto" is all of them. With `feature_map` also
-        "mapped_ridge", ridge classification behind the map, which stands in for the rbf SVMs in "auto".
+        What to compare, by the names in `unseen.selection.METHODS`; "auto" is "logistic", "linear SVM", "RBF SVM", the
+        same behind a centerer ("centred logistic" and so on), "CIDG", "MDA", "SCA" and "DICA". With `feature_map` also
+        "mapped ridge", ridge classification behind the map, which stands in for the RBF SVMs in "auto".
     feature_map : transformer, "linear" or None, default=None
         For more samples than a kernel matrix can hold: what the projections see in place of a kernel, such as
         :class:`~unseen.PivotedNystroem`. Each fold fits it anew. A fitted map in a
@@ -97,7 +96,7 @@ class UnseenClassifier(ChosenModel):
     >>> from unseen import UnseenClassifier
     >>> from unseen.datasets import make_synthetic
     >>> data = make_synthetic(validation_domain=True, random_state=0)
-    >>> model = UnseenClassifier(methods=["logistic", "cidg"])
+    >>> model = UnseenClassifier(methods=["logistic", "CIDG"])
     >>> model = model.fit(data.data, data.target, sample_domain=data.domain)
     >>> [row["model"] for row in model.leaderboard_ if row["chosen"]] == [model.best_model_]
     True
@@ -159,50 +158,81 @@ class UnseenClassifier(ChosenModel):
         self.classes_, _ = encode_classes(y, type(self).__name__)
         methods = self._methods(X)
         labels = None if sample_domain is None else check_domains(sample_domain, X.shape[0])
-        domain = np.zeros(X.shape[0], dtype=np.intp) if labels is None else encode_domains(labels)[1]
-        splits = domain_splits(self, X, y, domain, sample_domain, params)
-        field = self._compare(batches(methods), X, y, domain, splits)
+        samples = Samples(X, y, np.zeros(X.shape[0], dtype=np.intp) if labels is None else labels)
+        splits = domain_splits(self, X, y, samples.domain_codes, sample_domain, params)
+        field = self._compare(methods, samples, splits)
         chosen = choose(field)
         self.leaderboard_ = leaderboard(field, chosen, _names(splits, labels))
-        self.best_model_, self.best_kind_, self.best_score_ = chosen.model, chosen.kind, chosen.mean
-        self.best_estimator_ = _fitted(chosen.pipeline, X, y, sample_domain)
+        self.best_model_, self.best_kind_, self.best_score_ = chosen.name, chosen.kind, chosen.mean
+        with expected_warnings():  # the comparison has said what there is to say
+            self.best_estimator_ = chosen.candidate.fitted(X, y, sample_domain)
         return self
 
     @with_callbacks
-    def _compare(self, parts: list[list[str]], X: Any, y: Any, domain: Ints, splits: list[Any]) -> list[Contender]:
-        arguments = (X, y, domain, splits, self.scoring, self.transductive, self.feature_map)
-        found = processes(self.n_jobs)(delayed(contenders)(part, *arguments) for part in parts)
-        return [c for part in track(found, len(parts), type(self).__name__, self.verbose, self) for c in part]
+    def _compare(self, methods: Sequence[Method], samples: Samples, splits: list[Split]) -> list[Contender]:
+        # Among very many samples a nearest neighbour costs more than all else.
+        few = self.feature_map is None or len(samples) <= EXACT_ROWS
+        heads = tuple(HEADS) if few else ("logistic",)
+        centerings = ("source", "target") if self.transductive else ("source",)
+        how: dict[str, Any] = {"coarse": True, "heads": heads, "centerings": centerings}
+        candidates = [c for method in methods for c in method.candidates(len(self.classes_), **how)]
+        shown = {"description": type(self).__name__, "verbose": self.verbose, "owner": self}
+        field = contest(candidates, samples, splits, scoring=self.scoring, n_jobs=self.n_jobs, shown=shown)
+        for contender in field:
+            if contender.error:
+                text = f"{contender.name} cannot be scored and is left out of the choice: {contender.error}"
+                warn(text, RuntimeWarning)
+        return field
 
-    def _methods(self, X: Any) -> Sequence[str]:
+    def _methods(self, X: Any) -> list[Method]:
+        """The methods to compare, with the feature map in its place."""
+        mapped = self.feature_map is not None and not isinstance(self.feature_map, str)
         if isinstance(self.methods, str):
-            return offered(X, self.transductive, self.feature_map)
-        refused = [] if self.transductive else [m for m in self.methods if m in CENTERED]
-        if refused:
-            raise ValueError(f"transductive=False leaves no use for {refused[0]!r} in methods={self.methods!r}.")
-        if MAPPED in self.methods and (self.feature_map is None or isinstance(self.feature_map, str)):
+            methods = [METHODS[name] for name in method_names(automatic=True)]
+            if self.feature_map is not None:  # what stands behind a map has no kernel matrix
+                methods = [method for method in methods if method.shares != "kernel matrix"]
+                methods += [METHODS[MAPPED]] if mapped else []
+            if not self.transductive or sparse.issparse(X):  # sparse samples cannot be centred
+                methods = [method for method in methods if not is_transductive(method.transformer)]
+        elif not self.methods:
+            raise ValueError(
+                f'methods must be "auto" or a list of names among {", ".join(METHODS)}; got {self.methods!r}.'
+            )
+        else:
+            methods = list(dict.fromkeys(method_named(name) for name in self.methods))
+            self._refuse_useless(methods, X, mapped)
+        return [self._with_map(method) for method in methods]
+
+    def _refuse_useless(self, methods: list[Method], X: Any, mapped: bool) -> None:
+        centred = [method.name for method in methods if is_transductive(method.transformer)]
+        if centred and not self.transductive:
+            raise ValueError(f"transductive=False leaves no use for {centred[0]!r} in methods={self.methods!r}.")
+        if centred and sparse.issparse(X):
+            raise ValueError(f"methods={self.methods!r} holds {centred[0]!r}, but sparse X cannot be centred.")
+        if METHODS[MAPPED] in methods and not mapped:
             raise ValueError(
                 f"methods={self.methods!r} holds {MAPPED!r}, which needs a transformer as feature_map; got "
                 f"feature_map={self.feature_map!r}."
             )
-        unknown = [method for method in self.methods if method not in (*METHODS, MAPPED)]
-        if unknown or not self.methods:
-            names = ", ".join(METHODS if self.feature_map is None else (*METHODS, MAPPED))
-            raise ValueError(f'methods must be "auto" or a list of names among {names}; got {self.methods!r}.')
-        centered = [method for method in self.methods if method in CENTERED]
-        if centered and sparse.issparse(X):
-            raise ValueError(f"methods={self.methods!r} holds {centered[0]!r}, but sparse X cannot be centred.")
-        return list(dict.fromkeys(self.methods))
+
+    def _with_map(self, method: Method) -> Method:
+        if method.is_projection and self.feature_map is not None:
+            projection = clone(method.transformer).set_params(feature_map=self.feature_map)
+            return replace(method, transformer=projection)
+        return replace(method, transformer=self.feature_map) if method.name == MAPPED else method
 
     def _classifiers(self) -> Sequence[Any]:
-        return [self.best_estimator_[-1]] if hasattr(self, "best_estimator_") else classifiers(self._methods(None))
+        if hasattr(self, "best_estimator_"):
+            return [self.best_estimator_[-1]]
+        methods = self._methods(None)
+        heads = HEADS.values() if any(method.is_projection for method in methods) else ()
+        return [*(method.classifier for method in methods if not method.is_projection), *heads]
 
     def _transformed(self, X: Any, sample_domain: Any) -> Any:
         """Samples as the chosen classifier sees them."""
         check_is_fitted(self, "best_estimator_")
         X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=(np.float64, np.float32))
-        steps = self.best_estimator_[:-1]
-        return steps[0].transform(X, sample_domain=sample_domain) if len(steps) else X
+        return seen_by_classifier(self.best_estimator_, X, sample_domain)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -210,59 +240,7 @@ class UnseenClassifier(ChosenModel):
         return tags
 
 
-def choose(field: list[Contender]) -> Contender:
-    """Best mean, unless the champion of a simpler kind is no worse by one standard error of the paired difference."""
-    field = [contender for contender in field if np.isfinite(contender.mean)]
-    if not field:
-        raise ValueError("No model could be scored on every held-out part; check the data and the scorer.")
-    best = max(field, key=lambda c: (c.mean, -SIMPLICITY.index(c.kind)))
-    for kind in SIMPLICITY[: SIMPLICITY.index(best.kind)]:
-        rivals = [contender for contender in field if contender.kind == kind]
-        if rivals and indistinguishable(best, max(rivals, key=lambda c: c.mean)):
-            return champion(rivals)
-    return champion([contender for contender in field if contender.kind == best.kind])
-
-
-def champion(rivals: list[Contender]) -> Contender:
-    """Best of one kind; among plain classifiers, the rbf SVM unless another is distinguishably better.
-
-    A wide rbf kernel makes it a linear SVM, so it nests the linear models: where the data cannot tell them apart, it
-    loses little when the truth is linear, and a linear model may lose much when it is not.
-    """
-    best = max(rivals, key=lambda c: c.mean)
-    nesting = [c for c in rivals if c.model == "rbf_svm" and indistinguishable(best, c)]
-    return nesting[0] if nesting else best
-
-
-def indistinguishable(better: Contender, other: Contender) -> bool:
-    """Whether an advantage, paired by held-out part, is within one standard error of zero."""
-    difference = better.scores - other.scores
-    return bool(difference.mean() <= standard_error(difference))
-
-
-def standard_error(values: Array) -> float:
-    """Standard error of a mean; zero for a single value, which says nothing about its own spread."""
-    return float(np.std(values, ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0
-
-
-def leaderboard(field: list[Contender], chosen: Contender, names: list[str]) -> list[dict[str, Any]]:
-    """Rows of plain values, best first."""
-    return [
-        {
-            "model": c.model,
-            "kind": c.kind,
-            "mean": c.mean,
-            "standard_error": standard_error(c.scores),
-            "scores": dict(zip(names, c.scores.tolist(), strict=True)),
-            "params": c.params,
-            "seconds": c.seconds,
-            "chosen": c is chosen,
-        }
-        for c in sorted(field, key=lambda c: -np.nan_to_num(c.mean, nan=-np.inf))
-    ]
-
-
-def _names(splits: list[tuple[Ints, Ints]], labels: Labels | None) -> list[str]:
+def _names(splits: list[Split], labels: Labels | None) -> list[str]:
     """Name each held-out part after its domain where it is one domain and no other part has that name."""
     if labels is not None:
         held_out = [np.unique(labels[test].astype(str)) for _, test in splits]
@@ -270,15 +248,3 @@ def _names(splits: list[tuple[Ints, Ints]], labels: Labels | None) -> list[str]:
         if all(len(part) == 1 for part in held_out) and len(set(names)) == len(names):
             return names
     return [f"split {k}" for k in range(len(splits))]
-
-
-def _fitted(pipeline: Pipeline, X: Any, y: Any, sample_domain: Any) -> Pipeline:
-    """Fit the steps one by one: Pipeline.fit takes metadata differently with routing on and off."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SingleDomainWarning)  # the comparison has warned already
-        warnings.simplefilter("ignore", MaskedLabelsWarning)
-        warnings.simplefilter("ignore", FewerComponentsWarning)  # it was scored with as many as there are
-        for _, step in pipeline.steps[:-1]:
-            X = step.fit_transform(X, y, sample_domain=sample_domain)
-    pipeline.steps[-1][1].fit(X, y)
-    return pipeline

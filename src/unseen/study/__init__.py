@@ -1,8 +1,8 @@
 """Comparisons of methods over domains: tasks, a protocol, a store of results, and tables."""
 
+from ..selection import METHODS
 from ._compare import Comparison, compare, compare_subject
 from ._figure import synthetic_figure
-from ._methods import METHODS
 from ._protocol import Protocol, thin
 from ._published import published
 from ._run import run

@@ -14,11 +14,11 @@ from typing import Any, Literal
 import numpy as np
 
 from ..algebra import Ints
+from ..labels import Samples
 from ..shift import Diagnosis, diagnose
-from ._methods import METHODS
 from ._pictures import confusions
 from ._protocol import Protocol
-from ._run import predictions, run
+from ._run import run, stored_predictions
 from ._store import Row
 from ._subject import Scale, Subject, subject_of_arrays, subject_of_table
 from ._summary import data_facts, method_facts, provenance, settings_facts, verdict_facts, views
@@ -141,7 +141,7 @@ def compare(
     label: str | None = None,
     domain: str | None = None,
     unlabelled: str | int | None = None,
-    methods: Sequence[str] = METHODS,
+    methods: Sequence[str] | None = None,
     repeats: int = 3,
     selection: Literal["domain", "within", "oracle"] = "domain",
     scale: Scale = "standardize",
@@ -169,8 +169,8 @@ def compare(
     unlabelled : str or int, default=None
         The label of rows of the table that have none, such as 0 or unknown, or NA for all that are missing: they are
         left out.
-    methods : sequence of str, default=unseen.study.METHODS
-        Which methods.
+    methods : sequence of str, default=None
+        Which methods, by their names in `unseen.selection.METHODS`; None takes all that are meant for comparisons.
     repeats : int, default=3
         Number of random draws of 70% of each source domain.
     selection : {"domain", "within", "oracle"}, default="domain"
@@ -239,7 +239,7 @@ def compare(
 def compare_subject(
     subject: Subject,
     protocol: Protocol,
-    methods: Sequence[str] = METHODS,
+    methods: Sequence[str] | None = None,
     *,
     store: str | Path | None = None,
     n_jobs: int | None = None,
@@ -277,7 +277,7 @@ def judge(
     subject: Subject,
     todo: Sequence[Task],
     protocol: Protocol,
-    methods: Sequence[str] = METHODS,
+    methods: Sequence[str] | None = None,
     store: str | Path | None = None,
     n_jobs: int | None = None,
     verbose: int = 0,
@@ -288,8 +288,9 @@ def judge(
     with _kept_in(store) as path:
         about: dict[str, Any] = {"store": path, "protocol": protocol, "preprocessor": subject.preprocessor}
         rows = run(X, y, domain, todo, methods=methods, n_jobs=n_jobs, verbose=verbose, client=client, **about)
-        predicted = predictions(rows, X, y, domain, **about)
-    codes = np.unique(y, return_inverse=True)[1]
+        samples = Samples(X, y, domain)
+        predicted = stored_predictions(rows, samples, **about)
+    codes = samples.codes
     truth = {task.name: codes[np.isin(domain, task.targets)] for task in todo}
     correct = {at: found == truth[at[1]] for at, found in predicted.items()}
     selection = protocol.chooses(len(todo[0].sources))

@@ -6,10 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
 
 from ..algebra import Array
-from ._methods import TUNED, Problem
+from ._outcomes import Problem
 from ._store import Row
 
 COLUMNS = ("1NN", "KPCA", "DICA", "SCA", "CIDG")
@@ -41,8 +40,7 @@ def synthetic_figure(problem: Problem, rows: Sequence[Row]) -> Any:
     views = list(_views(problem, {row.method: row for row in rows}))
     figure = Figure(figsize=(3 * len(views), 6), layout="constrained")
     axes = figure.subplots(2, len(views))
-    used = np.r_[problem.train, problem.test]
-    y, domain = problem.y[used], problem.domain[used]
+    y, domain = problem.prepared.y, problem.prepared.domain
     for column, (title, Z) in enumerate(views):
         for top, ax in zip((True, False), axes[:, column], strict=True):
             for s, name in enumerate(np.unique(domain)):
@@ -53,7 +51,7 @@ def synthetic_figure(problem: Problem, rows: Sequence[Row]) -> Any:
             ax.set_xticks([])
             ax.set_yticks([])
         axes[0, column].set_title(title, fontsize=11)
-    unseen = set(problem.domain[problem.test])
+    unseen = set(problem.samples.domain[problem.test])
     names = [f"{name}, unseen" if name in unseen else str(name) for name in np.unique(domain)]
     _legend(axes[0, -1], names, DOMAIN_COLOURS, MARKERS)
     _legend(axes[1, -1], [f"class {label}" for label in np.unique(y)], CLASS_COLOURS, ("s",) * 3)
@@ -73,17 +71,4 @@ def _views(problem: Problem, rows: dict[str, Row]) -> Iterator[tuple[str, Array]
         row = rows[method]
         mark = ", transductive" if row.transductive else ""
         title = f"{TITLES.get(method, method)}\n{100 * (row.accuracy or 0):.1f}%{mark}"
-        yield title, np.vstack(_features(method, problem, row.settings))[:, :2]
-
-
-def _features(method: str, problem: Problem, settings: dict[str, Any]) -> list[Array]:
-    train, test = problem.X[problem.train], problem.X[problem.test]
-    if method == "1NN":
-        return [train, test]
-    if method == "KPCA":
-        kpca = TUNED["KPCA"][2](settings, train)[0].fit(train)
-        return [kpca.transform(train), kpca.transform(test)]
-    estimator, _ = problem.projection(method)
-    model = clone(estimator).set_params(centering=problem.centering, **settings)
-    Z = model.fit_transform(train, problem.y[problem.train], sample_domain=problem.domain[problem.train])
-    return [Z, model.transform(test, sample_domain=problem.domain[problem.test])]
+        yield title, problem.features(method, row.settings)[:, :2]

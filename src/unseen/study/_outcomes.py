@@ -3,56 +3,178 @@
 from __future__ import annotations
 
 import time
-import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Literal
 
+import numpy as np
 from sklearn.base import clone
-from sklearn.exceptions import ConvergenceWarning
 
-from ..exceptions import FewerComponentsWarning, SingleDomainWarning
-from ..kernels import EXACT_ROWS
-from ..labels import Labels
-from ..selection import nearest
-from ._choose import EXPECTED, Choice, choose, explained
-from ._large import Large, skipped
-from ._methods import TUNED, Outcome, Problem, Skipped, fit_on
-
-CHOOSING_ROWS = 1_000  # of a large problem, on which settings are chosen: they are multiples of the data's own scales
-
-
-def outcomes(methods: Sequence[str], problem: Problem) -> Iterator[Outcome | Skipped | tuple[str, str]]:
-    """Run some methods; one that fails gives its name and the reason."""
-    large = Large(problem) if len(problem.y[problem.train]) > EXACT_ROWS else None
-    choosing = problem if large is None else problem.thinned(CHOOSING_ROWS)[0]
-    possible = [method for method in methods if large is None or method not in skipped]
-    for method in methods:
-        if method not in possible:
-            yield Skipped(method, skipped[method])
-    with warnings.catch_warnings():
-        for category in (SingleDomainWarning, FewerComponentsWarning, ConvergenceWarning):
-            warnings.simplefilter("ignore", category)  # expected in small folds, and judged by the scores
-        for method, choice in choose(possible, choosing):
-            if isinstance(choice, str):
-                yield method, choice
-                continue
-            start = time.perf_counter()
-            try:
-                labels = _predicted(method, choice, problem) if large is None else large.predicted(method, choice)
-            except EXPECTED as error:
-                yield method, explained(error)
-                continue
-            seconds = choice.seconds + time.perf_counter() - start
-            transductive = problem.projects(method) and problem.centering == "target"
-            settings = choice.settings if large is None else {**choice.settings, **large.remarks(method)}
-            yield Outcome(method, labels, choice.validation, settings, choice.ties, transductive, seconds)
+from ..algebra import Array, Ints
+from ..estimators import Projection, Statistics, collect_statistics
+from ..kernels import Plan
+from ..labels import Samples
+from ..selection import (
+    METHODS,
+    Candidate,
+    Contender,
+    LargeFit,
+    Method,
+    Split,
+    contest,
+    expected_warnings,
+    predictions,
+    seen_by_classifier,
+)
 
 
-def _predicted(method: str, choice: Choice, problem: Problem) -> Labels:
-    """Fit on all training data; projections are followed by the nearest neighbour."""
-    train, test = problem.train, problem.test
-    if not problem.projects(method):
-        build = TUNED[method][2]
-        return fit_on(build(choice.settings, problem.X[train]), problem, train).predict(problem.X[test])
-    model = clone(problem.projection(method)[0]).set_params(centering=problem.centering, **choice.settings)
-    Z = model.fit_transform(problem.X[train], problem.y[train], sample_domain=problem.domain[train])
-    return problem.y[train][nearest(Z, model.transform(problem.X[test], sample_domain=problem.domain[test]))]
+@dataclass(frozen=True)
+class Outcome:
+    """A method's predictions for the targets and how it came to its settings; or why there are none."""
+
+    method: str
+    codes: Ints | None = None
+    validation: float | None = None
+    settings: Mapping[str, Any] | None = None
+    ties: int = 0
+    transductive: bool = False
+    seconds: float = 0.0
+    status: Literal["ok", "failed", "skipped"] = "ok"
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Rows to train on and to test on, the splits that choose settings, and how rows are prepared.
+
+    Attributes
+    ----------
+    samples : Samples
+        All rows, as they come.
+    train, test : ndarrays of int
+        Positions of rows.
+    splits : list of (train, test)
+        Positions of rows; who chooses by them is for the protocol to say.
+    preparation : transformer or None
+        Fitted on the rows that are trained on, and on no others.
+    centering : str
+        Of projections.
+    quick : bool
+        Whether grids are small.
+    methods : mapping
+        Methods by their names.
+    """
+
+    samples: Samples
+    train: Ints
+    test: Ints
+    splits: list[Split]
+    preparation: Any = None
+    centering: str = "target"
+    quick: bool = False
+    methods: Mapping[str, Method] = field(default_factory=lambda: METHODS)
+
+    def candidates(self, name: str) -> list[Candidate]:
+        """The settings of a method to choose from."""
+        n_classes = len(np.unique(self.samples.codes[self.train]))
+        return list(self.methods[name].candidates(n_classes, quick=self.quick, centerings=(self.centering,)))
+
+    @cached_property
+    def prepared(self) -> Samples:
+        """Rows to train on, then rows to test on, as methods see them."""
+        rows = np.concatenate([self.train, self.test])
+        if self.preparation is None:
+            return self.samples.take(rows)
+        fitted = clone(self.preparation).fit(self.samples.X[self.train])
+        return replace(self.samples.take(rows), X=np.asarray(fitted.transform(self.samples.X[rows]), dtype=np.float64))
+
+    def chosen(self, name: str, settings: Mapping[str, Any]) -> Candidate:
+        """The candidate with these settings, beside which there may be remarks."""
+        return next(c for c in self.candidates(name) if settings.items() >= c.settings.items())
+
+    def features(self, name: str, settings: Mapping[str, Any]) -> Array:
+        """Rows to train on, then rows to test on, as the classifier of a method sees them."""
+        rows, n = self.prepared, len(self.train)
+        with expected_warnings():
+            pipeline = self.chosen(name, settings).fitted(rows.X[:n], rows.y[:n], rows.domain[:n])
+        return seen_by_classifier(pipeline, rows.X, rows.domain)
+
+    def thinned(self, total: int, seed: int = 0) -> Problem:
+        """The same problem with about so many rows to train on, and to test on."""
+        train, test = (rows[self.samples.take(rows).thinned(total, seed)] for rows in (self.train, self.test))
+        kept = np.concatenate([train, test, *self._only_chosen_by(total, seed)])
+        splits = [(a[np.isin(a, kept)], b[np.isin(b, kept)]) for a, b in self.splits]
+        return replace(self, train=train, test=test, splits=splits)
+
+    def _only_chosen_by(self, total: int, seed: int) -> Iterator[Ints]:
+        """Rows of a validation domain, which is neither trained on nor tested on."""
+        rows = np.setdiff1d(np.concatenate([b for _, b in self.splits]), np.concatenate([self.train, self.test]))
+        if len(rows):
+            yield rows[self.samples.take(rows).thinned(total, seed)]
+
+
+def outcomes(names: Sequence[str], problem: Problem) -> Iterator[Outcome]:
+    """Run some methods; one that fails or cannot be run tells why."""
+    plan = Plan.of(len(problem.train))
+    possible = []
+    for name in names:
+        most = problem.methods[name].most_rows
+        if most is not None and plan.rows > most:
+            yield Outcome(name, status="skipped", reason=problem.methods[name].too_large)
+        else:
+            possible.append(name)
+    choosing = problem if plan.exact else problem.thinned(plan.choice_rows)
+    candidates = [candidate for name in possible for candidate in choosing.candidates(name)]
+    about = choosing.samples, choosing.splits
+    contenders = contest(candidates, *about, preparation=choosing.preparation) if candidates else []
+    yield from (Outcome(c.candidate.method, status="failed", reason=c.error) for c in contenders if c.error)
+    chosen = [contender for contender in contenders if not contender.error]
+    yield from _exact(chosen, problem) if plan.exact else _large(chosen, problem, plan)
+
+
+def _exact(chosen: Sequence[Contender], problem: Problem) -> Iterator[Outcome]:
+    """What the choices say of the targets, asked together."""
+    candidates = [contender.candidate for contender in chosen]
+    said = predictions(candidates, problem.samples, [(problem.train, problem.test)], preparation=problem.preparation)
+    for prediction in sorted(said, key=lambda p: p.candidate):
+        contender = chosen[prediction.candidate]
+        if prediction.codes is None:
+            yield Outcome(contender.candidate.method, status="failed", reason=prediction.error)
+        else:
+            yield _outcome(contender, prediction.codes, prediction.fit_seconds + prediction.predict_seconds, {})
+
+
+def _large(chosen: Sequence[Contender], problem: Problem, plan: Plan) -> Iterator[Outcome]:
+    """The same with as many rows as each choice can take: projections see all of them through landmarks."""
+    n, prepared = len(problem.train), problem.prepared
+    train, test = prepared.take(np.arange(n)), prepared.take(n + np.arange(len(problem.test)))
+
+    def collect(projection: Projection) -> Statistics:
+        return collect_statistics(projection, train.X, train.y, train.domain)
+
+    large = LargeFit(train.take(train.thinned(plan.sample_rows)), collect, plan)
+    for contender in chosen:
+        start = time.perf_counter()
+        try:
+            pipeline, seen = large.fitted(contender.candidate)
+            labels = pipeline[-1].predict(seen_by_classifier(pipeline, test.X, test.domain))
+        except (ValueError, ArithmeticError, np.linalg.LinAlgError) as error:
+            reason = f"{type(error).__name__}: {error}"
+            yield Outcome(contender.candidate.method, status="failed", reason=reason)
+            continue
+        codes = np.searchsorted(prepared.classes, labels).astype(np.intp)
+        yield _outcome(contender, codes, time.perf_counter() - start, seen)
+
+
+def _outcome(contender: Contender, codes: Ints, seconds: float, remarks: dict[str, Any]) -> Outcome:
+    candidate = contender.candidate
+    return Outcome(
+        candidate.method,
+        codes,
+        contender.mean,
+        {**candidate.settings, **remarks},
+        contender.ties,
+        candidate.transductive,
+        contender.seconds + seconds,
+    )

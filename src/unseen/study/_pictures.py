@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
 from sklearn.decomposition import PCA
-from sklearn.neighbors import KNeighborsClassifier
 
 from ..algebra import Array, Ints
-from ..exceptions import FewerComponentsWarning, SingleDomainWarning
-from ..labels import Samples
-from ..selection import Candidate, score_candidates, tabulate
-from ._methods import INVARIANT, PLAIN, PROJECTIONS, Problem
+from ..estimators import invariance_weights
+from ..selection import Scorer, method_names, predictions, table_of
+from ._outcomes import Problem
 from ._store import Row
 from ._verdict import champion
 
@@ -30,7 +26,8 @@ POINTS = 2000  # more would neither be seen nor stay light
 def showpiece(rows: Sequence[Row]) -> Row | None:
     """The row to picture: the invariant projection best in validation, on the domain hardest for plain classifiers."""
     fit = [row for row in rows if row.status == "ok" and row.validation is not None]
-    projections = [name for name in INVARIANT if name in PROJECTIONS and any(row.method == name for row in fit)]
+    names = method_names(kind="invariant", is_projection=True)
+    projections = [name for name in names if any(row.method == name for row in fit)]
     if not projections:
         return None
     best = max(projections, key=lambda name: np.mean([row.validation for row in fit if row.method == name]))
@@ -38,7 +35,8 @@ def showpiece(rows: Sequence[Row]) -> Row | None:
     repeat = min(row.repeat for row in own)
 
     def plainly(row: Row) -> float:
-        rival = champion([other for other in fit if other.task == row.task and other.repeat == repeat], PLAIN)
+        rivals = [other for other in fit if other.task == row.task and other.repeat == repeat]
+        rival = champion(rivals, method_names(kind="plain"))
         return 1.0 if rival is None or rival.accuracy is None else rival.accuracy
 
     return min((row for row in own if row.repeat == repeat), key=plainly)
@@ -49,22 +47,17 @@ def embedding(problem: Problem, row: Row, numbers: Ints, classes: Sequence[str],
 
     `numbers` are the rows of the problem's samples in the user's table, counted from 1.
     """
-    train, test = problem.train, problem.test
-    with warnings.catch_warnings():
-        for category in (SingleDomainWarning, FewerComponentsWarning):
-            warnings.simplefilter("ignore", category)
-        model = _projection(problem, row.method, row.settings)
-        model.fit(problem.X[train], problem.y[train], sample_domain=problem.domain[train])
-        after = model.transform(problem.X, sample_domain=problem.domain)
-    pca = PCA(2 if problem.X.shape[1] > 1 else 1, random_state=0).fit(problem.X[train])
-    before = pca.transform(problem.X)
+    samples, n_train = problem.prepared, len(problem.train)
+    X, after = samples.X, problem.features(row.method, row.settings)
+    pca = PCA(2 if X.shape[1] > 1 else 1, random_state=0).fit(X[:n_train])
+    before = pca.transform(X)
     single = after.shape[1] == 1
     if single:  # two classes have one component: spread it out along the data's own first one
         after = np.column_stack([after[:, 0], before[:, 0]])
     if before.shape[1] == 1:
         before = np.column_stack([before[:, 0], np.zeros(len(before))])
-    shown = _sample(problem, test, seed)
-    domains = list(dict.fromkeys(problem.domain.tolist()))
+    shown = _sample(n_train, len(samples), seed)
+    domains = list(dict.fromkeys(samples.domain.tolist()))
     return {
         "method": row.method,
         "held_out": ", ".join(row.accuracies),
@@ -73,23 +66,22 @@ def embedding(problem: Problem, row: Row, numbers: Ints, classes: Sequence[str],
         "domains": domains,
         "before": _rounded(before[shown, :2]),
         "after": _rounded(after[shown, :2]),
-        "class": problem.y[shown].tolist(),
-        "domain": [domains.index(name) for name in problem.domain[shown].tolist()],
+        "class": samples.codes[shown].tolist(),
+        "domain": [domains.index(name) for name in samples.domain[shown].tolist()],
         "row": numbers[shown].tolist(),
         "before_label": "the first two principal components",
         "after_label": f"{row.method}: " + ("its component and a principal one" if single else "two components"),
         "note": (
             f"The held-out domain is the one hardest for plain classifiers, not the one where {row.method} shines. "
-            f"Components past the second are not shown. {len(shown):,} of {len(problem.y):,} samples."
+            f"Components past the second are not shown. {len(shown):,} of {len(samples):,} samples."
         ),
     }
 
 
-def _sample(problem: Problem, test: slice, seed: int) -> Ints:
+def _sample(n_train: int, n: int, seed: int) -> Ints:
     """Positions to show, in order; at most half of the samples there is room for are targets, unless there is more."""
     rng = np.random.default_rng(seed)
-    target = np.arange(len(problem.y))[test]
-    source = np.setdiff1d(np.arange(len(problem.y)), target)
+    source, target = np.arange(n_train), np.arange(n_train, n)
     target = rng.permutation(target)[: max(POINTS // 2, POINTS - len(source))]
     return np.sort(np.concatenate([target, rng.permutation(source)[: POINTS - len(target)]]))
 
@@ -99,28 +91,21 @@ def _rounded(points: Array) -> list[list[float]]:
     return (points / scale).round(4).tolist()
 
 
-def _projection(problem: Problem, method: str, settings: dict[str, Any]) -> Any:
-    estimator = problem.projection(method)[0]
-    own = {name: value for name, value in settings.items() if name in estimator.get_params()}  # no remarks
-    return clone(estimator).set_params(centering=problem.centering, **own)
-
-
 def surface(problem: Problem, row: Row, selection: str) -> dict[str, Any] | None:
     """Validation scores over two settings of a projection, the others as chosen."""
-    estimator, grid = problem.projection(row.method)
-    weights = [name for name in estimator._invariance_weights if len(grid.get(name, [])) > 1]
-    names = [*weights, *(name for name in ("ridge", "gamma") if len(grid.get(name, [])) > 1)][:2]
+    chosen, every = problem.chosen(row.method, row.settings), problem.candidates(row.method)
+    grid = {name: list(dict.fromkeys(c.settings[name] for c in every)) for name in chosen.settings}
+    names = [*invariance_weights(chosen.transformer), "ridge", "gamma"]
+    names = [name for name in names if len(grid.get(name, [])) > 1][:2]
     if len(names) < 2:
         return None
-    x_name, y_name = names[0], names[1]
-    settings = [{**row.settings, x_name: x, y_name: y} for y in grid[y_name] for x in grid[x_name]]
-    one_nn = KNeighborsClassifier(n_neighbors=1)
-    candidates = [Candidate(i, _projection(problem, row.method, s), one_nn) for i, s in enumerate(settings)]
-    with warnings.catch_warnings():
-        for category in (SingleDomainWarning, FewerComponentsWarning):
-            warnings.simplefilter("ignore", category)
-        scores = score_candidates(candidates, Samples(problem.X, problem.y, problem.domain), problem.splits, "accuracy")
-    means = tabulate(candidates, settings, scores)["mean_test_score"].reshape(len(grid[y_name]), len(grid[x_name]))
+    x_name, y_name = names
+    wanted = [{**chosen.settings, x_name: x, y_name: y} for y in grid[y_name] for x in grid[x_name]]
+    candidates = [next(c for c in every if c.settings == setting) for setting in wanted]
+    about = problem.samples, problem.splits
+    said = predictions(candidates, *about, preparation=problem.preparation)
+    results = table_of(candidates, said, Scorer("accuracy", *about), len(problem.splits))
+    means = results["mean_test_score"].reshape(len(grid[y_name]), len(grid[x_name]))
     return {
         "method": row.method,
         "held_out": ", ".join(row.accuracies),
@@ -149,7 +134,8 @@ def confusions(
     for task in dict.fromkeys(row.task for row in rows):
         for repeat in sorted({row.repeat for row in rows if row.task == task}):
             here = [row for row in rows if row.task == task and row.repeat == repeat]
-            for row in filter(None, (champion(here, INVARIANT), champion(here, PLAIN))):
+            champions = (champion(here, method_names(kind=kind)) for kind in ("invariant", "plain"))
+            for row in filter(None, champions):
                 counts = found.setdefault(
                     (", ".join(row.accuracies), row.method), np.zeros((len(classes),) * 2, dtype=np.intp)
                 )

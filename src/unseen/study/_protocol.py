@@ -13,7 +13,7 @@ from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScale
 
 from .. import __version__
 from ..algebra import Ints
-from ..labels import Labels
+from ..labels import Labels, Samples
 from ..selection import LeaveOneDomainOut, WithinDomainSplit
 from ._tasks import Task
 
@@ -86,15 +86,13 @@ class Protocol:
         return "within" if self.selection == "domain" and n_sources < 2 else self.selection
 
     def validation(self, y: Labels, domain: Labels, train: Ints, test: Ints, repeat: int) -> list[tuple[Ints, Ints]]:
-        """Splits that choose the settings, as positions in ``concatenate([train, test])``."""
-        n = len(train)
+        """Splits that choose the settings, as positions of rows."""
         selection = self.chooses(len(np.unique(domain[train])))
         if selection == "oracle":
-            return [(np.arange(n), n + np.arange(len(test)))]
-        if selection == "domain":
-            return list(LeaveOneDomainOut().split(train, y[train], domain[train]))
+            return [(train, test)]
         within = WithinDomainSplit(0.7, n_splits=1, random_state=self.seed + repeat)
-        return list(within.split(train, y[train], domain[train]))
+        splitter = LeaveOneDomainOut() if selection == "domain" else within
+        return [(train[a], train[b]) for a, b in splitter.split(train, y[train], domain[train])]
 
 
 def thin(domain: Labels, most: int | None, seed: int = 0) -> Ints:
@@ -106,12 +104,11 @@ def thin(domain: Labels, most: int | None, seed: int = 0) -> Ints:
     return np.sort(np.concatenate([rng.permutation(of_domain)[:most] for of_domain in rows]))
 
 
-def configuration(
-    protocol: Protocol, preprocessor: Any, grids: dict[str, Any], X: Any, y: Labels, domain: Labels
-) -> dict[str, Any]:
+def configuration(protocol: Protocol, preprocessor: Any, grids: dict[str, Any], samples: Samples) -> dict[str, Any]:
     """Everything that results depend on besides method, task and repeat; rows of another one are never mixed in."""
     digest = hashlib.sha256()
-    for array in (np.ascontiguousarray(X, dtype=np.float64), y.astype(str), domain.astype(str)):
+    X = np.ascontiguousarray(samples.X, dtype=np.float64)
+    for array in (X, samples.y.astype(str), samples.domain.astype(str)):
         digest.update(str(array.shape).encode())
         digest.update(array.tobytes())
     settings = asdict(protocol)

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
 from sklearn.utils import check_array, check_consistent_length
 from sklearn.utils.parallel import delayed
 
-from ..algebra import Array, Ints
+from ..algebra import Ints
 from ..estimators import mapped, processes
-from ..labels import Labels
+from ..labels import Samples
 from ..models import machine_facts
 from ..progress import track
-from ._methods import BATCHES, METHODS, Outcome, Problem, Skipped, all_grids
-from ._outcomes import outcomes
+from ..selection import METHODS, Method, method_named, method_names
+from ._outcomes import Outcome, Problem, outcomes
 from ._protocol import PREPROCESSORS, Protocol, configuration, key
 from ._store import Row, Store
 from ._tasks import Task
@@ -36,7 +36,7 @@ def run(
     store: str | Path,
     protocol: Protocol | None = None,
     preprocessor: Any = None,
-    methods: Sequence[str] = METHODS,
+    methods: Sequence[str] | None = None,
     n_jobs: int | None = None,
     verbose: int = 0,
     client: Any = None,
@@ -59,8 +59,8 @@ def run(
         The rules; None means ``Protocol()``.
     preprocessor : transformer, default=None
         Fitted on the training data of each task; it may deal with missing values. None means what the protocol says.
-    methods : sequence of str, default=METHODS
-        Which methods.
+    methods : sequence of str, default=None
+        Which methods; None takes all that are meant for comparisons.
     n_jobs : int, default=None
         Number of processes.
     verbose : int, default=0
@@ -96,77 +96,70 @@ def run(
     protocol = protocol or Protocol()
     finite = preprocessor is None or "allow-nan"  # a preprocessor may fill in what is missing
     X = check_array(X, dtype=np.float64, input_name="X", ensure_all_finite=finite)
-    y, domain = np.asarray(y), np.asarray(domain).astype(str)
-    check_consistent_length(X, y, domain)
-    methods = named(methods)
-    _check(methods, tasks, domain)
-    codes = np.unique(y, return_inverse=True)[1]
-    config = _configuration(X, y, domain, protocol, preprocessor)
+    samples = Samples(X, np.asarray(y), np.asarray(domain).astype(str))
+    check_consistent_length(X, samples.y, samples.domain)
+    table = methods_of(methods)
+    _check(table, tasks, samples)
+    config = _configuration(samples, protocol, preprocessor)
     name = key(config)
     with Store(store) as results:
         results.open_configuration(name, config)
         done = {(row.task, row.repeat, row.method) for row in results.rows(name) if row.status == "ok"}
-        todo = list(_units(tasks, protocol.repeats, methods, done))
-        with closing(_done(todo, (X, codes, domain, protocol, preprocessor), n_jobs, client)) as found:
+        todo = list(_units(tasks, protocol.repeats, table, done))
+        with closing(_done(todo, (samples, protocol, preprocessor, table), n_jobs, client)) as found:
             for rows in track(found, len(todo), "study", verbose):
                 for row, predicted in rows:
                     results.add(name, row, predicted)
         rows = {(row.task, row.method, row.repeat): row for row in results.rows(name)}
-        chosen = [m for m in METHODS if m in methods]
-        return [rows[t.name, m, r] for t in tasks for m in chosen for r in range(protocol.repeats)]
+        return [rows[t.name, m, r] for t in tasks for m in table for r in range(protocol.repeats)]
 
 
-def named(methods: str | Sequence[str]) -> list[str]:
-    """Names of methods as the tables have them, however they were capitalised."""
-    wanted = [methods] if isinstance(methods, str) else list(methods)
-    proper = {method.lower(): method for method in METHODS}
-    return [proper.get(method.lower(), method) for method in wanted]
+def methods_of(names: str | Sequence[str] | None) -> dict[str, Method]:
+    """Methods by their names, in the order of the table; None for all that are meant for comparisons."""
+    wanted = method_names(compared=True) if names is None else [names] if isinstance(names, str) else names
+    known = {method_named(name).name for name in wanted}
+    return {name: method for name, method in METHODS.items() if name in known}
 
 
-def predictions(
-    rows: Sequence[Row],
-    X: Any,
-    y: Any,
-    domain: Any,
-    *,
-    store: str | Path,
-    protocol: Protocol | None = None,
-    preprocessor: Any = None,
+def stored_predictions(
+    rows: Sequence[Row], samples: Samples, *, store: str | Path, protocol: Protocol, preprocessor: Any = None
 ) -> dict[tuple[str, str, int], Ints]:
-    """What each row of a run predicted, by (method, task, repeat): positions among the sorted classes of `y`.
+    """What each row of a run predicted, by (method, task, repeat): positions among the classes of the samples.
 
     The other arguments are those of the `run` that gave the rows; samples of a target are in the order of the data.
     """
-    arrays = np.asarray(X, dtype=np.float64), np.asarray(y), np.asarray(domain).astype(str)
-    name = key(_configuration(*arrays, protocol or Protocol(), preprocessor))
+    name = key(_configuration(samples, protocol, preprocessor))
     with Store(store) as results:
         found = {(r.method, r.task, r.repeat): results.predicted(name, r.method, r.task, r.repeat) for r in rows}
     return {at: codes for at, codes in found.items() if codes is not None}
 
 
-def _configuration(X: Array, y: Labels, domain: Labels, protocol: Protocol, preprocessor: Any) -> dict[str, Any]:
+def _configuration(samples: Samples, protocol: Protocol, preprocessor: Any) -> dict[str, Any]:
     how = PREPROCESSORS[protocol.preprocess] if preprocessor is None else preprocessor
-    return configuration(protocol, how, all_grids(len(np.unique(y))), X, y, domain)
+    grids = {name: method.settings(len(samples.classes)) for name, method in METHODS.items() if method.compared}
+    return configuration(protocol, how, grids, samples)
 
 
-def _check(methods: Sequence[str], tasks: Sequence[Task], domain: Labels) -> None:
-    if not methods or not tasks:
-        raise ValueError(f"There must be at least one method and one task; got {len(methods)} and {len(tasks)}.")
-    unknown = [method for method in methods if method not in METHODS]
-    if unknown:
-        raise ValueError(f"There is no method {unknown[0]!r}; there are {', '.join(METHODS)}.")
-    missing = {name for task in tasks for name in (*task.sources, *task.targets)} - set(domain.tolist())
+def _check(table: dict[str, Method], tasks: Sequence[Task], samples: Samples) -> None:
+    if not table or not tasks:
+        raise ValueError(f"There must be at least one method and one task; got {len(table)} and {len(tasks)}.")
+    missing = {name for task in tasks for name in (*task.sources, *task.targets)} - set(samples.domain.tolist())
     if missing:
         raise ValueError(f"Tasks name domains that the data do not have: {', '.join(sorted(missing))}.")
 
 
-def _units(tasks: Sequence[Task], repeats: int, methods: Sequence[str], done: set[tuple[str, int, str]]) -> list[Unit]:
+def _units(
+    tasks: Sequence[Task], repeats: int, table: dict[str, Method], done: set[tuple[str, int, str]]
+) -> list[Unit]:
     """Pieces of work: one task, one repeat, and methods that share their computations."""
+    batches: dict[str, list[str]] = {}
+    for name, method in table.items():
+        batches.setdefault(method.shares if method.shares == "decomposition" else name, []).append(name)
     units = []
     for repeat in range(repeats):
         for task in tasks:
-            for batch in BATCHES:
-                missing = tuple(m for m in batch if m in methods and (task.name, repeat, m) not in done)
+            for batch in batches.values():
+                missing = tuple(name for name in batch if (task.name, repeat, name) not in done)
                 if missing:
                     units.append((task, repeat, missing))
     return units
@@ -180,69 +173,52 @@ def _done(todo: Sequence[Unit], about: tuple[Any, ...], n_jobs: int | None, clie
 
 
 def run_unit(
-    X: Any, y: Labels, domain: Labels, protocol: Protocol, preprocessor: Any, unit: Unit
+    samples: Samples, protocol: Protocol, preparation: Any, table: dict[str, Method], unit: Unit
 ) -> list[tuple[Row, Ints | None]]:
-    """Draw, preprocess, choose, fit, test: one row for each method, and its predictions where it worked."""
+    """Draw, choose, fit, test: one row for each method, and its predictions where it worked."""
     task, repeat, methods = unit
-    problem = problem_of(X, y, domain, task, repeat, protocol, preprocessor)
+    problem = replace(problem_of(samples, task, repeat, protocol, preparation), methods=table)
     facts = machine_facts()
+    seed = protocol.seed + repeat
     return [
-        (
-            as_row(outcome, problem, task.name, repeat, protocol.seed + repeat, facts),
-            outcome.predictions if isinstance(outcome, Outcome) else None,
-        )
-        for outcome in outcomes(methods, problem)
+        (as_row(found, problem, task.name, repeat, seed, facts), found.codes) for found in outcomes(methods, problem)
     ]
 
 
-def problem_of(
-    X: Any, y: Labels, domain: Labels, task: Task, repeat: int, protocol: Protocol, preprocessor: Any = None
-) -> Problem:
-    """Draw the training data of a repeat, preprocess, and lay down the splits that choose the settings."""
-    train, test = protocol.draw(y, domain, task, repeat)
-    prepare = clone(PREPROCESSORS[protocol.preprocess] if preprocessor is None else preprocessor).fit(X[train])
-    order = np.concatenate([train, test])
+def problem_of(samples: Samples, task: Task, repeat: int, protocol: Protocol, preparation: Any = None) -> Problem:
+    """Draw the training data of a repeat, and lay down the splits that choose the settings."""
+    train, test = protocol.draw(samples.y, samples.domain, task, repeat)
     return Problem(
-        prepare.transform(X[order]),
-        y[order],
-        domain[order],
-        slice(0, len(train)),
-        slice(len(train), None),
-        protocol.validation(y, domain, train, test, repeat),
+        samples,
+        train,
+        test,
+        protocol.validation(samples.y, samples.domain, train, test, repeat),
+        PREPROCESSORS[protocol.preprocess] if preparation is None else preparation,
         protocol.centering,
         protocol.quick,
     )
 
 
-def as_row(
-    outcome: Outcome | Skipped | tuple[str, str],
-    problem: Problem,
-    task: str,
-    repeat: int,
-    seed: int,
-    facts: dict[str, Any],
-) -> Row:
+def as_row(found: Outcome, problem: Problem, task: str, repeat: int, seed: int, facts: dict[str, Any]) -> Row:
     """Score the predictions of an outcome; a failure keeps its reason."""
-    if not isinstance(outcome, Outcome):
-        skipped = isinstance(outcome, Skipped)
-        method, reason = (outcome.method, outcome.reason) if isinstance(outcome, Skipped) else outcome
-        status = "skipped" if skipped else "failed"
-        return Row(method, task, repeat, seed, None, {}, None, {}, 0, False, 0.0, status, reason, facts)
-    correct = outcome.predictions == problem.y[problem.test]
-    domains = problem.domain[problem.test]
+    test, accuracies, accuracy = problem.test, {}, None
+    if found.codes is not None:
+        correct, domains = found.codes == problem.samples.codes[test], problem.samples.domain[test]
+        accuracy = float(correct.mean())
+        accuracies = {str(name): float(correct[domains == name].mean()) for name in np.unique(domains)}
     return Row(
-        outcome.method,
+        found.method,
         task,
         repeat,
         seed,
-        float(correct.mean()),
-        {str(name): float(correct[domains == name].mean()) for name in np.unique(domains)},
-        outcome.validation,
-        outcome.settings,
-        outcome.ties,
-        outcome.transductive,
-        outcome.seconds,
-        "ok",
-        "",
+        accuracy,
+        accuracies,
+        found.validation,
+        dict(found.settings or {}),
+        found.ties,
+        found.transductive,
+        found.seconds,
+        found.status,
+        found.reason,
         facts,
     )

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from ..algebra import Ints
-from ..kernels import EXACT_ROWS
+from ..kernels import Plan
+from ..labels import Samples
 from ..models import machine_facts
-from ._methods import INVARIANT, PLAIN
-from ._outcomes import CHOOSING_ROWS
+from ..selection import METHODS
 from ._pictures import embedding, showpiece, surface
 from ._protocol import Protocol
 from ._run import problem_of
@@ -62,7 +62,7 @@ def _rounded(interval: Interval) -> dict[str, float]:
 
 def kind(method: str) -> str:
     """Plain, invariant, or the reference that tells what centring does alone."""
-    return "invariant" if method in INVARIANT else "plain" if method in PLAIN else "reference"
+    return METHODS[method].kind if method in METHODS else "reference"
 
 
 def method_facts(table: Table, tasks: Sequence[Task], rows: Sequence[Row]) -> list[dict[str, Any]]:
@@ -102,13 +102,14 @@ def views(
     if row is None:
         return {"embedding": None, "surface": None}
     task = next(task for task in tasks if task.name == row.task)
-    problem = problem_of(subject.X, codes, subject.domain, task, row.repeat, how, subject.preprocessor)
-    order = np.concatenate(how.draw(codes, subject.domain, task, row.repeat))
-    if len(order) > EXACT_ROWS:  # a picture needs no more, and draws exact kernels
-        problem, kept = problem.thinned(CHOOSING_ROWS)
-        order = order[kept]
+    samples = Samples(subject.X, codes, subject.domain)
+    problem = problem_of(samples, task, row.repeat, how, subject.preprocessor)
+    plan = Plan.of(len(problem.train) + len(problem.test))
+    if not plan.exact:  # a picture needs no more, and draws exact kernels
+        problem = problem.thinned(plan.choice_rows)
+    numbers = subject.numbers[np.concatenate([problem.train, problem.test])]
     return {
-        "embedding": embedding(problem, row, subject.numbers[order], classes, how.seed),
+        "embedding": embedding(problem, row, numbers, classes, how.seed),
         "surface": surface(problem, row, how.chooses(len(task.sources))),
     }
 

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
 from sklearn.utils import check_array
 from sklearn.utils.parallel import delayed
 
 from ..algebra import Array
 from ..datasets import make_synthetic
-from ..estimators import CIDG, DICA, KFDA, MDA, SCA, Projection, processes
-from ..labels import Labels
+from ..estimators import CIDG, processes
+from ..labels import Labels, Samples
 from ..models import machine_facts
 from ..progress import track
-from ..selection import TIE, ProjectionSearchCV, WithinDomainSplit
-from ._methods import Problem
-from ._outcomes import outcomes
+from ..selection import METHODS, TIE, Method, Scorer, WithinDomainSplit, predictions, table_of
+from ._outcomes import Problem, outcomes
 from ._run import as_row
 from ._store import Row
 
@@ -46,24 +45,27 @@ CIDG_GRIDS: dict[str, Grid] = {
         "prior_weight": [10.0**k for k in range(10)],
     },
 }
-GRIDS: dict[str, tuple[Projection, Grid]] = {
-    "KFDA": (KFDA(), {"gamma": WIDTHS, "ridge": RIDGES}),
-    "DICA": (DICA(), {"gamma": WIDTHS, "ridge": RIDGES, "output_ridge": [1e-3, 1.0]}),
-    "SCA": (
-        SCA(),
-        {
-            "gamma": WIDTHS,
-            "ridge": RIDGES,
-            "between_weight": [0.5, 0.9],
-            "domain_weight": [1, 1e2, 1e4],
-            "n_components": [2, 4],
-        },
-    ),
-    "MDA": (
-        MDA(),
-        {"gamma": WIDTHS, "ridge": RIDGES, "conditional_weight": FINE_WEIGHTS[::2], "within_weight": [1.0, 1e2]},
-    ),
+GRIDS: dict[str, Grid] = {
+    "KFDA": {"gamma": WIDTHS, "ridge": RIDGES},
+    "DICA": {"gamma": WIDTHS, "ridge": RIDGES, "output_ridge": [1e-3, 1.0]},
+    "SCA": {
+        "gamma": WIDTHS,
+        "ridge": RIDGES,
+        "between_weight": [0.5, 0.9],
+        "domain_weight": [1, 1e2, 1e4],
+        "n_components": [2, 4],
+    },
+    "MDA": {"gamma": WIDTHS, "ridge": RIDGES, "conditional_weight": FINE_WEIGHTS[::2], "within_weight": [1.0, 1e2]},
 }
+
+
+def synthetic_methods(grid: str) -> dict[str, Method]:
+    """The methods with grids for these data; CIDG as its authors' code has it, and as the paper prints it."""
+    table = {name: replace(METHODS[name], grid=own, components=()) for name, own in GRIDS.items()}
+    own = replace(METHODS["CIDG"], grid=CIDG_GRIDS[grid])
+    # The authors' code has a penalty on the RKHS norm and unit columns.
+    released = replace(own, transformer=CIDG(norm_weight=1, scaling="unit_norm"))
+    return {**METHODS, **table, "CIDG": released, "CIDG as printed": replace(own, name="CIDG as printed")}
 
 
 def fresh_draw(seed: int) -> Draw:
@@ -86,39 +88,27 @@ def check_draw(X: Array, y: Labels, domain: Labels) -> Draw:
 
 def synthetic_problem(draw: Draw, chosen_by: str, *, grid: str = "ours", seed: int = 0, quick: bool = False) -> Problem:
     """Train on domains 1 and 2, test on domain 3, and choose as asked."""
-    X, y, domain = draw
-    order = np.concatenate([np.flatnonzero(domain == name) for name in (*SOURCES, TARGET, HELD_OUT)])
-    X, y, domain = X[order], y[order], domain[order]
-    source, target, held_out = (np.flatnonzero(np.isin(domain, names)) for names in (SOURCES, (TARGET,), (HELD_OUT,)))
+    samples = Samples(*draw)
+    y, domain = samples.y, samples.domain
+    source, target, held_out = (
+        np.concatenate([np.flatnonzero(domain == name) for name in names])
+        for names in (SOURCES, (TARGET,), (HELD_OUT,))
+    )
+    within = WithinDomainSplit(0.7, n_splits=1, random_state=seed).split(source, y[source], domain[source])
     splits = {
-        "within the sources": list(
-            WithinDomainSplit(0.7, n_splits=1, random_state=seed).split(source, y[source], domain[source])
-        ),
+        "within the sources": [(source[a], source[b]) for a, b in within],
         "a held-out domain": [(source, held_out)],
         "the target (oracle)": [(source, target)],
     }[chosen_by]
-    train, test = slice(0, len(source)), slice(len(source), len(source) + len(target))
-    grids = {
-        **GRIDS,
-        # As the authors' code has it: a penalty on the RKHS norm and unit columns.
-        "CIDG": (CIDG(norm_weight=1, scaling="unit_norm"), CIDG_GRIDS[grid]),
-        "CIDG as printed": (CIDG(), CIDG_GRIDS[grid]),
-    }
-    return Problem(X, y, domain, train, test, splits, quick=quick, grids=grids)
+    return Problem(samples, source, target, splits, quick=quick, methods=synthetic_methods(grid))
 
 
 def ties(method: str, problem: Problem) -> Array:
     """Accuracies on the target of the settings that share the best score on the first split: luck lies among them."""
-    estimator, grid = problem.projection(method)
-    rows = np.arange(len(problem.y))
-    search = ProjectionSearchCV(
-        clone(estimator).set_params(centering=problem.centering),
-        grid,
-        cv=[problem.splits[0], (rows[problem.train], rows[problem.test])],
-        refit=False,
-    )
-    found = search.fit(problem.X, problem.y, sample_domain=problem.domain).cv_results_
-    return found["split1_test_score"][found["split0_test_score"] >= found["split0_test_score"].max() - TIE]
+    candidates, splits = problem.candidates(method), [problem.splits[0], (problem.train, problem.test)]
+    said = predictions(candidates, problem.samples, splits)
+    chosen, target = table_of(candidates, said, Scorer("accuracy", problem.samples, splits), 2)["scores"].T
+    return target[chosen >= chosen.max() - TIE]
 
 
 def run_synthetic(

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import rankdata
 
-from ._methods import METHODS
+from ..selection import METHODS
 from ._store import Row
 
 FORMATS = ("markdown", "latex", "csv", "json")

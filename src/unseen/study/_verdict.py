@@ -19,7 +19,7 @@ import numpy.typing as npt
 from scipy.stats import t as student
 
 from ..algebra import Array
-from ._methods import INVARIANT, METHODS, PLAIN
+from ..selection import METHODS, method_names
 from ._store import Row
 
 Correct = Mapping[tuple[str, str, int], npt.NDArray[np.bool_]]
@@ -71,7 +71,7 @@ class Verdict:
 def champion(rows: Sequence[Row], methods: Sequence[str]) -> Row | None:
     """Best row of some methods by validation alone; of equals, the first in the order of METHODS."""
     fit = [r for r in rows if r.method in methods and r.status == "ok" and r.validation is not None]
-    return max(fit, key=lambda r: (r.validation, -METHODS.index(r.method)), default=None)
+    return max(fit, key=lambda r: (r.validation, -list(METHODS).index(r.method)), default=None)
 
 
 def mean_interval(samples: Sequence[Array], level: float = 0.95) -> Interval:
@@ -120,7 +120,7 @@ def verdict(
     if selection == "oracle":
         reason = "The settings, and with them the champions of each kind, saw the labels of the held-out domains."
         return Verdict("none", None, [], "No verdict: an oracle chose, for reference only.", [reason])
-    found = _paired(rows, correct, INVARIANT, PLAIN)
+    found = _paired(rows, correct, method_names(kind="invariant"), method_names(kind="plain"))
     if not found:
         return Verdict("none", None, [], "There is nothing to compare.", [_missing(rows)])
     differences, firsts, seconds = zip(*found.values(), strict=True)
@@ -173,7 +173,7 @@ def _headline(interval: Interval) -> str:
 
 def _attribution(rows: Sequence[Row], correct: Correct, level: float) -> list[str]:
     """KFDA is the same projection, centred the same way, without invariance: the rest is the invariance's own."""
-    found = _paired(rows, correct, [m for m in INVARIANT if m != "Undo-Bias"], ["KFDA"])
+    found = _paired(rows, correct, method_names(kind="invariant", is_projection=True), ["KFDA"])
     if not found:
         return []
     interval = mean_interval([values for values, _, _ in found.values()], level)
@@ -213,7 +213,7 @@ def _left_out(rows: Sequence[Row], judged: int) -> list[str]:
 
 
 def _missing(rows: Sequence[Row]) -> str:
-    kinds = [name for name, methods in (("invariant", INVARIANT), ("plain", PLAIN)) if champion(rows, methods) is None]
+    kinds = [kind for kind in ("invariant", "plain") if champion(rows, method_names(kind=kind)) is None]
     return f"A verdict needs an invariant method and a plain classifier; there is no {' and no '.join(kinds)} one."
 
 

@@ -1,0 +1,139 @@
+"""The contest: candidates are asked on held-out parts, the best settings of each variant contend, and one is chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from ..algebra import Array
+from ..labels import Samples
+from ._asking import grouped
+from ._candidate import Candidate
+from ._engine import Scorer, Scoring, Split, predictions
+from ._results import preferred, table_of, ties
+
+SIMPLICITY = ("plain", "inductive", "transductive")
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A variant of a method with its best settings, and how it did on each held-out part.
+
+    Attributes
+    ----------
+    candidate : Candidate
+        The best settings, by the mean over held-out parts.
+    scores : ndarray of shape (n_splits,)
+        On each held-out part; NaN where it failed.
+    ties : int
+        How many other settings have the same mean.
+    seconds : float
+        What all settings of the variant cost.
+    error : str
+        Why there are no scores, if there are none.
+    """
+
+    candidate: Candidate
+    scores: Array
+    ties: int = 0
+    seconds: float = 0.0
+    error: str = ""
+
+    @property
+    def name(self) -> str:
+        """Such as "CIDG + 1-NN, target-centred"."""
+        return self.candidate.variant
+
+    @property
+    def kind(self) -> Literal["plain", "inductive", "transductive"]:
+        """From simple to demanding."""
+        return self.candidate.kind
+
+    @property
+    def mean(self) -> float:
+        """Mean score over held-out parts."""
+        return float(np.mean(self.scores))
+
+
+def contest(
+    candidates: Sequence[Candidate],
+    samples: Samples,
+    splits: Sequence[Split],
+    *,
+    preparation: Any = None,
+    scoring: Scoring = "accuracy",
+    n_jobs: int | None = None,
+    shown: dict[str, Any] | None = None,
+) -> list[Contender]:
+    """Ask all candidates on all splits; the best settings of each variant contend.
+
+    Parameters are those of `unseen.selection.predictions`. A variant that fails on some split is a contender without a
+    mean, which is never chosen and tells its reason.
+    """
+    how: dict[str, Any] = {"preparation": preparation, "scoring": scoring, "n_jobs": n_jobs, "shown": shown}
+    said = list(predictions(candidates, samples, splits, **how))
+    results = table_of(candidates, said, Scorer(scoring, samples, splits), len(splits))
+    field = []
+    for variant in grouped(range(len(candidates)), lambda i: candidates[i].variant):
+        best = preferred(results, variant)
+        scores = results["scores"][best]
+        error = next((results["errors"][i] for i in variant if results["errors"][i]), "")
+        seconds = float(sum(results["seconds"][i].sum() for i in variant))
+        tied = ties(results["mean_test_score"][variant])
+        field.append(Contender(candidates[best], scores, tied, seconds, "" if np.isfinite(scores).all() else error))
+    return field
+
+
+def choose(field: Sequence[Contender]) -> Contender:
+    """Best mean, unless the champion of a simpler kind is no worse by one standard error of the paired difference."""
+    field = [contender for contender in field if np.isfinite(contender.mean)]
+    if not field:
+        raise ValueError("No model could be scored on every held-out part; check the data and the scorer.")
+    best = max(field, key=lambda c: (c.mean, -SIMPLICITY.index(c.kind)))
+    for kind in SIMPLICITY[: SIMPLICITY.index(best.kind)]:
+        rivals = [contender for contender in field if contender.kind == kind]
+        if rivals and indistinguishable(best, max(rivals, key=lambda c: c.mean)):
+            return champion(rivals)
+    return champion([contender for contender in field if contender.kind == best.kind])
+
+
+def champion(rivals: Sequence[Contender]) -> Contender:
+    """Best of one kind; among plain classifiers, the RBF SVM unless another is distinguishably better.
+
+    A wide rbf kernel makes it a linear SVM, so it nests the linear models: where the data cannot tell them apart, it
+    loses little when the truth is linear, and a linear model may lose much when it is not.
+    """
+    best = max(rivals, key=lambda c: c.mean)
+    nesting = [c for c in rivals if c.name == "RBF SVM" and indistinguishable(best, c)]
+    return nesting[0] if nesting else best
+
+
+def indistinguishable(better: Contender, other: Contender) -> bool:
+    """Whether an advantage, paired by held-out part, is within one standard error of zero."""
+    difference = better.scores - other.scores
+    return bool(difference.mean() <= standard_error(difference))
+
+
+def standard_error(values: Array) -> float:
+    """Standard error of a mean; zero for a single value, which says nothing about its own spread."""
+    return float(np.std(values, ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0
+
+
+def leaderboard(field: Sequence[Contender], chosen: Contender, names: Sequence[str]) -> list[dict[str, Any]]:
+    """Rows of plain values, best first."""
+    return [
+        {
+            "model": c.name,
+            "kind": c.kind,
+            "mean": c.mean,
+            "standard_error": standard_error(c.scores),
+            "scores": dict(zip(names, c.scores.tolist(), strict=True)),
+            "params": c.candidate.params,
+            "seconds": c.seconds,
+            "chosen": c is chosen,
+        }
+        for c in sorted(field, key=lambda c: -np.nan_to_num(c.mean, nan=-np.inf))
+    ]
