@@ -23,14 +23,14 @@ import scipy
 import sklearn
 from scipy.io import loadmat
 from sklearn.preprocessing import normalize
+from unseen.selection._families import METHODS, Contender, contenders
 
 from unseen import __version__
 from unseen.datasets import load_rotated_digits
 from unseen.selection import LeaveOneDomainOut, WithinDomainSplit
-from unseen.selection._families import METHODS, Contender, contenders
 from unseen.selection._unseen import _fitted, choose
 
-PLAIN = ("logistic", "linear_svm", "rbf_svm")
+PLAIN = ("logistic", "linear SVM", "RBF SVM")
 
 
 def load(root: Path, name: str, per_domain: int | None, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -65,7 +65,7 @@ def write_home(folder):
         new.filter(pl.col("site") == name).drop("site").write_csv(folder / "sites" / f"{name}.csv")
     table = load_table(folder / "train.csv", label="label", domain="site")
     assert unseen("fit", folder / "train.csv", "--method", "logistic", "-o", folder / "plain.unseen")[0] == 0
-    assert unseen("fit", folder / "train.csv", "--method", "rbf-svm", "-o", folder / "svm.unseen")[0] == 0
+    assert unseen("fit", folder / "train.csv", "--method", "RBF SVM", "-o", folder / "svm.unseen")[0] == 0
     write(table, folder / "source.unseen", KFDA(ridge=1.0), LogisticRegression())
     write(table, folder / "target.unseen", CIDG(ridge=1.0, centering="target"), LogisticRegression())
     write(table, folder / "centred.unseen", DomainCenterer(), LogisticRegression())

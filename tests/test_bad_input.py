@@ -341,7 +341,7 @@ MISTAKES = [
     Mistake("comparison, constant X", UnseenClassifier(["cidg"]), "No model could be scored", X=np.ones_like(X)),
     Mistake(
         "sparse X to be centred",
-        UnseenClassifier(["centered_logistic"]),
+        UnseenClassifier(["centred logistic"]),
         r"\['centered_logistic'\] .* sparse X cannot be centred",
         X=sparse.csr_array(X),
     ),

@@ -5,9 +5,11 @@ from __future__ import annotations
 import csv
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from sklearn.linear_model import LogisticRegression
 
 pytest.importorskip("typer", reason="the command needs its extra")
 from typer.testing import CliRunner
@@ -15,6 +17,7 @@ from typer.testing import CliRunner
 from helpers import three_domains
 from unseen.cli._app import app
 from unseen.cli._report import write
+from unseen.selection import METHODS
 
 X, Y, CODES = three_domains(n_per_cell=6, n_classes=3, n_domains=3, seed=2)
 SITES = ["north", "süd, <b>", 'the "west"\nwing 🏥']
@@ -76,13 +79,11 @@ def test_a_second_run_continues_from_the_first(hospitals, monkeypatch):
 
 
 def test_a_failed_method_tells_in_the_exit_code(hospitals, monkeypatch):
-    from unseen.study import _methods
+    class Unlucky(LogisticRegression):
+        def fit(self, X, y, sample_weight=None):
+            raise ValueError("no luck")
 
-    def fail(*_):
-        raise ValueError("no luck")
-
-    settings, _, build = _methods.TUNED["logistic"]
-    monkeypatch.setitem(_methods.TUNED, "logistic", (settings, fail, build))
+    monkeypatch.setitem(METHODS, "logistic", replace(METHODS["logistic"], classifier=Unlucky()))
     code, out, err = unseen("compare", hospitals, *FEW)
     assert code == 1
     assert "logistic failed: ValueError: no luck" in out

@@ -63,12 +63,12 @@ def test_the_card_of_fit_is_what_show_shows(home, tmp_path):
     assert facts["data"]["domains"] == dict.fromkeys(SITES, 24)
     assert facts["data"]["classes"] == [{"class": "ill", "rows": 36}, {"class": "well", "rows": 36}]
     assert facts["seed"] == 3
-    assert facts["method"] == "undo-bias"
+    assert facts["method"] == "Undo-Bias"
     assert set(facts["novelty"]["reference"]) == set(SITES)
     assert facts["scores"]["mean"] == pytest.approx(np.mean(list(facts["scores"]["by_domain"].values())))
     assert set(facts["scores"]["baseline"]) == set(SITES)
     text = unseen("show", path)[1]
-    for part in ("undo-bias", "shared_cost", "inductive", "plain logistic", "scikit-learn", facts["created"]):
+    for part in ("Undo-Bias", "shared_cost", "inductive", "plain logistic", "scikit-learn", facts["created"]):
         assert part in text
 
 
@@ -87,7 +87,7 @@ def test_auto_may_be_kept_inductive(home, tmp_path, monkeypatch):
 
 
 def _few(transductive):
-    return ["logistic", "rbf_svm", *(["centered_logistic"] if transductive else [])]
+    return ["logistic", "RBF SVM", *(["centred logistic"] if transductive else [])]
 
 
 def test_labels_of_any_kind_survive(tmp_path):

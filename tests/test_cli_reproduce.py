@@ -6,9 +6,11 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from sklearn.linear_model import LogisticRegression
 
 pytest.importorskip("typer", reason="the command needs its extra")
 
@@ -17,7 +19,7 @@ from helpers import three_domains
 from unseen.cli._app import app
 from unseen.cli._report import write
 from unseen.datasets import _office_caltech
-from unseen.study import _methods
+from unseen.selection import METHODS
 from unseen.study._synthetic import fresh_draw, run_synthetic
 
 FEW = "1NN,KFDA,logistic"
@@ -170,10 +172,11 @@ def test_the_papers_figures_stand_beside_those_of_vlcs(tmp_path, monkeypatch):
 
 
 def test_failures_are_shown_and_tell_in_the_exit_code(hospitals, monkeypatch):
-    def broken(setting, X):
-        raise ValueError("no solver [today]")
+    class Broken(LogisticRegression):
+        def fit(self, X, y, sample_weight=None):
+            raise ValueError("no solver [today]")
 
-    monkeypatch.setitem(_methods.TUNED, "logistic", (*_methods.TUNED["logistic"][:2], broken))
+    monkeypatch.setitem(METHODS, "logistic", replace(METHODS["logistic"], classifier=Broken()))
     command = ["reproduce", "folder", hospitals, "--quick", "--methods", FEW, "--jobs", 1]
     code, text = unseen(*command)
     assert code == 1

@@ -48,7 +48,7 @@ def search():
 @pytest.fixture(scope="module")
 def model():
     X, y, d = noisy()
-    return UnseenClassifier(["logistic", "centered_logistic", "dica"]).fit(X, y, sample_domain=np.array(list("abc"))[d])
+    return UnseenClassifier(["logistic", "centred logistic", "dica"]).fit(X, y, sample_domain=np.array(list("abc"))[d])
 
 
 def row(name, kind="plain", chosen=False, **scores):

@@ -102,7 +102,7 @@ def test_parameters_that_a_map_makes_idle_are_not_searched():
 @pytest.mark.parametrize("how", ["of the map", "global"])
 def test_output_as_data_frames_does_not_disturb_a_comparison(how):
     fitted = PivotedNystroem(20, random_state=0).fit(X)
-    methods = ["mapped_ridge", "dica"]
+    methods = ["mapped ridge", "dica"]
     expected = UnseenClassifier(methods, feature_map=FrozenEstimator(fitted)).fit(X, Y, sample_domain=D)
     framed = FrozenEstimator(clone(fitted).set_output(transform="pandas").fit(X) if how == "of the map" else fitted)
     with sklearn.config_context(transform_output="pandas" if how == "global" else "default"):

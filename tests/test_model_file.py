@@ -18,13 +18,13 @@ from sklearn.svm import SVC, LinearSVC
 pytest.importorskip("polars", reason="tables need the extra")
 pytest.importorskip("skops", reason="model files need the extra")
 import polars as pl
+from unseen.selection._families import HEADS
 
 from model_files import TABLE, assert_same_answers, by_hand, pack, saved, unpack
 from unseen import CIDG, DICA, MDA, SCA, DomainCenterer
 from unseen.models import _file as model_file
 from unseen.models._file import CARD, PAYLOAD, ModelFileError, load_model, read_card, save_model
 from unseen.models._fit import METHODS, fit_table
-from unseen.selection._families import HEADS
 from unseen.tables import Column, Schema
 
 CHOICES = {

@@ -207,9 +207,8 @@ def test_statistics_from_a_cluster_are_those_from_here(parts, monkeypatch):
 @pytest.fixture
 def large(monkeypatch):
     """What counts as a large table, scaled down."""
-    monkeypatch.setattr("unseen.cli._fit.EXACT_ROWS", 500)
-    monkeypatch.setattr("unseen.cli._fit.SAMPLE_ROWS", 150)
-    monkeypatch.setattr("unseen.models._stream.CHOICE_ROWS", 90)
+    for name, rows in {"EXACT_ROWS": 500, "SAMPLE_ROWS": 150, "CHOICE_ROWS": 90}.items():
+        monkeypatch.setattr(f"unseen.kernels._plan.{name}", rows)
 
 
 @pytest.mark.usefixtures("large")
@@ -217,7 +216,7 @@ def test_above_a_size_landmarks_are_chosen_and_said_and_kept_in_the_card(parts):
     model = parts / "m.unseen"
     code, text = unseen("fit", parts / "parts", "--method", "kfda", "-o", model)
     assert code == 0
-    assert "600 rows: a few choose the settings, 150 give the scales" in text
+    assert "600 rows: 90 choose the settings, 150 give the scales" in text
     assert "were chosen, and scored, on 90 rows. The projection saw 600 rows through" in text
     card = read_card(model)
     assert card["data"]["rows"] == 600
@@ -303,9 +302,9 @@ RUN = """
 import json, resource, sys
 limit, choice, sample, commands = map(json.loads, sys.argv[1:])
 import polars, skops.io, sklearn.svm
-from unseen import table_stream
-from unseen.cli import _fit, main
-table_stream.CHOICE_ROWS, _fit.SAMPLE_ROWS = choice, sample
+from unseen.cli import main
+from unseen.kernels import _plan
+_plan.CHOICE_ROWS, _plan.SAMPLE_ROWS = choice, sample
 resource.setrlimit(resource.RLIMIT_DATA, (limit << 20, limit << 20))
 for command in commands:
     sys.argv = ["unseen", *command]

@@ -140,9 +140,9 @@ def test_a_pipeline_that_ends_in_a_search_can_be_scored_with_weights_and_without
     ("methods", "offers"),
     [
         (["logistic"], ["predict_proba", "decision_function"]),
-        (["logistic", "centered_rbf_svm"], ["decision_function"]),
+        (["logistic", "centred RBF SVM"], ["decision_function"]),
         (["logistic", "cidg"], ["predict_proba"]),  # behind which a nearest neighbour may stand
-        (["linear_svm", "cidg"], []),
+        (["linear SVM", "cidg"], []),
         ("auto", []),
         (["nonsense"], []),
     ],

@@ -11,21 +11,25 @@ from numpy.testing import assert_array_equal
 from sklearn.base import clone
 from sklearn.decomposition import KernelPCA
 from sklearn.impute import SimpleImputer
-from sklearn.model_selection import ParameterGrid
+from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 from helpers import three_domains
-from unseen import ProjectionSearchCV
-from unseen.kernels._kernel import median_squared_distance
-from unseen.study import METHODS, Protocol, Row, Store, Task, _methods, run, tasks
-from unseen.study._methods import PROJECTIONS, TUNED, Problem
+from unseen import KFDA, ProjectionSearchCV
+from unseen.kernels import median_squared_distance
+from unseen.labels import Samples
+from unseen.selection import METHODS as TABLE
+from unseen.selection import Scorer, method_names, predictions, table_of
+from unseen.study import Protocol, Row, Store, Task, run, tasks
 from unseen.study._outcomes import outcomes
 from unseen.study._protocol import thin
 from unseen.study._run import problem_of
 
+METHODS = method_names(compared=True)
+PROJECTIONS = method_names(is_projection=True)
 X, Y, CODES = three_domains(n_per_cell=7, n_domains=4, seed=3)
 D = np.array(["a", "b", "c", "d"])[CODES]
 PAIR = Task(("a", "b"), ("c", "d"))
@@ -36,6 +40,17 @@ FEW = ["1NN", "KFDA", "logistic"]
 def facts(rows):
     """What must not depend on how often, in how many processes or when a study ran."""
     return {(r.task, r.repeat, r.method): (r.accuracy, r.accuracies, r.settings, r.ties, r.status) for r in rows}
+
+
+def problem(protocol, task=PAIR, y=Y):
+    return problem_of(Samples(X, y, D), task, 0, protocol)
+
+
+class BrokenProjection(KFDA):
+    def _recipe(self, counts, ridge):
+        if counts.sum() > 4:  # of samples, not of what a search asks about methods
+            raise ValueError("no components today")
+        return super()._recipe(counts, ridge)
 
 
 def study(tmp_path, protocol=QUICK, methods=FEW, todo=(PAIR,), data=(X, Y, D), name="results.sqlite", **options):
@@ -112,23 +127,23 @@ def splits_of(selection, task=PAIR):
 
 def test_within_holds_out_thirty_percent_of_the_training_data():
     train, _, [(fit, held_out)] = splits_of("within")
-    assert sorted([*fit, *held_out]) == list(range(len(train)))
+    assert sorted([*fit, *held_out]) == sorted(train)
     assert len(fit) / len(train) == pytest.approx(0.7, abs=0.1)  # whole samples of each class
-    assert set(D[train][held_out]) == set(PAIR.sources)
+    assert set(D[held_out]) == set(PAIR.sources)
 
 
 def test_domain_holds_out_one_source_after_the_other():
     train, _, splits = splits_of("domain")
-    assert [set(D[train][held_out]) for _, held_out in splits] == [{"a"}, {"b"}]
+    assert [set(D[held_out]) for _, held_out in splits] == [{"a"}, {"b"}]
     for fit, held_out in splits:
-        assert sorted([*fit, *held_out]) == list(range(len(train)))
-        assert not set(D[train][fit]) & set(D[train][held_out])
+        assert sorted([*fit, *held_out]) == sorted(train)
+        assert not set(D[fit]) & set(D[held_out])
 
 
 def test_oracle_is_the_target_itself():
     train, test, [(fit, held_out)] = splits_of("oracle")
-    np.testing.assert_array_equal(np.concatenate([train, test])[held_out], test)
-    np.testing.assert_array_equal(fit, np.arange(len(train)))
+    np.testing.assert_array_equal(held_out, test)
+    np.testing.assert_array_equal(fit, train)
 
 
 def test_with_a_single_source_domain_selection_falls_back_to_within():
@@ -146,9 +161,9 @@ def test_no_target_label_reaches_the_choice_or_the_predictions(selection):
     target = np.flatnonzero(np.isin(D, PAIR.targets))
     others[target] = np.random.default_rng(0).permutation(Y[target])
     others[target[:3]] = 99  # even a class that no source has
-    for one, two in zip(*(outcomes(METHODS, problem_of(X, y, D, PAIR, 0, protocol)) for y in (Y, others)), strict=True):
+    for one, two in zip(*(outcomes(METHODS, problem(protocol, y=y)) for y in (Y, others)), strict=True):
         assert (one.method, one.settings, one.ties) == (two.method, two.settings, two.ties)
-        np.testing.assert_array_equal(one.predictions, two.predictions)
+        np.testing.assert_array_equal(one.codes, two.codes)
 
 
 def test_the_oracle_does_look_at_the_target():
@@ -156,7 +171,7 @@ def test_the_oracle_does_look_at_the_target():
     target = np.flatnonzero(np.isin(D, PAIR.targets))
     others[target] = np.random.default_rng(0).permutation(Y[target])
     protocol = Protocol(selection="oracle", quick=True)
-    one, two = (list(outcomes(METHODS, problem_of(X, y, D, PAIR, 0, protocol))) for y in (Y, others))
+    one, two = (list(outcomes(METHODS, problem(protocol, y=y))) for y in (Y, others))
     assert [o.settings for o in one] != [o.settings for o in two]
 
 
@@ -172,75 +187,86 @@ def test_with_source_centring_nothing_is_learned_from_target_samples(tmp_path, p
 
 
 def test_the_preprocessing_is_fitted_on_the_training_data():
-    problem = problem_of(X, Y, D, PAIR, 0, Protocol(preprocess="standardize"))
-    np.testing.assert_allclose(problem.X[problem.train].mean(axis=0), 0, atol=1e-12)
-    np.testing.assert_allclose(problem.X[problem.train].std(axis=0), 1)
-    assert np.abs(problem.X[problem.test].mean(axis=0)).max() > 0.1
+    found = problem(Protocol(preprocess="standardize"))
+    prepared, n = found.prepared.X, len(found.train)
+    np.testing.assert_allclose(prepared[:n].mean(axis=0), 0, atol=1e-12)
+    np.testing.assert_allclose(prepared[:n].std(axis=0), 1)
+    assert np.abs(prepared[n:].mean(axis=0)).max() > 0.1
 
 
 @pytest.mark.parametrize("method", PROJECTIONS)
 @pytest.mark.parametrize("selection", ["within", "domain"])
 def test_a_projections_outcome_is_that_of_a_search_by_hand(method, selection):
-    three = Task(("a", "b", "c"), ("d",))
-    problem = problem_of(X, Y, D, three, 0, Protocol(selection=selection, quick=True))
-    (outcome,) = outcomes((method,), problem)
-    estimator, grid = problem.projection(method)
-    train, test = problem.train, problem.test
-    search = ProjectionSearchCV(clone(estimator).set_params(centering="target"), grid, cv=problem.splits)
-    search.fit(problem.X[train], problem.y[train], sample_domain=problem.domain[train])
+    found = problem(Protocol(selection=selection, quick=True), Task(("a", "b", "c"), ("d",)))
+    (outcome,) = outcomes((method,), found)
+    own = TABLE[method]
+    grid = [{name: [value] for name, value in setting.items()} for setting in own.settings(3, quick=True)]
+    # Rows of unit length need nothing but themselves, so that all can be prepared at once.
+    rows, n = found.prepared, len(found.train)
+    place = np.full(len(X), -1)
+    place[found.train] = np.arange(n)
+    splits = [(place[a], place[b]) for a, b in found.splits]
+    search = ProjectionSearchCV(clone(own.transformer).set_params(centering="target"), grid, cv=splits)
+    search.fit(rows.X[:n], rows.y[:n], sample_domain=rows.domain[:n])
     assert outcome.settings == search.best_params_
     assert outcome.ties == search.cv_results_["n_ties"][search.best_index_]
     assert outcome.transductive
-    by_hand = search.predict(problem.X[test], sample_domain=problem.domain[test])
-    np.testing.assert_array_equal(outcome.predictions, by_hand)
+    np.testing.assert_array_equal(outcome.codes, search.predict(rows.X[n:], sample_domain=rows.domain[n:]))
 
 
 def test_projections_in_one_pass_equal_projections_one_by_one():
-    problem = problem_of(X, Y, D, PAIR, 0, QUICK)
-    for together in outcomes(tuple(PROJECTIONS), problem):
-        (alone,) = outcomes((together.method,), problem)
+    for together in outcomes(PROJECTIONS, problem(QUICK)):
+        (alone,) = outcomes((together.method,), problem(QUICK))
         assert (alone.settings, alone.ties) == (together.settings, together.ties)
-        np.testing.assert_array_equal(alone.predictions, together.predictions)
+        np.testing.assert_array_equal(alone.codes, together.codes)
 
 
-def scores_of(method, problem):
-    grid, score, build = TUNED[method]
-    return [np.array(score(build, list(ParameterGrid(grid)), problem, *split)) for split in problem.splits]
+def scores_of(method, found):
+    """Each setting of a method and its scores on all splits, by the engine."""
+    candidates, about = found.candidates(method), (found.samples, found.splits)
+    said = predictions(candidates, *about, preparation=found.preparation)
+    table = table_of(candidates, said, Scorer("accuracy", *about), len(found.splits))
+    return [(c.settings, scores) for c, scores in zip(candidates, table["scores"], strict=True)]
 
 
-def test_kpca_scores_are_those_of_a_fit_for_each_number_of_components():
-    problem = problem_of(X, Y, D, PAIR, 0, Protocol())
-    for (train, test), scores in zip(problem.splits, scores_of("KPCA", problem), strict=True):
-        X_, y = problem.X, problem.y
-        for setting, score in zip(ParameterGrid(TUNED["KPCA"][0]), scores, strict=True):
-            kpca = KernelPCA(
-                min(setting["n_components"], len(train) - 1),
-                kernel="rbf",
-                gamma=setting["width"] / median_squared_distance(X_[train]),
-                eigen_solver="dense",
-            ).fit(X_[train])
-            one_nn = KNeighborsClassifier(1).fit(kpca.transform(X_[train]), y[train])
-            assert score == one_nn.score(kpca.transform(X_[test]), y[test])
+def prepared_splits(found):
+    """Training and held-out samples of each split, prepared on the former alone."""
+    for train, test in found.splits:
+        prepare = clone(found.preparation).fit(X[train])
+        yield prepare.transform(X[train]), Y[train], prepare.transform(X[test]), Y[test]
 
 
-def test_rbf_svm_scores_are_those_of_a_fit_for_each_setting():
-    problem = problem_of(X, Y, D, PAIR, 0, Protocol())
-    for (train, test), scores in zip(problem.splits, scores_of("RBF SVM", problem), strict=True):
-        X_, y = problem.X, problem.y
-        for setting, score in zip(ParameterGrid(TUNED["RBF SVM"][0]), scores, strict=True):
-            gamma = setting["width"] / median_squared_distance(X_[train])
-            svm = SVC(C=setting["C"], kernel="rbf", gamma=gamma).fit(X_[train], y[train])
-            assert score == svm.score(X_[test], y[test])
+@pytest.mark.parametrize("preprocess", ["l2", "standardize"])
+def test_kpca_scores_are_those_of_a_fit_for_each_number_of_components(preprocess):
+    found = problem(Protocol(preprocess=preprocess))
+    for setting, scores in scores_of("KPCA", found):
+        for (Z, y, Z_test, y_test), score in zip(prepared_splits(found), scores, strict=True):
+            gamma = float(setting["gamma"].removesuffix("median").strip("*") or 1) / median_squared_distance(Z)
+            n_components = min(setting["n_components"], len(Z) - 1)
+            kpca = KernelPCA(n_components, kernel="rbf", gamma=gamma, eigen_solver="dense").fit(Z)
+            one_nn = KNeighborsClassifier(1).fit(kpca.transform(Z), y)
+            assert score == one_nn.score(kpca.transform(Z_test), y_test)
+
+
+@pytest.mark.parametrize("preprocess", ["l2", "standardize"])
+def test_rbf_svm_scores_are_those_of_a_fit_for_each_setting(preprocess):
+    found = problem(Protocol(preprocess=preprocess))
+    for setting, scores in scores_of("RBF SVM", found):
+        for (Z, y, Z_test, y_test), score in zip(prepared_splits(found), scores, strict=True):
+            gamma = float(setting["gamma"].removesuffix("median").strip("*") or 1) / median_squared_distance(Z)
+            assert score == SVC(C=setting["C"], kernel="rbf", gamma=gamma).fit(Z, y).score(Z_test, y_test)
+
+
+class Broken(LogisticRegression):
+    def fit(self, X, y, sample_weight=None):
+        raise ValueError("no solver today")
 
 
 def test_a_failure_is_a_row_and_is_tried_again(tmp_path, monkeypatch):
-    def broken(setting, X):
-        raise ValueError("no solver today")
-
     with monkeypatch.context() as patch:
-        patch.setitem(TUNED, "logistic", (*TUNED["logistic"][:2], broken))
-        patch.setattr(PROJECTIONS["KFDA"], "ridge", -1.0)
-        patch.setattr(Problem, "projection", lambda self, method: (PROJECTIONS[method], {"gamma": [1.0]}))
+        # The grids stay as they are: another one would be another configuration.
+        patch.setitem(TABLE, "logistic", replace(TABLE["logistic"], classifier=Broken()))
+        patch.setitem(TABLE, "KFDA", replace(TABLE["KFDA"], transformer=BrokenProjection()))
         rows = study(tmp_path)
     assert len(rows) == 6
     by_method = {method: [row for row in rows if row.method == method] for method in FEW}
@@ -248,7 +274,7 @@ def test_a_failure_is_a_row_and_is_tried_again(tmp_path, monkeypatch):
     for row in (*by_method["logistic"], *by_method["KFDA"]):
         assert (row.status, row.accuracy, row.accuracies, row.settings) == ("failed", None, {}, {})
     assert by_method["logistic"][0].reason == "ValueError: no solver today"
-    assert "denominator is not positive" in by_method["KFDA"][0].reason
+    assert by_method["KFDA"][0].reason == "ValueError: no components today"
     again = study(tmp_path)
     assert {row.status for row in again} == {"ok"}
     assert [row for row in again if row.method == "1NN"] == by_method["1NN"]  # not run again: even the time is the same
@@ -298,8 +324,7 @@ def test_other_data_in_the_same_store_do_not_mix(tmp_path):
 
 def test_another_grid_in_the_same_store_does_not_mix(tmp_path, monkeypatch):
     study(tmp_path, methods=["logistic"])
-    _, score, build = TUNED["logistic"]
-    monkeypatch.setitem(TUNED, "logistic", ({"C": [1e-9, 1e-8]}, score, build))
+    monkeypatch.setitem(TABLE, "logistic", replace(TABLE["logistic"], grid={"C": [1e-9, 1e-8]}))
     assert {row.settings["C"] for row in study(tmp_path, methods=["logistic"])} <= {1e-9, 1e-8}
 
 
@@ -314,17 +339,13 @@ def test_predictions_give_the_accuracy(tmp_path):
 
 
 def test_the_validation_score_is_the_mean_over_the_splits_of_the_best_setting():
-    problem = problem_of(X, Y, D, PAIR, 0, QUICK)
-    (outcome,) = outcomes(("logistic",), problem)
-    _, score, build = TUNED["logistic"]
-    each = [score(build, [outcome.settings], problem, *split)[0] for split in problem.splits]
-    assert outcome.validation == pytest.approx(np.mean(each))
-    (one_nn,) = outcomes(("1NN",), problem)
-    right = [
-        np.mean(KNeighborsClassifier(1).fit(problem.X[a], problem.y[a]).predict(problem.X[b]) == problem.y[b])
-        for a, b in problem.splits
-    ]
-    assert one_nn.validation == pytest.approx(np.mean(right))
+    found = problem(Protocol(quick=True, preprocess="standardize"))
+    (outcome,) = outcomes(("logistic",), found)
+    by_hand = {"logistic": LogisticRegression(max_iter=2000, **outcome.settings), "1NN": KNeighborsClassifier(1)}
+    for method, model in by_hand.items():
+        (outcome,) = outcomes((method,), found)
+        right = [model.fit(Z, y).score(Z_test, y_test) for Z, y, Z_test, y_test in prepared_splits(found)]
+        assert outcome.validation == pytest.approx(np.mean(right))
 
 
 def test_a_preprocessor_is_fitted_on_the_training_data_and_may_fill_in_missing_values(tmp_path):
@@ -335,7 +356,8 @@ def test_a_preprocessor_is_fitted_on_the_training_data_and_may_fill_in_missing_v
     assert {row.status for row in rows} == {"ok"}
     train, _ = QUICK.draw(Y, D, PAIR, 0)
     expected = clone(fill).fit(holes[train]).transform(holes[train])
-    assert_array_equal(problem_of(holes, Y, D, PAIR, 0, QUICK, fill).X[: len(train)], expected)
+    found = problem_of(Samples(holes, Y, D), PAIR, 0, QUICK, fill)
+    assert_array_equal(found.prepared.X[: len(train)], expected)
     other = study(tmp_path, data=(holes, Y, D), preprocessor=SimpleImputer())
     assert facts(other) == facts(study(tmp_path, data=(holes, Y, D), preprocessor=SimpleImputer(), name="fresh.sqlite"))
 
@@ -437,8 +459,3 @@ def test_a_file_that_is_no_store_is_refused_and_left_alone(tmp_path):
     connection.close()
     with pytest.raises(ValueError, match=r"foreign\.sqlite is not a file of results"):
         Store(tmp_path / "foreign.sqlite")
-
-
-def test_every_method_belongs_to_one_batch():
-    assert sorted(METHODS) == sorted(m for batch in _methods.BATCHES for m in batch)
-    assert set(METHODS) == set(TUNED) | set(PROJECTIONS)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from unseen.study import METHODS, Protocol, Task, _large, _outcomes, run, tasks
-from unseen.study._methods import PROJECTIONS, Outcome, Skipped
+from unseen.kernels import _plan
+from unseen.labels import Samples
+from unseen.selection import METHODS as TABLE
+from unseen.selection import method_names
+from unseen.study import Protocol, Task, run, tasks
 from unseen.study._outcomes import outcomes
 from unseen.study._run import problem_of
 
@@ -23,72 +28,81 @@ def world(n=300, seed=0):
 
 X, Y, D = world()
 TASK = tasks(["a", "b", "c", "d"])[0]
-PROBLEM = problem_of(X, Y, D, TASK, 0, Protocol(quick=True, preprocess="standardize"))
+PROBLEM = problem_of(Samples(X, Y, D), TASK, 0, Protocol(quick=True, preprocess="standardize"))
+METHODS = method_names(compared=True)
+PROJECTIONS = method_names(is_projection=True)
+ONLY_EXACT = {name for name in METHODS if TABLE[name].most_rows is not None}
 
 
 def accuracies(problem):
     found = list(outcomes(METHODS, problem))
-    truth = problem.y[problem.test]
-    return {o.method: np.mean(o.predictions == truth) for o in found if isinstance(o, Outcome)}, found
+    truth = problem.samples.codes[problem.test]
+    return {o.method: np.mean(o.codes == truth) for o in found if o.status == "ok"}, found
 
 
 @pytest.fixture
 def small_limits(monkeypatch):
-    monkeypatch.setattr(_outcomes, "EXACT_ROWS", 200)
-    monkeypatch.setattr(_outcomes, "CHOOSING_ROWS", 300)
+    monkeypatch.setattr(_plan, "EXACT_ROWS", 200)
+    monkeypatch.setattr(_plan, "CHOICE_ROWS", 300)
+    for name in ONLY_EXACT:
+        monkeypatch.setitem(TABLE, name, replace(TABLE[name], most_rows=200))
 
 
 def test_large_problems_are_answered_about_as_well_as_exact_ones(small_limits, monkeypatch):
     large, found = accuracies(PROBLEM)
-    assert {o.method for o in found if isinstance(o, Skipped)} == set(_large.skipped)
-    monkeypatch.setattr(_outcomes, "EXACT_ROWS", 10**6)
+    assert {o.method for o in found if o.status == "skipped"} == ONLY_EXACT
+    monkeypatch.setattr(_plan, "EXACT_ROWS", 10**6)
     exact, _ = accuracies(PROBLEM)
-    assert set(large) == set(METHODS) - set(_large.skipped)
+    assert set(large) == set(METHODS) - ONLY_EXACT
     for method, accuracy in large.items():
         assert accuracy == pytest.approx(exact[method], abs=0.08), method
 
 
 def test_with_all_samples_as_landmarks_and_neighbours_projections_are_exact(small_limits, monkeypatch):
     """Chosen on everything, fitted through every sample: nothing is approximated any more."""
-    monkeypatch.setattr(_outcomes, "CHOOSING_ROWS", 10**6)
-    monkeypatch.setattr(_large, "COMPONENTS", 10**6)
-    through_features = {o.method: o for o in outcomes(tuple(PROJECTIONS), PROBLEM)}
-    monkeypatch.setattr(_outcomes, "EXACT_ROWS", 10**6)
-    for exact in outcomes(tuple(PROJECTIONS), PROBLEM):
+    monkeypatch.setattr(_plan, "CHOICE_ROWS", 10**6)
+    monkeypatch.setattr(_plan, "TOLERANCE", None)
+    through_features = {o.method: o for o in outcomes(PROJECTIONS, PROBLEM)}
+    monkeypatch.setattr(_plan, "EXACT_ROWS", 10**6)
+    for exact in outcomes(PROJECTIONS, PROBLEM):
         mapped = through_features[exact.method]
         assert mapped.validation == exact.validation
         assert exact.settings.items() <= mapped.settings.items()
-        assert np.mean(mapped.predictions == exact.predictions) > 0.99, exact.method
+        assert np.mean(mapped.codes == exact.codes) > 0.99, exact.method
 
 
 def test_the_settings_tell_how_a_method_was_made_to_fit(small_limits, monkeypatch):
-    monkeypatch.setattr(_large, "COMPONENTS", 20)
-    found = {o.method: o for o in outcomes(METHODS, PROBLEM) if isinstance(o, Outcome)}
+    monkeypatch.setattr(_plan, "LANDMARKS", 20)
+    found = {o.method: o for o in outcomes(METHODS, PROBLEM) if o.status == "ok"}
     assert found["CIDG"].settings["landmarks"] == found["RBF SVM"].settings["landmarks"] == 20
-    assert found["1NN"].settings == {"neighbours": len(Y[PROBLEM.train])}
-    assert found["logistic"].settings["samples"] == len(Y[PROBLEM.train])
+    assert found["CIDG"].settings["projection_rows"] == len(PROBLEM.train)
+    assert found["1NN"].settings == {"classifier_rows": len(PROBLEM.train)}
+    assert found["logistic"].settings["classifier_rows"] == len(PROBLEM.train)
 
 
 def test_a_thinned_problem_keeps_its_splits_apart():
-    thin, kept = PROBLEM.thinned(120)
-    assert 120 <= len(thin.y[thin.train]) <= 140
-    assert 120 <= len(thin.y[thin.test]) <= 140
-    assert (PROBLEM.X[kept] == thin.X).all()
+    thin = PROBLEM.thinned(120)
+    assert 100 <= len(thin.train) <= 130
+    assert 100 <= len(thin.test) <= 130
+    assert set(thin.train) <= set(PROBLEM.train)
+    assert set(thin.test) <= set(PROBLEM.test)
     for (a, b), (whole_a, whole_b) in zip(thin.splits, PROBLEM.splits, strict=True):
         assert not set(a) & set(b)
-        assert set(kept[a]) <= set(whole_a)
-        assert set(kept[b]) <= set(whole_b)
-        assert len(a) + len(b) == len(thin.y[thin.train])
-    same, every = PROBLEM.thinned(10**6)
-    assert (every == np.arange(len(PROBLEM.y))).all()
+        assert set(a) <= set(whole_a)
+        assert set(b) <= set(whole_b)
+        assert {*a, *b} == set(thin.train)
+    same = PROBLEM.thinned(10**6)
+    assert (same.train == PROBLEM.train).all()
+    assert (same.test == PROBLEM.test).all()
     assert [len(a) for a, _ in same.splits] == [len(a) for a, _ in PROBLEM.splits]
 
 
 def test_small_domains_survive_thinning():
     few = np.flatnonzero((D != "b") | (np.arange(len(D)) % 15 == 0))
-    thin, _ = problem_of(X[few], Y[few], D[few], TASK, 0, Protocol(preprocess="none")).thinned(50)
-    assert (thin.domain[thin.train] == "b").sum() >= 10
-    assert {len(np.unique(thin.y[thin.domain == name])) for name in "bcd"} == {3}
+    thin = problem_of(Samples(X[few], Y[few], D[few]), TASK, 0, Protocol(preprocess="none")).thinned(50)
+    y, domain = (labels[few][thin.train] for labels in (Y, D))
+    assert (domain == "b").sum() >= 10
+    assert {len(np.unique(y[domain == name])) for name in "bcd"} == {3}
 
 
 def test_skipped_methods_are_rows_with_a_reason(small_limits, tmp_path):
@@ -113,8 +127,8 @@ def test_no_target_sample_is_a_landmark_or_moves_a_plain_classifier(small_limits
     moved[half] += 50
 
     def first_half(data):
-        found = outcomes(METHODS, problem_of(data, Y, D, TASK, 0, protocol))
-        return {o.method: o.predictions[:150] for o in found if isinstance(o, Outcome)}
+        found = outcomes(METHODS, problem_of(Samples(data, Y, D), TASK, 0, protocol))
+        return {o.method: o.codes[:150] for o in found if o.status == "ok"}
 
     one, two = first_half(X), first_half(moved)
     for method in one:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
+from inspect import signature
 
 import joblib
 import numpy as np
@@ -24,15 +26,40 @@ from threadpoolctl import threadpool_limits
 from helpers import three_domains
 from unseen import CIDG, DomainCenterer, PivotedNystroem, ProjectionSearchCV, UnseenClassifier
 from unseen.exceptions import SingleDomainWarning
-from unseen.kernels._kernel import median_squared_distance
-from unseen.selection import HeldOutDomains, LeaveOneDomainOut, LeavePDomainsOut
-from unseen.selection._families import METHODS, PROJECTIONS, RIDGES, Contender, contenders, offered
-from unseen.selection._plain import CENTERED, MAPPED
-from unseen.selection._unseen import choose, standard_error
+from unseen.labels import Samples
+from unseen.selection import METHODS as TABLE
+from unseen.selection import (
+    Candidate,
+    Contender,
+    HeldOutDomains,
+    LeaveOneDomainOut,
+    LeavePDomainsOut,
+    choose,
+    method_names,
+)
+from unseen.selection._candidate import width
+from unseen.selection._contest import standard_error
+from unseen.selection._methods import MAPPED
 
-PLAIN = ["logistic", "linear_svm", "rbf_svm"]
+PLAIN = ["logistic", "linear SVM", "RBF SVM"]
 NAMES = np.array(["Athens", "Bern", "Cork"])
-CIDG_GRID = {"ridge": RIDGES, **PROJECTIONS["cidg"][1]}
+METHODS = method_names(automatic=True)
+CENTERED = [name for name in METHODS if name.startswith("centred")]
+CIDG_GRID = {name: list(values) for name, values in TABLE["CIDG"].coarse.items() if name != "gamma"}
+
+
+def contenders(methods, X, y, d, splits, feature_map=None):
+    """What UnseenClassifier compares."""
+    model = UnseenClassifier(methods, feature_map=feature_map)
+    model.classes_ = np.unique(y)
+    return model._compare(model._methods(X), Samples(X, y, d), splits)
+
+
+def pipeline_of(contender, gamma=None):
+    """A contender as scikit-learn would have it; an rbf SVM has a number for the width of its kernel."""
+    steps = [("transformer", contender.candidate.transformer), ("classifier", contender.candidate.classifier)]
+    pipeline = clone(Pipeline([step for step in steps if step[1] is not None]))
+    return pipeline if gamma is None else pipeline.set_params(classifier__gamma=gamma)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -77,7 +104,7 @@ def test_every_contender_is_on_the_leaderboard_best_first(everything):
 
 def by_scikit_learn(pipeline, X, y, d, splits):
     """Scores of a contender's pipeline by cross_validate, with the domains where there is a step that wants them."""
-    if len(pipeline) == 1:
+    if "sample_domain" not in signature(pipeline[0].fit).parameters:
         return cross_validate(pipeline, X, y, cv=splits)["test_score"]
     with sklearn.config_context(enable_metadata_routing=True):
         return cross_validate(pipeline, X, y, cv=splits, params={"sample_domain": d})["test_score"]
@@ -88,20 +115,18 @@ def test_scores_are_those_of_cross_validating_the_contenders_pipeline(everything
     X, y, d = noisy()
     splits = list(LeaveOneDomainOut().split(X, y, d))
     on_board = {row["model"]: row for row in everything.leaderboard_}
-    for contender in contenders([method], X, y, d, splits, "accuracy"):
-        row = on_board[contender.model]
-        assert row["params"] == contender.params
+    for contender in contenders([method], X, y, d, splits):
+        row = on_board[contender.name]
+        assert row["params"] == contender.candidate.params
         assert list(row["scores"].values()) == contender.scores.tolist()
-        if method.endswith("rbf_svm"):  # its width follows the training data of each fold, as a median does
+        if method.endswith("RBF SVM"):  # its width follows the training data of each fold, as a median does
             data = DomainCenterer().fit_transform(X, sample_domain=d) if method in CENTERED else X
-            width = contender.params["gamma"] * median_squared_distance(data)
             expected = []
             for train, test in splits:
-                gamma = width / median_squared_distance(data[train])
-                pipeline = clone(contender.pipeline).set_params(classifier__gamma=gamma)
+                pipeline = pipeline_of(contender, width(row["params"]["gamma"], data[train]))
                 expected += by_scikit_learn(pipeline, X, y, d, [(train, test)]).tolist()
         else:
-            expected = by_scikit_learn(clone(contender.pipeline), X, y, d, splits)
+            expected = by_scikit_learn(pipeline_of(contender), X, y, d, splits)
         np.testing.assert_allclose(contender.scores, expected, atol=1e-12)
 
 
@@ -116,15 +141,15 @@ def test_behind_a_feature_map_scores_are_those_of_cross_validating_too(kind):
     X, y, d = noisy()
     samples = sparse.csr_array(X) if "sparse" in kind else X
     feature_map = "linear" if kind == "linear" else landmarks(X, frozen=kind == "frozen")
-    methods = offered(samples, True, feature_map)
-    assert not any("rbf" in method for method in methods)
+    methods = [method.name for method in UnseenClassifier(feature_map=feature_map)._methods(samples)]
+    assert not any("RBF" in method for method in methods)
     assert (MAPPED in methods) == (kind != "linear")
     if kind != "frozen":  # nothing else depends on it
-        methods = [method for method in methods if method in (MAPPED, "cidg")]
+        methods = [method for method in methods if method in (MAPPED, "CIDG")]
     splits = list(LeaveOneDomainOut().split(X, y, d))
-    for contender in contenders(methods, samples, y, d, splits, "accuracy", True, feature_map):
-        expected = by_scikit_learn(clone(contender.pipeline), samples, y, d, splits)
-        np.testing.assert_allclose(contender.scores, expected, atol=1e-12, err_msg=contender.model)
+    for contender in contenders(methods, samples, y, d, splits, feature_map):
+        expected = by_scikit_learn(pipeline_of(contender), samples, y, d, splits)
+        np.testing.assert_allclose(contender.scores, expected, atol=1e-12, err_msg=contender.name)
 
 
 def test_a_frozen_map_is_evaluated_once_for_all_folds_methods_and_settings():
@@ -137,7 +162,7 @@ def test_a_frozen_map_is_evaluated_once_for_all_folds_methods_and_settings():
 
     feature_map = FrozenEstimator(FunctionTransformer(features).fit(X))
     splits = list(LeaveOneDomainOut().split(X, y, d))
-    found = contenders(["cidg", "mda", "sca", "dica"], X, y, d, splits, "accuracy", True, feature_map)
+    found = contenders(["CIDG", "MDA", "SCA", "DICA"], X, y, d, splits, feature_map)
     assert len(found) == 16
     assert sum(rows) == len(X) + 1  # one row tells how many features there are
 
@@ -147,14 +172,14 @@ def test_a_map_with_all_landmarks_compares_as_the_exact_kernel_does():
     exact = ProjectionSearchCV(CIDG(gamma=0.05), CIDG_GRID, refit=False).fit(X, y, sample_domain=d)
     model = UnseenClassifier(["cidg"], feature_map=FrozenEstimator(PivotedNystroem(len(X), gamma=0.05).fit(X)))
     model.fit(X, y, sample_domain=d)
-    (row,) = (row for row in model.leaderboard_ if row["model"] == "cidg + 1-NN")
+    (row,) = (row for row in model.leaderboard_ if row["model"] == "CIDG + 1-NN")
     assert row["mean"] == pytest.approx(exact.best_score_, abs=1e-12)
 
 
 def test_of_a_choice_of_its_own_it_does_not_warn(monkeypatch):
     """Warnings are errors here, and three features have no fourth component."""
     X, y, d = noisy()
-    monkeypatch.setattr("unseen.selection._families.component_grid", lambda *_: {"n_components": [4]})
+    monkeypatch.setitem(TABLE, "SCA", replace(TABLE["SCA"], components=(2,)))
     model = UnseenClassifier(["sca"], feature_map="linear").fit(X, y, sample_domain=d)
     assert model.best_estimator_[0].n_components == 4
     assert len(model.best_estimator_[0].eigenvalues_) == 3
@@ -162,9 +187,9 @@ def test_of_a_choice_of_its_own_it_does_not_warn(monkeypatch):
 
 def test_among_many_samples_no_nearest_neighbour_is_sought(monkeypatch):
     X, y, d = noisy()
-    monkeypatch.setattr("unseen.selection._families.EXACT_ROWS", len(X) - 1)
+    monkeypatch.setattr("unseen.selection._unseen.EXACT_ROWS", len(X) - 1)
     model = UnseenClassifier(["dica"], feature_map="linear").fit(X, y, sample_domain=d)
-    assert {row["model"] for row in model.leaderboard_} == {"dica + logistic", "dica + logistic, target-centred"}
+    assert {row["model"] for row in model.leaderboard_} == {"DICA + logistic", "DICA + logistic, target-centred"}
 
 
 def test_a_mapped_classifier_can_be_chosen_and_predicts_as_it_was_scored():
@@ -178,19 +203,21 @@ def test_a_mapped_classifier_can_be_chosen_and_predicts_as_it_was_scored():
 @pytest.mark.parametrize("feature_map", [None, "linear"])
 def test_a_mapped_classifier_needs_a_map(feature_map):
     X, y, d = noisy()
-    with pytest.raises(ValueError, match=r"'mapped_ridge', which needs a transformer as feature_map; got"):
+    with pytest.raises(ValueError, match=r"'mapped ridge', which needs a transformer as feature_map; got"):
         UnseenClassifier([MAPPED], feature_map=feature_map).fit(X, y, sample_domain=d)
 
 
-@pytest.mark.parametrize("method", [*PLAIN, "centered_rbf_svm", "cidg"])
+@pytest.mark.parametrize("method", [*PLAIN, "centred RBF SVM", "cidg"])
 def test_the_refit_is_the_pipeline_built_by_hand(method):
     X, y, d = noisy()
     splits = list(LeaveOneDomainOut().split(X, y, d))
     model = UnseenClassifier(methods=[method]).fit(X, y, sample_domain=d)
-    (chosen,) = (c for c in contenders([method], X, y, d, splits, "accuracy") if c.model == model.best_model_)
-    Z, steps = X, clone(chosen.pipeline)
+    (chosen,) = (c for c in contenders([method], X, y, d, splits) if c.name == model.best_model_)
+    Z, steps = X, pipeline_of(chosen)
     for step in steps[:-1]:
         Z = step.fit(X, y, sample_domain=d).transform(X, sample_domain=d)
+    if method.endswith("RBF SVM"):
+        steps.set_params(classifier__gamma=width(chosen.candidate.settings["gamma"], Z))
     by_hand = steps[-1].fit(Z, y)
     assert isinstance(model.best_estimator_, Pipeline)
     np.testing.assert_array_equal(model.predict(X, sample_domain=d), by_hand.predict(Z))
@@ -199,7 +226,7 @@ def test_the_refit_is_the_pipeline_built_by_hand(method):
 
 def test_processes_and_one_process_agree_bit_for_bit():
     X, y, d = noisy()
-    methods = ["logistic", "centered_linear_svm", "dica"]
+    methods = ["logistic", "centred linear SVM", "dica"]
     alone = UnseenClassifier(methods).fit(X, y, sample_domain=d)
     shared = UnseenClassifier(methods, n_jobs=2).fit(X, y, sample_domain=d)
     for one, other in zip(alone.leaderboard_, shared.leaderboard_, strict=True):
@@ -221,7 +248,7 @@ def test_labels_of_a_held_out_domain_reach_nothing_that_is_fitted():
 
         return score
 
-    methods = ["logistic", "rbf_svm", "centered_linear_svm", "cidg", "dica"]
+    methods = ["logistic", "RBF SVM", "centred linear SVM", "cidg", "dica"]
     for key, labels in {"true": y, "shuffled": shuffled}.items():
         UnseenClassifier(methods, cv=HeldOutDomains([2]), scoring=spy(key)).fit(X, labels, sample_domain=d)
     assert len(fitted["true"]) > 50
@@ -233,8 +260,9 @@ def test_labels_of_a_held_out_domain_reach_nothing_that_is_fitted():
 
 def contender(kind, *scores):
     """A contender by its kind or, for the rbf SVM, by its name."""
-    name, kind = (kind, "plain") if kind == "rbf_svm" else (f"{kind} {scores}", kind)
-    return Contender(name, kind, np.array(scores), {}, 0.0, Pipeline([("classifier", None)]))
+    name, kind = (kind, "plain") if kind == "RBF SVM" else (f"{kind} {scores}", kind)
+    transformer = CIDG(centering="target") if kind == "transductive" else None
+    return Contender(Candidate(name, {}, transformer, None, plain=kind == "plain"), np.array(scores))
 
 
 CHOICES = {
@@ -266,12 +294,12 @@ CHOICES = {
     "one split has no standard error: the best wins": ([("plain", 0.8), ("transductive", 0.81)], 1),
     "one split and a tie": ([("transductive", 0.8), ("inductive", 0.8)], 1),
     "the rbf SVM stands for linear models that are hardly better": (
-        [("plain", 0.9, 0.5, 0.7), ("rbf_svm", 0.6, 0.7, 0.7)],
+        [("plain", 0.9, 0.5, 0.7), ("RBF SVM", 0.6, 0.7, 0.7)],
         1,
     ),
-    "but not for those that are clearly better": ([("plain", 0.8, 0.8, 0.9), ("rbf_svm", 0.7, 0.7, 0.7)], 0),
+    "but not for those that are clearly better": ([("plain", 0.8, 0.8, 0.9), ("RBF SVM", 0.7, 0.7, 0.7)], 0),
     "the rbf SVM wins for all plain models, too": (
-        [("plain", 0.9, 0.5, 0.7), ("rbf_svm", 0.6, 0.7, 0.7), ("transductive", 0.7, 0.8, 0.7)],
+        [("plain", 0.9, 0.5, 0.7), ("RBF SVM", 0.6, 0.7, 0.7), ("transductive", 0.7, 0.8, 0.7)],
         1,
     ),
     "what could not be scored is left out": (
@@ -323,7 +351,7 @@ def test_predictions_and_scores_are_those_of_the_chosen_model():
 
 def test_probabilities_exist_if_the_chosen_classifier_has_them():
     X, y, d = noisy()
-    svm = UnseenClassifier(["linear_svm"]).fit(X, y, sample_domain=d)
+    svm = UnseenClassifier(["linear SVM"]).fit(X, y, sample_domain=d)
     assert not hasattr(svm, "predict_proba")
     assert svm.decision_function(X).shape == (len(X), 3)
     projection = UnseenClassifier(["dica"]).fit(X, y, sample_domain=d)
@@ -332,7 +360,7 @@ def test_probabilities_exist_if_the_chosen_classifier_has_them():
 
 def test_a_transductive_choice_needs_a_batch_and_knows_each_domain():
     X, y, d = noisy()
-    model = UnseenClassifier(["centered_logistic"]).fit(X, y, sample_domain=d)
+    model = UnseenClassifier(["centred logistic"]).fit(X, y, sample_domain=d)
     assert model.best_kind_ == "transductive"
     with pytest.raises(ValueError, match=r"X has a single sample.*Transform a batch"):
         model.predict(X[:1])
@@ -348,9 +376,9 @@ def test_without_transductive_models_single_samples_can_be_predicted():
     assert {row["kind"] for row in model.leaderboard_} == {"plain", "inductive"}
     one_by_one = [model.predict(X[i : i + 1])[0] for i in range(len(X))]
     np.testing.assert_array_equal(model.predict(X), one_by_one)
-    assert not set(UnseenClassifier(transductive=False)._methods(X)) & set(CENTERED)
-    with pytest.raises(ValueError, match="transductive=False leaves no use for 'centered_logistic'"):
-        UnseenClassifier(["centered_logistic"], transductive=False).fit(X, y, sample_domain=d)
+    assert not {method.name for method in UnseenClassifier(transductive=False)._methods(X)} & set(CENTERED)
+    with pytest.raises(ValueError, match="transductive=False leaves no use for 'centred logistic'"):
+        UnseenClassifier(["centred logistic"], transductive=False).fit(X, y, sample_domain=d)
 
 
 def test_names_of_classes_come_back():
@@ -365,21 +393,21 @@ def test_names_of_classes_come_back():
 
 def test_sparse_samples_are_compared_without_the_centred_methods():
     X, y, d = noisy()
-    model = UnseenClassifier(["logistic", "linear_svm", "rbf_svm", "dica"]).fit(X, y, sample_domain=d)
+    model = UnseenClassifier(["logistic", "linear SVM", "RBF SVM", "dica"]).fit(X, y, sample_domain=d)
     thin = UnseenClassifier(model.methods).fit(sparse.csr_array(X), y, sample_domain=d)
     for row, other in zip(model.leaderboard_, thin.leaderboard_, strict=True):
         assert row["model"] == other["model"]
         assert row["scores"] == pytest.approx(other["scores"])
     np.testing.assert_array_equal(model.predict(X), thin.predict(sparse.csr_array(X)))
-    auto = UnseenClassifier()._methods(sparse.csr_array(X))
-    assert set(METHODS) - set(auto) == set(CENTERED)
+    auto = {method.name for method in UnseenClassifier()._methods(sparse.csr_array(X))}
+    assert set(METHODS) - auto == set(CENTERED)
 
 
 def test_data_frames_give_the_same_and_keep_their_names():
     pd = pytest.importorskip("pandas")
     X, y, d = noisy()
     frame = pd.DataFrame(X, columns=["a", "b", "c"], index=np.arange(len(X))[::-1])
-    methods = ["logistic", "centered_logistic"]
+    methods = ["logistic", "centred logistic"]
     framed = UnseenClassifier(methods).fit(frame, pd.Series(y), sample_domain=pd.Series(NAMES[d]))
     plain = UnseenClassifier(methods).fit(X, y, sample_domain=NAMES[d])
     assert framed.feature_names_in_.tolist() == ["a", "b", "c"]
@@ -394,7 +422,7 @@ def test_data_frames_give_the_same_and_keep_their_names():
 
 def test_it_can_be_nested_in_cross_validation():
     X, y, d = noisy(n_domains=4)
-    model = UnseenClassifier(["logistic", "centered_logistic"])
+    model = UnseenClassifier(["logistic", "centred logistic"])
     with sklearn.config_context(enable_metadata_routing=True):
         results = cross_validate(
             model, X, y, cv=LeaveOneDomainOut(), params={"sample_domain": d, "groups": d}, return_estimator=True
@@ -416,7 +444,7 @@ def test_two_domains_are_warned_about_once():
     X, y, d = noisy(n_domains=2)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        UnseenClassifier(["logistic", "cidg", "centered_logistic"]).fit(X, y, sample_domain=d)
+        UnseenClassifier(["logistic", "cidg", "centred logistic"]).fit(X, y, sample_domain=d)
     caught = [warning for warning in caught if issubclass(warning.category, SingleDomainWarning)]
     assert [(warning.category, warning.filename) for warning in caught] == [(SingleDomainWarning, __file__)]
     assert "UnseenClassifier has folds whose training data come from a single domain" in str(caught[0].message)
@@ -424,10 +452,10 @@ def test_two_domains_are_warned_about_once():
 
 def test_progress_is_shown_only_when_asked_for(capsys):
     X, y, d = noisy()
-    UnseenClassifier(["logistic", "linear_svm"]).fit(X, y, sample_domain=d)
+    UnseenClassifier(["logistic", "linear SVM"]).fit(X, y, sample_domain=d)
     assert capsys.readouterr().err == ""
-    UnseenClassifier(["logistic", "linear_svm"], verbose=1).fit(X, y, sample_domain=d)
-    assert "UnseenClassifier: 2/2 done" in capsys.readouterr().err
+    UnseenClassifier(["logistic", "linear SVM"], verbose=1).fit(X, y, sample_domain=d)
+    assert "UnseenClassifier: 6/6 done" in capsys.readouterr().err
 
 
 # What it is for
@@ -457,7 +485,8 @@ def accuracies(seed, **options):
     """Accuracy on the unseen domain: of the choice among all, and of each plain classifier tuned the same way."""
     X, y, d, X_new, y_new = five_places(seed, **options)
     splits = list(LeaveOneDomainOut().split(X, y, d))
-    plain = {c.model: c.pipeline.fit(X, y).score(X_new, y_new) for c in contenders(PLAIN, X, y, d, splits, "accuracy")}
+    field = contenders(PLAIN, X, y, d, splits)
+    plain = {c.name: c.candidate.fitted(X, y, d).score(X_new, y_new) for c in field}
     chosen = UnseenClassifier([*PLAIN, "cidg"]).fit(X, y, sample_domain=d).score(X_new, y_new)
     return {"chosen": chosen, **plain}
 
@@ -480,8 +509,8 @@ def test_without_shift_it_loses_at_most_a_point():
 
 def test_a_model_that_the_scorer_cannot_score_is_listed_but_never_chosen():
     X, y, d = three_domains(n_per_cell=10)
-    model = UnseenClassifier(["logistic", "linear_svm"], scoring="neg_log_loss")
-    with pytest.warns(RuntimeWarning, match="linear_svm cannot be scored"):
+    model = UnseenClassifier(["logistic", "linear SVM"], scoring="neg_log_loss")
+    with pytest.warns(RuntimeWarning, match="linear SVM cannot be scored.* predict_proba"):
         model.fit(X, y, sample_domain=d)
     assert model.best_model_ == "logistic"
-    assert np.isnan(next(row["mean"] for row in model.leaderboard_ if row["model"] == "linear_svm"))
+    assert np.isnan(next(row["mean"] for row in model.leaderboard_ if row["model"] == "linear SVM"))

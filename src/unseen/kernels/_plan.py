@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 
@@ -32,6 +32,9 @@ def _reclaimable(statistics: str) -> int:
 
 
 EXACT_ROWS = 8_000  # samples up to which an exact kernel is worth its time; beyond, landmarks approximate it
+CHOICE_ROWS, SAMPLE_ROWS = 2_000, 20_000  # of a larger table: for the settings; for scales, novelty and classifiers
+LANDMARK_ROWS, LANDMARKS = 10_000, 1_000  # among which landmarks are sought, and how many there are at most
+TOLERANCE = 1e-6  # what landmarks may miss of the kernel: a smooth one needs few
 
 
 def require_square(n: int, copies: int, caller: str) -> None:
@@ -64,24 +67,25 @@ class Plan:
     landmarks : int
         How many there are at most.
     tolerance : float or None
-        What landmarks may miss of the kernel: a smooth one needs few. None takes all.
+        What landmarks may miss of the kernel; None takes as many as there may be.
     choice_rows, landmark_rows, sample_rows : int
         Rows that choose the settings, among which landmarks are sought, and that train classifiers.
     """
 
     rows: int
     exact: bool
-    landmarks: int = 1_000
-    tolerance: float | None = 1e-6
-    choice_rows: int = 2_000
-    landmark_rows: int = 10_000
-    sample_rows: int = 20_000
+    landmarks: int
+    tolerance: float | None
+    choice_rows: int
+    landmark_rows: int
+    sample_rows: int
 
     @classmethod
     def of(cls, rows: int, *, exact: bool | None = None, landmarks: int | None = None) -> Plan:
         """The plan for so many rows; `exact` and `landmarks` are what somebody has asked for."""
-        plan = cls(rows, rows <= EXACT_ROWS if exact is None else exact)
-        return plan if landmarks is None else replace(plan, landmarks=landmarks, tolerance=None)
+        exact = rows <= EXACT_ROWS if exact is None else exact
+        wanted = (LANDMARKS, TOLERANCE) if landmarks is None else (landmarks, None)
+        return cls(rows, exact, *wanted, CHOICE_ROWS, LANDMARK_ROWS, SAMPLE_ROWS)
 
     def __str__(self) -> str:
         if self.exact:

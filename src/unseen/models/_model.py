@@ -35,7 +35,7 @@ class TableModel:
     >>> from unseen.models import fit_table
     >>> from unseen.datasets import embedded
     >>> table = embedded()
-    >>> model = fit_table(table, "1nn").model
+    >>> model = fit_table(table, "1NN").model
     >>> model.predict(table.X[:3]).shape
     (3,)
     """

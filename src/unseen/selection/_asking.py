@@ -25,6 +25,7 @@ T = TypeVar("T")
 EXPECTED = (ValueError, AttributeError, ArithmeticError, np.linalg.LinAlgError)  # what unfit data or settings may raise
 BLAS_THREADS = ThreadpoolController()
 Numbered = tuple[int, Candidate]
+Asks = tuple[str, ...] | Callable[..., float]  # methods of classifiers, or a scorer that wants the classifier itself
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class Prediction:
     codes : ndarray of shape (n_held_out,) or None
         Predicted classes: positions among the sorted classes of all samples.
     responses : dict
-        What other methods of the classifier gave, as far as they were asked for, and its `classes_`.
+        What other methods of the classifier gave, as far as they were asked for, and its `classes_`; or its `score`.
     fit_seconds, predict_seconds : float
         What it cost; shared costs are divided among those who share.
     n_components, ridge, weight : int, float, float
@@ -140,9 +141,7 @@ def sharing_key(numbered: Numbered) -> Hashable:
     return kernel_key(candidate.transformer) if candidate.shares == "decomposition" else candidate.method
 
 
-def ask(
-    group: list[Numbered], stage: Stage, split: int, rows: tuple[Ints, Ints], asks: tuple[str, ...] = ()
-) -> list[Prediction]:
+def ask(group: list[Numbered], stage: Stage, split: int, rows: tuple[Ints, Ints], asks: Asks = ()) -> list[Prediction]:
     """Ask candidates that share something on one split."""
     fold = _Held(stage, split, *rows, asks)
     how = {"decomposition": _by_decomposition, "components": _by_components}.get(group[0][1].shares, _by_classifier)
@@ -158,7 +157,7 @@ class _Held:
     split: int
     train: Ints
     test: Ints
-    asks: tuple[str, ...]
+    asks: Asks
 
     def failed(self, group: Iterable[Numbered], error: Exception) -> Iterator[Prediction]:
         """All of a group, for one reason."""
@@ -171,7 +170,7 @@ class _Held:
         """Fit the classifier of a candidate to what it sees, and ask it."""
         (index, candidate), samples, start = numbered, self.stage.samples, time.perf_counter()
         classifier = with_width(candidate.classifier, Z) if classifier is None else classifier
-        y, responses = samples.y[self.train], {}
+        y, responses = samples.y[self.train], dict[str, Any]()
         if not self.asks and is_one_nearest(classifier):
             middle = start
             codes = samples.codes[self.train][nearest(Z, Z_test)]
@@ -180,8 +179,11 @@ class _Held:
                 model = classifier.fit(Z, y, **domains_for(classifier.fit, samples.domain[self.train]))
                 middle = time.perf_counter()
                 codes = np.searchsorted(samples.classes, model.predict(Z_test)).astype(np.intp)
-                responses = {name: getattr(model, name)(Z_test) for name in self.asks if hasattr(model, name)}
-                responses |= {"classes_": model.classes_} if self.asks else {}
+                if callable(self.asks):
+                    responses = {"score": self.asks(model, Z_test, samples.y[self.test])}
+                elif self.asks:
+                    responses = {name: getattr(model, name)(Z_test) for name in self.asks if hasattr(model, name)}
+                    responses["classes_"] = model.classes_
         end = time.perf_counter()
         return Prediction(index, self.split, codes, responses, shared + middle - start, end - middle)
 

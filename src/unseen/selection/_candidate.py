@@ -74,7 +74,8 @@ class Candidate:
         steps, Z = [], X
         if self.transformer is not None:
             transformer = with_width(self.transformer, Z)
-            Z = transformer.fit_transform(Z, y, **domains_for(transformer.fit_transform, sample_domain))
+            transformer.fit(Z, y, **domains_for(transformer.fit, sample_domain))
+            Z = transformer.transform(Z, **domains_for(transformer.transform, sample_domain))
             steps.append(("projection" if isinstance(transformer, Projection) else "transformer", transformer))
         classifier = with_width(self.classifier, Z)
         classifier.fit(Z, y, **domains_for(classifier.fit, sample_domain))
@@ -106,7 +107,7 @@ def domains_for(method: Any, sample_domain: Any) -> dict[str, Any]:
 def with_width(estimator: Any, X: Any) -> Any:
     """A copy; a kernel coefficient in multiples of the median rule becomes a number, which is for X to say."""
     copy = clone(estimator)
-    gamma = getattr(copy, "gamma", None)
+    gamma = copy.get_params(deep=False).get("gamma")
     if is_multiple(gamma, "median") and not isinstance(copy, Projection):  # those see to it themselves
         copy.set_params(gamma=width(str(gamma), X))
     return copy

@@ -266,7 +266,7 @@ class LeaderboardDisplay:
     >>> from unseen.datasets import make_synthetic
     >>> from unseen.selection import LeaderboardDisplay
     >>> data = make_synthetic(validation_domain=True, random_state=0)
-    >>> model = UnseenClassifier(methods=["logistic", "linear_svm"])
+    >>> model = UnseenClassifier(methods=["logistic", "linear SVM"])
     >>> model = model.fit(data.data, data.target, sample_domain=data.domain)
     >>> display = LeaderboardDisplay.from_classifier(model)
     >>> len(display.ax_.get_yticklabels())

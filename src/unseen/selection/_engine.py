@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.metrics import check_scoring
 from sklearn.utils import _safe_indexing
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.parallel import delayed
 
 from ..algebra import Ints
@@ -51,7 +52,8 @@ def predictions(
     preparation : transformer, default=None
         Fitted on the training rows of each split, and on no others; None takes samples as they are.
     scoring : str or callable
-        What will be made of the predictions: all but accuracy may need probabilities or decision values.
+        What will be made of the predictions: all but accuracy may need probabilities or decision values, and a function
+        gets the fitted classifier and what that sees.
     n_jobs : int, default=None
         Number of processes.
     shown : dict, default=None
@@ -63,7 +65,7 @@ def predictions(
         One for each candidate and split, in no particular order.
     """
     groups = grouped(enumerate(candidates), sharing_key)
-    asks = () if scoring == "accuracy" else RESPONSES
+    asks: Any = scoring if callable(scoring) else () if scoring == "accuracy" else RESPONSES
     done = processes(n_jobs, pre_dispatch="n_jobs")(
         delayed(ask)(group, stage, k, rows, asks)
         for k, (stage, rows) in enumerate(_stages(samples, splits, preparation))
@@ -103,33 +105,48 @@ class Scorer:
     def __init__(self, scoring: Scoring, samples: Samples, splits: Sequence[Split]) -> None:
         self.samples = samples
         self.splits = splits
-        self.scorer = None if scoring == "accuracy" else check_scoring(_Told(samples.classes, {}), scoring=scoring)
+        known = callable(scoring) or scoring == "accuracy"
+        self.scorer = None if known else check_scoring(Classifier(samples.classes, {}), scoring=scoring)
 
     def __call__(self, prediction: Prediction) -> float:
         """The score of a prediction; what it lacks for that is a ValueError or an AttributeError."""
         test = self.splits[prediction.split][1]
         if prediction.codes is None:
             return np.nan
+        if "score" in prediction.responses:
+            return float(prediction.responses["score"])
         if self.scorer is None:
             return float(np.mean(prediction.codes == self.samples.codes[test]))
         responses = {"predict": self.samples.classes[prediction.codes], **prediction.responses}
-        told = _Told(responses.pop("classes_"), responses)
+        told = Classifier(responses.pop("classes_"), responses)
         return float(self.scorer(told, _safe_indexing(self.samples.X, test), self.samples.y[test]))
 
 
-class _Told(ClassifierMixin, BaseEstimator):
+def _said(name: str) -> Callable[[Classifier], bool]:
+    return lambda told: name in told.responses
+
+
+class Classifier(ClassifierMixin, BaseEstimator):
     """Has said all that it will ever say: a classifier that repeats its answers to the one batch it was asked about."""
 
     def __init__(self, classes: Any, responses: dict[str, Any]) -> None:
-        self.classes = classes
-        self.responses = responses
         self.classes_ = classes
+        self.responses = responses
 
-    def fit(self, X: Any, y: Any) -> Any:
+    def fit(self, X: Any, y: Any) -> Self:
         """Learn nothing."""
         return self
 
-    def __getattr__(self, name: str) -> Any:
-        if name in ("predict", *RESPONSES) and name in self.__dict__.get("responses", {}):
-            return lambda X: self.responses[name]
-        raise AttributeError(f"{type(self).__name__} has no {name}: the classifier that was asked has none.")
+    def predict(self, X: Any) -> Any:
+        """The labels."""
+        return self.responses["predict"]
+
+    @available_if(_said("predict_proba"))
+    def predict_proba(self, X: Any) -> Any:
+        """The probabilities."""
+        return self.responses["predict_proba"]
+
+    @available_if(_said("decision_function"))
+    def decision_function(self, X: Any) -> Any:
+        """The decision values."""
+        return self.responses["decision_function"]
