@@ -7,7 +7,6 @@ import json
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import Pipeline
 
 pytest.importorskip("typer", reason="the command needs its extra")
 pytest.importorskip("skops", reason="model files need the extra")
@@ -20,9 +19,10 @@ from unseen import CIDG, KFDA, DomainCenterer
 from unseen.cli._fit import card, fit
 from unseen.cli._predict import predict
 from unseen.cli._show import show
+from unseen.models import TableFit, fit_table
 from unseen.models._file import load_model, save_model
-from unseen.models._fit import Candidate, TableFit, fit_candidate, fit_table
 from unseen.models._model import TableModel
+from unseen.selection import Candidate
 from unseen.tables import Schema, load_table
 
 APP = typer.Typer(pretty_exceptions_enable=False)
@@ -75,9 +75,8 @@ def write_home(folder):
 def write(table, path, transformer, classifier):
     """What `fit` writes, with a choice made by hand."""
     plain = fit_table(table, "1nn")
-    pipeline = Pipeline([("transformer", transformer), ("classifier", classifier)])
-    prepared = plain.model.prepare(table.X)
-    fitted = fit_candidate(Candidate("", "", {}, pipeline), prepared, table.y, table.domain)
+    candidate = Candidate("", {}, transformer, classifier)
+    fitted = candidate.fitted(plain.model.prepare(table.X), table.y, table.domain)
     model = TableModel(plain.model.preprocessor, fitted, plain.model.novelty)
     found = TableFit(model, "by hand", "transductive", {}, plain.scores, None, [])
     save_model(model, path, card(table, found, "auto", "standardize", 0))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +17,8 @@ import polars as pl
 from typer.testing import CliRunner
 
 from cli_models import SITES, frame, printed_json, unseen
-from unseen.cli._fit import Method
 from unseen.models._file import read_card
-from unseen.models._fit import METHODS
+from unseen.selection import METHODS, method_names
 
 NASTY = ['he said "no"', "a, b", "two\nlines", "=1+1", "@cmd", "-x", "😀 שלום", " spaces ", "tab\there", "it's; fine"]
 
@@ -30,8 +30,10 @@ def test_help_has_an_example(command):
     assert f"Example: unseen {command}" in text
 
 
-def test_the_command_offers_every_method():
-    assert [method.value for method in Method] == list(METHODS)
+def test_a_method_that_there_is_not_is_refused_with_those_that_there_are(home, tmp_path):
+    code, text = unseen("fit", home / "train.csv", "--method", "magic", "-o", tmp_path / "m.unseen")
+    assert code == 2
+    assert f"no method 'magic'; there are {', '.join(METHODS)}" in " ".join(text.split())
 
 
 def test_fit_says_what_it_chose_and_how_each_domain_did(home, tmp_path):
@@ -78,16 +80,14 @@ def test_show_runs_nothing(home, monkeypatch):
 
 
 def test_auto_may_be_kept_inductive(home, tmp_path, monkeypatch):
-    monkeypatch.setattr("unseen.selection._unseen.offered", lambda X, transductive, _: _few(transductive))
+    for name in method_names(automatic=True):
+        few = name in ("logistic", "RBF SVM", "centred logistic")
+        monkeypatch.setitem(METHODS, name, replace(METHODS[name], automatic=few))
     facts = printed_json("fit", home / "train.csv", "--inductive", "-o", tmp_path / "m.unseen")
     assert {row["kind"] for row in facts["leaderboard"]} == {"plain"}
     assert sum(row["chosen"] for row in facts["leaderboard"]) == 1
     free = printed_json("fit", home / "train.csv", "-o", tmp_path / "m.unseen")
     assert {row["kind"] for row in free["leaderboard"]} == {"plain", "transductive"}
-
-
-def _few(transductive):
-    return ["logistic", "RBF SVM", *(["centred logistic"] if transductive else [])]
 
 
 def test_labels_of_any_kind_survive(tmp_path):

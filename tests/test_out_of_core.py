@@ -16,9 +16,11 @@ pytest.importorskip("skops", reason="model files need the extra")
 import polars as pl
 
 from cli_models import SITES, unseen
+from unseen.kernels import Plan
+from unseen.labels import Samples
+from unseen.models import fit_table
 from unseen.models._file import load_model, read_card
-from unseen.models._fit import choose, fit_table
-from unseen.models._stream import Collector, TableRows, fit_stream, part_of
+from unseen.models._stream import Collector, TableRows
 from unseen.tables import TableError, batches, files, load_table
 from unseen.tables._load import loaded, survey_table
 
@@ -114,10 +116,19 @@ def test_however_a_table_is_cut_into_parts_the_same_rows_are_drawn(parts, monkey
     same(loaded(found.sampled(100, 3)), expected)
 
 
+def some_of(table, rows):
+    """A part of a table, drawn as for the choice of settings."""
+    return table.take(Samples(table.X, table.y, table.domain).thinned(rows))
+
+
+def landmarks_for(X, landmarks=None):
+    return Plan.of(len(X), exact=False, landmarks=landmarks)
+
+
 def test_a_sample_has_all_classes_of_all_domains_and_equal_domains(parts):
     for found in (
         loaded(survey_table(parts / "whole.parquet").sampled(30, 0)),
-        part_of(load_table(parts / "parts"), 30, 0),
+        some_of(load_table(parts / "parts"), 30),
     ):
         cells = {(d, y) for d, y in zip(found.domain.tolist(), found.y.tolist(), strict=True)}
         assert len(cells) == 6
@@ -142,9 +153,9 @@ def test_a_table_that_does_not_fit_is_drawn_from_and_said(parts, monkeypatch):
 
 def test_a_stream_through_all_landmarks_is_the_exact_projection(parts):
     """With every sample a landmark nothing is approximated, so the model is that of one exact fit."""
-    table = part_of(load_table(parts / "parts"), 90, 0)
+    table = some_of(load_table(parts / "parts"), 90)
     exact = fit_table(table, "cidg").model
-    found = fit_stream(TableRows(table), table, "cidg", components=len(table.X))
+    found = fit_table(table, "cidg", plan=landmarks_for(table.X, len(table.X)))
     assert found.stream["trace_error"] < 1e-8
     Z, expected = (m.transformer.transform(m.prepare(table.X)) for m in (found.model, exact))
     np.testing.assert_allclose(Z, expected, atol=1e-5 * np.abs(expected).max())
@@ -165,7 +176,7 @@ def test_a_stream_of_parts_is_one_fit_on_all_rows(parts):
             pass
 
     sample = loaded(source.sampled(120, 0))
-    found = fit_stream(source, sample, "kfda", components=40, progress=Told)
+    found = fit_table(sample, "kfda", plan=landmarks_for(table.X, 40), stream=source, progress=Told)
     assert (told[0], sum(told[1:])) == (600, 600)
     assert found.stream["projection_rows"] == 600
     assert found.stream["classifier_rows"] == len(sample.X)
@@ -177,11 +188,12 @@ def test_a_stream_of_parts_is_one_fit_on_all_rows(parts):
 
 def test_plain_models_see_the_sample(parts):
     table = load_table(parts / "parts")
-    sample = part_of(table, 150, 0)
-    found = fit_stream(TableRows(table), sample, "logistic")
+    sample = some_of(table, 150)
+    plan = landmarks_for(table.X)
+    found = fit_table(sample, "logistic", plan=plan, stream=TableRows(table))
     assert "landmarks" not in found.stream
     assert found.stream["classifier_rows"] == len(sample.X)
-    assert found.scores == choose(sample, "logistic").scores
+    assert found.scores == fit_table(sample, "logistic").scores
 
 
 def test_statistics_from_a_cluster_are_those_from_here(parts, monkeypatch):
@@ -192,7 +204,7 @@ def test_statistics_from_a_cluster_are_those_from_here(parts, monkeypatch):
     monkeypatch.setattr("unseen.tables._survey.PART_ROWS", 50)
     source = survey_table(parts / "parts").thinned(90, 0)
     sample = loaded(source.sampled(60, 0))
-    here = fit_stream(source, sample, "kfda", components=20).model
+    here = fit_table(sample, "kfda", plan=Plan.of(270, exact=False, landmarks=20), stream=source).model
     told = []
     with cluster(1, None) as client:
         collector = Collector(source, here.preprocessor, here.transformer)

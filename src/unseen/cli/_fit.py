@@ -20,7 +20,6 @@ from ..models import (
     Rows,
     TableFit,
     TableRows,
-    fit_stream,
     fit_table,
     machine_facts,
     save_model,
@@ -102,8 +101,8 @@ def fit(
                 )
                 notices([*table.notices, f"{plan} So it is with --feature-map nystroem.", *_advice(table, "")])
                 with cluster(workers, scheduler) as client:
-                    found = fit_stream(
-                        source, table, method, components=components, progress=RowProgress, client=client, **how
+                    found = fit_table(
+                        table, method, plan=plan, stream=source, progress=RowProgress, client=client, **how
                     )
                 said = [stream_text(found)]
                 notices(said)
@@ -112,7 +111,7 @@ def fit(
                 notices([*table.notices, *_advice(table, method)])
                 said = list(_not_used(components, workers, scheduler))
                 notices(said)
-                found = fit_table(table, method, **how)
+                found = fit_table(table, method, plan=plan, **how)
         except MemoryError as error:
             raise MemoryError(f"{error} With this command: --max-per-domain N.") from error
         facts = card(replace(table, notices=[*table.notices, *said]), found, method, scaling, seed, source)

@@ -84,8 +84,9 @@ class Plan:
     def of(cls, rows: int, *, exact: bool | None = None, landmarks: int | None = None) -> Plan:
         """The plan for so many rows; `exact` and `landmarks` are what somebody has asked for."""
         exact = rows <= EXACT_ROWS if exact is None else exact
-        wanted = (LANDMARKS, TOLERANCE) if landmarks is None else (landmarks, None)
-        return cls(rows, exact, *wanted, CHOICE_ROWS, LANDMARK_ROWS, SAMPLE_ROWS)
+        tolerance = TOLERANCE if landmarks is None else None
+        most = LANDMARKS if landmarks is None else landmarks
+        return cls(rows, exact, most, tolerance, CHOICE_ROWS, LANDMARK_ROWS, SAMPLE_ROWS)
 
     def __str__(self) -> str:
         if self.exact:

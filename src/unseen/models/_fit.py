@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from sklearn.pipeline import Pipeline
+from sklearn.base import clone
 
-from ..algebra import Array
 from ..estimators import Projection, Statistics
 from ..kernels import Plan
 from ..labels import Samples
@@ -29,6 +27,7 @@ from ..selection import (
 from ..shift import Novelty
 from ..tables import Table, preprocessor
 from ._model import TableModel
+from ._stream import Collector, Progress, Rows, TableRows
 
 AUTO = "auto"
 BASELINE = "logistic"
@@ -78,13 +77,17 @@ def fit_table(
     seed: int = 0,
     n_jobs: int | None = None,
     verbose: int = 0,
+    plan: Plan | None = None,
+    stream: Rows | None = None,
+    progress: Progress | None = None,
+    client: Any = None,
 ) -> TableFit:
     """Choose the settings of a method on a table, fit it, and score it on held-out domains.
 
     Parameters
     ----------
     table : Table
-        What `unseen.tables.load_table` read.
+        What `unseen.tables.load_table` read; or a sample of `stream`, for scales, novelty, landmarks and classifier.
     method : str, default="auto"
         "auto" compares all models of :class:`unseen.UnseenClassifier`; or a name in `unseen.selection.METHODS`.
     scale : {"standardize", "l2", "none"}, default="standardize"
@@ -92,16 +95,25 @@ def fit_table(
     inductive : bool, default=False
         Leave out models that need batches of the new domain.
     seed : int, default=0
-        Which samples become landmarks of the novelty.
+        Seed of all draws, such as of landmarks.
     n_jobs : int, default=None
         Number of processes.
     verbose : int, default=0
         1 shows progress.
+    plan : Plan, default=None
+        How many rows are used for what; None means ``Plan.of`` the number of rows.
+    stream : Rows, default=None
+        All rows, if they are more than the table.
+    progress : callable, default=None
+        Called with a description and the number of rows before the stream is read. Returns a context manager that gives
+        a function, to be told how many rows more are done.
+    client : dask.distributed.Client, default=None
+        Where the stream is read; None means here.
 
     Returns
     -------
     fit : TableFit
-        Model, choice and scores.
+        Model, choice and scores; by a plan that is not exact, the scores of the rows that the choice was made on.
 
     Examples
     --------
@@ -111,92 +123,59 @@ def fit_table(
     >>> fit.kind, len(fit.scores) == len(set(embedded().domain))
     ('plain', True)
     """
-    choice = choose_on(table, method, scale=scale, inductive=inductive, n_jobs=n_jobs, verbose=verbose)
-    preparation, sample, novelty = prepared(table, scale, seed)
-    with expected_warnings():
-        pipeline = choice.chosen.candidate.fitted(sample.X, sample.y, sample.domain)
-    return choice.fit(TableModel(preparation, pipeline, novelty))
+    stream = TableRows(table) if stream is None else stream
+    plan = Plan.of(stream.rows) if plan is None else plan
+    samples = Samples(table.X, table.y, table.domain)
+    few = samples if plan.exact else samples.take(samples.thinned(plan.choice_rows, seed))
+    unfitted = preprocessor(table.schema, scale)  # type: ignore[arg-type]
+    field, chosen = _chosen(few, unfitted, method, inductive, {"n_jobs": n_jobs, "verbose": verbose})
+    preparation = clone(unfitted).fit(table.X)
+    prepared = replace(samples, X=np.asarray(preparation.transform(table.X), dtype=np.float64))
+    novelty, seen = Novelty(random_state=seed).fit(prepared.X, sample_domain=table.domain), dict[str, Any]()
+    if plan.exact:
+        with expected_warnings():
+            pipeline = chosen.candidate.fitted(prepared.X, prepared.y, prepared.domain)
+    else:
+
+        def collect(projection: Projection) -> Statistics:
+            return Collector(stream, preparation, projection).collected(progress, client)
+
+        pipeline, seen = LargeFit(prepared, collect, plan, seed).fitted(chosen.candidate)
+        seen |= {"rows": stream.rows, "choice_rows": len(few)}
+    domains = np.unique(table.domain).tolist()
+    board = leaderboard(field, chosen, domains)
+    baseline = next((row["scores"] for row in board if row["model"] == BASELINE), None)
+    return TableFit(
+        TableModel(preparation, pipeline, novelty),
+        chosen.name,
+        chosen.kind,
+        chosen.candidate.params,
+        dict(zip(domains, chosen.scores.tolist(), strict=True)),
+        None if chosen.kind == "plain" else baseline,
+        board if method == AUTO else [],
+        seen,
+    )
 
 
-@dataclass(frozen=True)
-class Choice:
-    """What was chosen on the held-out domains of a table, and from what."""
-
-    chosen: Contender
-    baseline: Contender | None
-    field: list[Contender]
-    domains: list[str]
-
-    def fit(self, model: TableModel, stream: dict[str, Any] | None = None) -> TableFit:
-        """The same with a model."""
-        chosen = self.chosen
-
-        def scores(contender: Contender) -> dict[str, float]:
-            return dict(zip(self.domains, contender.scores.tolist(), strict=True))
-
-        return TableFit(
-            model,
-            chosen.name,
-            chosen.kind,
-            chosen.candidate.params,
-            scores(chosen),
-            None if self.baseline is None else scores(self.baseline),
-            leaderboard(self.field, chosen, self.domains) if len(self.field) > 1 else [],
-            stream or {},
-        )
-
-
-def choose_on(
-    table: Table,
-    method: str,
-    *,
-    scale: str = "standardize",
-    inductive: bool = False,
-    n_jobs: int | None = None,
-    verbose: int = 0,
-) -> Choice:
-    """Choose the settings of a method by holding out one domain after the other; see `fit_table`.
+def _chosen(
+    few: Samples, preparation: Any, method: str, inductive: bool, work: dict[str, Any]
+) -> tuple[list[Contender], Contender]:
+    """All contenders and the chosen one, by holding out one domain after the other.
 
     A score stands for a domain that nobody has seen: the preparation, the kernel's width and the model are fitted
     without it. What is left of a bias is that the settings themselves were chosen on these domains.
     """
     auto = method == AUTO
     methods = [METHODS[name] for name in method_names(automatic=True)] if auto else [method_named(method)]
-    centerings = ("source", "target") if auto and not inductive else ("source",)
-    heads = tuple(HEADS) if auto else ("1-NN",)
-    n_classes, samples = len(np.unique(table.y)), Samples(table.X, table.y, table.domain)
-    how: dict[str, Any] = {"coarse": auto, "heads": heads, "centerings": centerings}
-    candidates = [c for one in methods for c in one.candidates(n_classes, **how)]
+    how: dict[str, Any] = {"coarse": auto, "heads": tuple(HEADS) if auto else ("1-NN",)}
+    if auto and not inductive:
+        how["centerings"] = ("source", "target")
+    candidates = [c for one in methods for c in one.candidates(len(few.classes), **how)]
     candidates = [c for c in candidates if not (inductive and c.transductive)]
-    if not auto and method_named(method).kind != "plain":
-        candidates += METHODS[BASELINE].candidates(n_classes)
-    splits = list(LeaveOneDomainOut().split(table.X, table.y, table.domain))
-    about: dict[str, Any] = {"preparation": preprocessor(table.schema, scale), "n_jobs": n_jobs}  # type: ignore[arg-type]
-    shown = {"description": f"Choosing {'a model' if auto else 'settings'}", "verbose": verbose}
-    field = contest(candidates, samples, splits, **about, shown=shown)
-    baseline = next((c for c in field if c.name == BASELINE), None)
-    rivals = field if auto else [c for c in field if c.candidate.method == method_named(method).name]
-    chosen = choose(rivals)
-    return Choice(chosen, None if chosen.kind == "plain" else baseline, rivals, np.unique(table.domain).tolist())
-
-
-def prepared(table: Table, scale: str, seed: int) -> tuple[Any, Samples, Novelty]:
-    """Fit the preparation and the novelty; return them with the prepared samples."""
-    preparation = preprocessor(table.schema, scale)  # type: ignore[arg-type]
-    X: Array = np.asarray(preparation.fit_transform(table.X), dtype=np.float64)
-    novelty = Novelty(random_state=seed).fit(X, sample_domain=table.domain)
-    return preparation, Samples(X, table.y, table.domain), novelty
-
-
-def fit_by_plan(
-    choice: Choice, table: Table, collect: Callable[[Any, Projection], Statistics], plan: Plan, scale: str, seed: int
-) -> TableFit:
-    """Fit what was chosen on a few rows: a sample trains the classifier, and a projection sees all rows.
-
-    `collect` gives the statistics of all rows, given the preparation and a projection behind its landmarks.
-    """
-    preparation, sample, novelty = prepared(table, scale, seed)
-    large = LargeFit(sample, lambda projection: collect(preparation, projection), plan, seed)
-    pipeline: Pipeline
-    pipeline, seen = large.fitted(choice.chosen.candidate)
-    return choice.fit(TableModel(preparation, pipeline, novelty), seen)
+    if not auto and methods[0].kind != "plain":  # a plain classifier always stands beside an invariant one
+        candidates += METHODS[BASELINE].candidates(len(few.classes))
+    splits = list(LeaveOneDomainOut().split(few.X, few.y, few.domain))
+    shown = {"description": f"Choosing {'a model' if auto else 'settings'}", "verbose": work["verbose"]}
+    field = contest(candidates, few, splits, preparation=preparation, n_jobs=work["n_jobs"], shown=shown)
+    names = {one.name for one in methods}
+    return field, choose([contender for contender in field if contender.candidate.method in names])

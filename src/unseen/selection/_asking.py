@@ -203,7 +203,7 @@ def _by_classifier(group: list[Numbered], held: _Held) -> Iterator[Prediction]:
         shared = (time.perf_counter() - start) / len(alike)
         for one in alike:
             try:
-                if one[1].shares == "kernel matrix":
+                if one[1].shares == "kernel matrix" and one[1].classifier.gamma not in ("scale", "auto"):
                     yield here.answer(one, *kernels.of(one[1].classifier), shared, _precomputed(one[1].classifier))
                 else:
                     yield here.answer(one, X, X_test, shared)
