@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from sklearn.neighbors import KNeighborsClassifier
 
 import unseen
 from helpers import three_domains
+from unseen.selection import METHODS, method_names
 from unseen.shift import diagnose
-from unseen.study import METHODS
 
 X, Y, CODES = three_domains(n_per_cell=6, n_classes=3, n_domains=3, seed=2)
 D = np.array(["north", "süd", "<west>"])[CODES]
@@ -133,13 +135,11 @@ def test_two_classes_are_shown_in_two_dimensions():
 
 
 def test_a_method_that_fails_is_told_and_the_rest_goes_on(monkeypatch):
-    from unseen.study import _methods
+    class Unlucky(KNeighborsClassifier):
+        def fit(self, X, y):
+            raise ValueError("no luck")
 
-    def fail(*_):
-        raise ValueError("no luck")
-
-    settings, _, build = _methods.TUNED["1NN"]
-    monkeypatch.setitem(_methods.TUNED, "1NN", (settings, fail, build))
+    monkeypatch.setitem(METHODS, "1NN", replace(METHODS["1NN"], classifier=Unlucky()))
     found = unseen.compare(X, Y, sample_domain=D, methods=["CIDG", "1NN", "logistic"], repeats=1, quick=True)
     failed = next(m for m in found.summary()["methods"] if m["name"] == "1NN")
     assert failed["mean"] is None
@@ -188,6 +188,5 @@ def test_many_domains_do_not_cost_the_diagnosis_more_memory(monkeypatch):
 
 
 def test_every_method_has_a_kind():
-    from unseen.study._summary import kind
-
-    assert [m for m in METHODS if kind(m) == "reference"] == ["KFDA"]
+    assert method_names(kind="reference", compared=True) == ["KFDA"]
+    assert all(method.kind in ("plain", "reference", "invariant") for method in METHODS.values())

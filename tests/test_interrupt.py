@@ -212,7 +212,7 @@ class Recorder:
     ("estimator", "parts"),
     [
         (ProjectionSearchCV(CIDG(), {"gamma": [0.1, 0.2], "ridge": [1.0, 2.0]}), 6),  # two kernels, three folds
-        (UnseenClassifier(["logistic", "linear SVM"]), 2),
+        (UnseenClassifier(["logistic", "linear SVM"]), 6),  # two methods
     ],
     ids=["search", "classifier"],
 )

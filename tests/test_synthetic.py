@@ -83,7 +83,7 @@ def test_on_the_authors_own_draw_the_printed_equations_reach_what_the_paper_prin
     table = load_table(AUTHORS_DRAW)
     problem = synthetic_problem(check_draw(table.X, table.y, table.domain), CHOSEN_BY[1], grid=grid)
     found = {
-        o.method: 100 * np.mean(o.predictions == problem.y[problem.test])
+        o.method: 100 * np.mean(o.codes == problem.samples.codes[problem.test])
         for o in outcomes(["CIDG", "CIDG as printed"], problem)
     }
     assert found == pytest.approx({"CIDG": released, "CIDG as printed": printed}, abs=0.01)
@@ -96,4 +96,4 @@ def test_settings_that_tie_include_the_chosen_one():
     (chosen,) = outcomes(["CIDG"], problem)
     among = ties("CIDG", problem)
     assert len(among) == chosen.ties + 1
-    assert np.mean(chosen.predictions == problem.y[problem.test]) in among
+    assert np.mean(chosen.codes == problem.samples.codes[problem.test]) in among

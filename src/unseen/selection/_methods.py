@@ -98,19 +98,20 @@ class Method:
         return isinstance(self.transformer, Projection)
 
     def settings(self, n_classes: int, *, coarse: bool = False, quick: bool = False) -> list[dict[str, Any]]:
-        """All settings to choose from; `quick` leaves the last two values of each parameter."""
+        """All settings to choose from; `quick` leaves two: of each parameter of a projection, and of all others."""
+        projects = self.is_projection
         grids = self.coarse if coarse and self.coarse is not None else self.grid
         found = []
         for grid in [grids] if isinstance(grids, Mapping) else grids:
             full = {name: list(values) for name, values in grid.items()}
-            if self.is_projection and (self.transformer.feature_map is not None or self.transformer.kernel != "rbf"):
+            if projects and (self.transformer.feature_map is not None or self.transformer.kernel != "rbf"):
                 full.pop("gamma", None)  # nothing to choose
             if self.components:
                 # Components past the first n_classes - 1 have small eigenvalues, whose inverse square roots make them
                 # dominate distances: whether they help is a question for the data.
                 full["n_components"] = [multiple * (n_classes - 1) for multiple in self.components]
-            found += ParameterGrid({name: values[-2:] for name, values in full.items()} if quick else full)
-        return found
+            found += ParameterGrid({name: values[-2:] for name, values in full.items()} if quick and projects else full)
+        return found[:: max(1, len(found) - 1)] if quick and not projects else found
 
     def candidates(
         self,

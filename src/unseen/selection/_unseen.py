@@ -179,7 +179,7 @@ class UnseenClassifier(ChosenModel):
         shown = {"description": type(self).__name__, "verbose": self.verbose, "owner": self}
         field = contest(candidates, samples, splits, scoring=self.scoring, n_jobs=self.n_jobs, shown=shown)
         for contender in field:
-            if contender.error:
+            if contender.error and not all(other.error for other in field):
                 text = f"{contender.name} cannot be scored and is left out of the choice: {contender.error}"
                 warn(text, RuntimeWarning)
         return field
@@ -194,7 +194,7 @@ class UnseenClassifier(ChosenModel):
                 methods += [METHODS[MAPPED]] if mapped else []
             if not self.transductive or sparse.issparse(X):  # sparse samples cannot be centred
                 methods = [method for method in methods if not is_transductive(method.transformer)]
-        elif not self.methods:
+        elif not self.methods or not all(isinstance(name, str) for name in self.methods):
             raise ValueError(
                 f'methods must be "auto" or a list of names among {", ".join(METHODS)}; got {self.methods!r}.'
             )
