@@ -23,9 +23,9 @@ def forget(estimator: BaseEstimator) -> None:
         delattr(estimator, name)
 
 
-def optional_import(module: str, purpose: str) -> Any:
+def optional_import(module: str, purpose: str, package: str = "'unseen[cli]'") -> Any:
     """The module, or an error that says what wanted it and how to install it."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        raise ImportError(f"{purpose} needs {module}. Install it with: pip install 'unseen[cli]'") from error
+        raise ImportError(f"{purpose} needs {module}. Install it with: pip install {package}") from error

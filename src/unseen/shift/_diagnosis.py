@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..algebra import Array, Ints
+from ..citizen import optional_import
 from ..labels import Labels
 from . import _words
 
@@ -207,10 +208,7 @@ class Diagnosis:
             A row for each kind of shift, then one for each class: `test`, `n`, `statistic`, `p_value`, `p_adjusted`
             (classes only), `effect` and `flagged`.
         """
-        try:
-            import pandas
-        except ImportError as error:
-            raise ImportError("frame() needs pandas. Install it with: pip install pandas") from error
+        pandas = optional_import("pandas", "frame()", "pandas")
         kinds = [
             (test.name, test.n, test.statistic, test.p_value, None, test.effect, test.flagged) for test in self.tests
         ]
@@ -235,9 +233,9 @@ class Diagnosis:
         figure : matplotlib Figure or SubFigure
             With three axes: the distances of P(X), those of P(X|Y), and the effects with their p-values.
         """
-        from ._figure import draw
+        from ..report import draw_diagnosis
 
-        return draw(self.summary(), figure)
+        return draw_diagnosis(self.summary(), figure)
 
     def to_html(self) -> str:
         """Return a self-contained page; needs the extra ``cli``.

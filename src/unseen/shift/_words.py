@@ -10,6 +10,7 @@ import numpy as np
 
 from ..algebra import Ints
 from ..labels import Labels
+from ..report import percent
 from ._distances import GAP
 
 if TYPE_CHECKING:
@@ -246,10 +247,3 @@ def _listed(noun: str, labels: Iterable[Any]) -> str:
 def _joined(names: Sequence[str], word: str) -> str:
     """The names with commas between them, and a word before the last."""
     return f" {word} ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
-
-
-def percent(share: float) -> str:
-    """A share from 0 to 1, in per cent."""
-    if 0 < share < 0.0005:
-        return "less than 0.1%"
-    return f"{100 * share:.0f}%" if share >= 0.0995 or share == 0 else f"{100 * share:.1f}%"

@@ -14,6 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ..algebra import Ints
+from ..citizen import optional_import
 from ..shift import Diagnosis, diagnose
 from ._methods import METHODS
 from ._pictures import confusions
@@ -69,10 +70,7 @@ class Comparison:
             With the columns `kind`, `transductive`, one for each domain, `mean` and `seconds`. A domain that is called
             like one of the others gets a name such as "mean (domain)".
         """
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise ImportError("frame() needs pandas. Install it with: pip install pandas") from error
+        pandas = optional_import("pandas", "frame()", "pandas")
         names = {domain: domain for domain in self._summary["domains"]}
         for own in {"method", "kind", "transductive", "mean", "seconds"} & set(names):
             while names[own] == own or list(names.values()).count(names[own]) > 1:
@@ -88,7 +86,7 @@ class Comparison:
             }
             for method in self._summary["methods"]
         ]
-        return pd.DataFrame(records).set_index("method").sort_values("mean", ascending=False)
+        return pandas.DataFrame(records).set_index("method").sort_values("mean", ascending=False)
 
     def plot(self, figure: Any = None) -> Any:
         """Draw the accuracies and the paired difference on each held-out domain.
@@ -103,9 +101,9 @@ class Comparison:
         figure : matplotlib Figure
             The picture.
         """
-        from ._comparison_figure import draw
+        from ..report import draw_comparison
 
-        return draw(self._summary, figure)
+        return draw_comparison(self._summary, figure)
 
     def to_html(self) -> str:
         """Return the report: one page that needs nothing else.

@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.base import clone
 
 from ..algebra import Array
+from ..report import pyplot
 from ._methods import TUNED, Problem
 from ._store import Row
 
@@ -34,12 +35,8 @@ def synthetic_figure(problem: Problem, rows: Sequence[Row]) -> Any:
     figure : matplotlib Figure
         First row coloured by domain, second by class with one marker per domain.
     """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ImportError("Drawing needs matplotlib: pip install 'unseen[cli]'") from error
     views = list(_views(problem, {row.method: row for row in rows}))
-    figure = Figure(figsize=(3 * len(views), 6), layout="constrained")
+    figure = pyplot().Figure(figsize=(3 * len(views), 6), layout="constrained")
     axes = figure.subplots(2, len(views))
     used = np.r_[problem.train, problem.test]
     y, domain = problem.y[used], problem.domain[used]
