@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 pl = pytest.importorskip("polars")
 
 from unseen.datasets import embedded  # noqa: E402
-from unseen.study._subject import subject_of_arrays, subject_of_table  # noqa: E402
+from unseen.study._tasks import subject_of_arrays, subject_of_table  # noqa: E402
 from unseen.tables import TableError, load_table  # noqa: E402
 
 N = 240
@@ -75,7 +75,7 @@ def test_samples_are_numbered_from_one_as_in_messages(tmp_path):
     np.testing.assert_array_equal(subject_of_table(table, "standardize").numbers, table.rows + 1)
     whole = load_table(at(FRAME, "csv", tmp_path))
     found = subject_of_arrays(whole.X, whole.y, whole.domain, "standardize", 20, 0)
-    np.testing.assert_array_equal(found.X, whole.X[found.numbers - 1])
+    np.testing.assert_array_equal(found.samples.X, whole.X[found.numbers - 1])
 
 
 @settings(max_examples=15)

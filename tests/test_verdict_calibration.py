@@ -8,7 +8,7 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from unseen.study import METHODS, Protocol, tasks
 from unseen.study._compare import judge
-from unseen.study._subject import subject_of_arrays
+from unseen.study._tasks import subject_of_arrays
 
 RUNS = 100
 

@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from ..study import Protocol, compare_subject, subject_of_table
+from ..study import Protocol, Work, compare_subject, subject_of_table
 from ._fit import warnings_as_notices
 from ._options import (
     ALL,
@@ -99,10 +99,7 @@ def compare(
                 subject_of_table(table, how),  # type: ignore[arg-type]
                 protocol,
                 chosen,
-                store=store,
-                n_jobs=jobs,
-                verbose=1,
-                client=client,
+                Work(store, n_jobs=jobs, verbose=1, client=client),
                 command=command_line(),
             )
         summary = found.summary()

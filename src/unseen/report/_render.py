@@ -10,7 +10,7 @@ from importlib.resources import files
 from typing import Any
 
 from ._format import FILTERS
-from ._sections import prepare
+from ._sections import sections
 
 
 def render_comparison(summary: Mapping[str, Any]) -> str:
@@ -86,7 +86,7 @@ def _render(template: str, title: str, summary: Mapping[str, Any]) -> str:
         html: str = (
             _environment()
             .get_template(template)
-            .render(title=title, data=summary.get("data"), sections=prepare(summary), style=_style(), script=_script())
+            .render(title=title, data=summary.get("data"), sections=sections(summary), style=_style(), script=_script())
         )
     except (KeyError, jinja2.UndefinedError) as error:
         raise ValueError(f"The summary is incomplete: {error}. Pass it as it was produced.") from error

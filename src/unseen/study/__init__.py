@@ -1,23 +1,23 @@
 """Comparisons of methods over domains: tasks, a protocol, a store of results, and tables."""
 
-from ._compare import Comparison, compare, compare_subject
+from ._compare import Comparison, Work, compare, compare_subject
 from ._figure import synthetic_figure
 from ._methods import METHODS
-from ._protocol import Protocol, thin
-from ._published import published
+from ._protocol import Protocol
 from ._run import run
 from ._store import Row, Store
-from ._subject import subject_of_table
 from ._synthetic import CHOSEN_BY, check_draw, fresh_draw, run_synthetic, synthetic_problem, ties
-from ._tables import Cell, Table, summary_lines, tabulate
-from ._tasks import Task, tasks
+from ._tables import AccuracyTable, Cell, accuracy_table, published, summary_lines
+from ._tasks import Task, subject_of_table, tasks, thin
 
 __all__ = ["METHODS", "Comparison", "Protocol", "Row", "Store", "Task", "run", "tasks"]
 # For other rooms, and for nobody else.
 __all__ += [
     "CHOSEN_BY",
+    "AccuracyTable",
     "Cell",
-    "Table",
+    "Work",
+    "accuracy_table",
     "check_draw",
     "compare",
     "compare_subject",
@@ -28,7 +28,6 @@ __all__ += [
     "summary_lines",
     "synthetic_figure",
     "synthetic_problem",
-    "tabulate",
     "thin",
     "ties",
 ]

@@ -21,10 +21,8 @@ from ._pictures import confusions
 from ._protocol import Protocol
 from ._run import predictions, run
 from ._store import Row
-from ._subject import Scale, Subject, subject_of_arrays, subject_of_table
 from ._summary import data_facts, method_facts, provenance, settings_facts, verdict_facts, views
-from ._tables import tabulate
-from ._tasks import Task, tasks
+from ._tasks import Scale, Subject, Task, subject_of_arrays, subject_of_table, tasks
 from ._verdict import Verdict, verdict
 
 
@@ -230,41 +228,54 @@ def compare(
         subject = subject_of_table(table, scale)
     else:
         subject = subject_of_arrays(data, y, sample_domain, scale, max_per_domain, random_state)
-    how: dict[str, Any] = {"store": store, "n_jobs": n_jobs, "verbose": verbose, "client": client}
-    return compare_subject(subject, protocol, methods, command="unseen.compare(...)", **how)
+    work = Work(store, n_jobs, verbose, client)
+    return compare_subject(subject, protocol, methods, work, command="unseen.compare(...)")
+
+
+@dataclass(frozen=True)
+class Work:
+    """Where results are kept and who computes them: a file, processes here or the workers of a Dask client."""
+
+    store: str | Path | None = None
+    n_jobs: int | None = None
+    verbose: int = 0
+    client: Any = None
+
+    @contextmanager
+    def results(self) -> Iterator[str | Path]:
+        """The file of results, or one that is forgotten."""
+        if self.store is not None:
+            yield self.store
+            return
+        with tempfile.TemporaryDirectory() as folder:
+            yield Path(folder, "results.sqlite")
 
 
 def compare_subject(
     subject: Subject,
     protocol: Protocol,
     methods: Sequence[str] = METHODS,
-    *,
-    store: str | Path | None = None,
-    n_jobs: int | None = None,
-    verbose: int = 0,
-    client: Any = None,
+    work: Work = Work(),  # noqa: B008 (frozen)
     command: str = "",
 ) -> Comparison:
     """Run the study on a subject, judge it and gather what there is to say."""
     start = time.perf_counter()
-    todo = tasks(list(dict.fromkeys(subject.domain.tolist())))
-    rows, predicted, truth, judged = judge(subject, todo, protocol, methods, store, n_jobs, verbose, client)
-    labels, codes = np.unique(subject.y, return_inverse=True)
-    classes = [str(label) for label in labels]
+    samples, todo = subject.samples, tasks(subject.domains)
+    rows, predicted, truth, judged = judge(subject, todo, protocol, methods, work)
     # The matrix of the diagnosis must not cost more than the comparison, however many domains there are.
     most = max(20, min(500, 6000 // len(todo)))
     diagnosis = diagnose(
-        subject.prepared(), subject.y, sample_domain=subject.domain, max_per_domain=most, random_state=protocol.seed
+        subject.prepared(), samples.y, sample_domain=samples.domain, max_per_domain=most, random_state=protocol.seed
     )
     summary = {
         "title": f"unseen compare: {subject.name}",
-        "data": data_facts(subject, classes, codes),
+        "data": data_facts(subject),
         "verdict": verdict_facts(judged),
-        "domains": [task.targets[0] for task in todo],
-        "methods": method_facts(tabulate(rows), todo, rows),
-        **views(rows, subject, codes, classes, todo, protocol),
+        "domains": subject.domains,
+        "methods": method_facts(rows, todo),
+        **views(rows, subject, todo, protocol),
         "diagnosis": diagnosis.summary(),
-        "confusion": confusions(rows, predicted, truth, classes),
+        "confusion": confusions(rows, predicted, truth, subject.classes),
         "settings": settings_facts(rows),
         "provenance": provenance(protocol, command, time.perf_counter() - start),
     }
@@ -276,29 +287,16 @@ def judge(
     todo: Sequence[Task],
     protocol: Protocol,
     methods: Sequence[str] = METHODS,
-    store: str | Path | None = None,
-    n_jobs: int | None = None,
-    verbose: int = 0,
-    client: Any = None,
+    work: Work = Work(),  # noqa: B008 (frozen)
 ) -> tuple[list[Row], dict[tuple[str, str, int], Ints], dict[str, Ints], Verdict]:
     """Rows, what each of them predicted, the true classes of each task's target, and the verdict."""
-    X, y, domain = subject.X, subject.y, subject.domain
-    with _kept_in(store) as path:
+    X, y, domain = subject.samples.X, subject.samples.y, subject.samples.domain
+    with work.results() as path:
         about: dict[str, Any] = {"store": path, "protocol": protocol, "preprocessor": subject.preprocessor}
-        rows = run(X, y, domain, todo, methods=methods, n_jobs=n_jobs, verbose=verbose, client=client, **about)
+        how: dict[str, Any] = {"n_jobs": work.n_jobs, "verbose": work.verbose, "client": work.client}
+        rows = run(X, y, domain, todo, methods=methods, **how, **about)
         predicted = predictions(rows, X, y, domain, **about)
-    codes = np.unique(y, return_inverse=True)[1]
-    truth = {task.name: codes[np.isin(domain, task.targets)] for task in todo}
+    truth = {task.name: subject.samples.codes[np.isin(domain, task.targets)] for task in todo}
     correct = {at: found == truth[at[1]] for at, found in predicted.items()}
     selection = protocol.chooses(len(todo[0].sources))
     return rows, predicted, truth, verdict(rows, correct, selection, seed=protocol.seed)
-
-
-@contextmanager
-def _kept_in(store: str | Path | None) -> Iterator[str | Path]:
-    """The file of results, or one that is forgotten."""
-    if store is not None:
-        yield store
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        yield Path(folder, "results.sqlite")

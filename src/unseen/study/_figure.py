@@ -70,10 +70,10 @@ def _views(problem: Problem, rows: dict[str, Row]) -> Iterator[tuple[str, Array]
         row = rows[method]
         mark = ", transductive" if row.transductive else ""
         title = f"{TITLES.get(method, method)}\n{100 * (row.accuracy or 0):.1f}%{mark}"
-        yield title, np.vstack(_features(method, problem, row.settings))[:, :2]
+        yield title, np.vstack(_two_features(method, problem, row.settings))[:, :2]
 
 
-def _features(method: str, problem: Problem, settings: dict[str, Any]) -> list[Array]:
+def _two_features(method: str, problem: Problem, settings: dict[str, Any]) -> list[Array]:
     train, test = problem.X[problem.train], problem.X[problem.test]
     if method == "1NN":
         return [train, test]

@@ -15,9 +15,9 @@ from ..algebra import Array, Ints
 from ..exceptions import FewerComponentsWarning, SingleDomainWarning
 from ..labels import Samples
 from ..selection import Candidate, score_candidates, tabulate
-from ._methods import INVARIANT, PLAIN, PROJECTIONS, Problem
+from ._methods import INVARIANT, PROJECTIONS, Problem
 from ._store import Row
-from ._verdict import champion
+from ._verdict import champions
 
 VALIDATED_ON = {
     "domain": "held-out source domains",
@@ -35,16 +35,16 @@ def showpiece(rows: Sequence[Row]) -> Row | None:
         return None
     best = max(projections, key=lambda name: np.mean([row.validation for row in fit if row.method == name]))
     own = [row for row in fit if row.method == best]
-    repeat = min(row.repeat for row in own)
+    repeat, rivals = min(row.repeat for row in own), champions(rows)
 
     def plainly(row: Row) -> float:
-        rival = champion([other for other in fit if other.task == row.task and other.repeat == repeat], PLAIN)
+        rival = rivals[row.task, row.repeat][1]
         return 1.0 if rival is None or rival.accuracy is None else rival.accuracy
 
     return min((row for row in own if row.repeat == repeat), key=plainly)
 
 
-def embedding(problem: Problem, row: Row, numbers: Ints, classes: Sequence[str], seed: int = 0) -> dict[str, Any]:
+def embedding_facts(problem: Problem, row: Row, numbers: Ints, classes: Sequence[str], seed: int = 0) -> dict[str, Any]:
     """Samples before and after a projection, in two dimensions.
 
     `numbers` are the rows of the problem's samples in the user's table, counted from 1.
@@ -71,8 +71,8 @@ def embedding(problem: Problem, row: Row, numbers: Ints, classes: Sequence[str],
         "settings": row.settings,
         "classes": list(classes),
         "domains": domains,
-        "before": _rounded(before[shown, :2]),
-        "after": _rounded(after[shown, :2]),
+        "before": _in_unit_square(before[shown, :2]),
+        "after": _in_unit_square(after[shown, :2]),
         "class": problem.y[shown].tolist(),
         "domain": [domains.index(name) for name in problem.domain[shown].tolist()],
         "row": numbers[shown].tolist(),
@@ -94,7 +94,7 @@ def _sample(problem: Problem, test: slice, seed: int) -> Ints:
     return np.sort(np.concatenate([target, rng.permutation(source)[: POINTS - len(target)]]))
 
 
-def _rounded(points: Array) -> list[list[float]]:
+def _in_unit_square(points: Array) -> list[list[float]]:
     scale = np.abs(points).max() or 1.0
     return (points / scale).round(4).tolist()
 
@@ -105,7 +105,7 @@ def _projection(problem: Problem, method: str, settings: dict[str, Any]) -> Any:
     return clone(estimator).set_params(centering=problem.centering, **own)
 
 
-def surface(problem: Problem, row: Row, selection: str) -> dict[str, Any] | None:
+def surface_facts(problem: Problem, row: Row, selection: str) -> dict[str, Any] | None:
     """Validation scores over two settings of a projection, the others as chosen."""
     estimator, grid = problem.projection(row.method)
     weights = [name for name in estimator._invariance_weights if len(grid.get(name, [])) > 1]
@@ -145,15 +145,12 @@ def confusions(
 
     `truth` maps task names to the true classes of their targets.
     """
-    found: dict[tuple[str, str], Array] = {}
-    for task in dict.fromkeys(row.task for row in rows):
-        for repeat in sorted({row.repeat for row in rows if row.task == task}):
-            here = [row for row in rows if row.task == task and row.repeat == repeat]
-            for row in filter(None, (champion(here, INVARIANT), champion(here, PLAIN))):
-                counts = found.setdefault(
-                    (", ".join(row.accuracies), row.method), np.zeros((len(classes),) * 2, dtype=np.intp)
-                )
-                np.add.at(counts, (truth[task], predicted[row.method, task, repeat]), 1)
+    found: dict[tuple[str, str], Ints] = {}
+    empty = np.zeros((len(classes),) * 2, dtype=np.intp)
+    for (task, repeat), pair in champions(rows).items():
+        for row in filter(None, pair):
+            counts = found.setdefault((", ".join(row.accuracies), row.method), empty.copy())
+            np.add.at(counts, (truth[task], predicted[row.method, task, repeat]), 1)
     return [
         {"domain": domain, "method": method, "classes": list(classes), "counts": counts.tolist()}
         for (domain, method), counts in found.items()

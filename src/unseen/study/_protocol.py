@@ -97,15 +97,6 @@ class Protocol:
         return list(within.split(train, y[train], domain[train]))
 
 
-def thin(domain: Labels, most: int | None, seed: int = 0) -> Ints:
-    """At most so many samples of each domain, drawn at random, in their order; None keeps all."""
-    if most is None:
-        return np.arange(len(domain))
-    rng = np.random.default_rng(seed)
-    rows = [np.flatnonzero(domain == name) for name in np.unique(domain)]
-    return np.sort(np.concatenate([rng.permutation(of_domain)[:most] for of_domain in rows]))
-
-
 def configuration(
     protocol: Protocol, preprocessor: Any, grids: dict[str, Any], X: Any, y: Labels, domain: Labels
 ) -> dict[str, Any]:
@@ -116,11 +107,11 @@ def configuration(
         digest.update(array.tobytes())
     settings = asdict(protocol)
     del settings["repeats"]  # more repeats are more rows of the same configuration
-    how = {"preprocess": _described(preprocessor), "grids": grids, "unseen": __version__}
+    how = {"preprocess": _in_full(preprocessor), "grids": grids, "unseen": __version__}
     return {"data": digest.hexdigest(), **settings, **how}
 
 
-def _described(preprocessor: Any) -> str:
+def _in_full(preprocessor: Any) -> str:
     """Every parameter in full, which scikit-learn's own representation may shorten."""
     params = sorted(preprocessor.get_params().items())
     parts = (f"{name}={type(v).__name__ if hasattr(v, 'get_params') else repr(v)}" for name, v in params)

@@ -128,12 +128,12 @@ class Store:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with _explained(self.path):
             try:
-                self._connection = _opened(self.path)
+                self._connection = _sound_connection(self.path)
             except TROUBLE as error:
                 if _code(error) not in DAMAGE:
                     raise
                 _repair(self.path, error)
-                self._connection = _opened(self.path)
+                self._connection = _sound_connection(self.path)
 
     def __enter__(self) -> Self:
         return self
@@ -215,7 +215,7 @@ def _connected(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _opened(path: Path) -> sqlite3.Connection:
+def _sound_connection(path: Path) -> sqlite3.Connection:
     """A connection to a file that holds together, each row as it was written; its tables are made if need be."""
     connection = _connected(path)
     try:
@@ -247,7 +247,7 @@ def _repair(path: Path, error: Exception) -> None:
         rows = _readable(damaged, sound, 1, most)
     repaired = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with closing(_opened(repaired)) as fresh, fresh:
+        with closing(_sound_connection(repaired)) as fresh, fresh:
             fresh.executemany("INSERT OR IGNORE INTO configurations VALUES (?, ?)", configurations)
             marks = ", ".join("?" * (3 + len(COLUMNS)))
             fresh.executemany(f"INSERT OR REPLACE INTO results ({ALL}, checksum) VALUES ({marks})", rows)

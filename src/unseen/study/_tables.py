@@ -7,6 +7,7 @@ import io
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from importlib.resources import files
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from scipy.stats import rankdata
 
 from ._methods import METHODS
 from ._store import Row
+from ._tasks import Task
 
 FORMATS = ("markdown", "latex", "csv", "json")
 DIGITS = 9  # means of the same accuracies may differ by rounding
@@ -44,7 +46,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Table:
+class AccuracyTable:
     """Cells by task and method, and how the methods compare over all tasks."""
 
     tasks: list[str]
@@ -73,9 +75,9 @@ class Table:
         return {"markdown": _markdown, "latex": _latex, "csv": _csv, "json": _json}[format](self)
 
 
-def tabulate(
-    rows: Sequence[Row], published: dict[tuple[str, str], float] | None = None, printed: str = Table.printed
-) -> Table:
+def accuracy_table(
+    rows: Sequence[Row], published: dict[tuple[str, str], float] | None = None, printed: str = AccuracyTable.printed
+) -> AccuracyTable:
     """Summarise rows; `published` maps (task, method) to the paper's figure, and `printed` says what that is."""
     if not rows:
         raise ValueError("There are no rows to tabulate.")
@@ -100,10 +102,31 @@ def tabulate(
                 next((r.reason for r in found[method] if r.status != "ok"), ""),
                 any(r.status == "skipped" for r in found[method]),
             )
-    return Table(tasks, methods, cells, printed)
+    return AccuracyTable(tasks, methods, cells, printed)
 
 
-def summary_lines(table: Table) -> list[tuple[str, list[str]]]:
+def published(data: str, tasks: Sequence[Task]) -> dict[tuple[str, str], float]:
+    """Printed accuracies of a data set, "office-caltech" or "vlcs", by task name and method.
+
+    The paper names domains by their initials, in an order of its own.
+    """
+    text = files(__package__).joinpath("published.csv").read_text(encoding="utf-8")
+    printed = {
+        (frozenset(row["source"]), frozenset(row["target"]), row["method"]): float(row["accuracy"])
+        for row in csv.DictReader(text.splitlines())
+        if row["data"] == data
+    }
+    methods = dict.fromkeys(method for *_, method in printed)
+    found = {}
+    for task in tasks:
+        sources, targets = (frozenset(name[0].upper() for name in names) for names in (task.sources, task.targets))
+        for method in methods:
+            if (sources, targets, method) in printed:
+                found[task.name, method] = printed[sources, targets, method]
+    return found
+
+
+def summary_lines(table: AccuracyTable) -> list[tuple[str, list[str]]]:
     """Rows below the tasks: mean, mean rank, wins."""
     return [
         ("mean", [f"{v:.2f}" if np.isfinite(v) else "failed" for v in table.means().values()]),
@@ -112,7 +135,7 @@ def summary_lines(table: Table) -> list[tuple[str, list[str]]]:
     ]
 
 
-def _markdown(table: Table) -> str:
+def _markdown(table: AccuracyTable) -> str:
     def entry(cell: Cell) -> str:
         mark = "\\*" if cell.transductive else ""
         text = f"{cell.mean:.2f} ± {cell.sd:.2f}{mark}" if cell.repeats else cell.word
@@ -129,7 +152,7 @@ def _markdown(table: Table) -> str:
     return "\n".join([*lines, *([""] if notes else []), *notes]) + "\n"
 
 
-def _notes(table: Table) -> list[str]:
+def _notes(table: AccuracyTable) -> list[str]:
     notes = []
     if any(cell.transductive for cell in table.cells.values()):
         notes.append("* transductive: centred on unlabelled target data.")
@@ -144,7 +167,7 @@ def _notes(table: Table) -> list[str]:
     return notes
 
 
-def _latex(table: Table) -> str:
+def _latex(table: AccuracyTable) -> str:
     def entry(cell: Cell) -> str:
         printed = "" if cell.published is None else f" ({cell.published:.2f})"
         if not cell.repeats:
@@ -166,12 +189,12 @@ def _latex(table: Table) -> str:
     return "\n".join([*lines, "\\hline", "\\end{tabular}", *notes]) + "\n"
 
 
-def records(table: Table) -> list[dict[str, Any]]:
+def records(table: AccuracyTable) -> list[dict[str, Any]]:
     """One plain dict for each task and method."""
     return [{"task": t, "method": m, **asdict(table.cells[t, m])} for t in table.tasks for m in table.methods]
 
 
-def _csv(table: Table) -> str:
+def _csv(table: AccuracyTable) -> str:
     buffer = io.StringIO()
     found = records(table)
     writer = csv.DictWriter(buffer, fieldnames=list(found[0]), lineterminator="\n")
@@ -180,7 +203,7 @@ def _csv(table: Table) -> str:
     return buffer.getvalue()
 
 
-def _json(table: Table) -> str:
+def _json(table: AccuracyTable) -> str:
     summary = {"mean": table.means(), "mean_rank": table.ranks(), "wins": table.wins()}
     return json.dumps(_without_nan({"cells": records(table), "summary": summary}), indent=2, allow_nan=False) + "\n"
 
