@@ -23,8 +23,8 @@ from unseen.kernels._kernel import median_squared_distance
 from unseen.study import METHODS, Protocol, Row, Store, Task, _methods, run, tasks
 from unseen.study._methods import PROJECTIONS, TUNED, Problem
 from unseen.study._outcomes import outcomes
+from unseen.study._protocol import thin
 from unseen.study._run import problem_of
-from unseen.study._tasks import thin
 
 X, Y, CODES = three_domains(n_per_cell=7, n_domains=4, seed=3)
 D = np.array(["a", "b", "c", "d"])[CODES]

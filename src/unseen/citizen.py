@@ -8,6 +8,8 @@ from typing import Any, ClassVar
 from sklearn.base import BaseEstimator
 
 SITE = "https://unseen.readthedocs.io/en/latest"
+NOT_IN_EXTRAS = ("pandas",)  # optional packages that users bring along
+DASK = ("dask", "distributed")
 
 
 class DocLinkMixin:
@@ -23,9 +25,11 @@ def forget(estimator: BaseEstimator) -> None:
         delattr(estimator, name)
 
 
-def optional_import(module: str, purpose: str, package: str = "'unseen[cli]'") -> Any:
+def optional_import(module: str, purpose: str) -> Any:
     """The module, or an error that says what wanted it and how to install it."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        raise ImportError(f"{purpose} needs {module}. Install it with: pip install {package}") from error
+        name = module.partition(".")[0]
+        needed = name if name in NOT_IN_EXTRAS else f"'unseen[{'dask' if name in DASK else 'cli'}]'"
+        raise ImportError(f"{purpose} needs {name}. Install it with: pip install {needed}") from error

@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.utils import _safe_indexing
 from sklearn.utils.multiclass import check_classification_targets
 
-from .algebra import Ints, Membership
+from .algebra import Ints
 from .exceptions import MaskedLabelsWarning, SingleDomainWarning, warn
 
 Labels = np.ndarray[Any, np.dtype[Any]]
@@ -191,17 +191,11 @@ class Samples:
         """Some of the rows."""
         return Samples(_safe_indexing(self.X, rows), self.y[rows], self.domain[rows], self.classes)
 
-    @cached_property
-    def membership(self) -> Membership:
-        """Which of the distinct domains and of all classes each row belongs to, and how many rows each cell has."""
-        shape = int(self.domain_codes.max()) + 1, len(self.classes)
-        cells = self.domain_codes * shape[1] + self.codes
-        counts = np.bincount(cells, minlength=shape[0] * shape[1]).reshape(shape)
-        return Membership(counts.astype(np.intp), cells)
-
     def counts(self) -> Ints:
         """How many rows each domain has of each class, over the distinct domains and all classes."""
-        return self.membership.counts
+        shape = int(self.domain_codes.max()) + 1, len(self.classes)
+        cells = self.domain_codes * shape[1] + self.codes
+        return np.bincount(cells, minlength=shape[0] * shape[1]).reshape(shape).astype(np.intp)
 
     def thinned(self, total: int, seed: int = 0) -> Ints:
         """Which rows to keep for about so many in all: as many of each domain as it has, and some of each class."""
@@ -209,7 +203,7 @@ class Samples:
         if len(self) <= total:
             return np.arange(len(self))
         wanted = quota(counts, level(counts.sum(axis=1).tolist(), total))
-        rng, cells = np.random.default_rng(seed), self.membership.cell
+        rng, cells = np.random.default_rng(seed), self.domain_codes * counts.shape[1] + self.codes
         drawn = [
             rng.permutation(np.flatnonzero(cells == cell))[:size] for cell, size in enumerate(wanted.ravel()) if size
         ]

@@ -209,7 +209,7 @@ class ValidationSurfaceDisplay:
             One row for each cell: the three parameters, `mean_test_score`, the whole setting as `params`, and whether
             it was `chosen`.
         """
-        return optional_import("pandas", "frame()", "pandas").DataFrame(
+        return optional_import("pandas", "frame()").DataFrame(
             [
                 {
                     **{name: kind[k] for name, kind, k in zip(self.names, self.values, cell, strict=True)},
@@ -371,7 +371,7 @@ class LeaderboardDisplay:
         for row in self.rows:
             by_domain = {f"score_{domain}": score for domain, score in row["scores"].items()}
             rows.append({**{name: value for name, value in row.items() if name != "scores"}, **by_domain})
-        return optional_import("pandas", "frame()", "pandas").DataFrame(rows)
+        return optional_import("pandas", "frame()").DataFrame(rows)
 
 
 def _summary(row: dict[str, Any]) -> str:

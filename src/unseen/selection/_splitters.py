@@ -56,13 +56,15 @@ class _DomainSplitter(BaseCrossValidator):
         X, y : object
             Not used.
         groups, sample_domain : array-like of shape (n_samples,), default=None
-            The domain of each sample, under either name.
+            The domain of each sample, under either name; not used where the number is fixed beforehand.
 
         Returns
         -------
         n_splits : int
             The number of splits.
         """
+        if hasattr(self, "n_splits"):
+            return int(self.n_splits)
         return super().get_n_splits(X, y, self._codes(self._domains(X, groups, sample_domain)))
 
     def _domains(self, X: Any, groups: Any, sample_domain: Any) -> Labels:
@@ -138,23 +140,10 @@ class HeldOutDomains(_DomainSplitter):
     (array([0, 2]), array([1]))
     """
 
+    n_splits: ClassVar[int] = 1
+
     def __init__(self, domains: Iterable[Any]) -> None:
         self.domains = domains
-
-    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None, *, sample_domain: Any = None) -> int:
-        """Return 1.
-
-        Parameters
-        ----------
-        X, y, groups, sample_domain : object
-            Not used.
-
-        Returns
-        -------
-        n_splits : int
-            The number of splits.
-        """
-        return 1
 
     def _codes(self, labels: Labels) -> Any:
         if isinstance(self.domains, str) or not isinstance(self.domains, Iterable):
@@ -210,21 +199,6 @@ class WithinDomainSplit(_DomainSplitter):
         self.n_splits = n_splits
         self.stratify = stratify
         self.random_state = random_state
-
-    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None, *, sample_domain: Any = None) -> int:
-        """Return `n_splits`.
-
-        Parameters
-        ----------
-        X, y, groups, sample_domain : object
-            Not used.
-
-        Returns
-        -------
-        n_splits : int
-            The number of splits.
-        """
-        return self.n_splits
 
     def _iter_test_masks(self, X: Any = None, y: Any = None, groups: Any = None) -> Iterator[Any]:
         if not isinstance(self.train_size, Real) or not 0 < self.train_size < 1:

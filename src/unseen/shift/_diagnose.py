@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state, check_scalar, check_X_y
 
-from ..algebra import Array, Ints
+from ..algebra import Array, Ints, Membership
 from ..kernels import available_bytes, evaluate, resolve_gamma
 from ..labels import Labels, Samples, check_domains, encode_classes, encode_domains
 from . import _words
@@ -93,8 +93,9 @@ def diagnose(
     drawn = _subsample(samples.domain_codes, max_per_domain, rng)
     drawn = drawn[np.argsort(samples.codes[drawn], kind="stable")]  # each class a block of the Gram matrix, not a copy
     used = samples.take(drawn)
+    membership = Membership(used.counts(), used.domain_codes * len(classes) + used.codes)
     gram, gamma = _gram(used.X)
-    marginal, conditional = distance_matrices(gram, used.membership)
+    marginal, conditional = distance_matrices(gram, membership)
 
     evidence = KernelEvidence.of(gram, used.domain_codes, used.codes, n_permutations, rng, verbose)
     tests = (
@@ -103,10 +104,10 @@ def diagnose(
         _shift("conditional", evidence.conditional, alpha, len(used)),
         _shift("prior_normalised", evidence.prior_normalised, alpha, len(used)),
     )
-    class_tests = _class_shifts(evidence.by_class, classes, used.counts().sum(axis=0), alpha)
+    class_tests = _class_shifts(evidence.by_class, classes, membership.counts.sum(axis=0), alpha)
     by_class = bool(np.isfinite(conditional).all())
     detected = tests[2 if by_class else 1].flagged
-    odd = standing_apart(gram, used.membership, by_class=by_class, rng=rng) if detected else None
+    odd = standing_apart(gram, membership, by_class=by_class, rng=rng) if detected else None
     return Diagnosis(
         n_samples=len(y),
         n_used=len(used),

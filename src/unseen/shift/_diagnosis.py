@@ -195,7 +195,7 @@ class Diagnosis:
             A row for each kind of shift, then one for each class: `test`, `n`, `statistic`, `p_value`, `p_adjusted`
             (classes only), `effect` and `flagged`.
         """
-        pandas = optional_import("pandas", "frame()", "pandas")
+        pandas = optional_import("pandas", "frame()")
         kinds = [
             (test.name, test.n, test.statistic, test.p_value, None, test.effect, test.flagged) for test in self.tests
         ]

@@ -12,17 +12,20 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from sklearn.utils import check_array, check_consistent_length, column_or_1d
 
 from ..algebra import Ints
 from ..citizen import optional_import
+from ..labels import check_domains, encode_classes
 from ..shift import Diagnosis, diagnose
+from ..tables import Column, Schema, Table, load_table, preprocessor
 from ._methods import METHODS
 from ._pictures import confusions
-from ._protocol import Protocol
+from ._protocol import Protocol, thin
 from ._run import predictions, run
 from ._store import Row
 from ._summary import data_facts, method_facts, provenance, settings_facts, verdict_facts, views
-from ._tasks import Scale, Subject, Task, subject_of_arrays, subject_of_table, tasks
+from ._tasks import Task, tasks
 from ._verdict import Verdict, verdict
 
 
@@ -68,7 +71,7 @@ class Comparison:
             With the columns `kind`, `transductive`, one for each domain, `mean` and `seconds`. A domain that is called
             like one of the others gets a name such as "mean (domain)".
         """
-        pandas = optional_import("pandas", "frame()", "pandas")
+        pandas = optional_import("pandas", "frame()")
         names = {domain: domain for domain in self._summary["domains"]}
         for own in {"method", "kind", "transductive", "mean", "seconds"} & set(names):
             while names[own] == own or list(names.values()).count(names[own]) > 1:
@@ -140,7 +143,7 @@ def compare(
     methods: Sequence[str] = METHODS,
     repeats: int = 3,
     selection: Literal["domain", "within", "oracle"] = "domain",
-    scale: Scale = "standardize",
+    scale: Literal["standardize", "l2", "none"] = "standardize",
     centering: Literal["target", "source"] = "target",
     max_per_domain: int | None = None,
     quick: bool = False,
@@ -215,21 +218,33 @@ def compare(
         selection, repeats=repeats, preprocess=scale, centering=centering, quick=quick, seed=random_state
     )
     if isinstance(data, (str, Path)):
-        from ..tables import load_table
-
-        table = load_table(
-            data,
-            label=label,
-            domain=domain,
-            unlabelled=unlabelled,
-            max_per_domain=max_per_domain,
-            seed=random_state,
-        )
-        subject = subject_of_table(table, scale)
+        limits: dict[str, Any] = {"max_per_domain": max_per_domain, "seed": random_state}
+        table = load_table(data, label=label, domain=domain, unlabelled=unlabelled, **limits)
     else:
-        subject = subject_of_arrays(data, y, sample_domain, scale, max_per_domain, random_state)
+        table = table_of_arrays(data, y, sample_domain)
+        table = table.take(thin(table.domain, max_per_domain, random_state))
     work = Work(store, n_jobs, verbose, client)
-    return compare_subject(subject, protocol, methods, work, command="unseen.compare(...)")
+    return compare_table(table, protocol, methods, work, command="unseen.compare(...)")
+
+
+def table_of_arrays(X: Any, y: Any, sample_domain: Any) -> Table:
+    """Arrays as if they had been read from a file, every column a number."""
+    if y is None or sample_domain is None:
+        raise ValueError(
+            f"Samples need labels and domains; got y={'None' if y is None else '...'} and "
+            f"sample_domain={'None' if sample_domain is None else '...'}. Pass both, or the path of a table."
+        )
+    X = check_array(X, dtype=np.float64, ensure_all_finite="allow-nan", input_name="X")
+    y = column_or_1d(y)
+    check_consistent_length(X, y)
+    encode_classes(y, "compare")
+    domain = check_domains(sample_domain, len(y)).astype(str)
+    if len(np.unique(domain)) < 2:
+        raise ValueError(
+            f"compare needs samples of at least 2 domains; sample_domain holds only {domain.tolist()[0]!r}."
+        )
+    schema = Schema(tuple(Column(f"feature {j}", "numeric") for j in range(X.shape[1])))
+    return Table(X, y, domain, schema, [], "arrays")
 
 
 @dataclass(frozen=True)
@@ -251,31 +266,31 @@ class Work:
             yield Path(folder, "results.sqlite")
 
 
-def compare_subject(
-    subject: Subject,
+def compare_table(
+    table: Table,
     protocol: Protocol,
     methods: Sequence[str] = METHODS,
     work: Work = Work(),  # noqa: B008 (frozen)
     command: str = "",
 ) -> Comparison:
-    """Run the study on a subject, judge it and gather what there is to say."""
+    """Run the study on a table, judge it and gather what there is to say."""
     start = time.perf_counter()
-    samples, todo = subject.samples, tasks(subject.domains)
-    rows, predicted, truth, judged = judge(subject, todo, protocol, methods, work)
+    data, todo = data_facts(table), tasks(list(dict.fromkeys(table.domain.tolist())))
+    rows, predicted, truth, judged = judge(table, todo, protocol, methods, work)
     # The matrix of the diagnosis must not cost more than the comparison, however many domains there are.
     most = max(20, min(500, 6000 // len(todo)))
-    diagnosis = diagnose(
-        subject.prepared(), samples.y, sample_domain=samples.domain, max_per_domain=most, random_state=protocol.seed
-    )
+    # Prepared on all domains: for looking at, not for scoring.
+    X = preprocessor(table.schema, protocol.preprocess).fit_transform(table.X)
+    diagnosis = diagnose(X, table.y, sample_domain=table.domain, max_per_domain=most, random_state=protocol.seed)
     summary = {
-        "title": f"unseen compare: {subject.name}",
-        "data": data_facts(subject),
+        "title": f"unseen compare: {table.name}",
+        "data": data,
         "verdict": verdict_facts(judged),
-        "domains": subject.domains,
+        "domains": [task.targets[0] for task in todo],
         "methods": method_facts(rows, todo),
-        **views(rows, subject, todo, protocol),
+        **views(rows, table, todo, protocol),
         "diagnosis": diagnosis.summary(),
-        "confusion": confusions(rows, predicted, truth, subject.classes),
+        "confusion": confusions(rows, predicted, truth, data["classes"]),
         "settings": settings_facts(rows),
         "provenance": provenance(protocol, command, time.perf_counter() - start),
     }
@@ -283,20 +298,21 @@ def compare_subject(
 
 
 def judge(
-    subject: Subject,
+    table: Table,
     todo: Sequence[Task],
     protocol: Protocol,
     methods: Sequence[str] = METHODS,
     work: Work = Work(),  # noqa: B008 (frozen)
 ) -> tuple[list[Row], dict[tuple[str, str, int], Ints], dict[str, Ints], Verdict]:
     """Rows, what each of them predicted, the true classes of each task's target, and the verdict."""
-    X, y, domain = subject.samples.X, subject.samples.y, subject.samples.domain
+    samples, prepare = table.samples, preprocessor(table.schema, protocol.preprocess)
+    X, y, domain = samples.X, samples.y, samples.domain
     with work.results() as path:
-        about: dict[str, Any] = {"store": path, "protocol": protocol, "preprocessor": subject.preprocessor}
+        about: dict[str, Any] = {"store": path, "protocol": protocol, "preprocessor": prepare}
         how: dict[str, Any] = {"n_jobs": work.n_jobs, "verbose": work.verbose, "client": work.client}
         rows = run(X, y, domain, todo, methods=methods, **how, **about)
         predicted = predictions(rows, X, y, domain, **about)
-    truth = {task.name: subject.samples.codes[np.isin(domain, task.targets)] for task in todo}
+    truth = {task.name: samples.codes[np.isin(domain, task.targets)] for task in todo}
     correct = {at: found == truth[at[1]] for at, found in predicted.items()}
     selection = protocol.chooses(len(todo[0].sources))
     return rows, predicted, truth, verdict(rows, correct, selection, seed=protocol.seed)

@@ -97,6 +97,15 @@ class Protocol:
         return list(within.split(train, y[train], domain[train]))
 
 
+def thin(domain: Labels, most: int | None, seed: int = 0) -> Ints:
+    """At most so many samples of each domain, drawn at random, in their order; None keeps all."""
+    if most is None:
+        return np.arange(len(domain))
+    rng = np.random.default_rng(seed)
+    rows = [np.flatnonzero(domain == name) for name in np.unique(domain)]
+    return np.sort(np.concatenate([rng.permutation(of_domain)[:most] for of_domain in rows]))
+
+
 def configuration(
     protocol: Protocol, preprocessor: Any, grids: dict[str, Any], X: Any, y: Labels, domain: Labels
 ) -> dict[str, Any]:

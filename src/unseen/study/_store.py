@@ -25,6 +25,7 @@ from typing import Any, Self
 import numpy as np
 
 from ..algebra import Ints
+from ..files import written
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS configurations (key TEXT PRIMARY KEY, content TEXT NOT NULL);
@@ -245,8 +246,7 @@ def _repair(path: Path, error: Exception) -> None:
         configurations = _readable(damaged, "SELECT key, content FROM configurations WHERE TRUE", 1, most)
         sound = f"SELECT {ALL}, checksum FROM results WHERE checksum IS crc({ALL})"
         rows = _readable(damaged, sound, 1, most)
-    repaired = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
+    with written(path) as repaired:
         with closing(_sound_connection(repaired)) as fresh, fresh:
             fresh.executemany("INSERT OR IGNORE INTO configurations VALUES (?, ?)", configurations)
             marks = ", ".join("?" * (3 + len(COLUMNS)))
@@ -256,10 +256,6 @@ def _repair(path: Path, error: Exception) -> None:
         for ending in ("-wal", "-shm", ""):  # a log that stayed beside the new file would be taken for its own
             if Path(f"{path}{ending}").exists():
                 os.rename(f"{path}{ending}", f"{aside}{ending}")
-        os.rename(repaired, path)
-    finally:
-        for ending in ("", "-wal", "-shm"):
-            Path(f"{repaired}{ending}").unlink(missing_ok=True)
     warnings.warn(
         f"{path} is damaged. {len(rows):,} of its rows are as they were written and were kept in a new file of that "
         f"name; the damaged file is now {aside}. What is missing is run again.",

@@ -12,6 +12,7 @@ import numpy as np
 from ..kernels import EXACT_ROWS
 from ..labels import encode_domains
 from ..models import machine_facts
+from ..tables import Table, preprocessor
 from ._methods import INVARIANT, PLAIN
 from ._outcomes import CHOOSING_ROWS
 from ._pictures import embedding_facts, showpiece, surface_facts
@@ -19,24 +20,25 @@ from ._protocol import Protocol
 from ._run import problem_of
 from ._store import Row
 from ._tables import Cell, accuracy_table
-from ._tasks import Subject, Task
+from ._tasks import Task
 from ._verdict import Interval, Verdict
 
 VERSIONS = ("unseen", "python", "numpy", "scipy", "scikit-learn")
 NUMBERS = {"difference": None, "low": None, "high": None}
 
 
-def data_facts(subject: Subject) -> dict[str, Any]:
+def data_facts(table: Table) -> dict[str, Any]:
     """Sizes, classes, and who has how many of which."""
-    samples = subject.samples
+    samples = table.samples
     counts = dict(zip(encode_domains(samples.domain)[0].tolist(), samples.counts().tolist(), strict=True))
+    names = dict.fromkeys(samples.domain.tolist())  # in the order of the table
     return {
-        "name": subject.name,
+        "name": table.name,
         "n_samples": len(samples),
         "n_features": samples.X.shape[1],
-        "classes": subject.classes,
-        "domains": [{"name": name, "n": sum(counts[name]), "counts": counts[name]} for name in subject.domains],
-        "notices": subject.notices,
+        "classes": [str(label) for label in samples.classes],
+        "domains": [{"name": name, "n": sum(counts[name]), "counts": counts[name]} for name in names],
+        "notices": list(table.notices),
     }
 
 
@@ -93,20 +95,20 @@ def _accuracy(cell: Cell) -> dict[str, float | None] | None:
     return {"mean": round(cell.mean, 3), "sd": round(cell.sd, 3) if cell.repeats > 1 else None}
 
 
-def views(rows: Sequence[Row], subject: Subject, tasks: Sequence[Task], how: Protocol) -> dict[str, Any]:
+def views(rows: Sequence[Row], table: Table, tasks: Sequence[Task], how: Protocol) -> dict[str, Any]:
     """The embedding and the validation surface of the row worth looking at, if there is one."""
     row = showpiece(rows)
     if row is None:
         return {"embedding": None, "surface": None}
     task = next(task for task in tasks if task.name == row.task)
-    X, y, domain = subject.samples.X, subject.samples.codes, subject.samples.domain
-    problem = problem_of(X, y, domain, task, row.repeat, how, subject.preprocessor)
-    order = np.concatenate(how.draw(y, domain, task, row.repeat))
+    samples, prepare = table.samples, preprocessor(table.schema, how.preprocess)
+    problem = problem_of(samples.X, samples.codes, samples.domain, task, row.repeat, how, prepare)
+    order = np.concatenate(how.draw(samples.codes, samples.domain, task, row.repeat))
     if len(order) > EXACT_ROWS:  # a picture needs no more, and draws exact kernels
         problem, kept = problem.thinned(CHOOSING_ROWS)
         order = order[kept]
     return {
-        "embedding": embedding_facts(problem, row, subject.numbers[order], subject.classes, how.seed),
+        "embedding": embedding_facts(problem, row, table.rows[order] + 1, list(map(str, samples.classes)), how.seed),
         "surface": surface_facts(problem, row, how.chooses(len(task.sources))),
     }
 

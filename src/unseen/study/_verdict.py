@@ -75,9 +75,10 @@ def best_validated(rows: Iterable[Row], methods: Sequence[str]) -> Row | None:
 
 
 def champions(
-    rows: Sequence[Row], first: Sequence[str] = INVARIANT, second: Sequence[str] = PLAIN
+    rows: Sequence[Row], first: Sequence[str] | None = None, second: Sequence[str] | None = None
 ) -> dict[tuple[str, int], tuple[Row | None, Row | None]]:
-    """Who stands for either kind of methods, for each task and repeat."""
+    """Who stands for the first and for the second methods, invariant and plain ones, for each task and repeat."""
+    first, second = first or INVARIANT, second or PLAIN
     places: dict[tuple[str, int], list[Row]] = {}
     for row in rows:
         places.setdefault((row.task, row.repeat), []).append(row)
