@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from ..citizen import optional_import
 from ._format import percent
 
 ACCENT = "#D55E00"  # of Okabe and Ito's palette, which colour-blind readers tell apart
@@ -19,10 +19,7 @@ LEAST_SCALE = 0.25  # of the colours, so that distances near zero do not look la
 
 def pyplot() -> Any:
     """Matplotlib's pyplot, or an error that says how to install it."""
-    try:
-        return importlib.import_module("matplotlib.pyplot")
-    except ImportError as error:
-        raise ImportError("Drawing needs matplotlib. Install it with: pip install 'unseen[cli]'") from error
+    return optional_import("matplotlib.pyplot", "Drawing")
 
 
 def heat_map(ax: Any, values: Any, rows: Sequence[str], columns: Sequence[str], **limits: float) -> Any:

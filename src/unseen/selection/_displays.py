@@ -129,12 +129,12 @@ class ValidationSurfaceDisplay:
         if len(set(names)) < 3:
             raise ValueError(f"x, y and panel must be three parameters; got x={x!r}, y={y!r}, panel={panel!r}.")
         fixed = search.estimator.get_params()  # parts of a list of grids may leave a parameter as it is
-        found = [tuple(setting.get(name, fixed.get(name)) for name in names) for setting in settings]
-        panels, rows, columns = (_distinct(column) for column in zip(*found, strict=True))
+        placed = [_placed([setting.get(name, fixed.get(name)) for setting in settings]) for name in names]
+        panels, rows, columns = (values for values, _ in placed)
         means = search.cv_results_["mean_test_score"]
         scores = np.full((len(panels), len(rows), len(columns)), np.nan)
         params: dict[tuple[int, int, int], dict[str, Any]] = {}
-        cells = [(_position(p, panels), _position(r, rows), _position(c, columns)) for p, r, c in found]
+        cells = list(zip(*(positions for _, positions in placed), strict=True))
         # The chosen setting first: it stands for its cell even where others reach the same score.
         for i in sorted(range(len(settings)), key=lambda i: i != search.best_index_):
             if means[i] > np.nan_to_num(scores[cells[i]], nan=-np.inf):
@@ -379,16 +379,15 @@ def _summary(row: dict[str, Any]) -> str:
     return f"{numbers}{row['kind']}{', chosen' if row['chosen'] else ''}"
 
 
-def _distinct(values: Iterable[Any]) -> list[Any]:
-    found: list[Any] = []
+def _placed(values: Iterable[Any]) -> tuple[list[Any], list[int]]:
+    """Distinct values, in their order, and the position of each value among them."""
+    distinct: list[Any] = []
+    positions = []
     for value in values:
-        if not any(_same(value, other) for other in found):
-            found.append(value)
-    return found
-
-
-def _position(value: Any, among: list[Any]) -> int:
-    return next(i for i, other in enumerate(among) if _same(value, other))
+        position = next((i for i, other in enumerate(distinct) if _same(value, other)), len(distinct))
+        distinct += [value] if position == len(distinct) else []
+        positions.append(position)
+    return distinct, positions
 
 
 def _same(value: Any, other: Any) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from importlib.resources import files
 from typing import Any
@@ -135,6 +135,15 @@ def summary_lines(table: AccuracyTable) -> list[tuple[str, list[str]]]:
     ]
 
 
+def _grid(
+    table: AccuracyTable, entry: Callable[[Cell], str], escaped: Callable[[str], str]
+) -> tuple[list[str], list[list[str]], list[list[str]]]:
+    """Names of the columns, a row for each task, and rows below them, as texts."""
+    tasks = [[escaped(task), *(entry(table.cells[task, m]) for m in table.methods)] for task in table.tasks]
+    below = [[name, *values] for name, values in summary_lines(table)]
+    return ["Task", *map(escaped, table.methods)], tasks, below
+
+
 def _markdown(table: AccuracyTable) -> str:
     def entry(cell: Cell) -> str:
         mark = "\\*" if cell.transductive else ""
@@ -142,29 +151,10 @@ def _markdown(table: AccuracyTable) -> str:
         text = f"**{text}**" if cell.best else text
         return text if cell.published is None else f"{text} ({cell.published:.2f})"
 
-    names = [name.translate(MARKDOWN) for name in table.methods]
-    lines = [f"| Task | {' | '.join(names)} |", "|---" * (1 + len(table.methods)) + "|"]
-    for task in table.tasks:
-        name = task.translate(MARKDOWN)
-        lines.append(f"| {name} | {' | '.join(entry(table.cells[task, m]) for m in table.methods)} |")
-    lines += [f"| {name} | {' | '.join(values)} |" for name, values in summary_lines(table)]
+    names, tasks, below = _grid(table, entry, lambda text: text.translate(MARKDOWN))
+    head, *lines = (f"| {' | '.join(row)} |" for row in (names, *tasks, *below))
     notes = [f"- {note}".replace("- *", "- \\*") for note in _notes(table)]
-    return "\n".join([*lines, *([""] if notes else []), *notes]) + "\n"
-
-
-def _notes(table: AccuracyTable) -> list[str]:
-    notes = []
-    if any(cell.transductive for cell in table.cells.values()):
-        notes.append("* transductive: centred on unlabelled target data.")
-    if any(cell.published is not None for cell in table.cells.values()):
-        notes.append(f"In parentheses: {table.printed}.")
-    for method in table.methods:
-        reasons = [table.cells[task, method].failed for task in table.tasks if table.cells[task, method].failed]
-        if reasons:
-            one_line = " ".join(reasons[0].split())
-            word = next(table.cells[task, method].word for task in table.tasks if table.cells[task, method].failed)
-            notes.append(f"{method} {word} in {len(reasons)} of {len(table.tasks)} tasks: {one_line}")
-    return notes
+    return "\n".join([head, "|---" * len(names) + "|", *lines, *([""] if notes else []), *notes]) + "\n"
 
 
 def _latex(table: AccuracyTable) -> str:
@@ -176,17 +166,25 @@ def _latex(table: AccuracyTable) -> str:
         body = f"\\mathbf{{{body}}}" if cell.best else body
         return f"${body}{'^*' if cell.transductive else ''}${printed}"
 
-    def escaped(text: str) -> str:
-        return text.translate(LATEX).replace("->", "$\\to$")
-
     lines = [f"\\begin{{tabular}}{{l{'c' * len(table.methods)}}}", "\\hline"]
-    lines += [" & ".join(["Task", *map(escaped, table.methods)]) + " \\\\", "\\hline"]
-    for task in table.tasks:
-        lines.append(" & ".join([escaped(task), *(entry(table.cells[task, m]) for m in table.methods)]) + " \\\\")
-    lines.append("\\hline")
-    lines += [" & ".join([name, *values]) + " \\\\" for name, values in summary_lines(table)]
-    notes = [f"% {note}" for note in _notes(table)]
-    return "\n".join([*lines, "\\hline", "\\end{tabular}", *notes]) + "\n"
+    names, tasks, below = _grid(table, entry, lambda text: text.translate(LATEX).replace("->", "$\\to$"))
+    for part in ([names], tasks, below):
+        lines += [*(" & ".join(row) + " \\\\" for row in part), "\\hline"]
+    return "\n".join([*lines, "\\end{tabular}", *(f"% {note}" for note in _notes(table))]) + "\n"
+
+
+def _notes(table: AccuracyTable) -> list[str]:
+    notes = []
+    if any(cell.transductive for cell in table.cells.values()):
+        notes.append("* transductive: centred on unlabelled target data.")
+    if any(cell.published is not None for cell in table.cells.values()):
+        notes.append(f"In parentheses: {table.printed}.")
+    for method in table.methods:
+        failed = [cell for task in table.tasks if (cell := table.cells[task, method]).failed]
+        if failed:
+            reason = " ".join(failed[0].failed.split())
+            notes.append(f"{method} {failed[0].word} in {len(failed)} of {len(table.tasks)} tasks: {reason}")
+    return notes
 
 
 def records(table: AccuracyTable) -> list[dict[str, Any]]:
