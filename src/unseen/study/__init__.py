@@ -1,4 +1,8 @@
-"""Comparisons of methods over domains: tasks, a protocol, a store of results, and tables."""
+"""Comparisons of methods over domains: who is left out, by which rules, what came of it, and what that means.
+
+`compare` does it all for a table; `run` gives the rows of results for tasks under a `Protocol`, kept in a `Store`.
+Tables, verdicts and pictures are readings of these rows. May use every room but the command.
+"""
 
 from ._compare import Comparison, Work, compare, compare_table
 from ._figure import synthetic_figure
