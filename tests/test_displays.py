@@ -15,7 +15,7 @@ from sklearn.linear_model import LogisticRegression
 from helpers import three_domains
 from unseen import CIDG, KFDA, MDA, ProjectionSearchCV, UnseenClassifier
 from unseen.selection import LeaderboardDisplay, ValidationSurfaceDisplay
-from unseen.selection._displays import _text
+from unseen.selection._displays import _value_text
 
 mpl.use("Agg")
 from matplotlib import pyplot as plt
@@ -226,7 +226,7 @@ def test_a_search_without_the_weights_is_told_what_it_has(options, message):
     ],
 )
 def test_values_of_a_grid_are_written_shortly(value, text):
-    assert _text(value) == text
+    assert _value_text(value) == text
 
 
 # The leaderboard

@@ -180,6 +180,32 @@ def test_the_path_for_ones_own_table_comes_first(page):
     assert places == sorted(places)
 
 
+def test_contributors_are_told_of_every_target_of_the_makefile():
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = re.search(r"^\.PHONY: (.+)$", makefile, flags=re.MULTILINE)[1].split()
+    told = re.findall(
+        r"^\| `make (\w+)` \|", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), flags=re.MULTILINE
+    )
+    assert sorted(told) == sorted(targets)
+
+
+@pytest.mark.xfail(strict=False, reason="selection, models and estimators are still being rebuilt")
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/architecture.rst"])
+def test_files_that_guides_name_exist(page):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    rooms = "|".join(path.parent.name for path in (ROOT / "src" / "unseen").glob("*/__init__.py"))
+    named = re.findall(rf"\b((?:{rooms})/_\w+\.py)", text)
+    assert named
+    missing = [name for name in named if not (ROOT / "src" / "unseen" / name).exists() and "_name" not in name]
+    assert sorted(set(missing)) == []
+
+
+def test_the_drawing_of_the_rooms_shows_every_room():
+    drawing = (DOCS / "_static" / "rooms.svg").read_text(encoding="utf-8")
+    for path in (ROOT / "src" / "unseen").glob("*/__init__.py"):
+        assert f">{path.parent.name}/<" in drawing
+
+
 @pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
 def test_make_clean_removes_what_make_run_wrote_and_no_results_of_ones_own(tmp_path):
     shutil.copy(ROOT / "Makefile", tmp_path)

@@ -190,10 +190,10 @@ def test_distances_are_free_of_sampling_noise_on_average(world, novelty):
     """The squared distance of small batches averages to that of a large one; uncorrected it would be far above."""
     average = np.full(len(NAMES), 1 / len(NAMES))
     large = novelty.moments(world.draw(20_000, 1))
-    truth = novelty._squared_distance(large.mean, large.trace / large.count, average)
+    truth, *_ = novelty._apart(large.mean, large.trace / large.count, average)
     small = [novelty.moments(world.draw(4, 1)) for _ in range(200)]
     noise = np.array([batch.trace / batch.count for batch in small])
-    squares = np.array([novelty._squared_distance(b.mean, b.trace / b.count, average) for b in small])
+    squares = np.array([novelty._apart(b.mean, b.trace / b.count, average)[0] for b in small])
     error = squares.std() / np.sqrt(len(squares))
     assert abs(squares.mean() - truth) < 4 * error
     assert noise.mean() > 8 * error  # the correction is what makes the difference

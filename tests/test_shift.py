@@ -19,9 +19,17 @@ from unseen.algebra import _scatters as scatters
 from unseen.algebra._cells import Membership
 from unseen.datasets import make_synthetic
 from unseen.shift import ClassShift, Diagnosis, Shift, diagnose
-from unseen.shift._comparison import Comparison, Evidence, KernelEvidence, chi_square, labellings, permuted_tables
 from unseen.shift._diagnose import holm
-from unseen.shift._distances import distance_matrices, odd_one_out
+from unseen.shift._evidence import (
+    Evidence,
+    KernelEvidence,
+    PermutationTest,
+    chi_square,
+    distance_matrices,
+    labellings,
+    odd_one_out,
+    permuted_tables,
+)
 
 
 @pytest.mark.parametrize("name", TRUTH)
@@ -85,7 +93,7 @@ def test_statistics_are_the_scatters_of_the_paper(problem):
 def test_domains_explain_no_more_than_there_is(problem):
     X, y, d = problem
     order = np.argsort(y, kind="stable")
-    everything = Comparison(rbf_kernel(X[order]), d[order], y[order])
+    everything = PermutationTest(rbf_kernel(X[order]), Membership.of(y[order], d[order]))
     evidence = everything.evidence(labellings(d[order], y[order], 5, np.random.default_rng(0)))
     assert (evidence.draws[0] <= evidence.total * (1 + 1e-9)).all()
     assert 0 <= evidence.share <= 1
@@ -98,7 +106,7 @@ def test_chance_is_the_mean_over_all_permutations():
     K = rbf_kernel(np.random.default_rng(0).normal(size=(9, 2)))
     blocks = [list(itertools.permutations(d[y == j])) for j in range(3)]
     every = np.array([sum(parts, ()) for parts in itertools.product(*blocks)]).T
-    comparison = Comparison(K, d, y)
+    comparison = PermutationTest(K, Membership.of(y, d))
     assert comparison.chance == pytest.approx(comparison.scatter(every).mean(), rel=1e-10)
 
 
@@ -109,7 +117,7 @@ def test_the_share_is_the_adjusted_r_squared():
     residual = X - np.array([X[d == s].mean(axis=0) for s in range(3)])[d]
     total = X - X.mean(axis=0)
     adjusted = 1 - (residual**2).sum() / (60 - 3) / ((total**2).sum() / (60 - 1))
-    comparison = Comparison(X @ X.T, d, np.zeros(60, dtype=np.intp))
+    comparison = PermutationTest(X @ X.T, Membership.of(np.zeros(60, dtype=np.intp), d))
     assert comparison.evidence(d[:, None]).share == pytest.approx(adjusted, rel=1e-10)
 
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 pl = pytest.importorskip("polars")
 
+from unseen import compare  # noqa: E402
 from unseen.datasets import embedded  # noqa: E402
-from unseen.study._subject import subject_of_arrays, subject_of_table  # noqa: E402
 from unseen.tables import TableError, load_table  # noqa: E402
 
 N = 240
@@ -71,11 +71,18 @@ def test_the_digits_keep_their_places_when_they_are_thinned():
 
 
 def test_samples_are_numbered_from_one_as_in_messages(tmp_path):
-    table = load_table(at(FRAME, "csv", tmp_path), max_per_domain=20)
-    np.testing.assert_array_equal(subject_of_table(table, "standardize").numbers, table.rows + 1)
     whole = load_table(at(FRAME, "csv", tmp_path))
-    found = subject_of_arrays(whole.X, whole.y, whole.domain, "standardize", 20, 0)
-    np.testing.assert_array_equal(found.X, whole.X[found.numbers - 1])
+    options = {"methods": ["CIDG", "logistic"], "repeats": 1, "quick": True, "max_per_domain": 20}
+    for found in (
+        compare(at(FRAME, "csv", tmp_path), **options),
+        compare(whole.X, whole.y, sample_domain=whole.domain, **options),
+    ):
+        shown = found.summary()["embedding"]
+        rows = np.array(shown["row"]) - 1
+        assert len(np.unique(rows)) == len(rows) > 40
+        assert rows.max() > 60
+        np.testing.assert_array_equal(np.array(shown["domains"])[shown["domain"]], whole.domain[rows])
+        np.testing.assert_array_equal(np.array(shown["classes"])[shown["class"]], whole.y[rows].astype(str))
 
 
 @settings(max_examples=15)

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import t as student
 
 from unseen.study import Row
-from unseen.study._verdict import champion, mean_interval, sample_interval, verdict
+from unseen.study._verdict import best_validated, mean_interval, sample_interval, verdict
 
 DOMAINS = [f"hospital {k}" for k in range(6)]
 
@@ -48,9 +48,9 @@ def comparison(advantage, *, methods=("CIDG", "logistic"), repeats=1, n=200, see
 
 def test_the_champion_is_chosen_by_validation_alone():
     poor = row("CIDG", validation=0.9)
-    assert champion([row("SCA", validation=0.6), poor, row("logistic", validation=1.0)], ("SCA", "CIDG")) is poor
-    assert champion([row("SCA", validation=0.9), poor], ("CIDG", "SCA")).method == "SCA"  # the first in the table
-    assert champion([row("CIDG", status="failed", validation=None)], ("CIDG",)) is None
+    assert best_validated([row("SCA", validation=0.6), poor, row("logistic", validation=1.0)], ("SCA", "CIDG")) is poor
+    assert best_validated([row("SCA", validation=0.9), poor], ("CIDG", "SCA")).method == "SCA"  # the first in the table
+    assert best_validated([row("CIDG", status="failed", validation=None)], ("CIDG",)) is None
 
 
 def test_results_on_the_held_out_domain_do_not_move_the_choice():

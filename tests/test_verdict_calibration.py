@@ -7,8 +7,7 @@ import pytest
 from sklearn.utils.parallel import Parallel, delayed
 
 from unseen.study import Protocol, tasks
-from unseen.study._compare import judge
-from unseen.study._subject import subject_of_arrays
+from unseen.study._compare import judge, table_of_arrays
 
 RUNS = 100
 
@@ -31,8 +30,8 @@ def world(kind, seed, n_domains=5, n=45):
 
 def decision(kind, seed, methods=None, n_domains=5):
     X, y, domain = world(kind, seed, n_domains)
-    subject = subject_of_arrays(X, y, domain, "standardize", None, seed)
-    *_, verdict = judge(subject, tasks(sorted(set(domain))), Protocol(repeats=1, quick=True, seed=seed), methods)
+    protocol = Protocol(repeats=1, preprocess="standardize", quick=True, seed=seed)
+    *_, verdict = judge(table_of_arrays(X, y, domain), tasks(sorted(set(domain))), protocol, methods)
     return verdict.decision
 
 

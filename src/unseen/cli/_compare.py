@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from ..study import Protocol, compare_subject, subject_of_table
+from ..study import Protocol, Work, compare_table
 from ._fit import warnings_as_notices
 from ._options import (
     ALL,
@@ -95,14 +95,11 @@ def compare(
             f"{protocol.repeats} repeats -> {store}"
         )
         with cluster(workers, scheduler) as client:
-            found = compare_subject(
-                subject_of_table(table, how),  # type: ignore[arg-type]
+            found = compare_table(
+                table,
                 protocol,
                 chosen,
-                store=store,
-                n_jobs=jobs,
-                verbose=1,
-                client=client,
+                Work(store, n_jobs=jobs, verbose=1, client=client),
                 command=command_line(),
             )
         summary = found.summary()

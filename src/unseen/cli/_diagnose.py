@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from ..shift import diagnose as diagnose_arrays
-from ..study import subject_of_table
+from ..tables import preprocessor
 from ._options import Data, Domain, Drop, Features, Json, Label, Report, ScaleOption, Seed, Unlabelled, read, scale_for
 from ._report import check_target, clean, errors, json_text, notices, reporting, write
 
@@ -44,7 +44,7 @@ def diagnose(
         check_target(figure, ".png", ".svg", ".pdf")
         table = read(data, label, domain, features, drop, None, seed, unlabelled)
         notices(table.notices)
-        prepared = subject_of_table(table, scale_for(data, scale)).prepared()  # type: ignore[arg-type]
+        prepared = preprocessor(table.schema, scale_for(data, scale)).fit_transform(table.X)  # type: ignore[arg-type]
         found = diagnose_arrays(
             prepared,
             table.y,

@@ -18,7 +18,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from ..files import written
-from ..study import Cell, Table, summary_lines
+from ..study import AccuracyTable, Cell, summary_lines
 
 # Marks that turn the direction of what follows, also beyond the name that holds them, and two that break lines.
 DIRECTION = (0x061C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A))
@@ -81,7 +81,7 @@ def notices(lines: list[str]) -> None:
         errors.print(Text.assemble(("Note: ", "bold"), clean(line)))
 
 
-def show(table: Table, title: str) -> None:
+def show(table: AccuracyTable, title: str) -> None:
     """Print a table like the paper's: best in bold, the printed figure in grey, transductive entries starred."""
     console = Terminal(width=None if sys.stdout.isatty() else PAGE)
     rich = RichTable(title=title, title_justify="left", header_style="bold")

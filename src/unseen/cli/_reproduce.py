@@ -11,8 +11,9 @@ import typer
 
 from ..study import (
     CHOSEN_BY,
+    AccuracyTable,
     Protocol,
-    Table,
+    accuracy_table,
     check_draw,
     fresh_draw,
     published,
@@ -20,7 +21,6 @@ from ..study import (
     run_synthetic,
     synthetic_figure,
     synthetic_problem,
-    tabulate,
     tasks,
     thin,
     ties,
@@ -100,7 +100,7 @@ def synthetic(
         rows = run_synthetic(draws, grid=grid.value, quick=quick, n_jobs=jobs, verbose=1)
         name = "synthetic" if draw is None else draw.name
         title = f"{name}: target, settings chosen on ..., grid of CIDG: {grid.value}; the paper prints 86.67 for CIDG"
-        _present(tabulate(rows), title, format, output)
+        _present(accuracy_table(rows), title, format, output)
         problem = synthetic_problem(draws[0], CHOSEN_BY[1], grid=grid.value, quick=quick)
         for method in ("CIDG", "CIDG as printed") if draw is not None else ():
             tied = 100 * ties(method, problem)
@@ -219,8 +219,8 @@ def _compare(data: Any, paper: str, name: str, options: dict[str, Any]) -> None:
             verbose=1,
         )
         other = options.get("features") not in (None, "decaf6")
-        printed = "the paper's figure, for DeCAF6 features" if other else Table.printed
-        table = tabulate(rows, published(paper, todo) if paper else None, printed)
+        printed = "the paper's figure, for DeCAF6 features" if other else AccuracyTable.printed
+        table = accuracy_table(rows, published(paper, todo) if paper else None, printed)
         title = f"{name}: accuracy on the unseen domains, settings chosen by {protocol.selection!r}"
         _present(table, title, options["format"], options["output"])
         failed = [row for row in rows if row.status == "failed"]
@@ -229,7 +229,7 @@ def _compare(data: Any, paper: str, name: str, options: dict[str, Any]) -> None:
         raise typer.Exit(1)
 
 
-def _present(table: Table, title: str, format: Format | None, output: Path | None) -> None:
+def _present(table: AccuracyTable, title: str, format: Format | None, output: Path | None) -> None:
     """Show the table in the terminal, or write it in the format asked for or told by the file's ending."""
     if format is None and output is None:
         show(table, title)

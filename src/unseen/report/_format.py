@@ -38,6 +38,13 @@ def general(value: Any) -> str:
     return (f"{value:,}" if isinstance(value, int) else f"{value:.4g}").replace("-", MINUS)
 
 
+def percent(share: float) -> str:
+    """A share from 0 to 1, in per cent."""
+    if 0 < share < 0.0005:
+        return "less than 0.1%"
+    return f"{100 * share:.0f}%" if share >= 0.0995 or share == 0 else f"{100 * share:.1f}%"
+
+
 def p_value(value: Any) -> str:
     """Three decimals, and never zero: no permutation test can say that."""
     if not is_number(value):

@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from importlib.resources import files
 from typing import Any
 
+from ..citizen import optional_import
 from ._format import FILTERS
-from ._sections import prepare
+from ._sections import sections
 
 
 def render_comparison(summary: Mapping[str, Any]) -> str:
@@ -81,30 +82,20 @@ def render_diagnosis(summary: Mapping[str, Any], *, fragment: bool = False) -> s
 
 
 def _render(template: str, title: str, summary: Mapping[str, Any]) -> str:
-    jinja2 = _jinja2()
+    jinja2 = optional_import("jinja2", "An HTML report")
+    scripts = (f"(() => {{\n{_asset(name)}}})();\n" for name in ("report.js", "scatter.js"))
+    fixed = {"title": title, "data": summary.get("data"), "style": _asset("report.css"), "script": "".join(scripts)}
     try:
-        html: str = (
-            _environment()
-            .get_template(template)
-            .render(title=title, data=summary.get("data"), sections=prepare(summary), style=_style(), script=_script())
-        )
+        html: str = _environment().get_template(template).render(sections=sections(summary), **fixed)
     except (KeyError, jinja2.UndefinedError) as error:
         raise ValueError(f"The summary is incomplete: {error}. Pass it as it was produced.") from error
     # Names taken from file names can hold bytes that are no text, which Python keeps as lone surrogates.
     return html.encode("utf-8", "replace").decode("utf-8")
 
 
-def _jinja2() -> Any:
-    try:
-        import jinja2
-    except ImportError as error:
-        raise ImportError("An HTML report needs jinja2. Install it with: pip install 'unseen[cli]'") from error
-    return jinja2
-
-
 @functools.cache
 def _environment() -> Any:
-    jinja2 = _jinja2()
+    jinja2 = optional_import("jinja2", "An HTML report")
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(lambda name: _asset("templates", name)),
         autoescape=True,
@@ -116,18 +107,9 @@ def _environment() -> Any:
     return environment
 
 
+@functools.cache
 def _asset(*path: str) -> str:
     return files(__package__).joinpath(*path).read_text(encoding="utf-8")
-
-
-@functools.cache
-def _style() -> str:
-    return _asset("report.css")
-
-
-@functools.cache
-def _script() -> str:
-    return "".join(f"(() => {{\n{_asset(name)}}})();\n" for name in ("report.js", "scatter.js"))
 
 
 def _csp_hash(text: str) -> str:

@@ -12,7 +12,7 @@ Section = dict[str, Any]
 LEGIBLE_TOGETHER = 6  # classes; confusion tables with more are shown one domain at a time
 
 
-def verdict(summary: Mapping[str, Any]) -> Section:
+def verdict_section(summary: Mapping[str, Any]) -> Section:
     """The intervals of the verdict on one axis: overall first, then each held-out domain."""
     verdict = summary["verdict"]
     overall = {key: verdict[key] for key in ("difference", "low", "high")}
@@ -37,12 +37,12 @@ def verdict(summary: Mapping[str, Any]) -> Section:
     }
 
 
-def accuracy(summary: Mapping[str, Any]) -> Section:
+def accuracy_section(summary: Mapping[str, Any]) -> Section:
     """Cells with shades, and the best of each column among the methods that compete."""
     domains, methods = summary["domains"], summary["methods"]
     means = [[(method["accuracies"].get(name) or {}).get("mean") for name in domains] for method in methods]
     competing = [method["kind"] != "reference" for method in methods]
-    best = [_best(column, competing) for column in zip(*means, strict=True)]
+    best = [_highest(column, competing) for column in zip(*means, strict=True)]
     rows = []
     for method, values, row_shades in zip(methods, means, shades(means), strict=True):
         cells = [
@@ -55,14 +55,14 @@ def accuracy(summary: Mapping[str, Any]) -> Section:
             for name, value, shade, top in zip(domains, values, row_shades, best, strict=True)
         ]
         rows.append({**method, "cells": cells})
-    top = _best([method["mean"] for method in methods], competing)
+    top = _highest([method["mean"] for method in methods], competing)
     for row in rows:
         row["best"] = _is_best(row["mean"], top, row)
     repeated = any(cell["sd"] is not None for row in rows for cell in row["cells"])
     return {"domains": domains, "rows": rows, "repeated": repeated}
 
 
-def _best(values: Sequence[Any], competing: Sequence[bool]) -> float | None:
+def _highest(values: Sequence[Any], competing: Sequence[bool]) -> float | None:
     known = [value for value, competes in zip(values, competing, strict=True) if competes and is_number(value)]
     return round(max(known), 1) if known else None
 
@@ -72,7 +72,7 @@ def _is_best(value: Any, top: float | None, method: Mapping[str, Any]) -> bool:
     return top is not None and method["kind"] != "reference" and is_number(value) and round(value, 1) == top
 
 
-def embedding(summary: Mapping[str, Any]) -> Section:
+def embedding_section(summary: Mapping[str, Any]) -> Section:
     """The section, and under "payload" what the script draws."""
     embedding = summary["embedding"]
     domains = [str(name) for name in embedding["domains"]]
@@ -88,7 +88,7 @@ def embedding(summary: Mapping[str, Any]) -> Section:
     return {**embedding, "payload": payload}
 
 
-def diagnosis(summary: Mapping[str, Any]) -> Section:
+def diagnosis_section(summary: Mapping[str, Any]) -> Section:
     """The distances as two heat maps that share their scale."""
     diagnosis = summary["diagnosis"]
     distances = diagnosis["distances"]
@@ -102,7 +102,7 @@ def diagnosis(summary: Mapping[str, Any]) -> Section:
     return {**diagnosis, "maps": maps, "decimals": decimals(everything)}
 
 
-def confusion(summary: Mapping[str, Any]) -> Section:
+def confusion_section(summary: Mapping[str, Any]) -> Section:
     """Each table with the share of its row as shade, and what part of a class was found."""
     tables, prepared = summary["confusion"], []
     domains = list(dict.fromkeys(table["domain"] for table in tables))
@@ -116,7 +116,7 @@ def confusion(summary: Mapping[str, Any]) -> Section:
     return {"tables": prepared, "domains": domains, "together": together}
 
 
-def surface(summary: Mapping[str, Any]) -> Section:
+def surface_section(summary: Mapping[str, Any]) -> Section:
     """Scores with one row for each value of y and one column for each value of x."""
     surface = summary["surface"]
     scores = surface["scores"]
@@ -130,18 +130,18 @@ def surface(summary: Mapping[str, Any]) -> Section:
 
 # In the order of the page: the key that a section needs, its heading, and what prepares it.
 SECTIONS: list[tuple[str, str, Callable[[Mapping[str, Any]], Any]]] = [
-    ("verdict", "Verdict", verdict),
-    ("methods", "Accuracy where each domain was held out", accuracy),
-    ("embedding", "Before and after", embedding),
-    ("diagnosis", "How the domains differ", diagnosis),
-    ("confusion", "Which classes are confused", confusion),
-    ("surface", "What validation saw", surface),
+    ("verdict", "Verdict", verdict_section),
+    ("methods", "Accuracy where each domain was held out", accuracy_section),
+    ("embedding", "Before and after", embedding_section),
+    ("diagnosis", "How the domains differ", diagnosis_section),
+    ("confusion", "Which classes are confused", confusion_section),
+    ("surface", "What validation saw", surface_section),
     ("settings", "Chosen settings", lambda summary: summary["settings"]),
     ("provenance", "How it was made", lambda summary: summary["provenance"]),
 ]
 
 
-def prepare(summary: Mapping[str, Any]) -> list[Section]:
+def sections(summary: Mapping[str, Any]) -> list[Section]:
     """The sections that the summary has something for."""
     present = [section for section in SECTIONS if summary.get(section[0]) not in (None, [])]
     return [{"name": name, "title": title, "view": view(summary)} for name, title, view in present]

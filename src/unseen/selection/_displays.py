@@ -9,6 +9,8 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ..algebra import Array
+from ..citizen import optional_import
+from ..report import heat_map, pyplot, write_cells
 
 # The colours of Okabe and Ito, which colour-blind readers tell apart; shapes tell the same for prints in grey.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
@@ -127,12 +129,12 @@ class ValidationSurfaceDisplay:
         if len(set(names)) < 3:
             raise ValueError(f"x, y and panel must be three parameters; got x={x!r}, y={y!r}, panel={panel!r}.")
         fixed = search.estimator.get_params()  # parts of a list of grids may leave a parameter as it is
-        found = [tuple(setting.get(name, fixed.get(name)) for name in names) for setting in settings]
-        panels, rows, columns = (_distinct(column) for column in zip(*found, strict=True))
+        placed = [_placed([setting.get(name, fixed.get(name)) for setting in settings]) for name in names]
+        panels, rows, columns = (values for values, _ in placed)
         means = search.cv_results_["mean_test_score"]
         scores = np.full((len(panels), len(rows), len(columns)), np.nan)
         params: dict[tuple[int, int, int], dict[str, Any]] = {}
-        cells = [(_position(p, panels), _position(r, rows), _position(c, columns)) for p, r, c in found]
+        cells = list(zip(*(positions for _, positions in placed), strict=True))
         # The chosen setting first: it stands for its cell even where others reach the same score.
         for i in sorted(range(len(settings)), key=lambda i: i != search.best_index_):
             if means[i] > np.nan_to_num(scores[cells[i]], nan=-np.inf):
@@ -160,7 +162,7 @@ class ValidationSurfaceDisplay:
         self : ValidationSurfaceDisplay
             The display, with `figure_` and `axes_`.
         """
-        plt = _pyplot()
+        plt = pyplot()
         n_panels, n_rows, n_columns = self.scores.shape
         across = 1
         if axes is None:
@@ -180,36 +182,23 @@ class ValidationSurfaceDisplay:
         self.figure_ = self.axes_[0].figure
         finite = self.scores[np.isfinite(self.scores)]
         low, high = (finite.min(), finite.max()) if finite.size else (0.0, 1.0)
-        colours = plt.get_cmap("cividis").with_extremes(bad="0.85")
+        panels, rows, columns = ([_value_text(value) for value in values] for values in self.values)
         for i, ax in enumerate(self.axes_):
-            image = ax.imshow(self.scores[i], cmap=colours, vmin=low, vmax=high, aspect="auto", origin="lower")
-            self._label(ax, i)
+            image = heat_map(ax, self.scores[i], rows, columns, vmin=low, vmax=high)
+            ax.invert_yaxis()
+            ax.set_title(f"{self.names[0]} = {panels[i]}", fontsize="medium")
+            ax.set_xlabel(self.names[2])
             if i % across:  # the first panel of the row has the labels
-                ax.set_ylabel("")
                 ax.tick_params(labelleft=False)
+            else:
+                ax.set_ylabel(self.names[1])
             if n_rows * n_columns <= CELLS_WITH_NUMBERS:
-                _write_numbers(ax, self.scores[i], (low + high) / 2)
+                write_cells(image, [[f"{v:.3f}" if np.isfinite(v) else "none" for v in row] for row in self.scores[i]])
             if i == self.chosen[0]:
                 _frame(ax, self.chosen[1], self.chosen[2])
         label = f"mean {self.score_name}, best of other settings\n(framed: the chosen setting)"
         self.figure_.colorbar(image, ax=list(self.axes_), label=label).outline.set_visible(False)
         return self
-
-    def _label(self, ax: Any, i: int) -> None:
-        panel, rows, columns = self.names
-        texts = [_text(value) for value in self.values[2]]
-        ax.set_xticks(range(len(texts)), texts)
-        if max(map(len, texts)) > 6:
-            ax.tick_params(axis="x", rotation=30)
-            for label in ax.get_xticklabels():
-                label.set_horizontalalignment("right")
-                label.set_rotation_mode("anchor")
-        ax.set_yticks(range(len(self.values[1])), [_text(value) for value in self.values[1]])
-        ax.tick_params(length=0)
-        ax.spines[:].set_visible(False)
-        ax.set_xlabel(columns)
-        ax.set_ylabel(rows)
-        ax.set_title(f"{panel} = {_text(self.values[0][i])}", fontsize="medium")
 
     def frame(self) -> Any:
         """Return the numbers as a pandas DataFrame.
@@ -220,7 +209,7 @@ class ValidationSurfaceDisplay:
             One row for each cell: the three parameters, `mean_test_score`, the whole setting as `params`, and whether
             it was `chosen`.
         """
-        return _pandas().DataFrame(
+        return optional_import("pandas", "frame()").DataFrame(
             [
                 {
                     **{name: kind[k] for name, kind, k in zip(self.names, self.values, cell, strict=True)},
@@ -309,7 +298,7 @@ class LeaderboardDisplay:
         self : LeaderboardDisplay
             The display, with `figure_` and `ax_`.
         """
-        plt = _pyplot()
+        plt = pyplot()
         if ax is None:
             ax = plt.subplots(figsize=(10, 1.5 + 0.34 * len(self.rows)), layout="constrained")[1]
         self.ax_, self.figure_ = ax, ax.figure
@@ -382,7 +371,7 @@ class LeaderboardDisplay:
         for row in self.rows:
             by_domain = {f"score_{domain}": score for domain, score in row["scores"].items()}
             rows.append({**{name: value for name, value in row.items() if name != "scores"}, **by_domain})
-        return _pandas().DataFrame(rows)
+        return optional_import("pandas", "frame()").DataFrame(rows)
 
 
 def _summary(row: dict[str, Any]) -> str:
@@ -390,16 +379,15 @@ def _summary(row: dict[str, Any]) -> str:
     return f"{numbers}{row['kind']}{', chosen' if row['chosen'] else ''}"
 
 
-def _distinct(values: Iterable[Any]) -> list[Any]:
-    found: list[Any] = []
+def _placed(values: Iterable[Any]) -> tuple[list[Any], list[int]]:
+    """Distinct values, in their order, and the position of each value among them."""
+    distinct: list[Any] = []
+    positions = []
     for value in values:
-        if not any(_same(value, other) for other in found):
-            found.append(value)
-    return found
-
-
-def _position(value: Any, among: list[Any]) -> int:
-    return next(i for i, other in enumerate(among) if _same(value, other))
+        position = next((i for i, other in enumerate(distinct) if _same(value, other)), len(distinct))
+        distinct += [value] if position == len(distinct) else []
+        positions.append(position)
+    return distinct, positions
 
 
 def _same(value: Any, other: Any) -> bool:
@@ -407,20 +395,13 @@ def _same(value: Any, other: Any) -> bool:
     return value is other or (isinstance(value, Hashable) and isinstance(other, Hashable) and bool(value == other))
 
 
-def _text(value: Any) -> str:
+def _value_text(value: Any) -> str:
     text = f"{value:g}" if isinstance(value, (int, float)) and not isinstance(value, bool) else str(value)
     return text if len(text) <= 24 else f"{text[:21]}..."
 
 
 def _score_name(scoring: Any) -> str:
     return scoring.replace("_", " ") if isinstance(scoring, str) else "score"
-
-
-def _write_numbers(ax: Any, scores: Array, middle: float) -> None:
-    for (row, column), score in np.ndenumerate(scores):
-        text = f"{score:.3f}" if np.isfinite(score) else "none"
-        colour = "black" if not score < middle else "white"
-        ax.text(column, row, text, ha="center", va="center", color=colour, fontsize="small")
 
 
 def _frame(ax: Any, row: int, column: int) -> None:
@@ -430,19 +411,3 @@ def _frame(ax: Any, row: int, column: int) -> None:
     for colour, width in (("white", 6), (ACCENT, 3)):
         corner = (column - 0.46, row - 0.46)
         ax.add_patch(Rectangle(corner, 0.92, 0.92, fill=False, edgecolor=colour, linewidth=width, zorder=3))
-
-
-def _pyplot() -> Any:
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError as error:
-        raise ImportError("Plots need matplotlib. Install it with: pip install 'unseen[cli]'") from error
-    return plt
-
-
-def _pandas() -> Any:
-    try:
-        import pandas
-    except ImportError as error:
-        raise ImportError("frame() needs pandas. Install it with: pip install pandas") from error
-    return pandas

@@ -56,13 +56,15 @@ class _DomainSplitter(BaseCrossValidator):
         X, y : object
             Not used.
         groups, sample_domain : array-like of shape (n_samples,), default=None
-            The domain of each sample, under either name.
+            The domain of each sample, under either name; not used where the number is fixed beforehand.
 
         Returns
         -------
         n_splits : int
             The number of splits.
         """
+        if hasattr(self, "n_splits"):
+            return int(self.n_splits)
         return super().get_n_splits(X, y, self._codes(self._domains(X, groups, sample_domain)))
 
     def _domains(self, X: Any, groups: Any, sample_domain: Any) -> Labels:
@@ -82,7 +84,24 @@ class _DomainSplitter(BaseCrossValidator):
         return encode_domains(labels)[1]
 
 
-class LeaveOneDomainOut(_DomainSplitter, LeaveOneGroupOut):
+class _LeaveOut(_DomainSplitter):
+    """Hold out `n_groups` domains at a time, if one is left to train on."""
+
+    n_groups: Any = 1
+
+    def _codes(self, labels: Labels) -> Any:
+        if not isinstance(self.n_groups, Integral) or self.n_groups < 1:
+            raise ValueError(f"n_groups must be a positive integer; got {self.n_groups!r}.")
+        held_out, (domains, codes) = int(self.n_groups), encode_domains(labels)
+        if len(domains) <= held_out:
+            raise ValueError(
+                f"{type(self).__name__} needs more than {held_out} domain{'s' * (held_out > 1)}, as one has to be left "
+                f"to train on; got {domains.tolist()}."
+            )
+        return codes
+
+
+class LeaveOneDomainOut(_LeaveOut, LeaveOneGroupOut):
     """Hold out one domain after the other, to see how well the others predict it.
 
     Examples
@@ -96,11 +115,8 @@ class LeaveOneDomainOut(_DomainSplitter, LeaveOneGroupOut):
     [0 1 2] [3]
     """
 
-    def _codes(self, labels: Labels) -> Any:
-        return _coded(labels, 1, "LeaveOneDomainOut")
 
-
-class LeavePDomainsOut(_DomainSplitter, LeavePGroupsOut):
+class LeavePDomainsOut(_LeaveOut, LeavePGroupsOut):
     """Hold out every set of `n_groups` domains.
 
     Parameters
@@ -115,11 +131,6 @@ class LeavePDomainsOut(_DomainSplitter, LeavePGroupsOut):
     >>> splitter.get_n_splits(groups=["a", "a", "b", "c"])
     3
     """
-
-    def _codes(self, labels: Labels) -> Any:
-        if not isinstance(self.n_groups, Integral) or self.n_groups < 1:
-            raise ValueError(f"n_groups must be a positive integer; got {self.n_groups!r}.")
-        return _coded(labels, int(self.n_groups), f"LeavePDomainsOut({self.n_groups})")
 
 
 class HeldOutDomains(_DomainSplitter):
@@ -138,23 +149,10 @@ class HeldOutDomains(_DomainSplitter):
     (array([0, 2]), array([1]))
     """
 
+    n_splits: ClassVar[int] = 1
+
     def __init__(self, domains: Iterable[Any]) -> None:
         self.domains = domains
-
-    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None, *, sample_domain: Any = None) -> int:
-        """Return 1.
-
-        Parameters
-        ----------
-        X, y, groups, sample_domain : object
-            Not used.
-
-        Returns
-        -------
-        n_splits : int
-            The number of splits.
-        """
-        return 1
 
     def _codes(self, labels: Labels) -> Any:
         if isinstance(self.domains, str) or not isinstance(self.domains, Iterable):
@@ -211,21 +209,6 @@ class WithinDomainSplit(_DomainSplitter):
         self.stratify = stratify
         self.random_state = random_state
 
-    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None, *, sample_domain: Any = None) -> int:
-        """Return `n_splits`.
-
-        Parameters
-        ----------
-        X, y, groups, sample_domain : object
-            Not used.
-
-        Returns
-        -------
-        n_splits : int
-            The number of splits.
-        """
-        return self.n_splits
-
     def _iter_test_masks(self, X: Any = None, y: Any = None, groups: Any = None) -> Iterator[Any]:
         if not isinstance(self.train_size, Real) or not 0 < self.train_size < 1:
             raise ValueError(f"train_size must lie between 0 and 1; got {self.train_size!r}.")
@@ -251,16 +234,6 @@ class WithinDomainSplit(_DomainSplitter):
                     "samples."
                 )
             yield mask
-
-
-def _coded(labels: Labels, n_held_out: int, caller: str) -> Ints:
-    domains, codes = encode_domains(labels)
-    if len(domains) <= n_held_out:
-        raise ValueError(
-            f"{caller} needs more than {n_held_out} domain{'s' if n_held_out > 1 else ''}, as one has to be left to "
-            f"train on; got {domains.tolist()}."
-        )
-    return codes
 
 
 def splitter(cv: Any, y: Any = None) -> Any:

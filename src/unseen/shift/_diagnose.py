@@ -10,11 +10,10 @@ from sklearn.utils import check_random_state, check_scalar, check_X_y
 
 from ..algebra import Array, Ints, Membership
 from ..kernels import available_bytes, evaluate, resolve_gamma
-from ..labels import Labels, check_domains, encode_classes, encode_domains
+from ..labels import Labels, Samples, check_domains, encode_classes, encode_domains
 from . import _words
-from ._comparison import Evidence, KernelEvidence, chi_square, permuted_tables
 from ._diagnosis import ClassShift, Diagnosis, Shift
-from ._distances import distance_matrices, standing_apart
+from ._evidence import Evidence, KernelEvidence, chi_square, distance_matrices, permuted_tables, standing_apart
 
 
 def diagnose(
@@ -81,24 +80,24 @@ def diagnose(
     check_scalar(max_per_domain, "max_per_domain", Integral, min_val=2)
     check_scalar(alpha, "alpha", Real, min_val=0, max_val=1, include_boundaries="neither")
     X, y = check_X_y(X, y, accept_sparse="csr", dtype=np.float64)
-    classes, class_codes = encode_classes(y, "diagnose")
-    domains, domain_codes = encode_domains(check_domains(sample_domain, len(y)))
+    classes, _ = encode_classes(y, "diagnose")
+    samples = Samples(X, y, check_domains(sample_domain, len(y)), classes)
+    domains, counts = encode_domains(samples.domain)[0], samples.counts()
     if len(domains) < 2:
         raise ValueError(
             f"diagnose needs samples of at least 2 domains, but sample_domain holds 1: {domains.tolist()}. "
             "Name the place, device or period that each sample comes from."
         )
     rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
-    counts = _table(domain_codes, class_codes, (len(domains), len(classes)))
 
-    used = _subsample(domain_codes, max_per_domain, rng)
-    used = used[np.argsort(class_codes[used], kind="stable")]  # each class a block of the Gram matrix, not a copy
-    domain, group = domain_codes[used], class_codes[used]
-    membership = Membership(_table(domain, group, counts.shape), domain * len(classes) + group)
-    gram, gamma = _gram(X[used])
+    drawn = _subsample(samples.domain_codes, max_per_domain, rng)
+    drawn = drawn[np.argsort(samples.codes[drawn], kind="stable")]  # each class a block of the Gram matrix, not a copy
+    used = samples.take(drawn)
+    membership = Membership(used.counts(), used.domain_codes * len(classes) + used.codes)
+    gram, gamma = _gram(used.X)
     marginal, conditional = distance_matrices(gram, membership)
 
-    evidence = KernelEvidence.of(gram, domain, group, n_permutations, rng, verbose)
+    evidence = KernelEvidence.of(gram, used.domain_codes, used.codes, n_permutations, rng, verbose)
     tests = (
         _label_shift(counts, classes, domains, n_permutations, alpha, rng),
         _shift("covariate", evidence.covariate, alpha, len(used)),
@@ -123,13 +122,7 @@ def diagnose(
         marginal_distances=marginal,
         conditional_distances=conditional,
         odd_one_out=None if odd is None else domains.tolist()[odd],
-        notices=tuple(_words.notices(counts, classes, domains, len(used), class_tests, n_permutations, alpha)),
     )
-
-
-def _table(domain: Ints, group: Ints, shape: tuple[int, int]) -> Ints:
-    """Count the samples of each cell, absent classes and domains included."""
-    return np.bincount(domain * shape[1] + group, minlength=shape[0] * shape[1]).reshape(shape).astype(np.intp)
 
 
 def _subsample(domain: Ints, size: int, rng: np.random.Generator) -> Ints:

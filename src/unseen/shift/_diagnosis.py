@@ -9,8 +9,13 @@ from typing import Any
 import numpy as np
 
 from ..algebra import Array, Ints
+from ..citizen import optional_import
 from ..labels import Labels
 from . import _words
+
+# What a summary tells of a test, of any kind and of one class.
+TOLD = ("name", "key", "statistic", "p_value", "effect", "effect_label", "effect_text", "flagged", "question")
+TOLD_OF_CLASSES = ("p_value", "p_adjusted", "effect", "flagged")
 
 
 @dataclass(frozen=True)
@@ -114,8 +119,6 @@ class Diagnosis:
         NaN where there is nothing to compare.
     odd_one_out : object or None
         The domain that stands apart from the others, if one does.
-    notices : tuple of str
-        What else a reader should know, such as cells without samples.
     """
 
     n_samples: int
@@ -131,12 +134,16 @@ class Diagnosis:
     marginal_distances: Array
     conditional_distances: Array
     odd_one_out: Any
-    notices: tuple[str, ...]
+
+    @cached_property
+    def notices(self) -> tuple[str, ...]:
+        """What else a reader should know, such as cells without samples."""
+        return tuple(_words.limits(self))
 
     @cached_property
     def reading(self) -> list[str]:
         """What the tests say together, and which methods fit, in sentences."""
-        return _words.reading(self)
+        return _words.interpretation(self)
 
     def summary(self) -> dict[str, Any]:
         """Return everything as plain values.
@@ -156,33 +163,14 @@ class Diagnosis:
             "alpha": self.alpha,
             "n_permutations": self.n_permutations,
             "gamma": self.gamma,
-            "tests": [
-                {
-                    "name": test.name,
-                    "key": test.key,
-                    "statistic": test.statistic,
-                    "p_value": test.p_value,
-                    "effect": test.effect,
-                    "effect_label": test.effect_label,
-                    "effect_text": test.effect_text,
-                    "flagged": test.flagged,
-                    "question": test.question,
-                }
-                for test in self.tests
-            ],
+            "tests": [{name: getattr(test, name) for name in TOLD} for test in self.tests],
             "classes_tests": [
-                {
-                    "class": str(test.label),
-                    "p_value": test.p_value,
-                    "p_adjusted": test.p_adjusted,
-                    "effect": test.effect,
-                    "flagged": test.flagged,
-                }
+                {"class": str(test.label), **{name: getattr(test, name) for name in TOLD_OF_CLASSES}}
                 for test in self.class_tests
             ],
             "distances": {
-                "marginal": _plain(self.marginal_distances),
-                "conditional": _plain(self.conditional_distances),
+                "marginal": _lists(self.marginal_distances),
+                "conditional": _lists(self.conditional_distances),
             },
             "odd_one_out": None if self.odd_one_out is None else str(self.odd_one_out),
             "odd_text": _words.odd_text(self),
@@ -207,10 +195,7 @@ class Diagnosis:
             A row for each kind of shift, then one for each class: `test`, `n`, `statistic`, `p_value`, `p_adjusted`
             (classes only), `effect` and `flagged`.
         """
-        try:
-            import pandas
-        except ImportError as error:
-            raise ImportError("frame() needs pandas. Install it with: pip install pandas") from error
+        pandas = optional_import("pandas", "frame()")
         kinds = [
             (test.name, test.n, test.statistic, test.p_value, None, test.effect, test.flagged) for test in self.tests
         ]
@@ -218,9 +203,9 @@ class Diagnosis:
             (f"P(X|Y={test.label})", test.n, None, test.p_value, test.p_adjusted, test.effect, test.flagged)
             for test in self.class_tests
         ]
-        numbers = {"statistic": float, "p_value": float, "p_adjusted": float, "effect": float}
-        columns = ["test", "n", "statistic", "p_value", "p_adjusted", "effect", "flagged"]
-        return pandas.DataFrame(kinds + classes, columns=columns).astype(numbers)
+        numbers = ["statistic", "p_value", "p_adjusted", "effect"]
+        frame = pandas.DataFrame(kinds + classes, columns=["test", "n", *numbers, "flagged"])
+        return frame.astype(dict.fromkeys(numbers, float))
 
     def plot(self, figure: Any = None) -> Any:
         """Draw the distances between domains and the size of every shift.
@@ -235,9 +220,9 @@ class Diagnosis:
         figure : matplotlib Figure or SubFigure
             With three axes: the distances of P(X), those of P(X|Y), and the effects with their p-values.
         """
-        from ._figure import draw
+        from ..report import draw_diagnosis
 
-        return draw(self.summary(), figure)
+        return draw_diagnosis(self.summary(), figure)
 
     def to_html(self) -> str:
         """Return a self-contained page; needs the extra ``cli``.
@@ -260,6 +245,6 @@ class Diagnosis:
             return None
 
 
-def _plain(distances: Array) -> list[list[float | None]]:
+def _lists(distances: Array) -> list[list[float | None]]:
     """Lists for JSON, which knows no NaN."""
     return [[float(value) if np.isfinite(value) else None for value in row] for row in distances]

@@ -235,10 +235,10 @@ class Novelty(BaseEstimator):
         weights = _nearest_mixture(self.means_ - mean)
         usual = float(weights @ self.traces_)
         own = usual if np.isnan(trace) else trace
-        square = self._squared_distance(mean, own / count, weights)
+        square, *_ = self._apart(mean, own / count, weights)
         # Two samples that happen to be close say little about the spread: what is usual in sources counts as well.
         believed = ((count - 1) * own + BELIEVED * usual) / (count - 1 + BELIEVED)
-        error, resolution = self._errors(mean, believed / count, weights)
+        _, error, resolution = self._apart(mean, believed / count, weights)
         nearest = str(self.domains_[self._nearest(mean, own / count)[0]])
         distance = float(np.sqrt(max(square, 0.0)))
         # Below the resolution of either side a distance is noise: nothing is divided by it, or far because of it.
@@ -256,7 +256,7 @@ class Novelty(BaseEstimator):
             nearest_domain=nearest,
             far=far,
             too_few=too_few,
-            text=_text(self, count, ratio, far, too_few, square < SURE * error)
+            text=_sentence(self, count, ratio, far, too_few, square < SURE * error)
             + f" The nearest source is {nearest!r}.",
         )
 
@@ -303,29 +303,21 @@ class Novelty(BaseEstimator):
         if skip is not None:
             squares[skip] = np.inf
         nearest = int(np.argmin(squares))
-        alone = np.arange(len(squares)) == nearest
-        return nearest, float(squares[nearest]), self._errors(mean, noise, alone.astype(float))[1]
+        alone = np.eye(len(squares))[nearest]
+        return nearest, float(squares[nearest]), self._apart(mean, noise, alone)[2]
 
-    def _noise(self, noise: float, weights: Array) -> float:
-        """Expected squared error of the step from a mixture of domains to a mean that has this error itself."""
-        return noise + float(np.square(weights) @ (self.traces_ / self.counts_))
+    def _apart(self, mean: Array, noise: float, weights: Array) -> tuple[float, float, float]:
+        """Squared distance of a mean from a mixture of domains, unbiased: what sampling adds is taken off.
 
-    def _squared_distance(self, mean: Array, noise: float, weights: Array) -> float:
-        """Squared distance of a mean from a mixture of domains, unbiased: what sampling adds is taken off."""
-        step = weights @ (self.means_ - mean)
-        return float(step @ step - self._noise(noise, weights))
-
-    def _errors(self, mean: Array, noise: float, weights: Array) -> tuple[float, float]:
-        """Standard error of that squared distance, and the distance that noise alone is likely to show.
-
-        Those of the squared length of a normal vector, whose covariance has the size that the traces say and the shape
-        of the sources'.
+        With it its standard error, and the distance that noise alone is likely to show: those of the squared length of
+        a normal vector, whose covariance has the size that the traces say and the shape of the sources'. `noise` is
+        the expected squared error of the mean itself.
         """
         step = weights @ (self.means_ - mean)
-        noise = self._noise(noise, weights)
+        noise += float(np.square(weights) @ (self.traces_ / self.counts_))
         alone = 2 * noise**2 * float(np.square(self.shape_).sum())
         error = np.sqrt(4 * noise * float(step @ self.shape_ @ step) + alone)
-        return float(error), float(alone**0.25)
+        return float(step @ step - noise), float(error), float(alone**0.25)
 
 
 def _nearest_mixture(points: Array) -> Array:
@@ -344,7 +336,7 @@ def _largest_but_odd(values: Array) -> float:
     return float(min(values.max(), ODD * np.median(values)))
 
 
-def _text(novelty: Novelty, count: int, ratio: float, far: bool, too_few: bool, is_noise: bool) -> str:
+def _sentence(novelty: Novelty, count: int, ratio: float, far: bool, too_few: bool, is_noise: bool) -> str:
     if too_few:
         return (
             f"Too few rows to tell how far they lie from the sources: {count:,} here, {novelty.counts_.min():,} in the "

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..algebra import Ints
-from ..labels import Labels
-from ._distances import GAP
+from ..report import percent
+from ._evidence import GAP
 
 if TYPE_CHECKING:
     from ._diagnosis import ClassShift, Diagnosis, Shift
@@ -60,7 +59,7 @@ def share_text(key: str, share: float, p_value: float, n: int) -> str:
     return f"{where}domains explain {percent(share)} of the kernel variance (p = {p_value:.2g}, n = {n})"
 
 
-def reading(diagnosis: Diagnosis) -> list[str]:
+def interpretation(diagnosis: Diagnosis) -> list[str]:
     """Say what the tests mean together, and which methods fit."""
     label, covariate, conditional, common = diagnosis.tests
     if conditional.p_value is None:
@@ -77,7 +76,7 @@ def reading(diagnosis: Diagnosis) -> list[str]:
         ]
     lead = _detected(diagnosis.tests[:3])
     if conditional.flagged:
-        return [f"{lead} {_advice(label, covariate, conditional)}", *_within(diagnosis)]
+        return [f"{lead} {_advice_within(label, covariate, conditional)}", *_within(diagnosis)]
     if common.flagged or in_a_class:
         return [
             f"{lead} There are signs of one all the same, too weak to rely on: compare a plain classifier with an "
@@ -90,13 +89,13 @@ def reading(diagnosis: Diagnosis) -> list[str]:
 def _detected(tests: Sequence[Shift]) -> str:
     """The answers of the table in a sentence: what was detected, the largest first, and what was not."""
     sizes = [
-        f"a {size} shift of {_joined(names, 'and')}"
+        f"a {size} shift of {_enumeration(names, 'and')}"
         for size in reversed(GRADES)
         if (names := [test.name for test in tests if test.flagged and test.effect_label == size])
     ]
     missed = [test.name for test in tests if not test.flagged]
     found = f"Detected: {', '.join(sizes)}." if sizes else ""
-    return f"{found} Not detected: a shift of {_joined(missed, 'or')}.".strip() if missed else found
+    return f"{found} Not detected: a shift of {_enumeration(missed, 'or')}.".strip() if missed else found
 
 
 def _size(test: Shift) -> int:
@@ -104,7 +103,7 @@ def _size(test: Shift) -> int:
     return GRADES.index(test.effect_label) if test.flagged else -1
 
 
-def _advice(label: Shift, covariate: Shift, conditional: Shift) -> str:
+def _advice_within(label: Shift, covariate: Shift, conditional: Shift) -> str:
     """What a shift within classes means, given its size and that of P(Y)."""
     if not _size(conditional):
         return (
@@ -136,7 +135,7 @@ def _within(diagnosis: Diagnosis) -> Iterator[str]:
     elif conditional.flagged:
         yield "No shift that the classes have in common is detected; they move in different ways."
     if conditional.flagged or any(test.flagged for test in diagnosis.class_tests):
-        yield from _classes(diagnosis.class_tests)
+        yield from _class_sentences(diagnosis.class_tests)
     yield "Score a plain classifier on held-out domains beside any invariant method."
 
 
@@ -155,11 +154,11 @@ def _nothing_within(label: Shift, n: int) -> str:
     )
 
 
-def _classes(tests: Sequence[ClassShift]) -> Iterator[str]:
+def _class_sentences(tests: Sequence[ClassShift]) -> Iterator[str]:
     moved = [test.label for test in tests if test.flagged]
     still = [test.label for test in tests if test.p_adjusted is not None and not test.flagged]
     if moved and still:
-        yield f"The shift is detected in {_listed('class', moved)}, not in {_listed('class', still)}."
+        yield f"The shift is detected in {_few('class', moved)}, not in {_few('class', still)}."
     elif moved:
         yield f"The shift is detected in every class{' that can be tested' if len(moved) < len(tests) else ''}."
     else:
@@ -181,30 +180,22 @@ def odd_text(diagnosis: Diagnosis) -> str:
     return f"Odd one out: {diagnosis.odd_one_out}. A shift of {kind} is detected, and {rule}."
 
 
-def notices(
-    counts: Ints,
-    classes: Labels,
-    domains: Labels,
-    n_used: int,
-    class_tests: Sequence[ClassShift],
-    n_permutations: int,
-    alpha: float,
-) -> Iterator[str]:
+def limits(diagnosis: Diagnosis) -> Iterator[str]:
     """What limits the tests."""
-    n = int(counts.sum())
-    if n_used < n:
-        yield f"The tests of features use a random subsample of {n_used} of {n} samples."
-    absent = [f"{classes[j]} in {domains[s]}" for s, j in np.argwhere(counts == 0)]
+    if diagnosis.n_used < diagnosis.n_samples:
+        yield f"The tests of features use a random subsample of {diagnosis.n_used} of {diagnosis.n_samples} samples."
+    cells = np.argwhere(diagnosis.counts == 0)
+    absent = [f"{diagnosis.classes[j]} in {diagnosis.domains[s]}" for s, j in cells]
     if absent:
-        yield f"No samples of {_listed('class', absent)}: an absent cell counts as no shift."
-    untested = [test.label for test in class_tests if test.p_value is None]
+        yield f"No samples of {_few('class', absent)}: an absent cell counts as no shift."
+    untested = [test.label for test in diagnosis.class_tests if test.p_value is None]
     if untested:
-        yield f"Not testable, as found in fewer than two domains: {_listed('class', untested)}."
-    tested = len(class_tests) - len(untested)
-    if max(tested, 1) / (n_permutations + 1) > alpha:
-        what = "no test can" if 1 / (n_permutations + 1) > alpha else f"no single one of {tested} classes can"
+        yield f"Not testable, as found in fewer than two domains: {_few('class', untested)}."
+    tested, alpha, draws = len(diagnosis.class_tests) - len(untested), diagnosis.alpha, diagnosis.n_permutations
+    if max(tested, 1) / (draws + 1) > alpha:
+        what = "no test can" if 1 / (draws + 1) > alpha else f"no single one of {tested} classes can"
         yield (
-            f"With {n_permutations} permutations {what} reach a p-value of {alpha:g}; it takes at least "
+            f"With {draws} permutations {what} reach a p-value of {alpha:g}; it takes at least "
             f"{int(np.ceil(max(tested, 1) / alpha)) - 1} permutations."
         )
 
@@ -233,23 +224,16 @@ def _filled(text: str, indent: str) -> str:
     return textwrap.fill(joined, width=110, subsequent_indent=indent, break_long_words=False).replace("\xa0", " ")
 
 
-def _listed(noun: str, labels: Iterable[Any]) -> str:
+def _few(noun: str, labels: Iterable[Any]) -> str:
     """Name a few labels, count the rest."""
     names = [str(label) for label in labels]
     if len(names) == 1:
         return f"{noun} {names[0]}"
     if len(names) > 6:
         names = [*names[:5], f"{len(names) - 5} more"]
-    return f"{noun}es {_joined(names, 'and')}"
+    return f"{noun}es {_enumeration(names, 'and')}"
 
 
-def _joined(names: Sequence[str], word: str) -> str:
+def _enumeration(names: Sequence[str], word: str) -> str:
     """The names with commas between them, and a word before the last."""
     return f" {word} ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
-
-
-def percent(share: float) -> str:
-    """A share from 0 to 1, in per cent."""
-    if 0 < share < 0.0005:
-        return "less than 0.1%"
-    return f"{100 * share:.0f}%" if share >= 0.0995 or share == 0 else f"{100 * share:.1f}%"

@@ -1,34 +1,36 @@
-"""Comparisons of methods over domains: tasks, a protocol, a store of results, and tables."""
+"""Comparisons of methods over domains: who is left out, by which rules, what came of it, and what that means.
+
+`compare` does it all for a table; `run` gives the rows of results for tasks under a `Protocol`, kept in a `Store`.
+Tables, verdicts and pictures are readings of these rows. May use every room but the command.
+"""
 
 from ..selection import METHODS
-from ._compare import Comparison, compare, compare_subject
+from ._compare import Comparison, Work, compare, compare_table
 from ._figure import synthetic_figure
 from ._protocol import Protocol, thin
-from ._published import published
 from ._run import run
 from ._store import Row, Store
-from ._subject import subject_of_table
 from ._synthetic import CHOSEN_BY, check_draw, fresh_draw, run_synthetic, synthetic_problem, ties
-from ._tables import Cell, Table, summary_lines, tabulate
+from ._tables import AccuracyTable, Cell, accuracy_table, published, summary_lines
 from ._tasks import Task, tasks
 
 __all__ = ["METHODS", "Comparison", "Protocol", "Row", "Store", "Task", "run", "tasks"]
 # For other rooms, and for nobody else.
 __all__ += [
     "CHOSEN_BY",
+    "AccuracyTable",
     "Cell",
-    "Table",
+    "Work",
+    "accuracy_table",
     "check_draw",
     "compare",
-    "compare_subject",
+    "compare_table",
     "fresh_draw",
     "published",
     "run_synthetic",
-    "subject_of_table",
     "summary_lines",
     "synthetic_figure",
     "synthetic_problem",
-    "tabulate",
     "thin",
     "ties",
 ]

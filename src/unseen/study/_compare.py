@@ -12,17 +12,18 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from sklearn.utils import check_array, check_consistent_length, column_or_1d
 
 from ..algebra import Ints
-from ..labels import Samples
+from ..citizen import optional_import
+from ..labels import check_domains, encode_classes
 from ..shift import Diagnosis, diagnose
+from ..tables import Column, Schema, Table, load_table, preprocessor
 from ._pictures import confusions
-from ._protocol import Protocol
+from ._protocol import Protocol, thin
 from ._run import run, stored_predictions
 from ._store import Row
-from ._subject import Scale, Subject, subject_of_arrays, subject_of_table
 from ._summary import data_facts, method_facts, provenance, settings_facts, verdict_facts, views
-from ._tables import tabulate
 from ._tasks import Task, tasks
 from ._verdict import Verdict, verdict
 
@@ -69,10 +70,7 @@ class Comparison:
             With the columns `kind`, `transductive`, one for each domain, `mean` and `seconds`. A domain that is called
             like one of the others gets a name such as "mean (domain)".
         """
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise ImportError("frame() needs pandas. Install it with: pip install pandas") from error
+        pandas = optional_import("pandas", "frame()")
         names = {domain: domain for domain in self._summary["domains"]}
         for own in {"method", "kind", "transductive", "mean", "seconds"} & set(names):
             while names[own] == own or list(names.values()).count(names[own]) > 1:
@@ -88,7 +86,7 @@ class Comparison:
             }
             for method in self._summary["methods"]
         ]
-        return pd.DataFrame(records).set_index("method").sort_values("mean", ascending=False)
+        return pandas.DataFrame(records).set_index("method").sort_values("mean", ascending=False)
 
     def plot(self, figure: Any = None) -> Any:
         """Draw the accuracies and the paired difference on each held-out domain.
@@ -103,9 +101,9 @@ class Comparison:
         figure : matplotlib Figure
             The picture.
         """
-        from ._comparison_figure import draw
+        from ..report import draw_comparison
 
-        return draw(self._summary, figure)
+        return draw_comparison(self._summary, figure)
 
     def to_html(self) -> str:
         """Return the report: one page that needs nothing else.
@@ -144,7 +142,7 @@ def compare(
     methods: Sequence[str] | None = None,
     repeats: int = 3,
     selection: Literal["domain", "within", "oracle"] = "domain",
-    scale: Scale = "standardize",
+    scale: Literal["standardize", "l2", "none"] = "standardize",
     centering: Literal["target", "source"] = "target",
     max_per_domain: int | None = None,
     quick: bool = False,
@@ -219,54 +217,79 @@ def compare(
         selection, repeats=repeats, preprocess=scale, centering=centering, quick=quick, seed=random_state
     )
     if isinstance(data, (str, Path)):
-        from ..tables import load_table
-
-        table = load_table(
-            data,
-            label=label,
-            domain=domain,
-            unlabelled=unlabelled,
-            max_per_domain=max_per_domain,
-            seed=random_state,
-        )
-        subject = subject_of_table(table, scale)
+        limits: dict[str, Any] = {"max_per_domain": max_per_domain, "seed": random_state}
+        table = load_table(data, label=label, domain=domain, unlabelled=unlabelled, **limits)
     else:
-        subject = subject_of_arrays(data, y, sample_domain, scale, max_per_domain, random_state)
-    how: dict[str, Any] = {"store": store, "n_jobs": n_jobs, "verbose": verbose, "client": client}
-    return compare_subject(subject, protocol, methods, command="unseen.compare(...)", **how)
+        table = table_of_arrays(data, y, sample_domain)
+        table = table.take(thin(table.domain, max_per_domain, random_state))
+    work = Work(store, n_jobs, verbose, client)
+    return compare_table(table, protocol, methods, work, command="unseen.compare(...)")
 
 
-def compare_subject(
-    subject: Subject,
+def table_of_arrays(X: Any, y: Any, sample_domain: Any) -> Table:
+    """Arrays as if they had been read from a file, every column a number."""
+    if y is None or sample_domain is None:
+        raise ValueError(
+            f"Samples need labels and domains; got y={'None' if y is None else '...'} and "
+            f"sample_domain={'None' if sample_domain is None else '...'}. Pass both, or the path of a table."
+        )
+    X = check_array(X, dtype=np.float64, ensure_all_finite="allow-nan", input_name="X")
+    y = column_or_1d(y)
+    check_consistent_length(X, y)
+    encode_classes(y, "compare")
+    domain = check_domains(sample_domain, len(y)).astype(str)
+    if len(np.unique(domain)) < 2:
+        raise ValueError(
+            f"compare needs samples of at least 2 domains; sample_domain holds only {domain.tolist()[0]!r}."
+        )
+    schema = Schema(tuple(Column(f"feature {j}", "numeric") for j in range(X.shape[1])))
+    return Table(X, y, domain, schema, [], "arrays")
+
+
+@dataclass(frozen=True)
+class Work:
+    """Where results are kept and who computes them: a file, processes here or the workers of a Dask client."""
+
+    store: str | Path | None = None
+    n_jobs: int | None = None
+    verbose: int = 0
+    client: Any = None
+
+    @contextmanager
+    def results(self) -> Iterator[str | Path]:
+        """The file of results, or one that is forgotten."""
+        if self.store is not None:
+            yield self.store
+            return
+        with tempfile.TemporaryDirectory() as folder:
+            yield Path(folder, "results.sqlite")
+
+
+def compare_table(
+    table: Table,
     protocol: Protocol,
     methods: Sequence[str] | None = None,
-    *,
-    store: str | Path | None = None,
-    n_jobs: int | None = None,
-    verbose: int = 0,
-    client: Any = None,
+    work: Work = Work(),  # noqa: B008 (frozen)
     command: str = "",
 ) -> Comparison:
-    """Run the study on a subject, judge it and gather what there is to say."""
+    """Run the study on a table, judge it and gather what there is to say."""
     start = time.perf_counter()
-    todo = tasks(list(dict.fromkeys(subject.domain.tolist())))
-    rows, predicted, truth, judged = judge(subject, todo, protocol, methods, store, n_jobs, verbose, client)
-    labels, codes = np.unique(subject.y, return_inverse=True)
-    classes = [str(label) for label in labels]
+    data, todo = data_facts(table), tasks(list(dict.fromkeys(table.domain.tolist())))
+    rows, predicted, truth, judged = judge(table, todo, protocol, methods, work)
     # The matrix of the diagnosis must not cost more than the comparison, however many domains there are.
     most = max(20, min(500, 6000 // len(todo)))
-    diagnosis = diagnose(
-        subject.prepared(), subject.y, sample_domain=subject.domain, max_per_domain=most, random_state=protocol.seed
-    )
+    # Prepared on all domains: for looking at, not for scoring.
+    X = preprocessor(table.schema, protocol.preprocess).fit_transform(table.X)
+    diagnosis = diagnose(X, table.y, sample_domain=table.domain, max_per_domain=most, random_state=protocol.seed)
     summary = {
-        "title": f"unseen compare: {subject.name}",
-        "data": data_facts(subject, classes, codes),
+        "title": f"unseen compare: {table.name}",
+        "data": data,
         "verdict": verdict_facts(judged),
         "domains": [task.targets[0] for task in todo],
-        "methods": method_facts(tabulate(rows), todo, rows),
-        **views(rows, subject, codes, classes, todo, protocol),
+        "methods": method_facts(rows, todo),
+        **views(rows, table, todo, protocol),
         "diagnosis": diagnosis.summary(),
-        "confusion": confusions(rows, predicted, truth, classes),
+        "confusion": confusions(rows, predicted, truth, data["classes"]),
         "settings": settings_facts(rows),
         "provenance": provenance(protocol, command, time.perf_counter() - start),
     }
@@ -274,34 +297,20 @@ def compare_subject(
 
 
 def judge(
-    subject: Subject,
+    table: Table,
     todo: Sequence[Task],
     protocol: Protocol,
     methods: Sequence[str] | None = None,
-    store: str | Path | None = None,
-    n_jobs: int | None = None,
-    verbose: int = 0,
-    client: Any = None,
+    work: Work = Work(),  # noqa: B008 (frozen)
 ) -> tuple[list[Row], dict[tuple[str, str, int], Ints], dict[str, Ints], Verdict]:
     """Rows, what each of them predicted, the true classes of each task's target, and the verdict."""
-    X, y, domain = subject.X, subject.y, subject.domain
-    with _kept_in(store) as path:
-        about: dict[str, Any] = {"store": path, "protocol": protocol, "preprocessor": subject.preprocessor}
-        rows = run(X, y, domain, todo, methods=methods, n_jobs=n_jobs, verbose=verbose, client=client, **about)
-        samples = Samples(X, y, domain)
+    samples, prepare = table.samples, preprocessor(table.schema, protocol.preprocess)
+    with work.results() as path:
+        about: dict[str, Any] = {"store": path, "protocol": protocol, "preprocessor": prepare}
+        how: dict[str, Any] = {"n_jobs": work.n_jobs, "verbose": work.verbose, "client": work.client}
+        rows = run(samples.X, samples.y, samples.domain, todo, methods=methods, **how, **about)
         predicted = stored_predictions(rows, samples, **about)
-    codes = samples.codes
-    truth = {task.name: codes[np.isin(domain, task.targets)] for task in todo}
+    truth = {task.name: samples.codes[np.isin(samples.domain, task.targets)] for task in todo}
     correct = {at: found == truth[at[1]] for at, found in predicted.items()}
     selection = protocol.chooses(len(todo[0].sources))
     return rows, predicted, truth, verdict(rows, correct, selection, seed=protocol.seed)
-
-
-@contextmanager
-def _kept_in(store: str | Path | None) -> Iterator[str | Path]:
-    """The file of results, or one that is forgotten."""
-    if store is not None:
-        yield store
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        yield Path(folder, "results.sqlite")

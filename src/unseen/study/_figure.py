@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..algebra import Array
+from ..report import pyplot
 from ._outcomes import Problem
 from ._store import Row
 
@@ -33,12 +34,8 @@ def synthetic_figure(problem: Problem, rows: Sequence[Row]) -> Any:
     figure : matplotlib Figure
         First row coloured by domain, second by class with one marker per domain.
     """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ImportError("Drawing needs matplotlib: pip install 'unseen[cli]'") from error
     views = list(_views(problem, {row.method: row for row in rows}))
-    figure = Figure(figsize=(3 * len(views), 6), layout="constrained")
+    figure = pyplot().Figure(figsize=(3 * len(views), 6), layout="constrained")
     axes = figure.subplots(2, len(views))
     y, domain = problem.prepared.y, problem.prepared.domain
     for column, (title, Z) in enumerate(views):

@@ -13,7 +13,7 @@ from ..estimators import invariance_weights
 from ..selection import Scorer, method_names, predictions, table_of
 from ._outcomes import Problem
 from ._store import Row
-from ._verdict import champion
+from ._verdict import champions
 
 VALIDATED_ON = {
     "domain": "held-out source domains",
@@ -32,17 +32,16 @@ def showpiece(rows: Sequence[Row]) -> Row | None:
         return None
     best = max(projections, key=lambda name: np.mean([row.validation for row in fit if row.method == name]))
     own = [row for row in fit if row.method == best]
-    repeat = min(row.repeat for row in own)
+    repeat, rivals = min(row.repeat for row in own), champions(rows)
 
     def plainly(row: Row) -> float:
-        rivals = [other for other in fit if other.task == row.task and other.repeat == repeat]
-        rival = champion(rivals, method_names(kind="plain"))
+        rival = rivals[row.task, row.repeat][1]
         return 1.0 if rival is None or rival.accuracy is None else rival.accuracy
 
     return min((row for row in own if row.repeat == repeat), key=plainly)
 
 
-def embedding(problem: Problem, row: Row, numbers: Ints, classes: Sequence[str], seed: int = 0) -> dict[str, Any]:
+def embedding_facts(problem: Problem, row: Row, numbers: Ints, classes: Sequence[str], seed: int = 0) -> dict[str, Any]:
     """Samples before and after a projection, in two dimensions.
 
     `numbers` are the rows of the problem's samples in the user's table, counted from 1.
@@ -64,8 +63,8 @@ def embedding(problem: Problem, row: Row, numbers: Ints, classes: Sequence[str],
         "settings": row.settings,
         "classes": list(classes),
         "domains": domains,
-        "before": _rounded(before[shown, :2]),
-        "after": _rounded(after[shown, :2]),
+        "before": _in_unit_square(before[shown, :2]),
+        "after": _in_unit_square(after[shown, :2]),
         "class": samples.codes[shown].tolist(),
         "domain": [domains.index(name) for name in samples.domain[shown].tolist()],
         "row": numbers[shown].tolist(),
@@ -86,12 +85,12 @@ def _sample(n_train: int, n: int, seed: int) -> Ints:
     return np.sort(np.concatenate([target, rng.permutation(source)[: POINTS - len(target)]]))
 
 
-def _rounded(points: Array) -> list[list[float]]:
+def _in_unit_square(points: Array) -> list[list[float]]:
     scale = np.abs(points).max() or 1.0
     return (points / scale).round(4).tolist()
 
 
-def surface(problem: Problem, row: Row, selection: str) -> dict[str, Any] | None:
+def surface_facts(problem: Problem, row: Row, selection: str) -> dict[str, Any] | None:
     """Validation scores over two settings of a projection, the others as chosen."""
     chosen, every = problem.chosen(row.method, row.settings), problem.candidates(row.method)
     grid = {name: list(dict.fromkeys(c.settings[name] for c in every)) for name in chosen.settings}
@@ -130,16 +129,12 @@ def confusions(
 
     `truth` maps task names to the true classes of their targets.
     """
-    found: dict[tuple[str, str], Array] = {}
-    for task in dict.fromkeys(row.task for row in rows):
-        for repeat in sorted({row.repeat for row in rows if row.task == task}):
-            here = [row for row in rows if row.task == task and row.repeat == repeat]
-            champions = (champion(here, method_names(kind=kind)) for kind in ("invariant", "plain"))
-            for row in filter(None, champions):
-                counts = found.setdefault(
-                    (", ".join(row.accuracies), row.method), np.zeros((len(classes),) * 2, dtype=np.intp)
-                )
-                np.add.at(counts, (truth[task], predicted[row.method, task, repeat]), 1)
+    found: dict[tuple[str, str], Ints] = {}
+    empty = np.zeros((len(classes),) * 2, dtype=np.intp)
+    for (task, repeat), pair in champions(rows).items():
+        for row in filter(None, pair):
+            counts = found.setdefault((", ".join(row.accuracies), row.method), empty.copy())
+            np.add.at(counts, (truth[task], predicted[row.method, task, repeat]), 1)
     return [
         {"domain": domain, "method": method, "classes": list(classes), "counts": counts.tolist()}
         for (domain, method), counts in found.items()

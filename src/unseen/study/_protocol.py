@@ -113,11 +113,11 @@ def configuration(protocol: Protocol, preprocessor: Any, grids: dict[str, Any], 
         digest.update(array.tobytes())
     settings = asdict(protocol)
     del settings["repeats"]  # more repeats are more rows of the same configuration
-    how = {"preprocess": _described(preprocessor), "grids": grids, "unseen": __version__}
+    how = {"preprocess": _in_full(preprocessor), "grids": grids, "unseen": __version__}
     return {"data": digest.hexdigest(), **settings, **how}
 
 
-def _described(preprocessor: Any) -> str:
+def _in_full(preprocessor: Any) -> str:
     """Every parameter in full, which scikit-learn's own representation may shorten."""
     params = sorted(preprocessor.get_params().items())
     parts = (f"{name}={type(v).__name__ if hasattr(v, 'get_params') else repr(v)}" for name, v in params)

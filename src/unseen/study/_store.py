@@ -25,6 +25,7 @@ from typing import Any, Self
 import numpy as np
 
 from ..algebra import Ints
+from ..files import written
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS configurations (key TEXT PRIMARY KEY, content TEXT NOT NULL);
@@ -128,12 +129,12 @@ class Store:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with _explained(self.path):
             try:
-                self._connection = _opened(self.path)
+                self._connection = _sound_connection(self.path)
             except TROUBLE as error:
                 if _code(error) not in DAMAGE:
                     raise
                 _repair(self.path, error)
-                self._connection = _opened(self.path)
+                self._connection = _sound_connection(self.path)
 
     def __enter__(self) -> Self:
         return self
@@ -215,7 +216,7 @@ def _connected(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _opened(path: Path) -> sqlite3.Connection:
+def _sound_connection(path: Path) -> sqlite3.Connection:
     """A connection to a file that holds together, each row as it was written; its tables are made if need be."""
     connection = _connected(path)
     try:
@@ -245,9 +246,8 @@ def _repair(path: Path, error: Exception) -> None:
         configurations = _readable(damaged, "SELECT key, content FROM configurations WHERE TRUE", 1, most)
         sound = f"SELECT {ALL}, checksum FROM results WHERE checksum IS crc({ALL})"
         rows = _readable(damaged, sound, 1, most)
-    repaired = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with closing(_opened(repaired)) as fresh, fresh:
+    with written(path) as repaired:
+        with closing(_sound_connection(repaired)) as fresh, fresh:
             fresh.executemany("INSERT OR IGNORE INTO configurations VALUES (?, ?)", configurations)
             marks = ", ".join("?" * (3 + len(COLUMNS)))
             fresh.executemany(f"INSERT OR REPLACE INTO results ({ALL}, checksum) VALUES ({marks})", rows)
@@ -256,10 +256,6 @@ def _repair(path: Path, error: Exception) -> None:
         for ending in ("-wal", "-shm", ""):  # a log that stayed beside the new file would be taken for its own
             if Path(f"{path}{ending}").exists():
                 os.rename(f"{path}{ending}", f"{aside}{ending}")
-        os.rename(repaired, path)
-    finally:
-        for ending in ("", "-wal", "-shm"):
-            Path(f"{repaired}{ending}").unlink(missing_ok=True)
     warnings.warn(
         f"{path} is damaged. {len(rows):,} of its rows are as they were written and were kept in a new file of that "
         f"name; the damaged file is now {aside}. What is missing is run again.",

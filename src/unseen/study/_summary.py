@@ -9,17 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from ..algebra import Ints
 from ..kernels import Plan
-from ..labels import Samples
+from ..labels import encode_domains
 from ..models import machine_facts
 from ..selection import METHODS
-from ._pictures import embedding, showpiece, surface
+from ..tables import Table, preprocessor
+from ._pictures import embedding_facts, showpiece, surface_facts
 from ._protocol import Protocol
 from ._run import problem_of
 from ._store import Row
-from ._subject import Subject
-from ._tables import Cell, Table
+from ._tables import Cell, accuracy_table
 from ._tasks import Task
 from ._verdict import Interval, Verdict
 
@@ -27,17 +26,18 @@ VERSIONS = ("unseen", "python", "numpy", "scipy", "scikit-learn")
 NUMBERS = {"difference": None, "low": None, "high": None}
 
 
-def data_facts(subject: Subject, classes: Sequence[str], codes: Ints) -> dict[str, Any]:
+def data_facts(table: Table) -> dict[str, Any]:
     """Sizes, classes, and who has how many of which."""
-    names = list(dict.fromkeys(subject.domain.tolist()))
-    counts = {name: np.bincount(codes[subject.domain == name], minlength=len(classes)) for name in names}
+    samples = table.samples
+    counts = dict(zip(encode_domains(samples.domain)[0].tolist(), samples.counts().tolist(), strict=True))
+    names = dict.fromkeys(samples.domain.tolist())  # in the order of the table
     return {
-        "name": subject.name,
-        "n_samples": len(subject.y),
-        "n_features": subject.X.shape[1],
-        "classes": list(classes),
-        "domains": [{"name": name, "n": int(n.sum()), "counts": n.tolist()} for name, n in counts.items()],
-        "notices": subject.notices,
+        "name": table.name,
+        "n_samples": len(samples),
+        "n_features": samples.X.shape[1],
+        "classes": [str(label) for label in samples.classes],
+        "domains": [{"name": name, "n": sum(counts[name]), "counts": counts[name]} for name in names],
+        "notices": list(table.notices),
     }
 
 
@@ -47,16 +47,16 @@ def verdict_facts(verdict: Verdict) -> dict[str, Any]:
         "decision": verdict.decision,
         "headline": verdict.headline,
         "sentences": verdict.sentences,
-        **(NUMBERS if verdict.interval is None else _rounded(verdict.interval)),
+        **(NUMBERS if verdict.interval is None else _points(verdict.interval)),
         "level": 0.95,
         "per_domain": [
-            {"domain": d.domain, "invariant": d.invariant, "plain": d.plain, **_rounded(d.interval)}
+            {"domain": d.domain, "invariant": d.invariant, "plain": d.plain, **_points(d.interval)}
             for d in verdict.per_domain
         ],
     }
 
 
-def _rounded(interval: Interval) -> dict[str, float]:
+def _points(interval: Interval) -> dict[str, float]:
     return {name: round(value, 3) for name, value in asdict(interval).items()}
 
 
@@ -65,9 +65,9 @@ def kind(method: str) -> str:
     return METHODS[method].kind if method in METHODS else "reference"
 
 
-def method_facts(table: Table, tasks: Sequence[Task], rows: Sequence[Row]) -> list[dict[str, Any]]:
+def method_facts(rows: Sequence[Row], tasks: Sequence[Task]) -> list[dict[str, Any]]:
     """Each method's accuracies in percent: mean and sd over repeats on each domain, then over domains."""
-    records = []
+    table, records = accuracy_table(rows), []
     for method in table.methods:
         cells = {task.targets[0]: table.cells[task.name, method] for task in tasks}
         means = [cell.mean for cell in cells.values() if cell.repeats]
@@ -94,23 +94,21 @@ def _accuracy(cell: Cell) -> dict[str, float | None] | None:
     return {"mean": round(cell.mean, 3), "sd": round(cell.sd, 3) if cell.repeats > 1 else None}
 
 
-def views(
-    rows: Sequence[Row], subject: Subject, codes: Ints, classes: Sequence[str], tasks: Sequence[Task], how: Protocol
-) -> dict[str, Any]:
+def views(rows: Sequence[Row], table: Table, tasks: Sequence[Task], how: Protocol) -> dict[str, Any]:
     """The embedding and the validation surface of the row worth looking at, if there is one."""
     row = showpiece(rows)
     if row is None:
         return {"embedding": None, "surface": None}
     task = next(task for task in tasks if task.name == row.task)
-    samples = Samples(subject.X, codes, subject.domain)
-    problem = problem_of(samples, task, row.repeat, how, subject.preprocessor)
+    samples, prepare = table.samples, preprocessor(table.schema, how.preprocess)
+    problem = problem_of(samples, task, row.repeat, how, prepare)
     plan = Plan.of(len(problem.train) + len(problem.test))
     if not plan.exact:  # a picture needs no more, and draws exact kernels
         problem = problem.thinned(plan.choice_rows)
-    numbers = subject.numbers[np.concatenate([problem.train, problem.test])]
+    numbers = table.rows[np.concatenate([problem.train, problem.test])] + 1
     return {
-        "embedding": embedding(problem, row, numbers, classes, how.seed),
-        "surface": surface(problem, row, how.chooses(len(task.sources))),
+        "embedding": embedding_facts(problem, row, numbers, list(map(str, samples.classes)), how.seed),
+        "surface": surface_facts(problem, row, how.chooses(len(task.sources))),
     }
 
 

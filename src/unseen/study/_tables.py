@@ -5,8 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from importlib.resources import files
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from scipy.stats import rankdata
 
 from ..selection import METHODS
 from ._store import Row
+from ._tasks import Task
 
 FORMATS = ("markdown", "latex", "csv", "json")
 DIGITS = 9  # means of the same accuracies may differ by rounding
@@ -44,7 +46,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Table:
+class AccuracyTable:
     """Cells by task and method, and how the methods compare over all tasks."""
 
     tasks: list[str]
@@ -73,9 +75,9 @@ class Table:
         return {"markdown": _markdown, "latex": _latex, "csv": _csv, "json": _json}[format](self)
 
 
-def tabulate(
-    rows: Sequence[Row], published: dict[tuple[str, str], float] | None = None, printed: str = Table.printed
-) -> Table:
+def accuracy_table(
+    rows: Sequence[Row], published: dict[tuple[str, str], float] | None = None, printed: str = AccuracyTable.printed
+) -> AccuracyTable:
     """Summarise rows; `published` maps (task, method) to the paper's figure, and `printed` says what that is."""
     if not rows:
         raise ValueError("There are no rows to tabulate.")
@@ -100,10 +102,31 @@ def tabulate(
                 next((r.reason for r in found[method] if r.status != "ok"), ""),
                 any(r.status == "skipped" for r in found[method]),
             )
-    return Table(tasks, methods, cells, printed)
+    return AccuracyTable(tasks, methods, cells, printed)
 
 
-def summary_lines(table: Table) -> list[tuple[str, list[str]]]:
+def published(data: str, tasks: Sequence[Task]) -> dict[tuple[str, str], float]:
+    """Printed accuracies of a data set, "office-caltech" or "vlcs", by task name and method.
+
+    The paper names domains by their initials, in an order of its own.
+    """
+    text = files(__package__).joinpath("published.csv").read_text(encoding="utf-8")
+    printed = {
+        (frozenset(row["source"]), frozenset(row["target"]), row["method"]): float(row["accuracy"])
+        for row in csv.DictReader(text.splitlines())
+        if row["data"] == data
+    }
+    methods = dict.fromkeys(method for *_, method in printed)
+    found = {}
+    for task in tasks:
+        sources, targets = (frozenset(name[0].upper() for name in names) for names in (task.sources, task.targets))
+        for method in methods:
+            if (sources, targets, method) in printed:
+                found[task.name, method] = printed[sources, targets, method]
+    return found
+
+
+def summary_lines(table: AccuracyTable) -> list[tuple[str, list[str]]]:
     """Rows below the tasks: mean, mean rank, wins."""
     return [
         ("mean", [f"{v:.2f}" if np.isfinite(v) else "failed" for v in table.means().values()]),
@@ -112,39 +135,29 @@ def summary_lines(table: Table) -> list[tuple[str, list[str]]]:
     ]
 
 
-def _markdown(table: Table) -> str:
+def _grid(
+    table: AccuracyTable, entry: Callable[[Cell], str], escaped: Callable[[str], str]
+) -> tuple[list[str], list[list[str]], list[list[str]]]:
+    """Names of the columns, a row for each task, and rows below them, as texts."""
+    tasks = [[escaped(task), *(entry(table.cells[task, m]) for m in table.methods)] for task in table.tasks]
+    below = [[name, *values] for name, values in summary_lines(table)]
+    return ["Task", *map(escaped, table.methods)], tasks, below
+
+
+def _markdown(table: AccuracyTable) -> str:
     def entry(cell: Cell) -> str:
         mark = "\\*" if cell.transductive else ""
         text = f"{cell.mean:.2f} ± {cell.sd:.2f}{mark}" if cell.repeats else cell.word
         text = f"**{text}**" if cell.best else text
         return text if cell.published is None else f"{text} ({cell.published:.2f})"
 
-    names = [name.translate(MARKDOWN) for name in table.methods]
-    lines = [f"| Task | {' | '.join(names)} |", "|---" * (1 + len(table.methods)) + "|"]
-    for task in table.tasks:
-        name = task.translate(MARKDOWN)
-        lines.append(f"| {name} | {' | '.join(entry(table.cells[task, m]) for m in table.methods)} |")
-    lines += [f"| {name} | {' | '.join(values)} |" for name, values in summary_lines(table)]
+    names, tasks, below = _grid(table, entry, lambda text: text.translate(MARKDOWN))
+    head, *lines = (f"| {' | '.join(row)} |" for row in (names, *tasks, *below))
     notes = [f"- {note}".replace("- *", "- \\*") for note in _notes(table)]
-    return "\n".join([*lines, *([""] if notes else []), *notes]) + "\n"
+    return "\n".join([head, "|---" * len(names) + "|", *lines, *([""] if notes else []), *notes]) + "\n"
 
 
-def _notes(table: Table) -> list[str]:
-    notes = []
-    if any(cell.transductive for cell in table.cells.values()):
-        notes.append("* transductive: centred on unlabelled target data.")
-    if any(cell.published is not None for cell in table.cells.values()):
-        notes.append(f"In parentheses: {table.printed}.")
-    for method in table.methods:
-        reasons = [table.cells[task, method].failed for task in table.tasks if table.cells[task, method].failed]
-        if reasons:
-            one_line = " ".join(reasons[0].split())
-            word = next(table.cells[task, method].word for task in table.tasks if table.cells[task, method].failed)
-            notes.append(f"{method} {word} in {len(reasons)} of {len(table.tasks)} tasks: {one_line}")
-    return notes
-
-
-def _latex(table: Table) -> str:
+def _latex(table: AccuracyTable) -> str:
     def entry(cell: Cell) -> str:
         printed = "" if cell.published is None else f" ({cell.published:.2f})"
         if not cell.repeats:
@@ -153,25 +166,33 @@ def _latex(table: Table) -> str:
         body = f"\\mathbf{{{body}}}" if cell.best else body
         return f"${body}{'^*' if cell.transductive else ''}${printed}"
 
-    def escaped(text: str) -> str:
-        return text.translate(LATEX).replace("->", "$\\to$")
-
     lines = [f"\\begin{{tabular}}{{l{'c' * len(table.methods)}}}", "\\hline"]
-    lines += [" & ".join(["Task", *map(escaped, table.methods)]) + " \\\\", "\\hline"]
-    for task in table.tasks:
-        lines.append(" & ".join([escaped(task), *(entry(table.cells[task, m]) for m in table.methods)]) + " \\\\")
-    lines.append("\\hline")
-    lines += [" & ".join([name, *values]) + " \\\\" for name, values in summary_lines(table)]
-    notes = [f"% {note}" for note in _notes(table)]
-    return "\n".join([*lines, "\\hline", "\\end{tabular}", *notes]) + "\n"
+    names, tasks, below = _grid(table, entry, lambda text: text.translate(LATEX).replace("->", "$\\to$"))
+    for part in ([names], tasks, below):
+        lines += [*(" & ".join(row) + " \\\\" for row in part), "\\hline"]
+    return "\n".join([*lines, "\\end{tabular}", *(f"% {note}" for note in _notes(table))]) + "\n"
 
 
-def records(table: Table) -> list[dict[str, Any]]:
+def _notes(table: AccuracyTable) -> list[str]:
+    notes = []
+    if any(cell.transductive for cell in table.cells.values()):
+        notes.append("* transductive: centred on unlabelled target data.")
+    if any(cell.published is not None for cell in table.cells.values()):
+        notes.append(f"In parentheses: {table.printed}.")
+    for method in table.methods:
+        failed = [cell for task in table.tasks if (cell := table.cells[task, method]).failed]
+        if failed:
+            reason = " ".join(failed[0].failed.split())
+            notes.append(f"{method} {failed[0].word} in {len(failed)} of {len(table.tasks)} tasks: {reason}")
+    return notes
+
+
+def records(table: AccuracyTable) -> list[dict[str, Any]]:
     """One plain dict for each task and method."""
     return [{"task": t, "method": m, **asdict(table.cells[t, m])} for t in table.tasks for m in table.methods]
 
 
-def _csv(table: Table) -> str:
+def _csv(table: AccuracyTable) -> str:
     buffer = io.StringIO()
     found = records(table)
     writer = csv.DictWriter(buffer, fieldnames=list(found[0]), lineterminator="\n")
@@ -180,7 +201,7 @@ def _csv(table: Table) -> str:
     return buffer.getvalue()
 
 
-def _json(table: Table) -> str:
+def _json(table: AccuracyTable) -> str:
     summary = {"mean": table.means(), "mean_rank": table.ranks(), "wins": table.wins()}
     return json.dumps(_without_nan({"cells": records(table), "summary": summary}), indent=2, allow_nan=False) + "\n"
 

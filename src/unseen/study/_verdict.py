@@ -10,7 +10,7 @@ freedom less than there are domains.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -68,10 +68,21 @@ class Verdict:
     sentences: list[str]
 
 
-def champion(rows: Sequence[Row], methods: Sequence[str]) -> Row | None:
+def best_validated(rows: Iterable[Row], methods: Sequence[str]) -> Row | None:
     """Best row of some methods by validation alone; of equals, the first in the order of METHODS."""
     fit = [r for r in rows if r.method in methods and r.status == "ok" and r.validation is not None]
     return max(fit, key=lambda r: (r.validation, -list(METHODS).index(r.method)), default=None)
+
+
+def champions(
+    rows: Sequence[Row], first: Sequence[str] | None = None, second: Sequence[str] | None = None
+) -> dict[tuple[str, int], tuple[Row | None, Row | None]]:
+    """Who stands for the first and for the second methods, invariant and plain ones, for each task and repeat."""
+    first, second = first or method_names(kind="invariant"), second or method_names(kind="plain")
+    places: dict[tuple[str, int], list[Row]] = {}
+    for row in rows:
+        places.setdefault((row.task, row.repeat), []).append(row)
+    return {at: (best_validated(here, first), best_validated(here, second)) for at, here in places.items()}
 
 
 def mean_interval(samples: Sequence[Array], level: float = 0.95) -> Interval:
@@ -122,12 +133,12 @@ def verdict(
         return Verdict("none", None, [], "No verdict: an oracle chose, for reference only.", [reason])
     found = _paired(rows, correct, method_names(kind="invariant"), method_names(kind="plain"))
     if not found:
-        return Verdict("none", None, [], "There is nothing to compare.", [_missing(rows)])
+        return Verdict("none", None, [], "There is nothing to compare.", [_no_pair(rows)])
     differences, firsts, seconds = zip(*found.values(), strict=True)
     overall = mean_interval(differences, level)
     decision = KINDS[overall.decision]
     per_domain = [
-        DomainDifference(target, _names(first), _names(second), sample_interval(values, level, seed))
+        DomainDifference(target, _distinct_names(first), _distinct_names(second), sample_interval(values, level, seed))
         for target, (values, first, second) in found.items()
     ]
     sentences = [
@@ -144,23 +155,14 @@ def _paired(
     rows: Sequence[Row], correct: Correct, first: Sequence[str], second: Sequence[str]
 ) -> dict[str, tuple[Array, list[str], list[str]]]:
     """For each target: differences by sample, mean over repeats, and the champions of each repeat."""
-    found = {}
-    for task in dict.fromkeys(row.task for row in rows):
-        mine = [row for row in rows if row.task == task]
-        pairs = []
-        for repeat in sorted({row.repeat for row in mine}):
-            here = [row for row in mine if row.repeat == repeat]
-            one, two = champion(here, first), champion(here, second)
-            if one is not None and two is not None:
-                pairs.append((one, two))
-        if pairs:
-            each = [
-                correct[one.method, task, one.repeat].astype(float) - correct[two.method, task, two.repeat]
-                for one, two in pairs
-            ]
-            target = ", ".join(pairs[0][0].accuracies)
-            found[target] = (np.mean(each, axis=0), [one.method for one, _ in pairs], [two.method for _, two in pairs])
-    return found
+    found: dict[str, tuple[list[Array], list[str], list[str]]] = {}
+    for (task, repeat), (one, two) in champions(rows, first, second).items():
+        if one is not None and two is not None:
+            differences, ones, twos = found.setdefault(", ".join(one.accuracies), ([], [], []))
+            differences.append(correct[one.method, task, repeat].astype(float) - correct[two.method, task, repeat])
+            ones.append(one.method)
+            twos.append(two.method)
+    return {target: (np.mean(each, axis=0), ones, twos) for target, (each, ones, twos) in found.items()}
 
 
 def _headline(interval: Interval) -> str:
@@ -212,12 +214,12 @@ def _left_out(rows: Sequence[Row], judged: int) -> list[str]:
     return [f"It rests on {judged} of {tasks} held-out domains: on the others all methods of a kind failed."]
 
 
-def _missing(rows: Sequence[Row]) -> str:
-    kinds = [kind for kind in ("invariant", "plain") if champion(rows, method_names(kind=kind)) is None]
+def _no_pair(rows: Sequence[Row]) -> str:
+    kinds = [kind for kind in ("invariant", "plain") if best_validated(rows, method_names(kind=kind)) is None]
     return f"A verdict needs an invariant method and a plain classifier; there is no {' and no '.join(kinds)} one."
 
 
-def _names(methods: Sequence[str]) -> str:
+def _distinct_names(methods: Sequence[str]) -> str:
     return ", ".join(dict.fromkeys(methods))
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..kernels import available_bytes
+from ..labels import Samples
 from ._checks import (
     as_array,
     as_labels,
@@ -82,6 +83,11 @@ class Table:
     def take(self, kept: NDArray[Any]) -> Table:
         """Some of the samples, by their positions among these."""
         return replace(self, X=self.X[kept], y=self.y[kept], domain=self.domain[kept], rows=self.rows[kept])
+
+    @property
+    def samples(self) -> Samples:
+        """The samples alone, to be counted, thinned or split."""
+        return Samples(self.X, self.y, self.domain)
 
 
 def load_table(

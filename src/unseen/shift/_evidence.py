@@ -1,4 +1,4 @@
-r"""One statistic for every kind of shift of features, and its distribution under permutation.
+r"""Evidence of shift: one statistic under permutation for every kind of it, and the distances between domains.
 
 The scatter of the class-prior-normalised domain means (the paper's L, eq. 12) covers all the cases: with all samples
 as one class it is the domain scatter, with the samples of one class alone it is that class's part of the conditional
@@ -19,11 +19,12 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from ..algebra import Array, Ints, cell_means, prior_normalised
+from ..algebra import Array, Ints, Membership, cell_means, prior_normalised
 from ..progress import track
 
 BATCH = 2**20  # weights in one matrix product: large enough for speed, small beside the Gram matrix
 TIE = 1e-9  # of the total variance: permutations this close to the data are ties, and count against significance
+GAP = 1.25  # the odd domain's smallest distance is more than this many times the largest between the others
 ROUNDING = 1e-12  # of statistics of a kernel whose values are at most 1
 
 
@@ -74,29 +75,19 @@ class Evidence:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class PermutationTest:
     """Domains to compare, within each class, in the space of a kernel.
 
     Attributes
     ----------
     gram : ndarray of shape (n, n)
-        Kernel matrix of the samples.
-    domain : ndarray of shape (n,)
-        Domain of each sample, 0..m-1, none empty.
-    classes : ndarray of shape (n,)
-        Class of each sample, 0..C-1, none empty, in ascending order.
+        Kernel matrix of the samples, whose classes are in ascending order.
+    membership : Membership
+        The domain and the class of each, none empty.
     """
 
     gram: Array
-    domain: Ints
-    classes: Ints
-
-    @functools.cached_property
-    def counts(self) -> Ints:
-        """Samples in each cell: shape (n_domains, n_classes)."""
-        shape = (self.domain.max() + 1, self.classes.max() + 1)
-        cell = self.domain * shape[1] + self.classes
-        return np.bincount(cell, minlength=shape[0] * shape[1]).reshape(shape).astype(np.intp)
+    membership: Membership
 
     def evidence(self, labels: Ints) -> Evidence:
         """Evidence of shift, from the domain labels of the data, in the first column, and permutations of them."""
@@ -115,41 +106,45 @@ class Comparison:
         scatter : ndarray of shape (labellings,)
             The statistic of each.
         """
-        n_domains, n_classes = self.counts.shape
-        weights = _per_sample(prior_normalised(self.counts), self.counts)
+        n_domains, n_classes = self.membership.counts.shape
+        weights = self._per_sample(prior_normalised(self.membership.counts))
+        classes = self.membership.cell[:, None] % n_classes
         found = np.empty(domain.shape[1])
         step = max(1, BATCH // (len(domain) * n_domains))
         for start in range(0, domain.shape[1], step):
             labels = domain[:, start : start + step]
-            V = weights[labels * n_classes + self.classes[:, None]].reshape(len(domain), -1)
+            V = weights[labels * n_classes + classes].reshape(len(domain), -1)
             found[start : start + step] = np.einsum("ik,ik->k", V, self.gram @ V).reshape(-1, n_domains).sum(axis=1)
         return found
 
     @functools.cached_property
     def chance(self) -> float:
         """Mean of `scatter` over all permutations within classes."""
-        weights = _per_sample(prior_normalised(self.counts), self.counts)
-        squares = (weights**2).sum(axis=1).reshape(self.counts.shape) * self.counts
+        counts = self.membership.counts
+        squares = (self._per_sample(prior_normalised(counts)) ** 2).sum(axis=1).reshape(counts.shape) * counts
         return float(squares.sum(axis=0) @ self._class_variances)
 
     @functools.cached_property
     def total(self) -> float:
         """Kernel variance of all samples, every class weighing the same, and every domain within it."""
-        n_classes = self.counts.shape[1]
-        average = _per_sample(cell_means(self.counts).mean(axis=(0, 1))[:, None], self.counts)[:, 0]
-        w = average[self.domain * n_classes + self.classes]
+        average = self._per_sample(cell_means(self.membership.counts).mean(axis=(0, 1))[:, None])[:, 0]
+        w = average[self.membership.cell]
         return max(0.0, float(w @ np.diagonal(self.gram) - w @ self.gram @ w))
 
     @property
     def _class_variances(self) -> Array:
         """Unbiased kernel variance of each class; 0 for a class of one sample, which cannot shift."""
-        ends = np.cumsum(self.counts.sum(axis=0))
+        ends = np.cumsum(self.membership.counts.sum(axis=0))
         variances = np.zeros(len(ends))
         for j, (start, end) in enumerate(zip(np.r_[0, ends[:-1]], ends, strict=True)):
             block = self.gram[start:end, start:end]
             if end - start > 1:
                 variances[j] = (np.trace(block) - block.sum() / (end - start)) / (end - start - 1)
         return variances
+
+    def _per_sample(self, contrast: Array) -> Array:
+        """Weights on cell means as weights on their samples; absent cells have none."""
+        return contrast / np.maximum(self.membership.counts, 1).reshape(-1, 1)
 
 
 def labellings(domain: Ints, classes: Ints, n_permutations: int, rng: np.random.Generator) -> Ints:
@@ -180,19 +175,20 @@ class KernelEvidence:
         shuffled = labellings(domain, everyone, n_permutations, rng)
         within = labellings(domain, classes, n_permutations, rng)
         names, starts, compact = np.unique(classes, return_index=True, return_inverse=True)
-        jobs: list[tuple[int | str, Comparison, Ints]] = [("P(X)", Comparison(gram, domain, everyone), shuffled)]
+        jobs: list[tuple[int | str, PermutationTest, Ints]] = [
+            ("P(X)", PermutationTest(gram, Membership.of(everyone, domain)), shuffled)
+        ]
         reach = {}
         for name, start, end in zip(names.tolist(), starts, [*starts[1:], len(classes)], strict=True):
             present, codes = np.unique(domain[start:end], return_inverse=True)
             if len(present) > 1:
-                part = Comparison(gram[start:end, start:end], codes, everyone[start:end])
+                part = PermutationTest(gram[start:end, start:end], Membership.of(everyone[start:end], codes))
                 jobs.append((name, part, np.searchsorted(present, within[start:end])))
                 reach[name] = len(present) / n_domains
         if reach:
-            jobs.append(("L", Comparison(gram, domain, compact.astype(np.intp)), within))
+            jobs.append(("L", PermutationTest(gram, Membership.of(compact, domain)), within))
         found = {
-            key: comparison.evidence(labels)
-            for key, comparison, labels in track(jobs, len(jobs), "Testing for shift", verbose)
+            key: test.evidence(labels) for key, test, labels in track(jobs, len(jobs), "Testing for shift", verbose)
         }
         # The paper's H counts an absent cell as no shift: a class weighs as the share of domains that have it.
         parts = [found[name] * share for name, share in reach.items()]
@@ -224,6 +220,78 @@ def chi_square(tables: Ints) -> Evidence:
     return Evidence(draws, freedom * n / (n - 1), n * min(len(rows) - 1, len(columns) - 1))
 
 
-def _per_sample(contrast: Array, counts: Ints) -> Array:
-    """Weights on cell means as weights on their samples; absent cells have none."""
-    return contrast / np.maximum(counts, 1).reshape(-1, 1)
+def cell_sums(gram: Array, membership: Membership) -> tuple[Array, Array]:
+    """Sums of a kernel matrix over pairs of cells, (m, C, m, C), and of its diagonal over cells, (m, C)."""
+    counts = membership.counts
+    present = np.flatnonzero(counts)
+    indicators = membership.indicators
+    scale = np.sqrt(counts.ravel()[present])
+    sums = np.zeros((counts.size, counts.size))
+    sums[np.ix_(present, present)] = scale[:, None] * (indicators @ (indicators @ gram).T) * scale
+    diagonal = np.zeros(counts.size)
+    np.add.at(diagonal, membership.cell, np.diagonal(gram))
+    return sums.reshape(*counts.shape, *counts.shape), diagonal.reshape(counts.shape)
+
+
+def mean_discrepancies(sums: Array, diagonal: Array, counts: Ints) -> Array:
+    """Unbiased squared mean discrepancies between groups (Gretton et al. 2012, eq. 3); NaN for groups of one.
+
+    Parameters
+    ----------
+    sums, diagonal : ndarray of shape (m, m) and (m,)
+        Sums of the kernel over pairs of groups, and over each group's samples with themselves.
+    counts : ndarray of shape (m,)
+        Samples in each group.
+    """
+    pairs = np.where(counts > 1, counts * (counts - 1.0), np.nan)
+    within = (np.diagonal(sums) - diagonal) / pairs
+    sizes = np.outer(counts, counts)
+    between = sums / np.where(sizes > 0, sizes, np.nan)
+    squared = within[:, None] + within - 2 * between
+    np.fill_diagonal(squared, 0.0)
+    return squared
+
+
+def distance_matrices(gram: Array, membership: Membership) -> tuple[Array, Array]:
+    """Distances between domains: of P(X), and of P(X|Y) as the root mean square over the classes that a pair shares.
+
+    Estimates of squared distances are unbiased, so they may fall below zero; such distances are reported as 0. NaN
+    stands where there is nothing to compare.
+    """
+    sums, diagonal = cell_sums(gram, membership)
+    counts = membership.counts
+    marginal = mean_discrepancies(sums.sum(axis=(1, 3)), diagonal.sum(axis=1), counts.sum(axis=1))
+    by_class = np.array(
+        [mean_discrepancies(sums[:, j, :, j], diagonal[:, j], counts[:, j]) for j in range(counts.shape[1])]
+    )
+    shared = np.isfinite(by_class)
+    conditional = np.where(shared, by_class, 0.0).sum(axis=0) / np.where(shared.any(axis=0), shared.sum(axis=0), np.nan)
+    return np.sqrt(np.maximum(marginal, 0.0)), np.sqrt(np.maximum(conditional, 0.0))
+
+
+def standing_apart(gram: Array, membership: Membership, *, by_class: bool, rng: np.random.Generator) -> int | None:
+    """Return the domain that stands apart from the others, if it does in both halves of the samples too.
+
+    `by_class` judges by P(X|Y), otherwise by P(X).
+    """
+    order = rng.permutation(len(membership.cell))
+    order = order[np.argsort(membership.cell[order], kind="stable")]  # so that each half has its share of every cell
+    found = set()
+    for part in (order, order[::2], order[1::2]):
+        cell = membership.cell[part]
+        counts = np.bincount(cell, minlength=membership.counts.size).reshape(membership.counts.shape)
+        distances = distance_matrices(gram[np.ix_(part, part)], Membership(counts.astype(np.intp), cell))
+        found.add(odd_one_out(distances[by_class]))
+    return found.pop() if len(found) == 1 else None
+
+
+def odd_one_out(distances: Array) -> int | None:
+    """Return the domain that is farther from every other one than these are from one another, by the factor `GAP`."""
+    n_domains = len(distances)
+    if n_domains < 3 or not np.isfinite(distances).all():
+        return None
+    candidate = int(np.argmax(distances.sum(axis=1)))
+    others = np.delete(np.arange(n_domains), candidate)
+    nearest = distances[candidate, others].min()
+    farthest = distances[np.ix_(others, others)].max()
+    return candidate if nearest > GAP * farthest else None

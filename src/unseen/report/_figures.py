@@ -1,0 +1,145 @@
+"""Figures from a summary, drawn by matplotlib: the accuracies of a comparison, and the distances of a diagnosis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..citizen import optional_import
+from ._format import percent
+
+ACCENT = "#D55E00"  # of Okabe and Ito's palette, which colour-blind readers tell apart
+DETECTED = "#0072B2"  # likewise; a filled bar says the same without colour
+CELLS_WITH_NUMBERS = 100  # in one panel; more would not be legible
+CLASSES_SHOWN = 12
+LEAST_SCALE = 0.25  # of the colours, so that distances near zero do not look large
+
+
+def pyplot() -> Any:
+    """Matplotlib's pyplot, or an error that says how to install it."""
+    return optional_import("matplotlib.pyplot", "Drawing")
+
+
+def heat_map(ax: Any, values: Any, rows: Sequence[str], columns: Sequence[str], **limits: float) -> Any:
+    """Draw a matrix in colours, NaN in grey, with names along both axes; `vmin` and `vmax` limit the colours."""
+    colours = pyplot().get_cmap("cividis").with_extremes(bad="0.9")
+    image = ax.imshow(values, cmap=colours, aspect="auto", **limits)
+    tilted = {"rotation": 30, "ha": "right", "rotation_mode": "anchor"} if max(map(len, columns)) > 6 else {}
+    ax.set_xticks(range(len(columns)), columns, parse_math=False, **tilted)  # a name may hold dollar signs
+    ax.set_yticks(range(len(rows)), rows, parse_math=False)
+    ax.tick_params(length=0)
+    ax.spines[:].set_visible(False)
+    return image
+
+
+def write_cells(image: Any, texts: Sequence[Sequence[str]]) -> None:
+    """Write into the cells of a heat map, in black or white, whichever can be read there."""
+    values = np.ma.filled(image.get_array(), np.nan)
+    middle = np.mean(image.get_clim()) if np.isfinite(values).any() else 0.0
+    for (i, j), value in np.ndenumerate(values):
+        colour = "white" if value < middle else "black"
+        image.axes.text(j, i, texts[i][j], ha="center", va="center", fontsize="small", color=colour)
+
+
+def draw_comparison(summary: dict[str, Any], figure: Any = None) -> Any:
+    """Draw methods by held-out domains on the left, paired differences with their intervals on the right."""
+    methods = sorted(summary["methods"], key=lambda method: -(method["mean"] or 0.0))
+    domains = summary["domains"]
+    size = (5.5 + 0.9 * len(domains), 1.8 + 0.32 * len(methods))
+    figure = figure or pyplot().figure(figsize=size, layout="constrained")
+    left, right = figure.subplots(1, 2, width_ratios=(1.6, 1))
+    values = np.array([[(m["accuracies"][d] or {"mean": np.nan})["mean"] for d in domains] for m in methods], float)
+    image = heat_map(left, values, [m["name"] + ("*" if m["transductive"] else "") for m in methods], domains)
+    write_cells(image, [[f"{value:.1f}" if np.isfinite(value) else "failed" for value in row] for row in values])
+    best = values == np.nanmax(values, axis=0, initial=0.0)
+    for text, bold in zip(left.texts, best.ravel(), strict=True):
+        text.set_weight("bold" if bold else "normal")
+    left.set_title("accuracy on the held-out domain, %", fontsize="medium")
+    if any(m["transductive"] for m in methods):
+        left.set_xlabel("* transductive: saw unlabelled samples of that domain", fontsize="small")
+    figure.colorbar(image, ax=left, pad=0.01).outline.set_visible(False)
+    _forest(right, summary["verdict"])
+    figure.suptitle(summary["verdict"]["headline"], fontsize="medium", wrap=True)
+    return figure
+
+
+def _forest(ax: Any, verdict: dict[str, Any]) -> None:
+    lines = [(line, "0.35") for line in verdict["per_domain"]]
+    if verdict["difference"] is not None:
+        lines.append(({**verdict, "domain": "all domains"}, ACCENT))
+    for position, (line, colour) in enumerate(lines):
+        last = colour == ACCENT
+        low, high = (float(np.clip(line[name], -100, 100)) for name in ("low", "high"))
+        ax.plot([low, high], [position, position], color=colour, lw=3 if last else 1.5)
+        ax.plot(line["difference"], position, "D" if last else "o", color=colour)
+    ax.axvline(0, color="0.6", lw=1, zorder=0)
+    ax.set_yticks(range(len(lines)), [line["domain"] for line, _ in lines], parse_math=False)
+    ax.set_ylim(len(lines) - 0.4, -0.6)
+    ax.set_title("invariant minus plain, points", fontsize="medium")
+    ax.spines[["top", "right"]].set_visible(False)
+
+
+def draw_diagnosis(summary: dict[str, Any], figure: Any = None) -> Any:
+    """Draw the distances of P(X), those of P(X|Y), and the effects with their p-values."""
+    bars, names = _bars(summary), [_short(name) for name in summary["domains"]]
+    size = (13, max(3.6, 1.6 + 0.3 * max(len(bars), len(names))))
+    figure = figure or pyplot().figure(figsize=size, layout="constrained")
+    left, middle, right = figure.subplots(1, 3, width_ratios=[1, 1, 1.15])
+    distances = {kind: np.array(values, dtype=float) for kind, values in summary["distances"].items()}
+    top = max(LEAST_SCALE, *(np.nanmax(values, initial=0.0) for values in distances.values()))
+    diagonal = np.eye(len(names), dtype=bool)
+    for ax, kind, title in ((left, "marginal", "P(X)"), (middle, "conditional", "P(X|Y), over shared classes")):
+        image = heat_map(ax, np.where(diagonal, np.nan, distances[kind]), names, names, vmin=0, vmax=top)
+        ax.set_aspect("equal")
+        ax.set_title(f"Distances of {title}", fontsize="medium")
+        if diagonal.size <= CELLS_WITH_NUMBERS:
+            texts = np.where(np.isnan(distances[kind]), "none", np.char.mod("%.2f", distances[kind]))
+            write_cells(image, np.where(diagonal, "", texts).tolist())
+    middle.set_yticklabels([])
+    bar = figure.colorbar(image, ax=[left, middle], shrink=0.8, label="distance (0: alike)")
+    bar.outline.set_visible(False)
+    _effects(right, bars, len(summary["tests"]))
+    right.set_title(f"Size of shifts (filled: detected at level {summary['alpha']:g})", fontsize="medium")
+    return figure
+
+
+def _effects(ax: Any, bars: list[tuple[str, float, str, bool]], kinds: int) -> None:
+    longest = max(1.0, *(size for _, size, *_ in bars))
+    levels = [level + (level >= kinds) * 0.4 for level in range(len(bars))]  # classes stand below the four kinds
+    for level, (_, size, text, detected) in zip(levels, bars, strict=True):
+        ax.barh(level, size, height=0.6, color=DETECTED if detected else "white", edgecolor=DETECTED)
+        ax.text(size + 0.02 * longest, level, text, va="center", fontsize="small")
+    ax.set_yticks(levels, [name for name, *_ in bars], parse_math=False)
+    ax.set_ylim(levels[-1] + 0.6, -0.6)
+    ax.set_xlim(0, 1.6 * longest)
+    ax.set_xticks([tick for tick in ax.get_xticks() if tick <= longest])
+    ax.tick_params(axis="y", length=0)
+    ax.spines[["top", "right", "left"]].set_visible(False)
+    ax.set_xlabel("% of the kernel variance that domains explain\n(P(Y): percentage points)")
+
+
+def _bars(summary: dict[str, Any]) -> list[tuple[str, float, str, bool]]:
+    """Name, size in per cent, label and flag of every bar; the classes that move most, if there are many."""
+    bars = []
+    for test in summary["tests"]:
+        size = (test["effect"] or 0.0) * (1 if test["key"] == "label" else 100)
+        text = f"{size:.0f} points" if test["key"] == "label" else percent(size / 100)
+        text = "not testable" if test["p_value"] is None else f"{text}, p = {test['p_value']:.2g}"
+        bars.append((test["name"], size, text, test["flagged"]))
+    classes = sorted(summary["classes_tests"], key=lambda test: -(test["effect"] or 0.0))[:CLASSES_SHOWN]
+    shown = {test["class"] for test in classes}
+    for test in summary["classes_tests"]:
+        if test["class"] in shown:
+            size = 100 * (test["effect"] or 0.0)
+            p = test["p_adjusted"]
+            text = "not testable" if p is None else f"{percent(size / 100)}, adjusted p = {p:.2g}"
+            bars.append((f"P(X|Y = {_short(test['class'])})", size, text, test["flagged"]))
+    if len(shown) < len(summary["classes_tests"]):
+        bars.append((f"... {len(summary['classes_tests']) - len(shown)} classes that move less", 0.0, "", False))
+    return bars
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= 20 else f"{name[:18]}..."
