@@ -19,7 +19,7 @@ from sklearn.svm import SVC
 
 from helpers import three_domains
 from unseen import ProjectionSearchCV
-from unseen.kernels._kernel import median_squared_distance
+from unseen.kernels import median_squared_distance
 from unseen.study import METHODS, Protocol, Row, Store, Task, _methods, run, tasks
 from unseen.study._methods import PROJECTIONS, TUNED, Problem
 from unseen.study._outcomes import outcomes

@@ -13,7 +13,7 @@ from sklearn.svm import SVC
 
 from helpers import three_domains
 from unseen import KFDA, DomainCenterer
-from unseen.kernels._kernel import median_squared_distance
+from unseen.kernels import median_squared_distance
 from unseen.models._fit import METHODS, Candidate, fit_candidate, fit_table, held_out
 from unseen.tables import Column, Schema, Table, preprocessor
 

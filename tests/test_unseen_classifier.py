@@ -24,7 +24,7 @@ from threadpoolctl import threadpool_limits
 from helpers import three_domains
 from unseen import CIDG, DomainCenterer, PivotedNystroem, ProjectionSearchCV, UnseenClassifier
 from unseen.exceptions import SingleDomainWarning
-from unseen.kernels._kernel import median_squared_distance
+from unseen.kernels import median_squared_distance
 from unseen.selection import HeldOutDomains, LeaveOneDomainOut, LeavePDomainsOut
 from unseen.selection._families import METHODS, PROJECTIONS, RIDGES, Contender, contenders, offered
 from unseen.selection._plain import CENTERED, MAPPED

@@ -29,3 +29,8 @@ def optional_import(module: str, purpose: str) -> Any:
         return importlib.import_module(module)
     except ImportError as error:
         raise ImportError(f"{purpose} needs {module}. Install it with: pip install 'unseen[cli]'") from error
+
+
+def is_dask(X: Any) -> bool:
+    """Whether X is a Dask collection, found out without importing Dask."""
+    return type(X).__module__.partition(".")[0] in ("dask", "dask_expr")

@@ -7,17 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from ..citizen import is_dask
 from ..labels import check_domains
 from ._cluster import awaited
 
 
 class Misaligned(ValueError):
     """Blocks of labels have other lengths than the blocks of rows that they were paired with."""
-
-
-def is_dask(X: Any) -> bool:
-    """Whether X is a Dask collection, found out without importing Dask."""
-    return type(X).__module__.partition(".")[0] in ("dask", "dask_expr")
 
 
 def as_array(collection: Any) -> Any:

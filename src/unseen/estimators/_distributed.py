@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Callable, Sequence
+from functools import partial, reduce
 from importlib import import_module
 from typing import Any, TypeVar
 
@@ -17,14 +18,16 @@ import numpy as np
 from scipy import sparse
 from sklearn.exceptions import DataConversionWarning
 from sklearn.pipeline import Pipeline
+from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..algebra import Array
+from ..algebra import Array, Moments, pooled
+from ..citizen import is_dask
 from ..labels import Labels
-from ._dask_blocks import Misaligned, aligned, as_array, compute, is_dask
+from ._dask_blocks import Misaligned, aligned, as_array, compute
 from ._projection import Projection
-from ._space import learns_nothing
-from ._statistics import Coded, Statistics, total
+from ._space import fit_feature_map, learns_nothing
+from ._statistics import Statistics, collect, total
 
 __all__ = ["predict"]
 
@@ -44,15 +47,15 @@ def gather(
         raise ValueError(f"{type(projection).__name__} requires y to be passed, but the target y is None.")
     header, rows = _header(X), as_array(X)
     if reset:
-        _fit_feature_map(projection, rows)
+        _fit_to_sample(projection, rows)
     validate_data(projection, header, reset=reset, skip_check_array=True)  # last: the sample knows no names
     labels = {"y": _column(y) if projection._needs_labels() else None, "sample_domain": sample_domain}
     twin = _bare(projection)
 
-    def collect(block: Any, y: Any, domain: Any) -> Statistics | None:
-        return None if block.shape[0] == 0 else twin._gather(block, y, domain, declared=declared, reset=False)
+    def part(block: Any, y: Any, domain: Any) -> Statistics | None:
+        return None if block.shape[0] == 0 else collect(twin, block, y, domain, declared=declared, reset=False)
 
-    found = _reduced(collect, rows, labels, total)
+    found = _reduced(part, rows, labels, total)
     if found is None:
         raise ValueError(f"X holds no samples; {type(projection).__name__} needs at least 2.")
     return found
@@ -63,23 +66,39 @@ def transform(projection: Projection, X: Any, sample_domain: Any, *, names: bool
 
     Without `names` the columns of X have been compared already.
     """
+    wanted = _get_output_config("transform", projection)["dense"]
+    if names and wanted != "default":
+        raise ValueError(
+            f"transform of a Dask collection is lazy, but set_output asks for {wanted!r}, which would collect it. "
+            'Call set_output(transform="default"), or transform data in memory.'
+        )
     if names:
         validate_data(projection, _header(X), reset=False, skip_check_array=True)
     rows, twin = as_array(X), _bare(projection)
-    if projection.centering == "target" and not projection.recentered_:
-        if sample_domain is None:
-            n, mean = projected_mean(projection, X)
-            projection._require_batch(n, "X")
-            twin.offset_, twin.recentered_ = mean, True
-        else:
-            return _centred_by_domain(projection, rows, sample_domain)
-    return _mapped(twin.transform, rows, _nothing(projection, rows))
+    nothing = np.empty((0, len(twin.eigenvalues_)), dtype=np.float32 if rows.dtype == np.float32 else np.float64)
+    if not projection._centres_batches():
+        return _mapped(twin.transform, rows, nothing)
+    centring, found = projection._centring(), _moments(projection, rows, sample_domain)
+    centring.require_batches(found)
+    if sample_domain is None:
+        return _mapped(twin._moved(found[None].mean).transform, rows, nothing)
+
+    def centred(block: Any, domain: Any) -> Any:
+        Z = centring.subtract(twin._uncentred(block), domain, found) if block.shape[0] else nothing
+        return Z.astype(nothing.dtype, copy=False)
+
+    da, delayed = import_module("dask.array"), import_module("dask").delayed
+    shared = delayed(centred)
+    # The lengths have to agree before anything lazy is built: later there is nobody to turn to.
+    blocks, (domains,) = aligned(rows, {"sample_domain": sample_domain}, exact=True)
+    parts = zip(blocks.to_delayed().ravel(), domains.to_delayed().ravel(), blocks.chunks[0], strict=True)
+    return da.concatenate([da.from_delayed(shared(b, d), (n, nothing.shape[1]), meta=nothing) for b, d, n in parts])
 
 
 def projected_mean(projection: Projection, X: Any) -> tuple[int, Array]:
     """Number of samples of a Dask collection, and the mean of its components before centring."""
-    found = _projected(projection, as_array(X), None)
-    return (0, projection.offset_) if found is None else (int(found.cells.counts.sum()), found.cells.mean)
+    found = _moments(projection, as_array(X), None)[None]
+    return found.count, found.mean
 
 
 def predict(model: Any, X: Any, *, sample_domain: Any = None, method: str = "predict") -> Any:
@@ -140,10 +159,10 @@ def predict(model: Any, X: Any, *, sample_domain: Any = None, method: str = "pre
     return _mapped(getattr(_bare(classifier), method), as_array(X))
 
 
-def _fit_feature_map(projection: Projection, rows: Any) -> None:
+def _fit_to_sample(projection: Projection, rows: Any) -> None:
     """Fit the map to a sample; one that has nothing to learn is spared the pass over the data."""
     if learns_nothing(projection.feature_map):
-        projection._fit_feature_map(None)
+        fit_feature_map(projection, None)
         return
 
     def draw(block: Any, number: int) -> tuple[Array, Any]:
@@ -152,7 +171,7 @@ def _fit_feature_map(projection: Projection, rows: Any) -> None:
     delayed = import_module("dask").delayed
     parts = [delayed(draw)(block, i) for i, block in enumerate(rows.to_delayed().ravel())]
     _, sample = compute(tree(parts, _smallest))
-    projection._fit_feature_map(projection._check_samples(sample))
+    fit_feature_map(projection, projection._check_samples(sample))
 
 
 def _smallest(parts: Sequence[tuple[Array, Any]]) -> tuple[Array, Any]:
@@ -164,45 +183,15 @@ def _smallest(parts: Sequence[tuple[Array, Any]]) -> tuple[Array, Any]:
     return keys[kept], together[kept]
 
 
-def _projected(projection: Projection, rows: Any, sample_domain: Any) -> Statistics | None:
-    """Counts and means of the components of each domain, before centring."""
-    twin = _bare(projection)
+def _moments(projection: Projection, rows: Any, sample_domain: Any) -> dict[Any, Moments]:
+    """What the components of a Dask collection tell about the means of new domains."""
+    twin, centring = _bare(projection), projection._centring()
+    none = {} if sample_domain is not None else centring.moments(np.empty((0, len(twin.eigenvalues_))))
 
-    def collect(block: Any, domain: Any) -> Statistics | None:
-        if block.shape[0] == 0:
-            return None
-        Z = twin._project(twin._check_samples(block, reset=False))
-        return Statistics.of(lambda part: Z[part], Coded.nameless(len(Z)), Coded.domains(domain, len(Z)))
+    def collect_block(block: Any, domain: Any) -> dict[Any, Moments]:
+        return centring.moments(twin._uncentred(block), domain) if block.shape[0] else none
 
-    return _reduced(collect, rows, {"sample_domain": sample_domain}, total)
-
-
-def _centred_by_domain(projection: Projection, rows: Any, sample_domain: Any) -> Any:
-    found = _projected(projection, rows, sample_domain)
-    offsets = {}
-    if found is not None:
-        known = set(projection.domains_.tolist())
-        means = found.cells.means + found.cells.tails
-        for name, n, mean in zip(found.domains.tolist(), found.cells.counts.sum(axis=1), means, strict=True):
-            if name not in known:
-                projection._require_batch(n, f"domain {name!r}")
-            offsets[name] = projection.offset_ if name in known else mean
-    twin, nothing = _bare(projection), _nothing(projection, rows)
-
-    def centred(block: Any, domain: Any) -> Any:
-        if block.shape[0] == 0:
-            return nothing
-        labels = Coded.domains(domain, block.shape[0])
-        Z = twin._project(twin._check_samples(block, reset=False))
-        Z -= np.array([offsets[name] for name in labels.names.tolist()])[labels.codes]
-        return Z.astype(nothing.dtype, copy=False)
-
-    da, delayed = import_module("dask.array"), import_module("dask").delayed
-    shared = delayed(centred)
-    # The lengths have to agree before anything lazy is built: later there is nobody to turn to.
-    blocks, (domains,) = aligned(rows, {"sample_domain": sample_domain}, exact=True)
-    parts = zip(blocks.to_delayed().ravel(), domains.to_delayed().ravel(), blocks.chunks[0], strict=True)
-    return da.concatenate([da.from_delayed(shared(b, d), (n, nothing.shape[1]), meta=nothing) for b, d, n in parts])
+    return _reduced(collect_block, rows, {"sample_domain": sample_domain}, partial(reduce, pooled))
 
 
 def _mapped(function: Callable[[Any], Any], rows: Any, nothing: Any = None) -> Any:
@@ -219,11 +208,6 @@ def _mapped(function: Callable[[Any], Any], rows: Any, nothing: Any = None) -> A
     chunks = (rows.chunks[0], *((n,) for n in nothing.shape[1:]))
     dropped = {"drop_axis": 1} if nothing.ndim == 1 else {}
     return rows.map_blocks(block, dtype=nothing.dtype, chunks=chunks, meta=nothing, **dropped)
-
-
-def _nothing(projection: Projection, rows: Any) -> Any:
-    """The components of no rows."""
-    return np.empty((0, projection._n_features_out), dtype=np.float32 if rows.dtype == np.float32 else np.float64)
 
 
 def _header(X: Any) -> Any:

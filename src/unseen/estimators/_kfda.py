@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from ..algebra import Ints, Recipe, between, cell_within
 from ._docs import document
-from ._projection import Projection
-from ._space import parameters
+from ._projection import Projection, parameters
 
 
 @document

@@ -18,8 +18,7 @@ from ..algebra import (
     mda_domain_discrepancy,
 )
 from ._docs import document
-from ._projection import Projection
-from ._space import NON_NEGATIVE, parameters
+from ._projection import NON_NEGATIVE, Projection, parameters
 
 
 @document

@@ -9,8 +9,7 @@ from sklearn.utils._param_validation import Interval
 
 from ..algebra import Ints, Recipe, between, cell_within, domain
 from ._docs import document
-from ._projection import Projection
-from ._space import NON_NEGATIVE, parameters
+from ._projection import NON_NEGATIVE, Projection, parameters
 
 
 @document

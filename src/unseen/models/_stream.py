@@ -22,7 +22,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import gen_batches
 
 from ..algebra import Array
-from ..estimators import Projection, Statistics, total
+from ..estimators import Projection, Statistics, adopt, collect, total
 from ..kernels import PivotedNystroem
 from ..tables import Piece, Table, level
 from ._fit import TableFit, choose, expected_warnings, fit_candidate, prepare
@@ -136,7 +136,7 @@ def fit_stream(
             shown = nullcontext(_nothing) if progress is None else progress("Reading all rows", stream.rows)
             with shown as advance:
                 found = collector.here(advance) if client is None else collector.on_cluster(advance, client)
-            projection._adopt(found, prepared.shape[1])
+            adopt(projection, found, prepared.shape[1])
             Z = projection.transform(prepared, sample_domain=sample.domain)
             head = clone(choice.candidate.pipeline[-1]).fit(Z, sample.y)
             pipeline = Pipeline([("projection", projection), ("classifier", head)])
@@ -197,7 +197,7 @@ class Collector:
         found: Statistics | None = None
         for piece in self.stream.pieces(part):
             X = np.asarray(self.preparation.transform(piece.X), dtype=np.float64)
-            found = total([found, self.projection._gather(X, piece.y, piece.domain)])
+            found = total([found, collect(self.projection, X, piece.y, piece.domain)])
             advance(len(X))
         return found
 

@@ -15,7 +15,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.svm import SVC, LinearSVC
 
 from ..algebra import Array, Ints
-from ..estimators import DomainCenterer, Space, learns_nothing
+from ..estimators import DomainCenterer, features_of, learns_nothing
 from ..kernels import median_squared_distance, require_square, squared_distances
 from ._evaluate import correct
 
@@ -60,7 +60,7 @@ def mapped_entry(feature_map: Any, X: Any, y: Any, splits: Splits, scoring: Any)
     """Ridge classification behind a feature map; each fold fits the map anew unless it is frozen."""
     settings = [{"alpha": alpha} for alpha in ALPHAS]
     if learns_nothing(feature_map):
-        parts: Any = [(_features(feature_map, X), y, splits)]
+        parts: Any = [(features_of(feature_map, X), y, splits)]
     else:
         parts = (_behind(feature_map, X, y, *split) for split in splits)
     best, scores = _best(MAPPED, RIDGE, settings, parts, _score_each, scoring, len(splits))
@@ -92,14 +92,7 @@ def _centered(X: Any, y: Any, domain: Ints, train: Ints, test: Ints) -> tuple[An
 def _behind(feature_map: Any, X: Any, y: Any, train: Ints, test: Ints) -> tuple[Any, Any, Splits]:
     """The same behind a feature map."""
     fitted = clone(feature_map).fit(X[train])
-    return _joined(_features(fitted, X[train]), _features(fitted, X[test]), y, train, test)
-
-
-def _features(fitted: Any, X: Any) -> Array:
-    """Features as projections see them."""
-    space = Space(feature_map=fitted)
-    space.feature_map_ = fitted
-    return space._all_features(X)
+    return _joined(features_of(fitted, X[train]), features_of(fitted, X[test]), y, train, test)
 
 
 def _joined(Z: Any, Z_test: Any, y: Any, train: Ints, test: Ints) -> tuple[Any, Any, Splits]:

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..algebra import Array, Ints
 from ..citizen import forget
-from ..estimators import Projection, processes
+from ..estimators import FEATURE_MAPS, processes
 from ..exceptions import FewerComponentsWarning, MaskedLabelsWarning, SingleDomainWarning
 from ..labels import Labels, check_domains, domains_by_name, encode_classes, encode_domains
 from ..progress import track, with_callbacks
@@ -105,7 +105,7 @@ class UnseenClassifier(ChosenModel):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "methods": [StrOptions({"auto"}), list, tuple],
-        "feature_map": Projection._parameter_constraints["feature_map"],
+        "feature_map": FEATURE_MAPS,
         "transductive": ["boolean"],
         "cv": ["cv_object"],
         "scoring": [StrOptions(set(get_scorer_names())), callable],

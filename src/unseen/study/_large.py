@@ -15,7 +15,7 @@ from sklearn.svm import LinearSVC
 from sklearn.utils import gen_batches
 
 from ..algebra import Array, Ints
-from ..estimators import Statistics
+from ..estimators import Statistics, adopt
 from ..kernels import PivotedNystroem, median_squared_distance
 from ..labels import Labels
 from ..selection import nearest
@@ -88,7 +88,7 @@ class Large:
         model = clone(self.problem.projection(method)[0]).set_params(centering=self.problem.centering, **settings)
         model.set_params(feature_map=FrozenEstimator(self._map(gamma, method)))
         if gamma in self._statistics:  # methods of one width differ in what they make of the same statistics
-            model._adopt(Statistics.from_arrays(self._statistics[gamma]), self.X.shape[1])
+            adopt(model, Statistics.from_arrays(self._statistics[gamma]), self.X.shape[1])
         else:
             model.partial_fit(self.X, self.y, sample_domain=self.domain)
             self._statistics[gamma] = model.statistics_

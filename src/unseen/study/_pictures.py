@@ -12,6 +12,7 @@ from sklearn.decomposition import PCA
 from sklearn.neighbors import KNeighborsClassifier
 
 from ..algebra import Array, Ints
+from ..estimators import invariance_weights
 from ..exceptions import FewerComponentsWarning, SingleDomainWarning
 from ..labels import Samples
 from ..selection import Candidate, score_candidates, tabulate
@@ -108,7 +109,7 @@ def _projection(problem: Problem, method: str, settings: dict[str, Any]) -> Any:
 def surface(problem: Problem, row: Row, selection: str) -> dict[str, Any] | None:
     """Validation scores over two settings of a projection, the others as chosen."""
     estimator, grid = problem.projection(row.method)
-    weights = [name for name in estimator._invariance_weights if len(grid.get(name, [])) > 1]
+    weights = [name for name in invariance_weights(estimator) if len(grid.get(name, [])) > 1]
     names = [*weights, *(name for name in ("ridge", "gamma") if len(grid.get(name, [])) > 1)][:2]
     if len(names) < 2:
         return None
