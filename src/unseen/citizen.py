@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import importlib
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from sklearn.base import BaseEstimator
 
+# Dataclasses write the constructor that scikit-learn asks for: explicit keywords, assigned and nothing else.
+parameters = dataclass(kw_only=True, eq=False, repr=False)
 SITE = "https://unseen.readthedocs.io/en/latest"
 
 

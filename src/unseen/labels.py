@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.utils import _safe_indexing
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 
-from .algebra import Ints
+from .algebra import Ints, Membership
 from .exceptions import MaskedLabelsWarning, SingleDomainWarning, warn
 
 Labels = np.ndarray[Any, np.dtype[Any]]
@@ -235,8 +235,7 @@ class Samples:
     def counts(self) -> Ints:
         """How many rows each domain has of each class, over the distinct domains and all classes."""
         shape = int(self.domain_codes.max()) + 1, len(self.classes)
-        cells = self.domain_codes * shape[1] + self.codes
-        return np.bincount(cells, minlength=shape[0] * shape[1]).reshape(shape).astype(np.intp)
+        return Membership.of(self.codes, self.domain_codes, shape).counts
 
     def thinned(self, total: int, seed: int = 0) -> Ints:
         """Which rows to keep for about so many in all: as many of each domain as it has, and some of each class."""

@@ -7,10 +7,9 @@ from ..citizen import is_dask
 from ._centring import Centring, centring_of, uncentred
 from ._cidg import CIDG
 from ._cluster import ClusterLost, mapped, processes
-from ._dask_blocks import compute
 from ._dica import DICA
+from ._distributed import compute, tree
 from ._distributed import predict as predict_lazily
-from ._distributed import tree
 from ._domain_centerer import DomainCenterer
 from ._kfda import KFDA
 from ._mda import MDA

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -68,8 +68,10 @@ class Centring:
 
 
 class DomainTransformer(TransformerMixin):
-    """A transformer that centres domains; a subclass says how by `_uncentred` and `_centring`."""
+    """A transformer that centres domains; a subclass says how."""
 
+    _uncentred: Callable[[Any], Array]
+    _centring: Callable[[], Centring]
     __metadata_request__fit: ClassVar = {"sample_domain": True}
     __metadata_request__transform: ClassVar = {"sample_domain": True}
 
@@ -89,19 +91,12 @@ class DomainTransformer(TransformerMixin):
         """
         return self.fit(X, y, sample_domain=sample_domain).transform(X, sample_domain=sample_domain)
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
 
-
-def uncentred(transformer: Any, X: Any) -> Array:
+def uncentred(transformer: DomainTransformer, X: Any) -> Array:
     """Samples as a fitted transformer has them before it centres them, in an array of their own."""
     return transformer._uncentred(X)
 
 
-def centring_of(transformer: Any) -> Centring:
-    """How a fitted transformer centres the samples of domains, if it does so at all."""
-    if not isinstance(transformer, DomainTransformer):
-        raise TypeError(f"{type(transformer).__name__} centres no domains.")
+def centring_of(transformer: DomainTransformer) -> Centring:
+    """How a fitted transformer centres the samples of domains."""
     return transformer._centring()

@@ -23,8 +23,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..algebra import Array, Moments, pooled
 from ..citizen import is_dask
-from ..labels import Labels
-from ._dask_blocks import Misaligned, aligned, as_array, compute
+from ..labels import Labels, check_domains
+from ._cluster import awaited
 from ._projection import Projection
 from ._space import fit_feature_map, learns_nothing
 from ._statistics import Statistics, collect, total
@@ -39,17 +39,21 @@ T = TypeVar("T")
 E = TypeVar("E")
 
 
+class Misaligned(ValueError):
+    """Blocks of labels have other lengths than the blocks of rows that they were paired with."""
+
+
 def gather(
     projection: Projection, X: Any, y: Any, sample_domain: Any, *, declared: Labels | None, reset: bool
 ) -> Statistics:
     """Statistics of the features of a Dask collection; with `reset` the feature map learns from a sample first."""
     if projection._needs_labels() and y is None:
         raise ValueError(f"{type(projection).__name__} requires y to be passed, but the target y is None.")
-    header, rows = _header(X), as_array(X)
+    header, rows = _outline(X), row_blocks(X)
     if reset:
         _fit_to_sample(projection, rows)
     validate_data(projection, header, reset=reset, skip_check_array=True)  # last: the sample knows no names
-    labels = {"y": _column(y) if projection._needs_labels() else None, "sample_domain": sample_domain}
+    labels = {"y": _one_dimension(y) if projection._needs_labels() else None, "sample_domain": sample_domain}
     twin = _bare(projection)
 
     def part(block: Any, y: Any, domain: Any) -> Statistics | None:
@@ -73,15 +77,15 @@ def transform(projection: Projection, X: Any, sample_domain: Any, *, names: bool
             'Call set_output(transform="default"), or transform data in memory.'
         )
     if names:
-        validate_data(projection, _header(X), reset=False, skip_check_array=True)
-    rows, twin = as_array(X), _bare(projection)
+        validate_data(projection, _outline(X), reset=False, skip_check_array=True)
+    rows, twin = row_blocks(X), _bare(projection)
     nothing = np.empty((0, len(twin.eigenvalues_)), dtype=np.float32 if rows.dtype == np.float32 else np.float64)
     if not projection._centres_batches():
-        return _mapped(twin.transform, rows, nothing)
+        return _by_block(twin.transform, rows, nothing)
     centring, found = projection._centring(), _moments(projection, rows, sample_domain)
     centring.require_batches(found)
     if sample_domain is None:
-        return _mapped(twin._moved(found[None].mean).transform, rows, nothing)
+        return _by_block(twin._moved(found[None].mean).transform, rows, nothing)
 
     def centred(block: Any, domain: Any) -> Any:
         Z = centring.subtract(twin._uncentred(block), domain, found) if block.shape[0] else nothing
@@ -97,7 +101,7 @@ def transform(projection: Projection, X: Any, sample_domain: Any, *, names: bool
 
 def projected_mean(projection: Projection, X: Any) -> tuple[int, Array]:
     """Number of samples of a Dask collection, and the mean of its components before centring."""
-    found = _moments(projection, as_array(X), None)[None]
+    found = _moments(projection, row_blocks(X), None)[None]
     return found.count, found.mean
 
 
@@ -139,7 +143,7 @@ def predict(model: Any, X: Any, *, sample_domain: Any = None, method: str = "pre
     """
     if not is_dask(X):
         raise TypeError(f"X must be a Dask array or dataframe; got {type(X).__name__}. Use the model's own {method}.")
-    validate_data(model, _header(X), reset=False, skip_check_array=True)  # columns by name, where the model knows names
+    validate_data(model, _outline(X), reset=False, skip_check_array=True)  # columns by name, where it knows names
     model = getattr(model, "best_estimator_", model)
     *transformers, classifier = [step for _, step in model.steps] if isinstance(model, Pipeline) else [model]
     for step in transformers:
@@ -154,9 +158,9 @@ def predict(model: Any, X: Any, *, sample_domain: Any = None, method: str = "pre
                 'projection with centering="target", or predict domain by domain in memory.'
             )
         elif step not in (None, "passthrough"):
-            X = _mapped(_bare(step).transform, as_array(X))
+            X = _by_block(_bare(step).transform, row_blocks(X))
     check_is_fitted(classifier)
-    return _mapped(getattr(_bare(classifier), method), as_array(X))
+    return _by_block(getattr(_bare(classifier), method), row_blocks(X))
 
 
 def _fit_to_sample(projection: Projection, rows: Any) -> None:
@@ -194,7 +198,7 @@ def _moments(projection: Projection, rows: Any, sample_domain: Any) -> dict[Any,
     return _reduced(collect_block, rows, {"sample_domain": sample_domain}, partial(reduce, pooled))
 
 
-def _mapped(function: Callable[[Any], Any], rows: Any, nothing: Any = None) -> Any:
+def _by_block(function: Callable[[Any], Any], rows: Any, nothing: Any = None) -> Any:
     """Apply a row-wise function to each block.
 
     `nothing` is what it gives for no rows; unless that is known, its answer to a row of ones tells the type and shape.
@@ -210,7 +214,7 @@ def _mapped(function: Callable[[Any], Any], rows: Any, nothing: Any = None) -> A
     return rows.map_blocks(block, dtype=nothing.dtype, chunks=chunks, meta=nothing, **dropped)
 
 
-def _header(X: Any) -> Any:
+def _outline(X: Any) -> Any:
     """What there is to know of X without looking at samples: the number of features, and names if it has any."""
     if hasattr(X, "columns"):
         return X._meta
@@ -221,7 +225,7 @@ def _header(X: Any) -> Any:
     return np.empty((0, X.shape[1]))
 
 
-def _column(y: Any) -> Any:
+def _one_dimension(y: Any) -> Any:
     """Labels in one dimension, as scikit-learn takes them in memory: a single column will do, with a warning."""
     if getattr(y, "ndim", 1) != 2 or y.shape[1] != 1:
         return y
@@ -253,10 +257,10 @@ def _task(function: Callable[..., T], rows: Any, labels: list[Any], combine: Cal
     shared = delayed(function)  # sent once, not with every block
     blocks = rows.to_delayed().ravel()
     columns = [[None] * len(blocks) if part is None else part.to_delayed().ravel() for part in labels]
-    return tree([delayed(_checked)(shared, *parts) for parts in zip(blocks, *columns, strict=True)], combine)
+    return tree([delayed(_of_aligned)(shared, *parts) for parts in zip(blocks, *columns, strict=True)], combine)
 
 
-def _checked(function: Callable[..., T], block: Any, *labels: Any) -> T:
+def _of_aligned(function: Callable[..., T], block: Any, *labels: Any) -> T:
     for values in labels:
         if values is not None and len(values) != block.shape[0]:
             raise Misaligned(f"A block of X has {block.shape[0]} rows, its labels number {len(values)}.")
@@ -268,3 +272,71 @@ def tree(parts: list[Any], combine: Callable[[Sequence[Any]], Any]) -> Any:
     while len(parts) > 1:
         parts = [delayed(combine)(parts[i : i + FAN_IN]) for i in range(0, len(parts), FAN_IN)]
     return parts[0]
+
+
+def row_blocks(collection: Any) -> Any:
+    """A Dask array with all columns of a row in one block; of a dataframe, its values."""
+    if hasattr(collection, "divisions"):
+        da, dask = import_module("dask.array"), import_module("dask")
+        meta = np.asarray(collection._meta)
+        shape = (np.nan, *meta.shape[1:])
+        values = dask.delayed(np.asarray)
+        parts = [da.from_delayed(values(part), shape, dtype=meta.dtype) for part in collection.to_delayed()]
+        collection = da.concatenate(parts, allow_unknown_chunksizes=True)
+    return collection.rechunk(dict.fromkeys(range(1, collection.ndim), -1))
+
+
+def aligned(rows: Any, labels: dict[str, Any], *, exact: bool) -> tuple[Any, list[Any]]:
+    """Rows and labels in blocks that belong together; labels that are None stay so.
+
+    Where lengths are unknown, equal numbers of blocks are taken at their word unless `exact` asks to count: that costs
+    a pass over the data.
+    """
+    arrays = {name: row_blocks(part) for name, part in labels.items() if is_dask(part)}
+    here = {name: part for name, part in labels.items() if part is not None and name not in arrays}
+    unknown = any(_unknown(array) for array in (rows, *arrays.values()))
+    if unknown and (exact or here or any(part.numblocks[0] != rows.numblocks[0] for part in arrays.values())):
+        rows, arrays = _counted(rows), {name: _counted(array) for name, array in arrays.items()}
+        unknown = False
+    for name, part in here.items():
+        values = check_domains(part, rows.shape[0]) if name == "sample_domain" else np.asarray(part)
+        arrays[name] = import_module("dask.array").from_array(values, chunks=-1)
+    if not unknown:
+        for name, array in arrays.items():
+            if array.shape[0] != rows.shape[0]:
+                raise ValueError(f"X has {rows.shape[0]} samples, but {name} has {array.shape[0]}.")
+            arrays[name] = array.rechunk((rows.chunks[0],))
+    return rows, [arrays.get(name) for name in labels]
+
+
+def _unknown(array: Any) -> bool:
+    return bool(np.isnan(array.chunks[0]).any())
+
+
+def _counted(array: Any) -> Any:
+    """The same array with known lengths of its blocks; `compute_chunk_sizes` would change the caller's."""
+    if not _unknown(array):
+        return array
+    da, dask = import_module("dask.array"), import_module("dask")
+    blocks = array.to_delayed().ravel()
+    lengths = compute(dask.delayed([dask.delayed(_length)(block) for block in blocks]))
+    rest, dtype = array.shape[1:], array.dtype
+    return da.concatenate(
+        [da.from_delayed(block, (n, *rest), dtype=dtype) for block, n in zip(blocks, lengths, strict=True)]
+    )
+
+
+def _length(block: Any) -> int:
+    return int(block.shape[0])
+
+
+def compute(task: Any) -> Any:
+    """Compute a task with Dask's scheduler of the moment; on a cluster, as long as that has workers."""
+    client: Any = getattr(import_module("dask.base").get_scheduler(), "__self__", None)
+    if type(client).__name__ != "Client":
+        return task.compute()
+    future = client.compute(task)
+    try:
+        return awaited(future, client)
+    finally:
+        future.cancel()

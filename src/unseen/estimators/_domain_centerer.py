@@ -10,11 +10,12 @@ from sklearn.preprocessing import normalize
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..algebra import Array
-from ..citizen import DocLinkMixin
+from ..citizen import DocLinkMixin, parameters
 from ..labels import Coded, domains_by_name
 from ._centring import Centring, DomainTransformer
 
 
+@parameters
 class DomainCenterer(DocLinkMixin, OneToOneFeatureMixin, DomainTransformer, BaseEstimator):
     """Subtract each domain's own mean, and scale rows back to unit length.
 
@@ -49,10 +50,9 @@ class DomainCenterer(DocLinkMixin, OneToOneFeatureMixin, DomainTransformer, Base
            [ 0.,  1.]])
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {"renormalize": ["boolean"]}
+    renormalize: bool = True
 
-    def __init__(self, *, renormalize: bool = True) -> None:
-        self.renormalize = renormalize
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {"renormalize": ["boolean"]}
 
     @domains_by_name
     def fit(self, X: Any, y: Any = None, *, sample_domain: Any = None) -> Self:
@@ -105,3 +105,8 @@ class DomainCenterer(DocLinkMixin, OneToOneFeatureMixin, DomainTransformer, Base
         check_is_fitted(self)
         stored = dict(zip(self.domains_.tolist(), self.means_, strict=True))
         return Centring(stored, "DomainCenterer", "Transform a batch of that domain.")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags

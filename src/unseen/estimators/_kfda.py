@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from ..algebra import Ints, Recipe, between, cell_within
 from ._docs import document
-from ._projection import Projection, parameters
+from ._projection import Projection
 
 
 @document
-@parameters
 class KFDA(Projection):
     r"""Kernel Fisher discriminant analysis (Mika et al. 1999).
 

@@ -32,7 +32,7 @@ from ..algebra import (
     whiten,
     whiten_by_cholesky,
 )
-from ..citizen import DocLinkMixin, forget, is_dask
+from ..citizen import DocLinkMixin, forget, is_dask, parameters
 from ..exceptions import FewerComponentsWarning, warn
 from ..kernels import KERNEL_CONSTRAINTS, Kernel, factor, require_square
 from ..labels import Coded, Labels, check_domains, domains_by_name, encode_classes, training_domains, warn_of_masks
@@ -43,9 +43,6 @@ from ._statistics import Statistics, UnsolvedError, collect, declared_classes, f
 NON_NEGATIVE = Interval(Real, 0, None, closed="left")
 FEATURE_MAPS: list[Any] = [StrOptions({"linear"}), HasMethods(["fit", "transform"]), None]
 EXACT_BELOW = 500  # samples up to which an eigendecomposition is cheap enough to be preferred for its accuracy
-
-# Dataclasses write the constructor that scikit-learn asks for: explicit keywords, assigned and nothing else.
-parameters = dataclass(kw_only=True, eq=False, repr=False)
 
 
 def _has_feature_map(projection: Projection) -> bool:
@@ -290,14 +287,7 @@ class Projection(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, DomainTransforme
         return self._samples.check(self, X, **options)
 
     def _check_training_data(
-        self,
-        X: Any,
-        y: Any,
-        sample_domain: Any,
-        *,
-        declared: Labels | None = None,
-        reset: bool = True,
-        whole: bool = False,
+        self, X: Any, y: Any, domain: Any, *, declared: Labels | None = None, reset: bool = True, whole: bool = False
     ) -> tuple[Any, Coded, Coded]:
         """Samples, their classes and their domains; what cannot be the `whole` of the training data is refused."""
         if self._needs_labels():
@@ -306,7 +296,7 @@ class Projection(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, DomainTransforme
         else:
             X = self._check_samples(X, reset=reset, ensure_min_samples=1 + whole)
             classes = Coded.nameless(X.shape[0])
-        return X, classes, Coded.domains(sample_domain, X.shape[0])
+        return X, classes, Coded.domains(domain, X.shape[0])
 
     def _remember(self, classes: Labels, domains: Labels, counts: Ints) -> None:
         """Set what a table of counts tells."""
@@ -336,7 +326,7 @@ class Projection(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, DomainTransforme
         spectrum = feature_spectrum(cells, type(self).__name__)
         equation = Equation.of(self, cells.counts, float(np.linalg.norm(spectrum.values)))
         solution = equation.finish(equation.solve(spectrum))
-        self._keep_solution(solution, offset_=cells.mean @ solution.coefficients, coef_=solution.coefficients)
+        self._keep_solution(solution, coef_=solution.coefficients, offset_=cells.mean @ solution.coefficients)
 
     def _solve_kernel(self, X: Any, membership: Membership) -> None:
         """Solve the eigenproblem in the kernel's space."""
@@ -384,12 +374,8 @@ class Projection(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, DomainTransforme
         """Components of validated samples before centring."""
         space, weights = self._space, self.coef_ if "feature_map_" in vars(self) else self.dual_coef_
         with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused below
-            Z = in_blocks(
-                lambda rows: space.combine(rows, weights),
-                X,
-                weights.shape[1],
-                working=max(len(weights), X.shape[1]),  # kernel values and samples have their copies
-            )
+            widest = max(len(weights), X.shape[1])  # kernel values and samples have their copies
+            Z = in_blocks(lambda rows: space.combine(rows, weights), X, weights.shape[1], widest)
         return space.kernel.finite(Z)
 
     def _uncentred(self, X: Any) -> Array:
@@ -413,21 +399,15 @@ class Projection(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, DomainTransforme
         tags.input_tags.sparse = self._samples.accepts_sparse
         tags.input_tags.positive_only = self._samples.needs_non_negative
         tags.input_tags.pairwise = self._samples.is_precomputed
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
 
 @dataclass(frozen=True)
 class Equation:
-    """The eigenproblem that a projection poses on a table of counts, and how its solutions are finished.
+    """The eigenproblem that a projection poses on a table of counts of each class in each domain, the ridge a number.
 
-    Parameters
-    ----------
-    projection : Projection
-        Whose parameters count.
-    counts : ndarray of shape (n_domains, n_classes)
-        Number of samples of each class in each domain.
-    ridge : float
-        The ridge as a number.
+    It is solved from a decomposition of centred data, and `finish` makes of its solution what a fitted projection has.
     """
 
     projection: Projection

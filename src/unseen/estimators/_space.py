@@ -67,10 +67,10 @@ class FeatureSpace:
         return gram if self.feature_map is None or hasattr(self.feature_map, "combine") else gram_by_numpy
 
 
-def in_blocks(function: Callable[[Any], Array], X: Any, width: int, working: int = 0) -> Array:
+def in_blocks(function: Callable[[Any], Array], X: Any, width: int, widest: int = 1) -> Array:
     """Apply a row-wise function of `width` columns so that memory for what it works with does not grow with X."""
     values = np.empty((X.shape[0], width))
-    step = max(1, BLOCK_ENTRIES // max(1, width, working))
+    step = max(1, BLOCK_ENTRIES // max(width, widest))
     for start in range(0, X.shape[0], step):
         values[start : start + step] = function(X[start : start + step])
     return values
@@ -109,8 +109,8 @@ def fit_feature_map(projection: Any, X: Any) -> Array | None:
     theirs, own = (getattr(part, "feature_names_in_", None) for part in (fitted, projection))
     if theirs is not None and own is not None and list(theirs) != list(own):
         raise ValueError(
-            f"feature_map was fitted to columns {listed(theirs)}, but X has {listed(own)}. Fit both to the same "
-            "columns in the same order."
+            f"feature_map was fitted to columns {_first_few(theirs)}, but X has {_first_few(own)}. Fit both to the "
+            "same columns in the same order."
         )
     return features
 
@@ -135,7 +135,7 @@ def _described(feature_map: Any) -> Any:
     return type(feature_map), {name: value for name, value in params.items() if isinstance(value, plain)}
 
 
-def listed(names: Any) -> str:
+def _first_few(names: Any) -> str:
     """The first few of some names."""
     return ", ".join(map(str, names[:5])) + (", ..." if len(names) > 5 else "")
 

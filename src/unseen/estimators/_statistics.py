@@ -52,13 +52,12 @@ class Statistics:
     def of(cls, features: Callable[[slice], Array], classes: Coded, domains: Coded, gram: Gram = gram) -> Statistics:
         """Collect the statistics of samples, asking for the features of a block of rows at a time."""
         shape = len(domains.names), len(classes.names)
-        cell = domains.codes * shape[1] + classes.codes
 
         def block(rows: slice) -> Cells:
-            counts = np.bincount(cell[rows], minlength=shape[0] * shape[1]).reshape(shape)
-            return Cells.of(features(rows), Membership(counts.astype(np.intp), cell[rows]), gram)
+            return Cells.of(features(rows), Membership.of(classes.codes[rows], domains.codes[rows], shape), gram)
 
-        cells = reduce(lambda one, two: one.plus(two, gram), map(block, gen_batches(len(cell), BLOCK_ROWS)))
+        batches = gen_batches(len(classes.codes), BLOCK_ROWS)
+        cells = reduce(lambda one, two: one.plus(two, gram), map(block, batches))
         return cls(domains.names, classes.names, cells)
 
     def __sizeof__(self) -> int:

@@ -33,18 +33,7 @@ KERNEL_CONSTRAINTS: dict[str, list[Any]] = {
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel and its parameters, which mean what they mean to the estimators.
-
-    Parameters
-    ----------
-    kernel : str or callable, default="rbf"
-        Any kernel of :func:`sklearn.metrics.pairwise.pairwise_kernels`, "precomputed", or a function of two samples.
-    gamma : float, str or None, default="median"
-        Its coefficient, or the rule by which `fitted` finds one.
-    degree, coef0 : float
-        Degree of the polynomial kernel, constant of the polynomial and sigmoid kernels.
-    kernel_params : dict, default=None
-        Keyword arguments for a callable kernel.
+    """A kernel and its parameters, which mean what they mean to estimators; `fitted` turns a rule for gamma into gamma.
 
     Examples
     --------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
+from dataclasses import field
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -17,13 +18,14 @@ from sklearn.utils.extmath import row_norms
 from sklearn.utils.validation import check_is_fitted
 
 from ..algebra import Array, product
-from ..citizen import DocLinkMixin, forget
+from ..citizen import DocLinkMixin, forget, parameters
 from ._cholesky import NotPositiveError, pivoted_cholesky
 from ._kernel import KERNEL_CONSTRAINTS, Kernel
 
 EPS = float(np.finfo(float).eps)
 
 
+@parameters
 class PivotedNystroem(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     r"""Nystroem features whose landmarks are picked one by one where the approximation is still poor.
 
@@ -106,6 +108,16 @@ class PivotedNystroem(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, Transformer
     (320, 2)
     """
 
+    n_components: int = field(default=100, kw_only=False)
+    kernel: str | Callable[..., float] = "rbf"
+    gamma: float | str | None = "median"
+    degree: float = 3
+    coef0: float = 1
+    kernel_params: Mapping[str, Any] | None = None
+    tolerance: float | None = None
+    block_size: int = 64
+    random_state: Any = None
+
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **KERNEL_CONSTRAINTS,
         "n_components": [Interval(Integral, 1, None, closed="left")],
@@ -113,29 +125,6 @@ class PivotedNystroem(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, Transformer
         "block_size": [Interval(Integral, 1, None, closed="left")],
         "random_state": ["random_state"],
     }
-
-    def __init__(
-        self,
-        n_components: int = 100,
-        *,
-        kernel: str | Callable[..., float] = "rbf",
-        gamma: float | str | None = "median",
-        degree: float = 3,
-        coef0: float = 1,
-        kernel_params: Mapping[str, Any] | None = None,
-        tolerance: float | None = None,
-        block_size: int = 64,
-        random_state: Any = None,
-    ) -> None:
-        self.n_components = n_components
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.tolerance = tolerance
-        self.block_size = block_size
-        self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Pick the landmarks.
@@ -152,7 +141,7 @@ class PivotedNystroem(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, Transformer
         self : object
             The fitted transformer.
         """
-        self._factorise(X)
+        self.fit_features(X)
         return self
 
     def transform(self, X: Any) -> Any:
@@ -204,7 +193,7 @@ class PivotedNystroem(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, Transformer
         features : ndarray of shape (n_samples, `n_components_`)
             One feature per landmark.
         """
-        features = self._factorise(X)
+        features = self.fit_features(X)
         return features.astype(self.components_.dtype, copy=False)
 
     def fit_features(self, X: Any) -> Array:
@@ -220,17 +209,6 @@ class PivotedNystroem(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, Transformer
         features : ndarray of shape (n_samples, `n_components_`)
             One feature per landmark.
         """
-        return self._factorise(X)
-
-    def _on_landmarks(self, X: Any) -> tuple[Any, Kernel, Array]:
-        """Samples, the kernel, and its values between samples and landmarks."""
-        check_is_fitted(self)
-        kernel = Kernel.of(self, gamma=self.gamma_)
-        X = kernel.check(self, X, reset=False)
-        return X, kernel, kernel.values(*kernel.about_origin(X, self.components_))
-
-    def _factorise(self, X: Any) -> Array:
-        """Pick the landmarks, and return the features that come with them."""
         self._validate_params()
         forget(self)
         kernel = Kernel.of(self)
@@ -280,6 +258,13 @@ class PivotedNystroem(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, Transformer
                 stacklevel=3,
             )
         return factor.T
+
+    def _on_landmarks(self, X: Any) -> tuple[Any, Kernel, Array]:
+        """Samples, the kernel, and its values between samples and landmarks."""
+        check_is_fitted(self)
+        kernel = Kernel.of(self, gamma=self.gamma_)
+        X = kernel.check(self, X, reset=False)
+        return X, kernel, kernel.values(*kernel.about_origin(X, self.components_))
 
     def _rounding(self, kernel: Kernel, X: Any) -> Array | float:
         """How far computed kernel values can be trusted, relative to those on the diagonal."""

@@ -39,8 +39,11 @@ SHAPE_PARAMS = ("scaling", "centering", "n_components")
 
 def _membership(samples: Samples, rows: Ints) -> Membership:
     """Cells of some samples; classes and domains that these lack are dropped."""
-    codes = (samples.codes[rows], samples.domain_codes[rows])
-    return Membership.of(*(np.unique(part, return_inverse=True)[1].astype(np.intp) for part in codes))
+    classes, domains = (
+        np.unique(codes[rows], return_inverse=True)[1].astype(np.intp)
+        for codes in (samples.codes, samples.domain_codes)
+    )
+    return Membership.of(classes, domains)
 
 
 class Grams:
@@ -177,11 +180,11 @@ class Source:
         # A map that learns nothing from the data gives all folds the same features, and statistics that add up.
         if learns_nothing(projection.feature_map):
             self.features = self._features(samples.X)
-            whole = Membership.of(samples.codes, samples.domain_codes)
-            for code in np.unique(samples.domain_codes):
+            shape = samples.counts().shape
+            for code in range(shape[0]):
                 rows = samples.domain_codes == code
-                counts = np.where(np.arange(len(whole.counts))[:, None] == code, whole.counts, 0)
-                self.by_domain[int(code)] = Cells.of(self.features[rows], Membership(counts, whole.cell[rows]))
+                membership = Membership.of(samples.codes[rows], samples.domain_codes[rows], shape)
+                self.by_domain[code] = Cells.of(self.features[rows], membership)
 
     def fold(self, train: Ints, test: Ints) -> Fold:
         """Decompose one fold."""
