@@ -98,7 +98,6 @@ class DomainCenterer(DocLinkMixin, OneToOneFeatureMixin, DomainTransformer, Base
         return normalize(Z, copy=False) if self.renormalize else Z
 
     def _uncentred(self, X: Any) -> Array:
-        check_is_fitted(self)
         return validate_data(self, X, reset=False, dtype=(np.float64, np.float32), copy=True)
 
     def _centring(self) -> Centring:

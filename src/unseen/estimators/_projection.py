@@ -54,28 +54,6 @@ def _has_feature_map(projection: Projection) -> bool:
     return True
 
 
-class SolutionAttribute:
-    """A fitted attribute that comes with the solution; a stream is solved when the first of them is asked for.
-
-    O(r^3) once, rather than for each of many chunks, most of which nobody looks at; and before two classes have been
-    seen there is nothing to solve, which `hasattr` is told. What has been solved lies in the instance, before this.
-    """
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self.name = name
-
-    def __get__(self, projection: Projection | None, owner: type | None = None) -> Any:
-        if projection is None:
-            return self
-        if "statistics_" not in vars(projection):
-            raise AttributeError(f"{type(projection).__name__!r} object has no attribute {self.name!r}")
-        try:
-            projection._solve_statistics()
-        except ValueError as error:
-            raise UnsolvedError(str(error)) from error
-        return vars(projection)[self.name]
-
-
 @parameters
 class Projection(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, DomainTransformer, BaseEstimator):
     """Base class: a subclass supplies its own parameters and its `_recipe`."""
@@ -91,10 +69,11 @@ class Projection(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, DomainTransforme
     scaling: Literal["paper", "unit_norm"] = "paper"
     centering: Literal["source", "target"] = "source"
 
-    eigenvalues_ = SolutionAttribute()
-    coef_ = SolutionAttribute()
-    offset_ = SolutionAttribute()
-    recentered_ = SolutionAttribute()
+    # What solving sets; while a stream is not solved, the first of them that is asked for has it solved.
+    eigenvalues_ = cached_property(lambda self: self._solution("eigenvalues_"))
+    coef_ = cached_property(lambda self: self._solution("coef_"))
+    offset_ = cached_property(lambda self: self._solution("offset_"))
+    recentered_ = cached_property(lambda self: self._solution("recentered_"))
 
     __metadata_request__partial_fit: ClassVar = {"sample_domain": True}
 
@@ -316,6 +295,19 @@ class Projection(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, DomainTransforme
         if "statistics_" in vars(self) and "offset_" not in vars(self):
             self._solve_statistics()
         check_is_fitted(self, "offset_")
+
+    def _solution(self, name: str) -> Any:
+        """A fitted attribute of a stream, solved for it: O(r^3) once, not for chunks whose solution nobody looks at.
+
+        Before two classes have been seen there is nothing to solve, which `hasattr` is told.
+        """
+        if "statistics_" not in vars(self):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        try:
+            self._solve_statistics()
+        except ValueError as error:
+            raise UnsolvedError(str(error)) from error
+        return vars(self)[name]
 
     def _solve_statistics(self) -> None:
         """Solve the eigenproblem for the features that have been seen: the step that a stream puts off."""
