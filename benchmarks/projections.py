@@ -13,7 +13,7 @@ from scipy import linalg
 from sklearn.metrics.pairwise import pairwise_kernels
 
 from unseen import CIDG, MDA, SCA
-from unseen.kernels._kernel import centre
+from unseen.kernels import centre
 
 from .measure import Row, best_of, peak_bytes, samples
 

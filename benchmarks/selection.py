@@ -16,7 +16,7 @@ from sklearn.pipeline import Pipeline
 from unseen import CIDG, ProjectionSearchCV
 from unseen.algebra._cells import Membership, gram_spectrum
 from unseen.algebra._pencil import solve, whiten
-from unseen.kernels._kernel import centre, evaluate
+from unseen.kernels import Kernel, centre
 from unseen.selection import LeaveOneDomainOut
 
 from .measure import Row, best_of, peak_bytes, samples
@@ -67,7 +67,7 @@ def rows() -> Iterator[Row]:
 
 
 def kernel_matrix(X: np.ndarray) -> np.ndarray:
-    return evaluate(X, None, kernel="rbf", gamma=GAMMA, degree=3, coef0=1, kernel_params=None)
+    return Kernel(gamma=GAMMA).values(X)
 
 
 def setting_row(n: int) -> Row:

@@ -14,7 +14,7 @@ from sklearn.metrics.pairwise import polynomial_kernel
 import textbook
 from helpers import METHODS, make, three_domains
 from unseen import DICA, KFDA, PivotedNystroem, ProjectionSearchCV, UndoBias
-from unseen.kernels._kernel import centre
+from unseen.kernels import Kernel, centre
 
 X, Y, D = three_domains()
 GRID = 2.0**-20  # samples and offsets on a grid: adding one to the other rounds nothing, so all digits can be asked for
@@ -44,9 +44,8 @@ def test_a_polynomial_kernel_keeps_its_digits_far_from_the_origin(degree, offset
     few = (X + offset)[::6]
     exact = np.array([[(Fraction(0.25) * inner(a, b) + Fraction(coef0)) ** degree for b in few] for a in few])
     expected = textbook.centred(exact).astype(float)
-    model = KFDA(kernel="poly", degree=degree, coef0=coef0, gamma=0.25)
-    model.gamma_, model.X_fit_ = 0.25, few
-    for K in (model._kernel_values(few, training=True), model._kernel_values(sparse.csr_array(few))):
+    kernel = Kernel("poly", 0.25, degree, coef0)
+    for K in (kernel.values_to_centre(few), kernel.values_to_centre(sparse.csr_array(few), few)):
         centre(K)
         np.testing.assert_allclose(K, expected, atol=1e-13 * np.abs(expected).max())
 

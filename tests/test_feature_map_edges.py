@@ -19,7 +19,7 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from helpers import three_domains
 from unseen import CIDG, KFDA, PivotedNystroem, ProjectionSearchCV, UnseenClassifier
-from unseen.kernels._kernel import median_squared_distance
+from unseen.kernels import median_squared_distance
 
 X, Y, D = three_domains(n_per_cell=10, seed=5)
 GRID = {"ridge": ["1e-2*scale", "scale"]}

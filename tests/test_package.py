@@ -12,6 +12,7 @@ import sys
 from importlib import resources
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import unseen
@@ -19,7 +20,7 @@ import unseen
 SOURCE = Path(unseen.__file__).parent
 FILES = sorted(SOURCE.rglob("*.py"))
 # Each room may import those before it, and the hall: what lies beside the rooms.
-MATHEMATICS = ["_products", "_cells", "_moments", "_solution", "_scatters", "_pencil"]  # likewise
+MATHEMATICS = ["_cells", "_moments", "_scatters", "_pencil"]  # likewise
 ROOMS = ["report", "algebra", "kernels", "estimators", "selection", "shift", "tables", "datasets", "models", "study"]
 ROOMS += ["cli"]
 HALL = {"citizen", "distributed", "exceptions", "files", "labels", "progress"}
@@ -205,6 +206,20 @@ def test_rooms_are_entered_by_their_doors(path):
     foreign = [name for name in imported(path, lazily=True) if room(name) not in (here, None)]
     private = [name for name in foreign if any(part.startswith("_") for part in name.split(".")[2:])]
     assert not private
+
+
+def test_an_array_reaches_its_solution_through_at_most_ten_files():
+    """Samples below and above the size from which a Cholesky factorisation serves."""
+    rng, files = np.random.default_rng(0), set()
+    X, y, d = rng.normal(size=(600, 4)), rng.integers(3, size=600), rng.integers(2, size=600)
+    for n in (100, 600):
+        model = unseen.CIDG()
+        sys.setprofile(lambda frame, event, argument: files.add(frame.f_code.co_filename))
+        try:
+            model.fit(X[:n], y[:n], sample_domain=d[:n])
+        finally:
+            sys.setprofile(None)
+    assert 5 < len({name for name in files if Path(name).is_relative_to(SOURCE)}) <= 10
 
 
 def test_no_import_goes_round_in_a_circle():

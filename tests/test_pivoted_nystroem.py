@@ -21,7 +21,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from helpers import METHODS, make, three_domains
 from unseen import CIDG
-from unseen.kernels import _kernel as kernels
+from unseen.kernels import Kernel
 from unseen.kernels._cholesky import NotPositiveError, pivoted_cholesky
 from unseen.kernels._kernel import SPARSE_KERNELS
 from unseen.kernels._nystroem import PivotedNystroem
@@ -161,14 +161,14 @@ def test_a_fit_evaluates_the_kernel_once_for_each_sample_and_landmark(container)
 
 def test_built_in_kernels_are_evaluated_in_few_large_calls(monkeypatch):
     shapes = []
-    evaluate = kernels.evaluate
+    evaluate = Kernel.values
 
-    def watched(X, Y, **options):
-        values = evaluate(X, Y, **options)
+    def watched(kernel, X, Y):
+        values = evaluate(kernel, X, Y)
         shapes.append(values.shape)
         return values
 
-    monkeypatch.setattr(kernels, "evaluate", watched)
+    monkeypatch.setattr(Kernel, "values", watched)
     n, r, b = len(MANY), 96, 32
     PivotedNystroem(r, gamma=1.0, block_size=b, random_state=0).fit(MANY)
     whole = [rows for rows, columns in shapes if columns == n]

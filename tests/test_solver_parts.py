@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from unseen.algebra._cells import Membership, _missing, gram_spectrum
+from unseen.algebra import Solution
+from unseen.algebra._cells import Membership, _defect, gram_spectrum
 from unseen.algebra._pencil import Recipe, SingularPencilError, Whitened, _cosines_and_sines, _denominator, _triangle
-from unseen.algebra._solution import Solution
-from unseen.kernels._kernel import _ranks, median_squared_distance
+from unseen.kernels._bandwidth import _ranks, median_squared_distance
 
 SEEDS = st.integers(0, 2**32 - 1)
 
@@ -115,7 +115,7 @@ def test_what_a_basis_misses_makes_it_whole(k, n_missed, seed):
     rng = np.random.default_rng(seed)
     whole = orthonormal(rng, k + n_missed + 3, k)
     lost = whole[:n_missed]
-    S = _missing(whole[n_missed:])
+    S = _defect(whole[n_missed:])
     np.testing.assert_allclose(S.T @ S, lost.T @ lost, atol=1e-12)
     assert n_missed or not S.any()  # nothing is missing, to the last bit
 

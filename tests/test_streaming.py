@@ -22,9 +22,10 @@ from helpers import METHODS, make, three_domains
 from unseen import CIDG, DICA, KFDA, SCA
 from unseen.algebra._cells import Cells, Membership
 from unseen.estimators import _projection as _base
-from unseen.estimators._statistics import BLOCK_ROWS, Coded, Statistics
+from unseen.estimators._statistics import BLOCK_ROWS, Statistics
 from unseen.exceptions import SingleDomainWarning
 from unseen.kernels._nystroem import PivotedNystroem
+from unseen.labels import Coded
 
 every_method = pytest.mark.parametrize("name", METHODS)
 

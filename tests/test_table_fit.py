@@ -13,7 +13,7 @@ from sklearn.svm import SVC
 
 from helpers import three_domains
 from unseen import KFDA, DomainCenterer
-from unseen.kernels._kernel import median_squared_distance
+from unseen.kernels import median_squared_distance
 from unseen.labels import Samples
 from unseen.models import fit_table
 from unseen.selection import METHODS, Candidate, LeaveOneDomainOut, predictions

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import importlib
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from sklearn.base import BaseEstimator
 
+# Dataclasses write the constructor that scikit-learn asks for: explicit keywords, assigned and nothing else.
+parameters = dataclass(kw_only=True, eq=False, repr=False)
 SITE = "https://unseen.readthedocs.io/en/latest"
 NOT_IN_EXTRAS = ("pandas",)  # optional packages that users bring along
 DASK = ("dask", "distributed")
@@ -33,3 +36,8 @@ def optional_import(module: str, purpose: str) -> Any:
         name = module.partition(".")[0]
         needed = name if name in NOT_IN_EXTRAS else f"'unseen[{'dask' if name in DASK else 'cli'}]'"
         raise ImportError(f"{purpose} needs {name}. Install it with: pip install {needed}") from error
+
+
+def is_dask(X: Any) -> bool:
+    """Whether X is a Dask collection, found out without importing Dask."""
+    return type(X).__module__.partition(".")[0] in ("dask", "dask_expr")

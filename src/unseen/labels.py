@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, wraps
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 from sklearn.utils import _safe_indexing
-from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
 
-from .algebra import Ints
+from .algebra import Ints, Membership
 from .exceptions import MaskedLabelsWarning, SingleDomainWarning, warn
 
 Labels = np.ndarray[Any, np.dtype[Any]]
@@ -99,13 +99,54 @@ def encode_domains(labels: Labels) -> tuple[Labels, Ints]:
     return domains, codes.astype(np.intp)
 
 
+@dataclass(frozen=True)
+class Coded:
+    """Labels of samples as distinct names and each sample's index among them."""
+
+    names: Labels
+    codes: Ints
+
+    def rows(self) -> Iterator[tuple[Any, Any]]:
+        """Each name with an index of its samples."""
+        for i, name in enumerate(self.names.tolist()):
+            yield name, slice(None) if len(self.names) == 1 else self.codes == i
+
+    @classmethod
+    def nameless(cls, n: int) -> Coded:
+        """Samples that are not told apart."""
+        return cls(np.array([None], dtype=object), np.zeros(n, dtype=np.intp))
+
+    @classmethod
+    def domains(cls, sample_domain: Any, n: int) -> Coded:
+        """Encode the domains of n samples, unless they are already."""
+        if sample_domain is None or isinstance(sample_domain, Coded):
+            return sample_domain or cls.nameless(n)
+        return cls(*encode_domains(check_domains(sample_domain, n)))
+
+    @classmethod
+    def classes(cls, y: Labels, declared: Labels | None) -> Coded:
+        """Encode the classes of a chunk, however few; those not among the declared ones are refused."""
+        require_labels(y, "y")
+        names, codes = np.unique(y, return_inverse=True)
+        # Of the names rather than of y: that a few samples hold many classes says nothing about the stream.
+        kind = type_of_target(names, input_name="y")
+        if kind not in ("binary", "multiclass"):
+            raise ValueError(
+                f"y must hold class labels; got labels of the kind {kind!r}, such as {names.tolist()[0]!r}."
+            )
+        if declared is not None and not np.isin(names, declared).all():
+            unknown = names[~np.isin(names, declared)].tolist()
+            raise ValueError(
+                f"y holds classes that are not among those declared: {unknown}. Declared were {declared.tolist()}; "
+                "name all classes in the first call of partial_fit, or leave `classes` out to let new ones appear."
+            )
+        return cls(names, codes.astype(np.intp))
+
+
 def training_domains(sample_domain: Any, n_samples: int, caller: str) -> tuple[Labels, Ints]:
     """Domains to train on; without labels all samples are one nameless domain, which deserves a warning."""
-    if sample_domain is None:
-        domains: Labels = np.array([None], dtype=object)
-        codes = np.zeros(n_samples, dtype=np.intp)
-    else:
-        domains, codes = encode_domains(check_domains(sample_domain, n_samples))
+    coded = Coded.domains(sample_domain, n_samples)
+    domains, codes = coded.names, coded.codes
     if len(domains) == 1:
         alone = f"saw a single domain, {domains.tolist()[0]!r}"
         reason = "was fitted without sample_domain" if sample_domain is None else alone
@@ -194,8 +235,7 @@ class Samples:
     def counts(self) -> Ints:
         """How many rows each domain has of each class, over the distinct domains and all classes."""
         shape = int(self.domain_codes.max()) + 1, len(self.classes)
-        cells = self.domain_codes * shape[1] + self.codes
-        return np.bincount(cells, minlength=shape[0] * shape[1]).reshape(shape).astype(np.intp)
+        return Membership.of(self.codes, self.domain_codes, shape).counts
 
     def thinned(self, total: int, seed: int = 0) -> Ints:
         """Which rows to keep for about so many in all: as many of each domain as it has, and some of each class."""

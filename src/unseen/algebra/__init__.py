@@ -3,11 +3,25 @@
 A method is a recipe over contrasts of cell means; the solver adds and never subtracts. Imports NumPy and SciPy only.
 """
 
-from ._cells import Array, Cells, Ints, Membership, Spectrum, gram_spectrum, require_range
+from ._cells import (
+    Array,
+    Cells,
+    Gram,
+    Ints,
+    Membership,
+    Spectrum,
+    gram,
+    gram_by_numpy,
+    gram_spectrum,
+    norm,
+    product,
+    require_range,
+)
 from ._moments import Moments, pooled
 from ._pencil import (
     Recipe,
     SingularPencilError,
+    Solution,
     Whitened,
     apply_inverse,
     cholesky_is_sound,
@@ -16,7 +30,6 @@ from ._pencil import (
     whiten,
     whiten_by_cholesky,
 )
-from ._products import Gram, gram, gram_by_numpy, norm, product
 from ._scatters import (
     between,
     cell_means,
@@ -32,7 +45,6 @@ from ._scatters import (
     pooled_class_means,
     prior_normalised,
 )
-from ._solution import Solution
 
 __all__ = [
     "Array",

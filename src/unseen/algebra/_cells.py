@@ -7,16 +7,43 @@ needs to know about the data.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 from scipy import linalg, sparse
-
-from ._products import Gram, gram, norm, product
+from scipy.linalg import blas
 
 Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.intp]
+Gram = Callable[[Array], Array]
+
+# The wheels of NumPy and SciPy bring a BLAS each, with threads of its own that stay awake for a while after a product.
+# Where products alternate with factorisations, which are SciPy's, two sets of threads then wait for the same cores: on
+# two cores that may take longer than one thread. So products in loops are SciPy's too, unless the loop is about a
+# feature map of somebody else's, whose products are NumPy's.
+
+
+def product(A: Array, B: Array) -> Array:
+    """``A @ B``; without copies if both are in C order, or transposed."""
+    return blas.dgemm(1.0, B.T, A.T).T
+
+
+def gram(A: Array) -> Array:
+    """``A.T @ A``, exactly symmetric."""
+    upper = blas.dsyrk(1.0, A.T)
+    return np.triu(upper, 1).T + upper
+
+
+def gram_by_numpy(A: Array) -> Array:
+    """The same by NumPy's BLAS."""
+    return A.T @ A
+
+
+def norm(A: Array) -> float:
+    """Frobenius norm of a matrix in C or Fortran order."""
+    return float(blas.dnrm2(A.ravel(order="K")))
 
 
 @dataclass(frozen=True)
@@ -35,9 +62,9 @@ class Membership:
     cell: Ints
 
     @classmethod
-    def of(cls, class_codes: Ints, domain_codes: Ints) -> Membership:
-        """Count the cells of samples labelled 0..C-1 and 0..m-1."""
-        n_classes, n_domains = class_codes.max() + 1, domain_codes.max() + 1
+    def of(cls, class_codes: Ints, domain_codes: Ints, shape: tuple[int, int] | None = None) -> Membership:
+        """Count the cells of samples labelled 0..C-1 and 0..m-1, in a table of a larger `shape` if there is one."""
+        n_domains, n_classes = shape or (domain_codes.max() + 1, class_codes.max() + 1)
         cell = domain_codes * n_classes + class_codes
         counts = np.bincount(cell, minlength=n_domains * n_classes).reshape(n_domains, n_classes)
         return cls(counts.astype(np.intp), cell)
@@ -81,7 +108,7 @@ class Spectrum:
         """Leave out the directions in which the data do not vary, as a pencil without ridge must."""
         keep = self.values != 0
         cells = self.cells[keep]
-        return Spectrum(self.values[keep], self.lift[:, keep], cells, _missing(cells))
+        return Spectrum(self.values[keep], self.lift[:, keep], cells, _defect(cells))
 
 
 def gram_spectrum(K: Array, membership: Membership) -> Spectrum:
@@ -188,7 +215,7 @@ class Cells:
         values, vectors = values[keep], vectors[:, keep]
         scale = np.sqrt(values)
         cells = product(vectors.T, indicators.T) / scale[:, None]
-        return Spectrum(values, vectors * scale, cells, _missing(cells))
+        return Spectrum(values, vectors * scale, cells, _defect(cells))
 
 
 def require_range(size: float) -> None:
@@ -200,7 +227,7 @@ def require_range(size: float) -> None:
         )
 
 
-def _missing(cells: Array) -> Array:
+def _defect(cells: Array) -> Array:
     """Return a factor S of what orthonormal vectors lose by projection: ``S'S = I - cells'cells``."""
     loss, directions = linalg.eigh(np.eye(cells.shape[1]) - gram(cells))
     noise = 32 * max(cells.shape) * np.finfo(float).eps  # nothing: its square root would be taken for something

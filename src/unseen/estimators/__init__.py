@@ -3,37 +3,49 @@
 Stands on the algebra and the kernels. One file a method.
 """
 
+from ..citizen import is_dask
+from ._centring import Centring, centring_of, uncentred
 from ._cidg import CIDG
 from ._cluster import ClusterLost, mapped, processes
-from ._dask_blocks import compute, is_dask
 from ._dica import DICA
+from ._distributed import compute, tree
 from ._distributed import predict as predict_lazily
-from ._distributed import tree
 from ._domain_centerer import DomainCenterer
 from ._kfda import KFDA
 from ._mda import MDA
-from ._projection import Projection, adopt_statistics, collect_statistics, invariance_weights
+from ._projection import (
+    FEATURE_MAPS,
+    Equation,
+    Projection,
+    invariance_weights,
+    validation_of,
+)
 from ._sca import SCA
-from ._space import Space, check_gram, learns_nothing
-from ._statistics import Statistics, total
+from ._space import check_gram, features_of, learns_nothing
+from ._statistics import Statistics, adopt, collect, feature_spectrum, total
 from ._undo_bias import UndoBias
 
 __all__ = [
     "CIDG",
     "DICA",
+    "FEATURE_MAPS",
     "KFDA",
     "MDA",
     "SCA",
+    "Centring",
     "ClusterLost",
     "DomainCenterer",
+    "Equation",
     "Projection",
-    "Space",
     "Statistics",
     "UndoBias",
-    "adopt_statistics",
+    "adopt",
+    "centring_of",
     "check_gram",
-    "collect_statistics",
+    "collect",
     "compute",
+    "feature_spectrum",
+    "features_of",
     "invariance_weights",
     "is_dask",
     "learns_nothing",
@@ -42,4 +54,6 @@ __all__ = [
     "processes",
     "total",
     "tree",
+    "uncentred",
+    "validation_of",
 ]

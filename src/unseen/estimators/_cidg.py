@@ -6,12 +6,10 @@ from typing import Any, ClassVar
 
 from ..algebra import Ints, Recipe, between, cell_within, conditional, prior_normalised
 from ._docs import document
-from ._projection import Projection
-from ._space import NON_NEGATIVE, parameters
+from ._projection import NON_NEGATIVE, Projection
 
 
 @document
-@parameters
 class CIDG(Projection):
     r"""Conditional invariant domain generalization (Li et al., AAAI 2018).
 

@@ -12,11 +12,9 @@ from sklearn.utils._param_validation import Interval
 from ..algebra import Array, Ints, Recipe, Solution, Spectrum, apply_inverse, dica_output, domain, whiten
 from ._docs import document
 from ._projection import Projection
-from ._space import parameters
 
 
 @document
-@parameters
 class DICA(Projection):
     r"""Domain-invariant component analysis (Muandet et al. 2013).
 

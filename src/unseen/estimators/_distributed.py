@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Callable, Sequence
+from functools import partial, reduce
 from importlib import import_module
 from typing import Any, TypeVar
 
@@ -17,14 +18,16 @@ import numpy as np
 from scipy import sparse
 from sklearn.exceptions import DataConversionWarning
 from sklearn.pipeline import Pipeline
+from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..algebra import Array
-from ..labels import Labels
-from ._dask_blocks import Misaligned, aligned, as_array, compute, is_dask
+from ..algebra import Array, Moments, pooled
+from ..citizen import is_dask
+from ..labels import Labels, check_domains
+from ._cluster import awaited
 from ._projection import Projection
-from ._space import learns_nothing
-from ._statistics import Coded, Statistics, total
+from ._space import fit_feature_map, learns_nothing
+from ._statistics import Statistics, collect, total
 
 __all__ = ["predict"]
 
@@ -36,23 +39,27 @@ T = TypeVar("T")
 E = TypeVar("E")
 
 
+class Misaligned(ValueError):
+    """Blocks of labels have other lengths than the blocks of rows that they were paired with."""
+
+
 def gather(
     projection: Projection, X: Any, y: Any, sample_domain: Any, *, declared: Labels | None, reset: bool
 ) -> Statistics:
     """Statistics of the features of a Dask collection; with `reset` the feature map learns from a sample first."""
     if projection._needs_labels() and y is None:
         raise ValueError(f"{type(projection).__name__} requires y to be passed, but the target y is None.")
-    header, rows = _header(X), as_array(X)
+    header, rows = _outline(X), row_blocks(X)
     if reset:
-        _fit_feature_map(projection, rows)
+        _fit_to_sample(projection, rows)
     validate_data(projection, header, reset=reset, skip_check_array=True)  # last: the sample knows no names
-    labels = {"y": _column(y) if projection._needs_labels() else None, "sample_domain": sample_domain}
+    labels = {"y": _one_dimension(y) if projection._needs_labels() else None, "sample_domain": sample_domain}
     twin = _bare(projection)
 
-    def collect(block: Any, y: Any, domain: Any) -> Statistics | None:
-        return None if block.shape[0] == 0 else twin._gather(block, y, domain, declared=declared, reset=False)
+    def part(block: Any, y: Any, domain: Any) -> Statistics | None:
+        return None if block.shape[0] == 0 else collect(twin, block, y, domain, declared=declared, reset=False)
 
-    found = _reduced(collect, rows, labels, total)
+    found = _reduced(part, rows, labels, total)
     if found is None:
         raise ValueError(f"X holds no samples; {type(projection).__name__} needs at least 2.")
     return found
@@ -63,23 +70,39 @@ def transform(projection: Projection, X: Any, sample_domain: Any, *, names: bool
 
     Without `names` the columns of X have been compared already.
     """
+    wanted = _get_output_config("transform", projection)["dense"]
+    if names and wanted != "default":
+        raise ValueError(
+            f"transform of a Dask collection is lazy, but set_output asks for {wanted!r}, which would collect it. "
+            'Call set_output(transform="default"), or transform data in memory.'
+        )
     if names:
-        validate_data(projection, _header(X), reset=False, skip_check_array=True)
-    rows, twin = as_array(X), _bare(projection)
-    if projection.centering == "target" and not projection.recentered_:
-        if sample_domain is None:
-            n, mean = projected_mean(projection, X)
-            projection._require_batch(n, "X")
-            twin.offset_, twin.recentered_ = mean, True
-        else:
-            return _centred_by_domain(projection, rows, sample_domain)
-    return _mapped(twin.transform, rows, _nothing(projection, rows))
+        validate_data(projection, _outline(X), reset=False, skip_check_array=True)
+    rows, twin = row_blocks(X), _bare(projection)
+    nothing = np.empty((0, len(twin.eigenvalues_)), dtype=np.float32 if rows.dtype == np.float32 else np.float64)
+    if not projection._centres_batches():
+        return _by_block(twin.transform, rows, nothing)
+    centring, found = projection._centring(), _moments(projection, rows, sample_domain)
+    centring.require_batches(found)
+    if sample_domain is None:
+        return _by_block(twin._moved(found[None].mean).transform, rows, nothing)
+
+    def centred(block: Any, domain: Any) -> Any:
+        Z = centring.subtract(twin._uncentred(block), domain, found) if block.shape[0] else nothing
+        return Z.astype(nothing.dtype, copy=False)
+
+    da, delayed = import_module("dask.array"), import_module("dask").delayed
+    shared = delayed(centred)
+    # The lengths have to agree before anything lazy is built: later there is nobody to turn to.
+    blocks, (domains,) = aligned(rows, {"sample_domain": sample_domain}, exact=True)
+    parts = zip(blocks.to_delayed().ravel(), domains.to_delayed().ravel(), blocks.chunks[0], strict=True)
+    return da.concatenate([da.from_delayed(shared(b, d), (n, nothing.shape[1]), meta=nothing) for b, d, n in parts])
 
 
 def projected_mean(projection: Projection, X: Any) -> tuple[int, Array]:
     """Number of samples of a Dask collection, and the mean of its components before centring."""
-    found = _projected(projection, as_array(X), None)
-    return (0, projection.offset_) if found is None else (int(found.cells.counts.sum()), found.cells.mean)
+    found = _moments(projection, row_blocks(X), None)[None]
+    return found.count, found.mean
 
 
 def predict(model: Any, X: Any, *, sample_domain: Any = None, method: str = "predict") -> Any:
@@ -120,7 +143,7 @@ def predict(model: Any, X: Any, *, sample_domain: Any = None, method: str = "pre
     """
     if not is_dask(X):
         raise TypeError(f"X must be a Dask array or dataframe; got {type(X).__name__}. Use the model's own {method}.")
-    validate_data(model, _header(X), reset=False, skip_check_array=True)  # columns by name, where the model knows names
+    validate_data(model, _outline(X), reset=False, skip_check_array=True)  # columns by name, where it knows names
     model = getattr(model, "best_estimator_", model)
     *transformers, classifier = [step for _, step in model.steps] if isinstance(model, Pipeline) else [model]
     for step in transformers:
@@ -135,15 +158,15 @@ def predict(model: Any, X: Any, *, sample_domain: Any = None, method: str = "pre
                 'projection with centering="target", or predict domain by domain in memory.'
             )
         elif step not in (None, "passthrough"):
-            X = _mapped(_bare(step).transform, as_array(X))
+            X = _by_block(_bare(step).transform, row_blocks(X))
     check_is_fitted(classifier)
-    return _mapped(getattr(_bare(classifier), method), as_array(X))
+    return _by_block(getattr(_bare(classifier), method), row_blocks(X))
 
 
-def _fit_feature_map(projection: Projection, rows: Any) -> None:
+def _fit_to_sample(projection: Projection, rows: Any) -> None:
     """Fit the map to a sample; one that has nothing to learn is spared the pass over the data."""
     if learns_nothing(projection.feature_map):
-        projection._fit_feature_map(None)
+        fit_feature_map(projection, None)
         return
 
     def draw(block: Any, number: int) -> tuple[Array, Any]:
@@ -152,7 +175,7 @@ def _fit_feature_map(projection: Projection, rows: Any) -> None:
     delayed = import_module("dask").delayed
     parts = [delayed(draw)(block, i) for i, block in enumerate(rows.to_delayed().ravel())]
     _, sample = compute(tree(parts, _smallest))
-    projection._fit_feature_map(projection._check_samples(sample))
+    fit_feature_map(projection, projection._check_samples(sample))
 
 
 def _smallest(parts: Sequence[tuple[Array, Any]]) -> tuple[Array, Any]:
@@ -164,48 +187,18 @@ def _smallest(parts: Sequence[tuple[Array, Any]]) -> tuple[Array, Any]:
     return keys[kept], together[kept]
 
 
-def _projected(projection: Projection, rows: Any, sample_domain: Any) -> Statistics | None:
-    """Counts and means of the components of each domain, before centring."""
-    twin = _bare(projection)
+def _moments(projection: Projection, rows: Any, sample_domain: Any) -> dict[Any, Moments]:
+    """What the components of a Dask collection tell about the means of new domains."""
+    twin, centring = _bare(projection), projection._centring()
+    none = {} if sample_domain is not None else centring.moments(np.empty((0, len(twin.eigenvalues_))))
 
-    def collect(block: Any, domain: Any) -> Statistics | None:
-        if block.shape[0] == 0:
-            return None
-        Z = twin._project(twin._check_samples(block, reset=False))
-        return Statistics.of(lambda part: Z[part], Coded.nameless(len(Z)), Coded.domains(domain, len(Z)))
+    def collect_block(block: Any, domain: Any) -> dict[Any, Moments]:
+        return centring.moments(twin._uncentred(block), domain) if block.shape[0] else none
 
-    return _reduced(collect, rows, {"sample_domain": sample_domain}, total)
+    return _reduced(collect_block, rows, {"sample_domain": sample_domain}, partial(reduce, pooled))
 
 
-def _centred_by_domain(projection: Projection, rows: Any, sample_domain: Any) -> Any:
-    found = _projected(projection, rows, sample_domain)
-    offsets = {}
-    if found is not None:
-        known = set(projection.domains_.tolist())
-        means = found.cells.means + found.cells.tails
-        for name, n, mean in zip(found.domains.tolist(), found.cells.counts.sum(axis=1), means, strict=True):
-            if name not in known:
-                projection._require_batch(n, f"domain {name!r}")
-            offsets[name] = projection.offset_ if name in known else mean
-    twin, nothing = _bare(projection), _nothing(projection, rows)
-
-    def centred(block: Any, domain: Any) -> Any:
-        if block.shape[0] == 0:
-            return nothing
-        labels = Coded.domains(domain, block.shape[0])
-        Z = twin._project(twin._check_samples(block, reset=False))
-        Z -= np.array([offsets[name] for name in labels.names.tolist()])[labels.codes]
-        return Z.astype(nothing.dtype, copy=False)
-
-    da, delayed = import_module("dask.array"), import_module("dask").delayed
-    shared = delayed(centred)
-    # The lengths have to agree before anything lazy is built: later there is nobody to turn to.
-    blocks, (domains,) = aligned(rows, {"sample_domain": sample_domain}, exact=True)
-    parts = zip(blocks.to_delayed().ravel(), domains.to_delayed().ravel(), blocks.chunks[0], strict=True)
-    return da.concatenate([da.from_delayed(shared(b, d), (n, nothing.shape[1]), meta=nothing) for b, d, n in parts])
-
-
-def _mapped(function: Callable[[Any], Any], rows: Any, nothing: Any = None) -> Any:
+def _by_block(function: Callable[[Any], Any], rows: Any, nothing: Any = None) -> Any:
     """Apply a row-wise function to each block.
 
     `nothing` is what it gives for no rows; unless that is known, its answer to a row of ones tells the type and shape.
@@ -221,12 +214,7 @@ def _mapped(function: Callable[[Any], Any], rows: Any, nothing: Any = None) -> A
     return rows.map_blocks(block, dtype=nothing.dtype, chunks=chunks, meta=nothing, **dropped)
 
 
-def _nothing(projection: Projection, rows: Any) -> Any:
-    """The components of no rows."""
-    return np.empty((0, projection._n_features_out), dtype=np.float32 if rows.dtype == np.float32 else np.float64)
-
-
-def _header(X: Any) -> Any:
+def _outline(X: Any) -> Any:
     """What there is to know of X without looking at samples: the number of features, and names if it has any."""
     if hasattr(X, "columns"):
         return X._meta
@@ -237,7 +225,7 @@ def _header(X: Any) -> Any:
     return np.empty((0, X.shape[1]))
 
 
-def _column(y: Any) -> Any:
+def _one_dimension(y: Any) -> Any:
     """Labels in one dimension, as scikit-learn takes them in memory: a single column will do, with a warning."""
     if getattr(y, "ndim", 1) != 2 or y.shape[1] != 1:
         return y
@@ -269,10 +257,10 @@ def _task(function: Callable[..., T], rows: Any, labels: list[Any], combine: Cal
     shared = delayed(function)  # sent once, not with every block
     blocks = rows.to_delayed().ravel()
     columns = [[None] * len(blocks) if part is None else part.to_delayed().ravel() for part in labels]
-    return tree([delayed(_checked)(shared, *parts) for parts in zip(blocks, *columns, strict=True)], combine)
+    return tree([delayed(_of_aligned)(shared, *parts) for parts in zip(blocks, *columns, strict=True)], combine)
 
 
-def _checked(function: Callable[..., T], block: Any, *labels: Any) -> T:
+def _of_aligned(function: Callable[..., T], block: Any, *labels: Any) -> T:
     for values in labels:
         if values is not None and len(values) != block.shape[0]:
             raise Misaligned(f"A block of X has {block.shape[0]} rows, its labels number {len(values)}.")
@@ -284,3 +272,71 @@ def tree(parts: list[Any], combine: Callable[[Sequence[Any]], Any]) -> Any:
     while len(parts) > 1:
         parts = [delayed(combine)(parts[i : i + FAN_IN]) for i in range(0, len(parts), FAN_IN)]
     return parts[0]
+
+
+def row_blocks(collection: Any) -> Any:
+    """A Dask array with all columns of a row in one block; of a dataframe, its values."""
+    if hasattr(collection, "divisions"):
+        da, dask = import_module("dask.array"), import_module("dask")
+        meta = np.asarray(collection._meta)
+        shape = (np.nan, *meta.shape[1:])
+        values = dask.delayed(np.asarray)
+        parts = [da.from_delayed(values(part), shape, dtype=meta.dtype) for part in collection.to_delayed()]
+        collection = da.concatenate(parts, allow_unknown_chunksizes=True)
+    return collection.rechunk(dict.fromkeys(range(1, collection.ndim), -1))
+
+
+def aligned(rows: Any, labels: dict[str, Any], *, exact: bool) -> tuple[Any, list[Any]]:
+    """Rows and labels in blocks that belong together; labels that are None stay so.
+
+    Where lengths are unknown, equal numbers of blocks are taken at their word unless `exact` asks to count: that costs
+    a pass over the data.
+    """
+    arrays = {name: row_blocks(part) for name, part in labels.items() if is_dask(part)}
+    here = {name: part for name, part in labels.items() if part is not None and name not in arrays}
+    unknown = any(_unknown(array) for array in (rows, *arrays.values()))
+    if unknown and (exact or here or any(part.numblocks[0] != rows.numblocks[0] for part in arrays.values())):
+        rows, arrays = _counted(rows), {name: _counted(array) for name, array in arrays.items()}
+        unknown = False
+    for name, part in here.items():
+        values = check_domains(part, rows.shape[0]) if name == "sample_domain" else np.asarray(part)
+        arrays[name] = import_module("dask.array").from_array(values, chunks=-1)
+    if not unknown:
+        for name, array in arrays.items():
+            if array.shape[0] != rows.shape[0]:
+                raise ValueError(f"X has {rows.shape[0]} samples, but {name} has {array.shape[0]}.")
+            arrays[name] = array.rechunk((rows.chunks[0],))
+    return rows, [arrays.get(name) for name in labels]
+
+
+def _unknown(array: Any) -> bool:
+    return bool(np.isnan(array.chunks[0]).any())
+
+
+def _counted(array: Any) -> Any:
+    """The same array with known lengths of its blocks; `compute_chunk_sizes` would change the caller's."""
+    if not _unknown(array):
+        return array
+    da, dask = import_module("dask.array"), import_module("dask")
+    blocks = array.to_delayed().ravel()
+    lengths = compute(dask.delayed([dask.delayed(_length)(block) for block in blocks]))
+    rest, dtype = array.shape[1:], array.dtype
+    return da.concatenate(
+        [da.from_delayed(block, (n, *rest), dtype=dtype) for block, n in zip(blocks, lengths, strict=True)]
+    )
+
+
+def _length(block: Any) -> int:
+    return int(block.shape[0])
+
+
+def compute(task: Any) -> Any:
+    """Compute a task with Dask's scheduler of the moment; on a cluster, as long as that has workers."""
+    client: Any = getattr(import_module("dask.base").get_scheduler(), "__self__", None)
+    if type(client).__name__ != "Client":
+        return task.compute()
+    future = client.compute(task)
+    try:
+        return awaited(future, client)
+    finally:
+        future.cancel()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import inspect
 from typing import TypeVar
 
+from ..citizen import parameters
+
 COMMON = """\
 ridge : float, "scale" or a multiple such as "0.1*scale", default="scale"
     Weight of ``tr(B'B)`` in the denominator, on the scale of the {power} of the centred kernel matrix Kc.
@@ -68,7 +70,7 @@ T = TypeVar("T", bound=type)
 
 
 def document(cls: T) -> T:
-    """Fill in ``{common}`` and ``{attributes}`` of a projection's docstring."""
+    """Give a projection its constructor, and fill in ``{common}`` and ``{attributes}`` of its docstring."""
     squared = getattr(cls, "_ridge_power", 2) == 2
     common = COMMON.format(
         power="squared eigenvalues" if squared else "eigenvalues",
@@ -78,4 +80,5 @@ def document(cls: T) -> T:
     cls.__doc__ = doc.replace("{common}", common).replace(
         "{attributes}", ATTRIBUTES.replace("{{", "{").replace("}}", "}")
     )
+    parameters(cls)
     return cls

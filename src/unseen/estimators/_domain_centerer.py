@@ -5,15 +5,18 @@ from __future__ import annotations
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin
 from sklearn.preprocessing import normalize
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..citizen import DocLinkMixin
-from ..labels import check_domains, domains_by_name, encode_domains
+from ..algebra import Array
+from ..citizen import DocLinkMixin, parameters
+from ..labels import Coded, domains_by_name
+from ._centring import Centring, DomainTransformer
 
 
-class DomainCenterer(DocLinkMixin, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+@parameters
+class DomainCenterer(DocLinkMixin, OneToOneFeatureMixin, DomainTransformer, BaseEstimator):
     """Subtract each domain's own mean, and scale rows back to unit length.
 
     A simple trick that is hard to beat when domains differ by a shift. A domain that was not seen in `fit` is centred
@@ -47,12 +50,9 @@ class DomainCenterer(DocLinkMixin, OneToOneFeatureMixin, TransformerMixin, BaseE
            [ 0.,  1.]])
     """
 
-    __metadata_request__fit: ClassVar = {"sample_domain": True}
-    __metadata_request__transform: ClassVar = {"sample_domain": True}
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {"renormalize": ["boolean"]}
+    renormalize: bool = True
 
-    def __init__(self, *, renormalize: bool = True) -> None:
-        self.renormalize = renormalize
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {"renormalize": ["boolean"]}
 
     @domains_by_name
     def fit(self, X: Any, y: Any = None, *, sample_domain: Any = None) -> Self:
@@ -74,11 +74,9 @@ class DomainCenterer(DocLinkMixin, OneToOneFeatureMixin, TransformerMixin, BaseE
         """
         self._validate_params()
         X = validate_data(self, X, dtype=(np.float64, np.float32))
-        if sample_domain is None:
-            self.domains_, codes = np.array([None], dtype=object), np.zeros(len(X), dtype=np.intp)
-        else:
-            self.domains_, codes = encode_domains(check_domains(sample_domain, len(X)))
-        self.means_ = np.stack([X[codes == i].mean(axis=0) for i in range(len(self.domains_))])
+        domains = Coded.domains(sample_domain, len(X))
+        self.domains_ = domains.names
+        self.means_ = np.stack([X[rows].mean(axis=0) for _, rows in domains.rows()])
         return self
 
     def transform(self, X: Any, *, sample_domain: Any = None) -> Any:
@@ -96,37 +94,16 @@ class DomainCenterer(DocLinkMixin, OneToOneFeatureMixin, TransformerMixin, BaseE
         X_centred : ndarray of shape (n_samples, n_features)
             The centred samples.
         """
+        Z = self._centring().of_batch(self._uncentred(X), sample_domain)
+        return normalize(Z, copy=False) if self.renormalize else Z
+
+    def _uncentred(self, X: Any) -> Array:
+        return validate_data(self, X, reset=False, dtype=(np.float64, np.float32), copy=True)
+
+    def _centring(self) -> Centring:
         check_is_fitted(self)
-        X = validate_data(self, X, reset=False, dtype=(np.float64, np.float32), copy=True)
-        labels = None if sample_domain is None else check_domains(sample_domain, len(X))
-        names, codes = encode_domains(np.zeros(len(X)) if labels is None else labels)
-        stored = {} if labels is None else dict(zip(self.domains_.tolist(), self.means_, strict=True))
-        for i, name in enumerate(names.tolist()):
-            rows = codes == i
-            if name not in stored and rows.sum() == 1:
-                which = "X" if labels is None else f"domain {name!r}"
-                raise ValueError(
-                    f"DomainCenterer subtracts the mean of each new domain, but {which} has a single sample, which "
-                    "would become all zeros whatever it is. Transform a batch of that domain."
-                )
-            X[rows] -= stored[name] if name in stored else X[rows].mean(axis=0)
-        return normalize(X, copy=False) if self.renormalize else X
-
-    @domains_by_name
-    def fit_transform(self, X: Any, y: Any = None, *, sample_domain: Any = None) -> Any:
-        """Fit, then transform the same samples.
-
-        Parameters
-        ----------
-        X, y, sample_domain
-            As for `fit`.
-
-        Returns
-        -------
-        X_centred : ndarray of shape (n_samples, n_features)
-            The centred samples.
-        """
-        return self.fit(X, y, sample_domain=sample_domain).transform(X, sample_domain=sample_domain)
+        stored = dict(zip(self.domains_.tolist(), self.means_, strict=True))
+        return Centring(stored, "DomainCenterer", "Transform a batch of that domain.")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

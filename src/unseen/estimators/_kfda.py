@@ -5,11 +5,9 @@ from __future__ import annotations
 from ..algebra import Ints, Recipe, between, cell_within
 from ._docs import document
 from ._projection import Projection
-from ._space import parameters
 
 
 @document
-@parameters
 class KFDA(Projection):
     r"""Kernel Fisher discriminant analysis (Mika et al. 1999).
 

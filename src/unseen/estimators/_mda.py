@@ -18,12 +18,10 @@ from ..algebra import (
     mda_domain_discrepancy,
 )
 from ._docs import document
-from ._projection import Projection
-from ._space import NON_NEGATIVE, parameters
+from ._projection import NON_NEGATIVE, Projection
 
 
 @document
-@parameters
 class MDA(Projection):
     r"""Multidomain discriminant analysis (Hu et al., UAI 2019).
 

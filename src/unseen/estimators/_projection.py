@@ -1,22 +1,22 @@
-"""What every projection shares: validation, fitting, centring, transforming."""
+"""What every projection shares: validation, fitting, centring, transforming, and the eigenproblem it poses."""
 
 from __future__ import annotations
 
 import copy
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import field
-from numbers import Integral
+from dataclasses import dataclass, field
+from functools import cached_property
+from numbers import Integral, Real
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin
+from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from .. import kernels
 from ..algebra import (
     Array,
     Ints,
@@ -27,32 +27,22 @@ from ..algebra import (
     Spectrum,
     cholesky_is_sound,
     gram_spectrum,
-    norm,
-    require_range,
     solve,
     solve_with_total,
     whiten,
     whiten_by_cholesky,
 )
-from ..citizen import DocLinkMixin, forget
+from ..citizen import DocLinkMixin, forget, is_dask, parameters
 from ..exceptions import FewerComponentsWarning, warn
-from ..kernels import factor
-from ..labels import (
-    Labels,
-    check_domains,
-    domains_by_name,
-    encode_classes,
-    encode_domains,
-    training_domains,
-    warn_of_masks,
-)
-from ._dask_blocks import is_dask
-from ._space import NON_NEGATIVE, Space, check_gram, parameters
-from ._statistics import Coded, Statistics, UnsolvedError
+from ..kernels import KERNEL_CONSTRAINTS, Kernel, factor, require_square
+from ..labels import Coded, Labels, check_domains, domains_by_name, encode_classes, training_domains, warn_of_masks
+from ._centring import Centring, DomainTransformer
+from ._space import FeatureSpace, KernelSpace, check_gram, in_blocks, require_same_map
+from ._statistics import Statistics, UnsolvedError, collect, declared_classes, feature_spectrum, keep
 
+NON_NEGATIVE = Interval(Real, 0, None, closed="left")
+FEATURE_MAPS: list[Any] = [StrOptions({"linear"}), HasMethods(["fit", "transform"]), None]
 EXACT_BELOW = 500  # samples up to which an eigendecomposition is cheap enough to be preferred for its accuracy
-# What solving adds to the statistics of a stream.
-SOLUTION = ("eigenvalues_", "coef_", "offset_", "recentered_", "_n_features_out")
 
 
 def _has_feature_map(projection: Projection) -> bool:
@@ -65,20 +55,31 @@ def _has_feature_map(projection: Projection) -> bool:
 
 
 @parameters
-class Projection(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Space):
+class Projection(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, DomainTransformer, BaseEstimator):
     """Base class: a subclass supplies its own parameters and its `_recipe`."""
 
+    kernel: str | Callable[..., float] = "rbf"
+    gamma: float | str | None = "median"
+    degree: float = 3
+    coef0: float = 1
+    kernel_params: Mapping[str, Any] | None = None
+    feature_map: Any = None
     n_components: int | None = field(default=None, kw_only=False)
     ridge: float | str = "scale"
     scaling: Literal["paper", "unit_norm"] = "paper"
     centering: Literal["source", "target"] = "source"
 
-    __metadata_request__fit: ClassVar = {"sample_domain": True}
+    # What solving sets; while a stream is not solved, the first of them that is asked for has it solved.
+    eigenvalues_ = cached_property(lambda self: self._solution("eigenvalues_"))
+    coef_ = cached_property(lambda self: self._solution("coef_"))
+    offset_ = cached_property(lambda self: self._solution("offset_"))
+    recentered_ = cached_property(lambda self: self._solution("recentered_"))
+
     __metadata_request__partial_fit: ClassVar = {"sample_domain": True}
-    __metadata_request__transform: ClassVar = {"sample_domain": True}
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **Space._parameter_constraints,
+        **KERNEL_CONSTRAINTS,
+        "feature_map": FEATURE_MAPS,
         "n_components": [Interval(Integral, 1, None, closed="left"), None],
         "ridge": [NON_NEGATIVE, str],
         "scaling": [StrOptions({"paper", "unit_norm"})],
@@ -119,15 +120,23 @@ class Projection(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         """
         self._validate_params()
         forget(self)
-        if self.feature_map is None:
-            self._refuse_dask(X)
-            X, classes, domains = self._check_training_data(X, y, sample_domain)
-            membership = Membership.of(classes.codes, domains.codes)
-            warn_of_masks(classes.names, domains.names, membership.counts, type(self).__name__)
-            self._solve_kernel(X, membership)
-        else:
-            self._keep(self._gather(X, y, sample_domain, whole=True))
+        if self.feature_map is not None:
+            keep(self, collect(self, X, y, sample_domain, whole=True))
             self._solve_statistics()
+            return self
+        if is_dask(X):
+            raise ValueError(
+                f"{type(self).__name__} with kernel={self.kernel!r} needs all samples in memory, but X is a Dask "
+                "collection. Set feature_map, for example to unseen.PivotedNystroem(1000) "
+                'or to "linear", whose statistics are added up block by block.'
+            )
+        X, classes, domains = self._check_training_data(X, y, sample_domain, whole=True)
+        if self.kernel == "precomputed":
+            check_gram(X)
+        membership = Membership.of(classes.codes, domains.codes)
+        self._remember(classes.names, domains.names, membership.counts)
+        self._warn_of_table()
+        self._solve_kernel(X, membership)
         return self
 
     @available_if(_has_feature_map)
@@ -161,10 +170,10 @@ class Projection(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         if seen is None:
             forget(self)
         else:
-            self._require_same_map()
-        declared = self._declared(classes)
-        statistics = self._gather(X, y, sample_domain, declared=declared, reset=seen is None)
-        self._keep(statistics if seen is None else Statistics.from_arrays(seen).plus(statistics, self._gram()))
+            require_same_map(self)
+        declared = declared_classes(self, classes)
+        statistics = collect(self, X, y, sample_domain, declared=declared, reset=seen is None)
+        keep(self, statistics if seen is None else Statistics.from_arrays(seen).plus(statistics, self._space.gram))
         self.declared_classes_ = declared
         return self
 
@@ -189,29 +198,15 @@ class Projection(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         if is_dask(X):
             from . import _distributed as distributed
 
-            self._require_lazy_output()
             return distributed.transform(self, X, sample_domain)
         X = self._check_samples(X, reset=False)
         labels = None if sample_domain is None else check_domains(sample_domain, X.shape[0])
         Z = self._project(X)
-        Z -= self._offsets(Z, labels)
+        if self._centres_batches():
+            self._centring().of_batch(Z, labels)
+        else:
+            Z -= self.offset_
         return Z.astype(X.dtype, copy=False)
-
-    @domains_by_name
-    def fit_transform(self, X: Any, y: Any = None, *, sample_domain: Any = None) -> Any:
-        """Fit, then transform the same samples.
-
-        Parameters
-        ----------
-        X, y, sample_domain
-            As for `fit`.
-
-        Returns
-        -------
-        Z : ndarray of shape (n_samples, n_components)
-            Learned features of the training samples.
-        """
-        return self.fit(X, y, sample_domain=sample_domain).transform(X, sample_domain=sample_domain)
 
     def recentered(self, X: Any) -> Self:
         """Return a fitted copy that is centred on an unlabelled batch of a new domain.
@@ -235,105 +230,65 @@ class Projection(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
             n, mean = distributed.projected_mean(self, X)
         else:
-            Z = self._project(self._check_samples(X, reset=False))
+            Z = self._uncentred(X)
             n, mean = len(Z), Z.mean(axis=0)
         if n < 2:
             raise ValueError(
                 f"recentered needs a batch of at least 2 samples to estimate a mean; got X with {n}. Centred on "
                 "itself, a single sample would always land on the origin."
             )
+        return self._moved(mean)
+
+    def _moved(self, mean: Array) -> Self:
+        """A copy that subtracts a mean of somebody else's."""
         twin = copy.copy(self)
-        twin.offset_ = mean
-        twin.recentered_ = True
+        twin.__dict__.update(offset_=mean, recentered_=True)
         return twin
 
-    def _check_training_data(self, X: Any, y: Any, sample_domain: Any) -> tuple[Any, Coded, Coded]:
-        name = type(self).__name__
-        if self._needs_labels():
-            X, y = self._check_samples(X, y=y, ensure_min_samples=2)
-            classes = Coded(*encode_classes(y, name))
-            self.classes_ = classes.names
-        else:
-            X = self._check_samples(X, ensure_min_samples=2)
-            classes = Coded.nameless(X.shape[0])
-        if self.kernel == "precomputed":
-            check_gram(X)
-        domains = Coded(*training_domains(sample_domain, X.shape[0], name))
-        self.domains_ = domains.names
-        return X, classes, domains
+    @property
+    def _samples(self) -> Kernel:
+        """What samples must be: as the kernel wants them, or as any feature map takes them."""
+        return Kernel.of(self) if self.feature_map is None else FeatureSpace.kernel
 
-    def _gather(
-        self,
-        X: Any,
-        y: Any,
-        sample_domain: Any,
-        *,
-        declared: Labels | None = None,
-        reset: bool = True,
-        whole: bool = False,
-    ) -> Statistics:
-        """Statistics of the features of samples; with `reset` the feature map learns from these first.
+    @property
+    def _space(self) -> Any:
+        """Where the components of a fitted projection live: it combines what it knows of samples by weights."""
+        if "feature_map_" in vars(self):
+            return FeatureSpace(self.feature_map_)
+        return KernelSpace(Kernel.of(self, gamma=self.gamma_), self.X_fit_)
 
-        What cannot be the `whole` of the training data is refused at once.
-        """
-        if is_dask(X):
-            from . import _distributed as distributed
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.eigenvalues_)
 
-            return distributed.gather(self, X, y, sample_domain, declared=declared, reset=reset)
+    def _check_samples(self, X: Any, **options: Any) -> Any:
+        """Validate samples, with labels if `options` hold `y`."""
+        return self._samples.check(self, X, **options)
+
+    def _check_training_data(
+        self, X: Any, y: Any, domain: Any, *, declared: Labels | None = None, reset: bool = True, whole: bool = False
+    ) -> tuple[Any, Coded, Coded]:
+        """Samples, their classes and their domains; what cannot be the `whole` of the training data is refused."""
         if self._needs_labels():
             X, y = self._check_samples(X, y=y, reset=reset, ensure_min_samples=1 + whole)
             classes = Coded(*encode_classes(y, type(self).__name__)) if whole else Coded.classes(y, declared)
         else:
             X = self._check_samples(X, reset=reset, ensure_min_samples=1 + whole)
             classes = Coded.nameless(X.shape[0])
-        domains = Coded.domains(sample_domain, X.shape[0])
-        features = self._fit_feature_map(X) if reset else None
+        return X, classes, Coded.domains(domain, X.shape[0])
 
-        def block(rows: slice) -> Array:
-            return self._features(X[rows]) if features is None else np.ascontiguousarray(features[rows])
-
-        return Statistics.of(block, classes, domains, self._gram())
-
-    def _declared(self, classes: Any) -> Labels | None:
-        """All classes that a stream may hold, if somebody has said so."""
-        earlier: Labels | None = vars(self).get("declared_classes_")
-        if classes is None or not self._needs_labels():
-            return earlier
-        declared = np.unique(classes)
-        if earlier is not None and not np.array_equal(earlier, declared):
-            raise ValueError(
-                f"classes={declared.tolist()} is not what the first call of partial_fit named, {earlier.tolist()}. "
-                "Leave `classes` out of later calls, or start anew with a clone."
-            )
-        if "classes_" in vars(self):
-            Coded.classes(self.classes_, declared)
-        return declared
-
-    def _adopt(self, statistics: Statistics, n_features: int) -> None:
-        """Go on from statistics that were collected elsewhere, of a map that had nothing to learn."""
-        self.n_features_in_ = n_features
-        self._fit_feature_map(None)
-        self._keep(statistics)
-
-    def _keep(self, statistics: Statistics) -> None:
-        """Remember what has been seen, as plain arrays that any file format takes, and forget what was made of it."""
-        self.statistics_ = statistics.arrays()
-        self.domains_ = statistics.domains
+    def _remember(self, classes: Labels, domains: Labels, counts: Ints) -> None:
+        """Set what a table of counts tells."""
+        self.domains_, self.cell_counts_ = domains, counts
         if self._needs_labels():
-            self.classes_ = statistics.classes
-        self.cell_counts_ = statistics.cells.counts
-        for name in SOLUTION:
-            self.__dict__.pop(name, None)
+            self.classes_ = classes
 
-    def __getattr__(self, name: str) -> Any:
-        # A stream is solved when somebody asks for the solution: O(r^3) once, rather than for each of many chunks, most
-        # of which nobody looks at, and before two classes have been seen there is nothing to solve.
-        if name in SOLUTION and "statistics_" in vars(self):
-            try:
-                self._solve_statistics()
-            except ValueError as error:
-                raise UnsolvedError(str(error)) from error
-        return super().__getattribute__(name)  # or the usual error
+    def _warn_of_table(self) -> None:
+        """Warn of a single domain, and of domains whose labels look masked."""
+        name, nameless = type(self).__name__, self.domains_[0] is None
+        training_domains(None if nameless else self.domains_, len(self.domains_), name)
+        if self._needs_labels():
+            warn_of_masks(self.classes_, self.domains_, self.cell_counts_, name)
 
     def _require_solution(self) -> None:
         """Raise unless there are components; a stream that has none yet says why."""
@@ -341,66 +296,47 @@ class Projection(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
             self._solve_statistics()
         check_is_fitted(self, "offset_")
 
+    def _solution(self, name: str) -> Any:
+        """A fitted attribute of a stream, solved for it: O(r^3) once, not for chunks whose solution nobody looks at.
+
+        Before two classes have been seen there is nothing to solve, which `hasattr` is told.
+        """
+        if "statistics_" not in vars(self):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        try:
+            self._solve_statistics()
+        except ValueError as error:
+            raise UnsolvedError(str(error)) from error
+        return vars(self)[name]
+
     def _solve_statistics(self) -> None:
-        """Solve the pencil for the features that have been seen."""
-        statistics = Statistics.from_arrays(self.statistics_)
-        counts, name = statistics.cells.counts, type(self).__name__
+        """Solve the eigenproblem for the features that have been seen: the step that a stream puts off."""
+        cells = Statistics.from_arrays(self.statistics_).cells
         if self._needs_labels():
-            encode_classes(statistics.classes, name)  # refuses a single one
-        nameless = statistics.domains[0] is None
-        training_domains(None if nameless else statistics.domains, len(counts), name)  # warns of a single one
-        warn_of_masks(statistics.classes, statistics.domains, counts, name)
-        spectrum, mean = statistics.cells.spectrum(), statistics.cells.mean
-        self._require_spread(np.sqrt(spectrum.values.sum()), np.sqrt(counts.sum()) * np.linalg.norm(mean))
-        with self._singularity_explained():
-            recipe = self._recipe(counts, self._ridge(float(np.linalg.norm(spectrum.values))))
-            solution = self._solve_spectrum(spectrum, recipe, counts)
-        solution = self._finished(solution, counts)
-        self.coef_ = solution.coefficients
-        self.offset_ = mean @ self.coef_
+            encode_classes(self.classes_, type(self).__name__)  # refuses a single one
+        self._warn_of_table()
+        spectrum = feature_spectrum(cells, type(self).__name__)
+        equation = Equation.of(self, cells.counts, float(np.linalg.norm(spectrum.values)))
+        solution = equation.finish(equation.solve(spectrum))
+        self._keep_solution(solution, coef_=solution.coefficients, offset_=cells.mean @ solution.coefficients)
 
     def _solve_kernel(self, X: Any, membership: Membership) -> None:
-        """Solve the pencil in the kernel's space."""
-        kernels.require_square(X.shape[0], copies=3, caller=type(self).__name__)
-        self.gamma_ = kernels.resolve_gamma(self.gamma, self.kernel, X)
+        """Solve the eigenproblem in the kernel's space."""
+        require_square(X.shape[0], copies=3, caller=type(self).__name__)
+        kernel = Kernel.of(self).fitted(X)
+        K = kernel.values_to_centre(X)
+        means, size = kernel.centre(K, type(self).__name__)
+        equation = Equation.of(self, membership.counts, size)
+        solution = equation.finish(equation.solve_gram(K, size, membership), None if kernel.is_precomputed else X)
+        self.gamma_ = kernel.gamma
         # A copy: what happens to X after the fit is its owner's business.
-        self.X_fit_ = None if self.kernel == "precomputed" else X.copy()
-        K = self._kernel_values(X, training=True)
-        means = kernels.centre(K)
-        self._require_finite(means)
-        size = norm(K)
-        require_range(size)
-        self._require_spread(size, len(K) * np.abs(means).max())
-        with self._singularity_explained():
-            recipe = self._recipe(membership.counts, self._ridge(size))
-            if len(K) > EXACT_BELOW and cholesky_is_sound(recipe, size):
-                solution = solve(whiten_by_cholesky(K, membership, recipe), recipe, membership.counts)
-            else:
-                solution = self._solve_spectrum(gram_spectrum(K, membership), recipe, membership.counts)
-        solution = self._finished(solution, membership.counts, None if self.kernel == "precomputed" else X)
+        self.X_fit_ = None if kernel.is_precomputed else X.copy()
         # Centred coefficients make constants in the kernel vanish: one offset is all the centring there is.
         self.dual_coef_ = solution.coefficients - solution.coefficients.mean(axis=0)
-        self.offset_ = means @ self.dual_coef_
-        self.cell_counts_ = membership.counts
+        self._keep_solution(solution, offset_=means @ self.dual_coef_)
 
-    @contextmanager
-    def _singularity_explained(self) -> Iterator[None]:
-        try:
-            yield
-        except SingularPencilError as error:
-            raise ValueError(
-                f"The generalised eigenproblem of {type(self).__name__} is singular with ridge={self.ridge!r}: {error} "
-                "Set ridge to a larger positive number; it is on the scale of the squared eigenvalues of the kernel "
-                "matrix. With norm penalties, the kernel must be positive semi-definite."
-            ) from error
-
-    def _finished(self, solution: Solution, counts: Ints, landmarks: Any = None) -> Solution:
-        """Keep the components asked for, with their scale and their sign; `landmarks` are what they weigh, if known."""
-        solution = self._trimmed(solution, counts).scaled(self.scaling).oriented(counts, landmarks)
-        self.eigenvalues_ = solution.eigenvalues
-        self.recentered_ = False
-        self._n_features_out = len(self.eigenvalues_)
-        return solution
+    def _keep_solution(self, solution: Solution, **attributes: Array) -> None:
+        self.__dict__.update(eigenvalues_=solution.eigenvalues, recentered_=False, **attributes)
 
     def _solve_spectrum(self, spectrum: Spectrum, recipe: Recipe, counts: Ints) -> Solution:
         if recipe.ridge == 0:
@@ -415,82 +351,127 @@ class Projection(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         """Whether a solution is a matter of the cells alone, however many samples there are."""
         return recipe.total == 0
 
-    def _ridge(self, size: float) -> float:
-        """Return the ridge as a number; `size` is the Frobenius norm of the centred kernel matrix."""
-        if isinstance(self.ridge, str):
-            return factor(self.ridge, "scale", "ridge") * (0.01 * size) ** self._ridge_power
-        return float(self.ridge)
-
     def _weight(self, parameter: str, counts: Ints) -> float:
         """A weight as a number: scatters of means need the number of samples to stand up to sums over samples."""
         weight = getattr(self, parameter)
         return factor(weight, "scale", parameter) * counts.sum() if isinstance(weight, str) else float(weight)
 
-    def _invariance(self, counts: Ints) -> float:
-        """Sum of the weights that ask for invariance across domains."""
-        return sum(self._weight(parameter, counts) for parameter in self._invariance_weights)
-
     def _wanted(self, counts: Ints) -> int | None:
         return self._default_components(counts) if self.n_components is None else self.n_components
-
-    def _trimmed(self, solution: Solution, counts: Ints) -> Solution:
-        """Keep the components asked for; say so if there are fewer."""
-        available = len(solution.eigenvalues)
-        if self.n_components is not None and self.n_components > available:
-            warn(
-                f"n_components={self.n_components}, but only {available} carry information and are kept: what "
-                f"{type(self).__name__} makes large has numerical rank {available} on these data, and further "
-                "components would be amplified noise.",
-                FewerComponentsWarning,
-            )
-        return solution.first(self._wanted(counts))
 
     def _needs_labels(self) -> bool:
         return True
 
-    def _offsets(self, Z: Array, sample_domain: Labels | None) -> Array:
-        """What centring subtracts from each row (or from all) of the projected samples."""
-        if self.centering == "source" or self.recentered_:
-            return self.offset_
-        names, codes = encode_domains(np.zeros(len(Z)) if sample_domain is None else sample_domain)
-        known = set() if sample_domain is None else set(self.domains_.tolist())
-        offsets = np.empty((len(names), Z.shape[1]))
-        for i, name in enumerate(names.tolist()):
-            rows = Z[codes == i]
-            if name not in known:
-                self._require_batch(len(rows), "X" if sample_domain is None else f"domain {name!r}")
-            offsets[i] = self.offset_ if name in known else rows.mean(axis=0)
-        return offsets[codes]
+    def _project(self, X: Any) -> Array:
+        """Components of validated samples before centring."""
+        space, weights = self._space, self.coef_ if "feature_map_" in vars(self) else self.dual_coef_
+        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused below
+            widest = max(len(weights), X.shape[1])  # kernel values and samples have their copies
+            Z = in_blocks(lambda rows: space.combine(rows, weights), X, weights.shape[1], widest)
+        return space.kernel.finite(Z)
 
-    def _require_batch(self, n: int, which: str) -> None:
-        """Raise for a new domain that cannot be centred on itself."""
-        if n == 1:
-            raise ValueError(
-                f'centering="target" subtracts the mean of each new domain, but {which} has a single sample, which '
-                "would become all zeros whatever it is. Transform a batch of that domain, use "
-                'recentered(batch) once and then transform single samples, or set centering="source".'
-            )
+    def _uncentred(self, X: Any) -> Array:
+        return self._project(self._check_samples(X, reset=False))
+
+    def _centres_batches(self) -> bool:
+        """Whether what is subtracted depends on the samples that are transformed."""
+        return self.centering == "target" and not self.recentered_
+
+    def _centring(self) -> Centring:
+        return Centring(
+            dict.fromkeys(self.domains_.tolist(), self.offset_),
+            'centering="target"',
+            "Transform a batch of that domain, use recentered(batch) once and then transform single samples, or set "
+            'centering="source".',
+        )
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.required = self._needs_labels()
-        tags.input_tags.sparse = bool(self._accepts_sparse())
-        tags.input_tags.positive_only = self._needs_non_negative()
-        tags.input_tags.pairwise = self.kernel == "precomputed" and self.feature_map is None
+        tags.input_tags.sparse = self._samples.accepts_sparse
+        tags.input_tags.positive_only = self._samples.needs_non_negative
+        tags.input_tags.pairwise = self._samples.is_precomputed
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
 
-def collect_statistics(projection: Projection, X: Any, y: Any, sample_domain: Any) -> Statistics:
-    """Statistics of samples under the feature map of a projection, which must be frozen; those of chunks add up."""
-    return projection._gather(X, y, sample_domain)
+@dataclass(frozen=True)
+class Equation:
+    """The eigenproblem that a projection poses on a table of counts of each class in each domain, the ridge a number.
 
+    It is solved from a decomposition of centred data, and `finish` makes of its solution what a fitted projection has.
+    """
 
-def adopt_statistics(projection: Projection, statistics: Statistics, n_features: int) -> None:
-    """Let a projection go on from statistics that were collected elsewhere, of a map that had nothing to learn."""
-    projection._adopt(statistics, n_features)
+    projection: Projection
+    counts: Ints
+    ridge: float
+
+    @classmethod
+    def of(cls, projection: Projection, counts: Ints, size: float) -> Equation:
+        """The eigenproblem for a centred kernel matrix of Frobenius norm `size`, of which a ridge may be a multiple."""
+        ridge = projection.ridge
+        if isinstance(ridge, str):
+            ridge = factor(ridge, "scale", "ridge") * (0.01 * size) ** projection._ridge_power
+        return cls(projection, counts, float(ridge))
+
+    @cached_property
+    def recipe(self) -> Recipe:
+        """The method, stated for these counts."""
+        return self.projection._recipe(self.counts, self.ridge)
+
+    @property
+    def low_rank(self) -> bool:
+        """Whether a solution is a matter of the cells alone, however many samples there are."""
+        return self.projection._is_low_rank(self.recipe)
+
+    @property
+    def invariance(self) -> float:
+        """Sum of the weights that ask for invariance across domains."""
+        return sum(self.projection._weight(name, self.counts) for name in self.projection._invariance_weights)
+
+    def solve(self, spectrum: Spectrum) -> Solution:
+        """All components, from a decomposition of the centred data."""
+        with self._singularity_explained():
+            return self.projection._solve_spectrum(spectrum, self.recipe, self.counts)
+
+    def solve_gram(self, K: Array, size: float, membership: Membership) -> Solution:
+        """The same from a centred kernel matrix of norm `size`, which is destroyed."""
+        if len(K) <= EXACT_BELOW or not cholesky_is_sound(self.recipe, size):
+            return self.solve(gram_spectrum(K, membership))
+        with self._singularity_explained():
+            return solve(whiten_by_cholesky(K, membership, self.recipe), self.recipe, self.counts)
+
+    def finish(self, solution: Solution, X: Any = None) -> Solution:
+        """Keep the components asked for, with their scale and their sign; `X` are what they weigh, if known."""
+        wanted, available = self.projection.n_components, len(solution.eigenvalues)
+        if wanted is not None and wanted > available:
+            warn(
+                f"n_components={wanted}, but only {available} carry information and are kept: what "
+                f"{type(self.projection).__name__} makes large has numerical rank {available} on these data, and "
+                "further components would be amplified noise.",
+                FewerComponentsWarning,
+            )
+        kept = solution.first(self.projection._wanted(self.counts))
+        return kept.scaled(self.projection.scaling).oriented(self.counts, X)
+
+    @contextmanager
+    def _singularity_explained(self) -> Iterator[None]:
+        try:
+            yield
+        except SingularPencilError as error:
+            name, ridge = type(self.projection).__name__, self.projection.ridge
+            raise ValueError(
+                f"The generalised eigenproblem of {name} is singular with ridge={ridge!r}: {error} "
+                "Set ridge to a larger positive number; it is on the scale of the squared eigenvalues of the kernel "
+                "matrix. With norm penalties, the kernel must be positive semi-definite."
+            ) from error
 
 
 def invariance_weights(projection: Projection) -> tuple[str, ...]:
     """Names of the parameters that weigh invariance across domains."""
     return projection._invariance_weights
+
+
+def validation_of(projection: Projection) -> dict[str, Any]:
+    """What `validate_data` should ask of the samples of a projection."""
+    return projection._samples.validation

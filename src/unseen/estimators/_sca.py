@@ -9,12 +9,10 @@ from sklearn.utils._param_validation import Interval
 
 from ..algebra import Ints, Recipe, between, cell_within, domain
 from ._docs import document
-from ._projection import Projection
-from ._space import NON_NEGATIVE, parameters
+from ._projection import NON_NEGATIVE, Projection
 
 
 @document
-@parameters
 class SCA(Projection):
     r"""Scatter component analysis (Ghifary et al. 2017).
 

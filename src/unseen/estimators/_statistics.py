@@ -6,19 +6,26 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.utils import gen_batches
-from sklearn.utils.multiclass import type_of_target
 
-from ..algebra import Array, Cells, Gram, Ints, Membership, gram
-from ..labels import Labels, check_domains, encode_domains, require_labels
+from ..algebra import Array, Cells, Gram, Ints, Membership, Spectrum, gram
+from ..citizen import is_dask
+from ..kernels import require_spread
+from ..labels import Coded, Labels, encode_domains
+from ._space import fit_feature_map
+
+if TYPE_CHECKING:
+    from ._projection import Projection
 
 # Enough rows that adding blocks up costs little beside their Gram matrices, few enough to stay in cache.
 BLOCK_ROWS = 2048
 LARGEST = np.iinfo(np.int64).max
 TEXT = "OSU"  # kinds of arrays whose elements are not numbers
+# What solving adds to the statistics of a stream.
+SOLUTION = ("eigenvalues_", "coef_", "offset_", "recentered_")
 
 
 class UnsolvedError(AttributeError, ValueError):
@@ -45,13 +52,12 @@ class Statistics:
     def of(cls, features: Callable[[slice], Array], classes: Coded, domains: Coded, gram: Gram = gram) -> Statistics:
         """Collect the statistics of samples, asking for the features of a block of rows at a time."""
         shape = len(domains.names), len(classes.names)
-        cell = domains.codes * shape[1] + classes.codes
 
         def block(rows: slice) -> Cells:
-            counts = np.bincount(cell[rows], minlength=shape[0] * shape[1]).reshape(shape)
-            return Cells.of(features(rows), Membership(counts.astype(np.intp), cell[rows]), gram)
+            return Cells.of(features(rows), Membership.of(classes.codes[rows], domains.codes[rows], shape), gram)
 
-        cells = reduce(lambda one, two: one.plus(two, gram), map(block, gen_batches(len(cell), BLOCK_ROWS)))
+        batches = gen_batches(len(classes.codes), BLOCK_ROWS)
+        cells = reduce(lambda one, two: one.plus(two, gram), map(block, batches))
         return cls(domains.names, classes.names, cells)
 
     def __sizeof__(self) -> int:
@@ -92,43 +98,74 @@ def total(parts: Sequence[Statistics | None]) -> Statistics | None:
     return reduce(operator.add, present) if present else None
 
 
-@dataclass(frozen=True)
-class Coded:
-    """Labels of samples as distinct names and each sample's index among them."""
+def feature_spectrum(cells: Cells, caller: str) -> Spectrum:
+    """Decompose the centred features, which must differ."""
+    spectrum = cells.spectrum()
+    far = float(np.sqrt(cells.counts.sum()) * np.linalg.norm(cells.mean))
+    require_spread(float(np.sqrt(spectrum.values.sum())), far, caller)
+    return spectrum
 
-    names: Labels
-    codes: Ints
 
-    @classmethod
-    def nameless(cls, n: int) -> Coded:
-        """Samples that are not told apart."""
-        return cls(np.array([None], dtype=object), np.zeros(n, dtype=np.intp))
+def collect(
+    projection: Projection,
+    X: Any,
+    y: Any = None,
+    sample_domain: Any = None,
+    *,
+    declared: Labels | None = None,
+    reset: bool = True,
+    whole: bool = False,
+) -> Statistics:
+    """Statistics of the features of samples; with `reset` the feature map of the projection learns from these first.
 
-    @classmethod
-    def domains(cls, sample_domain: Any, n: int) -> Coded:
-        """Encode the domains of n samples."""
-        if sample_domain is None:
-            return cls.nameless(n)
-        return cls(*encode_domains(check_domains(sample_domain, n)))
+    What cannot be the `whole` of the training data is refused at once, as are classes that are not among those
+    `declared`.
+    """
+    if is_dask(X):
+        from . import _distributed as distributed
 
-    @classmethod
-    def classes(cls, y: Labels, declared: Labels | None) -> Coded:
-        """Encode the classes of a chunk, however few; those not among the declared ones are refused."""
-        require_labels(y, "y")
-        names, codes = np.unique(y, return_inverse=True)
-        # Of the names rather than of y: that a few samples hold many classes says nothing about the stream.
-        kind = type_of_target(names, input_name="y")
-        if kind not in ("binary", "multiclass"):
-            raise ValueError(
-                f"y must hold class labels; got labels of the kind {kind!r}, such as {names.tolist()[0]!r}."
-            )
-        if declared is not None and not np.isin(names, declared).all():
-            unknown = names[~np.isin(names, declared)].tolist()
-            raise ValueError(
-                f"y holds classes that are not among those declared: {unknown}. Declared were {declared.tolist()}; "
-                "name all classes in the first call of partial_fit, or leave `classes` out to let new ones appear."
-            )
-        return cls(names, codes.astype(np.intp))
+        return distributed.gather(projection, X, y, sample_domain, declared=declared, reset=reset)
+    X, classes, domains = projection._check_training_data(
+        X, y, sample_domain, declared=declared, reset=reset, whole=whole
+    )
+    features = fit_feature_map(projection, X) if reset else None
+    space = projection._space
+
+    def block(rows: slice) -> Array:
+        return space.features(X[rows]) if features is None else np.ascontiguousarray(features[rows])
+
+    return Statistics.of(block, classes, domains, space.gram)
+
+
+def adopt(projection: Projection, statistics: Statistics, n_features: int) -> None:
+    """Have a projection go on from statistics that were collected elsewhere, of a map that had nothing to learn."""
+    projection.n_features_in_ = n_features
+    fit_feature_map(projection, None)
+    keep(projection, statistics)
+
+
+def keep(projection: Projection, statistics: Statistics) -> None:
+    """Remember what has been seen, as plain arrays that any file format takes, and forget what was made of it."""
+    projection.statistics_ = statistics.arrays()
+    projection._remember(statistics.classes, statistics.domains, statistics.cells.counts)
+    for name in SOLUTION:
+        projection.__dict__.pop(name, None)
+
+
+def declared_classes(projection: Projection, classes: Any) -> Labels | None:
+    """All classes that a stream may hold, if somebody has said so."""
+    earlier: Labels | None = vars(projection).get("declared_classes_")
+    if classes is None or not projection._needs_labels():
+        return earlier
+    declared = np.unique(classes)
+    if earlier is not None and not np.array_equal(earlier, declared):
+        raise ValueError(
+            f"classes={declared.tolist()} is not what the first call of partial_fit named, {earlier.tolist()}. "
+            "Leave `classes` out of later calls, or start anew with a clone."
+        )
+    if "classes_" in vars(projection):
+        Coded.classes(projection.classes_, declared)
+    return declared
 
 
 def _union(mine: Labels, theirs: Labels, what: str) -> tuple[Labels, Ints, Ints]:

@@ -14,7 +14,7 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..algebra import Array, Ints, Membership
-from ..citizen import DocLinkMixin
+from ..citizen import DocLinkMixin, parameters
 from ..labels import domains_by_name, encode_classes, training_domains, warn_of_masks
 
 BIAS = 10.0  # a column this large makes the penalty on its weight, hence on the intercept, negligible
@@ -22,6 +22,7 @@ POSITIVE = Interval(Real, 0, None, closed="neither")
 LIBLINEAR = threading.Lock()  # its random numbers have one state for the whole process: fits at once would share it
 
 
+@parameters
 class UndoBias(DocLinkMixin, ClassifierMixin, BaseEstimator):
     r"""Linear SVM with a shared weight vector and one offset per domain (Khosla et al., ECCV 2012).
 
@@ -84,8 +85,14 @@ class UndoBias(DocLinkMixin, ClassifierMixin, BaseEstimator):
     (120,)
     """
 
-    __metadata_request__fit: ClassVar = {"sample_domain": True}
+    shared_cost: float = 1.0
+    domain_cost: float = 1.0
+    offset_penalty: float = 1.0
+    tol: float = 1e-4
+    max_iter: int = 100_000
+    random_state: Any = 0
 
+    __metadata_request__fit: ClassVar = {"sample_domain": True}
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "shared_cost": [POSITIVE],
         "domain_cost": [POSITIVE],
@@ -94,23 +101,6 @@ class UndoBias(DocLinkMixin, ClassifierMixin, BaseEstimator):
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "random_state": ["random_state"],
     }
-
-    def __init__(
-        self,
-        *,
-        shared_cost: float = 1.0,
-        domain_cost: float = 1.0,
-        offset_penalty: float = 1.0,
-        tol: float = 1e-4,
-        max_iter: int = 100_000,
-        random_state: Any = 0,
-    ) -> None:
-        self.shared_cost = shared_cost
-        self.domain_cost = domain_cost
-        self.offset_penalty = offset_penalty
-        self.tol = tol
-        self.max_iter = max_iter
-        self.random_state = random_state
 
     @domains_by_name
     def fit(self, X: Any, y: Any, *, sample_domain: Any = None) -> Self:

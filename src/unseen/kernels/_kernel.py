@@ -1,90 +1,190 @@
-"""Kernels: evaluation, the bandwidth rule and centring."""
+"""Kernels as values: what they need of samples, their evaluation, and centring."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from dataclasses import dataclass, replace
+from numbers import Real
+from typing import Any, Self
 
 import numpy as np
 from scipy import sparse
-from sklearn.metrics.pairwise import (
-    PAIRWISE_KERNEL_FUNCTIONS,
-    euclidean_distances,
-    pairwise_kernels,
-)
+from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS, pairwise_kernels
+from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.extmath import row_norms
+from sklearn.utils.validation import check_non_negative, validate_data
 
-from ..algebra import Array, product
-from ._scales import factor, is_multiple
+from ..algebra import Array, norm, product, require_range
+from ._bandwidth import about_mean, multiple_of_distances, resolve_gamma
 
 KERNELS = (*sorted(PAIRWISE_KERNEL_FUNCTIONS), "precomputed")
 SPARSE_KERNELS = frozenset({"cosine", "laplacian", "linear", "poly", "polynomial", "rbf", "sigmoid"})
 NON_NEGATIVE_KERNELS = ("additive_chi2", "chi2")
-
-# 1,000 rows are half a million pairs: their median has a standard error of one per cent for twenty normal features,
-# less for more features and five per cent for a single one.
-MEDIAN_ROWS = 1000
-
-
-def evaluate(
-    X: Any,
-    Y: Any,
-    *,
-    kernel: str | Callable[..., float],
-    gamma: float | None,
-    degree: float,
-    coef0: float,
-    kernel_params: Mapping[str, Any] | None,
-) -> Array:
-    """Kernel matrix between the rows of `X` and of `Y` (of `X` and itself for None), in float64."""
-    if kernel == "precomputed":
-        return np.array(X, dtype=np.float64) if Y is None else np.asarray(X, dtype=np.float64)
-    if kernel in NON_NEGATIVE_KERNELS:  # scikit-learn's code for these refuses read-only memory, such as joblib's
-        X, Y = (None if part is None else np.require(part, requirements="W") for part in (X, Y))
-    if kernel == "rbf" and not any(map(sparse.issparse, (X, Y))):
-        return _rbf(X, X if Y is None else Y, 1 / X.shape[1] if gamma is None else gamma)
-    if callable(kernel):
-        params = dict(kernel_params or {})
-    else:
-        params = {"degree": degree, "coef0": coef0}
-        if gamma is not None:  # the chi-squared kernel has a default of its own and takes no None
-            params["gamma"] = gamma
-    with np.errstate(over="ignore", invalid="ignore"):  # the caller refuses values that are not finite
-        return np.asarray(pairwise_kernels(X, Y, metric=kernel, filter_params=True, **params), dtype=np.float64)
+SELF_SIMILAR = frozenset({"rbf", "laplacian", "chi2"})  # kernels whose value for a sample with itself is 1
+# What an estimator that has a kernel accepts as its parameters.
+KERNEL_CONSTRAINTS: dict[str, list[Any]] = {
+    "kernel": [StrOptions(set(KERNELS)), callable],
+    "gamma": [Interval(Real, 0, None, closed="neither"), str, None],
+    "degree": [Interval(Real, 0, None, closed="left")],
+    "coef0": [Interval(Real, None, None, closed="neither")],
+    "kernel_params": [dict, None],
+}
 
 
-def _rbf(X: Array, Y: Array, gamma: float) -> Array:
-    """``exp(-gamma |x - y|^2)``, without the memory of a matrix of distances beside it."""
-    K = _multiple_of_distances(X, Y, -gamma)
-    return np.exp(K, out=K)
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel and its parameters, which mean what they mean to estimators; `fitted` turns a rule for gamma into gamma.
 
-
-def _multiple_of_distances(X: Array, Y: Array, factor: float) -> Array:
-    """``factor |x - y|^2``; what rounding makes of zero has no other sign."""
-    with np.errstate(over="ignore", invalid="ignore"):  # as above
-        D = product(-2 * factor * X, Y.T)
-        D += factor * row_norms(X, squared=True)[:, None]
-        D += factor * row_norms(Y, squared=True)
-    (np.minimum if factor < 0 else np.maximum)(D, 0.0, out=D)
-    if X is Y:
-        np.fill_diagonal(D, 0.0)
-    return D
-
-
-def about_origin(kernel: str | Callable[..., float], *parts: Any) -> list[Any]:
-    """Samples in double precision and, where the kernel allows, about the mean of the last part.
-
-    "rbf" depends on differences alone, and computes them as ``|x|^2 + |y|^2 - 2 x'y``: far from the origin most digits
-    would cancel, and what is left would not be positive semi-definite.
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from unseen.kernels import Kernel
+    >>> X = np.array([[0.0], [1.0], [3.0]])
+    >>> kernel = Kernel(gamma="2*median").fitted(X)
+    >>> kernel.gamma
+    0.5
+    >>> kernel.values(X[:1], X).round(2)
+    array([[1.  , 0.61, 0.01]])
     """
-    double = [part.astype(np.float64, copy=False) for part in parts]
-    if kernel != "rbf" or any(map(sparse.issparse, double)):
-        return double
-    origin = double[-1].mean(axis=0)
-    return [part - origin for part in double]
+
+    kernel: str | Callable[..., float] = "rbf"
+    gamma: float | str | None = "median"
+    degree: float = 3
+    coef0: float = 1
+    kernel_params: Mapping[str, Any] | None = None
+
+    @classmethod
+    def of(cls, estimator: Any, **changes: Any) -> Self:
+        """The kernel that the parameters of an estimator describe, but for some of them."""
+        return cls(**{name: getattr(estimator, name) for name in KERNEL_CONSTRAINTS} | changes)
+
+    def fitted(self, X: Any) -> Self:
+        """The same with a number for gamma, or None where scikit-learn's own rule applies."""
+        return replace(self, gamma=resolve_gamma(self.gamma, self.kernel, X))
+
+    @property
+    def is_precomputed(self) -> bool:
+        """Whether samples are given by their kernel values."""
+        return self.kernel == "precomputed"
+
+    @property
+    def accepts_sparse(self) -> bool:
+        """Whether samples may be sparse."""
+        return callable(self.kernel) or self.kernel in SPARSE_KERNELS
+
+    @property
+    def needs_non_negative(self) -> bool:
+        """Whether samples may not be negative."""
+        return self.kernel in NON_NEGATIVE_KERNELS
+
+    @property
+    def validation(self) -> dict[str, Any]:
+        """What `validate_data` should ask of samples."""
+        return {
+            "dtype": (np.float64, np.float32),
+            "accept_sparse": "csr" if self.accepts_sparse else False,
+            # scikit-learn's Laplacian kernel cannot read sparse matrices with 64-bit indices.
+            "accept_large_sparse": self.kernel != "laplacian",
+        }
+
+    def check(self, estimator: Any, X: Any, **options: Any) -> Any:
+        """Validate samples of an estimator, with labels if `options` hold `y`, as the kernel wants them."""
+        checked = validate_data(estimator, X, **self.validation, **options)
+        if self.needs_non_negative:
+            samples = checked[0] if "y" in options else checked
+            check_non_negative(samples, f"{type(estimator).__name__} with kernel={self.kernel!r}")
+        return checked
+
+    def finite(self, values: Array) -> Array:
+        """The same values, if they are finite."""
+        if not np.isfinite(values).all():
+            raise ValueError(
+                f"kernel={self.kernel!r} gave NaN or infinite values on X. Scale X, or change the kernel's parameters."
+            )
+        return values
+
+    def about_origin(self, *parts: Any) -> list[Any]:
+        """Samples in double precision and, for a kernel of differences alone, about the mean of the last part."""
+        if self.kernel == "rbf":
+            return about_mean(*parts)
+        return [part.astype(np.float64, copy=False) for part in parts]
+
+    def width(self, n_features: int) -> float:
+        """The coefficient as a number: None is what it is to scikit-learn."""
+        return 1 / n_features if self.gamma is None else float(self.gamma)
+
+    def values(self, X: Any, Y: Any = None) -> Array:
+        """Kernel matrix between the rows of `X` and of `Y` (of `X` and itself for None), in float64."""
+        if self.is_precomputed:
+            return np.array(X, dtype=np.float64) if Y is None else np.asarray(X, dtype=np.float64)
+        if self.needs_non_negative:  # scikit-learn's code for these refuses read-only memory, such as joblib's
+            X, Y = (None if part is None else np.require(part, requirements="W") for part in (X, Y))
+        if self.kernel == "rbf" and not any(map(sparse.issparse, (X, Y))):
+            K = multiple_of_distances(X, X if Y is None else Y, -self.width(X.shape[1]))
+            return np.exp(K, out=K)  # without the memory of a matrix of distances beside it
+        if callable(self.kernel):
+            params = dict(self.kernel_params or {})
+        else:
+            params = {"degree": self.degree, "coef0": self.coef0}
+            if self.gamma is not None:  # the chi-squared kernel has a default of its own and takes no None
+                params["gamma"] = self.gamma
+        with np.errstate(over="ignore", invalid="ignore"):  # the caller refuses values that are not finite
+            K = pairwise_kernels(X, Y, metric=self.kernel, filter_params=True, **params)
+        return np.asarray(K, dtype=np.float64)
+
+    def values_to_centre(self, X: Any, Y: Any = None) -> Array:
+        """The same about a good origin, up to what depends on a sample alone, which centring takes away."""
+        *rows, others = self.about_origin(X) if Y is None else self.about_origin(X, Y)
+        own = rows[0] if rows else others
+        power = self._power(X.shape[1])
+        if power and not sparse.issparse(others):
+            return _polynomial_to_centre(own, others, *power)
+        return self.values(own, others if rows else None)
+
+    def _power(self, n_features: int) -> tuple[float, int, float] | None:
+        """gamma, degree and coef0 of a kernel that is a low power of inner products."""
+        if self.kernel == "linear":
+            return 1.0, 1, 0.0
+        if self.kernel in ("poly", "polynomial") and self.degree in range(1, 10):
+            return self.width(n_features), int(self.degree), self.coef0
+        return None
+
+    def diagonal(self, X: Any) -> Array:
+        """Kernel values of the samples with themselves, at one evaluation each."""
+        if callable(self.kernel):
+            params = self.kernel_params or {}
+            rows = (X[[i]] if sparse.issparse(X) else X[i] for i in range(X.shape[0]))
+            return np.array([self.kernel(row, row, **params) for row in rows], dtype=np.float64)
+        if self.kernel in SELF_SIMILAR:
+            return np.ones(X.shape[0])
+        squares = row_norms(X, squared=True)
+        if self.kernel == "cosine":
+            return (squares > 0).astype(np.float64)
+        if self.kernel == "additive_chi2":
+            return np.zeros(X.shape[0])
+        # The others are functions of gamma times the inner product, here of a squared norm with 1.
+        of_products = replace(self, gamma=self.width(X.shape[1]))
+        return of_products.values(self.finite(squares)[:, None], np.ones((1, 1)))[:, 0]
+
+    def centre(self, K: Array, caller: str) -> tuple[Array, float]:
+        """Centre kernel values in place; their means before, and the norm of what is left, which must be sound."""
+        means = self.finite(centre(K))
+        size = norm(K)
+        require_range(size)
+        require_spread(size, len(K) * float(np.abs(means).max()), caller)
+        return means, size
 
 
-def polynomial_to_centre(X: Any, Y: Array, gamma: float, degree: int, coef0: float) -> Array:
+def require_spread(centred: float, uncentred: float, caller: str) -> None:
+    """Raise if nothing but rounding is left of a norm after centring."""
+    if centred <= 4 * np.finfo(float).eps * uncentred:
+        raise ValueError(
+            f"All samples look the same to {caller}: the centred kernel matrix is zero. Check X, the kernel and its "
+            "gamma."
+        )
+
+
+def _polynomial_to_centre(X: Any, Y: Array, gamma: float, degree: int, coef0: float) -> Array:
     """``(gamma x'y + coef0)^degree`` without what depends on x alone or on y alone, which centring takes away.
 
     Far from the origin that is nearly all of it, and beside it the rest would lose its digits. With a and b about the
@@ -96,7 +196,7 @@ def polynomial_to_centre(X: Any, Y: Array, gamma: float, degree: int, coef0: flo
     values = product(gamma * A, B.T)
     if degree == 1:
         return values
-    with np.errstate(over="ignore", invalid="ignore"):  # as above
+    with np.errstate(over="ignore", invalid="ignore"):  # as in `values`
         s = gamma * (origin @ origin) + coef0
         rows, columns = gamma * (A @ origin), gamma * (B @ origin)
         step = max(1, 2**18 // len(Y))
@@ -109,78 +209,6 @@ def polynomial_to_centre(X: Any, Y: Array, gamma: float, degree: int, coef0: flo
                 f, g, power = (s + t) * f + t * power, (s + u) * g + u * power, power * s
             values[block] = D
     return values
-
-
-def squared_distances(X: Any) -> Array:
-    """Squared Euclidean distances between all rows."""
-    (rows,) = about_origin("rbf", X)
-    return euclidean_distances(rows, squared=True) if sparse.issparse(rows) else _multiple_of_distances(rows, rows, 1.0)
-
-
-def resolve_gamma(gamma: float | str | None, kernel: str | Callable[..., float], X: Any) -> float | None:
-    """Turn the `gamma` parameter into a number, or None for kernels and settings where scikit-learn's own rule applies.
-
-    "median" is a statement about squared Euclidean distances, so it applies to "rbf" alone.
-    """
-    if callable(kernel) or kernel == "precomputed" or gamma is None:
-        return None
-    if not isinstance(gamma, str):
-        return float(gamma)
-    if is_multiple(gamma, "scale"):
-        variance = X.multiply(X).mean() - X.mean() ** 2 if sparse.issparse(X) else X.var()
-        return factor(gamma, "scale", "gamma") / (X.shape[1] * variance if variance > 0 else 1.0)
-    multiple = factor(gamma, "median", "gamma")
-    return multiple / median_squared_distance(X) if kernel == "rbf" else None
-
-
-def median_squared_distance(X: Any) -> float:
-    """Median of the squared distances between different rows; 1 if there are none.
-
-    Above `MEDIAN_ROWS` rows a subsample stands for all. It is chosen by hashing the content of the rows, so the result
-    is deterministic and does not depend on their order.
-    """
-    if X.shape[0] > MEDIAN_ROWS:
-        X = X[np.argpartition(_ranks(_row_hashes(X)), MEDIAN_ROWS)[:MEDIAN_ROWS]]
-    (X,) = about_origin("rbf", X)
-    distances = squared_distances(X)[np.tri(X.shape[0], k=-1, dtype=bool)]
-    # Copies of one row are at distance zero, up to the rounding of |x|^2 + |y|^2 - 2 x'y.
-    rounding = 4 * np.finfo(float).eps * X.shape[1] ** 0.5 * row_norms(X, squared=True).max()
-    distances = distances[distances > max(rounding, 1e-12 * distances.max(initial=0.0))]
-    return float(np.median(distances)) if len(distances) else 1.0
-
-
-def _ranks(hashes: np.ndarray[Any, np.dtype[np.uint64]]) -> np.ndarray[Any, np.dtype[np.uint64]]:
-    """Numbers to draw rows by: copies of one row are drawn independently, not all or none of them."""
-    order = np.argsort(hashes, kind="stable")
-    position = np.arange(len(hashes))
-    first = np.append(True, np.diff(hashes[order]) != 0)
-    copy = np.empty(len(hashes), dtype=np.uint64)
-    copy[order] = position - np.maximum.accumulate(np.where(first, position, 0))
-    return _mix(hashes + _mix(copy + np.uint64(1)))
-
-
-def _row_hashes(X: Any) -> np.ndarray[Any, np.dtype[np.uint64]]:
-    """One well-mixed 64-bit number per row, a function of the row's values alone."""
-    if sparse.issparse(X):
-        X = X.tocsr().astype(np.float64)
-        X.sum_duplicates()
-        entries, columns = X.data, X.indices.astype(np.uint64)
-    else:
-        entries = np.ascontiguousarray(X, dtype=np.float64)
-        columns = np.arange(X.shape[1], dtype=np.uint64)
-    # Zeros of either sign hash to nothing, so that dense and sparse copies of the same data choose the same rows.
-    bits = np.where(entries == 0, np.uint64(0), _mix(entries.view(np.uint64) ^ _mix(columns + np.uint64(1))))
-    if sparse.issparse(X):
-        sums = np.concatenate([[np.uint64(0)], np.cumsum(bits, dtype=np.uint64)])
-        return _mix(sums[X.indptr[1:]] - sums[X.indptr[:-1]])
-    return _mix(bits.sum(axis=1, dtype=np.uint64))
-
-
-def _mix(x: np.ndarray[Any, np.dtype[np.uint64]]) -> np.ndarray[Any, np.dtype[np.uint64]]:
-    """Scramble 64-bit integers (the finaliser of the SplitMix64 generator); overflow wraps, as it should."""
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))
 
 
 def centre(K: Array) -> Array:

@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
+from dataclasses import field
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from scipy import linalg, sparse
+from scipy import linalg
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import Interval
 from sklearn.utils.extmath import row_norms
-from sklearn.utils.validation import check_is_fitted, check_non_negative, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from ..algebra import Array, product
-from ..citizen import DocLinkMixin, forget
-from . import _kernel as kernels
+from ..citizen import DocLinkMixin, forget, parameters
 from ._cholesky import NotPositiveError, pivoted_cholesky
+from ._kernel import KERNEL_CONSTRAINTS, Kernel
 
 EPS = float(np.finfo(float).eps)
-SELF_SIMILAR = frozenset({"rbf", "laplacian", "chi2"})  # kernels whose value for a sample with itself is 1
 
 
+@parameters
 class PivotedNystroem(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     r"""Nystroem features whose landmarks are picked one by one where the approximation is still poor.
 
@@ -107,40 +108,23 @@ class PivotedNystroem(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, Transformer
     (320, 2)
     """
 
+    n_components: int = field(default=100, kw_only=False)
+    kernel: str | Callable[..., float] = "rbf"
+    gamma: float | str | None = "median"
+    degree: float = 3
+    coef0: float = 1
+    kernel_params: Mapping[str, Any] | None = None
+    tolerance: float | None = None
+    block_size: int = 64
+    random_state: Any = None
+
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **KERNEL_CONSTRAINTS,
         "n_components": [Interval(Integral, 1, None, closed="left")],
-        "kernel": [StrOptions(set(kernels.KERNELS)), callable],
-        "gamma": [Interval(Real, 0, None, closed="neither"), str, None],
-        "degree": [Interval(Real, 0, None, closed="left")],
-        "coef0": [Interval(Real, None, None, closed="neither")],
-        "kernel_params": [dict, None],
         "tolerance": [Interval(Real, 0, 1, closed="neither"), None],
         "block_size": [Interval(Integral, 1, None, closed="left")],
         "random_state": ["random_state"],
     }
-
-    def __init__(
-        self,
-        n_components: int = 100,
-        *,
-        kernel: str | Callable[..., float] = "rbf",
-        gamma: float | str | None = "median",
-        degree: float = 3,
-        coef0: float = 1,
-        kernel_params: Mapping[str, Any] | None = None,
-        tolerance: float | None = None,
-        block_size: int = 64,
-        random_state: Any = None,
-    ) -> None:
-        self.n_components = n_components
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.tolerance = tolerance
-        self.block_size = block_size
-        self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Pick the landmarks.
@@ -157,7 +141,7 @@ class PivotedNystroem(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, Transformer
         self : object
             The fitted transformer.
         """
-        self._factorise(X)
+        self.fit_features(X)
         return self
 
     def transform(self, X: Any) -> Any:
@@ -173,11 +157,9 @@ class PivotedNystroem(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, Transformer
         features : ndarray of shape (n_samples, `n_components_`)
             One feature per landmark.
         """
-        check_is_fitted(self)
-        X = self._check_samples(X, reset=False)
-        values = self._values(*kernels.about_origin(self.kernel, X, self.components_))
+        X, kernel, values = self._on_landmarks(X)
         features = linalg.solve_triangular(self.cholesky_, values.T, lower=True, overwrite_b=True, check_finite=False).T
-        return self._finite(features).astype(X.dtype, copy=False)
+        return kernel.finite(features).astype(X.dtype, copy=False)
 
     def combine(self, X: Any, weights: Any) -> Array:
         """Combinations of the features of samples, without the features: much sooner for a few combinations.
@@ -194,11 +176,9 @@ class PivotedNystroem(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, Transformer
         combined : ndarray of shape (n_samples, n_combinations)
             ``transform(X) @ weights``, up to rounding, in double precision.
         """
-        check_is_fitted(self)
-        X = self._check_samples(X, reset=False)
+        _, kernel, values = self._on_landmarks(X)
         on_landmarks = linalg.solve_triangular(self.cholesky_, weights, lower=True, trans=1)
-        values = self._values(*kernels.about_origin(self.kernel, X, self.components_))
-        return self._finite(product(values, on_landmarks))
+        return kernel.finite(product(values, on_landmarks))
 
     def fit_transform(self, X: Any, y: Any = None) -> Any:
         """Fit and return the features of the same samples, which are a by-product of picking the landmarks.
@@ -213,23 +193,36 @@ class PivotedNystroem(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, Transformer
         features : ndarray of shape (n_samples, `n_components_`)
             One feature per landmark.
         """
-        features = self._factorise(X)
+        features = self.fit_features(X)
         return features.astype(self.components_.dtype, copy=False)
 
-    def _factorise(self, X: Any) -> Array:
-        """Pick the landmarks, and return the features that come with them."""
+    def fit_features(self, X: Any) -> Array:
+        """Fit and return the features in double precision, whatever the samples are: what a projection adds up.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            As for `fit`.
+
+        Returns
+        -------
+        features : ndarray of shape (n_samples, `n_components_`)
+            One feature per landmark.
+        """
         self._validate_params()
         forget(self)
-        if self.kernel == "precomputed":
+        kernel = Kernel.of(self)
+        if kernel.is_precomputed:
             raise ValueError(
                 'PivotedNystroem does not take kernel="precomputed": it exists so that the full kernel matrix is never '
                 "computed. Where there is one already, fit the projection on it, for example "
                 'CIDG(kernel="precomputed").'
             )
-        X = self._check_samples(X)
-        (samples,) = kernels.about_origin(self.kernel, X)
-        self.gamma_ = kernels.resolve_gamma(self.gamma, self.kernel, X)
-        diagonal = self._finite(self._diagonal(samples))
+        X = kernel.check(self, X)
+        (samples,) = kernel.about_origin(X)
+        kernel = kernel.fitted(X)
+        self.gamma_ = kernel.gamma
+        diagonal = kernel.finite(kernel.diagonal(samples))
         if diagonal.min() < 0 or not diagonal.any():
             raise ValueError(
                 f"kernel={self.kernel!r} must give samples a positive value with themselves; on X these values lie "
@@ -238,12 +231,12 @@ class PivotedNystroem(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, Transformer
             )
         try:
             factor, pivots, residual = pivoted_cholesky(
-                lambda rows, columns: self._finite(self._values(samples[rows], samples[columns])),
+                lambda rows, columns: kernel.finite(kernel.values(samples[rows], samples[columns])),
                 diagonal,
                 n_pivots=min(self.n_components, len(diagonal)),
                 tolerance=self.tolerance or 0.0,
                 block_size=1 if callable(self.kernel) else self.block_size,
-                rounding=self._rounding(samples) * diagonal,
+                rounding=self._rounding(kernel, samples) * diagonal,
                 random=check_random_state(self.random_state),
             )
         except NotPositiveError as error:
@@ -266,77 +259,25 @@ class PivotedNystroem(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, Transformer
             )
         return factor.T
 
-    def _check_samples(self, X: Any, **options: Any) -> Any:
-        X = validate_data(
-            self,
-            X,
-            dtype=(np.float64, np.float32),
-            accept_sparse="csr" if self._accepts_sparse() else False,
-            # scikit-learn's Laplacian kernel cannot read sparse matrices with 64-bit indices.
-            accept_large_sparse=self.kernel != "laplacian",
-            **options,
-        )
-        if self.kernel in kernels.NON_NEGATIVE_KERNELS:
-            check_non_negative(X, f"PivotedNystroem with kernel={self.kernel!r}")
-        return X
+    def _on_landmarks(self, X: Any) -> tuple[Any, Kernel, Array]:
+        """Samples, the kernel, and its values between samples and landmarks."""
+        check_is_fitted(self)
+        kernel = Kernel.of(self, gamma=self.gamma_)
+        X = kernel.check(self, X, reset=False)
+        return X, kernel, kernel.values(*kernel.about_origin(X, self.components_))
 
-    def _accepts_sparse(self) -> bool:
-        return callable(self.kernel) or self.kernel in kernels.SPARSE_KERNELS
-
-    def _values(self, X: Any, Y: Any) -> Array:
-        return kernels.evaluate(
-            X,
-            Y,
-            kernel=self.kernel,
-            gamma=self.gamma_,
-            degree=self.degree,
-            coef0=self.coef0,
-            kernel_params=self.kernel_params,
-        )
-
-    def _diagonal(self, X: Any) -> Array:
-        """Kernel values of the samples with themselves, at one evaluation each."""
-        if callable(self.kernel):
-            params = self.kernel_params or {}
-            rows = (X[[i]] if sparse.issparse(X) else X[i] for i in range(X.shape[0]))
-            return np.array([self.kernel(row, row, **params) for row in rows], dtype=np.float64)
-        if self.kernel in SELF_SIMILAR:
-            return np.ones(X.shape[0])
-        squares = row_norms(X, squared=True)
-        if self.kernel == "cosine":
-            return (squares > 0).astype(np.float64)
-        if self.kernel == "additive_chi2":
-            return np.zeros(X.shape[0])
-        # The others are functions of gamma times the inner product, here of a squared norm with 1.
-        return kernels.evaluate(
-            self._finite(squares)[:, None],
-            np.ones((1, 1)),
-            kernel=self.kernel,
-            gamma=1 / X.shape[1] if self.gamma_ is None else self.gamma_,
-            degree=self.degree,
-            coef0=self.coef0,
-            kernel_params=None,
-        )[:, 0]
-
-    def _rounding(self, X: Any) -> Array | float:
+    def _rounding(self, kernel: Kernel, X: Any) -> Array | float:
         """How far computed kernel values can be trusted, relative to those on the diagonal."""
         steps = 100 * max(10, X.shape[1], min(self.n_components, X.shape[0]))
-        if self.kernel != "rbf":
+        if kernel.kernel != "rbf":
             return steps * EPS
-        gamma = 1 / X.shape[1] if self.gamma_ is None else self.gamma_
         # What cancels in a squared distance. With a kernel this narrow, digits lost at large distances do not matter.
-        return np.clip(steps * EPS * gamma * row_norms(X, squared=True), steps * EPS, 1e-3)
-
-    def _finite(self, values: Array) -> Array:
-        if not np.isfinite(values).all():
-            raise ValueError(
-                f"kernel={self.kernel!r} gave NaN or infinite values on X. Scale X, or change the kernel's parameters."
-            )
-        return values
+        return np.clip(steps * EPS * kernel.width(X.shape[1]) * row_norms(X, squared=True), steps * EPS, 1e-3)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = self._accepts_sparse()
-        tags.input_tags.positive_only = self.kernel in kernels.NON_NEGATIVE_KERNELS
+        kernel = Kernel.of(self)
+        tags.input_tags.sparse = kernel.accepts_sparse
+        tags.input_tags.positive_only = kernel.needs_non_negative
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import normalize
 
 from ..algebra import Array, Moments, pooled
-from ..estimators import DomainCenterer, Projection
-from ..labels import Labels, check_domains, encode_domains
+from ..estimators import DomainCenterer, Projection, centring_of, uncentred
+from ..labels import Labels
 from ..selection import is_one_nearest, nearest
 from ..shift import Novelty
 
@@ -105,15 +105,13 @@ class Centres:
                 "The model has no centre to move: only projections and centred classifiers do. Leave the centring out, "
                 "or fit with --method cidg, mda, sca, dica or kfda."
             )
-        self._uncentred = copy.copy(transformer)
-        known = transformer.domains_.tolist()
-        if isinstance(transformer, DomainCenterer):
-            stored = dict(zip(known, transformer.means_, strict=True))
-        else:
-            stored = dict.fromkeys(known, transformer.offset_)
-            self._uncentred.offset_ = np.zeros_like(transformer.offset_)
-            self._uncentred.recentered_ = True  # from nought, whatever the batch
-        self._stored = stored
+        self._transformer = transformer
+        self._centring = replace(
+            centring_of(transformer),
+            who="Centring",
+            advice="Predict a batch of that domain, or fit with --inductive.",
+            nameless="the new table",
+        )
         self._found: dict[Any, Moments] = {}
 
     def moments(self, prepared: Array, domain: Labels | None = None) -> dict[Any, Moments]:
@@ -121,10 +119,7 @@ class Centres:
 
         Without names they are of one new domain.
         """
-        names, codes = self._encode(domain, len(prepared))
-        values = self._values(prepared)
-        new = [(i, name) for i, name in enumerate(names) if domain is None or name not in self._stored]
-        return {name: Moments.of(values[codes == i]) for i, name in new}
+        return self._centring.moments(uncentred(self._transformer, prepared), domain)
 
     def pool(self, found: Mapping[Any, Moments]) -> None:
         """Take in what samples of the first pass told, wherever they are."""
@@ -136,31 +131,9 @@ class Centres:
 
     def check(self) -> None:
         """Refuse domains that cannot be centred, once all samples have been added."""
-        single = [name for name, found in self._found.items() if found.count == 1]
-        if single:
-            which = "the new table" if single[0] is None else f"domain {single[0]!r}"
-            raise ValueError(
-                f"Centring subtracts the mean of each new domain, but {which} has a single sample, which would become "
-                "all zeros whatever it is. Predict a batch of that domain, or fit with --inductive."
-            )
+        self._centring.require_batches(self._found)
 
     def transform(self, prepared: Array, domain: Labels | None = None) -> Array:
         """Centre prepared samples of the second pass, and project them if the model does."""
-        names, codes = self._encode(domain, len(prepared))
-        known = {} if domain is None else self._stored
-        centres = np.stack([known[name] if name in known else self._found[name].mean for name in names])
-        if not isinstance(self._uncentred, DomainCenterer):
-            return self._values(prepared) - centres[codes]
-        twin = copy.copy(self._uncentred)
-        twin.domains_, twin.means_ = np.arange(len(names)), centres
-        return twin.transform(prepared, sample_domain=codes)
-
-    def _values(self, prepared: Array) -> Array:
-        """What the mean is taken of."""
-        return prepared if isinstance(self._uncentred, DomainCenterer) else self._uncentred.transform(prepared)
-
-    def _encode(self, domain: Labels | None, n_samples: int) -> tuple[list[Any], Any]:
-        if domain is None:
-            return [None], np.zeros(n_samples, dtype=np.intp)
-        names, codes = encode_domains(check_domains(domain, n_samples))
-        return names.tolist(), codes
+        Z = self._centring.subtract(uncentred(self._transformer, prepared), domain, self._found)
+        return normalize(Z, copy=False) if getattr(self._transformer, "renormalize", False) else Z

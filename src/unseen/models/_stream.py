@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 from sklearn.utils import gen_batches
 
-from ..estimators import Projection, Statistics, collect_statistics, compute, total, tree
+from ..estimators import Projection, Statistics, collect, compute, total, tree
 from ..tables import Piece, Table
 
 BLOCK = 10_000  # rows of a table in memory that are prepared at a time
@@ -75,7 +75,7 @@ class Collector:
         found: Statistics | None = None
         for piece in self.stream.pieces(part):
             X = np.asarray(self.preparation.transform(piece.X), dtype=np.float64)
-            found = total([found, collect_statistics(self.projection, X, piece.y, piece.domain)])
+            found = total([found, collect(self.projection, X, piece.y, piece.domain)])
             advance(len(X))
         return found
 

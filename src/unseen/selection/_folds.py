@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -24,15 +23,15 @@ from ..algebra import (
     Spectrum,
     Whitened,
     gram_spectrum,
-    norm,
     product,
-    require_range,
     solve,
     whiten,
 )
-from ..estimators import Projection, Space, learns_nothing
-from ..kernels import centre, is_multiple, require_square, resolve_gamma
-from ..labels import Samples
+from ..estimators import Centring, Equation, Projection, feature_spectrum, features_of, learns_nothing
+from ..kernels import Kernel, is_multiple, require_square
+from ..labels import Coded, Samples
+
+__all__ = ["KERNEL_PARAMS", "SHAPE_PARAMS", "Fold", "Grams", "Source", "features_of", "solution_params"]
 
 KERNEL_PARAMS = ("kernel", "gamma", "degree", "coef0", "kernel_params", "feature_map")
 SHAPE_PARAMS = ("scaling", "centering", "n_components")
@@ -40,8 +39,11 @@ SHAPE_PARAMS = ("scaling", "centering", "n_components")
 
 def _membership(samples: Samples, rows: Ints) -> Membership:
     """Cells of some samples; classes and domains that these lack are dropped."""
-    codes = (samples.codes[rows], samples.domain_codes[rows])
-    return Membership.of(*(np.unique(part, return_inverse=True)[1].astype(np.intp) for part in codes))
+    classes, domains = (
+        np.unique(codes[rows], return_inverse=True)[1].astype(np.intp)
+        for codes in (samples.codes, samples.domain_codes)
+    )
+    return Membership.of(classes, domains)
 
 
 class Grams:
@@ -50,38 +52,33 @@ class Grams:
     Squared distances serve every width of the rbf kernel; other kernels are evaluated once for all folds.
     """
 
-    def __init__(self, estimator: Projection, X: Any, distances: Callable[[], Array]) -> None:
-        require_square(X.shape[0], copies=3, caller=f"A search over {type(estimator).__name__}")
+    def __init__(self, projection: Projection, X: Any, distances: Callable[[], Array]) -> None:
+        require_square(X.shape[0], copies=3, caller=f"A search over {type(projection).__name__}")
         self.X = X
         self._distances: Array | None = None
         self._whole: Array | None = None
-        if estimator.kernel == "rbf":
+        if projection.kernel == "rbf":
             self._distances = distances()
-        elif estimator.kernel == "precomputed":
+        elif projection.kernel == "precomputed":
             self._whole = X
-        elif not is_multiple(estimator.gamma, "scale"):  # otherwise each fold has its own coefficient
-            self._whole = _fold_estimator(estimator, X)._kernel_values(X, training=True)
+        elif not is_multiple(projection.gamma, "scale"):  # otherwise each fold has its own coefficient
+            self._whole = Kernel.of(projection).fitted(X).values_to_centre(X)
 
-    def between(self, estimator: Projection, rows: Ints, columns: Ints) -> Array:
+    def kernel(self, projection: Projection, train: Ints) -> Kernel:
+        """The kernel of a fold, as far as it depends on the training samples."""
+        kernel = Kernel.of(projection)
+        return kernel.fitted(_safe_indexing(self.X, train)) if self._whole is None else kernel
+
+    def between(self, kernel: Kernel, rows: Ints, columns: Ints) -> Array:
         """Kernel values of the fold whose training samples are `columns`; a new array."""
         block = np.ix_(rows, columns)
         if self._whole is not None:
             return self._whole[block].astype(np.float64, copy=False)
-        train = _safe_indexing(self.X, columns)
-        fitted = _fold_estimator(estimator, train)
         if self._distances is not None:
             values = self._distances[block]
-            values *= -(1 / self.X.shape[1] if fitted.gamma_ is None else fitted.gamma_)  # None as scikit-learn has it
+            values *= -kernel.width(self.X.shape[1])
             return np.exp(values, out=values)
-        return fitted._kernel_values(_safe_indexing(self.X, rows))
-
-
-def _fold_estimator(estimator: Projection, train: Any) -> Projection:
-    """Copy an estimator and give it what its kernel learns from training samples: the coefficient, and the samples."""
-    estimator = copy.copy(estimator)  # folds may run in threads that share the original
-    estimator.gamma_ = resolve_gamma(estimator.gamma, estimator.kernel, train)
-    estimator.X_fit_ = train
-    return estimator
+        return kernel.values_to_centre(_safe_indexing(self.X, rows), _safe_indexing(self.X, columns))
 
 
 @dataclass(frozen=True)
@@ -124,23 +121,27 @@ class Fold:
     """One training set and one test set under one kernel, decomposed once; `project` then costs O(cells^3)."""
 
     def __init__(
-        self, counts: Ints, spectrum: Spectrum, basis: Basis | FeatureBasis, test_domain: Ints, known: set[int]
+        self, samples: Samples, train: Ints, test: Ints, spectrum: Spectrum, basis: Basis | FeatureBasis
     ) -> None:
-        self.counts = counts
-        self.spectrum = spectrum
+        self.counts = _membership(samples, train).counts
+        self.spectrum = replace(spectrum, lift=np.eye(len(spectrum.values)))
         self.basis = basis
         self.size = float(np.linalg.norm(spectrum.values))
-        self.test_domain = test_domain
-        self.known = known
+        self._test_domain = Coded.domains(samples.domain[test], len(test))
+        self._known = Coded.domains(samples.domain[train], len(train)).names.tolist()
         self._pencils: dict[tuple[float, float, float], tuple[Whitened, Basis]] = {}
 
-    def solve(self, estimator: Projection) -> tuple[Solution, Basis | FeatureBasis]:
+    def equation(self, projection: Projection) -> Equation:
+        """The eigenproblem of a setting."""
+        return Equation.of(projection, self.counts, self.size)
+
+    def solve(self, projection: Projection) -> tuple[Solution, Basis | FeatureBasis]:
         """All components of a setting, and the coordinates that they combine."""
-        recipe = estimator._recipe(self.counts, estimator._ridge(self.size))
-        if not estimator._is_low_rank(recipe):
-            return estimator._solve_spectrum(self.spectrum, recipe, self.counts), self.basis
-        pencil, basis = self._pencil(recipe)
-        return solve(pencil, recipe, self.counts), basis
+        equation = self.equation(projection)
+        if not equation.low_rank:
+            return equation.solve(self.spectrum), self.basis
+        pencil, basis = self._pencil(equation.recipe)
+        return solve(pencil, equation.recipe, self.counts), basis
 
     def _pencil(self, recipe: Recipe) -> tuple[Whitened, Basis]:
         """Reduce to cell space, once for each (inside, norm, ridge)."""
@@ -152,60 +153,19 @@ class Fold:
             self._pencils[key] = reduced, self.basis.combined(pencil.directions)
         return self._pencils[key]
 
-    def ridge_and_weight(self, estimator: Projection) -> tuple[float, float]:
+    def ridge_and_weight(self, projection: Projection) -> tuple[float, float]:
         """The ridge as a number, and the sum of the invariance weights."""
-        return estimator._ridge(self.size), estimator._invariance(self.counts)
+        equation = self.equation(projection)
+        return equation.ridge, equation.invariance
 
-    def project(self, estimator: Projection, solution: Solution, basis: Basis | FeatureBasis) -> tuple[Array, Array]:
-        """Training and test samples as the fitted estimator would transform them."""
-        kept = estimator._trimmed(solution, self.counts).scaled(estimator.scaling).oriented(self.counts)
-        projected = basis.combined(kept.coefficients)
-        offsets = np.broadcast_to(projected.offset, projected.test.shape)
-        if estimator.centering == "target":
-            offsets = np.empty_like(projected.test)
-            for domain in np.unique(self.test_domain):
-                rows = self.test_domain == domain
-                if domain not in self.known and rows.sum() == 1:
-                    raise ValueError('a held-out domain has a single sample, which centering="target" cannot centre')
-                offsets[rows] = projected.offset if domain in self.known else projected.test[rows].mean(axis=0)
-        return projected.train, projected.test - offsets
-
-
-def kernel_fold(estimator: Projection, samples: Samples, grams: Grams, train: Ints, test: Ints) -> Fold:
-    """Decompose a fold under an exact kernel."""
-    membership = _membership(samples, train)
-    K = grams.between(estimator, train, train)
-    means = centre(K)
-    estimator._require_finite(means)
-    size = norm(K)
-    require_range(size)
-    estimator._require_spread(size, len(K) * float(np.abs(means).max()))
-    spectrum = gram_spectrum(K, membership)
-    # Directions of a centred matrix are orthogonal to constants, but for the null space, which is of no use.
-    vectors = spectrum.lift - spectrum.lift.mean(axis=0)
-    projected = product(grams.between(estimator, test, train), vectors)
-    basis = Basis(spectrum.lift * spectrum.values, projected, means @ vectors)
-    return _fold(membership, spectrum, basis, samples, train, test)
-
-
-def feature_fold(
-    estimator: Projection, samples: Samples, features: Array, statistics: Cells, train: Ints, test: Ints
-) -> Fold:
-    """Decompose a fold of explicit features from the statistics of its training samples."""
-    membership = _membership(samples, train)
-    spectrum = statistics.spectrum()
-    estimator._require_spread(np.sqrt(spectrum.values.sum()), np.sqrt(len(train)) * np.linalg.norm(statistics.mean))
-    basis = FeatureBasis(features, train, test, statistics.mean, spectrum.lift)
-    return _fold(membership, spectrum, basis, samples, train, test)
-
-
-def _fold(
-    membership: Membership, spectrum: Spectrum, basis: Basis | FeatureBasis, samples: Samples, train: Ints, test: Ints
-) -> Fold:
-    in_eigenbasis = replace(spectrum, lift=np.eye(len(spectrum.values)))
-    return Fold(
-        membership.counts, in_eigenbasis, basis, samples.domain_codes[test], set(samples.domain_codes[train].tolist())
-    )
+    def project(self, projection: Projection, solution: Solution, basis: Basis | FeatureBasis) -> tuple[Array, Array]:
+        """Training and test samples as the fitted projection would transform them."""
+        projected = basis.combined(self.equation(projection).finish(solution).coefficients)
+        if projection.centering == "source":
+            return projected.train, projected.test - projected.offset
+        stored = dict.fromkeys(self._known, projected.offset)
+        centring = Centring(stored, 'centering="target"', "Leave it out, or merge it with another.")
+        return projected.train, centring.of_batch(projected.test, self._test_domain)
 
 
 class Source:
@@ -219,27 +179,41 @@ class Source:
         self.by_domain: dict[int, Cells] = {}
         # A map that learns nothing from the data gives all folds the same features, and statistics that add up.
         if learns_nothing(projection.feature_map):
-            self.features = self._mapped(samples.X)
-            whole = Membership.of(samples.codes, samples.domain_codes)
-            for code in np.unique(samples.domain_codes):
+            self.features = self._features(samples.X)
+            shape = samples.counts().shape
+            for code in range(shape[0]):
                 rows = samples.domain_codes == code
-                counts = np.where(np.arange(len(whole.counts))[:, None] == code, whole.counts, 0)
-                self.by_domain[int(code)] = Cells.of(self.features[rows], Membership(counts, whole.cell[rows]))
-
-    def _mapped(self, train: Any) -> Array:
-        """Features of all samples under the map fitted to some of them."""
-        projection = copy.copy(self.projection)  # folds may run in threads that share the original
-        feature_map = projection.feature_map
-        projection.feature_map_ = None if isinstance(feature_map, str) else clone(feature_map).fit(train, None)
-        return projection._all_features(self.samples.X)
+                membership = Membership.of(samples.codes[rows], samples.domain_codes[rows], shape)
+                self.by_domain[code] = Cells.of(self.features[rows], membership)
 
     def fold(self, train: Ints, test: Ints) -> Fold:
         """Decompose one fold."""
-        if self.grams is not None:
-            return kernel_fold(self.projection, self.samples, self.grams, train, test)
-        features = self._mapped(_safe_indexing(self.samples.X, train)) if self.features is None else self.features
-        statistics = self._statistics(features, train)
-        return feature_fold(self.projection, self.samples, features, statistics, train, test)
+        return self._feature_fold(train, test) if self.grams is None else self._kernel_fold(self.grams, train, test)
+
+    def _kernel_fold(self, grams: Grams, train: Ints, test: Ints) -> Fold:
+        kernel = grams.kernel(self.projection, train)
+        K = grams.between(kernel, train, train)
+        means, _ = kernel.centre(K, type(self.projection).__name__)
+        spectrum = gram_spectrum(K, _membership(self.samples, train))
+        # Directions of a centred matrix are orthogonal to constants, but for the null space, which is of no use.
+        vectors = spectrum.lift - spectrum.lift.mean(axis=0)
+        projected = product(grams.between(kernel, test, train), vectors)
+        basis = Basis(spectrum.lift * spectrum.values, projected, means @ vectors)
+        return Fold(self.samples, train, test, spectrum, basis)
+
+    def _feature_fold(self, train: Ints, test: Ints) -> Fold:
+        features = self._features(_safe_indexing(self.samples.X, train)) if self.features is None else self.features
+        cells = self._statistics(features, train)
+        spectrum = feature_spectrum(cells, type(self.projection).__name__)
+        basis = FeatureBasis(features, train, test, cells.mean, spectrum.lift)
+        return Fold(self.samples, train, test, spectrum, basis)
+
+    def _features(self, train: Any) -> Array:
+        """Features of all samples under the map fitted to some of them."""
+        feature_map = self.projection.feature_map
+        return features_of(
+            None if isinstance(feature_map, str) else clone(feature_map).fit(train, None), self.samples.X
+        )
 
     def _statistics(self, features: Array, train: Ints) -> Cells:
         """Add up the statistics of whole domains where a fold trains on such; no other sample then has any say."""
@@ -254,14 +228,6 @@ class Source:
 
 def solution_params(projection: Projection) -> tuple[str, ...]:
     """Names of what changes the solution, given the decomposition: the method and its own parameters."""
-    recipe = projection._recipe(np.ones((2, 2), dtype=np.intp), 1.0)
-    shape = SHAPE_PARAMS if projection._is_low_rank(recipe) else SHAPE_PARAMS[:2]
-    own = set(projection._parameter_constraints) - {*KERNEL_PARAMS, *shape}
-    return ("__class__", *sorted(own))
-
-
-def features_of(fitted: Any, X: Any) -> Array:
-    """Features of samples under a fitted map, as projections see them."""
-    space = Space(feature_map=fitted)
-    space.feature_map_ = fitted
-    return space._all_features(X)
+    low_rank = Equation(projection, np.ones((2, 2), dtype=np.intp), 1.0).low_rank
+    shape = SHAPE_PARAMS if low_rank else SHAPE_PARAMS[:2]
+    return ("__class__", *sorted(projection.get_params(deep=False).keys() - {*KERNEL_PARAMS, *shape}))

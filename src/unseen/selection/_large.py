@@ -12,7 +12,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.svm import LinearSVC
 
-from ..estimators import Projection, Statistics, adopt_statistics
+from ..estimators import Projection, Statistics, adopt
 from ..kernels import PivotedNystroem, Plan
 from ..labels import Samples
 from ._candidate import Candidate, expected_warnings
@@ -66,7 +66,7 @@ class LargeFit:
         if key not in self._statistics:  # methods of one width differ in what they make of the same statistics
             self._statistics[key] = self.collect(projection)
         statistics = self._statistics[key]
-        adopt_statistics(projection, statistics, sample.X.shape[1])
+        adopt(projection, statistics, sample.X.shape[1])
         Z = projection.transform(sample.X, sample_domain=sample.domain)
         head = clone(candidate.classifier).fit(Z, sample.y)
         seen |= {

@@ -18,7 +18,7 @@ from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..citizen import forget
-from ..estimators import Projection, check_gram
+from ..estimators import Projection, check_gram, validation_of
 from ..exceptions import MaskedLabelsWarning, SingleDomainWarning, warn
 from ..labels import Samples, check_domains, domains_by_name, encode_classes
 from ..progress import with_callbacks
@@ -177,7 +177,7 @@ class ProjectionSearchCV(MetaEstimatorMixin, ChosenModel):
         return self
 
     def _check_data(self, X: Any, y: Any, sample_domain: Any) -> Samples:
-        X, y = validate_data(self, X, y, **self.estimator._validation())
+        X, y = validate_data(self, X, y, **validation_of(self.estimator))
         if self.estimator.kernel == "precomputed" and self.estimator.feature_map is None:
             check_gram(X)
         self.classes_, _ = encode_classes(y, type(self).__name__)
@@ -274,7 +274,7 @@ class ProjectionSearchCV(MetaEstimatorMixin, ChosenModel):
         check_is_fitted(self, "cv_results_")
         if not hasattr(self, "best_estimator_"):
             raise AttributeError(f"This {type(self).__name__} was fitted with refit=False; it has no model to use.")
-        X = validate_data(self, X, reset=False, **self.estimator._validation())
+        X = validate_data(self, X, reset=False, **validation_of(self.estimator))
         return self.best_estimator_[0].transform(X, sample_domain=sample_domain)
 
     def get_feature_names_out(self, input_features: Any = None) -> Any:

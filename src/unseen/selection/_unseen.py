@@ -15,7 +15,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..citizen import forget
-from ..estimators import Projection
+from ..estimators import FEATURE_MAPS
 from ..exceptions import warn
 from ..kernels import EXACT_ROWS
 from ..labels import Labels, Samples, check_domains, domains_by_name, encode_classes
@@ -104,7 +104,7 @@ class UnseenClassifier(ChosenModel):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "methods": [StrOptions({"auto"}), list, tuple],
-        "feature_map": Projection._parameter_constraints["feature_map"],
+        "feature_map": FEATURE_MAPS,
         "transductive": ["boolean"],
         "cv": ["cv_object"],
         "scoring": [StrOptions(set(get_scorer_names())), callable],

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.utils import check_random_state, check_scalar, check_X_y
 
 from ..algebra import Array, Ints, Membership
-from ..kernels import available_bytes, evaluate, resolve_gamma
+from ..kernels import Kernel, available_bytes
 from ..labels import Labels, Samples, check_domains, encode_classes, encode_domains
 from . import _words
 from ._diagnosis import ClassShift, Diagnosis, Shift
@@ -139,9 +139,8 @@ def _gram(X: Any) -> tuple[Array, float]:
             f"diagnose on {X.shape[0]:,} samples needs {needed / 2**30:,.1f} GiB for kernel matrices; "
             f"{available / 2**30:,.1f} GiB is available. Lower max_per_domain."
         )
-    gamma = resolve_gamma("median", "rbf", X)
-    gram = evaluate(X, None, kernel="rbf", gamma=gamma, degree=3, coef0=1, kernel_params=None)
-    return gram, float(gamma or 1.0)
+    kernel = Kernel().fitted(X)
+    return kernel.values(X), kernel.width(X.shape[1])
 
 
 def _label_shift(

@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.base import clone
 
 from ..algebra import Array, Ints
-from ..estimators import Projection, Statistics, collect_statistics
+from ..estimators import Projection, Statistics
 from ..kernels import Plan
 from ..labels import Samples
 from ..selection import (
@@ -150,10 +150,10 @@ def _large(chosen: Sequence[Contender], problem: Problem, plan: Plan) -> Iterato
     n, prepared = len(problem.train), problem.prepared
     train, test = prepared.take(np.arange(n)), prepared.take(n + np.arange(len(problem.test)))
 
-    def collect(projection: Projection) -> Statistics:
-        return collect_statistics(projection, train.X, train.y, train.domain)
+    def everything(projection: Projection) -> Statistics:
+        return collect(projection, train.X, train.y, train.domain)
 
-    large = LargeFit(train.take(train.thinned(plan.sample_rows)), collect, plan)
+    large = LargeFit(train.take(train.thinned(plan.sample_rows)), everything, plan)
     for contender in chosen:
         start = time.perf_counter()
         try:

@@ -1,0 +1,102 @@
+"""Centring: which mean is subtracted from the samples of a domain, wherever and in whatever pieces they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from sklearn.base import TransformerMixin
+
+from ..algebra import Array, Moments
+from ..labels import Coded, Labels, domains_by_name
+
+
+@dataclass(frozen=True)
+class Centring:
+    """Domains seen in training keep the mean that is stored for them; each new one is centred on its own.
+
+    A batch is centred at once by `of_batch`. Samples in pieces, here or on a cluster, are read twice: `moments` of all
+    pieces are pooled, `require_batches` refuses what cannot be centred, and `subtract` centres each piece. Without
+    labels samples are of one new domain, whose name is None.
+
+    Parameters
+    ----------
+    stored : mapping
+        Means of the domains seen in training, by name.
+    who, advice : str
+        Who subtracts means, and what to do if there is a single sample to take one of.
+    nameless : str, default="X"
+        What samples without labels are called.
+    """
+
+    stored: Mapping[Any, Array]
+    who: str
+    advice: str
+    nameless: str = "X"
+
+    def moments(self, values: Array, domain: Labels | Coded | None = None) -> dict[Any, Moments]:
+        """What samples tell about the means of new domains, by name."""
+        coded, known = self._of(values, domain)
+        return {name: Moments.of(values[rows]) for name, rows in coded.rows() if name not in known}
+
+    def require_batches(self, found: Mapping[Any, Moments]) -> None:
+        """Raise for a new domain that cannot be centred on itself, once all its samples have been found."""
+        for name, moments in found.items():
+            if moments.count == 1:
+                which = self.nameless if name is None else f"domain {name!r}"
+                raise ValueError(
+                    f"{self.who} subtracts the mean of each new domain, but {which} has a single sample, which would "
+                    f"become all zeros whatever it is. {self.advice}"
+                )
+
+    def subtract(self, values: Array, domain: Labels | Coded | None, found: Mapping[Any, Moments]) -> Array:
+        """Centre samples in place."""
+        coded, known = self._of(values, domain)
+        for name, rows in coded.rows():
+            values[rows] -= known[name] if name in known else found[name].mean
+        return values
+
+    def of_batch(self, values: Array, domain: Labels | Coded | None = None) -> Array:
+        """Centre all samples that there are of their domains in place."""
+        found = self.moments(values, domain)
+        self.require_batches(found)
+        return self.subtract(values, domain, found)
+
+    def _of(self, values: Array, domain: Labels | Coded | None) -> tuple[Coded, Mapping[Any, Array]]:
+        return Coded.domains(domain, len(values)), {} if domain is None else self.stored
+
+
+class DomainTransformer(TransformerMixin):
+    """A transformer that centres domains; a subclass says how."""
+
+    _uncentred: Callable[[Any], Array]
+    _centring: Callable[[], Centring]
+    __metadata_request__fit: ClassVar = {"sample_domain": True}
+    __metadata_request__transform: ClassVar = {"sample_domain": True}
+
+    @domains_by_name
+    def fit_transform(self, X: Any, y: Any = None, *, sample_domain: Any = None) -> Any:
+        """Fit, then transform the same samples.
+
+        Parameters
+        ----------
+        X, y, sample_domain
+            As for `fit`.
+
+        Returns
+        -------
+        Z : ndarray of shape (n_samples, n_features or n_components)
+            The training samples as `transform` gives them.
+        """
+        return self.fit(X, y, sample_domain=sample_domain).transform(X, sample_domain=sample_domain)
+
+
+def uncentred(transformer: DomainTransformer, X: Any) -> Array:
+    """Samples as a fitted transformer has them before it centres them, in an array of their own."""
+    return transformer._uncentred(X)
+
+
+def centring_of(transformer: DomainTransformer) -> Centring:
+    """How a fitted transformer centres the samples of domains."""
+    return transformer._centring()
