@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.base import clone
 
 from ..algebra import Array, Ints
-from ..estimators import Projection, Statistics
+from ..estimators import Projection, Statistics, collect
 from ..kernels import Plan
 from ..labels import Samples
 from ..selection import (
