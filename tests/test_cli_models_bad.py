@@ -196,7 +196,7 @@ def test_missing_columns_are_all_named_at_once(bad_files, tmp_path):
 
 
 def test_a_column_that_numbers_the_rows_is_no_domain(home, tmp_path, monkeypatch):
-    monkeypatch.setattr("unseen.cli._predict.MAX_DOMAINS", 40)
+    monkeypatch.setattr("unseen.models._passes.MAX_DOMAINS", 40)
     replaced(home, "numbered.csv", site=pl.Series([f"row {i}" for i in range(50)]))
     code, text = unseen(
         "predict", home / "plain.unseen", home / "numbered.csv", "-o", tmp_path / "o.csv", "--domain", "site"
@@ -235,8 +235,9 @@ def keys_of(value):
 
 
 def test_no_escape_sequence_of_a_card_reaches_the_terminal(home, tmp_path):
-    fitted, facts = load_model(home / "plain.unseen")
-    save_model(fitted, tmp_path / "evil.unseen", evil(facts, keys_of(facts) - set(SITES)))
+    fitted = load_model(home / "plain.unseen")
+    facts = fitted.card
+    save_model(fitted.estimator, tmp_path / "evil.unseen", evil(facts, keys_of(facts) - set(SITES)))
     for options in ([], ["--json"]):
         result = CliRunner().invoke(APP, ["show", str(tmp_path / "evil.unseen"), *options])
         assert result.exit_code == 0

@@ -18,7 +18,7 @@ from sklearn.base import clone
 
 from helpers import three_domains
 from unseen import CIDG, ProjectionSearchCV, UnseenClassifier
-from unseen.progress import _lines
+from unseen.progress import track
 
 X, Y, D = three_domains()
 LONG = 120  # seconds that nothing here should ever need
@@ -178,7 +178,7 @@ def test_on_a_terminal_silence_is_silent(terminal):
 def test_a_log_has_few_lines_and_an_estimate(capsys, monkeypatch):
     clock = iter(np.arange(0.0, 100.0, 2.0))  # every item takes two seconds
     monkeypatch.setattr(time, "monotonic", lambda: next(clock))
-    assert list(_lines(iter("abcdefg"), 7, "letters")) == list("abcdefg")
+    assert list(track(iter("abcdefg"), 7, "letters", verbose=1)) == list("abcdefg")
     assert capsys.readouterr().err.splitlines() == [
         "letters: 3/7 done, 6 s, about 8 s left",
         "letters: 6/7 done, 12 s, about 2 s left",

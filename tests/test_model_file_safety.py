@@ -139,7 +139,7 @@ ALTERED_ENCODER = {
 @pytest.mark.parametrize("change", ALTERED_NEIGHBOURS)
 def test_neighbours_that_would_crash_compiled_code_are_refused(file, tmp_path, change):
     model = by_hand(None, HEADS["1-NN"])
-    assert_same_answers(loads_altered(file, tmp_path, model, lambda *_: None)[0], model)
+    assert_same_answers(loads_altered(file, tmp_path, model, lambda *_: None).estimator, model)
     with pytest.raises(ModelFileError, match="KNeighborsClassifier does not fit together"):
         loads_altered(file, tmp_path, model, ALTERED_NEIGHBOURS[change])
 
@@ -147,7 +147,7 @@ def test_neighbours_that_would_crash_compiled_code_are_refused(file, tmp_path, c
 @pytest.mark.parametrize("change", ALTERED_SVC)
 def test_support_vectors_that_would_crash_compiled_code_are_refused(file, tmp_path, change):
     model = by_hand(None, SVC())
-    assert_same_answers(loads_altered(file, tmp_path, model, lambda *_: None)[0], model)
+    assert_same_answers(loads_altered(file, tmp_path, model, lambda *_: None).estimator, model)
     with pytest.raises(ModelFileError, match="SVC does not fit together"):
         loads_altered(file, tmp_path, model, ALTERED_SVC[change])
 

@@ -207,8 +207,8 @@ def test_statistics_from_a_cluster_are_those_from_here(parts, monkeypatch):
 @pytest.fixture
 def large(monkeypatch):
     """What counts as a large table, scaled down."""
-    monkeypatch.setattr("unseen.cli._fit.EXACT_ROWS", 500)
-    monkeypatch.setattr("unseen.cli._fit.SAMPLE_ROWS", 150)
+    monkeypatch.setattr("unseen.models._fit_plan.EXACT_ROWS", 500)
+    monkeypatch.setattr("unseen.models._fit_plan.SAMPLE_ROWS", 150)
     monkeypatch.setattr("unseen.models._stream.CHOICE_ROWS", 90)
 
 
@@ -224,7 +224,7 @@ def test_above_a_size_landmarks_are_chosen_and_said_and_kept_in_the_card(parts):
     assert card["data"]["domains"] == dict.fromkeys(SITES, 200)
     assert {entry["class"]: entry["rows"] for entry in card["data"]["classes"]} == {"ill": 480, "well": 120}
     assert card["stream"].keys() >= {"projection_rows", "classifier_rows", "landmarks", "trace_error"}
-    fitted, _ = load_model(model)
+    fitted = load_model(model).estimator
     output = parts / "out.parquet"
     assert unseen("predict", model, parts / "parts" / "*.parquet", "-o", output)[0] == 0
     table = load_table(parts / "whole.parquet")
@@ -303,9 +303,9 @@ RUN = """
 import json, resource, sys
 limit, choice, sample, commands = map(json.loads, sys.argv[1:])
 import polars, skops.io, sklearn.svm
-from unseen import table_stream
-from unseen.cli import _fit, main
-table_stream.CHOICE_ROWS, _fit.SAMPLE_ROWS = choice, sample
+from unseen.cli import main
+from unseen.models import _fit_plan, _stream
+_stream.CHOICE_ROWS, _fit_plan.SAMPLE_ROWS = choice, sample
 resource.setrlimit(resource.RLIMIT_DATA, (limit << 20, limit << 20))
 for command in commands:
     sys.argv = ["unseen", *command]

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.table import Table
 from rich.text import Text
 
-from ..study import Protocol, compare_subject, subject_of_table
-from ._fit import warnings_as_notices
+from ..files import check_target
+from ..study import compare_subject, subject_of_table
 from ._options import (
     ALL,
-    Centering,
     Data,
     Domain,
     Drop,
@@ -27,21 +25,22 @@ from ._options import (
     Quick,
     Repeats,
     Report,
-    ScaleOption,
+    Scale,
     Scheduler,
     Seed,
     Selection,
-    SelectionOption,
-    StoreOption,
+    Store,
     Unlabelled,
     Workers,
     cluster,
     command_line,
     listed,
+    protocol_of,
     read,
+    results_of,
     scale_for,
 )
-from ._report import PAGE, Terminal, check_target, clean, errors, json_text, notices, reporting, write
+from ._report import answer, clean, errors, notices, page, reporting, write
 
 
 def compare(
@@ -53,15 +52,16 @@ def compare(
     unlabelled: Unlabelled = None,
     methods: Methods = ALL,
     repeats: Repeats = 3,
-    selection: SelectionOption = Selection.domain,
-    scale: ScaleOption = None,
+    selection: Selection = "domain",
+    scale: Scale = None,
     center: Annotated[
-        Centering, typer.Option("--center", help="Centre projections on the new domain (transductive) or the sources.")
-    ] = Centering.target,
+        Literal["target", "source"],
+        typer.Option("--center", help="Centre projections on the new domain (transductive) or the sources."),
+    ] = "target",
     max_per_domain: MaxPerDomain = None,
     quick: Quick = False,
     report: Report = None,
-    store: StoreOption = None,
+    store: Store = None,
     seed: Seed = 0,
     jobs: Jobs = 2,
     workers: Workers = None,
@@ -78,38 +78,27 @@ def compare(
         check_target(report, ".html", ".htm")
         table = read(data, label, domain, features, drop, max_per_domain, seed, unlabelled)
         notices(table.notices)
-        how = scale_for(data, scale)
-        protocol = Protocol(
-            selection.value,
-            repeats=1 if quick else repeats,
-            preprocess=how,  # type: ignore[arg-type]
-            centering=center.value,
-            quick=quick,
-            seed=seed,
-        )
-        store = store or Path(f"{Path(table.name).stem.replace(' ', '-')}.unseen-results.sqlite")
-        chosen = listed(methods) or []
-    with reporting(f"What is done is kept in {store}; run the same command again to continue."), warnings_as_notices():
+        how, chosen = scale_for(data, scale), listed(methods) or []
+        protocol = protocol_of(selection, repeats, quick, preprocess=how, centering=center, seed=seed)
+        kept, resume = results_of(Path(table.name).stem.replace(" ", "-"), store)
+    with reporting(resume):
         errors.print(
             f"{len(table.y):,} samples, {len(set(table.domain.tolist()))} domains, {len(chosen)} methods, "
-            f"{protocol.repeats} repeats -> {store}"
+            f"{protocol.repeats} repeats -> {kept}"
         )
         with cluster(workers, scheduler) as client:
             found = compare_subject(
-                subject_of_table(table, how),  # type: ignore[arg-type]
+                subject_of_table(table, how),
                 protocol,
                 chosen,
-                store=store,
+                store=kept,
                 n_jobs=jobs,
                 verbose=1,
                 client=client,
                 command=command_line(),
             )
         summary = found.summary()
-        if as_json:
-            typer.echo(json_text(summary))
-        else:
-            show_comparison(summary)
+        answer(summary, as_json, show_comparison)
         if report is not None:
             write(found.to_html(), report)
     if any(method["failed"] and not method["skipped"] for method in summary["methods"]):
@@ -119,7 +108,7 @@ def compare(
 
 def show_comparison(summary: dict[str, Any]) -> None:
     """Print methods by held-out domains, best first, and the verdict."""
-    console = Terminal(width=None if sys.stdout.isatty() else PAGE)
+    console = page()
     rich = Table(title="accuracy on the held-out domain, %", title_justify="left", header_style="bold")
     rich.add_column("method")
     rich.add_column("kind")

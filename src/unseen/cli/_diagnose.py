@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from ..files import check_target
 from ..shift import diagnose as diagnose_arrays
 from ..study import subject_of_table
-from ._options import Data, Domain, Drop, Features, Json, Label, Report, ScaleOption, Seed, Unlabelled, read, scale_for
-from ._report import check_target, clean, errors, json_text, notices, reporting, write
+from ._options import Data, Domain, Drop, Features, Json, Label, Report, Scale, Seed, Unlabelled, read, scale_for
+from ._report import answer, clean, notices, reporting, save_figure, write
 
 
 def diagnose(
@@ -21,7 +21,7 @@ def diagnose(
     features: Features = None,
     drop: Drop = None,
     unlabelled: Unlabelled = None,
-    scale: ScaleOption = None,
+    scale: Scale = None,
     permutations: Annotated[int, typer.Option(min=19, help="Random permutations behind each p-value.")] = 499,
     max_per_domain: Annotated[
         int, typer.Option("--max-per-domain", min=2, help="Samples of each domain that the tests of features use.")
@@ -44,7 +44,7 @@ def diagnose(
         check_target(figure, ".png", ".svg", ".pdf")
         table = read(data, label, domain, features, drop, None, seed, unlabelled)
         notices(table.notices)
-        prepared = subject_of_table(table, scale_for(data, scale)).prepared()  # type: ignore[arg-type]
+        prepared = subject_of_table(table, scale_for(data, scale)).prepared()
         found = diagnose_arrays(
             prepared,
             table.y,
@@ -57,9 +57,5 @@ def diagnose(
         if report is not None:
             write(found.to_html(), report)
         if figure is not None:
-            figure.parent.mkdir(parents=True, exist_ok=True)
-            with warnings.catch_warnings():
-                warnings.filterwarnings("ignore", "Glyph")  # a name that the font cannot write is drawn as boxes
-                found.plot().savefig(figure, dpi=150)
-            errors.print(f"Wrote {figure}")
-        typer.echo(json_text(found.summary()) if as_json else clean(str(found)))
+            save_figure(found.plot(), figure)
+        answer(found.summary(), as_json, lambda _: typer.echo(clean(str(found))))

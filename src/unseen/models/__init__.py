@@ -3,12 +3,28 @@
 Stands on the tables, the selection and the novelty of a new table.
 """
 
-from ._file import ModelFileError, load_model, read_card, save_model
-from ._fit import PROJECTIONS, TableFit, fit_table
+from ._card import model_card
+from ._file import load_model, read_card, save_model
+from ._fit import METHODS as TABLE_METHODS
+from ._fit import TableFit, fit_table
+from ._fit_plan import FitPlan, stream_text
 from ._machine import machine_facts
 from ._model import Centres, TableModel
-from ._stream import SAMPLE_ROWS, Rows, TableRows, fit_stream
+from ._predict import BATCH, Model, ModelFileError, TablePredictions
+from ._results_file import RESULT_ENDINGS
+from ._stream import TableRows, fit_stream
 
-__all__ = ["ModelFileError", "TableFit", "TableModel", "fit_table", "load_model", "read_card", "save_model"]
+__all__ = [
+    "Model",
+    "ModelFileError",
+    "TableFit",
+    "TableModel",
+    "TablePredictions",
+    "fit_table",
+    "model_card",
+    "read_card",
+    "save_model",
+]
 # For other rooms, and for nobody else.
-__all__ += ["PROJECTIONS", "SAMPLE_ROWS", "Centres", "Rows", "TableRows", "fit_stream", "machine_facts"]
+__all__ += ["BATCH", "RESULT_ENDINGS", "TABLE_METHODS", "Centres", "FitPlan", "TableRows", "fit_stream", "load_model"]
+__all__ += ["machine_facts", "stream_text"]

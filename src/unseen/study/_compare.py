@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import tempfile
 import time
+import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ..algebra import Ints
+from ..files import temporary
 from ..shift import Diagnosis, diagnose
 from ._methods import METHODS
 from ._pictures import confusions
@@ -302,5 +304,6 @@ def _kept_in(store: str | Path | None) -> Iterator[str | Path]:
     if store is not None:
         yield store
         return
-    with tempfile.TemporaryDirectory() as folder:
-        yield Path(folder, "results.sqlite")
+    with temporary(Path(tempfile.gettempdir(), f"unseen-{uuid.uuid4()}")) as folder:
+        folder.mkdir(mode=0o700)
+        yield folder / "results.sqlite"

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import polars as pl
+from ..files import check_target, temporary, written
 
-from ..files import temporary, written
+if TYPE_CHECKING:
+    import polars as pl
 
-ENDINGS = (".csv", ".parquet")
+RESULT_ENDINGS = (".csv", ".parquet")
 
 
 @contextmanager
@@ -20,7 +22,9 @@ def results_file(path: Path) -> Iterator[Callable[[pl.DataFrame], None]]:
     Text follows RFC 4180: cells with commas, quotes or line breaks are quoted, and nothing else is changed. Parquet
     cannot be appended to, so its pieces are files of their own until the end.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    import polars as pl
+
+    check_target(path, *RESULT_ENDINGS)
     with written(path) as file:
         if path.suffix.lower() == ".csv":
             with file.open("wb") as text:
