@@ -11,62 +11,34 @@ from rich.text import Text
 
 from ..files import check_target
 from ..study import compare_subject, subject_of_table
-from ._options import (
-    ALL,
-    Data,
-    Domain,
-    Drop,
-    Features,
-    Jobs,
-    Json,
-    Label,
-    MaxPerDomain,
-    Methods,
-    Quick,
-    Repeats,
-    Report,
-    Scale,
-    Scheduler,
-    Seed,
-    Selection,
-    Store,
-    Unlabelled,
-    Workers,
-    cluster,
-    command_line,
-    listed,
-    protocol_of,
-    read,
-    results_of,
-    scale_for,
-)
+from . import _options as o
 from ._report import answer, clean, errors, notices, page, reporting, write
 
 
 def compare(
-    data: Data = None,
-    label: Label = None,
-    domain: Domain = None,
-    features: Features = None,
-    drop: Drop = None,
-    unlabelled: Unlabelled = None,
-    methods: Methods = ALL,
-    repeats: Repeats = 3,
-    selection: Selection = "domain",
-    scale: Scale = None,
+    data: o.Data = None,
+    label: o.Label = None,
+    domain: o.Domain = None,
+    features: o.Features = None,
+    drop: o.Drop = None,
+    unlabelled: o.Unlabelled = None,
+    methods: o.Methods = o.ALL,
+    repeats: o.Repeats = 3,
+    selection: o.Selection = "domain",
+    scale: o.Scale = None,
     center: Annotated[
         Literal["target", "source"],
         typer.Option("--center", help="Centre projections on the new domain (transductive) or the sources."),
     ] = "target",
-    max_per_domain: MaxPerDomain = None,
-    quick: Quick = False,
-    report: Report = None,
-    store: Store = None,
-    seed: Seed = 0,
-    jobs: Jobs = 2,
-    workers: Workers = None,
-    scheduler: Scheduler = None,
-    as_json: Json = False,
+    max_per_domain: o.MaxPerDomain = None,
+    quick: o.Quick = False,
+    report: o.Report = None,
+    store: o.Store = None,
+    seed: o.Seed = 0,
+    jobs: o.Jobs = 2,
+    workers: o.Workers = None,
+    scheduler: o.Scheduler = None,
+    as_json: o.Json = False,
 ) -> None:
     """Hold out each domain, run every method, and say whether invariance helps.
 
@@ -76,17 +48,17 @@ def compare(
     """
     with reporting():
         check_target(report, ".html", ".htm")
-        table = read(data, label, domain, features, drop, max_per_domain, seed, unlabelled)
+        table = o.read(data, label, domain, features, drop, max_per_domain, seed, unlabelled)
         notices(table.notices)
-        how, chosen = scale_for(data, scale), listed(methods) or []
-        protocol = protocol_of(selection, repeats, quick, preprocess=how, centering=center, seed=seed)
-        kept, resume = results_of(Path(table.name).stem.replace(" ", "-"), store)
+        how, chosen = o.scale_for(data, scale), o.names_of(methods) or []
+        protocol = o.protocol_of(selection, repeats, quick, preprocess=how, centering=center, seed=seed)
+        kept, resume = o.results_of(Path(table.name).stem.replace(" ", "-"), store)
     with reporting(resume):
         errors.print(
             f"{len(table.y):,} samples, {len(set(table.domain.tolist()))} domains, {len(chosen)} methods, "
             f"{protocol.repeats} repeats -> {kept}"
         )
-        with cluster(workers, scheduler) as client:
+        with o.cluster(workers, scheduler) as client:
             found = compare_subject(
                 subject_of_table(table, how),
                 protocol,
@@ -95,7 +67,7 @@ def compare(
                 n_jobs=jobs,
                 verbose=1,
                 client=client,
-                command=command_line(),
+                command=o.command_line(),
             )
         summary = found.summary()
         answer(summary, as_json, show_comparison)

@@ -12,28 +12,7 @@ import typer
 
 from ..files import check_target
 from ..models import TABLE_METHODS, FitPlan, TableRows, model_card, save_model, stream_text
-from ._options import (
-    Components,
-    Data,
-    Domain,
-    Drop,
-    FeatureMap,
-    Features,
-    Jobs,
-    Json,
-    Label,
-    MaxPerDomain,
-    Scale,
-    Scheduler,
-    Seed,
-    Unlabelled,
-    Workers,
-    cluster,
-    command_line,
-    embedded_table,
-    scale_for,
-    survey,
-)
+from . import _options as o
 from ._report import answer, errors, notices, reporting
 from ._show import describe
 
@@ -51,25 +30,25 @@ METHOD = f"One of {', '.join(TABLE_METHODS)}; auto compares all and prefers simp
 
 def fit(
     output: Annotated[Path, typer.Option("--output", "-o", help="The model file to write, ending in .unseen.")],
-    data: Data = None,
-    label: Label = None,
-    domain: Domain = None,
-    features: Features = None,
-    drop: Drop = None,
-    unlabelled: Unlabelled = None,
+    data: o.Data = None,
+    label: o.Label = None,
+    domain: o.Domain = None,
+    features: o.Features = None,
+    drop: o.Drop = None,
+    unlabelled: o.Unlabelled = None,
     method: Annotated[str, typer.Option(callback=_known_method, help=METHOD)] = "auto",
-    max_per_domain: MaxPerDomain = None,
-    scale: Scale = None,
-    seed: Seed = 0,
-    jobs: Jobs = 1,
+    max_per_domain: o.MaxPerDomain = None,
+    scale: o.Scale = None,
+    seed: o.Seed = 0,
+    jobs: o.Jobs = 1,
     inductive: Annotated[
         bool, typer.Option("--inductive", help="No models that need a batch of the new domain to predict.")
     ] = False,
-    feature_map: FeatureMap = "auto",
-    components: Components = None,
-    workers: Workers = None,
-    scheduler: Scheduler = None,
-    as_json: Json = False,
+    feature_map: o.FeatureMap = "auto",
+    components: o.Components = None,
+    workers: o.Workers = None,
+    scheduler: o.Scheduler = None,
+    as_json: o.Json = False,
 ) -> None:
     """Fit a model for places that are not in the table, and score it on each place held out.
 
@@ -78,13 +57,13 @@ def fit(
     with reporting("Nothing was written."):
         check_target(output, ENDING)
         options = (label, domain, features, drop, max_per_domain, seed, unlabelled)
-        source = TableRows(embedded_table(*options)) if data is None else survey(data, *options)
-        how: dict[str, Any] = {"scale": scale_for(data, scale), "seed": seed}
+        source = TableRows(o.embedded_table(*options)) if data is None else o.survey(data, *options)
+        how: dict[str, Any] = {"scale": o.scale_for(data, scale), "seed": seed}
         try:
             plan = FitPlan.of(source, feature_map, seed)
             said = [] if plan.large else list(_not_used(components, workers, scheduler))
             notices([*plan.notices(method), *said])
-            with cluster(workers, scheduler) if plan.large else nullcontext() as client:
+            with o.cluster(workers, scheduler) if plan.large else nullcontext() as client:
                 found = plan.fit(
                     method, components=components, client=client, inductive=inductive, n_jobs=jobs, verbose=1, **how
                 )
@@ -94,7 +73,7 @@ def fit(
             said = [stream_text(found)]
             notices(said)
         table = replace(plan.table, notices=[*plan.table.notices, *said])
-        card = model_card(table, found, method=method, source=source, command=command_line(), **how)
+        card = model_card(table, found, method=method, source=source, command=o.command_line(), **how)
         save_model(found.model, output, card)
         answer(card, as_json, describe)
         errors.print(f"Wrote {output}")

@@ -93,7 +93,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print the whole result as JS
 Report = Annotated[Path | None, typer.Option("--report", dir_okay=False, help="Write the report to this .html file.")]
 
 
-def listed(names: str | None) -> list[str] | None:
+def names_of(names: str | None) -> list[str] | None:
     """Comma-separated names; those that hold commas are in quotes, as in a CSV file."""
     if names is None:
         return None
@@ -126,8 +126,8 @@ def read(
         data,
         label=label,
         domain=domain,
-        features=listed(features),
-        drop=listed(drop),
+        features=names_of(features),
+        drop=names_of(drop),
         unlabelled=unlabelled,
         max_per_domain=max_per_domain,
         seed=seed,
@@ -148,7 +148,7 @@ def survey(
     from ..tables import survey_table
 
     found = survey_table(
-        data, label=label, domain=domain, features=listed(features), drop=listed(drop), unlabelled=unlabelled
+        data, label=label, domain=domain, features=names_of(features), drop=names_of(drop), unlabelled=unlabelled
     )
     return found if limit is None else found.thinned(limit, seed)
 

@@ -12,7 +12,7 @@ from rich.text import Text
 from ..files import check_target
 from ..models import BATCH, RESULT_ENDINGS, load_model
 from ..tables import counted
-from ._options import Json, Scheduler, Workers, cluster, listed
+from . import _options as o
 from ._report import answer, clean, errors, notices, page, reporting
 from ._show import readable
 
@@ -33,9 +33,9 @@ def predict(
         str | None, typer.Option(help="Columns to copy into the output, comma-separated, such as identifiers; or all.")
     ] = None,
     batch_size: Annotated[int, typer.Option(min=1, help="Rows in memory at a time, fewer if they are wide.")] = BATCH,
-    workers: Workers = None,
-    scheduler: Scheduler = None,
-    as_json: Json = False,
+    workers: o.Workers = None,
+    scheduler: o.Scheduler = None,
+    as_json: o.Json = False,
 ) -> None:
     """Predict the rows of a new table, in their order, and say how far they lie from what the model has seen.
 
@@ -43,10 +43,10 @@ def predict(
     """
     with reporting("Nothing was written."):
         check_target(output, *RESULT_ENDINGS, reads=(new, model))
-        fitted, kept = load_model(model), "all" if keep == "all" else listed(keep)
+        fitted, kept = load_model(model), "all" if keep == "all" else o.names_of(keep)
         table = fitted.open_table(new, domain=domain, keep=kept, batch_size=batch_size)
         notices(table.notices)
-        with cluster(workers, scheduler) as client:
+        with o.cluster(workers, scheduler) as client:
             found = fitted.predict_table(table, output, center=center, client=client, verbose=1)
         notices(found.notices)
         answer(found.summary, as_json, show_predictions)

@@ -23,19 +23,7 @@ from ..study import (
     thin,
     ties,
 )
-from ._options import (
-    ALL,
-    Jobs,
-    MaxPerDomain,
-    Methods,
-    Quick,
-    Repeats,
-    Selection,
-    Store,
-    listed,
-    protocol_of,
-    results_of,
-)
+from . import _options as o
 from ._report import errors, notices, reporting, save_figure, show_table, write
 
 reproduce = typer.Typer(
@@ -79,8 +67,8 @@ def synthetic(
     figure: Annotated[Path, typer.Option(dir_okay=False, help="The picture; an .svg and a .png of this name.")] = Path(
         "synthetic.png"
     ),
-    quick: Quick = False,
-    jobs: Jobs = 2,
+    quick: o.Quick = False,
+    jobs: o.Jobs = 2,
     format: Format = None,
     output: Output = None,
 ) -> None:
@@ -95,7 +83,7 @@ def synthetic(
         rows = run_synthetic(draws, grid=grid, quick=quick, n_jobs=jobs, verbose=1)
         name = "synthetic" if draw is None else draw.name
         title = f"{name}: target, settings chosen on ..., grid of CIDG: {grid}; the paper prints 86.67 for CIDG"
-        _present(tabulate(rows), title, format, output)
+        _publish(tabulate(rows), title, format, output)
         problem = synthetic_problem(draws[0], CHOSEN_BY[1], grid=grid, quick=quick)
         for method in ("CIDG", "CIDG as printed") if draw is not None else ():
             tied = 100 * ties(method, problem)
@@ -112,12 +100,12 @@ def office_caltech(
     features: Annotated[str, typer.Option(help="decaf6 (the paper's) or surf.")] = "decaf6",
     data_home: DataHome = None,
     download: Annotated[bool, typer.Option(help="Whether files that are missing are downloaded.")] = True,
-    selection: Selection = "domain",
-    repeats: Repeats = 5,
-    methods: Methods = ALL,
-    quick: Quick = False,
-    jobs: Jobs = 2,
-    store: Store = None,
+    selection: o.Selection = "domain",
+    repeats: o.Repeats = 5,
+    methods: o.Methods = o.ALL,
+    quick: o.Quick = False,
+    jobs: o.Jobs = 2,
+    store: o.Store = None,
     format: Format = None,
     output: Output = None,
 ) -> None:
@@ -135,12 +123,12 @@ def office_caltech(
 @reproduce.command("vlcs")
 def vlcs(
     folder: Annotated[Path, typer.Argument(help="One file per domain; see unseen.datasets.load_vlcs.")],
-    selection: Selection = "domain",
-    repeats: Repeats = 5,
-    methods: Methods = ALL,
-    quick: Quick = False,
-    jobs: Jobs = 2,
-    store: Store = None,
+    selection: o.Selection = "domain",
+    repeats: o.Repeats = 5,
+    methods: o.Methods = o.ALL,
+    quick: o.Quick = False,
+    jobs: o.Jobs = 2,
+    store: o.Store = None,
     format: Format = None,
     output: Output = None,
 ) -> None:
@@ -158,13 +146,13 @@ def vlcs(
 @reproduce.command("folder")
 def folder_command(
     folder: Annotated[Path, typer.Argument(help="One file per domain; see unseen.datasets.load_folder.")],
-    selection: Selection = "domain",
-    repeats: Repeats = 5,
-    methods: Methods = ALL,
-    max_per_domain: MaxPerDomain = None,
-    quick: Quick = False,
-    jobs: Jobs = 2,
-    store: Store = None,
+    selection: o.Selection = "domain",
+    repeats: o.Repeats = 5,
+    methods: o.Methods = o.ALL,
+    max_per_domain: o.MaxPerDomain = None,
+    quick: o.Quick = False,
+    jobs: o.Jobs = 2,
+    store: o.Store = None,
     format: Format = None,
     output: Output = None,
 ) -> None:
@@ -188,10 +176,10 @@ def _read_draw(path: Path) -> tuple[Any, ...]:
 
 def _compare(data: Any, paper: str, name: str, options: dict[str, Any]) -> None:
     """Run the study on some data and print or write its table."""
-    store, resume = results_of(name, options["store"])
+    store, resume = o.results_of(name, options["store"])
     with reporting(resume):
-        quick, chosen = options["quick"], listed(options["methods"]) or []
-        protocol = protocol_of(options["selection"], options["repeats"], quick)
+        quick, chosen = options["quick"], o.names_of(options["methods"]) or []
+        protocol = o.protocol_of(options["selection"], options["repeats"], quick)
         domains = list(data.domain_names)
         todo = tasks(domains) + (tasks(domains, 2) if len(domains) == 4 and not quick else [])
         errors.print(f"{len(todo)} tasks, {len(chosen)} methods, {protocol.repeats} repeats -> {store}")
@@ -211,14 +199,14 @@ def _compare(data: Any, paper: str, name: str, options: dict[str, Any]) -> None:
         printed = "the paper's figure, for DeCAF6 features" if other else Table.printed
         table = tabulate(rows, published(paper, todo) if paper else None, printed)
         title = f"{name}: accuracy on the unseen domains, settings chosen by {protocol.selection!r}"
-        _present(table, title, options["format"], options["output"])
+        _publish(table, title, options["format"], options["output"])
         failed = [row for row in rows if row.status == "failed"]
     if failed:
         errors.print(f"{len(failed)} of {len(rows)} runs failed; run the same command again to try them again.")
         raise typer.Exit(1)
 
 
-def _present(table: Table, title: str, format: Any, output: Path | None) -> None:
+def _publish(table: Table, title: str, format: Any, output: Path | None) -> None:
     """Show the table in the terminal, or write it in the format asked for or told by the file's ending."""
     if format is None and output is None:
         show_table(table, title)

@@ -3,16 +3,14 @@
 Stands on the tables, the selection and the novelty of a new table.
 """
 
-from ._card import model_card
+from ._card import machine_facts, model_card
 from ._file import load_model, read_card, save_model
 from ._fit import METHODS as TABLE_METHODS
 from ._fit import TableFit, fit_table
 from ._fit_plan import FitPlan, stream_text
-from ._machine import machine_facts
 from ._model import Centres, TableModel
-from ._predict import BATCH, Model, ModelFileError, TablePredictions
-from ._results_file import RESULT_ENDINGS
-from ._stream import TableRows, fit_stream
+from ._predict import BATCH, RESULT_ENDINGS, Model, ModelFileError, TablePredictions
+from ._stream import TableRows, fit_stream, part_of
 
 __all__ = [
     "Model",
@@ -27,4 +25,4 @@ __all__ = [
 ]
 # For other rooms, and for nobody else.
 __all__ += ["BATCH", "RESULT_ENDINGS", "TABLE_METHODS", "Centres", "FitPlan", "TableRows", "fit_stream", "load_model"]
-__all__ += ["machine_facts", "stream_text"]
+__all__ += ["machine_facts", "part_of", "stream_text"]

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import platform
 from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
+import scipy
+import sklearn
+from threadpoolctl import threadpool_info
 
+from .. import __version__
 from ..labels import Labels
 from ..tables import SurveyedTable, Table
 from ._fit import TableFit
-from ._machine import machine_facts
 
 
 def model_card(
@@ -101,3 +106,19 @@ def model_card(
 def _counts(values: Labels) -> dict[Any, int]:
     names, counts = np.unique(values, return_counts=True)
     return dict(zip(names.tolist(), counts.tolist(), strict=True))
+
+
+def machine_facts() -> dict[str, Any]:
+    """What results depend on and should stand beside them: versions, BLAS libraries with their threads, the machine."""
+    return {
+        "unseen": __version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "scipy": scipy.__version__,
+        "scikit-learn": sklearn.__version__,
+        "platform": platform.platform(),
+        "cores": os.cpu_count(),
+        "blas": sorted(
+            f"{pool['internal_api']} {pool['version']} x{pool['num_threads']}" for pool in threadpool_info()
+        ),
+    }

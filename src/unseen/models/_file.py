@@ -23,7 +23,7 @@ from .. import __version__
 from ..citizen import optional_import
 from ..files import written
 from ._model import TableModel
-from ._parts import OURS, check_parts, check_structure, name_of, strangers
+from ._parts import OURS, check_parts, check_structure, strangers, type_name
 from ._predict import Model, ModelFileError
 
 FORMAT = 2  # files of format 1 name types where they were before this package had rooms
@@ -33,7 +33,7 @@ MAX_CARD = 32 * 2**20  # bytes; a thousand columns of a thousand levels have roo
 
 # What skops would not load by itself. What it does load, such as all of scikit-learn's estimators, is more than models
 # of this package have: `strangers` draws the line.
-TRUSTED = ("numpy.dtype", *map(name_of, OURS))
+TRUSTED = ("numpy.dtype", *map(type_name, OURS))
 
 
 def save_model(model: Any, path: str | os.PathLike[str], card: Mapping[str, Any]) -> None:

@@ -135,7 +135,7 @@ class NewTable:
             )
         asked = [] if keep is None or keep == "all" else list(keep)
         needed = asked if domain is None else [domain, *asked]
-        opened = [_opened(file, self._frame, schema, needed) for _, file in found]
+        opened = [_columns_of(file, self._frame, schema, needed) for _, file in found]
         types = [types for types, _ in opened]
         kept = _in_all(types) if keep == "all" else {name: _common(types, name) for name in asked}
         by_file = domain is None and several and not parts
@@ -203,7 +203,7 @@ def is_path(data: Any) -> bool:
 
 def has_columns(data: Any) -> bool:
     """Whether data in memory are a frame, of any library, and not an array."""
-    return hasattr(data, "columns")
+    return hasattr(type(data), "columns")  # to ask a lazy frame itself would read it
 
 
 def _frame_of(data: Any, schema: Schema) -> pl.DataFrame:
@@ -234,7 +234,9 @@ def _values(column: Any) -> Any:
     return column.astype(object).where(column.notna(), None).tolist()
 
 
-def _opened(file: Path, frame: pl.DataFrame | None, schema: Schema, asked: Sequence[str]) -> tuple[dict[str, Any], int]:
+def _columns_of(
+    file: Path, frame: pl.DataFrame | None, schema: Schema, asked: Sequence[str]
+) -> tuple[dict[str, Any], int]:
     """The types of the columns of a file that has all that is needed and asked for, and its number of rows."""
     import polars as pl
 

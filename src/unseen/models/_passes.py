@@ -5,15 +5,13 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Generator, Iterator
-from dataclasses import asdict, dataclass, field
-from functools import reduce
+from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
-from operator import add
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..algebra import Array, Ints, Moments, pooled
+from ..algebra import Array, Moments, pooled
 from ..estimators import mapped
 from ..labels import Labels
 from ..progress import progress
@@ -32,26 +30,22 @@ MAX_DOMAINS = 1_000  # a column with more values than this numbers rows rather t
 class Findings:
     """What rows tell about the table; those of pieces add up."""
 
-    missing: Ints  # values of each feature
+    rows: int = 0
+    missing: Any = 0  # values of each feature
     novelty: dict[str | None, Moments] = field(default_factory=dict)  # of each domain
+    centres: dict[Any, Moments] = field(default_factory=dict)  # likewise
     labels: Counter[Any] = field(default_factory=Counter)  # predicted ones
     new: dict[str, NewValues] = field(default_factory=dict)  # levels of each feature that training did not have
-    agreement: Agreement | None = None  # with the labels of the table, if it has any
+    agreement: dict[str, Agreement] = field(default_factory=dict)  # with the column of labels, if there is one
 
     def __add__(self, other: Findings) -> Findings:
-        novelty, new = pooled(self.novelty, other.novelty), pooled(self.new, other.new)
-        known = [found.agreement for found in (self, other) if found.agreement is not None]
-        agreement = reduce(add, known) if known else None
-        return Findings(self.missing + other.missing, novelty, self.labels + other.labels, new, agreement)
+        pools = {name: pooled(getattr(self, name), getattr(other, name)) for name in POOLED}
+        labels, missing = self.labels + other.labels, self.missing + other.missing
+        return Findings(self.rows + other.rows, missing, labels=labels, **pools)
 
 
-class Done(NamedTuple):
-    """A piece that was dealt with."""
-
-    rows: int
-    findings: Findings
-    frame: pl.DataFrame | None = None  # the predictions
-    centres: dict[Any, Moments] | None = None
+POOLED = ("novelty", "centres", "new", "agreement")
+Done = tuple[Findings, "pl.DataFrame | None"]  # what a piece tells, and its predictions
 
 
 @dataclass(frozen=True)
@@ -65,40 +59,37 @@ class Pass:
 
     def __call__(self, rows: RowRange) -> Iterator[Done]:
         """One piece after another."""
-        return map(self._centre if self.centring else self._classify, self.encoding.pieces(rows))
+        return map(self._act, self.encoding.pieces(rows))
 
     def all(self, rows: RowRange) -> list[Done]:
         """All at once, to be sent back."""
         return list(self(rows))
 
-    def _centre(self, piece: NewRows) -> Done:
-        """What a piece tells about the centres of its domains, and about their novelty."""
-        prepared = self.model.prepare(piece.X)
-        assert self.centres is not None
-        return Done(len(prepared), self._seen(piece, prepared), centres=self.centres.moments(prepared, piece.domain))
+    def _act(self, piece: NewRows) -> Done:
+        """What a piece tells about its domains, in the only pass or in the first; its predictions in the last."""
+        prepared, found = self.model.prepare(piece.X), Findings(len(piece.X))
+        if self.centring or self.centres is None:
+            missing = np.isnan(piece.X).sum(axis=0)
+            found = Findings(len(piece.X), missing, domain_moments(self.model, prepared, piece.domain))
+        if self.centring and self.centres is not None:
+            return replace(found, centres=self.centres.moments(prepared, piece.domain)), None
+        return self._classify(piece, prepared, found)
 
-    def _classify(self, piece: NewRows) -> Done:
-        """The predictions of a piece; and its novelty, if this is the only pass."""
-        model, prepared = self.model, self.model.prepare(piece.X)
+    def _classify(self, piece: NewRows, prepared: Array, found: Findings) -> Done:
+        model, agreement = self.model, {}
         if self.centres is not None:
             Z = self.centres.transform(prepared, piece.domain)
-            found = Findings(np.zeros(piece.X.shape[1], dtype=np.intp))
         else:
             Z = prepared if model.transformer is None else model.transformer.transform(prepared)
-            found = self._seen(piece, prepared)
         labels, probabilities = model.classify(Z)
-        agreement = None
         if piece.labels is not None:
-            agreement = Agreement.of(piece.labels, labels, model.classes_, piece.domain)
-        found += Findings(np.zeros_like(found.missing), {}, Counter(labels.tolist()), piece.new, agreement)
+            agreement = {"label": Agreement.of(piece.labels, labels, model.classes_, piece.domain)}
         columns: dict[str, Any] = {} if piece.domain is None else {"domain": piece.domain}
         columns["label"] = labels
         if probabilities is not None:
             columns |= {f"p({name})": probabilities[:, i] for i, name in enumerate(model.classes_.tolist())}
-        return Done(len(labels), found, _beside(piece.kept, columns))
-
-    def _seen(self, piece: NewRows, prepared: Array) -> Findings:
-        return Findings(np.isnan(piece.X).sum(axis=0), domain_moments(self.model, prepared, piece.domain))
+        told = replace(found, labels=Counter(labels.tolist()), new=piece.new, agreement=agreement)
+        return told, _beside(piece.kept, columns)
 
 
 def domain_moments(model: TableModel, prepared: Array, domain: Labels | None) -> dict[str | None, Moments]:
@@ -129,37 +120,38 @@ class Run:
         self.table = table
         self.verbose = verbose
         self.centres = Centres(model) if target or model.transductive else None
-        self.found = Findings(np.zeros(len(table.encoding.schema.columns), dtype=np.intp))
+        self.found = Findings()
 
     def frames(self, client: Any = None) -> Generator[pl.DataFrame]:
         """Predictions, piece by piece, made here or by the workers of a cluster."""
         if self.centres is not None:
-            for done in self._each("Centring", client):
-                self.centres.pool(done.centres or {})
+            for _ in self._each("Centring", client):
+                pass
+            self.centres.pool(self.found.centres)
             self.centres.check()
-        for done in self._each("Predicting", client):
-            if done.frame is not None:
-                yield done.frame
+        for frame in self._each("Predicting", client):
+            if frame is not None:
+                yield frame
 
-    def _each(self, description: str, client: Any) -> Iterator[Done]:
+    def _each(self, description: str, client: Any) -> Iterator[pl.DataFrame | None]:
         """All pieces in order, with progress on standard error."""
         work = Pass(self.table.encoding, self.model, self.centres, description == "Centring")
         parts = self.table.parts()
         pieces = map(work, parts) if client is None else mapped(work.all, parts, client)
         with progress(description, self.table.rows, self.verbose) as advance:
-            for done in chain.from_iterable(pieces):
-                self.found += done.findings
+            for found, frame in chain.from_iterable(pieces):
+                self.found += found
                 if len(self.found.novelty) > MAX_DOMAINS:
                     raise ValueError(
                         f"The column {self.table.encoding.domain!r} names more than {MAX_DOMAINS:,} domains; does it "
                         "number the rows? Pass a column that says where rows come from."
                     )
-                yield done
-                advance(done.rows)
+                yield frame
+                advance(found.rows)
 
     def summary(self, output: str | None, before: dict[str, float]) -> dict[str, Any]:
         """What was done, in plain values, given what was missing in training."""
-        labels, of, agreement = self.found.labels, self.model.novelty.of, self.found.agreement
+        labels, of, agreement = self.found.labels, self.model.novelty.of, self.found.agreement.get("label")
         return {
             "output": output,
             "rows": labels.total(),

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import closing
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -13,19 +13,20 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from ..algebra import Array
+from ..files import check_target, temporary, written
 from ..labels import Labels
 from ..shift import NoveltyResult
 from ..tables import Schema, counted, listed
 from ._model import TableModel
 from ._new_table import NewTable, has_columns, is_path
 from ._passes import Run, domain_moments
-from ._results_file import results_file
 
 if TYPE_CHECKING:
     import polars as pl
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what makes spreadsheets take a cell for a formula
 BATCH = 20_000  # rows in memory at a time
+RESULT_ENDINGS = (".csv", ".parquet")
 
 
 class ModelFileError(ValueError):
@@ -72,7 +73,7 @@ class Model:
     """
 
     estimator: Any
-    card: dict[str, Any]
+    card: dict[str, Any] = field(repr=False)
     name: str = "The model"
 
     @property
@@ -278,3 +279,30 @@ def _about_new(summary: dict[str, Any]) -> Iterator[str]:
             f"{counted(others['rows'], 'row')} with labels that the model was not trained on, such as "
             f"{others['labels'][0]!r}: no prediction can be right there."
         )
+
+
+@contextmanager
+def results_file(path: Path) -> Iterator[Callable[[pl.DataFrame], None]]:
+    """Give a function that appends a frame; the file has its name only at the end, if nothing was raised.
+
+    Text follows RFC 4180: cells with commas, quotes or line breaks are quoted, and nothing else is changed. Parquet
+    cannot be appended to, so its pieces are files of their own until the end.
+    """
+    import polars as pl
+
+    check_target(path, *RESULT_ENDINGS)
+    with written(path) as file:
+        if path.suffix.lower() == ".csv":
+            with file.open("wb") as text:
+                yield lambda frame: frame.write_csv(text, include_header=not text.tell())
+            return
+        with temporary(path.with_name(f"{path.name}.parts")) as folder:
+            folder.mkdir()
+            parts: list[Path] = []
+
+            def write(frame: pl.DataFrame) -> None:
+                parts.append(folder / f"{len(parts):09d}.parquet")
+                frame.write_parquet(parts[-1])
+
+            yield write
+            pl.scan_parquet(parts, glob=False).sink_parquet(file)
