@@ -69,7 +69,7 @@ def test_a_run_that_ends_midway_leaves_no_file_under_the_final_name(home, tmp_pa
     _, said = process.communicate(timeout=60)
     assert not output.exists()
     if how == signal.SIGINT:
-        assert process.returncode == 1
+        assert process.returncode == 1, said
         assert b"Stopped. Nothing was written." in said
     else:
         assert process.returncode == -how
