@@ -16,10 +16,10 @@ from typer.testing import CliRunner
 
 from command import run_command
 from unseen import CIDG, KFDA, DomainCenterer
-from unseen.cli._fit import card, fit
+from unseen.cli._fit import fit
 from unseen.cli._predict import predict
 from unseen.cli._show import show
-from unseen.models import TableFit, fit_table
+from unseen.models import TableFit, fit_table, model_card
 from unseen.models._file import load_model, save_model
 from unseen.models._model import TableModel
 from unseen.selection import Candidate
@@ -79,12 +79,12 @@ def write(table, path, transformer, classifier):
     fitted = candidate.fitted(plain.model.prepare(table.X), table.y, table.domain)
     model = TableModel(plain.model.preprocessor, fitted, plain.model.novelty)
     found = TableFit(model, "by hand", "transductive", {}, plain.scores, None, [])
-    save_model(model, path, card(table, found, "auto", "standardize", 0))
+    save_model(model, path, model_card(table, found))
 
 
 def encoded(home, name="new.parquet"):
     """The new table, whole, as a model sees it."""
-    _, facts = load_model(home / "plain.unseen")
+    facts = load_model(home / "plain.unseen").card
     table = pl.read_parquet(home / name)
     return Schema.from_dict(facts["schema"]).encode(table), table["site"].to_numpy()
 

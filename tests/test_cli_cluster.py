@@ -216,7 +216,7 @@ def home(tmp_path_factory):
 )
 def test_predictions_from_a_cluster_are_those_from_here(client, home, tmp_path, monkeypatch, passes, table):
     how = [home / "logistic.unseen"] if passes == 1 else [home / "kfda.unseen", "--center", "target"]
-    monkeypatch.setattr("unseen.cli._new_table.PART_VALUES", 120)  # pieces of 20 rows, and ranges of 20 to 40
+    monkeypatch.setattr("unseen.models._new_table.PART_VALUES", 120)  # pieces of 20 rows, and ranges of 20 to 40
     found = {}
     for where, options in {"here": [], "there": ["--scheduler", client.scheduler.address]}.items():
         output = tmp_path / f"{where}.parquet"
@@ -232,7 +232,7 @@ def test_predictions_from_a_cluster_are_those_from_here(client, home, tmp_path, 
 
 
 def test_rows_are_numbered_through_all_files_wherever_they_are_read(client, home, tmp_path, monkeypatch):
-    monkeypatch.setattr("unseen.cli._new_table.PART_VALUES", 120)
+    monkeypatch.setattr("unseen.models._new_table.PART_VALUES", 120)
     (tmp_path / "parts").mkdir()
     for i in range(2):
         part = pl.read_parquet(home / "parts" / f"part-{i}.parquet")

@@ -69,7 +69,7 @@ def test_a_run_that_ends_midway_leaves_no_file_under_the_final_name(home, tmp_pa
     _, said = process.communicate(timeout=60)
     assert not output.exists()
     if how == signal.SIGINT:
-        assert process.returncode == 1
+        assert process.returncode == 1, said
         assert b"Stopped. Nothing was written." in said
     else:
         assert process.returncode == -how
@@ -182,7 +182,7 @@ def test_a_target_that_cannot_be_written_is_refused_before_the_work(home, monkey
     def worked(*_):
         raise AssertionError
 
-    monkeypatch.setattr("unseen.cli._fit.survey", worked)
+    monkeypatch.setattr("unseen.cli._options.survey", worked)
     monkeypatch.setattr("unseen.cli._predict.load_model", worked)
     (home / "taken.unseen").mkdir(exist_ok=True)
     assert unseen("fit", home / "train.csv", "-o", home / "taken.unseen")[0] == 2
@@ -196,7 +196,7 @@ def test_missing_columns_are_all_named_at_once(bad_files, tmp_path):
 
 
 def test_a_column_that_numbers_the_rows_is_no_domain(home, tmp_path, monkeypatch):
-    monkeypatch.setattr("unseen.cli._predict.MAX_DOMAINS", 40)
+    monkeypatch.setattr("unseen.models._passes.MAX_DOMAINS", 40)
     replaced(home, "numbered.csv", site=pl.Series([f"row {i}" for i in range(50)]))
     code, text = unseen(
         "predict", home / "plain.unseen", home / "numbered.csv", "-o", tmp_path / "o.csv", "--domain", "site"
@@ -235,8 +235,9 @@ def keys_of(value):
 
 
 def test_no_escape_sequence_of_a_card_reaches_the_terminal(home, tmp_path):
-    fitted, facts = load_model(home / "plain.unseen")
-    save_model(fitted, tmp_path / "evil.unseen", evil(facts, keys_of(facts) - set(SITES)))
+    fitted = load_model(home / "plain.unseen")
+    facts = fitted.card
+    save_model(fitted.estimator, tmp_path / "evil.unseen", evil(facts, keys_of(facts) - set(SITES)))
     for options in ([], ["--json"]):
         result = CliRunner().invoke(APP, ["show", str(tmp_path / "evil.unseen"), *options])
         assert result.exit_code == 0

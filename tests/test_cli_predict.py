@@ -24,7 +24,7 @@ def test_predictions_are_those_of_the_whole_table_in_its_order(home, tmp_path, m
     output = tmp_path / f"out{ending}"
     command = ["predict", home / f"{model}.unseen", home / f"new{ending}", "-o", output, "--batch-size", size]
     facts = printed_json(*command)
-    fitted, _ = load_model(home / f"{model}.unseen")
+    fitted = load_model(home / f"{model}.unseen").estimator
     X, _ = encoded(home)
     found = predictions(output)
     np.testing.assert_array_equal(found["label"].to_numpy(), fitted.predict(X))
@@ -56,7 +56,7 @@ def test_transductive_predictions_in_pieces_are_those_of_whole_batches(home, tmp
     options = ["--domain", "site"] if by_domain else []
     command = ["predict", home / f"{model}.unseen", home / "new.parquet", "-o", output, "--batch-size", size, *options]
     assert printed_json(*command)["transductive"]
-    fitted, _ = load_model(home / f"{model}.unseen")
+    fitted = load_model(home / f"{model}.unseen").estimator
     X, domain = encoded(home)
     found = predictions(output)
     expected = fitted.predict_proba(X, sample_domain=domain if by_domain else None)
@@ -70,7 +70,7 @@ def test_a_model_centred_on_the_sources_may_be_centred_on_the_target(home, tmp_p
     assert not printed_json(*command)["transductive"]
     before = probabilities(predictions(output))
     assert printed_json(*command, "--center", "target", "--batch-size", 4)["transductive"]
-    fitted, _ = load_model(home / "source.unseen")
+    fitted = load_model(home / "source.unseen").estimator
     fitted.transformer.set_params(centering="target")
     X, domain = encoded(home)
     after = probabilities(predictions(output))
@@ -81,7 +81,7 @@ def test_a_model_centred_on_the_sources_may_be_centred_on_the_target(home, tmp_p
 def test_a_folder_is_one_domain_per_file(home, tmp_path):
     output = tmp_path / "out.csv"
     facts = printed_json("predict", home / "target.unseen", home / "sites", "-o", output, "--batch-size", 11)
-    fitted, _ = load_model(home / "target.unseen")
+    fitted = load_model(home / "target.unseen").estimator
     X, domain = encoded(home)  # lima before oslo, as in the folder
     found = predictions(output)
     assert found["domain"].to_list() == domain.tolist()
@@ -97,7 +97,7 @@ def test_a_folder_is_one_domain_per_file(home, tmp_path):
 @pytest.mark.parametrize("model", ["target", "centred"])
 def test_centres_found_in_pieces_are_those_of_the_whole(home, model, cuts, names):
     """New domains anywhere among known ones, and pieces of any size, empty ones too."""
-    fitted, _ = load_model(home / f"{model}.unseen")
+    fitted = load_model(home / f"{model}.unseen").estimator
     prepared = fitted.prepare(encoded(home)[0])
     domain = np.array(names)
     domain[:2] = domain[2:4] = ["a", "b"]  # no new domain of a single sample

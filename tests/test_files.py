@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from unseen.files import temporary, written
+from unseen.files import check_target, temporary, written
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="asks POSIX which processes run")
 
@@ -103,3 +103,18 @@ def test_a_handler_of_sigterm_is_left_alone_and_ours_is_taken_down(tmp_path):
             assert signal.getsignal(signal.SIGTERM) == theirs
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def test_a_target_is_refused_before_it_is_written(tmp_path):
+    path = tmp_path / "deep" / "out.csv"
+    check_target(None)
+    check_target(path, ".csv", reads=[tmp_path / "in.csv"])
+    with written(path) as file:  # which makes the folder
+        file.touch()
+    for target, reason in (
+        (path.with_suffix(".txt"), "should end in .csv"),
+        (path / "below.csv", "cannot be written"),
+        (path.parent / ".." / "deep" / "out.csv", "would replace what is read"),
+    ):
+        with pytest.raises(ValueError, match=reason):
+            check_target(target, ".csv", reads=[path])

@@ -18,7 +18,7 @@ from sklearn.base import clone
 
 from helpers import three_domains
 from unseen import CIDG, ProjectionSearchCV, UnseenClassifier
-from unseen.progress import _lines
+from unseen.progress import progress, track
 
 X, Y, D = three_domains()
 LONG = 120  # seconds that nothing here should ever need
@@ -178,12 +178,22 @@ def test_on_a_terminal_silence_is_silent(terminal):
 def test_a_log_has_few_lines_and_an_estimate(capsys, monkeypatch):
     clock = iter(np.arange(0.0, 100.0, 2.0))  # every item takes two seconds
     monkeypatch.setattr(time, "monotonic", lambda: next(clock))
-    assert list(_lines(iter("abcdefg"), 7, "letters")) == list("abcdefg")
+    assert list(track(iter("abcdefg"), 7, "letters", verbose=1)) == list("abcdefg")
     assert capsys.readouterr().err.splitlines() == [
         "letters: 3/7 done, 6 s, about 8 s left",
         "letters: 6/7 done, 12 s, about 2 s left",
         "letters: 7/7 done, 14 s, about 0 s left",
     ]
+
+
+def test_rows_that_take_long_are_told_of_and_short_jobs_say_nothing(capsys, monkeypatch):
+    clock = iter([0.0, 6.0, 7.0, 0.0, 1.0])
+    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
+    for pieces in ([1500, 2000], [3000]):
+        with progress("Reading", 3000) as advance:
+            for rows in pieces:
+                advance(rows)  # what a lost worker had told of comes twice
+    assert capsys.readouterr().err == "Reading: 1,500/3,000 done, 6 s, about 6 s left\n"
 
 
 # scikit-learn's callbacks

@@ -55,14 +55,14 @@ def test_every_method_of_fit_comes_back_bit_for_bit(method, tmp_path, monkeypatc
     monkeypatch.setitem(METHODS, method, replace(METHODS[method], grid={}, components=()))
     model = fit_table(TABLE, method).model
     save_model(model, tmp_path / "m.unseen", {})
-    assert_same_answers(load_model(tmp_path / "m.unseen")[0], model)
+    assert_same_answers(load_model(tmp_path / "m.unseen").estimator, model)
 
 
 @pytest.mark.parametrize("choice", CHOICES)
 def test_every_choice_of_auto_comes_back_bit_for_bit(choice, tmp_path):
     model = by_hand(*CHOICES[choice])
     save_model(model, tmp_path / "m.unseen", {})
-    assert_same_answers(load_model(tmp_path / "m.unseen")[0], model)
+    assert_same_answers(load_model(tmp_path / "m.unseen").estimator, model)
 
 
 def test_the_card_says_what_it_was_given_and_who_wrote_it(file):
@@ -70,7 +70,7 @@ def test_the_card_says_what_it_was_given_and_who_wrote_it(file):
     assert card["method"] == "cidg"
     assert card["name"] == "Zürich \u05d0"
     assert card["scikit-learn"] == sklearn.__version__
-    assert card == load_model(file)[1]
+    assert card == load_model(file).card
 
 
 def test_a_card_is_read_without_skops_and_a_model_is_not(file, monkeypatch):
@@ -95,7 +95,7 @@ def test_flipped_bytes_are_noticed_or_harmless(file, model, tmp_path):
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("error")
-                copy, _ = load_model(path)
+                copy = load_model(path).estimator
         except ModelFileError:
             refused += 1
         else:
@@ -163,7 +163,7 @@ def test_columns_that_changed_places_are_noticed(described):
 def test_how_a_card_is_laid_out_does_not_matter(described, model):
     card, payload = unpack(described)
     pack(described, json.dumps(dict(reversed(card.items())), separators=(",", ":")), payload)
-    assert load_model(described)[1] == card
+    assert load_model(described).card == card
     assert card["counts"] == {"1": 2, "10": 3}  # JSON has no other keys
 
 
@@ -238,14 +238,22 @@ def test_a_missing_file_and_a_folder_are_errors_of_the_system(tmp_path):
 
 def test_a_newer_format_says_which_version_to_install(file):
     card, payload = unpack(file)
-    pack(file, {**card, "format": 2, "unseen": "3.1.4"}, payload)
+    pack(file, {**card, "format": 3, "unseen": "3.1.4"}, payload)
     for read in (load_model, read_card):
-        with pytest.raises(ModelFileError, match=r"written by unseen 3\.1\.4 in format 2; this is unseen"):
+        with pytest.raises(ModelFileError, match=r"written by unseen 3\.1\.4 in format 3; this is unseen"):
+            read(file)
+
+
+def test_an_older_format_says_to_fit_again(file):
+    card, payload = unpack(file)
+    pack(file, {**card, "format": 1, "unseen": "0.1.0"}, payload)
+    for read in (load_model, read_card):
+        with pytest.raises(ModelFileError, match=r"in format 1; .* which reads format 2\. Fit the model again\."):
             read(file)
 
 
 @pytest.mark.parametrize(
-    "card", ["[]", "{}", '{"format": "one"}', '{"format": 1}', '{"format": 1, "payload": 3}', "null"]
+    "card", ["[]", "{}", '{"format": "one"}', '{"format": 2}', '{"format": 2, "payload": 3}', "null"]
 )
 def test_a_card_that_is_none_is_refused(file, card):
     pack(file, card, b"")
@@ -266,7 +274,7 @@ def test_another_scikit_learn_gives_one_warning_that_says_what_to_do(file, model
     with pytest.warns(
         UserWarning, match=r"written with scikit-learn 0\.1\.2.*pip install 'scikit-learn==0\.1\.2'"
     ) as said:
-        copy, _ = load_model(file)
+        copy = load_model(file).estimator
     assert len(said) == 1
     assert_same_answers(copy, model)
 

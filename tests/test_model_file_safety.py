@@ -139,7 +139,7 @@ ALTERED_ENCODER = {
 @pytest.mark.parametrize("change", ALTERED_NEIGHBOURS)
 def test_neighbours_that_would_crash_compiled_code_are_refused(file, tmp_path, change):
     model = by_hand(None, HEADS["1-NN"])
-    assert_same_answers(loads_altered(file, tmp_path, model, lambda *_: None)[0], model)
+    assert_same_answers(loads_altered(file, tmp_path, model, lambda *_: None).estimator, model)
     with pytest.raises(ModelFileError, match="KNeighborsClassifier does not fit together"):
         loads_altered(file, tmp_path, model, ALTERED_NEIGHBOURS[change])
 
@@ -147,7 +147,7 @@ def test_neighbours_that_would_crash_compiled_code_are_refused(file, tmp_path, c
 @pytest.mark.parametrize("change", ALTERED_SVC)
 def test_support_vectors_that_would_crash_compiled_code_are_refused(file, tmp_path, change):
     model = by_hand(None, SVC())
-    assert_same_answers(loads_altered(file, tmp_path, model, lambda *_: None)[0], model)
+    assert_same_answers(loads_altered(file, tmp_path, model, lambda *_: None).estimator, model)
     with pytest.raises(ModelFileError, match="SVC does not fit together"):
         loads_altered(file, tmp_path, model, ALTERED_SVC[change])
 
@@ -283,9 +283,8 @@ def npy(array, shape=None):
 def test_what_is_written_by_hand_here_is_read_if_nothing_is_wrong_with_it(file):
     words = [node("JsonNode", "builtins.str", content=json.dumps(word)) for word in ("a", "b")]
     scalar, array = array_node(2, "numpy.float64"), array_node(3)
-    model, _ = load_bare(
-        file, list_node(object_array(*words), scalar, array, array), _2=npy(np.array(2.5)), _3=npy(np.eye(2))
-    )
+    arrays = {"_2": npy(np.array(2.5)), "_3": npy(np.eye(2))}
+    model = load_bare(file, list_node(object_array(*words), scalar, array, array), **arrays).estimator
     assert model[0].tolist() == ["a", "b"]
     assert model[1] == 2.5
     assert model[2] is model[3]

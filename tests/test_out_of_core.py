@@ -235,7 +235,7 @@ def test_above_a_size_landmarks_are_chosen_and_said_and_kept_in_the_card(parts):
     assert card["data"]["domains"] == dict.fromkeys(SITES, 200)
     assert {entry["class"]: entry["rows"] for entry in card["data"]["classes"]} == {"ill": 480, "well": 120}
     assert card["stream"].keys() >= {"projection_rows", "classifier_rows", "landmarks", "trace_error"}
-    fitted, _ = load_model(model)
+    fitted = load_model(model).estimator
     output = parts / "out.parquet"
     assert unseen("predict", model, parts / "parts" / "*.parquet", "-o", output)[0] == 0
     table = load_table(parts / "whole.parquet")

@@ -8,7 +8,7 @@ import re
 import shutil
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
@@ -19,6 +19,8 @@ _unfinished: set[Path] = set()  # temporaries of this process
 @contextmanager
 def written(path: Path) -> Iterator[Path]:
     """Give a temporary name to write to; what is there at the end replaces `path`, unless something was raised.
+
+    The folder is made if there is none.
 
     Examples
     --------
@@ -31,9 +33,25 @@ def written(path: Path) -> Iterator[Path]:
     ...     [found.name for found in Path(folder).iterdir()]
     ['report.txt']
     """
+    path.parent.mkdir(parents=True, exist_ok=True)
     with temporary(path) as file:
         yield file
         os.replace(file, path)
+
+
+def check_target(path: Path | None, *endings: str, reads: Iterable[Path] = ()) -> None:
+    """Refuse a file that cannot be written, or would replace what is read, before any work is done for it."""
+    if path is None:
+        return
+    if endings and path.suffix.lower() not in endings:
+        raise ValueError(f"{path} should end in {' or '.join(endings)}.")
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder; name a file.")
+    folder = next(parent for parent in path.absolute().parents if parent.exists())
+    if not folder.is_dir() or not os.access(folder, os.W_OK):
+        raise ValueError(f"{path} cannot be written: there is no writing into {folder}. Name another file.")
+    if path.resolve() in [other.resolve() for other in reads]:
+        raise ValueError(f"{path} would replace what is read; choose another name.")
 
 
 @contextmanager

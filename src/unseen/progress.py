@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 try:
@@ -19,34 +20,56 @@ except ImportError:  # scikit-learn before 1.9 has none
 
 T = TypeVar("T")
 
-__all__ = ["CallbackSupportMixin", "track", "with_callbacks"]
+__all__ = ["CallbackSupportMixin", "progress", "track", "with_callbacks"]
+SECONDS = 5  # between two lines in a log
 
 
 def track(items: Iterable[T], total: int, description: str, verbose: int, owner: Any = None) -> Iterator[T]:
-    """Yield the items and tell how far along they are: on standard error if verbose, and to the owner's callbacks."""
-    shown = _shown(items, total, description) if verbose else items
-    return _reported(shown, total, owner) if hasattr(owner, "_skl_callbacks") else iter(shown)
+    """Yield the items and tell how far along they are: on standard error if verbose, and to the owner's callbacks.
+
+    scikit-learn's callbacks hear of a fit with a subtask for each item, within a method `with_callbacks`.
+    """
+    root = None
+    if hasattr(owner, "_skl_callbacks"):
+        root = owner._init_callback_context(max_subtasks=total).call_on_fit_task_begin(estimator=owner)
+    with progress(description, total, verbose, last=True) as advance:
+        for item in items:
+            advance(1)
+            if root is not None:
+                root.subcontext("part").call_on_fit_task_begin(estimator=owner).call_on_fit_task_end(estimator=owner)
+            yield item
+    if root is not None:
+        root.call_on_fit_task_end(estimator=owner)
 
 
-def _reported(items: Iterable[T], total: int, owner: Any) -> Iterator[T]:
-    """Tell scikit-learn's callbacks of a fit with a subtask for each item, within a method `with_callbacks`."""
-    root = owner._init_callback_context(max_subtasks=total).call_on_fit_task_begin(estimator=owner)
-    for item in items:
-        root.subcontext("part").call_on_fit_task_begin(estimator=owner).call_on_fit_task_end(estimator=owner)
-        yield item
-    root.call_on_fit_task_end(estimator=owner)
+@contextmanager
+def progress(description: str, total: int, verbose: int = 1, *, last: bool = False) -> Iterator[Callable[[int], None]]:
+    """Give a function, to be told how many items or rows more are done.
 
+    On a terminal there is a bar; in a log a line every few seconds, so that short jobs say nothing, unless `last` asks
+    for one at the end.
+    """
+    start, said, done = time.monotonic() if verbose else 0.0, 0.0, 0
 
-def _shown(items: Iterable[T], total: int, description: str) -> Iterator[T]:
-    bar = _rich_bar() if sys.stderr.isatty() else None
+    def advance(more: int) -> None:
+        nonlocal said, done
+        done = min(done + more, total)  # a worker that was lost may have told of its rows before
+        if bar is not None:
+            bar.update(task, completed=done)
+        elif verbose:
+            elapsed = time.monotonic() - start
+            if elapsed - said > SECONDS or (last and done == total):
+                said, left = elapsed, elapsed / done * (total - done)
+                text = f"{description}: {done:,}/{total:,} done, {elapsed:.0f} s, about {left:.0f} s left"
+                print(text, file=sys.stderr)
+
+    bar = _rich_bar() if verbose and sys.stderr.isatty() else None
     if bar is None:
-        yield from _lines(items, total, description)
+        yield advance
         return
     with bar:
         task = bar.add_task(description, total=total)
-        for item in items:
-            bar.advance(task)
-            yield item
+        yield advance
 
 
 def _rich_bar() -> Any:
@@ -56,14 +79,3 @@ def _rich_bar() -> Any:
     except ImportError:  # an optional nicety: plain lines do as well
         return None
     return Progress(console=Console(stderr=True), transient=True)
-
-
-def _lines(items: Iterable[T], total: int, description: str) -> Iterator[T]:
-    start, last = time.monotonic(), 0.0
-    for done, item in enumerate(items, start=1):
-        elapsed = time.monotonic() - start
-        if elapsed - last > 5 or done == total:
-            last = elapsed
-            remaining = elapsed / done * (total - done)
-            print(f"{description}: {done}/{total} done, {elapsed:.0f} s, about {remaining:.0f} s left", file=sys.stderr)
-        yield item

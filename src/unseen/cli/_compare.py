@@ -2,71 +2,43 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.table import Table
 from rich.text import Text
 
-from ..study import Protocol, Work, compare_table
-from ._fit import warnings_as_notices
-from ._options import (
-    ALL,
-    Centering,
-    Data,
-    Domain,
-    Drop,
-    Features,
-    Jobs,
-    Json,
-    Label,
-    MaxPerDomain,
-    Methods,
-    Quick,
-    Repeats,
-    Report,
-    ScaleOption,
-    Scheduler,
-    Seed,
-    Selection,
-    SelectionOption,
-    StoreOption,
-    Unlabelled,
-    Workers,
-    cluster,
-    command_line,
-    listed,
-    read,
-    scale_for,
-)
-from ._report import PAGE, Terminal, check_target, clean, errors, json_text, notices, reporting, write
+from ..files import check_target
+from ..study import Work, compare_table
+from . import _options as o
+from ._report import answer, clean, errors, notices, page, reporting, write
 
 
 def compare(
-    data: Data = None,
-    label: Label = None,
-    domain: Domain = None,
-    features: Features = None,
-    drop: Drop = None,
-    unlabelled: Unlabelled = None,
-    methods: Methods = ALL,
-    repeats: Repeats = 3,
-    selection: SelectionOption = Selection.domain,
-    scale: ScaleOption = None,
+    data: o.Data = None,
+    label: o.Label = None,
+    domain: o.Domain = None,
+    features: o.Features = None,
+    drop: o.Drop = None,
+    unlabelled: o.Unlabelled = None,
+    methods: o.Methods = o.ALL,
+    repeats: o.Repeats = 3,
+    selection: o.Selection = "domain",
+    scale: o.Scale = None,
     center: Annotated[
-        Centering, typer.Option("--center", help="Centre projections on the new domain (transductive) or the sources.")
-    ] = Centering.target,
-    max_per_domain: MaxPerDomain = None,
-    quick: Quick = False,
-    report: Report = None,
-    store: StoreOption = None,
-    seed: Seed = 0,
-    jobs: Jobs = 2,
-    workers: Workers = None,
-    scheduler: Scheduler = None,
-    as_json: Json = False,
+        Literal["target", "source"],
+        typer.Option("--center", help="Centre projections on the new domain (transductive) or the sources."),
+    ] = "target",
+    max_per_domain: o.MaxPerDomain = None,
+    quick: o.Quick = False,
+    report: o.Report = None,
+    store: o.Store = None,
+    seed: o.Seed = 0,
+    jobs: o.Jobs = 2,
+    workers: o.Workers = None,
+    scheduler: o.Scheduler = None,
+    as_json: o.Json = False,
 ) -> None:
     """Hold out each domain, run every method, and say whether invariance helps.
 
@@ -76,37 +48,21 @@ def compare(
     """
     with reporting():
         check_target(report, ".html", ".htm")
-        table = read(data, label, domain, features, drop, max_per_domain, seed, unlabelled)
+        table = o.read(data, label, domain, features, drop, max_per_domain, seed, unlabelled)
         notices(table.notices)
-        how = scale_for(data, scale)
-        protocol = Protocol(
-            selection.value,
-            repeats=1 if quick else repeats,
-            preprocess=how,  # type: ignore[arg-type]
-            centering=center.value,
-            quick=quick,
-            seed=seed,
-        )
-        store = store or Path(f"{Path(table.name).stem.replace(' ', '-')}.unseen-results.sqlite")
-        chosen = listed(methods) or []
-    with reporting(f"What is done is kept in {store}; run the same command again to continue."), warnings_as_notices():
+        how, chosen = o.scale_for(data, scale), o.names_of(methods) or []
+        protocol = o.protocol_of(selection, repeats, quick, preprocess=how, centering=center, seed=seed)
+        kept, resume = o.results_of(Path(table.name).stem.replace(" ", "-"), store)
+    with reporting(resume):
         errors.print(
             f"{len(table.y):,} samples, {len(set(table.domain.tolist()))} domains, {len(chosen)} methods, "
-            f"{protocol.repeats} repeats -> {store}"
+            f"{protocol.repeats} repeats -> {kept}"
         )
-        with cluster(workers, scheduler) as client:
-            found = compare_table(
-                table,
-                protocol,
-                chosen,
-                Work(store, n_jobs=jobs, verbose=1, client=client),
-                command=command_line(),
-            )
+        with o.cluster(workers, scheduler) as client:
+            work = Work(kept, n_jobs=jobs, verbose=1, client=client)
+            found = compare_table(table, protocol, chosen, work, command=o.command_line())
         summary = found.summary()
-        if as_json:
-            typer.echo(json_text(summary))
-        else:
-            show_comparison(summary)
+        answer(summary, as_json, show_comparison)
         if report is not None:
             write(found.to_html(), report)
     if any(method["failed"] and not method["skipped"] for method in summary["methods"]):
@@ -116,7 +72,7 @@ def compare(
 
 def show_comparison(summary: dict[str, Any]) -> None:
     """Print methods by held-out domains, best first, and the verdict."""
-    console = Terminal(width=None if sys.stdout.isatty() else PAGE)
+    console = page()
     rich = Table(title="accuracy on the held-out domain, %", title_justify="left", header_style="bold")
     rich.add_column("method")
     rich.add_column("kind")

@@ -2,36 +2,36 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from ..files import check_target
 from ..shift import diagnose as diagnose_arrays
 from ..tables import preprocessor
-from ._options import Data, Domain, Drop, Features, Json, Label, Report, ScaleOption, Seed, Unlabelled, read, scale_for
-from ._report import check_target, clean, errors, json_text, notices, reporting, write
+from . import _options as o
+from ._report import answer, clean, notices, reporting, save_figure, write
 
 
 def diagnose(
-    data: Data = None,
-    label: Label = None,
-    domain: Domain = None,
-    features: Features = None,
-    drop: Drop = None,
-    unlabelled: Unlabelled = None,
-    scale: ScaleOption = None,
+    data: o.Data = None,
+    label: o.Label = None,
+    domain: o.Domain = None,
+    features: o.Features = None,
+    drop: o.Drop = None,
+    unlabelled: o.Unlabelled = None,
+    scale: o.Scale = None,
     permutations: Annotated[int, typer.Option(min=19, help="Random permutations behind each p-value.")] = 499,
     max_per_domain: Annotated[
         int, typer.Option("--max-per-domain", min=2, help="Samples of each domain that the tests of features use.")
     ] = 500,
-    report: Report = None,
+    report: o.Report = None,
     figure: Annotated[
         Path | None, typer.Option("--figure", dir_okay=False, help="Draw the diagnosis: .png, .svg or .pdf.")
     ] = None,
-    seed: Seed = 0,
-    as_json: Json = False,
+    seed: o.Seed = 0,
+    as_json: o.Json = False,
 ) -> None:
     """Tell how the domains differ: in P(Y), in P(X), in P(X|Y), and which methods that suits.
 
@@ -42,9 +42,9 @@ def diagnose(
     with reporting():
         check_target(report, ".html", ".htm")
         check_target(figure, ".png", ".svg", ".pdf")
-        table = read(data, label, domain, features, drop, None, seed, unlabelled)
+        table = o.read(data, label, domain, features, drop, None, seed, unlabelled)
         notices(table.notices)
-        prepared = preprocessor(table.schema, scale_for(data, scale)).fit_transform(table.X)  # type: ignore[arg-type]
+        prepared = preprocessor(table.schema, o.scale_for(data, scale)).fit_transform(table.X)
         found = diagnose_arrays(
             prepared,
             table.y,
@@ -57,9 +57,5 @@ def diagnose(
         if report is not None:
             write(found.to_html(), report)
         if figure is not None:
-            figure.parent.mkdir(parents=True, exist_ok=True)
-            with warnings.catch_warnings():
-                warnings.filterwarnings("ignore", "Glyph")  # a name that the font cannot write is drawn as boxes
-                found.plot().savefig(figure, dpi=150)
-            errors.print(f"Wrote {figure}")
-        typer.echo(json_text(found.summary()) if as_json else clean(str(found)))
+            save_figure(found.plot(), figure)
+        answer(found.summary(), as_json, lambda _: typer.echo(clean(str(found))))

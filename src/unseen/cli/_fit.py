@@ -2,143 +2,77 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 
+from ..files import check_target
 from ..kernels import Plan
-from ..labels import Labels
-from ..models import (
-    AUTO,
-    Rows,
-    TableFit,
-    TableRows,
-    fit_table,
-    machine_facts,
-    save_model,
-)
+from ..models import AUTO, TableRows, fit_notices, fit_table, model_card, rows_for, save_model
 from ..selection import METHODS, method_named
-from ..tables import SurveyedTable, Table, loaded
-from ._new_table import RowProgress
-from ._options import (
-    Components,
-    Data,
-    Domain,
-    Drop,
-    FeatureMap,
-    FeatureMapOption,
-    Features,
-    Jobs,
-    Json,
-    Label,
-    MaxPerDomain,
-    ScaleOption,
-    Scheduler,
-    Seed,
-    Unlabelled,
-    Workers,
-    cluster,
-    command_line,
-    embedded_table,
-    scale_for,
-    survey,
-)
-from ._report import check_target, errors, json_text, notices, reporting
+from . import _options as o
+from ._report import answer, errors, notices, reporting
 from ._show import describe
 
 ENDING = ".unseen"
-SLOW = 5_000  # samples beyond which the exact kernel methods take minutes
+EXACT = {"none": True, "nystroem": False}  # otherwise the number of rows decides
+
+
+METHOD = f"One of {', '.join(METHODS)}; {AUTO} compares all and prefers simple models."
 
 
 def fit(
     output: Annotated[Path, typer.Option("--output", "-o", help="The model file to write, ending in .unseen.")],
-    data: Data = None,
-    label: Label = None,
-    domain: Domain = None,
-    features: Features = None,
-    drop: Drop = None,
-    unlabelled: Unlabelled = None,
-    method: Annotated[
-        str, typer.Option(help="A method by its name, as in compare; auto compares all and prefers simple models.")
-    ] = AUTO,
-    max_per_domain: MaxPerDomain = None,
-    scale: ScaleOption = None,
-    seed: Seed = 0,
-    jobs: Jobs = 1,
+    data: o.Data = None,
+    label: o.Label = None,
+    domain: o.Domain = None,
+    features: o.Features = None,
+    drop: o.Drop = None,
+    unlabelled: o.Unlabelled = None,
+    method: Annotated[str, typer.Option(help=METHOD)] = AUTO,
+    max_per_domain: o.MaxPerDomain = None,
+    scale: o.Scale = None,
+    seed: o.Seed = 0,
+    jobs: o.Jobs = 1,
     inductive: Annotated[
         bool, typer.Option("--inductive", help="No models that need a batch of the new domain to predict.")
     ] = False,
-    feature_map: FeatureMapOption = FeatureMap.auto,
-    components: Components = None,
-    workers: Workers = None,
-    scheduler: Scheduler = None,
-    as_json: Json = False,
+    feature_map: o.FeatureMap = "auto",
+    components: o.Components = None,
+    workers: o.Workers = None,
+    scheduler: o.Scheduler = None,
+    as_json: o.Json = False,
 ) -> None:
     """Fit a model for places that are not in the table, and score it on each place held out.
 
     Example: unseen fit patients.csv --label diagnosis --domain hospital -o model.unseen
     """
-    with reporting("Nothing was written."), warnings_as_notices():
+    with reporting("Nothing was written."):
         check_target(output, ENDING)
-        source = _source(data, (label, domain, features, drop, max_per_domain, seed, unlabelled))
-        scaling = scale_for(data, scale)
-        if method != AUTO:
-            method = method_named(method).name
-        asked = {FeatureMap.nystroem: False, FeatureMap.none: True}.get(feature_map)
-        plan = Plan.of(source.rows, exact=asked, landmarks=components)
-        how: dict[str, Any] = {"scale": scaling, "inductive": inductive, "seed": seed, "n_jobs": jobs, "verbose": 1}
+        method = method if method == AUTO else method_named(method).name
+        options = (label, domain, features, drop, max_per_domain, seed, unlabelled)
+        source = TableRows(o.embedded_table(*options)) if data is None else o.survey(data, *options)
+        how: dict[str, Any] = {"scale": o.scale_for(data, scale), "seed": seed}
         try:
-            if not plan.exact:
-                table = (
-                    source.table if isinstance(source, TableRows) else loaded(source.sampled(plan.sample_rows, seed))
-                )
-                notices([*table.notices, f"{plan} So it is with --feature-map nystroem.", *_advice(table, "")])
-                with cluster(workers, scheduler) as client:
-                    found = fit_table(
-                        table, method, plan=plan, stream=source, progress=RowProgress, client=client, **how
-                    )
-                said = [stream_text(found)]
-                notices(said)
-            else:
-                table = source.table if isinstance(source, TableRows) else loaded(source, seed)
-                notices([*table.notices, *_advice(table, method)])
-                said = list(_not_used(components, workers, scheduler))
-                notices(said)
-                found = fit_table(table, method, plan=plan, **how)
+            plan = Plan.of(source.rows, exact=EXACT.get(feature_map), landmarks=components)
+            table = rows_for(source, plan, seed)
+            said = list(_not_used(components, workers, scheduler)) if plan.exact else []
+            notices([*fit_notices(table, method, plan), *said])
+            work: dict[str, Any] = {"inductive": inductive, "n_jobs": jobs, "verbose": 1}
+            with nullcontext() if plan.exact else o.cluster(workers, scheduler) as client:
+                found = fit_table(table, method, plan=plan, stream=source, client=client, **work, **how)
         except MemoryError as error:
             raise MemoryError(f"{error} With this command: --max-per-domain N.") from error
-        facts = card(replace(table, notices=[*table.notices, *said]), found, method, scaling, seed, source)
-        output.parent.mkdir(parents=True, exist_ok=True)
-        save_model(found.model, output, facts)
-        if as_json:
-            typer.echo(json_text(facts))
-        else:
-            describe(facts)
+        notices(found.remarks)
+        table = replace(table, notices=[*table.notices, *said, *found.remarks])
+        card = model_card(table, found, method=method, source=source, command=o.command_line(), **how)
+        save_model(found.model, output, card)
+        answer(card, as_json, describe)
         errors.print(f"Wrote {output}")
-
-
-def _source(data: Path | None, options: tuple[Any, ...]) -> SurveyedTable | TableRows:
-    return TableRows(embedded_table(*options)) if data is None else survey(data, *options)
-
-
-def stream_text(found: TableFit) -> str:
-    """What saw how many rows, in a sentence."""
-    facts = found.stream
-    chosen = f"The settings were chosen, and scored, on {facts['choice_rows']:,} rows."
-    if "landmarks" in facts:
-        return (
-            f"{chosen} The projection saw {facts['projection_rows']:,} rows through {facts['landmarks']:,} landmarks, "
-            f"which miss {facts['trace_error']:.2g} of the kernel; the classifier behind it saw "
-            f"{facts['classifier_rows']:,} rows."
-        )
-    return f"{chosen} {found.name} is no projection, so it saw a sample: {facts['classifier_rows']:,} rows."
 
 
 def _not_used(components: int | None, workers: int | None, scheduler: str | None) -> Iterator[str]:
@@ -148,83 +82,3 @@ def _not_used(components: int | None, workers: int | None, scheduler: str | None
         yield (
             f"{' and '.join(names)} not used: exact kernels are fitted here. Pass --feature-map nystroem for landmarks."
         )
-
-
-def card(
-    table: Table, found: TableFit, method: str, scale: str, seed: int, source: Rows | None = None
-) -> dict[str, Any]:
-    """All that is known about a model, in plain values; `source` has all rows if the table is a sample."""
-    if isinstance(source, SurveyedTable):
-        rows, domain_rows, class_rows = source.rows, source.domain_rows(), source.class_rows()
-    else:
-        rows, domain_rows, class_rows = len(table.X), _counts(table.domain), _counts(table.y)
-    novelty = found.model.novelty
-    return {
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": command_line(),
-        "data": {
-            "name": table.name,
-            "rows": rows,
-            "features": table.X.shape[1],
-            "domains": domain_rows,
-            "missing": _missing(table),
-            "classes": [{"class": value, "rows": count} for value, count in class_rows.items()],
-            "notices": list(table.notices),
-        },
-        "schema": table.schema.to_dict(),
-        "method": method,
-        "model": found.name,
-        "kind": found.kind,
-        "settings": found.settings,
-        "scale": scale,
-        "seed": seed,
-        "probabilities": found.model.has_probabilities,
-        "scores": {
-            "measure": "accuracy on a domain by a model fitted on the other domains"
-            + (f", among {found.stream['choice_rows']:,} rows" if found.stream else ""),
-            "mean": found.mean,
-            "by_domain": found.scores,
-            "baseline": found.baseline,
-        },
-        "leaderboard": [
-            {key: row[key] for key in ("model", "kind", "mean", "standard_error", "params", "chosen")}
-            for row in found.leaderboard
-            if np.isfinite(row["mean"])
-        ],
-        "stream": found.stream,
-        "novelty": {
-            "reference": dict(zip(novelty.domains_.tolist(), novelty.reference_.tolist(), strict=True)),
-            "resolution": novelty.resolution_,
-        },
-        "machine": machine_facts(),
-    }
-
-
-def _missing(table: Table) -> dict[str, float]:
-    """The share of missing values in each column that has any."""
-    shares = np.isnan(table.X).mean(axis=0).round(4).tolist()
-    return {name: share for name, share in zip(table.schema.feature_names, shares, strict=True) if share}
-
-
-def _counts(values: Labels) -> dict[Any, int]:
-    names, counts = np.unique(values, return_counts=True)
-    return dict(zip(names.tolist(), counts.tolist(), strict=True))
-
-
-def _advice(table: Table, method: str) -> Iterator[str]:
-    if len(np.unique(table.domain)) == 2:
-        yield "With two domains each is scored by a model that has seen only the other, which says little."
-    kernels = method == AUTO or (method in METHODS and METHODS[method].shares != "nothing")
-    if len(table.X) > SLOW and kernels:
-        yield f"{len(table.X):,} rows will take a while with kernels; --max-per-domain 500 gives a quick first answer."
-
-
-@contextmanager
-def warnings_as_notices() -> Iterator[None]:
-    """Print warnings as notices, each once, without the place in the code that they come from."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        try:
-            yield
-        finally:
-            notices(list(dict.fromkeys(str(warning.message) for warning in caught)))

@@ -9,16 +9,15 @@ import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from ..estimators import ClusterLost
 from ..selection import method_names
-from ..study import thin
+from ..study import Protocol, thin
 
 if TYPE_CHECKING:
     from ..tables import SurveyedTable, Table
@@ -27,37 +26,6 @@ if TYPE_CHECKING:
 CONNECT_SECONDS = 10
 # What workers of ours fail with is raised here, and what they lose is done again: logs would only say so beside it.
 QUIET = {"distributed.nanny.pre-spawn-environ.DASK_LOGGING__DISTRIBUTED": "critical"}
-
-
-class Scale(StrEnum):
-    """How numbers are put on one scale."""
-
-    standardize = "standardize"
-    l2 = "l2"
-    none = "none"
-
-
-class Selection(StrEnum):
-    """Who chooses the settings."""
-
-    domain = "domain"
-    within = "within"
-    oracle = "oracle"
-
-
-class Centering(StrEnum):
-    """What projections are centred on."""
-
-    target = "target"
-    source = "source"
-
-
-class FeatureMap(StrEnum):
-    """What stands for the kernel of a projection."""
-
-    auto = "auto"
-    none = "none"
-    nystroem = "nystroem"
 
 
 def _some_jobs(jobs: int) -> int:
@@ -90,12 +58,12 @@ Unlabelled = Annotated[
 MaxPerDomain = Annotated[
     int | None, typer.Option("--max-per-domain", min=2, help="At most so many samples of each domain, at random.")
 ]
-ScaleOption = Annotated[
-    Scale | None,
+Scale = Annotated[
+    Literal["standardize", "l2", "none"] | None,
     typer.Option("--scale", help="Columns to unit variance, rows to unit length, or nothing. [default: standardize]"),
 ]
-FeatureMapOption = Annotated[
-    FeatureMap,
+FeatureMap = Annotated[
+    Literal["auto", "none", "nystroem"],
     typer.Option(
         "--feature-map",
         help="Exact kernels (none), landmarks that let a projection see any number of rows (nystroem), or landmarks "
@@ -111,7 +79,9 @@ Workers = Annotated[
 Scheduler = Annotated[
     str | None, typer.Option("--scheduler", help="The same on a running Dask cluster, such as tcp://HOST:8786.")
 ]
-SelectionOption = Annotated[Selection, typer.Option("--selection", help="Who chooses the settings.")]
+Selection = Annotated[
+    Literal["domain", "within", "oracle"], typer.Option("--selection", help="Who chooses the settings.")
+]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of all random draws.")]
 JOBS = "Processes; -1 for one on each core. Not used for what Dask workers do."
 Jobs = Annotated[int, typer.Option("--jobs", "-j", callback=_some_jobs, help=JOBS)]
@@ -119,14 +89,12 @@ Quick = Annotated[bool, typer.Option("--quick", help="A smoke version: one repea
 Repeats = Annotated[int, typer.Option("--repeats", min=1, help="Random draws of the training data.")]
 Methods = Annotated[str, typer.Option("--methods", help="Comma-separated; see the documentation for the names.")]
 ALL = ",".join(method_names(compared=True))
-StoreOption = Annotated[
-    Path | None, typer.Option("--store", dir_okay=False, help="File of results; rerun to continue.")
-]
+Store = Annotated[Path | None, typer.Option("--store", dir_okay=False, help="File of results; rerun to continue.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the whole result as JSON, for machines.")]
 Report = Annotated[Path | None, typer.Option("--report", dir_okay=False, help="Write the report to this .html file.")]
 
 
-def listed(names: str | None) -> list[str] | None:
+def names_of(names: str | None) -> list[str] | None:
     """Comma-separated names; those that hold commas are in quotes, as in a CSV file."""
     if names is None:
         return None
@@ -159,8 +127,8 @@ def read(
         data,
         label=label,
         domain=domain,
-        features=listed(features),
-        drop=listed(drop),
+        features=names_of(features),
+        drop=names_of(drop),
         unlabelled=unlabelled,
         max_per_domain=max_per_domain,
         seed=seed,
@@ -181,7 +149,7 @@ def survey(
     from ..tables import survey_table
 
     found = survey_table(
-        data, label=label, domain=domain, features=listed(features), drop=listed(drop), unlabelled=unlabelled
+        data, label=label, domain=domain, features=names_of(features), drop=names_of(drop), unlabelled=unlabelled
     )
     return found if limit is None else found.thinned(limit, seed)
 
@@ -242,9 +210,20 @@ def cluster(workers: int | None, scheduler: str | None) -> Iterator[Any]:
         raise ConnectionError(str(error)) from error
 
 
-def scale_for(data: Path | None, scale: Scale | None) -> str:
+def scale_for(data: Path | None, scale: Any) -> Any:
     """What was asked for; otherwise standardised columns, or rows of unit length for the embedded images."""
-    return scale.value if scale else "l2" if data is None else "standardize"
+    return scale or ("l2" if data is None else "standardize")
+
+
+def protocol_of(selection: Any, repeats: int, quick: bool, **more: Any) -> Protocol:
+    """How a study is run; a quick one has one repeat."""
+    return Protocol(selection, repeats=1 if quick else repeats, quick=quick, **more)
+
+
+def results_of(name: str, store: Path | None) -> tuple[Path, str]:
+    """The file of results of a study of that name, and what to say if it is stopped."""
+    store = store or Path(f"{name}.unseen-results.sqlite")
+    return store, f"What is done is kept in {store}; run the same command again to continue."
 
 
 def command_line() -> str:

@@ -2,46 +2,22 @@
 
 from __future__ import annotations
 
-import math
-import sys
-from collections.abc import Callable, Generator, Iterator
-from contextlib import closing
-from dataclasses import asdict
-from enum import StrEnum
-from functools import partial
-from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-import numpy as np
-import polars as pl
 import typer
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from ..estimators import mapped
-from ..models import Centres, ModelFileError, TableModel, load_model
-from ..shift import NoveltyResult
-from ..tables import Schema, counted, listed
-from ._fit import warnings_as_notices
-from ._new_table import MAX_DOMAINS, NewTable, Piece, RowProgress
-from ._options import Json, Scheduler, Workers, cluster
-from ._options import listed as names_of
-from ._predicting import Done, Findings, OnPieces, centre, classify
-from ._report import PAGE, Terminal, check_target, clean, errors, json_text, notices, reporting
-from ._results_file import ENDINGS, results_file
+from ..files import check_target
+from ..models import BATCH, RESULT_ENDINGS, load_model
+from ..tables import counted
+from . import _options as o
+from ._report import answer, clean, errors, notices, page, reporting
 from ._show import readable
 
-FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what makes spreadsheets take a cell for a formula
 SHOWN = 20  # domains whose novelty is printed
 LEGIBLE = 12  # classes that a table has room for
-
-
-class Center(StrEnum):
-    """What projections are centred on."""
-
-    model = "model"
-    target = "target"
 
 
 def predict(
@@ -49,166 +25,37 @@ def predict(
     new: Annotated[Path, typer.Argument(help="A table; or a folder or pattern of several. Columns are found by name.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Where predictions go: a .csv or .parquet file.")],
     center: Annotated[
-        Center, typer.Option(help="As the model was fitted, or on the new rows of each domain (transductive).")
-    ] = Center.model,
+        Literal["model", "target"],
+        typer.Option(help="As the model was fitted, or on the new rows of each domain (transductive)."),
+    ] = "model",
     domain: Annotated[str | None, typer.Option(help="Column that tells domains of the new table apart.")] = None,
     keep: Annotated[
         str | None, typer.Option(help="Columns to copy into the output, comma-separated, such as identifiers; or all.")
     ] = None,
-    batch_size: Annotated[int, typer.Option(min=1, help="Rows in memory at a time, fewer if they are wide.")] = 20_000,
-    workers: Workers = None,
-    scheduler: Scheduler = None,
-    as_json: Json = False,
+    batch_size: Annotated[int, typer.Option(min=1, help="Rows in memory at a time, fewer if they are wide.")] = BATCH,
+    workers: o.Workers = None,
+    scheduler: o.Scheduler = None,
+    as_json: o.Json = False,
 ) -> None:
     """Predict the rows of a new table, in their order, and say how far they lie from what the model has seen.
 
     Example: unseen predict model.unseen new_hospital.csv -o predictions.csv
     """
-    with reporting("Nothing was written."), warnings_as_notices():
-        check_target(output, *ENDINGS)
-        if output.resolve() in (new.resolve(), model.resolve()):
-            raise ValueError(f"--output {output} would replace what is read; choose another name.")
-        fitted, card = load_model(model)
-        if not isinstance(fitted, TableModel):
-            raise ModelFileError(f"{model}: holds a {type(fitted).__name__}, not a model that `unseen fit` wrote.")
-        kept = None if keep == "all" else names_of(keep) or []
-        table = NewTable(new, _schema(model, card), domain, batch_size, kept)
-        notices([*table.notices, *_advice(fitted)])
-        run, before = Run(fitted, table, center is Center.target), _missing_before(model, card)
-        with (
-            cluster(workers, scheduler) as client,
-            results_file(output) as write,
-            closing(run.frames(client)) as frames,
-        ):
-            for frame in frames:
-                write(frame)
-        summary = run.summary(output, before)
-        notices([*_about_missing(summary), *_about_formulas(summary), *_about_new(summary)])
-        if as_json:
-            typer.echo(json_text(summary))
-        else:
-            _print(summary, table.names_domains)
+    with reporting("Nothing was written."):
+        check_target(output, *RESULT_ENDINGS, reads=(new, model))
+        fitted, kept = load_model(model), "all" if keep == "all" else o.names_of(keep)
+        table = fitted.open_table(new, domain=domain, keep=kept, batch_size=batch_size)
+        notices(table.notices)
+        with o.cluster(workers, scheduler) as client:
+            found = fitted.predict_table(table, output, center=center, client=client, verbose=1)
+        notices(found.notices)
+        answer(found.summary, as_json, show_predictions)
         errors.print(f"Wrote {output}")
 
 
-def _schema(model: Path, card: dict[str, Any]) -> Schema:
-    try:
-        return Schema.from_dict(card["schema"])
-    except (KeyError, TypeError) as error:
-        raise ModelFileError(f"{model}: its card does not say which columns the model needs.") from error
-
-
-def _missing_before(model: Path, card: dict[str, Any]) -> dict[str, float]:
-    """The share of missing values in columns of the training table; older models do not tell."""
-    try:
-        return {str(name): float(share) for name, share in card.get("data", {}).get("missing", {}).items()}
-    except (AttributeError, TypeError, ValueError) as error:
-        raise ModelFileError(f"{model}: its card does not say what was missing in training.") from error
-
-
-def _about_missing(summary: dict[str, Any]) -> Iterator[str]:
-    if summary["mostly_missing"]:
-        columns = [f"{e['column']} ({e['missing']:,} of {summary['rows']:,} values)" for e in summary["mostly_missing"]]
-        yield f"Mostly missing here, so the predictions rest on the other columns: {listed(columns)}."
-
-
-def _about_formulas(summary: dict[str, Any]) -> Iterator[str]:
-    names = [entry["label"] for entry in summary["labels"]] + [entry["domain"] for entry in summary["novelty"]]
-    risky = [name for name in names if isinstance(name, str) and name.startswith(FORMULA)]
-    if risky and summary["output"].lower().endswith(".csv"):
-        yield (
-            f"Names such as {risky[0]!r} look like formulas to a spreadsheet. They are written as they are; import "
-            "their column as text."
-        )
-
-
-def _about_new(summary: dict[str, Any]) -> Iterator[str]:
-    """Values that the model knows nothing of: in features, and among the labels."""
-    for entry in summary["new_levels"]:
-        yield (
-            f"The column {entry['column']!r} holds what training did not, in {entry['rows']:,} of "
-            f"{counted(summary['rows'], 'row')}: {listed(entry['levels'])}. Such values count as rare ones."
-        )
-    others = (summary["agreement"] or {}).get("others", {"rows": 0})
-    if others["rows"]:
-        yield (
-            f"{counted(others['rows'], 'row')} with labels that the model was not trained on, such as "
-            f"{others['labels'][0]!r}: no prediction can be right there."
-        )
-
-
-class Run:
-    """One pass over the table; two if new domains are centred, the first of which finds their centres."""
-
-    def __init__(self, model: TableModel, table: NewTable, target: bool) -> None:
-        self.model = model
-        self.table = table
-        self.centres = Centres(model) if target or model.transductive else None
-        self.found = Findings(np.zeros(len(table.encoding.schema.columns), dtype=np.intp))
-
-    def frames(self, client: Any = None) -> Generator[pl.DataFrame]:
-        """Predictions, piece by piece, made here or by the workers of a cluster."""
-        if self.centres is not None:
-            for done in self._each("Centring", partial(centre, self.model, self.centres), client):
-                self.centres.pool(done.centres or {})
-            self.centres.check()
-        for done in self._each("Predicting", partial(classify, self.model, self.centres), client):
-            if done.frame is not None:
-                yield done.frame
-
-    def _each(self, description: str, act: Callable[[Piece], Done], client: Any) -> Iterator[Done]:
-        """All pieces in order, with progress on standard error."""
-        work, parts = OnPieces(self.table.encoding, act), self.table.parts()
-        pieces = map(work, parts) if client is None else mapped(work.all, parts, client)
-        with RowProgress(description, self.table.rows) as advance:
-            for done in chain.from_iterable(pieces):
-                self.found += done.findings
-                if len(self.found.novelty) > MAX_DOMAINS:
-                    raise ValueError(
-                        f"The column {self.table.encoding.domain!r} names more than {MAX_DOMAINS:,} domains; does it "
-                        "number the rows? Pass a column that says where rows come from."
-                    )
-                yield done
-                advance(done.rows)
-
-    def summary(self, output: Path, before: dict[str, float]) -> dict[str, Any]:
-        """What was done, in plain values, given what was missing in training."""
-        labels, of, agreement = self.found.labels, self.model.novelty.of, self.found.agreement
-        return {
-            "output": str(output),
-            "rows": labels.total(),
-            "labels": [{"label": label, "rows": labels[label]} for label in self.model.classes_.tolist()],
-            "probabilities": self.model.has_probabilities,
-            "transductive": self.centres is not None,
-            "mostly_missing": self._mostly_missing(before),
-            "new_levels": [
-                {"column": name, "rows": new.rows, "levels": list(new.examples)} for name, new in self.found.new.items()
-            ],
-            "agreement": agreement.summary() if agreement is not None and agreement.rows else None,
-            "novelty": [{"domain": name, **_plain(of(batch))} for name, batch in self.found.novelty.items()],
-        }
-
-    def _mostly_missing(self, before: dict[str, float]) -> list[dict[str, Any]]:
-        """Features of which more than half is missing, and was not in training."""
-        named = zip(self.table.encoding.schema.feature_names, self.found.missing.tolist(), strict=True)
-        return [
-            {"column": name, "missing": missing}
-            for name, missing in named
-            if 2 * missing > self.table.rows and before.get(name, 0.0) <= 0.5
-        ]
-
-
-def _plain(result: NoveltyResult) -> dict[str, Any]:
-    """A result as JSON can have it."""
-    return {key: None if isinstance(v, float) and not math.isfinite(v) else v for key, v in asdict(result).items()}
-
-
-def _advice(model: TableModel) -> Iterator[str]:
-    if not model.has_probabilities:
-        yield f"{type(model.pipeline[-1]).__name__} gives labels without probabilities; there are no columns for them."
-
-
-def _print(summary: dict[str, Any], names_domains: bool) -> None:
+def show_predictions(summary: dict[str, Any]) -> None:
+    """Print how many rows got which label, how far they lie from the sources, and which labels were right."""
+    names_domains = any(entry["domain"] is not None for entry in summary["novelty"])
     _say(counted(summary["rows"], "row"))
     for entry in summary["labels"]:
         _say(f"  {readable(entry['label'])}: {entry['rows']:,}")
@@ -250,7 +97,7 @@ def _print_agreement(found: dict[str, Any], names_domains: bool) -> None:
         rows.append(("any other", found["others"]["counts"]))
     for name, counts in rows:
         table.add_row(name, *(f"{count:,}" for count in counts))
-    Terminal(width=None if sys.stdout.isatty() else PAGE).print(table)
+    page().print(table)
 
 
 def _share(found: dict[str, Any]) -> str:

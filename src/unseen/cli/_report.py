@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import errno
 import json
-import os
 import sys
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from pathlib import Path
@@ -52,38 +52,54 @@ errors = Terminal(stderr=True, soft_wrap=True)
 PAGE = 240  # columns of a table that goes into a file or a pipe
 
 
+def page() -> Terminal:
+    """Standard output, as wide as it is."""
+    return Terminal(width=None if sys.stdout.isatty() else PAGE)
+
+
 @contextmanager
 def reporting(resume: str = "") -> Iterator[None]:
-    """Turn exceptions that a user can act on into a message and an exit code."""
+    """Turn exceptions that a user can act on into a message and an exit code, and warnings into notices, each once."""
     try:
-        yield
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            try:
+                yield
+            finally:
+                notices(dict.fromkeys(str(warning.message) for warning in caught))
     except KeyboardInterrupt:
         errors.print(f"Stopped. {resume}".strip())
         raise typer.Exit(1) from None
     except (ValueError, TypeError, ImportError, FileNotFoundError, NotADirectoryError) as error:
         errors.print(Text.assemble(("Error: ", "bold red"), clean(str(error))))
         raise typer.Exit(2) from None
-    except BrokenProcessPool:
-        reason = "A process died: it was killed, or memory ran out. Try --jobs 1 or --max-per-domain."
-        errors.print(Text.assemble(("Failed: ", "bold red"), clean(f"{reason} {resume}".strip())))
-        raise typer.Exit(1) from None
-    except (OSError, MemoryError) as error:
+    except (BrokenProcessPool, OSError, MemoryError) as error:
         reason = str(error) or type(error).__name__
-        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        if isinstance(error, BrokenProcessPool):
+            reason = "A process died: it was killed, or memory ran out. Try --jobs 1 or --max-per-domain."
+        elif isinstance(error, OSError) and error.errno == errno.ENOSPC:
             reason = f"The disk is full: {error.filename or 'a file'} cannot be written. Make room on it."
         errors.print(Text.assemble(("Failed: ", "bold red"), clean(f"{reason} {resume}".strip())))
         raise typer.Exit(1) from None
 
 
-def notices(lines: list[str]) -> None:
+def notices(lines: Iterable[str]) -> None:
     """Say what was assumed or left out."""
     for line in lines:
         errors.print(Text.assemble(("Note: ", "bold"), clean(line)))
 
 
-def show(table: AccuracyTable, title: str) -> None:
+def answer(facts: dict[str, Any], as_json: bool, show: Callable[[dict[str, Any]], None]) -> None:
+    """Print what was found, for machines or for people."""
+    if as_json:
+        typer.echo(json_text(facts))
+    else:
+        show(facts)
+
+
+def show_table(table: AccuracyTable, title: str) -> None:
     """Print a table like the paper's: best in bold, the printed figure in grey, transductive entries starred."""
-    console = Terminal(width=None if sys.stdout.isatty() else PAGE)
+    console = page()
     rich = RichTable(title=title, title_justify="left", header_style="bold")
     rich.add_column("task")
     for method in table.methods:
@@ -113,25 +129,19 @@ def _entry(cell: Cell) -> Text:
     return text
 
 
-def check_target(path: Path | None, *endings: str) -> None:
-    """Refuse a file that cannot be written, before any work is done for it."""
-    if path is None:
-        return
-    if endings and path.suffix.lower() not in endings:
-        raise ValueError(f"{path} should end in {' or '.join(endings)}.")
-    if path.is_dir():
-        raise ValueError(f"{path} is a folder; name a file.")
-    folder = next(parent for parent in path.absolute().parents if parent.exists())
-    if not folder.is_dir() or not os.access(folder, os.W_OK):
-        raise ValueError(f"{path} cannot be written: there is no writing into {folder}. Name another file.")
-
-
 def write(text: str, path: Path | None) -> None:
     """Write to a file, whole or not at all, or print."""
     if path is None:
         typer.echo(clean(text) if sys.stdout.isatty() else text, nl=False)
         return
-    path.parent.mkdir(parents=True, exist_ok=True)
     with written(path) as file:
         file.write_text(text, encoding="utf-8")
+    errors.print(f"Wrote {path}")
+
+
+def save_figure(figure: Any, path: Path) -> None:
+    """Write a picture to a file, whole or not at all."""
+    with written(path) as file, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph")  # a name that the font cannot write is drawn as boxes
+        figure.savefig(file, dpi=150, format=path.suffix[1:].lower())
     errors.print(f"Wrote {path}")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import typer
@@ -12,7 +11,6 @@ import typer
 from ..study import (
     CHOSEN_BY,
     AccuracyTable,
-    Protocol,
     accuracy_table,
     check_draw,
     fresh_draw,
@@ -25,9 +23,8 @@ from ..study import (
     thin,
     ties,
 )
-from ._fit import warnings_as_notices
-from ._options import ALL, Jobs, MaxPerDomain, Methods, Quick, Repeats, Selection, SelectionOption, StoreOption
-from ._report import errors, notices, reporting, show, write
+from . import _options as o
+from ._report import errors, notices, reporting, save_figure, show_table, write
 
 reproduce = typer.Typer(
     no_args_is_help=True,
@@ -36,24 +33,10 @@ reproduce = typer.Typer(
 )
 
 
-class Format(StrEnum):
-    """Formats besides the table in the terminal."""
-
-    markdown = "markdown"
-    latex = "latex"
-    csv = "csv"
-    json = "json"
-
-
-class Grid(StrEnum):
-    """What CIDG chooses from on the synthetic data."""
-
-    ours = "ours"
-    fine = "fine"
-    authors = "authors"
-
-
-FormatOption = Annotated[Format | None, typer.Option("--format", help="Instead of the table in the terminal.")]
+Format = Annotated[
+    Literal["markdown", "latex", "csv", "json"] | None,
+    typer.Option("--format", help="Instead of the table in the terminal."),
+]
 Output = Annotated[
     Path | None,
     typer.Option(
@@ -75,18 +58,18 @@ def synthetic(
         ),
     ] = None,
     grid: Annotated[
-        Grid,
+        Literal["ours", "fine", "authors"],
         typer.Option(
             help="What CIDG chooses from: the settings behind our tables, the same with finer steps between weights, "
             "or those of its authors' program."
         ),
-    ] = Grid.ours,
+    ] = "ours",
     figure: Annotated[Path, typer.Option(dir_okay=False, help="The picture; an .svg and a .png of this name.")] = Path(
         "synthetic.png"
     ),
-    quick: Quick = False,
-    jobs: Jobs = 2,
-    format: FormatOption = None,
+    quick: o.Quick = False,
+    jobs: o.Jobs = 2,
+    format: Format = None,
     output: Output = None,
 ) -> None:
     """Figure 1: the synthetic data, under three ways to choose the settings.
@@ -97,21 +80,19 @@ def synthetic(
     """
     with reporting():
         draws = [fresh_draw(seed) for seed in range(2 if quick else seeds)] if draw is None else [_read_draw(draw)]
-        rows = run_synthetic(draws, grid=grid.value, quick=quick, n_jobs=jobs, verbose=1)
+        rows = run_synthetic(draws, grid=grid, quick=quick, n_jobs=jobs, verbose=1)
         name = "synthetic" if draw is None else draw.name
-        title = f"{name}: target, settings chosen on ..., grid of CIDG: {grid.value}; the paper prints 86.67 for CIDG"
-        _present(accuracy_table(rows), title, format, output)
-        problem = synthetic_problem(draws[0], CHOSEN_BY[1], grid=grid.value, quick=quick)
+        title = f"{name}: target, settings chosen on ..., grid of CIDG: {grid}; the paper prints 86.67 for CIDG"
+        _publish(accuracy_table(rows), title, format, output)
+        problem = synthetic_problem(draws[0], CHOSEN_BY[1], grid=grid, quick=quick)
         for method in ("CIDG", "CIDG as printed") if draw is not None else ():
             tied = 100 * ties(method, problem)
             if len(tied) > 1:
                 how = f"{tied.min():.2f} to {tied.max():.2f}, {np.median(tied):.2f} in the median"
                 notices([f"{method}: {len(tied)} settings tie on {CHOSEN_BY[1]}; on the target they score {how}."])
         drawn = synthetic_figure(problem, [r for r in rows if r.task == CHOSEN_BY[1] and r.repeat == 0])
-        figure.parent.mkdir(parents=True, exist_ok=True)
         for suffix in (".png", ".svg"):
-            drawn.savefig(figure.with_suffix(suffix), dpi=150)
-            errors.print(f"Wrote {figure.with_suffix(suffix)}")
+            save_figure(drawn, figure.with_suffix(suffix))
 
 
 @reproduce.command("office-caltech")
@@ -119,13 +100,13 @@ def office_caltech(
     features: Annotated[str, typer.Option(help="decaf6 (the paper's) or surf.")] = "decaf6",
     data_home: DataHome = None,
     download: Annotated[bool, typer.Option(help="Whether files that are missing are downloaded.")] = True,
-    selection: SelectionOption = Selection.domain,
-    repeats: Repeats = 5,
-    methods: Methods = ALL,
-    quick: Quick = False,
-    jobs: Jobs = 2,
-    store: StoreOption = None,
-    format: FormatOption = None,
+    selection: o.Selection = "domain",
+    repeats: o.Repeats = 5,
+    methods: o.Methods = o.ALL,
+    quick: o.Quick = False,
+    jobs: o.Jobs = 2,
+    store: o.Store = None,
+    format: Format = None,
     output: Output = None,
 ) -> None:
     """Table 3: Office+Caltech, ten tasks.
@@ -142,13 +123,13 @@ def office_caltech(
 @reproduce.command("vlcs")
 def vlcs(
     folder: Annotated[Path, typer.Argument(help="One file per domain; see unseen.datasets.load_vlcs.")],
-    selection: SelectionOption = Selection.domain,
-    repeats: Repeats = 5,
-    methods: Methods = ALL,
-    quick: Quick = False,
-    jobs: Jobs = 2,
-    store: StoreOption = None,
-    format: FormatOption = None,
+    selection: o.Selection = "domain",
+    repeats: o.Repeats = 5,
+    methods: o.Methods = o.ALL,
+    quick: o.Quick = False,
+    jobs: o.Jobs = 2,
+    store: o.Store = None,
+    format: Format = None,
     output: Output = None,
 ) -> None:
     """Table 2: VLCS, ten tasks.
@@ -165,14 +146,14 @@ def vlcs(
 @reproduce.command("folder")
 def folder_command(
     folder: Annotated[Path, typer.Argument(help="One file per domain; see unseen.datasets.load_folder.")],
-    selection: SelectionOption = Selection.domain,
-    repeats: Repeats = 5,
-    methods: Methods = ALL,
-    max_per_domain: MaxPerDomain = None,
-    quick: Quick = False,
-    jobs: Jobs = 2,
-    store: StoreOption = None,
-    format: FormatOption = None,
+    selection: o.Selection = "domain",
+    repeats: o.Repeats = 5,
+    methods: o.Methods = o.ALL,
+    max_per_domain: o.MaxPerDomain = None,
+    quick: o.Quick = False,
+    jobs: o.Jobs = 2,
+    store: o.Store = None,
+    format: Format = None,
     output: Output = None,
 ) -> None:
     """The paper's protocol on a folder of your own: leave out each domain and, with four domains, each pair.
@@ -195,16 +176,12 @@ def _read_draw(path: Path) -> tuple[Any, ...]:
 
 def _compare(data: Any, paper: str, name: str, options: dict[str, Any]) -> None:
     """Run the study on some data and print or write its table."""
-    store = options["store"] or Path(f"{name}.unseen-results.sqlite")
-    resume = f"What is done is kept in {store}; run the same command again to continue."
-    with reporting(resume), warnings_as_notices():
-        quick = options["quick"]
-        protocol = Protocol(
-            selection=options["selection"].value, repeats=1 if quick else options["repeats"], quick=quick
-        )
+    store, resume = o.results_of(name, options["store"])
+    with reporting(resume):
+        quick, chosen = options["quick"], o.names_of(options["methods"]) or []
+        protocol = o.protocol_of(options["selection"], options["repeats"], quick)
         domains = list(data.domain_names)
         todo = tasks(domains) + (tasks(domains, 2) if len(domains) == 4 and not quick else [])
-        chosen = [method.strip() for method in options["methods"].split(",") if method.strip()]
         errors.print(f"{len(todo)} tasks, {len(chosen)} methods, {protocol.repeats} repeats -> {store}")
         kept = thin(np.asarray(data.domain), options.get("max_per_domain"))
         rows = run(
@@ -222,17 +199,17 @@ def _compare(data: Any, paper: str, name: str, options: dict[str, Any]) -> None:
         printed = "the paper's figure, for DeCAF6 features" if other else AccuracyTable.printed
         table = accuracy_table(rows, published(paper, todo) if paper else None, printed)
         title = f"{name}: accuracy on the unseen domains, settings chosen by {protocol.selection!r}"
-        _present(table, title, options["format"], options["output"])
+        _publish(table, title, options["format"], options["output"])
         failed = [row for row in rows if row.status == "failed"]
     if failed:
         errors.print(f"{len(failed)} of {len(rows)} runs failed; run the same command again to try them again.")
         raise typer.Exit(1)
 
 
-def _present(table: AccuracyTable, title: str, format: Format | None, output: Path | None) -> None:
+def _publish(table: AccuracyTable, title: str, format: Any, output: Path | None) -> None:
     """Show the table in the terminal, or write it in the format asked for or told by the file's ending."""
     if format is None and output is None:
-        show(table, title)
+        show_table(table, title)
         return
     by_ending = ENDINGS.get(output.suffix.lower(), "markdown") if output else "markdown"
-    write(table.text(format.value if format else by_ending), output)
+    write(table.text(format or by_ending), output)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,7 +10,7 @@ import typer
 from rich.table import Table as RichTable
 
 from ..models import ModelFileError, read_card
-from ._report import PAGE, Terminal, json_text, reporting
+from ._report import answer, page, reporting
 
 KINDS = {
     "plain": "plain: classifies row by row",
@@ -32,22 +31,19 @@ def show(
     """
     with reporting():
         facts = read_card(model)
-        if as_json:
-            typer.echo(json_text(facts))
-            return
         try:
-            describe(facts)
+            answer(facts, as_json, describe)
         except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
             raise ModelFileError(f"{model}: its card is not one that `unseen fit` wrote; --json shows it.") from error
 
 
 def describe(card: dict[str, Any]) -> None:
     """Print a card for people."""
-    console = Terminal(width=None if sys.stdout.isatty() else PAGE)
+    console = page()
     facts = RichTable.grid(padding=(0, 2))
     facts.add_column(style="bold")
     facts.add_column(overflow="fold")
-    for name, value in _lines(card):
+    for name, value in _facts_of(card):
         facts.add_row(name, value)
     console.print(facts)
     scores = card.get("scores") or {}
@@ -59,7 +55,7 @@ def describe(card: dict[str, Any]) -> None:
             console.print(said, style="dim")
 
 
-def _lines(card: dict[str, Any]) -> list[tuple[str, str]]:
+def _facts_of(card: dict[str, Any]) -> list[tuple[str, str]]:
     """Names and values of what is there; cards of other origin may lack some."""
     data = card.get("data", {})
     domains = [readable(name) for name in data.get("domains", {})]
@@ -68,14 +64,14 @@ def _lines(card: dict[str, Any]) -> list[tuple[str, str]]:
     settings = card.get("settings", {})
     lines = [
         ("data", f"{data['name']}: {data['rows']:,} rows, {data['features']:,} features" if data else ""),
-        ("domains", _listed(domains)),
-        ("classes", _listed(classes)),
+        ("domains", _first_few(domains)),
+        ("classes", _first_few(classes)),
         ("model", str(card.get("model", ""))),
         ("settings", ", ".join(f"{name}={value}" for name, value in settings.items())),
         ("kind", KINDS.get(str(card.get("kind")), "")),
         ("scaling", SCALINGS.get(str(card.get("scale")), "")),
         ("probabilities", "yes" if card.get("probabilities") else "no, labels only"),
-        ("novelty", _novelty(card.get("novelty", {}).get("reference", {}))),
+        ("novelty", _novelty_text(card.get("novelty", {}).get("reference", {}))),
         ("created", str(card.get("created", ""))),
         ("command", str(card.get("command", ""))),
         ("versions", ", ".join(f"{name} {value}" for name, value in versions.items() if value)),
@@ -89,12 +85,12 @@ def readable(label: object) -> str:
     return text if text.isprintable() and "," not in text and text == text.strip() != "" else repr(text)
 
 
-def _listed(names: list[str]) -> str:
+def _first_few(names: list[str]) -> str:
     more = f", and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     return f"{len(names)}: {', '.join(names[:SHOWN])}{more}" if names else ""
 
 
-def _novelty(reference: dict[str, float]) -> str:
+def _novelty_text(reference: dict[str, float]) -> str:
     if not reference:
         return ""
     furthest = max(reference, key=lambda name: reference[name])

@@ -3,12 +3,24 @@
 Stands on the tables, the selection and the novelty of a new table.
 """
 
-from ._file import ModelFileError, load_model, read_card, save_model
-from ._fit import AUTO, TableFit, fit_table
-from ._machine import machine_facts
+from ._card import machine_facts, model_card
+from ._file import load_model, read_card, save_model
+from ._fit import AUTO, TableFit, fit_notices, fit_table
 from ._model import Centres, TableModel
-from ._stream import Rows, TableRows
+from ._predict import BATCH, RESULT_ENDINGS, Model, ModelFileError, TablePredictions
+from ._stream import TableRows, rows_for
 
-__all__ = ["ModelFileError", "TableFit", "TableModel", "fit_table", "load_model", "read_card", "save_model"]
+__all__ = [
+    "Model",
+    "ModelFileError",
+    "TableFit",
+    "TableModel",
+    "TablePredictions",
+    "fit_table",
+    "model_card",
+    "read_card",
+    "save_model",
+]
 # For other rooms, and for nobody else.
-__all__ += ["AUTO", "Centres", "Rows", "TableRows", "machine_facts"]
+__all__ += ["AUTO", "BATCH", "RESULT_ENDINGS", "Centres", "TableRows", "fit_notices", "load_model", "machine_facts"]
+__all__ += ["rows_for"]

@@ -22,22 +22,18 @@ from sklearn.exceptions import InconsistentVersionWarning
 from .. import __version__
 from ..citizen import optional_import
 from ..files import written
-from ..tables import Schema
 from ._model import TableModel
-from ._parts import OURS, check_parts, check_structure, name_of, strangers
+from ._parts import OURS, check_parts, check_structure, strangers, type_name
+from ._predict import Model, ModelFileError
 
-FORMAT = 1
+FORMAT = 2  # files of format 1 name types where they were before this package had rooms
 CARD, PAYLOAD = "card.json", "model.skops"
 CHECKSUM = "sha256"  # of the rest of the card
 MAX_CARD = 32 * 2**20  # bytes; a thousand columns of a thousand levels have room in it
 
 # What skops would not load by itself. What it does load, such as all of scikit-learn's estimators, is more than models
 # of this package have: `strangers` draws the line.
-TRUSTED = ("numpy.dtype", *map(name_of, OURS))
-
-
-class ModelFileError(ValueError):
-    """A file is no model, is damaged, or cannot be read by this version."""
+TRUSTED = ("numpy.dtype", *map(type_name, OURS))
 
 
 def save_model(model: Any, path: str | os.PathLike[str], card: Mapping[str, Any]) -> None:
@@ -63,11 +59,11 @@ def save_model(model: Any, path: str | os.PathLike[str], card: Mapping[str, Any]
     >>> model = KFDA().fit(data.data, data.target, sample_domain=data.domain)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     save_model(model, Path(folder) / "kfda.unseen", {"method": "kfda"})
-    ...     copy, card = load_model(Path(folder) / "kfda.unseen")
-    >>> bool((copy.transform(data.data) == model.transform(data.data)).all())
+    ...     copy = load_model(Path(folder) / "kfda.unseen")
+    >>> bool((copy.estimator.transform(data.data) == model.transform(data.data)).all())
     True
-    >>> card["method"], card["format"]
-    ('kfda', 1)
+    >>> copy.card["method"], copy.card["format"]
+    ('kfda', 2)
     """
     skops = optional_import("skops.io", "Saving a model")
     path = Path(path)
@@ -124,28 +120,33 @@ def read_card(path: str | os.PathLike[str]) -> dict[str, Any]:
     return _read(Path(path), wants_payload=False)[0]
 
 
-def load_model(path: str | os.PathLike[str]) -> tuple[Any, dict[str, Any]]:
+def load_model(path: str | os.PathLike[str]) -> Model:
     """Read a model file. Nothing in it is executed; types that are not expected are refused by name.
 
     Parameters
     ----------
     path : str or path-like
-        The file.
+        A file that ``unseen fit`` or :func:`unseen.models.save_model` wrote.
 
     Returns
     -------
-    model : estimator
-        The fitted model.
-    card : dict
-        What `save_model` was given, with format, versions and checksums.
+    model : Model
+        Predicts frames, files and arrays. `card` is what `save_model` was given, with format, versions and checksums,
+        and `estimator` the fitted model itself.
 
     Examples
     --------
-    >>> from unseen.models import load_model
-    >>> load_model("nowhere.unseen")
-    Traceback (most recent call last):
-        ...
-    FileNotFoundError: [Errno 2] No such file or directory: 'nowhere.unseen'
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import unseen
+    >>> from unseen.datasets import embedded
+    >>> from unseen.models import fit_table, save_model
+    >>> table = embedded()
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_model(fit_table(table, "1nn").model, Path(folder) / "digits.unseen", {"about": "digits"})
+    ...     model = unseen.load_model(Path(folder) / "digits.unseen")
+    >>> model.card["about"], model.predict(table.X[:2]).shape
+    ('digits', (2,))
     """
     path = Path(path)
     card, payload = _read(path, wants_payload=True)
@@ -160,8 +161,8 @@ def load_model(path: str | os.PathLike[str]) -> tuple[Any, dict[str, Any]]:
             model = skops.loads(payload, trusted=list(TRUSTED))
         _refuse(path, strangers(model))
         check_parts(model)
-        _check_columns(path, model, card)
-        _try_out(model, card)
+        found = Model(model, card, str(path))
+        _try_out(found)
     except ModelFileError:
         raise
     except exceptions.UntrustedTypesFoundException as error:
@@ -177,7 +178,7 @@ def load_model(path: str | os.PathLike[str]) -> tuple[Any, dict[str, Any]]:
             f"{remedy}",
             stacklevel=2,
         )
-    return model, card
+    return found
 
 
 def _refuse(path: Path, unknown: list[str]) -> None:
@@ -187,33 +188,23 @@ def _refuse(path: Path, unknown: list[str]) -> None:
         )
 
 
-def _check_columns(path: Path, model: Any, card: Mapping[str, Any]) -> None:
-    """The card says which columns of a table the model takes: it must say so clearly, and name as many as there are."""
-    if not isinstance(model, TableModel) or "schema" not in card:
+def _try_out(model: Model) -> None:
+    """Classify two rows of zeros: what a model lacks, or holds wrongly, is found before it is given any data.
+
+    The card says which columns of a table the model takes: it must say so clearly, and name as many as there are.
+    """
+    table_model = model.estimator
+    if not isinstance(table_model, TableModel) or "schema" not in model.card:
         return
-    try:
-        described = len(Schema.from_dict(card["schema"]).columns)
-    except (KeyError, TypeError, ValueError) as error:
-        reason = " ".join(getattr(error, "problems", []))
-        raise ModelFileError(
-            f"{path}: its card does not say which columns the model needs. {reason}".strip()
-        ) from error
-    expected = model.preprocessor.n_features_in_
+    described, expected = len(model.schema.columns), table_model.preprocessor.n_features_in_
     if described != expected:
-        raise ModelFileError(f"{path}: its card names {described} columns, but the model takes {expected}.")
-
-
-def _try_out(model: Any, card: Mapping[str, Any]) -> None:
-    """Classify two rows of zeros: what a model lacks, or holds wrongly, is found before it is given any data."""
-    if not isinstance(model, TableModel) or "schema" not in card:
-        return
-    rows = np.zeros((2, model.preprocessor.n_features_in_))
+        raise ModelFileError(f"{model.name}: its card names {described} columns, but the model takes {expected}.")
+    rows = np.zeros((2, expected))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what it says of such rows is of no interest
-        prepared = model.prepare(rows)
-        model.novelty.of(model.novelty.moments(prepared))
+        model.novelty(rows)
         model.predict(rows, sample_domain=np.zeros(2))
-        if model.has_probabilities:
+        if table_model.has_probabilities:
             model.predict_proba(rows, sample_domain=np.zeros(2))
 
 
@@ -264,10 +255,11 @@ def _card(path: Path, archive: zipfile.ZipFile, size: int) -> dict[str, Any]:
         raise ModelFileError(f"{path}: refused, because its card has {size:,} bytes; at most {MAX_CARD:,} are read.")
     card = json.loads(archive.read(CARD))
     version = card.get("format") if isinstance(card, dict) else None
-    if isinstance(version, int) and version > FORMAT:
+    if type(version) is int and version != FORMAT:
+        remedy = "Install that version of unseen, or a later one." if version > FORMAT else "Fit the model again."
         raise ModelFileError(
             f"{path}: written by unseen {card.get('unseen')} in format {version}; this is unseen {__version__}, which "
-            f"reads format {FORMAT}. Install that version of unseen, or a later one."
+            f"reads format {FORMAT}. {remedy}"
         )
     payload = card.get("payload") if isinstance(card, dict) else None
     if version != FORMAT or not isinstance(payload, dict) or not isinstance(payload.get("sha256"), str):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -27,10 +28,11 @@ from ..selection import (
 from ..shift import Novelty
 from ..tables import Table, preprocessor
 from ._model import TableModel
-from ._stream import Collector, Progress, Rows, TableRows
+from ._stream import Collector, Rows, TableRows
 
 AUTO = "auto"
 BASELINE = "logistic"
+SLOW = 5_000  # samples beyond which exact kernels take minutes
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,21 @@ class TableFit:
         """Mean accuracy over held-out domains."""
         return float(np.mean(list(self.scores.values())))
 
+    @property
+    def remarks(self) -> list[str]:
+        """What saw how many rows, in a sentence, if not everything saw all of them."""
+        if not self.stream:
+            return []
+        facts = self.stream
+        text = f"The settings were chosen, and scored, on {facts['choice_rows']:,} rows. "
+        if "projection_rows" not in facts:
+            return [f"{text}{self.name} is no projection, so it saw a sample: {facts['classifier_rows']:,} rows."]
+        return [
+            f"{text}The projection saw {facts['projection_rows']:,} rows through {facts['landmarks']:,} landmarks, "
+            f"which miss {facts['trace_error']:.2g} of the kernel; the classifier behind it saw "
+            f"{facts['classifier_rows']:,} rows."
+        ]
+
 
 def fit_table(
     table: Table,
@@ -79,7 +96,6 @@ def fit_table(
     verbose: int = 0,
     plan: Plan | None = None,
     stream: Rows | None = None,
-    progress: Progress | None = None,
     client: Any = None,
 ) -> TableFit:
     """Choose the settings of a method on a table, fit it, and score it on held-out domains.
@@ -104,9 +120,6 @@ def fit_table(
         How many rows are used for what; None means ``Plan.of`` the number of rows.
     stream : Rows, default=None
         All rows, if they are more than the table.
-    progress : callable, default=None
-        Called with a description and the number of rows before the stream is read. Returns a context manager that gives
-        a function, to be told how many rows more are done.
     client : dask.distributed.Client, default=None
         Where the stream is read; None means here.
 
@@ -138,7 +151,7 @@ def fit_table(
     else:
 
         def collect(projection: Projection) -> Statistics:
-            return Collector(stream, preparation, projection).collected(progress, client)
+            return Collector(stream, preparation, projection).collected(client, verbose)
 
         pipeline, seen = LargeFit(prepared, collect, plan, seed).fitted(chosen.candidate)
         seen |= {"rows": stream.rows, "choice_rows": len(few)}
@@ -179,3 +192,15 @@ def _chosen(
     field = contest(candidates, few, splits, preparation=preparation, n_jobs=work["n_jobs"], shown=shown)
     names = {one.name for one in methods}
     return field, choose([contender for contender in field if contender.candidate.method in names])
+
+
+def fit_notices(table: Table, method: str, plan: Plan) -> Iterator[str]:
+    """What was assumed in reading a table, and what is about to be done with it."""
+    yield from table.notices
+    if not plan.exact:
+        yield f"{plan} So it is with --feature-map nystroem."
+    if len(np.unique(table.domain)) == 2:
+        yield "With two domains each is scored by a model that has seen only the other, which says little."
+    kernels = method == AUTO or method_named(method).shares != "nothing"
+    if plan.exact and plan.rows > SLOW and kernels:
+        yield f"{plan.rows:,} rows will take a while with kernels; --max-per-domain 500 gives a quick first answer."

@@ -53,25 +53,25 @@ CONTAINERS = (dict, list, set, tuple)
 VALUES = (bool, float, int, slice, str, type(None))
 
 
-def name_of(kind: type) -> str:
+def type_name(kind: type) -> str:
     """The name of a type, as model files have it."""
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
 # What skops may build, and by which of its loaders: all else, such as functions, sparse matrices, random generators and
 # references to what came before, is in no model of this package.
-SCALARS = {name_of(kind) for kind in np.sctypeDict.values() if issubclass(kind, (np.number, np.bool_, np.str_))}
+SCALARS = {type_name(kind) for kind in np.sctypeDict.values() if issubclass(kind, (np.number, np.bool_, np.str_))}
 LOADERS = {
     "DictNode": {"builtins.dict"},
     "DTypeNode": {"numpy.dtype"},
     "JsonNode": {"builtins.str"},
     "ListNode": {"builtins.list"},
     "NdArrayNode": {"numpy.ndarray", *SCALARS},
-    "ObjectNode": set(map(name_of, ESTIMATORS)),
+    "ObjectNode": set(map(type_name, ESTIMATORS)),
     "SetNode": {"builtins.set"},
     "SliceNode": {"builtins.slice"},
     "TupleNode": {"builtins.tuple"},
-    "TypeNode": {*map(name_of, (bool, float, int, str)), *SCALARS},
+    "TypeNode": {*map(type_name, (bool, float, int, str)), *SCALARS},
 }
 PROTOCOL = 2  # of skops 0.16; a file that asks for an older one would be built by older code
 SCHEMA = "schema.json"
@@ -182,7 +182,7 @@ class _Structure:
 
 def strangers(model: Any) -> list[str]:
     """Names of the types in a model that no model of this package has."""
-    return sorted({name_of(type(part)) for part in _parts(model) if not _is_known(part)})
+    return sorted({type_name(type(part)) for part in _parts(model) if not _is_known(part)})
 
 
 def check_parts(model: Any) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -14,12 +13,13 @@ import numpy as np
 from sklearn.utils import gen_batches
 
 from ..estimators import Projection, Statistics, collect, compute, total, tree
-from ..tables import Piece, Table
+from ..kernels import Plan
+from ..progress import progress
+from ..tables import Piece, SurveyedTable, Table, loaded
 
 BLOCK = 10_000  # rows of a table in memory that are prepared at a time
 
 Advance = Callable[[int], None]  # told how many rows more are done
-Progress = Callable[[str, int], AbstractContextManager[Advance]]  # a description, and how many rows there are
 
 
 class Rows(Protocol):
@@ -58,8 +58,11 @@ class TableRows:
         yield Piece(self.table.X[part], self.table.y[part], self.table.domain[part])
 
 
-def _nothing(rows: int) -> None:
-    """Show no progress."""
+def rows_for(source: SurveyedTable | TableRows, plan: Plan, seed: int = 0) -> Table:
+    """What a plan needs in memory: all rows, or a sample of them."""
+    if isinstance(source, TableRows):
+        return source.table
+    return loaded(source, seed) if plan.exact else loaded(source.sampled(plan.sample_rows, seed))
 
 
 @dataclass(frozen=True)
@@ -79,9 +82,9 @@ class Collector:
             advance(len(X))
         return found
 
-    def collected(self, progress: Progress | None, client: Any) -> Statistics:
+    def collected(self, client: Any = None, verbose: int = 0) -> Statistics:
         """Statistics of all rows, read here or by the workers of a cluster."""
-        with nullcontext(_nothing) if progress is None else progress("Reading all rows", self.stream.rows) as advance:
+        with progress("Reading all rows", self.stream.rows, verbose) as advance:
             return self.here(advance) if client is None else self.on_cluster(advance, client)
 
     def here(self, advance: Advance) -> Statistics:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import sys
-import time
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import polars as pl
-from rich.progress import Progress
 
 from ..algebra import Array
+from ..citizen import optional_import
 from ..labels import Labels
 from ..tables import (
+    Column,
     NewValues,
     Schema,
     TableError,
@@ -32,13 +31,15 @@ from ..tables import (
     understanding,
     unknown_column,
 )
-from ._report import errors
 
-MAX_DOMAINS = 1_000  # a column with more values than this numbers rows rather than naming places
+if TYPE_CHECKING:
+    import polars as pl
+
 PART_VALUES = 1_000_000  # of a Parquet file, read in one go: some tenths of a second
+IN_MEMORY = Path("The new table")  # what a frame or an array is called
 
 
-class Rows(NamedTuple):
+class RowRange(NamedTuple):
     """Rows of a file that follow each other: read already, or to be read by whoever needs them."""
 
     name: str  # of the file, without its ending
@@ -49,7 +50,7 @@ class Rows(NamedTuple):
     height: int = 0
 
 
-class Piece(NamedTuple):
+class NewRows(NamedTuple):
     """Some rows: encoded, and the domain of each; None where all rows are one nameless domain."""
 
     X: Array
@@ -76,7 +77,7 @@ class Encoding:
         others = [name for name in (self.domain, self.label, *self.keep) if name is not None]
         return list(dict.fromkeys([*self.schema.feature_names, *others]))
 
-    def pieces(self, rows: Rows) -> Iterator[Piece]:
+    def pieces(self, rows: RowRange) -> Iterator[NewRows]:
         """Rows in their order, a few at a time."""
         before = rows.before
         for frame in self._frames(rows):
@@ -86,17 +87,16 @@ class Encoding:
                 X = self.schema.encode(frame)
                 domain, new = self._domains(frame, rows, before), self.schema.new_levels(frame, X)
                 labels = None if self.label is None else frame[self.label]
-                kept = frame.select(pl.col(name).cast(kind) for name, kind in self.keep.items())
-                piece = Piece(X, domain, new, labels, kept)
-            yield piece
+                kept = frame.select([frame[name].cast(kind) for name, kind in self.keep.items()])
+            yield NewRows(X, domain, new, labels, kept)
             before += frame.height
 
-    def _frames(self, rows: Rows) -> Iterable[pl.DataFrame]:
+    def _frames(self, rows: RowRange) -> Iterable[pl.DataFrame]:
         if rows.frame is not None:
             return [rows.frame]
         return file_batches(rows.file, self.columns, self.size, rows.first, rows.height)
 
-    def _domains(self, frame: pl.DataFrame, rows: Rows, before: int) -> Labels | None:
+    def _domains(self, frame: pl.DataFrame, rows: RowRange, before: int) -> Labels | None:
         if self.domain is None:
             return np.full(frame.height, rows.name) if self.by_file else None
         labels = as_text(frame[self.domain])
@@ -110,25 +110,35 @@ class Encoding:
 
 
 class NewTable:
-    """A file, or several, each a domain or all of them parts of one table, with the columns of a schema."""
+    """A file, or several, each a domain or all of them parts of one table; or a frame or an array in memory.
+
+    It has the columns of a schema, which are found by name; an array has as many, encoded already. `keep` names columns
+    for the output, or is "all" for those that all files have. What plays no part is in `notices`.
+    """
 
     def __init__(
-        self, path: Path, schema: Schema, domain: str | None, size: int, keep: Sequence[str] | None = None
+        self, data: Any, schema: Schema, domain: str | None, size: int, keep: Sequence[str] | None = None
     ) -> None:
-        """Open the files; `keep` names columns for the output, None all that the files have in common."""
         self.notices: list[str] = []
-        found = files(path)
-        parts = look_like_parts(name for name, _ in found)
+        self._frame, found, parts, several = None, [(IN_MEMORY.name, IN_MEMORY)], False, False
+        if is_path(data):
+            found, several = files(data), holds_several(data)
+            parts = look_like_parts(name for name, _ in found)
+        else:
+            self._frame = _frame_of(data, schema)
+            if not has_columns(data):  # encoded already: what levels became are numbers like others
+                schema = replace(schema, columns=tuple(Column(name, "numeric") for name in schema.feature_names))
         if parts and domain is None:
             self._notice(
                 f"The {len(found):,} files are called like parts of one table, and read as one domain. Pass "
                 "--domain to name a column that tells domains apart."
             )
-        by_file = domain is None and holds_several(path) and not parts
-        asked = [name for name in (domain, *(keep or ())) if name is not None]
-        opened = [_opened(file, schema, asked) for _, file in found]
+        asked = [] if keep is None or keep == "all" else list(keep)
+        needed = asked if domain is None else [domain, *asked]
+        opened = [_columns_of(file, self._frame, schema, needed) for _, file in found]
         types = [types for types, _ in opened]
-        kept = _in_all(types) if keep is None else {name: _common(types, name) for name in keep}
+        kept = _in_all(types) if keep == "all" else {name: _common(types, name) for name in asked}
+        by_file = domain is None and several and not parts
         wide = Encoding(schema, domain, by_file, self._label(schema.label, types), kept, size)
         self.encoding = replace(wide, size=min(size, batch_size(len(wide.columns))))
         for (_, file), columns in zip(found, types, strict=True):
@@ -136,7 +146,7 @@ class NewTable:
         self._files = [(name, file.absolute(), height) for (name, file), (_, height) in zip(found, opened, strict=True)]
         self.rows = sum(height for *_, height in self._files)
         if not self.rows:
-            raise TableError(["it holds no rows."], source=str(path))
+            raise TableError(["it holds no rows."], source=str(data) if is_path(data) else IN_MEMORY.name)
 
     def _label(self, label: str | None, types: Sequence[Mapping[str, Any]]) -> str | None:
         """The column of labels, if all files have it, and values in it."""
@@ -164,35 +174,79 @@ class NewTable:
         if text not in self.notices:
             self.notices.append(text)
 
-    @property
-    def names_domains(self) -> bool:
-        """Whether rows come with the name of their domain: a column, or the file in a folder."""
-        return self.encoding.domain is not None or self.encoding.by_file
-
-    def parts(self) -> Iterator[Rows]:
+    def parts(self) -> Iterator[RowRange]:
         """All rows in order. Those of Parquet files are left to be read; others cannot be entered in the middle."""
         columns, size, before = self.encoding.columns, self.encoding.size, 0
         step = size * max(1, PART_VALUES // len(columns) // size)  # whole pieces: the same wherever they are read
         for name, file, height in self._files:
-            if ending_of(file) == ".parquet":
+            if self._frame is None and ending_of(file) == ".parquet":
                 for first in range(0, height, step):
-                    yield Rows(name, file, before + first, first=first, height=min(step, height - first))
+                    yield RowRange(name, file, before + first, first=first, height=min(step, height - first))
                 before += height
-            else:
-                for frame in file_batches(file, columns, size):
-                    yield Rows(name, file, before, frame)
-                    before += frame.height
+                continue
+            frames = file_batches(file, columns, size) if self._frame is None else self._frame.iter_slices(size)
+            for frame in frames:
+                yield RowRange(name, file, before, frame)
+                before += frame.height
+
+    def whole(self) -> tuple[Array, Labels | None]:
+        """All rows at once, encoded, and the domain of each."""
+        pieces = [piece for rows in self.parts() for piece in self.encoding.pieces(rows)]
+        named = [piece.domain for piece in pieces if piece.domain is not None]
+        return np.concatenate([piece.X for piece in pieces]), np.concatenate(named) if named else None
 
 
-def _opened(file: Path, schema: Schema, asked: Sequence[str]) -> tuple[dict[str, Any], int]:
+def is_path(data: Any) -> bool:
+    """Whether data are in files."""
+    return isinstance(data, (str, os.PathLike))
+
+
+def has_columns(data: Any) -> bool:
+    """Whether data in memory are a frame, of any library, and not an array."""
+    return hasattr(type(data), "columns")  # to ask a lazy frame itself would read it
+
+
+def _frame_of(data: Any, schema: Schema) -> pl.DataFrame:
+    """A frame of pandas or polars, or an array with a column for each feature, as polars has it."""
+    pl = optional_import("polars", "Predicting a table")
+    if isinstance(data, pl.DataFrame):
+        return data
+    if isinstance(data, pl.LazyFrame):
+        return data.collect()
+    if has_columns(data):
+        names = [str(name) for name in data.columns]
+        if len(set(names)) < len(names):
+            raise TableError(["several columns are called alike: rename them."], source=IN_MEMORY.name)
+        return pl.DataFrame({name: _values(column) for name, (_, column) in zip(names, data.items(), strict=True)})
+    X = np.asarray(data, dtype=np.float64)
+    if X.ndim != 2 or X.shape[1] != len(schema.columns):
+        raise ValueError(
+            f"An array must have a row for each sample and {counted(len(schema.columns), 'column')}, encoded as in "
+            f"training; got the shape {X.shape}. Pass a frame to have columns found by name."
+        )
+    return pl.from_numpy(X, schema=schema.feature_names, orient="row")
+
+
+def _values(column: Any) -> Any:
+    """The values of a column of pandas, which has several ways to say that one is missing."""
+    if isinstance(column.dtype, np.dtype) and column.dtype.kind in "biufmM":
+        return column.to_numpy()
+    return column.astype(object).where(column.notna(), None).tolist()
+
+
+def _columns_of(
+    file: Path, frame: pl.DataFrame | None, schema: Schema, asked: Sequence[str]
+) -> tuple[dict[str, Any], int]:
     """The types of the columns of a file that has all that is needed and asked for, and its number of rows."""
-    frame = scan(file)
-    types = dict(frame.collect_schema())
+    import polars as pl
+
+    lazy = scan(file) if frame is None else frame.lazy()
+    types = dict(lazy.collect_schema())
     schema.match(types, file.name)
     problems = [unknown_column(name, types) for name in asked if name not in types]
     if problems:
         raise TableError(problems, source=file.name)
-    return types, int(frame.select(pl.len()).collect().item())
+    return types, int(lazy.select(pl.len()).collect().item())
 
 
 def _in_all(types: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -203,6 +257,8 @@ def _in_all(types: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 def _common(types: Sequence[Mapping[str, Any]], name: str) -> Any:
     """The type of a column in all files; text where they do not agree, since an output has one for each column."""
+    import polars as pl
+
     kinds = {columns[name] for columns in types}
     if not all(map(is_readable, kinds)):
         raise TableError([f"column {name!r} cannot be kept: it holds lists, records or raw bytes, not values."])
@@ -212,30 +268,3 @@ def _common(types: Sequence[Mapping[str, Any]], name: str) -> Any:
 def _shortened(names: list[str], shown: int = 5) -> str:
     more = f" and {len(names) - shown} more" if len(names) > shown else ""
     return ", ".join(names[:shown]) + more
-
-
-class RowProgress:
-    """A bar on a terminal; in a log a line every few seconds, so that short jobs say nothing."""
-
-    def __init__(self, description: str, total: int) -> None:
-        self.description, self.total, self.done = description, total, 0
-        self.said = time.monotonic()
-        self.bar = Progress(console=errors, transient=True) if sys.stderr.isatty() else None
-
-    def __enter__(self) -> RowProgress:
-        if self.bar is not None:
-            self.bar.start()
-            self.task = self.bar.add_task(self.description, total=self.total)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self.bar is not None:
-            self.bar.stop()
-
-    def __call__(self, rows: int) -> None:
-        self.done = min(self.done + rows, self.total)  # a worker that was lost may have told of its rows before
-        if self.bar is not None:
-            self.bar.update(self.task, completed=self.done)
-        elif time.monotonic() - self.said > 5:
-            self.said = time.monotonic()
-            errors.print(f"{self.description}: {self.done:,} of {self.total:,} rows")

@@ -1,0 +1,124 @@
+"""The card of a model: all that is known about it, in plain values."""
+
+from __future__ import annotations
+
+import os
+import platform
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import scipy
+import sklearn
+from threadpoolctl import threadpool_info
+
+from .. import __version__
+from ..labels import Labels
+from ..tables import SurveyedTable, Table
+from ._fit import TableFit
+
+
+def model_card(
+    table: Table,
+    found: TableFit,
+    *,
+    method: str = "auto",
+    scale: str = "standardize",
+    seed: int = 0,
+    source: Any = None,
+    command: str = "",
+) -> dict[str, Any]:
+    """Say what a model was fitted on, what was chosen, how it scored, and which columns it needs.
+
+    Parameters
+    ----------
+    table : Table
+        What the model was fitted on, or a sample of it.
+    found : TableFit
+        What the fit gave.
+    method, scale, seed
+        What was asked for.
+    source : SurveyedTable, default=None
+        Has all rows if the table is a sample.
+    command : str, default=""
+        What repeats the fit.
+
+    Returns
+    -------
+    card : dict
+        As `unseen.models.save_model` takes it.
+
+    Examples
+    --------
+    >>> from unseen.datasets import embedded
+    >>> from unseen.models import fit_table, model_card
+    >>> card = model_card(embedded(), fit_table(embedded(), "1nn"), method="1nn")
+    >>> card["data"]["rows"], card["kind"]
+    (1797, 'plain')
+    """
+    if isinstance(source, SurveyedTable):
+        rows, domain_rows, class_rows = source.rows, source.domain_rows(), source.class_rows()
+    else:
+        rows, domain_rows, class_rows = len(table.X), _counts(table.domain), _counts(table.y)
+    novelty = found.model.novelty
+    missing = np.isnan(table.X).mean(axis=0).round(4).tolist()  # the share of each column
+    return {
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": command,
+        "data": {
+            "name": table.name,
+            "rows": rows,
+            "features": table.X.shape[1],
+            "domains": domain_rows,
+            "missing": {name: share for name, share in zip(table.schema.feature_names, missing, strict=True) if share},
+            "classes": [{"class": value, "rows": count} for value, count in class_rows.items()],
+            "notices": list(table.notices),
+        },
+        "schema": table.schema.to_dict(),
+        "method": method,
+        "model": found.name,
+        "kind": found.kind,
+        "settings": found.settings,
+        "scale": scale,
+        "seed": seed,
+        "probabilities": found.model.has_probabilities,
+        "scores": {
+            "measure": "accuracy on a domain by a model fitted on the other domains"
+            + (f", among {found.stream['choice_rows']:,} rows" if found.stream else ""),
+            "mean": found.mean,
+            "by_domain": found.scores,
+            "baseline": found.baseline,
+        },
+        "leaderboard": [
+            {key: row[key] for key in ("model", "kind", "mean", "standard_error", "params", "chosen")}
+            for row in found.leaderboard
+            if np.isfinite(row["mean"])
+        ],
+        "stream": found.stream,
+        "novelty": {
+            "reference": dict(zip(novelty.domains_.tolist(), novelty.reference_.tolist(), strict=True)),
+            "resolution": novelty.resolution_,
+        },
+        "machine": machine_facts(),
+    }
+
+
+def _counts(values: Labels) -> dict[Any, int]:
+    names, counts = np.unique(values, return_counts=True)
+    return dict(zip(names.tolist(), counts.tolist(), strict=True))
+
+
+def machine_facts() -> dict[str, Any]:
+    """What results depend on and should stand beside them: versions, BLAS libraries with their threads, the machine."""
+    return {
+        "unseen": __version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "scipy": scipy.__version__,
+        "scikit-learn": sklearn.__version__,
+        "platform": platform.platform(),
+        "cores": os.cpu_count(),
+        "blas": sorted(
+            f"{pool['internal_api']} {pool['version']} x{pool['num_threads']}" for pool in threadpool_info()
+        ),
+    }

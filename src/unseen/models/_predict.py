@@ -1,0 +1,308 @@
+"""A model with its card, which says what it needs of a table: predictions of frames, files and arrays."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from ..algebra import Array
+from ..files import check_target, temporary, written
+from ..labels import Labels
+from ..shift import NoveltyResult
+from ..tables import Schema, counted, listed
+from ._model import TableModel
+from ._new_table import NewTable, has_columns, is_path
+from ._passes import Run, domain_moments
+
+if TYPE_CHECKING:
+    import polars as pl
+
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what makes spreadsheets take a cell for a formula
+BATCH = 20_000  # rows in memory at a time
+RESULT_ENDINGS = (".csv", ".parquet")
+
+
+class ModelFileError(ValueError):
+    """A file is no model, is damaged, or cannot be read by this version."""
+
+
+@dataclass(frozen=True)
+class TablePredictions:
+    """What :meth:`unseen.models.Model.predict_table` found.
+
+    Attributes
+    ----------
+    summary : dict
+        Numbers of rows and labels, agreement with the labels of the table, novelty of each domain: JSON-able.
+    notices : list of str
+        What is worth a look, in sentences.
+    frame : polars.DataFrame or None
+        A row for each row of the table; None if they were written to a file.
+    path : Path or None
+        That file.
+    """
+
+    summary: dict[str, Any]
+    notices: list[str]
+    frame: pl.DataFrame | None = None
+    path: Path | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A fitted model and its card, as :func:`unseen.load_model` gives it.
+
+    Data are a frame of pandas or polars, the path of a table, folder or pattern, whose columns are found by name and
+    encoded as those of the training table were, or an array that is encoded already.
+
+    Parameters
+    ----------
+    estimator : TableModel or estimator
+        What was saved. Predictions are those of a :class:`unseen.models.TableModel`.
+    card : dict
+        What is known about it.
+    name : str, default="The model"
+        What to call it in errors: the file.
+    """
+
+    estimator: Any
+    card: dict[str, Any] = field(repr=False)
+    name: str = "The model"
+
+    @property
+    def classes_(self) -> Labels:
+        """The classes, in the order of the columns of `predict_proba`."""
+        return self.table_model.classes_
+
+    @property
+    def table_model(self) -> TableModel:
+        """The estimator, if it is one for tables."""
+        if not isinstance(self.estimator, TableModel):
+            kind = type(self.estimator).__name__
+            raise ModelFileError(f"{self.name}: holds a {kind}, not a model that `unseen fit` wrote.")
+        return self.estimator
+
+    @cached_property
+    def schema(self) -> Schema:
+        """The columns that the model needs."""
+        try:
+            return Schema.from_dict(self.card["schema"])
+        except (KeyError, TypeError, ValueError) as error:
+            reason = " ".join(getattr(error, "problems", []))
+            text = f"{self.name}: its card does not say which columns the model needs. {reason}"
+            raise ModelFileError(text.strip()) from error
+
+    def predict(self, data: Any, *, sample_domain: Any = None) -> Labels:
+        """Classify all rows at once; a transductive model needs whole batches of each new domain.
+
+        Parameters
+        ----------
+        data : DataFrame, str, path or array-like
+            The samples.
+        sample_domain : str or array-like, default=None
+            The column that names domains, or the domain of each sample. None means that all are of one, or those of
+            each file of a folder.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,)
+            The classes.
+        """
+        X, domain = self._samples(data, sample_domain)
+        return self.table_model.predict(X, sample_domain=domain)
+
+    def predict_proba(self, data: Any, *, sample_domain: Any = None) -> Array:
+        """Class probabilities of all rows, if the classifier has them.
+
+        Parameters
+        ----------
+        data, sample_domain
+            As for `predict`.
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n_samples, n_classes)
+            In the order of `classes_`.
+        """
+        X, domain = self._samples(data, sample_domain)
+        return self.table_model.predict_proba(X, sample_domain=domain)
+
+    def novelty(self, data: Any, *, sample_domain: Any = None) -> NoveltyResult | dict[str, NoveltyResult]:
+        """Tell how far samples lie from those that the model was fitted on.
+
+        Parameters
+        ----------
+        data, sample_domain
+            As for `predict`.
+
+        Returns
+        -------
+        novelty : NoveltyResult or dict
+            How far all of them lie; or those of each domain, by its name, if domains have names.
+        """
+        X, domain = self._samples(data, sample_domain)
+        model = self.table_model
+        labels = None if domain is None else np.asarray(domain).astype(str)
+        found = domain_moments(model, model.prepare(X), labels)
+        results = {str(name): model.novelty.of(moments) for name, moments in found.items()}
+        return results if labels is not None else results["None"]
+
+    def _samples(self, data: Any, sample_domain: Any) -> tuple[Array, Any]:
+        """Encoded samples, and the domain of each if there are several."""
+        if not is_path(data) and not has_columns(data):
+            return np.asarray(data, dtype=np.float64), sample_domain
+        column = sample_domain if isinstance(sample_domain, str) else None
+        X, domain = self.open_table(data, domain=column).whole()
+        return X, domain if column is not None or sample_domain is None else sample_domain
+
+    def open_table(
+        self, data: Any, *, domain: str | None = None, keep: Sequence[str] | None = None, batch_size: int = BATCH
+    ) -> NewTable:
+        """Open a new table for `predict_table`; its `notices` say what of it plays no part, before any work is done.
+
+        Parameters
+        ----------
+        data, domain, keep
+            As for `predict_table`.
+        batch_size : int, default=20000
+            Rows in memory at a time; fewer if they are wide.
+
+        Returns
+        -------
+        table : NewTable
+            Whose rows are read in pieces.
+        """
+        notices = []
+        if not self.table_model.has_probabilities:
+            kind = type(self.table_model.pipeline[-1]).__name__
+            notices = [f"{kind} gives labels without probabilities; there are no columns for them."]
+        table = NewTable(data, self.schema, domain, batch_size, keep)
+        table.notices += notices
+        return table
+
+    def predict_table(
+        self,
+        data: Any,
+        output: str | os.PathLike[str] | None = None,
+        *,
+        domain: str | None = None,
+        center: Literal["model", "target"] = "model",
+        keep: Sequence[str] | None = None,
+        client: Any = None,
+        verbose: int = 0,
+    ) -> TablePredictions:
+        """Predict the rows of a table, in their order and a few at a time, and say how far they lie from the sources.
+
+        Parameters
+        ----------
+        data : DataFrame, str, path, array-like or NewTable
+            The table, of any size; with what `open_table` gave, `domain` and `keep` are known already.
+        output : str or path, default=None
+            A .csv or .parquet file to write; None gives a frame.
+        domain : str, default=None
+            The column that tells domains apart.
+        center : {"model", "target"}, default="model"
+            Centre projections as the model was fitted, or on the new rows of each domain (transductive).
+        keep : sequence of str or "all", default=None
+            Columns to copy into the output, such as identifiers.
+        client : dask.distributed.Client, default=None
+            Whose workers do it; None means here.
+        verbose : int, default=0
+            1 shows progress.
+
+        Returns
+        -------
+        predictions : TablePredictions
+            Summary, notices, and the frame or the path of the file.
+        """
+        if center not in ("model", "target"):
+            raise ValueError(f"center must be 'model' or 'target'; got {center!r}.")
+        table = data if isinstance(data, NewTable) else self.open_table(data, domain=domain, keep=keep)
+        before = self._missing_in_training()
+        run = Run(self.table_model, table, center == "target", verbose)
+        frame = path = None
+        with closing(run.frames(client)) as frames:
+            if output is None:
+                import polars as pl
+
+                frame = pl.concat(frames)
+            else:
+                path = Path(output)
+                with results_file(path) as write:
+                    for piece in frames:
+                        write(piece)
+        summary = run.summary(None if path is None else str(path), before)
+        notices = [*_about_missing(summary), *_about_formulas(summary), *_about_new(summary)]
+        return TablePredictions(summary, notices, frame, path)
+
+    def _missing_in_training(self) -> dict[str, float]:
+        """The share of missing values in columns of the training table; older models do not tell."""
+        try:
+            return {str(name): float(share) for name, share in self.card.get("data", {}).get("missing", {}).items()}
+        except (AttributeError, TypeError, ValueError) as error:
+            raise ModelFileError(f"{self.name}: its card does not say what was missing in training.") from error
+
+
+def _about_missing(summary: dict[str, Any]) -> Iterator[str]:
+    if summary["mostly_missing"]:
+        columns = [f"{e['column']} ({e['missing']:,} of {summary['rows']:,} values)" for e in summary["mostly_missing"]]
+        yield f"Mostly missing here, so the predictions rest on the other columns: {listed(columns)}."
+
+
+def _about_formulas(summary: dict[str, Any]) -> Iterator[str]:
+    names = [entry["label"] for entry in summary["labels"]] + [entry["domain"] for entry in summary["novelty"]]
+    risky = [name for name in names if isinstance(name, str) and name.startswith(FORMULA)]
+    if risky and (summary["output"] or "").lower().endswith(".csv"):
+        yield (
+            f"Names such as {risky[0]!r} look like formulas to a spreadsheet. They are written as they are; import "
+            "their column as text."
+        )
+
+
+def _about_new(summary: dict[str, Any]) -> Iterator[str]:
+    """Values that the model knows nothing of: in features, and among the labels."""
+    for entry in summary["new_levels"]:
+        yield (
+            f"The column {entry['column']!r} holds what training did not, in {entry['rows']:,} of "
+            f"{counted(summary['rows'], 'row')}: {listed(entry['levels'])}. Such values count as rare ones."
+        )
+    others = (summary["agreement"] or {}).get("others", {"rows": 0})
+    if others["rows"]:
+        yield (
+            f"{counted(others['rows'], 'row')} with labels that the model was not trained on, such as "
+            f"{others['labels'][0]!r}: no prediction can be right there."
+        )
+
+
+@contextmanager
+def results_file(path: Path) -> Iterator[Callable[[pl.DataFrame], None]]:
+    """Give a function that appends a frame; the file has its name only at the end, if nothing was raised.
+
+    Text follows RFC 4180: cells with commas, quotes or line breaks are quoted, and nothing else is changed. Parquet
+    cannot be appended to, so its pieces are files of their own until the end.
+    """
+    import polars as pl
+
+    check_target(path, *RESULT_ENDINGS)
+    with written(path) as file:
+        if path.suffix.lower() == ".csv":
+            with file.open("wb") as text:
+                yield lambda frame: frame.write_csv(text, include_header=not text.tell())
+            return
+        with temporary(path.with_name(f"{path.name}.parts")) as folder:
+            folder.mkdir()
+            parts: list[Path] = []
+
+            def write(frame: pl.DataFrame) -> None:
+                parts.append(folder / f"{len(parts):09d}.parquet")
+                frame.write_parquet(parts[-1])
+
+            yield write
+            pl.scan_parquet(parts, glob=False).sink_parquet(file)
