@@ -8,6 +8,8 @@ from typing import Any, ClassVar
 from sklearn.base import BaseEstimator
 
 SITE = "https://unseen.readthedocs.io/en/latest"
+NOT_IN_EXTRAS = ("pandas",)  # optional packages that users bring along
+DASK = ("dask", "distributed")
 
 
 class DocLinkMixin:
@@ -28,4 +30,6 @@ def optional_import(module: str, purpose: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        raise ImportError(f"{purpose} needs {module}. Install it with: pip install 'unseen[cli]'") from error
+        name = module.partition(".")[0]
+        needed = name if name in NOT_IN_EXTRAS else f"'unseen[{'dask' if name in DASK else 'cli'}]'"
+        raise ImportError(f"{purpose} needs {name}. Install it with: pip install {needed}") from error

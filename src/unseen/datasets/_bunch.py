@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.utils import Bunch
 
+from ..citizen import optional_import
+
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
@@ -47,10 +49,7 @@ def _real(domains: Sequence[Domain]) -> np.dtype[Any]:
 
 
 def _framed(bunch: Bunch) -> Bunch:
-    try:
-        import pandas as pd
-    except ImportError as error:
-        raise ImportError("as_frame=True needs pandas. Install it with: pip install pandas") from error
+    pd = optional_import("pandas", "as_frame=True")
     bunch.data = pd.DataFrame(bunch.data, columns=bunch.feature_names)
     bunch.target = pd.Series(bunch.target, name="target")
     bunch.domain = pd.Series(bunch.domain, name="domain")

@@ -20,6 +20,7 @@ from sklearn.utils.validation import check_non_negative, validate_data
 from .. import kernels
 from ..algebra import Array, Gram, gram, gram_by_numpy, product
 from ..kernels import PivotedNystroem
+from ..labels import listed
 from ._dask_blocks import is_dask
 
 NON_NEGATIVE = Interval(Real, 0, None, closed="left")
@@ -51,11 +52,6 @@ def _described(feature_map: Any) -> Any:
     params = feature_map.get_params() if hasattr(feature_map, "get_params") else {}
     plain = (bool, int, float, str, type(None))
     return type(feature_map), {name: value for name, value in params.items() if isinstance(value, plain)}
-
-
-def listed(names: Any) -> str:
-    """The first few of some names."""
-    return ", ".join(map(str, names[:5])) + (", ..." if len(names) > 5 else "")
 
 
 # Dataclasses write the constructor that scikit-learn asks for: explicit keywords, assigned and nothing else.
@@ -159,8 +155,8 @@ class Space(BaseEstimator):
         theirs, own = (getattr(part, "feature_names_in_", None) for part in (self.feature_map_, self))
         if theirs is not None and own is not None and list(theirs) != list(own):
             raise ValueError(
-                f"feature_map was fitted to columns {listed(theirs)}, but X has {listed(own)}. Fit both to the same "
-                "columns in the same order."
+                f"feature_map was fitted to columns {listed(theirs, quote=False)}, but X has "
+                f"{listed(own, quote=False)}. Fit both to the same columns in the same order."
             )
         return features
 

@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ..algebra import Array
+from ..citizen import optional_import
 
 # The colours of Okabe and Ito, which colour-blind readers tell apart; shapes tell the same for prints in grey.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
@@ -160,7 +161,7 @@ class ValidationSurfaceDisplay:
         self : ValidationSurfaceDisplay
             The display, with `figure_` and `axes_`.
         """
-        plt = _pyplot()
+        plt = optional_import("matplotlib.pyplot", "Drawing")
         n_panels, n_rows, n_columns = self.scores.shape
         across = 1
         if axes is None:
@@ -220,7 +221,7 @@ class ValidationSurfaceDisplay:
             One row for each cell: the three parameters, `mean_test_score`, the whole setting as `params`, and whether
             it was `chosen`.
         """
-        return _pandas().DataFrame(
+        return optional_import("pandas", "frame()").DataFrame(
             [
                 {
                     **{name: kind[k] for name, kind, k in zip(self.names, self.values, cell, strict=True)},
@@ -309,7 +310,7 @@ class LeaderboardDisplay:
         self : LeaderboardDisplay
             The display, with `figure_` and `ax_`.
         """
-        plt = _pyplot()
+        plt = optional_import("matplotlib.pyplot", "Drawing")
         if ax is None:
             ax = plt.subplots(figsize=(10, 1.5 + 0.34 * len(self.rows)), layout="constrained")[1]
         self.ax_, self.figure_ = ax, ax.figure
@@ -382,7 +383,7 @@ class LeaderboardDisplay:
         for row in self.rows:
             by_domain = {f"score_{domain}": score for domain, score in row["scores"].items()}
             rows.append({**{name: value for name, value in row.items() if name != "scores"}, **by_domain})
-        return _pandas().DataFrame(rows)
+        return optional_import("pandas", "frame()").DataFrame(rows)
 
 
 def _summary(row: dict[str, Any]) -> str:
@@ -430,19 +431,3 @@ def _frame(ax: Any, row: int, column: int) -> None:
     for colour, width in (("white", 6), (ACCENT, 3)):
         corner = (column - 0.46, row - 0.46)
         ax.add_patch(Rectangle(corner, 0.92, 0.92, fill=False, edgecolor=colour, linewidth=width, zorder=3))
-
-
-def _pyplot() -> Any:
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError as error:
-        raise ImportError("Plots need matplotlib. Install it with: pip install 'unseen[cli]'") from error
-    return plt
-
-
-def _pandas() -> Any:
-    try:
-        import pandas
-    except ImportError as error:
-        raise ImportError("frame() needs pandas. Install it with: pip install pandas") from error
-    return pandas

@@ -10,7 +10,7 @@ from sklearn.utils import check_random_state, check_scalar, check_X_y
 
 from ..algebra import Array, Ints, Membership
 from ..kernels import available_bytes, evaluate, resolve_gamma
-from ..labels import Labels, check_domains, encode_classes, encode_domains
+from ..labels import Labels, check_domains, encode_classes, encode_domains, table_of_counts
 from . import _words
 from ._comparison import Evidence, KernelEvidence, chi_square, permuted_tables
 from ._diagnosis import ClassShift, Diagnosis, Shift
@@ -89,12 +89,12 @@ def diagnose(
             "Name the place, device or period that each sample comes from."
         )
     rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
-    counts = _table(domain_codes, class_codes, (len(domains), len(classes)))
+    counts = table_of_counts(domain_codes, class_codes, (len(domains), len(classes)))
 
     used = _subsample(domain_codes, max_per_domain, rng)
     used = used[np.argsort(class_codes[used], kind="stable")]  # each class a block of the Gram matrix, not a copy
     domain, group = domain_codes[used], class_codes[used]
-    membership = Membership(_table(domain, group, counts.shape), domain * len(classes) + group)
+    membership = Membership(table_of_counts(domain, group, counts.shape), domain * len(classes) + group)
     gram, gamma = _gram(X[used])
     marginal, conditional = distance_matrices(gram, membership)
 
@@ -125,11 +125,6 @@ def diagnose(
         odd_one_out=None if odd is None else domains.tolist()[odd],
         notices=tuple(_words.notices(counts, classes, domains, len(used), class_tests, n_permutations, alpha)),
     )
-
-
-def _table(domain: Ints, group: Ints, shape: tuple[int, int]) -> Ints:
-    """Count the samples of each cell, absent classes and domains included."""
-    return np.bincount(domain * shape[1] + group, minlength=shape[0] * shape[1]).reshape(shape).astype(np.intp)
 
 
 def _subsample(domain: Ints, size: int, rng: np.random.Generator) -> Ints:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..algebra import Array, Ints
+from ..citizen import optional_import
 from ..labels import Labels
 from . import _words
 
@@ -207,10 +208,7 @@ class Diagnosis:
             A row for each kind of shift, then one for each class: `test`, `n`, `statistic`, `p_value`, `p_adjusted`
             (classes only), `effect` and `flagged`.
         """
-        try:
-            import pandas
-        except ImportError as error:
-            raise ImportError("frame() needs pandas. Install it with: pip install pandas") from error
+        pandas = optional_import("pandas", "frame()")
         kinds = [
             (test.name, test.n, test.statistic, test.p_value, None, test.effect, test.flagged) for test in self.tests
         ]

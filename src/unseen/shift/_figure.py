@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ..citizen import optional_import
 from ._words import NAMES, percent
 
 DETECTED = "#0072B2"  # of Okabe and Ito's palette; a filled bar says the same without colour
@@ -19,10 +20,7 @@ def draw(summary: dict[str, Any], figure: Any = None) -> Any:
     rows = _rows(summary)
     n_domains = len(summary["domains"])
     if figure is None:
-        try:
-            import matplotlib.pyplot as plt
-        except ImportError as error:
-            raise ImportError("Plots need matplotlib. Install it with: pip install 'unseen[cli]'") from error
+        plt = optional_import("matplotlib.pyplot", "Drawing")
         height = max(3.6, 1.6 + 0.3 * max(len(rows), n_domains))
         figure = plt.figure(figsize=(13, height), layout="constrained")
     left, middle, right = figure.subplots(1, 3, width_ratios=[1, 1, 1.15])

@@ -14,6 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ..algebra import Ints
+from ..citizen import optional_import
 from ..shift import Diagnosis, diagnose
 from ._methods import METHODS
 from ._pictures import confusions
@@ -69,10 +70,7 @@ class Comparison:
             With the columns `kind`, `transductive`, one for each domain, `mean` and `seconds`. A domain that is called
             like one of the others gets a name such as "mean (domain)".
         """
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise ImportError("frame() needs pandas. Install it with: pip install pandas") from error
+        pd = optional_import("pandas", "frame()")
         names = {domain: domain for domain in self._summary["domains"]}
         for own in {"method", "kind", "transductive", "mean", "seconds"} & set(names):
             while names[own] == own or list(names.values()).count(names[own]) > 1:

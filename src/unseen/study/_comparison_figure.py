@@ -6,15 +6,14 @@ from typing import Any
 
 import numpy as np
 
+from ..citizen import optional_import
+
 ACCENT = "#D55E00"  # Okabe and Ito's vermilion: seen by colour-blind readers
 
 
 def draw(summary: dict[str, Any], figure: Any = None) -> Any:
     """Draw methods by held-out domains on the left, paired differences with their intervals on the right."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ImportError("Drawing needs matplotlib: pip install 'unseen[cli]'") from error
+    Figure = optional_import("matplotlib.figure", "Drawing").Figure
     methods = sorted(summary["methods"], key=lambda method: -(method["mean"] or 0.0))
     height = 1.8 + 0.32 * len(methods)
     figure = figure or Figure(figsize=(5.5 + 0.9 * len(summary["domains"]), height), layout="constrained")

@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.base import clone
 
 from ..algebra import Array
+from ..citizen import optional_import
 from ._methods import TUNED, Problem
 from ._store import Row
 
@@ -34,10 +35,7 @@ def synthetic_figure(problem: Problem, rows: Sequence[Row]) -> Any:
     figure : matplotlib Figure
         First row coloured by domain, second by class with one marker per domain.
     """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ImportError("Drawing needs matplotlib: pip install 'unseen[cli]'") from error
+    Figure = optional_import("matplotlib.figure", "Drawing").Figure
     views = list(_views(problem, {row.method: row for row in rows}))
     figure = Figure(figsize=(3 * len(views), 6), layout="constrained")
     axes = figure.subplots(2, len(views))

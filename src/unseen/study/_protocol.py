@@ -13,7 +13,7 @@ from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScale
 
 from .. import __version__
 from ..algebra import Ints
-from ..labels import Labels
+from ..labels import Labels, Samples
 from ..selection import LeaveOneDomainOut, WithinDomainSplit
 from ._tasks import Task
 
@@ -97,13 +97,9 @@ class Protocol:
         return list(within.split(train, y[train], domain[train]))
 
 
-def thin(domain: Labels, most: int | None, seed: int = 0) -> Ints:
-    """At most so many samples of each domain, drawn at random, in their order; None keeps all."""
-    if most is None:
-        return np.arange(len(domain))
-    rng = np.random.default_rng(seed)
-    rows = [np.flatnonzero(domain == name) for name in np.unique(domain)]
-    return np.sort(np.concatenate([rng.permutation(of_domain)[:most] for of_domain in rows]))
+def thin(domain: Labels, most: int | None, seed: int = 0, y: Labels | None = None) -> Ints:
+    """At most so many samples of each domain, of all its classes, drawn at random, in their order; None keeps all."""
+    return Samples(domain, np.zeros(len(domain)) if y is None else y, domain).thinned(most=most, seed=seed)
 
 
 def configuration(

@@ -56,6 +56,6 @@ def subject_of_arrays(X: Any, y: Any, sample_domain: Any, scale: Scale, most: in
         raise ValueError(
             f"compare needs samples of at least 2 domains; sample_domain holds only {domain.tolist()[0]!r}."
         )
-    kept = thin(domain, most, seed)
+    kept = thin(domain, most, seed, y)
     schema = Schema(tuple(Column(f"feature {j}", "numeric") for j in range(X.shape[1])))
     return Subject(X[kept], y[kept], domain[kept], kept + 1, preprocessor(schema, scale), "arrays")
