@@ -303,7 +303,7 @@ RUN = """
 import json, resource, sys
 limit, choice, sample, commands = map(json.loads, sys.argv[1:])
 import polars, skops.io, sklearn.svm
-from unseen import table_stream
+from unseen.models import _stream as table_stream
 from unseen.cli import _fit, main
 table_stream.CHOICE_ROWS, _fit.SAMPLE_ROWS = choice, sample
 resource.setrlimit(resource.RLIMIT_DATA, (limit << 20, limit << 20))

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..study import Protocol, compare_subject, subject_of_table
+from ..tables import Request
 from ._fit import warnings_as_notices
 from ._options import (
     ALL,
@@ -37,7 +38,7 @@ from ._options import (
     Workers,
     cluster,
     command_line,
-    listed,
+    names_of,
     read,
     scale_for,
 )
@@ -76,7 +77,8 @@ def compare(
     """
     with reporting():
         check_target(report, ".html", ".htm")
-        table = read(data, label, domain, features, drop, max_per_domain, seed, unlabelled)
+        asked = Request(label, domain, names_of(features), names_of(drop), unlabelled, max_per_domain, seed)
+        table = read(data, asked)
         notices(table.notices)
         how = scale_for(data, scale)
         protocol = Protocol(
@@ -88,7 +90,7 @@ def compare(
             seed=seed,
         )
         store = store or Path(f"{Path(table.name).stem.replace(' ', '-')}.unseen-results.sqlite")
-        chosen = listed(methods) or []
+        chosen = names_of(methods) or []
     with reporting(f"What is done is kept in {store}; run the same command again to continue."), warnings_as_notices():
         errors.print(
             f"{len(table.y):,} samples, {len(set(table.domain.tolist()))} domains, {len(chosen)} methods, "

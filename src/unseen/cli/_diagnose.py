@@ -10,7 +10,22 @@ import typer
 
 from ..shift import diagnose as diagnose_arrays
 from ..study import subject_of_table
-from ._options import Data, Domain, Drop, Features, Json, Label, Report, ScaleOption, Seed, Unlabelled, read, scale_for
+from ..tables import Request
+from ._options import (
+    Data,
+    Domain,
+    Drop,
+    Features,
+    Json,
+    Label,
+    Report,
+    ScaleOption,
+    Seed,
+    Unlabelled,
+    names_of,
+    read,
+    scale_for,
+)
 from ._report import check_target, clean, errors, json_text, notices, reporting, write
 
 
@@ -42,7 +57,8 @@ def diagnose(
     with reporting():
         check_target(report, ".html", ".htm")
         check_target(figure, ".png", ".svg", ".pdf")
-        table = read(data, label, domain, features, drop, None, seed, unlabelled)
+        asked = Request(label, domain, names_of(features), names_of(drop), unlabelled, seed=seed)
+        table = read(data, asked)
         notices(table.notices)
         prepared = subject_of_table(table, scale_for(data, scale)).prepared()  # type: ignore[arg-type]
         found = diagnose_arrays(

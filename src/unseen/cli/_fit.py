@@ -27,7 +27,7 @@ from ..models import (
     machine_facts,
     save_model,
 )
-from ..tables import SurveyedTable, Table, loaded
+from ..tables import Request, SurveyedTable, Table, loaded, survey_table
 from ._new_table import RowProgress
 from ._options import (
     Components,
@@ -49,8 +49,8 @@ from ._options import (
     cluster,
     command_line,
     embedded_table,
+    names_of,
     scale_for,
-    survey,
 )
 from ._report import check_target, errors, json_text, notices, reporting
 from ._show import describe
@@ -104,7 +104,8 @@ def fit(
     """
     with reporting("Nothing was written."), warnings_as_notices():
         check_target(output, ENDING)
-        source = _source(data, (label, domain, features, drop, max_per_domain, seed, unlabelled))
+        asked = Request(label, domain, names_of(features), names_of(drop), unlabelled, max_per_domain, seed)
+        source = TableRows(embedded_table(asked)) if data is None else survey_table(data, asked)
         scaling = scale_for(data, scale)
         large = feature_map is FeatureMap.nystroem or (feature_map is FeatureMap.auto and source.rows > EXACT_ROWS)
         how: dict[str, Any] = {"scale": scaling, "inductive": inductive, "seed": seed, "n_jobs": jobs, "verbose": 1}
@@ -134,10 +135,6 @@ def fit(
         else:
             describe(facts)
         errors.print(f"Wrote {output}")
-
-
-def _source(data: Path | None, options: tuple[Any, ...]) -> SurveyedTable | TableRows:
-    return TableRows(embedded_table(*options)) if data is None else survey(data, *options)
 
 
 def _plan(rows: int, sampled: int) -> Iterator[str]:

@@ -20,13 +20,13 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from ..estimators import mapped
+from ..labels import listed
 from ..models import Centres, ModelFileError, TableModel, load_model
 from ..shift import NoveltyResult
-from ..tables import Schema, counted, listed
+from ..tables import Schema, counted
 from ._fit import warnings_as_notices
 from ._new_table import MAX_DOMAINS, NewTable, Piece, RowProgress
-from ._options import Json, Scheduler, Workers, cluster
-from ._options import listed as names_of
+from ._options import Json, Scheduler, Workers, cluster, names_of
 from ._predicting import Done, Findings, OnPieces, centre, classify
 from ._report import PAGE, Terminal, check_target, clean, errors, json_text, notices, reporting
 from ._results_file import ENDINGS, results_file

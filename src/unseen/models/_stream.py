@@ -24,7 +24,8 @@ from sklearn.utils import gen_batches
 from ..algebra import Array
 from ..estimators import Projection, Statistics, total
 from ..kernels import PivotedNystroem
-from ..tables import Piece, Table, level
+from ..labels import Samples, level
+from ..tables import Table
 from ._fit import TableFit, choose, expected_warnings, fit_candidate, prepare
 from ._model import TableModel
 
@@ -50,7 +51,7 @@ class Rows(Protocol):
     def rows(self) -> int:
         """How many rows there are."""
 
-    def pieces(self, part: Any) -> Iterator[Piece]:
+    def pieces(self, part: Any) -> Iterator[Samples]:
         """The rows of a part, a few at a time."""
 
 
@@ -70,9 +71,9 @@ class TableRows:
         """How many there are."""
         return len(self.table.X)
 
-    def pieces(self, part: slice) -> Iterator[Piece]:
+    def pieces(self, part: slice) -> Iterator[Samples]:
         """One block."""
-        yield Piece(self.table.X[part], self.table.y[part], self.table.domain[part])
+        yield self.table.samples.take(part)
 
 
 def fit_stream(

@@ -7,6 +7,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from ..labels import listed
+from ._values import polars
+
 SHOWN = 8  # names, values and rows are listed up to this many
 
 
@@ -47,24 +50,22 @@ class TableError(ValueError):
 @contextmanager
 def understanding(path: Path) -> Iterator[None]:
     """What polars cannot do with the columns of a file becomes a TableError too, with the first line of the reason."""
-    from polars.exceptions import PanicException, PolarsError
-
+    exceptions = polars().exceptions
     try:
         yield
-    except (PolarsError, PanicException) as error:
+    except (exceptions.PolarsError, exceptions.PanicException) as error:
         raise TableError([f"it cannot be read: {_reason(error)}."], source=path.name) from error
 
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
     """Whatever a reader raises on a broken file becomes a TableError with the first line of the reason."""
-    from polars.exceptions import PanicException
-
+    panic = polars().exceptions.PanicException
     try:
         yield
     except (ImportError, MemoryError, TableError):
         raise
-    except (Exception, PanicException) as error:  # a broken file makes its reader fail in any way at all
+    except (Exception, panic) as error:  # a broken file makes its reader fail in any way at all
         raise TableError([f"it cannot be read: {_reason(error)}."], source=path.name) from error
 
 
@@ -81,13 +82,6 @@ def _reason(error: BaseException) -> str:
     if "new_columns" in text:
         return "its first line does not end where its names do. Save it again, with the line ends of Unix or Windows"
     return (text or type(error).__name__).splitlines()[0].rstrip(".:")
-
-
-def listed(items: Iterable[object]) -> str:
-    """The first few items, strings in quotes, and how many more there are."""
-    shown = [repr(item) if isinstance(item, str) else str(item) for item in items]
-    more = f" and {len(shown) - SHOWN} more" if len(shown) > SHOWN else ""
-    return (", ".join(shown[:SHOWN]) + more) or "none"
 
 
 def counted(number: int, noun: str) -> str:

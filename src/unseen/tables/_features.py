@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from ._errors import counted, listed
+from ..labels import listed
+from ._errors import counted
+from ._roles import Request
 from ._schema import Column
 from ._survey import MOST_LEVELS, Survey, Tally
 
 
-def choose_columns(survey: Survey, *, asked: bool) -> tuple[tuple[Column, ...], list[str], list[str]]:
+def choose_columns(survey: Survey, request: Request) -> tuple[tuple[Column, ...], list[str], list[str]]:
     """The features, what to tell about them, and what is wrong; columns that were asked for go only if constant."""
+    asked = request.features is not None
+    if request.entire:
+        return _all_numbers(survey, asked=asked)
     constant = [tally for tally in survey.tallies if tally.constant]
     rest = [tally for tally in survey.tallies if not tally.constant]
     identifying = [tally for tally in rest if not asked and tally.identifies]
@@ -30,6 +35,18 @@ def choose_columns(survey: Survey, *, asked: bool) -> tuple[tuple[Column, ...], 
     if not kept and survey.rows:
         problems.append("no columns are left to be features.")
     return tuple(map(_column, kept)), notices + _too_large(survey.tallies) + _readings(rest, survey), problems
+
+
+def _all_numbers(survey: Survey, *, asked: bool) -> tuple[tuple[Column, ...], list[str], list[str]]:
+    """The same, where every column of numbers is a feature and no other is."""
+    text = listed(tally.name for tally in survey.tallies if not tally.numeric)
+    kept = tuple(_column(tally) for tally in survey.tallies if tally.numeric)
+    problems = [] if kept or asked or not survey.rows else ["no columns are left to be features."]
+    if len(kept) == len(survey.tallies):
+        return kept, [], problems
+    if asked:
+        return kept, [], [f"features must be columns of numbers, not such as {text}."]
+    return kept, [f"Left out, since they are not numbers: {text}."], problems
 
 
 def _column(tally: Tally) -> Column:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ._arrays import ARRAY_ENDINGS, read_arrays
+from ._arrays import ARRAY_ENDINGS, ArrayNames, read_arrays
 from ._errors import TableError, counted, reading, unknown_column
 from ._find import TEXT_ENDINGS, ending_of, files, holds_several
 from ._values import polars
@@ -32,6 +32,8 @@ class TableFile(NamedTuple):
     path: Path
     types: dict[str, Any]  # the polars type of each column, by name
     beside: tuple[str, ...] = ()  # vectors that stand beside a matrix of features, and are not features
+    names: ArrayNames | None = None  # of its arrays, if it has any
+    classes: tuple[str, ...] = ()  # names of the classes, where it gives them
 
 
 def scan(path: str | os.PathLike[str]) -> pl.LazyFrame:
@@ -110,13 +112,18 @@ def batches(
 
 
 def file_batches(
-    file: Path, columns: Sequence[str] | None, size: int, first: int = 0, rows: int | None = None
+    file: Path,
+    columns: Sequence[str] | None,
+    size: int,
+    first: int = 0,
+    rows: int | None = None,
+    names: ArrayNames | None = None,
 ) -> Iterator[pl.DataFrame]:
     """Read one file a few rows at a time, in order; of a Parquet file, only some rows from the first on if asked."""
     with reading(file):
         if ending_of(file) in ARRAY_ENDINGS:
-            arrays = read_arrays(file)
-            _check_columns(file, columns, arrays.names)
+            arrays = read_arrays(file, names)
+            _check_columns(file, columns, arrays.columns)
             for start in range(0, arrays.height, size):
                 yield arrays.frame(columns, slice(start, start + size))
             return
@@ -142,12 +149,13 @@ def _slices(lazy: pl.LazyFrame, height: int, size: int, first: int, rows: int | 
         yield lazy.slice(start, min(step, end - start))
 
 
-def open_table(name: str, file: Path) -> TableFile:
+def open_table(name: str, file: Path, names: ArrayNames | None = None) -> TableFile:
     """Find out the columns of a file and their types."""
     with reading(file):
         if ending_of(file) in ARRAY_ENDINGS:
-            arrays = read_arrays(file)
-            return TableFile(name, file, dict(arrays.frame(rows=slice(1)).schema), tuple(arrays.vectors))
+            arrays = read_arrays(file, names)
+            types = dict(arrays.frame(rows=slice(1)).schema)
+            return TableFile(name, file, types, tuple(arrays.vectors), arrays.names, arrays.classes)
         return TableFile(name, file, dict(_scan(file).collect_schema()))
 
 

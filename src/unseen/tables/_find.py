@@ -9,8 +9,9 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from ..labels import listed
 from ._arrays import ARRAY_ENDINGS
-from ._errors import TableError, listed
+from ._errors import TableError
 
 TEXT_ENDINGS = {".csv": ",", ".tsv": "\t", ".csv.gz": ",", ".tsv.gz": "\t"}
 ARROW_ENDINGS = (".feather", ".arrow", ".ipc")
