@@ -127,7 +127,7 @@ def fetch_office_caltech(
     if features not in SOURCES:
         raise ValueError(f"features must be one of {sorted(SOURCES)}; got {features!r}.")
     home = _data_home(data_home)
-    paths = {domain: _present(home, features, domain) for domain in SAMPLES}
+    paths = {domain: _file_at_hand(home, features, domain) for domain in SAMPLES}
     missing = [domain for domain, path in paths.items() if path is None]
     if missing and not download:
         raise FileNotFoundError(_by_hand(home, features, missing, "download=False, and these files are not there"))
@@ -156,7 +156,7 @@ def _data_home(data_home: str | os.PathLike[str] | None) -> Path:
     return Path(chosen).expanduser()
 
 
-def _present(home: Path, features: str, domain: str) -> Path | None:
+def _file_at_hand(home: Path, features: str, domain: str) -> Path | None:
     """Where the file of a domain lies already, if its content is the published one."""
     blob_id = SOURCES[features][domain].blob_id
     return next((path for path in _candidates(home, features, domain) if git_blob_id(path) == blob_id), None)

@@ -54,7 +54,7 @@ def load_rotated_digits(*, angles: Sequence[float] = (0, 15, 30, 45, 60, 75), as
     from scipy.ndimage import rotate
     from sklearn.datasets import load_digits
 
-    degrees = _checked(angles)
+    degrees = _checked_angles(angles)
     digits = load_digits()
     part = _partition(digits.target, len(degrees))
     order = np.argsort(part, kind="stable")
@@ -86,7 +86,7 @@ def _partition(target: Labels, parts: int) -> Ints:
     return part
 
 
-def _checked(angles: Sequence[float]) -> list[float]:
+def _checked_angles(angles: Sequence[float]) -> list[float]:
     try:
         if isinstance(angles, str):
             raise TypeError

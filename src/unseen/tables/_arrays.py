@@ -74,7 +74,7 @@ def read_arrays(path: Path, asked: ArrayNames | None = None) -> Arrays:
     features = asked.features if asked.features in contents else _features_name(contents, label)
     matrix = contents[features]
     if matrix.dtype.kind not in "fiub" or matrix.ndim != 2 or not matrix.size:
-        raise ValueError(f"{features!r} must be a matrix of numbers, a row per sample; it is {_described(matrix)}")
+        raise ValueError(f"{features!r} must be a matrix of numbers, a row per sample; it is {_shape_and_type(matrix)}")
     vectors = {name: array for name, array in contents.items() if name != features and _is_vector(array)}
     if label is not None:
         _check_labels(contents, label, features)
@@ -82,9 +82,9 @@ def read_arrays(path: Path, asked: ArrayNames | None = None) -> Arrays:
     lengths = {vectors[name].size for name in (vectors if label is None else [label])}
     if len(matrix) not in lengths and matrix.shape[1] in lengths:  # samples in columns
         matrix = matrix.T
-    plain = {name: _plain(array) for name, array in vectors.items() if array.size == len(matrix)}
+    plain = {name: _vector(array) for name, array in vectors.items() if array.size == len(matrix)}
     beside = {asked.column if asked.column and name == label else name: v for name, v in plain.items() if v is not None}
-    names = _plain(contents[CLASSES]) if CLASSES in contents and label != CLASSES else None
+    names = _vector(contents[CLASSES]) if CLASSES in contents and label != CLASSES else None
     classes = () if names is None else tuple(map(str, names.tolist()))
     return Arrays(matrix, beside, ArrayNames(features, label, asked.column), classes)
 
@@ -97,24 +97,24 @@ def _features_name(contents: Mapping[str, Array], label: str | None) -> str:
     for names in (usual, [name for name in matrices if min(contents[name].shape) > 1]):
         if len(names) == 1:
             return names[0]
-    held = listed(f"{name} ({_described(array)})" for name, array in contents.items())
+    held = listed(f"{name} ({_shape_and_type(array)})" for name, array in contents.items())
     raise ValueError(f"which array holds the features cannot be told: call it X, or pass --features. It holds {held}")
 
 
 def _check_labels(contents: Mapping[str, Array], label: str, features: str) -> None:
-    labels, shape = contents[label], contents[features].shape
-    plain = _plain(labels)
+    labels, matrix = contents[label], contents[features]
+    plain = _vector(labels)
     if plain is None or plain.dtype.kind not in "fiubU":
-        raise ValueError(f"{label!r} must hold one integer or string per sample; it is {_described(labels)}")
-    if labels.size not in shape:
-        raise ValueError(f"{features!r} is {_described(contents[features])}, but {label!r} holds {labels.size} labels")
+        raise ValueError(f"{label!r} must hold one integer or string per sample; it is {_shape_and_type(labels)}")
+    if labels.size not in matrix.shape:
+        raise ValueError(f"{features!r} is {_shape_and_type(matrix)}, but {label!r} holds {labels.size} labels")
 
 
 def _is_vector(array: Array) -> bool:
     return array.ndim > 0 and array.size == max(array.shape)
 
 
-def _plain(array: Array) -> Array | None:
+def _vector(array: Array) -> Array | None:
     """A vector of numbers, dates or text, which MATLAB has in cells too; None if it is none."""
     if not _is_vector(array):
         return None
@@ -132,7 +132,7 @@ def _is_readable(array: Array) -> bool:
     return array.dtype.kind in "fiubmM"
 
 
-def _described(array: Array) -> str:
+def _shape_and_type(array: Array) -> str:
     if array.dtype == object and not array.ndim:
         return "not a plain array, so not read"
     return " x ".join(map(str, array.shape or (1,))) + (" text" if array.dtype.kind in "SU" else f" {array.dtype}")

@@ -43,7 +43,7 @@ def label_problems(labels: pl.Series, survey: Survey, *, entire: bool) -> list[s
     pl = polars()
     name = survey.label.column
     advice = "" if entire else " Or pass --unlabelled NA to do without these rows."
-    problems = _missing(survey.label, "label", survey, advice)
+    problems = _missing_names(survey.label, "label", survey, advice)
     rows, labels = survey.rows - survey.unlabelled - survey.label.missing, labels.unique(maintain_order=True)
     measured = labels.dtype == pl.String and labels.cast(pl.Float64, strict=False).null_count() == 0
     most = (0 if entire else MANY_VALUES) if measured else len(labels) if entire else max(MANY_VALUES, rows / 2)
@@ -60,7 +60,7 @@ def label_problems(labels: pl.Series, survey: Survey, *, entire: bool) -> list[s
 def domain_problems(survey: Survey) -> list[str]:
     """Missing domains, and fewer than two of them."""
     name = survey.domain.column
-    problems = _missing(survey.domain, "domain", survey)
+    problems = _missing_names(survey.domain, "domain", survey)
     present = survey.present
     if len(present) < 2 and survey.rows:
         held = f"the domain column {name!r} holds" if name is not None else "the folder holds"
@@ -153,12 +153,12 @@ def lonely_domains(domains: NDArray[Any], counts: Ints) -> list[str]:
     return [f"No class of these domains occurs in any other: {listed(lonely.tolist())}."] if len(lonely) else []
 
 
-def as_array(names: pl.Series) -> NDArray[Any]:
+def numpy_names(names: pl.Series) -> NDArray[Any]:
     """Integers or text as NumPy has them."""
     return names.to_numpy() if names.dtype != polars().String else np.array(names.to_list(), dtype=str)
 
 
-def _missing(coding: Coding, role: str, survey: Survey, advice: str = "") -> list[str]:
+def _missing_names(coding: Coding, role: str, survey: Survey, advice: str = "") -> list[str]:
     if not coding.missing:
         return []
     return [

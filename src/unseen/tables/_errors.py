@@ -48,28 +48,20 @@ class TableError(ValueError):
 
 
 @contextmanager
-def understanding(path: Path) -> Iterator[None]:
-    """What polars cannot do with the columns of a file becomes a TableError too, with the first line of the reason."""
+def understanding(path: Path, *, anything: bool = False) -> Iterator[None]:
+    """What polars cannot do with a file, or `anything` that a reader raises on a broken one, becomes a TableError."""
     exceptions = polars().exceptions
-    try:
-        yield
-    except (exceptions.PolarsError, exceptions.PanicException) as error:
-        raise TableError([f"it cannot be read: {_reason(error)}."], source=path.name) from error
-
-
-@contextmanager
-def reading(path: Path) -> Iterator[None]:
-    """Whatever a reader raises on a broken file becomes a TableError with the first line of the reason."""
-    panic = polars().exceptions.PanicException
+    kinds = (exceptions.PanicException, Exception if anything else exceptions.PolarsError)
     try:
         yield
     except (ImportError, MemoryError, TableError):
         raise
-    except (Exception, panic) as error:  # a broken file makes its reader fail in any way at all
+    except kinds as error:
         raise TableError([f"it cannot be read: {_reason(error)}."], source=path.name) from error
 
 
 def _reason(error: BaseException) -> str:
+    """The first line of the reason, in our words where we know it."""
     text = str(error).strip()
     if "utf-8" in text.lower() or "utf8" in text.lower():
         return "it is not UTF-8 text. Save it again as UTF-8 (in a spreadsheet: 'CSV UTF-8')"

@@ -34,13 +34,13 @@ def choose_columns(survey: Survey, request: Request) -> tuple[tuple[Column, ...]
     ]
     if not kept and survey.rows:
         problems.append("no columns are left to be features.")
-    return tuple(map(_column, kept)), notices + _too_large(survey.tallies) + _readings(rest, survey), problems
+    return tuple(map(_as_column, kept)), notices + _too_large(survey.tallies) + _readings(rest, survey), problems
 
 
 def _all_numbers(survey: Survey, *, asked: bool) -> tuple[tuple[Column, ...], list[str], list[str]]:
     """The same, where every column of numbers is a feature and no other is."""
     text = listed(tally.name for tally in survey.tallies if not tally.numeric)
-    kept = tuple(_column(tally) for tally in survey.tallies if tally.numeric)
+    kept = tuple(_as_column(tally) for tally in survey.tallies if tally.numeric)
     problems = [] if kept or asked or not survey.rows else ["no columns are left to be features."]
     if len(kept) == len(survey.tallies):
         return kept, [], problems
@@ -49,7 +49,7 @@ def _all_numbers(survey: Survey, *, asked: bool) -> tuple[tuple[Column, ...], li
     return kept, [f"Left out, since they are not numbers: {text}."], problems
 
 
-def _column(tally: Tally) -> Column:
+def _as_column(tally: Tally) -> Column:
     if tally.numeric:
         return Column(tally.name, "numeric")
     return Column(tally.name, "categorical", tuple(sorted(tally.levels)))

@@ -83,7 +83,7 @@ def look_like_parts(names: Iterable[str]) -> bool:
     return len(names) > 1 and all(PART_NAME.fullmatch(name) for name in names)
 
 
-def name_of(path: str | os.PathLike[str]) -> str:
+def data_name(path: str | os.PathLike[str]) -> str:
     """What the data are called: the file or folder; of a pattern, the folder that it searches."""
     path = Path(path).expanduser()
     if is_pattern(path):

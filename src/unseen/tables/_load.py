@@ -17,7 +17,6 @@ from ..kernels import available_bytes
 from ..labels import Samples, level, listed
 from ._arrays import ArrayNames
 from ._checks import (
-    as_array,
     as_labels,
     cell_problems,
     domain_problems,
@@ -25,13 +24,14 @@ from ._checks import (
     lonely_domains,
     mixed_labels,
     near_names,
+    numpy_names,
     unlabelled_problems,
     unlabelled_rows,
 )
 from ._errors import TableError
 from ._features import choose_columns
 from ._files import TableFile, header_problems, open_table
-from ._find import files, holds_several, name_of
+from ._find import data_name, files, holds_several
 from ._roles import Request, Roles, choose_roles
 from ._schema import Schema
 from ._survey import Survey, look_through
@@ -167,7 +167,7 @@ def load_table(
 
 def survey_table(path: str | os.PathLike[str], request: Request | None = None) -> SurveyedTable:
     """Look through a table, as `load_table` does first, without reading it into memory."""
-    return survey_files(files(path), request or Request(), name_of(path), several=holds_several(path))
+    return survey_files(files(path), request or Request(), data_name(path), several=holds_several(path))
 
 
 def survey_files(found: Sequence[tuple[str, Path]], request: Request, name: str, *, several: bool) -> SurveyedTable:
@@ -186,7 +186,7 @@ def survey_files(found: Sequence[tuple[str, Path]], request: Request, name: str,
     columns, notices, wrong = choose_columns(first_pass, request)
     problems += roles.problems + wrong
     labels = as_labels(first_pass.label.names)
-    classes, domains = as_array(labels), as_array(first_pass.domain.names)
+    classes, domains = numpy_names(labels), numpy_names(first_pass.domain.names)
     counts = first_pass.counts(classes)
     problems += _value_problems(labels, counts, roles, first_pass, entire=request.entire)
     if problems:
@@ -272,7 +272,7 @@ def _value_problems(labels: pl.Series, counts: Ints, roles: Roles, first_pass: S
         return problems + wrong
     if roles.label is not None:
         problems += label_problems(labels, first_pass, entire=entire)
-    classes, domains = np.unique(as_array(labels)), as_array(first_pass.domain.names)
+    classes, domains = np.unique(numpy_names(labels)), numpy_names(first_pass.domain.names)
     if roles.by_file:
         problems += mixed_labels(domains, classes, counts)
     if entire or (roles.domain is None and not roles.by_file):

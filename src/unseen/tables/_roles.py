@@ -57,8 +57,8 @@ class Request:
         for role in ("label", "domain"):
             if not isinstance(getattr(self, role), str | None):
                 raise TypeError(f"{role} must be the name of a column; got {getattr(self, role)!r}.")
-        object.__setattr__(self, "features", _names(self.features, "features"))
-        object.__setattr__(self, "drop", _names(self.drop, "drop") or ())
+        object.__setattr__(self, "features", _column_names(self.features, "features"))
+        object.__setattr__(self, "drop", _column_names(self.drop, "drop") or ())
         limit = self.max_per_domain
         if limit is not None and (isinstance(limit, bool) or not isinstance(limit, (int, np.integer))):
             raise TypeError(f"max_per_domain must be an integer; got {limit!r}.")
@@ -66,7 +66,7 @@ class Request:
             raise ValueError(f"max_per_domain must be 2 or more, since a domain needs two classes; got {limit}.")
 
 
-def _names(names: Any, parameter: str) -> tuple[str, ...] | None:
+def _column_names(names: Any, parameter: str) -> tuple[str, ...] | None:
     if names is None:
         return None
     listing = (names,) if isinstance(names, str) or not isinstance(names, Iterable) else tuple(names)
@@ -178,10 +178,10 @@ def _chosen(
 
 
 def _usual(usual: re.Pattern[str], names: Iterable[str]) -> list[str]:
-    return [name for name in names if usual.fullmatch(_plain(name))]
+    return [name for name in names if usual.fullmatch(_bare(name))]
 
 
-def _plain(name: str) -> str:
+def _bare(name: str) -> str:
     """A name without its case, its spaces, and an ending such as _id."""
     plain = re.sub(r"[\s.\-]+", "_", name.strip()).lower()
     return re.sub(r"_?(id|name|code)$", "", plain) or plain

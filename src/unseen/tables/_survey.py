@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -201,12 +201,7 @@ class Survey:
 
     def counts(self, classes: NDArray[Any]) -> Ints:
         """The rows of each domain and each class, given the class that each different label is."""
-        different, codes = np.unique(classes, return_inverse=True)
-        table = np.zeros((len(self.domain.numbers), len(different)), dtype=np.intp)
-        for (domain, label), rows in self.cells.items():
-            if domain and label:
-                table[domain - 1, codes[label - 1]] += rows
-        return table
+        return sum_cells(self.cells, len(self.domain.numbers), np.unique(classes, return_inverse=True)[1])
 
 
 def look_through(tables: Sequence[TableFile], roles: Roles, unlabelled: str | None = None) -> Survey:
@@ -250,6 +245,15 @@ def _add_rows(result: Survey, numbers: Tallies, frame: pl.DataFrame, own: int) -
 def _add_part(result: Survey, table: TableFile, own: int, start: int, before: dict[Cell, int]) -> None:
     first, rows = start - result.starts[-1], result.rows - start
     result.parts.append(Part(table.path.absolute(), own, first, rows, start, before, table.names))
+
+
+def sum_cells(cells: Mapping[Cell, int], n_domains: int, classes: Ints) -> Ints:
+    """The rows of each domain and class, in their order, given the code of the class that each label is."""
+    table = np.zeros((n_domains, classes.max(initial=-1) + 1), dtype=np.intp)
+    for (domain, label), rows in cells.items():
+        if domain and label:
+            table[domain - 1, classes[label - 1]] += rows
+    return table
 
 
 def count_cells(domains: Ints, labels: Ints) -> list[tuple[Cell, int]]:

@@ -15,7 +15,7 @@ from ._coding import Coding
 from ._errors import TableError, understanding
 from ._files import file_batches
 from ._schema import Schema
-from ._survey import Cell, Part, batch_size, count_cells
+from ._survey import Cell, Part, batch_size, count_cells, sum_cells
 
 Draw = dict[Cell, Ints]  # which rows of each cell, counted from 0 through all files, in order
 
@@ -44,10 +44,8 @@ class SurveyedTable:
     @property
     def counts(self) -> Ints:
         """The number of wanted rows of each domain with each label, in the order of their numbers."""
-        table = np.zeros((len(self.domains), len(self.labels)), dtype=np.intp)
-        for (domain, label), rows in self.cells.items():
-            table[domain - 1, label - 1] = rows if self.draw is None else len(self.draw[domain, label])
-        return table
+        cells = self.cells if self.draw is None else {cell: len(rows) for cell, rows in self.draw.items()}
+        return sum_cells(cells, len(self.domains), np.arange(len(self.labels)))
 
     @property
     def rows(self) -> int:
