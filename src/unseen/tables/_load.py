@@ -234,8 +234,8 @@ def _open(found: Sequence[tuple[str, Path]], request: Request, *, prefixed: bool
     """The files that can be opened, and all that is wrong with their names and headers."""
     tables: list[TableFile] = []
     problems: list[str] = []
-    features = request.features or ()
-    names = ArrayNames(features[0] if len(features) == 1 else None, request.label)
+    array = request.features[0] if request.entire and request.features and len(request.features) == 1 else None
+    names = ArrayNames(array, request.label)  # who predicts a new file with a model knows no name of an array
     for name, file in found:
         before = f"{file.name}: " if prefixed else ""
         try:
