@@ -364,3 +364,16 @@ def test_hidden_and_other_files_of_a_folder_are_passed_over(tmp_path):
         (tmp_path / name).touch()
     (tmp_path / "deep.csv").mkdir()
     assert [name for name, _ in files(tmp_path)] == ["bonn"]
+
+
+def test_labels_and_domains_without_end_are_refused_before_they_are_counted_together(tmp_path, monkeypatch):
+    monkeypatch.setattr("unseen.tables._load.MOST_CELLS", 1000)
+    monkeypatch.setattr("unseen.tables._survey.sum_cells", None)
+    file, rows = tmp_path / "patients.csv", np.arange(300)
+    for label, reason in (
+        (rows, "300 different values in 300 rows"),
+        (rows % 150, "150 classes in 60 domains are too"),
+    ):
+        pl.DataFrame({"patient": rows % 60, "age": rows % 9, "y": label}).write_csv(file)
+        with pytest.raises(TableError, match=reason):
+            load_table(file)

@@ -11,20 +11,20 @@ from ._survey import MOST_LEVELS, Survey, Tally
 
 def choose_columns(survey: Survey, request: Request) -> tuple[tuple[Column, ...], list[str], list[str]]:
     """The features, what to tell about them, and what is wrong; columns that were asked for go only if constant."""
-    asked = request.features is not None
+    asked, tallies = request.features is not None, survey.tallies
+    rest = [tally for tally in tallies if request.entire or not tally.constant]
+    left_out = {
+        "they hold a single value or none": [tally for tally in tallies if tally.constant],
+        "they identify samples rather than describe them": [tally for tally in rest if not asked and tally.identifies],
+    }
     if request.entire:
-        return _all_numbers(survey, asked=asked)
-    constant = [tally for tally in survey.tallies if tally.constant]
-    rest = [tally for tally in survey.tallies if not tally.constant]
-    identifying = [tally for tally in rest if not asked and tally.identifies]
-    kept = [tally for tally in rest if asked or not tally.identifies]
+        left_out = {"they are not numbers": [tally for tally in tallies if not tally.numeric]}
+    names = dict.fromkeys(tally.name for group in left_out.values() for tally in group)
+    kept = [tally for tally in tallies if tally.name not in names]
     notices = [
-        f"Left out, since {reason}: {listed(tally.name for tally in tallies)}."
-        for reason, tallies in (
-            ("they hold a single value or none", constant),
-            ("they identify samples rather than describe them", identifying),
-        )
-        if tallies and survey.rows
+        f"Left out, since {reason}: {listed(tally.name for tally in group)}."
+        for reason, group in left_out.items()
+        if group and survey.rows
     ]
     problems = [
         f"the column {tally.name!r} has more than {MOST_LEVELS:,} different values that are not numbers, "
@@ -32,21 +32,11 @@ def choose_columns(survey: Survey, request: Request) -> tuple[tuple[Column, ...]
         for tally in kept
         if tally.too_many_levels and not tally.numeric
     ]
-    if not kept and survey.rows:
+    if request.entire and asked and names:
+        problems.append(f"features must be columns of numbers, not such as {listed(names)}.")
+    elif not kept and survey.rows:
         problems.append("no columns are left to be features.")
-    return tuple(map(_as_column, kept)), notices + _too_large(survey.tallies) + _readings(rest, survey), problems
-
-
-def _all_numbers(survey: Survey, *, asked: bool) -> tuple[tuple[Column, ...], list[str], list[str]]:
-    """The same, where every column of numbers is a feature and no other is."""
-    text = listed(tally.name for tally in survey.tallies if not tally.numeric)
-    kept = tuple(_as_column(tally) for tally in survey.tallies if tally.numeric)
-    problems = [] if kept or asked or not survey.rows else ["no columns are left to be features."]
-    if len(kept) == len(survey.tallies):
-        return kept, [], problems
-    if asked:
-        return kept, [], [f"features must be columns of numbers, not such as {text}."]
-    return kept, [f"Left out, since they are not numbers: {text}."], problems
+    return tuple(map(_as_column, kept)), notices + _too_large(tallies) + _readings(rest, survey), problems
 
 
 def _as_column(tally: Tally) -> Column:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..algebra import Ints
 from ..kernels import available_bytes
 from ..labels import Samples, level, listed
 from ._arrays import ArrayNames
@@ -40,6 +39,7 @@ from ._surveyed import SurveyedTable
 if TYPE_CHECKING:
     import polars as pl
 
+MOST_CELLS = 20_000_000  # domains times classes; there may be a million of each in a column that is neither
 MATRIX_SHARE = 0.25  # of the available memory, for all rows at once: methods make copies
 
 
@@ -186,17 +186,17 @@ def survey_files(found: Sequence[tuple[str, Path]], request: Request, name: str,
     columns, notices, wrong = choose_columns(first_pass, request)
     problems += roles.problems + wrong
     labels = as_labels(first_pass.label.names)
-    classes, domains = numpy_names(labels), numpy_names(first_pass.domain.names)
-    counts = first_pass.counts(classes)
-    problems += _value_problems(labels, counts, roles, first_pass, entire=request.entire)
+    problems += _value_problems(labels, roles, first_pass, entire=request.entire)
     if problems:
         raise TableError(problems, source=name)
+    classes, domains = numpy_names(labels), numpy_names(first_pass.domain.names)
+    lonely = lonely_domains(domains, first_pass.counts(classes))
     about_names = near_names(first_pass.present, "domains") + near_names(labels, "classes")
     single = all(str(table.types[column.name]) == "Float32" for table in tables for column in columns)
     table = SurveyedTable(
         name,
         Schema(columns, label=roles.label, domain=roles.domain),
-        [*roles.notices, *unlabelled_rows(first_pass), *notices, *about_names, *lonely_domains(domains, counts)],
+        [*roles.notices, *unlabelled_rows(first_pass), *notices, *about_names, *lonely],
         first_pass.parts,
         dict(first_pass.cells),
         first_pass.label,
@@ -256,7 +256,7 @@ def _repeated(tables: Sequence[TableFile]) -> list[str]:
     return [f"two or more files are called {name!r}, so they would be one domain: rename one." for name in repeated]
 
 
-def _value_problems(labels: pl.Series, counts: Ints, roles: Roles, first_pass: Survey, *, entire: bool) -> list[str]:
+def _value_problems(labels: pl.Series, roles: Roles, first_pass: Survey, *, entire: bool) -> list[str]:
     """What is wrong with the labels and domains, as far as it is known which columns they are."""
     if not (roles.features or roles.label or roles.domain):
         return []  # nothing was read
@@ -273,6 +273,9 @@ def _value_problems(labels: pl.Series, counts: Ints, roles: Roles, first_pass: S
     if roles.label is not None:
         problems += label_problems(labels, first_pass, entire=entire)
     classes, domains = np.unique(numpy_names(labels)), numpy_names(first_pass.domain.names)
+    if len(classes) * len(domains) > MOST_CELLS:
+        return problems or [f"{len(classes):,} classes in {len(domains):,} domains are too many to be counted."]
+    counts = first_pass.counts(numpy_names(labels))
     if roles.by_file:
         problems += mixed_labels(domains, classes, counts)
     if entire or (roles.domain is None and not roles.by_file):
