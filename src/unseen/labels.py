@@ -230,10 +230,10 @@ def quota(counts: Ints, *, total: int | None = None, most: int | None = None) ->
     sizes = counts.sum(axis=1)
     limits = ([] if most is None else [most]) + ([] if total is None else [level(sizes.tolist(), total)])
     limit = min(limits, default=sizes.max(initial=0))
-    return np.array([own if own.sum() <= limit else _shares(own, limit) for own in counts], dtype=np.intp)
+    return np.array([own if own.sum() <= limit else _proportional(own, limit) for own in counts], dtype=np.intp)
 
 
-def _shares(sizes: Ints, total: int) -> Ints:
+def _proportional(sizes: Ints, total: int) -> Ints:
     """So many of all, in proportion to their sizes but two of each at least; the largest remainders are rounded up."""
     least, small = np.minimum(2, sizes), np.zeros(len(sizes), dtype=bool)
     while True:

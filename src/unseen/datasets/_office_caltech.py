@@ -139,7 +139,7 @@ def fetch_office_caltech(
     found = [(domain, path) for domain, path in paths.items() if path is not None]
     samples = samples_of(survey_files(found, Request(entire=True), "Office-Caltech", several=True))
     for domain, path in found:
-        _check(domain, path, samples.y[samples.domain == domain])
+        _check_size(domain, path, samples.y[samples.domain == domain])
     return bunch_of(
         replace(samples, y=samples.y - 1),
         target_names=CLASSES,
@@ -176,7 +176,7 @@ def _downloaded(home: Path, file: str, blob_id: str) -> Path:
     return path
 
 
-def _check(domain: str, path: Path, target: Labels) -> None:
+def _check_size(domain: str, path: Path, target: Labels) -> None:
     classes = len(np.unique(target))
     if len(target) != SAMPLES[domain] or classes != len(CLASSES):
         raise ValueError(

@@ -178,10 +178,10 @@ def _chosen(
 
 
 def _usual(usual: re.Pattern[str], names: Iterable[str]) -> list[str]:
-    return [name for name in names if usual.fullmatch(_bare(name))]
+    return [name for name in names if usual.fullmatch(_stem_of_name(name))]
 
 
-def _bare(name: str) -> str:
+def _stem_of_name(name: str) -> str:
     """A name without its case, its spaces, and an ending such as _id."""
     plain = re.sub(r"[\s.\-]+", "_", name.strip()).lower()
     return re.sub(r"_?(id|name|code)$", "", plain) or plain
