@@ -182,7 +182,7 @@ def test_a_target_that_cannot_be_written_is_refused_before_the_work(home, monkey
     def worked(*_):
         raise AssertionError
 
-    monkeypatch.setattr("unseen.cli._options.survey", worked)
+    monkeypatch.setattr("unseen.cli._fit.survey_table", worked)
     monkeypatch.setattr("unseen.cli._predict.load_model", worked)
     (home / "taken.unseen").mkdir(exist_ok=True)
     assert unseen("fit", home / "train.csv", "-o", home / "taken.unseen")[0] == 2

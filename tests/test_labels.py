@@ -8,11 +8,20 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 
 from helpers import three_domains
 from unseen import CIDG, ProjectionSearchCV, UndoBias, UnseenClassifier, diagnose
 from unseen.exceptions import MaskedLabelsWarning, SingleDomainWarning
-from unseen.labels import check_domains, encode_classes, encode_domains, training_domains
+from unseen.labels import (
+    Samples,
+    check_domains,
+    encode_classes,
+    encode_domains,
+    level,
+    quota,
+    training_domains,
+)
 
 NAMES = st.one_of(
     st.integers(-5, 5),
@@ -198,3 +207,31 @@ def test_other_labels_are_not_taken_for_masks():
     X, y, d = three_domains()
     for labels in (y - 1, np.where(d == 2, 7, y), np.where(d == 2, "-1", y.astype(str))):
         CIDG().fit(X, labels, sample_domain=d)  # a warning would be an error
+
+
+@given(
+    arrays(np.intp, st.tuples(st.integers(1, 4), st.integers(1, 5)), elements=st.integers(0, 60)),
+    st.integers(0, 150),
+    st.sampled_from(["most", "total"]),
+)
+def test_a_draw_loses_no_class_and_exceeds_its_limit_only_where_two_rows_of_each_cell_do(counts, limit, kind):
+    wanted = quota(counts, **{kind: limit})
+    least = np.minimum(counts, 2)
+    assert (wanted >= least).all()
+    assert (wanted <= counts).all()
+    share = limit if kind == "most" else level(counts.sum(axis=1).tolist(), limit)
+    expected = np.maximum(np.minimum(counts.sum(axis=1), share), least.sum(axis=1))
+    np.testing.assert_array_equal(wanted.sum(axis=1), expected)
+
+
+def test_a_draw_is_in_proportion():
+    np.testing.assert_array_equal(quota(np.array([[160, 40], [30, 30]]), most=10), [[8, 2], [5, 5]])
+
+
+def test_counts_are_those_of_the_cells_and_a_draw_has_its_quota():
+    rng = np.random.default_rng(0)
+    samples = Samples(np.arange(300), rng.choice(["a", "b", "c"], 300, p=[0.8, 0.19, 0.01]), rng.integers(0, 4, 300))
+    assert samples.counts().sum() == 300
+    few = samples.take(samples.thinned(60, seed=1))
+    np.testing.assert_array_equal(few.counts(), quota(samples.counts(), total=60))
+    assert (np.diff(few.X) > 0).all()

@@ -371,6 +371,14 @@ def test_at_most_so_many_samples_of_each_domain_are_kept_in_order():
     assert thin(D, 5, seed=4).tolist() != kept.tolist()
 
 
+def test_a_draw_keeps_every_class_of_every_domain():
+    rare = np.where(np.arange(len(Y)) < 2, "rare", Y.astype(str))
+    kept = thin(D, 8, y=rare)
+    assert (rare[kept] == "rare").sum() == 2
+    assert {(d, label) for d, label in zip(D[kept], rare[kept], strict=True)} == set(zip(D, rare, strict=True))
+    assert {(D[kept] == name).sum() for name in np.unique(D)} == {8}
+
+
 def test_two_processes_find_what_one_finds(tmp_path):
     one = study(tmp_path)
     two = study(tmp_path, name="two.sqlite", n_jobs=2)

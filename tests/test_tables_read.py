@@ -15,7 +15,7 @@ from scipy.io import savemat
 pl = pytest.importorskip("polars")
 
 from unseen.datasets import embedded, load_folder, load_rotated_digits  # noqa: E402
-from unseen.tables import batches, load_table, scan  # noqa: E402
+from unseen.tables import TableError, batches, load_table, scan  # noqa: E402
 from written_tables import FRAME, WRITERS, assert_same, changed, written  # noqa: E402
 
 
@@ -271,3 +271,27 @@ def test_reading_does_not_change_the_file_or_the_arguments(tmp_path):
     before = path.read_bytes()
     load_table(path, features=features)
     assert (path.read_bytes(), features) == (before, ["age", "sex"])
+
+
+def test_a_vector_beside_the_matrix_is_a_feature_if_asked_for(tmp_path):
+    X, weight = np.random.default_rng(0).normal(size=(8, 3)), np.linspace(0, 1, 8)
+    np.savez(tmp_path / "all.npz", X=X, y=[0, 1] * 4, domain=list("aaaabbbb"), weight=weight)
+    np.testing.assert_array_equal(load_table(tmp_path / "all.npz", features=["weight"]).X[:, 0], weight)
+
+
+def test_the_number_of_labels_tells_samples_from_features_whatever_else_is_there(tmp_path):
+    X = np.random.default_rng(0).normal(size=(8, 3))
+    np.savez(tmp_path / "all.npz", X=X.T, y=[0, 1] * 4, domain=list("aaaabbbb"), markers=["cd4", "cd8", "cd3"])
+    np.testing.assert_array_equal(load_table(tmp_path / "all.npz").X, X)
+
+
+@pytest.mark.parametrize(
+    ("width", "labels", "reason"),
+    [(2, [0, 1], "leeds lacks 'feature_2'"), (3, ["ill", "well"], "'leeds' has words, 'bonn' has numbers")],
+)
+def test_files_of_arrays_that_do_not_go_together_are_refused(tmp_path, width, labels, reason):
+    X = np.random.default_rng(0).normal(size=(8, 3))
+    np.savez(tmp_path / "bonn.npz", X=X, y=[0, 1] * 4)
+    np.savez(tmp_path / "leeds.npz", X=X[:, :width], y=labels * 4)
+    with pytest.raises(TableError, match=reason):
+        load_table(tmp_path)

@@ -1,9 +1,9 @@
-"""Class and domain labels: from what users have to integer codes."""
+"""Class and domain labels: from what users have to integer codes, counts, and draws that keep every class."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, wraps
 from typing import Any, ParamSpec, TypeVar
@@ -237,27 +237,57 @@ class Samples:
         shape = int(self.domain_codes.max()) + 1, len(self.classes)
         return Membership.of(self.codes, self.domain_codes, shape).counts
 
-    def thinned(self, total: int, seed: int = 0) -> Ints:
-        """Which rows to keep for about so many in all: as many of each domain as it has, and some of each class."""
+    def thinned(self, total: int | None = None, seed: int = 0, *, most: int | None = None) -> Ints:
+        """Which rows to keep for so many in all, or at most so many of each domain, as `quota` shares them out."""
         counts = self.counts()
-        if len(self) <= total:
-            return np.arange(len(self))
-        wanted = quota(counts, level(counts.sum(axis=1).tolist(), total))
+        wanted = quota(counts, total=total, most=most).ravel()
         rng, cells = np.random.default_rng(seed), self.domain_codes * counts.shape[1] + self.codes
-        drawn = [
-            rng.permutation(np.flatnonzero(cells == cell))[:size] for cell, size in enumerate(wanted.ravel()) if size
-        ]
-        return np.sort(np.concatenate(drawn))
+        kept = np.ones(len(self), dtype=bool)
+        for cell in np.flatnonzero(wanted < counts.ravel()):
+            members = np.flatnonzero(cells == cell)
+            kept[rng.choice(members, len(members) - wanted[cell], replace=False)] = False
+        return np.flatnonzero(kept)
 
 
-def quota(counts: Ints, most: int) -> Ints:
-    """How many rows of each cell make at most so many of each domain, in its proportions, without losing a class.
+def table_of_counts(domain: Ints, group: Ints, shape: tuple[int, int]) -> Ints:
+    """How many rows each cell has, given the codes of their domains and classes; absent ones are included."""
+    return np.bincount(domain * shape[1] + group, minlength=shape[0] * shape[1]).reshape(shape).astype(np.intp)
 
-    A small cell keeps two rows, or all it has; where that is too many together, a domain has a few more.
+
+def quota(counts: Ints, *, total: int | None = None, most: int | None = None) -> Ints:
+    """How many rows of each cell to keep, for so many in all or for at most so many of each domain; None is no limit.
+
+    Domains become as even as they can, and each keeps its proportions without losing a class: a cell keeps two rows, or
+    all it has. A domain exceeds its share only where that alone is more.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from unseen.labels import quota
+    >>> counts = np.array([[80, 20], [150, 1]])
+    >>> quota(counts, most=10).tolist(), quota(counts, total=40).tolist()
+    ([[8, 2], [9, 1]], [[16, 4], [19, 1]])
     """
-    sizes = counts.sum(axis=1, keepdims=True)
-    share = np.minimum(1.0, most / np.maximum(sizes, 1))
-    return np.maximum(np.floor(share * counts).astype(np.intp), np.minimum(2, counts))
+    sizes = counts.sum(axis=1)
+    limits = ([] if most is None else [most]) + ([] if total is None else [level(sizes.tolist(), total)])
+    limit = min(limits, default=sizes.max(initial=0))
+    return np.array([own if own.sum() <= limit else _proportional(own, limit) for own in counts], dtype=np.intp)
+
+
+def _proportional(sizes: Ints, total: int) -> Ints:
+    """So many of all, in proportion to their sizes but two of each at least; the largest remainders are rounded up."""
+    least, small = np.minimum(2, sizes), np.zeros(len(sizes), dtype=bool)
+    while True:
+        rest = np.where(small, 0, sizes)
+        share = (total - least[small].sum()) * rest / max(rest.sum(), 1)
+        smaller = ~small & (share < least)
+        if not smaller.any():
+            break
+        small |= smaller
+    wanted = np.where(small, least, np.floor(share)).astype(np.intp)
+    remainders = np.where(small, -1.0, share - wanted)
+    wanted[np.argsort(-remainders, kind="stable")[: max(0, total - wanted.sum())]] += 1
+    return wanted
 
 
 def level(sizes: Sequence[int], total: int) -> int:
@@ -268,4 +298,18 @@ def level(sizes: Sequence[int], total: int) -> int:
         if size > share:
             return share
         rest -= size
-    return max(sizes)
+    return max(sizes, default=0)
+
+
+def listed(items: Iterable[object], most: int = 8, *, quote: bool = True) -> str:
+    """The first few items, strings in quotes unless told otherwise, and how many more there are.
+
+    Examples
+    --------
+    >>> from unseen.labels import listed
+    >>> listed(["bonn", 7]), listed("abcd", most=2, quote=False), listed([])
+    ("'bonn', 7", 'a, b and 2 more', 'none')
+    """
+    shown = [repr(item) if quote and isinstance(item, str) else str(item) for item in items]
+    more = f" and {len(shown) - most:,} more" if len(shown) > most else ""
+    return (", ".join(shown[:most]) + more) or "none"

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from ..files import check_target
 from ..study import Work, compare_table
+from ..tables import Request
 from . import _options as o
 from ._report import answer, clean, errors, notices, page, reporting, write
 
@@ -48,7 +49,8 @@ def compare(
     """
     with reporting():
         check_target(report, ".html", ".htm")
-        table = o.read(data, label, domain, features, drop, max_per_domain, seed, unlabelled)
+        asked = Request(label, domain, o.names_of(features), o.names_of(drop), unlabelled, max_per_domain, seed)
+        table = o.read(data, asked)
         notices(table.notices)
         how, chosen = o.scale_for(data, scale), o.names_of(methods) or []
         protocol = o.protocol_of(selection, repeats, quick, preprocess=how, centering=center, seed=seed)

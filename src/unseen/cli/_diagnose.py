@@ -9,7 +9,7 @@ import typer
 
 from ..files import check_target
 from ..shift import diagnose as diagnose_arrays
-from ..tables import preprocessor
+from ..tables import Request, preprocessor
 from . import _options as o
 from ._report import answer, clean, notices, reporting, save_figure, write
 
@@ -42,7 +42,8 @@ def diagnose(
     with reporting():
         check_target(report, ".html", ".htm")
         check_target(figure, ".png", ".svg", ".pdf")
-        table = o.read(data, label, domain, features, drop, None, seed, unlabelled)
+        asked = Request(label, domain, o.names_of(features), o.names_of(drop), unlabelled, seed=seed)
+        table = o.read(data, asked)
         notices(table.notices)
         prepared = preprocessor(table.schema, o.scale_for(data, scale)).fit_transform(table.X)
         found = diagnose_arrays(

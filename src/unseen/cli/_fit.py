@@ -14,6 +14,7 @@ from ..files import check_target
 from ..kernels import Plan
 from ..models import AUTO, TableRows, fit_notices, fit_table, model_card, rows_for, save_model
 from ..selection import METHODS, method_named
+from ..tables import Request, survey_table
 from . import _options as o
 from ._report import answer, errors, notices, reporting
 from ._show import describe
@@ -54,8 +55,8 @@ def fit(
     with reporting("Nothing was written."):
         check_target(output, ENDING)
         method = method if method == AUTO else method_named(method).name
-        options = (label, domain, features, drop, max_per_domain, seed, unlabelled)
-        source = TableRows(o.embedded_table(*options)) if data is None else o.survey(data, *options)
+        asked = Request(label, domain, o.names_of(features), o.names_of(drop), unlabelled, max_per_domain, seed)
+        source = TableRows(o.embedded_table(asked)) if data is None else survey_table(data, asked)
         how: dict[str, Any] = {"scale": o.scale_for(data, scale), "seed": seed}
         try:
             plan = Plan.of(source.rows, exact=EXACT.get(feature_map), landmarks=components)

@@ -11,17 +11,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
+from ..citizen import optional_import
 from ..estimators import ClusterLost
 from ..selection import method_names
-from ..study import Protocol, thin
-
-if TYPE_CHECKING:
-    from ..tables import SurveyedTable, Table
-
+from ..study import Protocol
+from ..tables import Request, Table, loaded, survey_table
 
 CONNECT_SECONDS = 10
 # What workers of ours fail with is raised here, and what they lose is done again: logs would only say so beside it.
@@ -108,70 +106,23 @@ def names_of(names: str | None) -> list[str] | None:
     return [name.strip() for line in lines for name in line if name.strip()]
 
 
-def read(
-    data: Path | None,
-    label: str | None,
-    domain: str | None,
-    features: str | None,
-    drop: str | None,
-    max_per_domain: int | None,
-    seed: int,
-    unlabelled: str | None = None,
-) -> Table:
+def read(data: Path | None, request: Request) -> Table:
     """The table a command is about; the embedded rotated digits if none is named."""
-    from ..tables import load_table
-
     if data is None:
-        return embedded_table(label, domain, features, drop, max_per_domain, seed, unlabelled)
-    return load_table(
-        data,
-        label=label,
-        domain=domain,
-        features=names_of(features),
-        drop=names_of(drop),
-        unlabelled=unlabelled,
-        max_per_domain=max_per_domain,
-        seed=seed,
-    )
+        return embedded_table(request)
+    return loaded(survey_table(data, request), request.seed)
 
 
-def survey(
-    data: Path,
-    label: str | None,
-    domain: str | None,
-    features: str | None,
-    drop: str | None,
-    limit: int | None,
-    seed: int,
-    unlabelled: str | None = None,
-) -> SurveyedTable:
-    """The table a command is about, looked through but not read."""
-    from ..tables import survey_table
-
-    found = survey_table(
-        data, label=label, domain=domain, features=names_of(features), drop=names_of(drop), unlabelled=unlabelled
-    )
-    return found if limit is None else found.thinned(limit, seed)
-
-
-def embedded_table(
-    label: str | None,
-    domain: str | None,
-    features: str | None,
-    drop: str | None,
-    limit: int | None,
-    seed: int,
-    unlabelled: str | None = None,
-) -> Table:
+def embedded_table(request: Request) -> Table:
     """The rotated digits, for commands without a table."""
     from ..datasets import embedded
 
-    if label or domain or features or drop or unlabelled is not None:
+    if request != Request(max_per_domain=request.max_per_domain, seed=request.seed):
         raise ValueError(
             "--label, --domain, --features, --drop and --unlabelled speak of a table; name one, or leave them out."
         )
     table = embedded()
-    return table.take(thin(table.domain, limit, seed))
+    return table.take(table.samples.thinned(most=request.max_per_domain, seed=request.seed))
 
 
 @contextmanager
@@ -182,10 +133,7 @@ def cluster(workers: int | None, scheduler: str | None) -> Iterator[Any]:
         return
     if workers is not None and scheduler is not None:
         raise ValueError("--workers starts workers here, --scheduler uses those of a cluster: choose one.")
-    try:
-        distributed = import_module("distributed")
-    except ImportError as error:
-        raise ImportError("--workers and --scheduler need Dask. Install it with: pip install 'unseen[dask]'") from error
+    distributed = optional_import("distributed", "Working on a cluster")
     try:
         if scheduler is not None:
             with distributed.Client(scheduler, timeout=CONNECT_SECONDS) as client:

@@ -183,7 +183,7 @@ def _compare(data: Any, paper: str, name: str, options: dict[str, Any]) -> None:
         domains = list(data.domain_names)
         todo = tasks(domains) + (tasks(domains, 2) if len(domains) == 4 and not quick else [])
         errors.print(f"{len(todo)} tasks, {len(chosen)} methods, {protocol.repeats} repeats -> {store}")
-        kept = thin(np.asarray(data.domain), options.get("max_per_domain"))
+        kept = thin(data.domain, options.get("max_per_domain"), y=data.target)
         rows = run(
             data.data[kept],
             data.target[kept],

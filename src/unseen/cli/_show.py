@@ -9,6 +9,7 @@ import numpy as np
 import typer
 from rich.table import Table as RichTable
 
+from ..labels import listed
 from ..models import ModelFileError, read_card
 from ._report import answer, page, reporting
 
@@ -64,8 +65,8 @@ def _facts_of(card: dict[str, Any]) -> list[tuple[str, str]]:
     settings = card.get("settings", {})
     lines = [
         ("data", f"{data['name']}: {data['rows']:,} rows, {data['features']:,} features" if data else ""),
-        ("domains", _first_few(domains)),
-        ("classes", _first_few(classes)),
+        ("domains", _number_and_names(domains)),
+        ("classes", _number_and_names(classes)),
         ("model", str(card.get("model", ""))),
         ("settings", ", ".join(f"{name}={value}" for name, value in settings.items())),
         ("kind", KINDS.get(str(card.get("kind")), "")),
@@ -85,9 +86,8 @@ def readable(label: object) -> str:
     return text if text.isprintable() and "," not in text and text == text.strip() != "" else repr(text)
 
 
-def _first_few(names: list[str]) -> str:
-    more = f", and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return f"{len(names)}: {', '.join(names[:SHOWN])}{more}" if names else ""
+def _number_and_names(names: list[str]) -> str:
+    return f"{len(names)}: {listed(names, SHOWN, quote=False)}" if names else ""
 
 
 def _novelty_text(reference: dict[str, float]) -> str:

@@ -4,29 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from sklearn.utils import Bunch
 
-from ..tables import (
-    DomainFile,
-    brief,
-    class_names,
-    disagreements,
-    feature_names,
-    read_array_file,
-    read_table_file,
-    same_columns,
-)
-from ._bunch import Domain, bunch_of
-
-READERS = {
-    ".mat": read_array_file,
-    ".npz": read_array_file,
-    ".csv": read_table_file,
-    ".parquet": read_table_file,
-}
+from ..labels import Labels, Samples, listed
+from ..tables import Request, SurveyedTable, TableError, survey_table
+from ._bunch import bunch_of
 
 
 def load_folder(
@@ -38,9 +24,9 @@ def load_folder(
 ) -> Bunch:
     """Load a folder that holds one file per domain.
 
-    Files may be MATLAB's (.mat, of any version), NumPy's (.npz) or tables (.csv, .parquet). The name of the file,
-    without its ending, is the name of the domain. Other files are passed over. Everything that is wrong, in any of the
-    files, is reported at once.
+    Files are read as :func:`~unseen.tables.load_table` reads them: MATLAB's (.mat, of any version), NumPy's (.npz) or
+    tables (.csv, .tsv, .parquet, .feather). The name of the file, without its ending, is the name of the domain. Other
+    files are passed over. Everything that is wrong, in any of the files, is reported at once.
 
     Parameters
     ----------
@@ -48,9 +34,9 @@ def load_folder(
         The folder.
     features : str or list of str, default=None
         In .mat and .npz files, the name of the matrix of features; by default the one called fts, feas, X, features or
-        data. In tables, the columns to use; by default all columns of numbers but the label.
+        data, or the only one. In tables, the columns to use; by default all columns of numbers but the label.
     label : str, default=None
-        The name of the labels; by default the array or column called labels, label, y or gt.
+        The name of the labels; by default the only array or column with a telling name, such as labels, y or species.
     as_frame : bool, default=False
         Whether `data`, `target` and `domain` are pandas objects; adds `frame`.
 
@@ -64,11 +50,12 @@ def load_folder(
     Notes
     -----
     A matrix may have its samples in rows or in columns: the number of labels decides, and rows win if both fit.
-    Missing values in tables become NaN. Columns of text are left out and listed in `DESCR`. Pickled objects in .npz
-    files are never loaded. Version 7.3 of .mat needs h5py and tables need polars: ``pip install 'unseen[cli]'``.
+    Missing values become NaN. Columns of text are left out and listed in `DESCR`. Pickled objects in .npz files are
+    never loaded. Reading needs polars, and version 7.3 of .mat h5py: ``pip install 'unseen[cli]'``.
 
     Examples
     --------
+    >>> import pytest; _ = pytest.importorskip("polars")
     >>> import tempfile
     >>> from pathlib import Path
     >>> import numpy as np
@@ -82,59 +69,54 @@ def load_folder(
     >>> data.data.shape
     (6, 4)
     """
-    files = read_folder(path, features, label)
+    found = survey_folder(path, features, label)
+    samples = samples_of(found)
     return bunch_of(
-        [Domain(file.name, file.data, file.target) for file in files],
-        target_names=class_names(files),
-        feature_names=feature_names(files),
-        description=_description(Path(path).expanduser().resolve().name, files),
+        samples,
+        target_names=_class_names(found, samples.classes),
+        feature_names=found.schema.feature_names,
+        description=_description(found, samples),
         as_frame=as_frame,
     )
 
 
-def read_folder(
+def survey_folder(
     path: str | os.PathLike[str], features: str | Sequence[str] | None, label: str | None
-) -> list[DomainFile]:
-    """Every domain of a folder, sorted by name, once all of them are sound and agree with each other."""
-    names = [features] if isinstance(features, str) else features or []
-    if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in (*names, label or "")):
-        raise TypeError(
-            f"features must be a name or a list of names, and label a name; got features={features!r}, label={label!r}."
-        )
-    files, problems = [], []
-    for file in _files_of(Path(path).expanduser()):
-        try:
-            files.append(READERS[file.suffix.lower()](file, features, label))
-        except (ImportError, MemoryError):
-            raise
-        except Exception as error:  # a broken file makes its reader fail in any way at all
-            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-            problems.append(f"{file.name}: {reason.rstrip('.')}.")
-    problems += disagreements(files)
-    if problems:
-        raise ValueError(f"The folder {os.fspath(path)!r} cannot be loaded:\n" + "\n".join(f"- {p}" for p in problems))
-    return same_columns(files)
-
-
-def _files_of(folder: Path) -> list[Path]:
+) -> SurveyedTable:
+    """Every domain of a folder, looked through as a table is, but with all its columns of numbers and all its rows."""
+    request = Request(label, features=features, entire=True)
+    folder = Path(path).expanduser()
     if not folder.is_dir():
-        kind, found = (NotADirectoryError, "a file") if folder.exists() else (FileNotFoundError, "nothing")
-        raise kind(f"path must be a folder with one file per domain; at {str(folder)!r} there is {found}.")
-    inside = sorted(entry for entry in folder.iterdir() if not entry.name.startswith("."))
-    files = [entry for entry in inside if entry.is_file() and entry.suffix.lower() in READERS]
-    if not files:
-        raise FileNotFoundError(
-            f"The folder {str(folder)!r} must hold one file per domain, ending in {', '.join(READERS)}; "
-            f"it holds {brief(repr(entry.name) for entry in inside)}."
-        )
-    return files
+        kind, held = (NotADirectoryError, "a file") if folder.exists() else (FileNotFoundError, "nothing")
+        raise kind(f"path must be a folder with one file per domain; at {str(folder)!r} there is {held}.")
+    return survey_table(folder, request)
 
 
-def _description(title: str, files: Sequence[DomainFile]) -> str:
-    lines = [f"Data of the folder {title}", "", f"{files[0].data.shape[1]} features; one domain per file:"]
-    for file in files:
-        lines.append(f"- {file.name}: {len(file.data)} samples, {len(np.unique(file.target))} classes")
-    left_out = sorted({name for file in files for name in file.left_out})
-    if left_out:
-        lines += ["", f"Columns left out because they are not numbers: {', '.join(left_out)}"]
-    return "\n".join(lines) + "\n"
+def samples_of(found: SurveyedTable) -> Samples:
+    """All rows of a table; single precision stays single."""
+    samples, _ = found.read()
+    return replace(samples, X=samples.X.astype(np.float32)) if found.single else samples
+
+
+def _class_names(found: SurveyedTable, classes: Labels) -> list[str]:
+    """A name for each class: from the files, if their labels tell where the names begin, or else the class itself."""
+    (first, names), *others = found.class_names.items() or [("", ())]
+    problems = [
+        f"'classes' differs: {first} has {listed(names, quote=False)}; {file} has {listed(theirs, quote=False)}."
+        for file, theirs in others
+        if theirs != names
+    ]
+    numbers = [] if classes.dtype.kind == "U" else classes.tolist()
+    if names and not (set(numbers) <= set(range(len(names))) or set(numbers) <= set(range(1, len(names) + 1))):
+        problems.append(f"'classes' has {len(names)} names, which do not fit the labels {listed(numbers)}.")
+    if problems:
+        raise TableError(problems, source=found.name)
+    start = 0 if 0 in numbers else 1 if len(names) in numbers else None
+    return [str(label) if start is None or not names else names[label - start] for label in classes.tolist()]
+
+
+def _description(found: SurveyedTable, samples: Samples) -> str:
+    lines = [f"Data of the folder {found.name}", "", f"{samples.X.shape[1]} features; one domain per file:"]
+    for name, counts in zip(found.domains, found.counts, strict=True):
+        lines.append(f"- {name}: {counts.sum()} samples, {(counts > 0).sum()} classes")
+    return "\n".join([*lines, "", *found.notices]) + "\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,10 +11,12 @@ import numpy as np
 from sklearn.utils import Bunch
 
 from ..citizen import optional_import
-from ..tables import read_array_file
-from ._bunch import Domain, bunch_of
+from ..labels import Labels
+from ..tables import Request, survey_files
+from ._bunch import bunch_of
 from ._download import download as download_file
 from ._download import git_blob_id
+from ._folder import samples_of
 
 BASE_URL = (
     "https://raw.githubusercontent.com/LeiTian-qj/CMMS/1c7c45b858bd400b25c132d178c8e2f603074afc/data/Office-Caltech10/"
@@ -124,7 +127,7 @@ def fetch_office_caltech(
     if features not in SOURCES:
         raise ValueError(f"features must be one of {sorted(SOURCES)}; got {features!r}.")
     home = _data_home(data_home)
-    paths = {domain: _present(home, features, domain) for domain in SAMPLES}
+    paths = {domain: _file_at_hand(home, features, domain) for domain in SAMPLES}
     missing = [domain for domain, path in paths.items() if path is None]
     if missing and not download:
         raise FileNotFoundError(_by_hand(home, features, missing, "download=False, and these files are not there"))
@@ -133,11 +136,14 @@ def fetch_office_caltech(
             paths[domain] = _downloaded(home, *SOURCES[features][domain])
         except OSError as error:
             raise OSError(_by_hand(home, features, missing[i:], str(error))) from error
-    domains = [_domain(domain, path) for domain, path in paths.items() if path is not None]
+    found = [(domain, path) for domain, path in paths.items() if path is not None]
+    samples = samples_of(survey_files(found, Request(entire=True), "Office-Caltech", several=True))
+    for domain, path in found:
+        _check_size(domain, path, samples.y[samples.domain == domain])
     return bunch_of(
-        domains,
+        replace(samples, y=samples.y - 1),
         target_names=CLASSES,
-        feature_names=[f"{features}_{i}" for i in range(domains[0].data.shape[1])],
+        feature_names=[f"{features}_{i}" for i in range(samples.X.shape[1])],
         description=DESCR,
         as_frame=as_frame,
     )
@@ -150,7 +156,7 @@ def _data_home(data_home: str | os.PathLike[str] | None) -> Path:
     return Path(chosen).expanduser()
 
 
-def _present(home: Path, features: str, domain: str) -> Path | None:
+def _file_at_hand(home: Path, features: str, domain: str) -> Path | None:
     """Where the file of a domain lies already, if its content is the published one."""
     blob_id = SOURCES[features][domain].blob_id
     return next((path for path in _candidates(home, features, domain) if git_blob_id(path) == blob_id), None)
@@ -170,15 +176,13 @@ def _downloaded(home: Path, file: str, blob_id: str) -> Path:
     return path
 
 
-def _domain(domain: str, path: Path) -> Domain:
-    _, data, target, *_ = read_array_file(path, None, None)
+def _check_size(domain: str, path: Path, target: Labels) -> None:
     classes = len(np.unique(target))
-    if len(data) != SAMPLES[domain] or classes != len(CLASSES):
+    if len(target) != SAMPLES[domain] or classes != len(CLASSES):
         raise ValueError(
             f"{path} must hold the {SAMPLES[domain]} samples of {domain}, of {len(CLASSES)} classes; "
-            f"it holds {len(data)} samples of {classes} classes."
+            f"it holds {len(target)} samples of {classes} classes."
         )
-    return Domain(domain, data, target - 1)
 
 
 def _by_hand(home: Path, features: str, domains: list[str], reason: str) -> str:

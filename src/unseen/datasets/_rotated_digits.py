@@ -8,8 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 from sklearn.utils import Bunch
 
+from ..algebra import Ints
+from ..labels import Labels, Samples
 from ..tables import Column, Schema, Table
-from ._bunch import Array, Domain, bunch_of
+from ._bunch import bunch_of
 
 DESCR = """\
 Rotated digits
@@ -52,17 +54,18 @@ def load_rotated_digits(*, angles: Sequence[float] = (0, 15, 30, 45, 60, 75), as
     from scipy.ndimage import rotate
     from sklearn.datasets import load_digits
 
-    degrees = _checked(angles)
+    degrees = _checked_angles(angles)
     digits = load_digits()
     part = _partition(digits.target, len(degrees))
-    domains = []
+    order = np.argsort(part, kind="stable")
+    images = digits.images[order]
     for i, angle in enumerate(degrees):
-        images = digits.images[part == i]
-        turned = rotate(images, angle, axes=(1, 2), reshape=False, order=1) if angle % 360 else images
-        pixels = np.clip(turned, 0, 16).reshape(len(images), -1)
-        domains.append(Domain(_name(angle), pixels, digits.target[part == i]))
+        if angle % 360:
+            own = part[order] == i
+            images[own] = np.clip(rotate(images[own], angle, axes=(1, 2), reshape=False, order=1), 0, 16)
+    names = np.array([_name(angle) for angle in degrees])
     return bunch_of(
-        domains,
+        Samples(images.reshape(len(images), -1), digits.target[order], names[part[order]]),
         target_names=[str(digit) for digit in range(10)],
         feature_names=digits.feature_names,
         description=DESCR,
@@ -70,7 +73,7 @@ def load_rotated_digits(*, angles: Sequence[float] = (0, 15, 30, 45, 60, 75), as
     )
 
 
-def _partition(target: Array, parts: int) -> Array:
+def _partition(target: Labels, parts: int) -> Ints:
     """Which part each sample goes to: dealt out like cards, class after class, so sizes differ by one at most."""
     smallest = int(np.bincount(target).min())
     if parts > smallest:
@@ -83,7 +86,7 @@ def _partition(target: Array, parts: int) -> Array:
     return part
 
 
-def _checked(angles: Sequence[float]) -> list[float]:
+def _checked_angles(angles: Sequence[float]) -> list[float]:
     try:
         if isinstance(angles, str):
             raise TypeError

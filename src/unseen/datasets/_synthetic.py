@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from sklearn.utils import Bunch, check_random_state
 
-from ._bunch import Domain, bunch_of
+from ..labels import Samples
+from ._bunch import bunch_of
 
 # Table 1 of Li et al. (2018): for each domain, the mean of each class and its number of samples.
 TABLE_1 = {
@@ -56,13 +57,13 @@ def make_synthetic(*, validation_domain: bool = False, as_frame: bool = False, r
     """
     random = check_random_state(random_state)
     table = {**TABLE_1, **(VALIDATION if validation_domain else {})}
-    domains = []
-    for name, classes in table.items():
-        rows = [random.normal(mean, STANDARD_DEVIATION, size=(count, 2)) for mean, count in classes]
-        target = np.repeat([1, 2, 3], [count for _, count in classes])
-        domains.append(Domain(name, np.vstack(rows), target))
+    cells = [
+        (random.normal(mean, STANDARD_DEVIATION, size=(count, 2)), np.full(count, label), np.full(count, name))
+        for name, classes in table.items()
+        for label, (mean, count) in enumerate(classes, start=1)
+    ]
     return bunch_of(
-        domains,
+        Samples(*map(np.concatenate, zip(*cells, strict=True))),
         target_names=["class 1", "class 2", "class 3"],
         feature_names=["x", "y"],
         description=DESCR,

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from sklearn.utils import Bunch
 
-from ..tables import DomainFile, brief, feature_names
-from ._bunch import Array, Domain, bunch_of
-from ._folder import read_folder
+from ..labels import Labels, Samples, listed
+from ..tables import SurveyedTable
+from ._bunch import bunch_of
+from ._folder import samples_of, survey_folder
 
 CLASSES = ("bird", "car", "chair", "dog", "person")
 # What each collection is called, in the order of its initials.
@@ -62,6 +62,7 @@ def load_vlcs(
 
     Examples
     --------
+    >>> import pytest; _ = pytest.importorskip("polars")
     >>> import tempfile
     >>> from pathlib import Path
     >>> import numpy as np
@@ -73,24 +74,23 @@ def load_vlcs(
     >>> data.domain_names, data.target_names
     (['V', 'L', 'C', 'S'], ['bird', 'car', 'chair', 'dog', 'person'])
     """
-    files = read_folder(folder, features, label)
-    initials = [_initial(file.name) for file in files]
-    problems = _wrong_collections(files, initials) + _wrong_classes(files)
+    found = survey_folder(folder, features, label)
+    samples = samples_of(found)
+    initials = {name: _initial(name) for name in found.domains.tolist()}
+    problems = _wrong_collections(initials) + _wrong_classes(found, samples)
     if problems:
         raise ValueError(
             f"The folder {os.fspath(folder)!r} does not hold VLCS:\n"
             + "\n".join(f"- {problem}" for problem in problems)
             + "\nFor other data, use load_folder."
         )
-    known = sorted(_labels(files))
-    domains = {
-        initial: Domain(initial, file.data, np.searchsorted(known, _comparable(file.target)))
-        for initial, file in zip(initials, files, strict=True)
-    }
+    labels = _comparable(samples.y)
+    domain = np.array([initials[name] for name in samples.domain.tolist()])
+    in_order = np.concatenate([np.flatnonzero(domain == initial) for initial in KNOWN_AS])
     return bunch_of(
-        [domains[initial] for initial in KNOWN_AS],
+        Samples(samples.X, np.searchsorted(np.unique(labels), labels), domain).take(in_order),
         target_names=CLASSES,
-        feature_names=feature_names(files),
+        feature_names=found.schema.feature_names,
         description=DESCR,
         as_frame=as_frame,
     )
@@ -103,14 +103,14 @@ def _initial(name: str) -> str:
     return fitting[0] if len(fitting) == 1 else ""
 
 
-def _wrong_collections(files: Sequence[DomainFile], initials: Sequence[str]) -> list[str]:
+def _wrong_collections(initials: dict[str, str]) -> list[str]:
     problems = [
-        f"{file.name} is not recognised as one of V (VOC2007, Pascal), L (LabelMe), C (Caltech101), S (SUN09)."
-        for file, initial in zip(files, initials, strict=True)
+        f"{name} is not recognised as one of V (VOC2007, Pascal), L (LabelMe), C (Caltech101), S (SUN09)."
+        for name, initial in initials.items()
         if not initial
     ]
     for initial, names in KNOWN_AS.items():
-        found = [file.name for file, own in zip(files, initials, strict=True) if own == initial]
+        found = [name for name, own in initials.items() if own == initial]
         if not found:
             problems.append(f"no file for {initial} (also called {', '.join(sorted(names - {initial.lower()}))}).")
         elif len(found) > 1:
@@ -118,19 +118,19 @@ def _wrong_collections(files: Sequence[DomainFile], initials: Sequence[str]) -> 
     return problems
 
 
-def _wrong_classes(files: Sequence[DomainFile]) -> list[str]:
-    for file in files:
-        if file.classes and tuple(name.lower() for name in file.classes) != CLASSES:
-            return [f"{file.name}: 'classes' must be {', '.join(CLASSES)}, in this order; it is {brief(file.classes)}."]
-    if _labels(files) in ({0, 1, 2, 3, 4}, {1, 2, 3, 4, 5}, set(CLASSES)):
+def _wrong_classes(found: SurveyedTable, samples: Samples) -> list[str]:
+    for name, classes in found.class_names.items():
+        if tuple(word.lower() for word in classes) != CLASSES:
+            held = listed(classes, quote=False)
+            return [f"{name}: 'classes' must be {', '.join(CLASSES)}, in this order; it is {held}."]
+    if set(_comparable(samples.y).tolist()) in ({0, 1, 2, 3, 4}, {1, 2, 3, 4, 5}, set(CLASSES)):
         return []
-    each = "; ".join(f"{file.name} has {brief(map(str, np.unique(file.target)))}" for file in files)
+    each = "; ".join(
+        f"{name} has {listed(np.unique(samples.y[samples.domain == name]).tolist(), quote=False)}"
+        for name in found.domains
+    )
     return [f"the labels must be 1 to 5, or 0 to 4, or {', '.join(CLASSES)}, and the same in all files; {each}."]
 
 
-def _labels(files: Sequence[DomainFile]) -> set[Any]:
-    return {label for file in files for label in _comparable(file.target).tolist()}
-
-
-def _comparable(target: Array) -> Array:
+def _comparable(target: Labels) -> Labels:
     return np.char.lower(target) if target.dtype.kind == "U" else target

@@ -15,6 +15,7 @@ from sklearn.frozen import FrozenEstimator
 
 from ..algebra import Array, Gram, gram, gram_by_numpy, product
 from ..kernels import Kernel
+from ..labels import listed
 
 BLOCK_ENTRIES = 2**22  # kernel values or features computed at a time: 32 MiB
 
@@ -109,8 +110,8 @@ def fit_feature_map(projection: Any, X: Any) -> Array | None:
     theirs, own = (getattr(part, "feature_names_in_", None) for part in (fitted, projection))
     if theirs is not None and own is not None and list(theirs) != list(own):
         raise ValueError(
-            f"feature_map was fitted to columns {_first_few(theirs)}, but X has {_first_few(own)}. Fit both to the "
-            "same columns in the same order."
+            f"feature_map was fitted to columns {listed(theirs, quote=False)}, but X has "
+            f"{listed(own, quote=False)}. Fit both to the same columns in the same order."
         )
     return features
 
@@ -133,11 +134,6 @@ def _described(feature_map: Any) -> Any:
     params = feature_map.get_params() if hasattr(feature_map, "get_params") else {}
     plain = (bool, int, float, str, type(None))
     return type(feature_map), {name: value for name, value in params.items() if isinstance(value, plain)}
-
-
-def _first_few(names: Any) -> str:
-    """The first few of some names."""
-    return ", ".join(map(str, names[:5])) + (", ..." if len(names) > 5 else "")
 
 
 def check_gram(K: Array) -> None:

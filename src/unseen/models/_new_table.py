@@ -12,7 +12,7 @@ import numpy as np
 
 from ..algebra import Array
 from ..citizen import optional_import
-from ..labels import Labels
+from ..labels import Labels, listed
 from ..tables import (
     Column,
     NewValues,
@@ -163,7 +163,7 @@ class NewTable:
         schema, used = self.encoding.schema, set(self.encoding.columns)
         extra = [name for name in schema.match(names, file.name) if name not in used]
         if extra:
-            self._notice(f"{counted(len(extra), 'column')} of {file.name} not used: {_shortened(extra)}.")
+            self._notice(f"{counted(len(extra), 'column')} of {file.name} not used: {listed(extra, 5, quote=False)}.")
         if self.encoding.domain is None and schema.domain in names:
             self._notice(
                 f"The column {schema.domain!r} named the domains in training; here it is ignored. Pass "
@@ -263,8 +263,3 @@ def _common(types: Sequence[Mapping[str, Any]], name: str) -> Any:
     if not all(map(is_readable, kinds)):
         raise TableError([f"column {name!r} cannot be kept: it holds lists, records or raw bytes, not values."])
     return kinds.pop() if len(kinds) == 1 else pl.String
-
-
-def _shortened(names: list[str], shown: int = 5) -> str:
-    more = f" and {len(names) - shown} more" if len(names) > shown else ""
-    return ", ".join(names[:shown]) + more

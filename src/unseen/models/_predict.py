@@ -14,9 +14,9 @@ import numpy as np
 
 from ..algebra import Array
 from ..files import check_target, temporary, written
-from ..labels import Labels
+from ..labels import Labels, listed
 from ..shift import NoveltyResult
-from ..tables import Schema, counted, listed
+from ..tables import Schema, counted
 from ._model import TableModel
 from ._new_table import NewTable, has_columns, is_path
 from ._passes import Run, domain_moments

@@ -14,8 +14,9 @@ from sklearn.utils import gen_batches
 
 from ..estimators import Projection, Statistics, collect, compute, total, tree
 from ..kernels import Plan
+from ..labels import Samples
 from ..progress import progress
-from ..tables import Piece, SurveyedTable, Table, loaded
+from ..tables import SurveyedTable, Table, loaded
 
 BLOCK = 10_000  # rows of a table in memory that are prepared at a time
 
@@ -33,7 +34,7 @@ class Rows(Protocol):
     def rows(self) -> int:
         """How many rows there are."""
 
-    def pieces(self, part: Any) -> Iterator[Piece]:
+    def pieces(self, part: Any) -> Iterator[Samples]:
         """The rows of a part, a few at a time."""
 
 
@@ -53,9 +54,9 @@ class TableRows:
         """How many there are."""
         return len(self.table.X)
 
-    def pieces(self, part: slice) -> Iterator[Piece]:
+    def pieces(self, part: slice) -> Iterator[Samples]:
         """One block."""
-        yield Piece(self.table.X[part], self.table.y[part], self.table.domain[part])
+        yield self.table.samples.take(part)
 
 
 def rows_for(source: SurveyedTable | TableRows, plan: Plan, seed: int = 0) -> Table:

@@ -95,13 +95,9 @@ class Protocol:
         return [(train[a], train[b]) for a, b in splitter.split(train, y[train], domain[train])]
 
 
-def thin(domain: Labels, most: int | None, seed: int = 0) -> Ints:
-    """At most so many samples of each domain, drawn at random, in their order; None keeps all."""
-    if most is None:
-        return np.arange(len(domain))
-    rng = np.random.default_rng(seed)
-    rows = [np.flatnonzero(domain == name) for name in np.unique(domain)]
-    return np.sort(np.concatenate([rng.permutation(of_domain)[:most] for of_domain in rows]))
+def thin(domain: Labels, most: int | None, seed: int = 0, y: Labels | None = None) -> Ints:
+    """At most so many samples of each domain, of all its classes, drawn at random, in their order; None keeps all."""
+    return Samples(domain, np.zeros(len(domain)) if y is None else y, domain).thinned(most=most, seed=seed)
 
 
 def configuration(protocol: Protocol, preprocessor: Any, grids: dict[str, Any], samples: Samples) -> dict[str, Any]:

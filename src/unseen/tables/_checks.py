@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..algebra import Ints
+from ..labels import listed
 from ._coding import Coding
-from ._errors import SHOWN, counted, listed
+from ._errors import SHOWN, counted
 from ._survey import Survey
 from ._values import polars
 
@@ -36,19 +38,21 @@ def whole_numbers(text: pl.Series) -> pl.Series:
     return stripped.cast(pl.Int64, strict=False).fill_null(numbers.set(~exact, None).cast(pl.Int64))
 
 
-def label_problems(labels: pl.Series, survey: Survey) -> list[str]:
-    """Missing labels, and labels that are no classes."""
+def label_problems(labels: pl.Series, survey: Survey, *, entire: bool) -> list[str]:
+    """Missing labels, and labels that are no classes; one class will do if nothing has to be learnt from `entire`."""
     pl = polars()
     name = survey.label.column
-    problems = _missing(survey.label, "label", survey)
+    advice = "" if entire else " Or pass --unlabelled NA to do without these rows."
+    problems = _missing_names(survey.label, "label", survey, advice)
     rows, labels = survey.rows - survey.unlabelled - survey.label.missing, labels.unique(maintain_order=True)
     measured = labels.dtype == pl.String and labels.cast(pl.Float64, strict=False).null_count() == 0
-    if (measured and len(labels) > MANY_VALUES) or len(labels) > max(MANY_VALUES, rows / 2):
+    most = (0 if entire else MANY_VALUES) if measured else len(labels) if entire else max(MANY_VALUES, rows / 2)
+    if len(labels) > most:
         problems.append(
             f"the label column {name!r} has {len(labels):,} different values in {counted(rows, 'row')}, such as "
             f"{listed(labels.head(3).to_list())}: it looks like a measurement or an identifier, not like classes."
         )
-    elif len(labels) < 2 and rows:
+    elif len(labels) < 2 and rows and not entire:
         problems.append(f"the label column {name!r} must hold two classes or more; it holds {listed(labels)}.")
     return problems
 
@@ -56,7 +60,7 @@ def label_problems(labels: pl.Series, survey: Survey) -> list[str]:
 def domain_problems(survey: Survey) -> list[str]:
     """Missing domains, and fewer than two of them."""
     name = survey.domain.column
-    problems = _missing(survey.domain, "domain", survey)
+    problems = _missing_names(survey.domain, "domain", survey)
     present = survey.present
     if len(present) < 2 and survey.rows:
         held = f"the domain column {name!r} holds" if name is not None else "the folder holds"
@@ -67,26 +71,37 @@ def domain_problems(survey: Survey) -> list[str]:
     return problems
 
 
-def cell_problems(cells: pl.DataFrame, *, advice: str = "") -> list[str]:
+def cell_problems(domains: NDArray[Any], classes: NDArray[Any], counts: Ints) -> list[str]:
     """Domains with too few rows, or with rows of one class only."""
-    pl = polars()
-    present = cells.filter(pl.col("rows") > 0).drop_nulls()
-    domains = present.group_by("domain", maintain_order=True).agg(
-        pl.col("rows").sum(), classes=pl.col("label").n_unique(), only=pl.col("label").first().cast(pl.String)
-    )
+    sizes, present = counts.sum(axis=1), counts > 0
     problems = []
-    small = domains.filter(pl.col("rows") < FEWEST_ROWS)
-    if small.height:
+    small = domains[(sizes > 0) & (sizes < FEWEST_ROWS)]
+    if len(small):
         problems.append(
-            f"{counted(small.height, 'domain')} of {domains.height:,} with fewer than {FEWEST_ROWS} rows: "
-            f"{listed(small['domain'])}. Leave out these rows, or choose another domain column.{advice}"
+            f"{counted(len(small), 'domain')} of {(sizes > 0).sum():,} with fewer than {FEWEST_ROWS} rows: "
+            f"{listed(small.tolist())}. Leave out these rows, or choose another domain column."
         )
-    for domain, _, _, only in domains.filter(pl.col("rows") >= FEWEST_ROWS, pl.col("classes") == 1).rows():
+    for s in np.flatnonzero((sizes >= FEWEST_ROWS) & (present.sum(axis=1) == 1)):
         problems.append(
-            f"the domain {domain!r} has samples of one class only, {only!r}, so its classes cannot be told apart. "
-            f"Leave out its rows, or choose another domain column.{advice}"
+            f"the domain {str(domains[s])!r} has samples of one class only, {str(classes[present[s].argmax()])!r}, so "
+            "its classes cannot be told apart. Leave out its rows, or choose another domain column."
         )
     return problems
+
+
+def mixed_labels(domains: NDArray[Any], classes: NDArray[Any], counts: Ints) -> list[str]:
+    """Files of which some have numbers for labels and others have words."""
+    if classes.dtype.kind != "U":
+        return []
+    numbers = whole_numbers(polars().Series(classes.tolist())).is_not_null().to_numpy()
+    present = counts > 0
+    words, others = (domains[present.any(axis=1) & ~present[:, kind].any(axis=1)] for kind in (numbers, ~numbers))
+    if not len(words) or not len(others):
+        return []
+    return [
+        f"labels must all be numbers or all be words: {listed(words.tolist())} has words, {listed(others.tolist())} "
+        "has numbers."
+    ]
 
 
 def unlabelled_problems(survey: Survey) -> list[str]:
@@ -130,25 +145,22 @@ def near_names(names: pl.Series, role: str) -> list[str]:
     ] + more
 
 
-def lonely_domains(cells: pl.DataFrame) -> list[str]:
+def lonely_domains(domains: NDArray[Any], counts: Ints) -> list[str]:
     """Notices about domains that have no class in common with any other."""
-    pl = polars()
-    cells = cells.select("label", "domain").unique(maintain_order=True)
-    shared = cells.filter(pl.len().over("label") > 1)["domain"].unique()
-    lonely = cells["domain"].unique(maintain_order=True)
-    lonely = lonely.filter(~lonely.is_in(shared.implode()))
-    return [f"No class of these domains occurs in any other: {listed(lonely)}."] if len(lonely) else []
+    present = counts > 0
+    shared = present[:, present.sum(axis=0) > 1].any(axis=1)
+    lonely = domains[present.any(axis=1) & ~shared]
+    return [f"No class of these domains occurs in any other: {listed(lonely.tolist())}."] if len(lonely) else []
 
 
-def as_array(names: pl.Series) -> NDArray[Any]:
+def numpy_names(names: pl.Series) -> NDArray[Any]:
     """Integers or text as NumPy has them."""
     return names.to_numpy() if names.dtype != polars().String else np.array(names.to_list(), dtype=str)
 
 
-def _missing(coding: Coding, role: str, survey: Survey) -> list[str]:
+def _missing_names(coding: Coding, role: str, survey: Survey, advice: str = "") -> list[str]:
     if not coding.missing:
         return []
-    advice = " Or pass --unlabelled NA to do without these rows." if role == "label" else ""
     return [
         f"the {role} column {coding.column!r} is missing in {counted(coding.missing, 'row')}: "
         f"{survey.where(coding.first_missing, coding.missing)}. Fill in or leave out.{advice}"

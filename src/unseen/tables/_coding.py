@@ -57,9 +57,11 @@ class Coding:
         for name in text.drop_nulls().unique(maintain_order=True).to_list():
             self.number(name)
 
-    def add(self, series: pl.Series, rows: Ints) -> Ints:
-        """Number some more values, which stand in the given rows of the table."""
-        text = as_text(series)
+    def add(self, frame: pl.DataFrame, rows: Ints, otherwise: int = 0) -> Ints:
+        """Number the values of some more rows, which have the given places; all have one number without a column."""
+        if self.column is None:
+            return np.full(frame.height, otherwise)
+        text = as_text(frame[self.column])
         self.meet(text)
         if len(self.numbers) > MOST_VALUES:
             raise TableError(
@@ -71,9 +73,11 @@ class Coding:
             self.missing += len(missing)
         return self._looked_up(text)
 
-    def codes(self, series: pl.Series) -> Ints:
+    def codes(self, frame: pl.DataFrame, otherwise: int = 0) -> Ints:
         """The numbers of values that all have been added before."""
-        text = as_text(series)
+        if self.column is None:
+            return np.full(frame.height, otherwise)
+        text = as_text(frame[self.column])
         new = [name for name in text.unique().to_list() if name is not None and name not in self.numbers]
         if new:
             raise TableError([f"the column {self.column!r} holds {new[0]!r}, which it did not before. Begin again."])

@@ -7,6 +7,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from ..labels import listed
+from ._values import polars
+
 SHOWN = 8  # names, values and rows are listed up to this many
 
 
@@ -45,30 +48,20 @@ class TableError(ValueError):
 
 
 @contextmanager
-def understanding(path: Path) -> Iterator[None]:
-    """What polars cannot do with the columns of a file becomes a TableError too, with the first line of the reason."""
-    from polars.exceptions import PanicException, PolarsError
-
-    try:
-        yield
-    except (PolarsError, PanicException) as error:
-        raise TableError([f"it cannot be read: {_reason(error)}."], source=path.name) from error
-
-
-@contextmanager
-def reading(path: Path) -> Iterator[None]:
-    """Whatever a reader raises on a broken file becomes a TableError with the first line of the reason."""
-    from polars.exceptions import PanicException
-
+def understanding(path: Path, *, anything: bool = False) -> Iterator[None]:
+    """What polars cannot do with a file, or `anything` that a reader raises on a broken one, becomes a TableError."""
+    exceptions = polars().exceptions
+    kinds = (exceptions.PanicException, Exception if anything else exceptions.PolarsError)
     try:
         yield
     except (ImportError, MemoryError, TableError):
         raise
-    except (Exception, PanicException) as error:  # a broken file makes its reader fail in any way at all
+    except kinds as error:
         raise TableError([f"it cannot be read: {_reason(error)}."], source=path.name) from error
 
 
 def _reason(error: BaseException) -> str:
+    """The first line of the reason, in our words where we know it."""
     text = str(error).strip()
     if "utf-8" in text.lower() or "utf8" in text.lower():
         return "it is not UTF-8 text. Save it again as UTF-8 (in a spreadsheet: 'CSV UTF-8')"
@@ -81,13 +74,6 @@ def _reason(error: BaseException) -> str:
     if "new_columns" in text:
         return "its first line does not end where its names do. Save it again, with the line ends of Unix or Windows"
     return (text or type(error).__name__).splitlines()[0].rstrip(".:")
-
-
-def listed(items: Iterable[object]) -> str:
-    """The first few items, strings in quotes, and how many more there are."""
-    shown = [repr(item) if isinstance(item, str) else str(item) for item in items]
-    more = f" and {len(shown) - SHOWN} more" if len(shown) > SHOWN else ""
-    return (", ".join(shown[:SHOWN]) + more) or "none"
 
 
 def counted(number: int, noun: str) -> str:

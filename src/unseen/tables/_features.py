@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from ._errors import counted, listed
+from ..labels import listed
+from ._errors import counted
+from ._roles import Request
 from ._schema import Column
 from ._survey import MOST_LEVELS, Survey, Tally
 
 
-def choose_columns(survey: Survey, *, asked: bool) -> tuple[tuple[Column, ...], list[str], list[str]]:
+def choose_columns(survey: Survey, request: Request) -> tuple[tuple[Column, ...], list[str], list[str]]:
     """The features, what to tell about them, and what is wrong; columns that were asked for go only if constant."""
-    constant = [tally for tally in survey.tallies if tally.constant]
-    rest = [tally for tally in survey.tallies if not tally.constant]
-    identifying = [tally for tally in rest if not asked and tally.identifies]
-    kept = [tally for tally in rest if asked or not tally.identifies]
+    asked, tallies = request.features is not None, survey.tallies
+    rest = [tally for tally in tallies if request.entire or not tally.constant]
+    left_out = {
+        "they hold a single value or none": [tally for tally in tallies if tally.constant],
+        "they identify samples rather than describe them": [tally for tally in rest if not asked and tally.identifies],
+    }
+    if request.entire:
+        left_out = {"they are not numbers": [tally for tally in tallies if not tally.numeric]}
+    names = dict.fromkeys(tally.name for group in left_out.values() for tally in group)
+    kept = [tally for tally in tallies if tally.name not in names]
     notices = [
-        f"Left out, since {reason}: {listed(tally.name for tally in tallies)}."
-        for reason, tallies in (
-            ("they hold a single value or none", constant),
-            ("they identify samples rather than describe them", identifying),
-        )
-        if tallies and survey.rows
+        f"Left out, since {reason}: {listed(tally.name for tally in group)}."
+        for reason, group in left_out.items()
+        if group and survey.rows
     ]
     problems = [
         f"the column {tally.name!r} has more than {MOST_LEVELS:,} different values that are not numbers, "
@@ -27,12 +32,14 @@ def choose_columns(survey: Survey, *, asked: bool) -> tuple[tuple[Column, ...], 
         for tally in kept
         if tally.too_many_levels and not tally.numeric
     ]
-    if not kept and survey.rows:
+    if request.entire and asked and names:
+        problems.append(f"features must be columns of numbers, not such as {listed(names)}.")
+    elif not kept and survey.rows:
         problems.append("no columns are left to be features.")
-    return tuple(map(_column, kept)), notices + _too_large(survey.tallies) + _readings(rest, survey), problems
+    return tuple(map(_as_column, kept)), notices + _too_large(tallies) + _readings(rest, survey), problems
 
 
-def _column(tally: Tally) -> Column:
+def _as_column(tally: Tally) -> Column:
     if tally.numeric:
         return Column(tally.name, "numeric")
     return Column(tally.name, "categorical", tuple(sorted(tally.levels)))

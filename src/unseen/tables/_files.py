@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ._arrays import ARRAY_ENDINGS, read_arrays
-from ._errors import TableError, counted, reading, unknown_column
+from ._arrays import ARRAY_ENDINGS, ArrayNames, read_arrays
+from ._errors import TableError, counted, understanding, unknown_column
 from ._find import TEXT_ENDINGS, ending_of, files, holds_several
 from ._values import polars
 
@@ -32,6 +32,8 @@ class TableFile(NamedTuple):
     path: Path
     types: dict[str, Any]  # the polars type of each column, by name
     beside: tuple[str, ...] = ()  # vectors that stand beside a matrix of features, and are not features
+    names: ArrayNames | None = None  # of its arrays, if it has any
+    classes: tuple[str, ...] = ()  # names of the classes, where it gives them
 
 
 def scan(path: str | os.PathLike[str]) -> pl.LazyFrame:
@@ -110,19 +112,24 @@ def batches(
 
 
 def file_batches(
-    file: Path, columns: Sequence[str] | None, size: int, first: int = 0, rows: int | None = None
+    file: Path,
+    columns: Sequence[str] | None,
+    size: int,
+    first: int = 0,
+    rows: int | None = None,
+    names: ArrayNames | None = None,
 ) -> Iterator[pl.DataFrame]:
     """Read one file a few rows at a time, in order; of a Parquet file, only some rows from the first on if asked."""
-    with reading(file):
+    with understanding(file, anything=True):
         if ending_of(file) in ARRAY_ENDINGS:
-            arrays = read_arrays(file)
-            _check_columns(file, columns, arrays.names)
+            arrays = read_arrays(file, names)
+            _require_columns(file, columns, arrays.columns)
             for start in range(0, arrays.height, size):
                 yield arrays.frame(columns, slice(start, start + size))
             return
         whole = lazy = _scan(file)
         if columns is not None:
-            _check_columns(file, columns, lazy.collect_schema().names())
+            _require_columns(file, columns, lazy.collect_schema().names())
             lazy = lazy.select(polars().col(list(columns)))
         if file.suffix.lower() != ".parquet":
             for frame in lazy.collect_batches(chunk_size=size, maintain_order=True):
@@ -142,34 +149,35 @@ def _slices(lazy: pl.LazyFrame, height: int, size: int, first: int, rows: int | 
         yield lazy.slice(start, min(step, end - start))
 
 
-def open_table(name: str, file: Path) -> TableFile:
+def open_table(name: str, file: Path, names: ArrayNames | None = None) -> TableFile:
     """Find out the columns of a file and their types."""
-    with reading(file):
+    with understanding(file, anything=True):
         if ending_of(file) in ARRAY_ENDINGS:
-            arrays = read_arrays(file)
-            return TableFile(name, file, dict(arrays.frame(rows=slice(1)).schema), tuple(arrays.vectors))
+            arrays = read_arrays(file, names)
+            types = dict(arrays.frame(rows=slice(1)).schema)
+            return TableFile(name, file, types, tuple(arrays.vectors), arrays.names, arrays.classes)
         return TableFile(name, file, dict(_scan(file).collect_schema()))
 
 
 def header_problems(file: Path) -> list[str]:
     """Columns that share a name; polars would rename them without a word."""
-    with reading(file):
+    with understanding(file, anything=True):
         if ending_of(file) not in TEXT_ENDINGS:
             return []
-        header, _ = _header(file)
+        header, _ = _header_of(file)
     repeated = sorted((name, times) for name, times in Counter(header).items() if times > 1)
     return [f"{counted(times, 'column')} are called {name!r}: rename them." for name, times in repeated]
 
 
 def _scan(file: Path) -> pl.LazyFrame:
     ending, pl = ending_of(file), polars()
-    with reading(file):
+    with understanding(file, anything=True):
         if not file.stat().st_size:
             raise TableError(["it is empty."], source=file.name)
         if ending in ARRAY_ENDINGS:
             return read_arrays(file).frame().lazy()
         if ending in TEXT_ENDINGS:
-            header, separator = _header(file)
+            header, separator = _header_of(file)
             # polars leaves quotation marks in names doubled, and renames repeated names: those are refused elsewhere.
             names = header if len(set(header)) == len(header) else None
             lazy = pl.scan_csv(file, separator=separator, new_columns=names, infer_schema=False, glob=False)
@@ -181,14 +189,14 @@ def _scan(file: Path) -> pl.LazyFrame:
         return lazy
 
 
-def _check_columns(file: Path, columns: Sequence[str] | None, names: Sequence[str]) -> None:
+def _require_columns(file: Path, columns: Sequence[str] | None, names: Sequence[str]) -> None:
     held = set(names)
     problems = [unknown_column(name, names) for name in columns or () if name not in held]
     if problems:
         raise TableError(problems, source=file.name)
 
 
-def _header(file: Path) -> tuple[list[str], str]:
+def _header_of(file: Path) -> tuple[list[str], str]:
     """The names in the first row as they are written, and what separates them, whatever the ending says."""
     separator = TEXT_ENDINGS[ending_of(file) or ""]
     opener = gzip.open if file.suffix.lower() == ".gz" else open

@@ -9,8 +9,9 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from ..labels import listed
 from ._arrays import ARRAY_ENDINGS
-from ._errors import TableError, listed
+from ._errors import TableError
 
 TEXT_ENDINGS = {".csv": ",", ".tsv": "\t", ".csv.gz": ",", ".tsv.gz": "\t"}
 ARROW_ENDINGS = (".feather", ".arrow", ".ipc")
@@ -82,7 +83,7 @@ def look_like_parts(names: Iterable[str]) -> bool:
     return len(names) > 1 and all(PART_NAME.fullmatch(name) for name in names)
 
 
-def name_of(path: str | os.PathLike[str]) -> str:
+def data_name(path: str | os.PathLike[str]) -> str:
     """What the data are called: the file or folder; of a pattern, the folder that it searches."""
     path = Path(path).expanduser()
     if is_pattern(path):

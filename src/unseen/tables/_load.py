@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,30 +13,33 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..kernels import available_bytes
-from ..labels import Samples
+from ..labels import Samples, level, listed
+from ._arrays import ArrayNames
 from ._checks import (
-    as_array,
     as_labels,
     cell_problems,
     domain_problems,
     label_problems,
     lonely_domains,
+    mixed_labels,
     near_names,
+    numpy_names,
     unlabelled_problems,
     unlabelled_rows,
 )
-from ._errors import TableError, listed
+from ._errors import TableError
 from ._features import choose_columns
 from ._files import TableFile, header_problems, open_table
-from ._find import files, holds_several, name_of
+from ._find import data_name, files, holds_several
 from ._roles import Request, Roles, choose_roles
 from ._schema import Schema
-from ._survey import Survey, survey
-from ._surveyed import SurveyedTable, level
+from ._survey import Survey, look_through
+from ._surveyed import SurveyedTable
 
 if TYPE_CHECKING:
     import polars as pl
 
+MOST_CELLS = 20_000_000  # domains times classes; there may be a million of each in a column that is neither
 MATRIX_SHARE = 0.25  # of the available memory, for all rows at once: methods make copies
 
 
@@ -84,7 +88,7 @@ class Table:
         """Some of the samples, by their positions among these."""
         return replace(self, X=self.X[kept], y=self.y[kept], domain=self.domain[kept], rows=self.rows[kept])
 
-    @property
+    @cached_property
     def samples(self) -> Samples:
         """The samples alone, to be counted, thinned or split."""
         return Samples(self.X, self.y, self.domain)
@@ -157,65 +161,59 @@ def load_table(
     >>> table.notices[1]
     "Using 'hospital' as the domain column: pass --domain to choose another."
     """
-    limit = _checked_limit(max_per_domain)
-    found = survey_table(path, label=label, domain=domain, features=features, drop=drop, unlabelled=unlabelled)
-    return loaded(found, seed) if limit is None else loaded(found.thinned(limit, seed))
+    request = Request(label, domain, features, drop, unlabelled, max_per_domain, seed)
+    return loaded(survey_table(path, request), seed)
 
 
-def survey_table(
-    path: str | os.PathLike[str],
-    *,
-    label: str | None = None,
-    domain: str | None = None,
-    features: Sequence[str] | None = None,
-    drop: Sequence[str] | None = None,
-    unlabelled: str | int | None = None,
-) -> SurveyedTable:
+def survey_table(path: str | os.PathLike[str], request: Request | None = None) -> SurveyedTable:
     """Look through a table, as `load_table` does first, without reading it into memory."""
-    request = Request(label, domain, _names(features, "features"), _names(drop, "drop") or ())
-    name, several = name_of(path), holds_several(path)
-    tables, problems = _open(files(path), prefixed=several)
+    return survey_files(files(path), request or Request(), data_name(path), several=holds_several(path))
+
+
+def survey_files(found: Sequence[tuple[str, Path]], request: Request, name: str, *, several: bool) -> SurveyedTable:
+    """Look through some files with their names, which are `several` even if it turns out to be one."""
+    tables, problems = _open(found, request, prefixed=several)
     if not tables:
         raise TableError(problems, source=name)
     roles = choose_roles(tables, request, several=several)
     problems = _repeated(tables) + problems if roles.by_file else problems
     try:
-        first_pass = survey(
-            tables,
-            roles.features,
-            roles.label,
-            roles.domain,
-            by_file=roles.by_file,
-            unlabelled=None if unlabelled is None else str(unlabelled),
-        )
+        first_pass = look_through(tables, roles, None if request.unlabelled is None else str(request.unlabelled))
     except TableError as error:
-        raise TableError([*problems, *roles.problems, *error.problems], source=name) from error
-    columns, notices, wrong = choose_columns(first_pass, asked=features is not None)
+        before = f"{error.source}: " if several and error.source in {file.name for _, file in found} else ""
+        broken = [before + problem for problem in error.problems]
+        raise TableError([*problems, *roles.problems, *broken], source=name) from error
+    columns, notices, wrong = choose_columns(first_pass, request)
     problems += roles.problems + wrong
     labels = as_labels(first_pass.label.names)
-    cells = first_pass.cell_frame(labels)
-    problems += _value_problems(labels, cells, roles, first_pass)
+    problems += _value_problems(labels, roles, first_pass, entire=request.entire)
     if problems:
         raise TableError(problems, source=name)
-    return SurveyedTable(
+    classes, domains = numpy_names(labels), numpy_names(first_pass.domain.names)
+    lonely = lonely_domains(domains, first_pass.counts(classes))
+    about_names = near_names(first_pass.present, "domains") + near_names(labels, "classes")
+    single = all(str(table.types[column.name]) == "Float32" for table in tables for column in columns)
+    table = SurveyedTable(
         name,
         Schema(columns, label=roles.label, domain=roles.domain),
-        [*roles.notices, *unlabelled_rows(first_pass), *notices, *_about_names(labels, first_pass, cells)],
+        [*roles.notices, *unlabelled_rows(first_pass), *notices, *about_names, *lonely],
         first_pass.parts,
         dict(first_pass.cells),
         first_pass.label,
         first_pass.domain,
-        as_array(labels),
-        as_array(first_pass.domain.names),
-        cells,
+        classes,
+        domains,
+        {table.name: table.classes for table in tables if table.classes},
+        single,
     )
+    return table if request.max_per_domain is None else table.thinned(request.max_per_domain, request.seed)
 
 
 def loaded(found: SurveyedTable, seed: int = 0) -> Table:
     """Read a table that has been looked through; unless its rows were drawn, no more than there is memory for."""
     found = _fitting(found, seed) if found.draw is None else found
-    piece, rows = found.read()
-    return Table(*piece, found.schema, found.notices, found.name, rows)
+    samples, rows = found.read()
+    return Table(samples.X, samples.y, samples.domain, found.schema, found.notices, found.name, rows)
 
 
 def _fitting(found: SurveyedTable, seed: int) -> SurveyedTable:
@@ -223,27 +221,32 @@ def _fitting(found: SurveyedTable, seed: int) -> SurveyedTable:
     available, width = available_bytes(), 8 * len(found.schema.columns)
     if available is None or found.rows * width <= MATRIX_SHARE * available:
         return found
-    limit = level(list(found.sizes().values()), int(MATRIX_SHARE * available / width))
+    limit = level(list(found.domain_rows().values()), int(MATRIX_SHARE * available / width))
     needed, room = (f"{size / 2**30:,.1f} GiB" for size in (found.rows * width, available))
     text = (
         f"All {found.rows:,} rows would take {needed}, and {room} is available: pass --max-per-domain to choose how "
         "many to use."
     )
-    drawn = found.thinned(_checked_limit(max(limit, 2)) or 2, seed)
-    return replace(drawn, notices=[*found.notices, text, *drawn.notices[len(found.notices) :]])
+    return replace(found, notices=[*found.notices, text]).thinned(max(limit, 2), seed)
 
 
-def _open(found: Sequence[tuple[str, Path]], *, prefixed: bool) -> tuple[list[TableFile], list[str]]:
+def _open(found: Sequence[tuple[str, Path]], request: Request, *, prefixed: bool) -> tuple[list[TableFile], list[str]]:
     """The files that can be opened, and all that is wrong with their names and headers."""
     tables: list[TableFile] = []
     problems: list[str] = []
+    array = request.features[0] if request.entire and request.features and len(request.features) == 1 else None
+    names = ArrayNames(array, request.label)  # who predicts a new file with a model knows no name of an array
     for name, file in found:
         before = f"{file.name}: " if prefixed else ""
         try:
             problems += [before + problem for problem in header_problems(file)]
-            tables.append(open_table(name, file))
+            tables.append(open_table(name, file, names))
         except TableError as error:
             problems += [before + problem for problem in error.problems]
+    labels = {table.names.label if table.names else None for table in tables}
+    if request.label is None and len(labels) > 1 and None not in labels:  # each has its own name for the same thing
+        same = names._replace(column="label")
+        tables = [open_table(table.name, table.path, same) for table in tables]
     return tables, problems
 
 
@@ -253,16 +256,14 @@ def _repeated(tables: Sequence[TableFile]) -> list[str]:
     return [f"two or more files are called {name!r}, so they would be one domain: rename one." for name in repeated]
 
 
-def _about_names(labels: pl.Series, first_pass: Survey, cells: pl.DataFrame) -> list[str]:
-    return near_names(first_pass.present, "domains") + near_names(labels, "classes") + lonely_domains(cells)
-
-
-def _value_problems(labels: pl.Series, cells: pl.DataFrame, roles: Roles, first_pass: Survey) -> list[str]:
+def _value_problems(labels: pl.Series, roles: Roles, first_pass: Survey, *, entire: bool) -> list[str]:
     """What is wrong with the labels and domains, as far as it is known which columns they are."""
-    if not first_pass.rows:
-        return ["it has a header but no rows."]
+    if not (roles.features or roles.label or roles.domain):
+        return []  # nothing was read
     heights = np.diff([*first_pass.starts, first_pass.rows])
     empty = [name for name, height in zip(first_pass.files, heights, strict=True) if not height]
+    if not first_pass.rows and len(empty) == 1:
+        return [f"it has a header but no rows{f' ({empty[0]})' if roles.by_file else ''}."]
     problems = [f"these files have a header but no rows: {listed(empty)}."] if empty else []
     if roles.label is not None and roles.label == roles.domain:
         return problems  # and that is a problem already, from which others would follow
@@ -270,29 +271,17 @@ def _value_problems(labels: pl.Series, cells: pl.DataFrame, roles: Roles, first_
     if wrong:
         return problems + wrong
     if roles.label is not None:
-        problems += label_problems(labels, first_pass)
-    knows_domains = roles.domain is not None or roles.by_file
-    if knows_domains:
-        problems += domain_problems(first_pass)
-    several = labels.n_unique() > 1  # otherwise each domain would be told what the label has been
-    if several and knows_domains:
-        found = cell_problems(cells)
+        problems += label_problems(labels, first_pass, entire=entire)
+    classes, domains = np.unique(numpy_names(labels)), numpy_names(first_pass.domain.names)
+    if len(classes) * len(domains) > MOST_CELLS:
+        return problems or [f"{len(classes):,} classes in {len(domains):,} domains are too many to be counted."]
+    counts = first_pass.counts(numpy_names(labels))
+    if roles.by_file:
+        problems += mixed_labels(domains, classes, counts)
+    if entire or (roles.domain is None and not roles.by_file):
+        return problems
+    problems += domain_problems(first_pass)
+    if len(classes) > 1:  # otherwise each domain would be told what the label has been
+        found = cell_problems(domains, classes, counts)
         problems += (near_names(first_pass.present, "domains") if found else []) + found
     return problems
-
-
-def _names(names: Sequence[str] | None, parameter: str) -> tuple[str, ...] | None:
-    if names is None:
-        return None
-    listing = (names,) if isinstance(names, str) else tuple(names)
-    if not all(isinstance(name, str) for name in listing):
-        raise TypeError(f"{parameter} must be names of columns; got {names!r}.")
-    return listing
-
-
-def _checked_limit(limit: int | None) -> int | None:
-    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, (int, np.integer))):
-        raise TypeError(f"max_per_domain must be an integer; got {limit!r}.")
-    if limit is not None and limit < 2:
-        raise ValueError(f"max_per_domain must be 2 or more, since a domain needs two classes; got {limit}.")
-    return limit

@@ -27,17 +27,17 @@ def check_mat_tags(content: bytes) -> None:
                 inside = zlib.decompress(data)
             except zlib.error as error:
                 raise ValueError(f"it is damaged: {error}") from error
-            _check(list(_elements(inside, order)), order)
+            _check_elements(list(_elements(inside, order)), order)
         else:
-            _check([(kind, data)], order)
+            _check_elements([(kind, data)], order)
 
 
-def _check(elements: list[tuple[int, bytes]], order: str) -> None:
+def _check_elements(elements: list[tuple[int, bytes]], order: str) -> None:
     for kind, data in elements:
         if kind == MATRIX and data:
             parts = list(_elements(data, order))
             _check_matrix(parts, order)
-            _check(parts, order)
+            _check_elements(parts, order)
 
 
 def _check_matrix(parts: list[tuple[int, bytes]], order: str) -> None:

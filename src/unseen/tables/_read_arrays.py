@@ -78,7 +78,7 @@ def _variable(file: Any, dataset: Any) -> Array:
     if "MATLAB_empty" in dataset.attrs:
         return np.empty(tuple(int(length) for length in value.ravel()))
     if kind == "cell":
-        return np.array([_text(file[reference]) for reference in value.T.ravel()])
+        return np.array([_cell_text(file[reference]) for reference in value.T.ravel()])
     return _rows_as_text(value.T) if kind == "char" else value.T
 
 
@@ -87,7 +87,7 @@ def _matlab_class(dataset: Any) -> str:
     return name if isinstance(name, str) else bytes(name).decode()
 
 
-def _text(dataset: Any) -> str:
+def _cell_text(dataset: Any) -> str:
     if _matlab_class(dataset) != "char":
         raise ValueError("it holds a cell array of something other than text")
     return "" if "MATLAB_empty" in dataset.attrs else str(_rows_as_text(np.asarray(dataset[()]).T)[0])

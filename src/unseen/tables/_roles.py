@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from ._errors import listed, unknown_column
+import numpy as np
+
+from ..labels import listed
+from ._errors import unknown_column
 from ._files import TableFile
 from ._find import look_like_parts
 from ._values import is_readable
@@ -22,13 +25,54 @@ DOMAIN_NAME = re.compile(
 )
 
 
-class Request(NamedTuple):
-    """What the user asked for."""
+@dataclass(frozen=True)
+class Request:
+    """What is asked of a table: what its columns are for, and which of its rows to use.
+
+    Parameters
+    ----------
+    label, domain, features, drop, unlabelled, max_per_domain, seed
+        As for :func:`unseen.tables.load_table`.
+    entire : bool, default=False
+        Whether to take all that there is, learnable or not: every file is a domain, however small, and all columns of
+        numbers are features, also such as hold a single value. Columns of anything else are left out.
+
+    Examples
+    --------
+    >>> from unseen.tables import Request
+    >>> Request("ill", drop="age").drop
+    ('age',)
+    """
 
     label: str | None = None
     domain: str | None = None
-    features: tuple[str, ...] | None = None
-    drop: tuple[str, ...] = ()
+    features: Sequence[str] | None = None
+    drop: Sequence[str] | None = None
+    unlabelled: str | int | None = None
+    max_per_domain: int | None = None
+    seed: int = 0
+    entire: bool = False
+
+    def __post_init__(self) -> None:
+        for role in ("label", "domain"):
+            if not isinstance(getattr(self, role), str | None):
+                raise TypeError(f"{role} must be the name of a column; got {getattr(self, role)!r}.")
+        object.__setattr__(self, "features", _column_names(self.features, "features"))
+        object.__setattr__(self, "drop", _column_names(self.drop, "drop") or ())
+        limit = self.max_per_domain
+        if limit is not None and (isinstance(limit, bool) or not isinstance(limit, (int, np.integer))):
+            raise TypeError(f"max_per_domain must be an integer; got {limit!r}.")
+        if limit is not None and limit < 2:
+            raise ValueError(f"max_per_domain must be 2 or more, since a domain needs two classes; got {limit}.")
+
+
+def _column_names(names: Any, parameter: str) -> tuple[str, ...] | None:
+    if names is None:
+        return None
+    listing = (names,) if isinstance(names, str) or not isinstance(names, Iterable) else tuple(names)
+    if not all(isinstance(name, str) for name in listing):
+        raise TypeError(f"{parameter} must be names of columns; got {names!r}.")
+    return listing
 
 
 @dataclass
@@ -47,15 +91,19 @@ def choose_roles(tables: Sequence[TableFile], request: Request, *, several: bool
     """The role of each column that all files have; of `several` files each may be a domain, or all be one table."""
     columns = [name for name in tables[0].types if all(name in table.types for table in tables)]
     roles = Roles()
+    if request.features and all(table.names and (table.names.features,) == request.features for table in tables):
+        request = replace(request, features=None)  # it was the name of an array, not of a column
+    drop = request.drop or ()
     for name in _asked(request):
         roles.problems += _absent(name, tables)
-    for name in dict.fromkeys(request.drop):  # to drop what only some files have is fine
+    for name in dict.fromkeys(drop):  # to drop what only some files have is fine
         roles.problems += _absent(name, tables) if not any(name in table.types for table in tables) else []
-    taken = {*request.drop, *(request.features or ())}
+    taken = {*drop, *(request.features or ())}
     candidates = [name for name in columns if name not in taken]
     roles.label = _chosen("label", request.label, LABEL_NAME, columns, _without(candidates, request.domain), roles)
     others = _without(candidates, roles.label)
     parts = several and request.domain is None and look_like_parts(table.name for table in tables)
+    parts = parts and not request.entire
     named = _usual(DOMAIN_NAME, others)
     roles.by_file = several and request.domain is None and not (parts and roles.label is not None and len(named) == 1)
     if parts and not roles.by_file:
@@ -69,7 +117,7 @@ def choose_roles(tables: Sequence[TableFile], request: Request, *, several: bool
     else:
         roles.notices.append("Each file is a domain, named as the file.")
     for role, asked in (("label", request.label), ("domain", request.domain)):
-        if asked is not None and asked in request.drop:
+        if asked is not None and asked in drop:
             roles.problems.append(f"{asked!r} is the {role} column and cannot be dropped as well.")
         if asked is not None and asked in (request.features or ()):
             roles.problems.append(f"{asked!r} is the {role} column and cannot be a feature as well.")
@@ -80,8 +128,8 @@ def choose_roles(tables: Sequence[TableFile], request: Request, *, several: bool
         roles.features = [name for name in dict.fromkeys(request.features) if name in known]
     else:
         free = [name for name in others if name != roles.domain]
-        roles.features = _default_features(tables, free, taken, roles)
-    other_roles = {roles.label, roles.domain, *request.drop}
+        roles.features = _default_features(tables, free, taken, roles, entire=request.entire)
+    other_roles = {roles.label, roles.domain, *drop}
     roles.features = [name for name in roles.features if name not in other_roles]
     _leave_out_unreadable(tables, roles)
     return roles
@@ -130,22 +178,28 @@ def _chosen(
 
 
 def _usual(usual: re.Pattern[str], names: Iterable[str]) -> list[str]:
-    return [name for name in names if usual.fullmatch(_plain(name))]
+    return [name for name in names if usual.fullmatch(_stem_of_name(name))]
 
 
-def _plain(name: str) -> str:
+def _stem_of_name(name: str) -> str:
     """A name without its case, its spaces, and an ending such as _id."""
     plain = re.sub(r"[\s.\-]+", "_", name.strip()).lower()
     return re.sub(r"_?(id|name|code)$", "", plain) or plain
 
 
-def _default_features(tables: Sequence[TableFile], free: Sequence[str], dropped: set[str], roles: Roles) -> list[str]:
+def _default_features(
+    tables: Sequence[TableFile], free: Sequence[str], dropped: set[str], roles: Roles, *, entire: bool
+) -> list[str]:
     """All columns that are left, but for those that would tell the domain or are not in every file."""
     somewhere = dict.fromkeys(name for table in tables for name in table.types)
     partial = [name for name in somewhere if not all(name in table.types for table in tables) and name not in dropped]
-    if partial:
-        roles.notices.append(f"Left out, since not every file has them: {listed(partial)}.")
     beside = {name for table in tables for name in table.beside}
+    if not beside.issuperset(partial) and (entire or any(table.names for table in tables)):  # arrays only number them
+        lacking = {table.name: [name for name in partial if name not in {*table.types, *beside}] for table in tables}
+        each = "; ".join(f"{name} lacks {listed(names)}" for name, names in lacking.items() if names)
+        roles.problems.append(f"the files differ in their columns: {each}. Pass --features to choose some.")
+    elif partial:
+        roles.notices.append(f"Left out, since not every file has them: {listed(partial)}.")
     if beside & set(free):
         roles.notices.append(
             f"Left out, since they are not in the matrix of features: {listed(sorted(beside & set(free)))}."

@@ -5,18 +5,20 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..algebra import Ints
+from ._arrays import ArrayNames
 from ._coding import Coding
 from ._errors import SHOWN, understanding
 from ._files import TableFile, file_batches
+from ._roles import Roles
 from ._values import as_text, frame_numbers, is_text, polars
 
 if TYPE_CHECKING:
@@ -68,7 +70,7 @@ class Tally:
         return self.too_many_levels or len(self.levels) > 0.9 * self.present
 
 
-class Numbers:
+class Tallies:
     """Counts and ranges of many columns at once, row by row."""
 
     def __init__(self, names: Sequence[str]) -> None:
@@ -164,6 +166,7 @@ class Part(NamedTuple):
     rows: int
     start: int  # its first row, counted through all files
     before: dict[Cell, int]  # rows of each cell in the parts before this one
+    names: ArrayNames | None = None  # of its arrays, if it has any
 
 
 @dataclass
@@ -196,46 +199,34 @@ class Survey:
         file = bisect_right(self.starts, row) - 1
         return f"{row - self.starts[file] + 1}" + (f" of {self.files[file]}" if len(self.files) > 1 else "")
 
-    def cell_frame(self, labels: pl.Series) -> pl.DataFrame:
-        """Label, domain and number of rows of each cell, given what each different label is."""
-        pl, cells = polars(), list(self.cells)
-        none = pl.Series([None], dtype=pl.String)
-        names = pl.concat([none, self.domain.names]).gather([domain for domain, _ in cells])
-        values = pl.concat([none.cast(labels.dtype), labels]).gather([label for _, label in cells])
-        return pl.DataFrame({"label": values, "domain": names, "rows": list(self.cells.values())})
+    def counts(self, classes: NDArray[Any]) -> Ints:
+        """The rows of each domain and each class, given the class that each different label is."""
+        return sum_cells(self.cells, len(self.domain.numbers), np.unique(classes, return_inverse=True)[1])
 
 
-def survey(
-    tables: Sequence[TableFile],
-    features: Sequence[str],
-    label: str | None,
-    domain: str | None,
-    *,
-    by_file: bool,
-    unlabelled: str | None = None,
-) -> Survey:
+def look_through(tables: Sequence[TableFile], roles: Roles, unlabelled: str | None = None) -> Survey:
     """Read all files once, and columns that turn out not to be numbers once more, for their levels."""
-    result, numbers = Survey(Coding(label, unlabelled), Coding(domain)), Numbers(features)
-    wanted = dict.fromkeys([*features, *(name for name in (label, domain) if name is not None)])
+    result, numbers = Survey(Coding(roles.label, unlabelled), Coding(roles.domain)), Tallies(roles.features)
+    wanted = dict.fromkeys([*roles.features, *(name for name in (roles.label, roles.domain) if name is not None)])
     for table in tables:
         result.files.append(table.path.name)
         result.starts.append(result.rows)
-        own = result.domain.number(table.name) if by_file else 0
+        own = result.domain.number(table.name) if roles.by_file else 0
         start, before = result.rows, dict(result.cells)
         with understanding(table.path):
-            for frame in file_batches(table.path, list(wanted), batch_size(len(wanted))):
+            for frame in file_batches(table.path, list(wanted), batch_size(len(wanted)), names=table.names):
                 _add_rows(result, numbers, frame, own)
                 if result.rows - start >= PART_ROWS and table.path.suffix.lower() == ".parquet":
-                    _add_part(result, table.path, own, start, before)
+                    _add_part(result, table, own, start, before)
                     start, before = result.rows, dict(result.cells)
         if result.rows > start:
-            _add_part(result, table.path, own, start, before)
+            _add_part(result, table, own, start, before)
     result.tallies = numbers.tallies()
     _add_levels(tables, [tally for tally in result.tallies if not tally.numeric], result.label)
     return result
 
 
-def _add_rows(result: Survey, numbers: Numbers, frame: pl.DataFrame, own: int) -> None:
+def _add_rows(result: Survey, numbers: Tallies, frame: pl.DataFrame, own: int) -> None:
     start, height, domain = result.rows, frame.height, result.domain.column
     result.rows += height
     if result.label.ignored is not None and domain is not None:
@@ -247,18 +238,22 @@ def _add_rows(result: Survey, numbers: Numbers, frame: pl.DataFrame, own: int) -
     rows = start + kept
     if numbers.names:
         numbers.add(frame.select(polars().col(numbers.names)), rows, rows - result.starts[-1])
-    domains, labels = _codes(frame, result.domain, rows, own), _codes(frame, result.label, rows, 0)
+    domains, labels = result.domain.add(frame, rows, own), result.label.add(frame, rows)
     result.cells.update(dict(count_cells(domains, labels)))
 
 
-def _add_part(result: Survey, path: Path, own: int, start: int, before: dict[Cell, int]) -> None:
-    result.parts.append(
-        Part(path.absolute(), own, start - result.starts[-1], result.rows - start, start=start, before=before)
-    )
+def _add_part(result: Survey, table: TableFile, own: int, start: int, before: dict[Cell, int]) -> None:
+    first, rows = start - result.starts[-1], result.rows - start
+    result.parts.append(Part(table.path.absolute(), own, first, rows, start, before, table.names))
 
 
-def _codes(frame: pl.DataFrame, coding: Coding, rows: Ints, otherwise: int) -> Ints:
-    return np.full(frame.height, otherwise) if coding.column is None else coding.add(frame[coding.column], rows)
+def sum_cells(cells: Mapping[Cell, int], n_domains: int, classes: Ints) -> Ints:
+    """The rows of each domain and class, in their order, given the code of the class that each label is."""
+    table = np.zeros((n_domains, classes.max(initial=-1) + 1), dtype=np.intp)
+    for (domain, label), rows in cells.items():
+        if domain and label:
+            table[domain - 1, classes[label - 1]] += rows
+    return table
 
 
 def count_cells(domains: Ints, labels: Ints) -> list[tuple[Cell, int]]:
@@ -272,7 +267,7 @@ def _add_levels(tables: Sequence[TableFile], tallies: Sequence[Tally], label: Co
     names = [tally.name for tally in tallies] + [name for name in [label.column] if name and label.ignored is not None]
     for table in tables if tallies else ():
         with understanding(table.path):
-            for frame in file_batches(table.path, names, batch_size(len(names))):
+            for frame in file_batches(table.path, names, batch_size(len(names)), names=table.names):
                 _add_levels_of(label.counting(frame)[0], tallies)
 
 
