@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -161,23 +162,21 @@ def test_a_stream_through_all_landmarks_is_the_exact_projection(parts):
     np.testing.assert_allclose(Z, expected, atol=1e-5 * np.abs(expected).max())
 
 
-def test_a_stream_of_parts_is_one_fit_on_all_rows(parts):
+def test_a_stream_of_parts_is_one_fit_on_all_rows(parts, monkeypatch):
     source, table = survey_table(parts / "parts"), load_table(parts / "whole.parquet")
     told = []
 
-    class Told:
-        def __init__(self, description, total):
-            told.append(total)
+    @contextmanager
+    def shown(description, total, verbose):
+        rows = []
+        told.append((description, total, verbose))
+        yield rows.append
+        told.append(sum(rows))
 
-        def __enter__(self):
-            return told.append
-
-        def __exit__(self, *_):
-            pass
-
+    monkeypatch.setattr("unseen.models._stream.progress", shown)
     sample = loaded(source.sampled(120, 0))
-    found = fit_table(sample, "kfda", plan=landmarks_for(table.X, 40), stream=source, progress=Told)
-    assert (told[0], sum(told[1:])) == (600, 600)
+    found = fit_table(sample, "kfda", plan=landmarks_for(table.X, 40), stream=source, verbose=1)
+    assert told == [("Reading all rows", 600, 1), 600]
     assert found.stream["projection_rows"] == 600
     assert found.stream["classifier_rows"] == len(sample.X)
     projection, prepared = found.model.transformer, found.model.prepare(table.X)

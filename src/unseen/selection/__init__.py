@@ -5,14 +5,19 @@ readings of these.
 """
 
 from ._asking import Prediction
-from ._candidate import Candidate, expected_warnings, is_transductive, seen_by_classifier
+from ._candidate import (
+    Candidate,
+    expected_warnings,
+    is_one_nearest,
+    is_transductive,
+    nearest,
+    seen_by_classifier,
+)
 from ._contest import Contender, choose, contest, leaderboard
 from ._displays import LeaderboardDisplay, ValidationSurfaceDisplay
-from ._engine import Scorer, Split, predictions
+from ._engine import TIE, Scorer, Split, predictions, table_of
 from ._large import LargeFit
 from ._methods import HEADS, METHODS, Method, method_named, method_names, register
-from ._nearest import is_one_nearest, nearest
-from ._results import TIE, table_of
 from ._search import ProjectionSearchCV
 from ._splitters import HeldOutDomains, LeaveOneDomainOut, LeavePDomainsOut, WithinDomainSplit
 from ._unseen import UnseenClassifier

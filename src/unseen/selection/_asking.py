@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.svm import SVC
 from sklearn.utils import _safe_indexing
 from threadpoolctl import ThreadpoolController
 
@@ -17,9 +17,17 @@ from ..algebra import Array, Ints
 from ..estimators import Projection, learns_nothing
 from ..kernels import require_square, squared_distances
 from ..labels import Samples
-from ._candidate import Candidate, domains_for, expected_warnings, takes_domains, width, with_width
-from ._folds import KERNEL_PARAMS, SHAPE_PARAMS, Fold, Grams, Source, features_of, solution_params
-from ._nearest import is_one_nearest, nearest
+from ._candidate import (
+    Candidate,
+    domains_for,
+    expected_warnings,
+    is_one_nearest,
+    nearest,
+    takes_domains,
+    width,
+    with_width,
+)
+from ._folds import KERNEL_PARAMS, Fold, Grams, Source, features_of, solution_params
 
 T = TypeVar("T")
 EXPECTED = (ValueError, AttributeError, ArithmeticError, np.linalg.LinAlgError)  # what unfit data or settings may raise
@@ -143,151 +151,136 @@ def sharing_key(numbered: Numbered) -> Hashable:
 
 def ask(group: list[Numbered], stage: Stage, split: int, rows: tuple[Ints, Ints], asks: Asks = ()) -> list[Prediction]:
     """Ask candidates that share something on one split."""
-    fold = _Held(stage, split, *rows, asks)
+    held = _Held(stage, split, *rows, asks)
     how = {"decomposition": _by_decomposition, "components": _by_components}.get(group[0][1].shares, _by_classifier)
-    with expected_warnings():
-        return list(how(group, fold))
+    with expected_warnings(), held.trying(group):
+        how(group, held)
+    return held.said
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Held:
-    """One split of a stage, and what is asked of classifiers there."""
+    """One split of a stage, what is asked of classifiers there, and what they said."""
 
     stage: Stage
     split: int
     train: Ints
     test: Ints
     asks: Asks
+    said: list[Prediction] = field(default_factory=list)
 
-    def failed(self, group: Iterable[Numbered], error: Exception) -> Iterator[Prediction]:
-        """All of a group, for one reason."""
-        for index, _ in group:
-            yield Prediction(index, self.split, error=f"{type(error).__name__}: {error}")
-
-    def answer(
-        self, numbered: Numbered, Z: Any, Z_test: Any, shared: float = 0.0, classifier: Any = None
-    ) -> Prediction:
-        """Fit the classifier of a candidate to what it sees, and ask it."""
-        (index, candidate), samples, start = numbered, self.stage.samples, time.perf_counter()
-        classifier = with_width(candidate.classifier, Z) if classifier is None else classifier
-        y, responses = samples.y[self.train], dict[str, Any]()
-        if not self.asks and is_one_nearest(classifier):
-            middle = start
-            codes = samples.codes[self.train][nearest(Z, Z_test)]
-        else:
-            with BLAS_THREADS.limit(limits=1):  # a few columns: more threads cost more than they save
-                model = classifier.fit(Z, y, **domains_for(classifier.fit, samples.domain[self.train]))
-                middle = time.perf_counter()
-                codes = np.searchsorted(samples.classes, model.predict(Z_test)).astype(np.intp)
-                if callable(self.asks):
-                    responses = {"score": self.asks(model, Z_test, samples.y[self.test])}
-                elif self.asks:
-                    responses = {name: getattr(model, name)(Z_test) for name in self.asks if hasattr(model, name)}
-                    responses["classes_"] = model.classes_
-        end = time.perf_counter()
-        return Prediction(index, self.split, codes, responses, shared + middle - start, end - middle)
-
-
-def _by_classifier(group: list[Numbered], held: _Held) -> Iterator[Prediction]:
-    """Candidates that are fitted one by one, behind a transformer that they share; kernels serve all costs."""
-    for alike in grouped(group, lambda one: as_key(one[1].transformer)):
-        start = time.perf_counter()
+    @contextmanager
+    def trying(self, group: Iterable[Numbered]) -> Iterator[None]:
+        """Let what unfit data or settings raise be the answer of all of a group."""
         try:
-            stage, train, test = held.stage.behind(alike[0][1].transformer, held.train, held.test)
-            here = replace(held, stage=stage, train=train, test=test)
-            X, X_test = (_safe_indexing(stage.samples.X, rows) for rows in (train, test))
-            kernels = _Kernels(here)
+            yield
         except EXPECTED as error:
-            yield from held.failed(alike, error)
-            continue
-        shared = (time.perf_counter() - start) / len(alike)
-        for one in alike:
-            try:
-                if one[1].shares == "kernel matrix" and one[1].classifier.gamma not in ("scale", "auto"):
-                    yield here.answer(one, *kernels.of(one[1].classifier), shared, _precomputed(one[1].classifier))
+            reason = f"{type(error).__name__}: {error}"
+            self.said += [Prediction(index, self.split, error=reason) for index, _ in group]
+
+    def parts(self) -> tuple[Any, Any]:
+        """Samples to train on, and held-out ones."""
+        return tuple(_safe_indexing(self.stage.samples.X, rows) for rows in (self.train, self.test))
+
+    def answer(self, asked: list[tuple[Numbered, Any]], Z: Any, classifier: Any, shared: float, **facts: Any) -> None:
+        """Fit the classifier that candidates have in common to `Z`, and ask it about what each sees held out."""
+        samples, start = self.stage.samples, time.perf_counter()
+        with self.trying([one for one, _ in asked]), BLAS_THREADS.limit(limits=1):
+            # More threads would cost more than they save: heads see few columns, and liblinear and libsvm use none.
+            model = None
+            if self.asks or not is_one_nearest(classifier):
+                domains = domains_for(classifier.fit, samples.domain[self.train])
+                model = classifier.fit(Z, samples.y[self.train], **domains)
+            seconds = shared + (time.perf_counter() - start) / len(asked)
+            for (index, _), Z_test in asked:
+                begin, responses = time.perf_counter(), dict[str, Any]()
+                if model is None:
+                    codes = samples.codes[self.train][nearest(Z, Z_test)]
                 else:
-                    yield here.answer(one, X, X_test, shared)
-            except EXPECTED as error:
-                yield from held.failed([one], error)
+                    codes = np.searchsorted(samples.classes, model.predict(Z_test)).astype(np.intp)
+                    if callable(self.asks):
+                        responses = {"score": self.asks(model, Z_test, samples.y[self.test])}
+                    elif self.asks:
+                        responses = {name: getattr(model, name)(Z_test) for name in self.asks if hasattr(model, name)}
+                        responses["classes_"] = model.classes_
+                end = time.perf_counter()
+                self.said.append(Prediction(index, self.split, codes, responses, seconds, end - begin, **facts))
 
 
-class _Kernels:
-    """Kernel values for an SVM, of the last width that was asked for."""
+def _by_classifier(group: list[Numbered], held: _Held) -> None:
+    """Candidates that are fitted one by one, behind a transformer that they share; a kernel matrix serves all costs."""
+    for alike in grouped(group, lambda one: as_key(one[1].transformer)):
+        with held.trying(alike):
+            start = time.perf_counter()
+            stage, train, test = held.stage.behind(alike[0][1].transformer, held.train, held.test)
+            here = replace(held, stage=stage, train=train, test=test)  # which says it to the same list
+            X, X_test = here.parts()
+            shared = (time.perf_counter() - start) / len(alike)
+            for same_kernel in grouped(alike, lambda one: _width_of(one[1])):
+                gamma = _width_of(same_kernel[0][1])
+                if gamma is None:
+                    for one in same_kernel:
+                        here.answer([(one, X_test)], X, with_width(one[1].classifier, X), shared)
+                    continue
+                number = width(gamma, X) if isinstance(gamma, str) else gamma
+                blocks = (stage.distances()[np.ix_(rows, train)] for rows in (train, test))
+                K, K_test = (np.exp(-number * block) for block in blocks)
+                for one in same_kernel:
+                    svm = clone(one[1].classifier).set_params(kernel="precomputed", gamma="scale")
+                    here.answer([(one, K_test)], K, svm, shared)
 
-    def __init__(self, held: _Held) -> None:
-        self.held = held
-        self.made: dict[Any, tuple[Array, Array]] = {}
 
-    def of(self, classifier: Any) -> tuple[Array, Array]:
-        """Among the training samples, and of the held-out ones with these."""
-        gamma, held = classifier.gamma, self.held
-        if gamma not in self.made:
-            number = width(gamma, held.stage.samples.X[held.train]) if isinstance(gamma, str) else gamma
-            distances = held.stage.distances()
-            blocks = (distances[np.ix_(rows, held.train)] for rows in (held.train, held.test))
-            self.made = {gamma: tuple(np.exp(-number * block) for block in blocks)}  # type: ignore[dict-item]
-        return self.made[gamma]
+def _width_of(candidate: Candidate) -> Any:
+    """The width of the kernel whose matrix a candidate shares; None if it shares none."""
+    gamma = candidate.classifier.gamma if candidate.shares == "kernel matrix" else None
+    return None if gamma in ("scale", "auto") else gamma
 
 
-def _precomputed(classifier: SVC) -> SVC:
-    return clone(classifier).set_params(kernel="precomputed", gamma="scale")
-
-
-def _by_components(group: list[Numbered], held: _Held) -> Iterator[Prediction]:
+def _by_components(group: list[Numbered], held: _Held) -> None:
     """One decomposition for each width; fewer components are a prefix of more."""
-    samples = held.stage.samples
-    X, X_test = (_safe_indexing(samples.X, rows) for rows in (held.train, held.test))
+    X, X_test = held.parts()
     for alike in grouped(group, lambda one: one[1].transformer.gamma):
-        start = time.perf_counter()
-        try:
+        with held.trying(alike):
+            start = time.perf_counter()
             most = min(max(candidate.transformer.n_components for _, candidate in alike), len(X) - 1)
             fitted = with_width(alike[0][1].transformer, X).set_params(n_components=most)
             Z, Z_test = fitted.fit_transform(X), fitted.transform(X_test)
-        except EXPECTED as error:
-            yield from held.failed(alike, error)
-            continue
-        shared = (time.perf_counter() - start) / len(alike)
-        for one in alike:
-            first = one[1].transformer.n_components
-            yield held.answer(one, np.ascontiguousarray(Z[:, :first]), np.ascontiguousarray(Z_test[:, :first]), shared)
+            shared = (time.perf_counter() - start) / len(alike)
+            for one in alike:
+                first, first_test = (
+                    np.ascontiguousarray(part[:, : one[1].transformer.n_components]) for part in (Z, Z_test)
+                )
+                held.answer([(one, first_test)], first, clone(one[1].classifier), shared)
 
 
-def _by_decomposition(group: list[Numbered], held: _Held) -> Iterator[Prediction]:
+def _by_decomposition(group: list[Numbered], held: _Held) -> None:
     """Projections of one kernel: a decomposition, then solutions, then what differs in scale, centre and number."""
     start = time.perf_counter()
-    try:
-        fold = held.stage.source(group[0][1].transformer).fold(held.train, held.test)
-    except EXPECTED as error:
-        yield from held.failed(group, error)
-        return
+    fold = held.stage.source(group[0][1].transformer).fold(held.train, held.test)
     shared = (time.perf_counter() - start) / len(group)
     for alike in grouped(group, lambda one: _values(one[1].transformer, solution_params(one[1].transformer))):
-        yield from _by_solution(alike, held, fold, shared)
+        with held.trying(alike):
+            _by_solution(alike, held, fold, shared)
 
 
-def _by_solution(group: list[Numbered], held: _Held, fold: Fold, shared: float) -> Iterator[Prediction]:
+def _by_solution(group: list[Numbered], held: _Held, fold: Fold, shared: float) -> None:
+    """Settings that have their components in common; heads are fitted once for both centrings."""
     start = time.perf_counter()
     first = group[0][1].transformer
-    try:
-        solution, basis = fold.solve(first)
-    except EXPECTED as error:
-        yield from held.failed(group, error)
-        return
+    solution, basis = fold.solve(first)
     shared += (time.perf_counter() - start) / len(group)
     ridge, weight = fold.ridge_and_weight(first)
-    for alike in grouped(group, lambda one: _values(one[1].transformer, SHAPE_PARAMS)):
-        try:
-            Z, Z_test = fold.project(alike[0][1].transformer, solution, basis)
-        except EXPECTED as error:
-            yield from held.failed(alike, error)
-            continue
-        for one in alike:
-            try:
-                answer = held.answer(one, Z, Z_test, shared)
-            except EXPECTED as error:  # a classifier that cannot take these data
-                yield from held.failed([one], error)
-                continue
-            yield replace(answer, n_components=Z.shape[1], ridge=ridge, weight=weight)
+    for alike in grouped(group, lambda one: _values(one[1].transformer, ("scaling", "n_components"))):
+        views: dict[str, tuple[Array, Array]] = {}
+        for same in grouped(alike, lambda one: one[1].transformer.centering):
+            with held.trying(same):
+                views[same[0][1].transformer.centering] = fold.project(same[0][1].transformer, solution, basis)
+        seen = [one for one in alike if one[1].transformer.centering in views]
+        for head in grouped(seen, lambda one: as_key(one[1].classifier)):
+            Z = next(iter(views.values()))[0]  # the same whatever new domains are centred on
+            asked = [(one, views[one[1].transformer.centering][1]) for one in head]
+            facts = {"n_components": Z.shape[1], "ridge": ridge, "weight": weight}
+            held.answer(asked, Z, clone(head[0][1].classifier), shared, **facts)
 
 
 def _values(projection: Projection, names: Iterable[str]) -> Hashable:

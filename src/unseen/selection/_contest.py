@@ -12,8 +12,7 @@ from ..algebra import Array
 from ..labels import Samples
 from ._asking import grouped
 from ._candidate import Candidate
-from ._engine import Scorer, Scoring, Split, predictions
-from ._results import preferred, table_of, ties
+from ._engine import Scorer, Scoring, Split, predictions, preferred, table_of, ties
 
 SIMPLICITY = ("plain", "inductive", "transductive")
 

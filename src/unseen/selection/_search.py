@@ -25,10 +25,9 @@ from ..progress import with_callbacks
 from ._asking import as_key
 from ._candidate import Candidate
 from ._chosen import ChosenModel, refuse_dask
-from ._engine import Scorer, Split, predictions
+from ._engine import Scorer, Split, predictions, preferred, table_of, tabulate
 from ._folds import KERNEL_PARAMS
 from ._methods import HEADS, METHODS
-from ._results import preferred, table_of, tabulate
 from ._splitters import domain_splits
 
 
