@@ -14,8 +14,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import KNeighborsClassifier, NearestCentroid
 from sklearn.pipeline import Pipeline
 
-from unseen import CIDG, ProjectionSearchCV
-from unseen.kernels._nystroem import PivotedNystroem
+from unseen import CIDG, PivotedNystroem, ProjectionSearchCV
 from unseen.selection import LeaveOneDomainOut
 
 from .measure import Row, best_of

@@ -14,8 +14,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import Pipeline
 
 from unseen import CIDG, ProjectionSearchCV
-from unseen.algebra._cells import Membership, gram_spectrum
-from unseen.algebra._pencil import solve, whiten
+from unseen.algebra import Membership, gram_spectrum, solve, whiten
 from unseen.kernels import Kernel, centre
 from unseen.selection import LeaveOneDomainOut
 

@@ -23,12 +23,22 @@ import scipy
 import sklearn
 from scipy.io import loadmat
 from sklearn.preprocessing import normalize
-from unseen.selection._families import METHODS, Contender, contenders
 
-from unseen import __version__
+from unseen import DomainCenterer, __version__
 from unseen.datasets import load_rotated_digits
-from unseen.selection import LeaveOneDomainOut, WithinDomainSplit
-from unseen.selection._unseen import _fitted, choose
+from unseen.labels import Samples
+from unseen.selection import (
+    HEADS,
+    METHODS,
+    Candidate,
+    Contender,
+    LeaveOneDomainOut,
+    WithinDomainSplit,
+    choose,
+    contest,
+    method_names,
+    seen_by_classifier,
+)
 
 PLAIN = ("logistic", "linear SVM", "RBF SVM")
 
@@ -56,18 +66,20 @@ def evaluate(X: Any, y: Any, d: Any, target: str, repeat: int) -> Iterator[dict[
     split = WithinDomainSplit(0.7, n_splits=1, random_state=repeat).split(X[source], y[source], d[source])
     train = source[next(split)[0]]
     test = d == target
-    codes = np.unique(d[train], return_inverse=True)[1]
+    how = {"coarse": True, "heads": tuple(HEADS), "centerings": ("source", "target")}
+    methods = [METHODS[name] for name in method_names(automatic=True)]
+    candidates = [c for method in methods for c in method.candidates(len(np.unique(y)), **how)]
     splits = list(LeaveOneDomainOut().split(X[train], y[train], d[train]))
     start = time.perf_counter()
-    field = contenders(METHODS, X[train], y[train], codes, splits, "accuracy")
+    field = contest(candidates, Samples(X[train], y[train], d[train]), splits)
     chosen = choose(field)
     seconds = time.perf_counter() - start
     for contender in field:
         yield {
-            "model": contender.model,
+            "model": contender.name,
             "kind": contender.kind,
             "validation": contender.scores.tolist(),
-            "params": {key: str(value) for key, value in contender.params.items()},
+            "params": {key: str(value) for key, value in contender.candidate.params.items()},
             "chosen": contender is chosen,
             "accuracy": target_accuracy(contender, X[train], y[train], d[train], X[test], y[test]),
             "seconds": seconds,
@@ -76,14 +88,21 @@ def evaluate(X: Any, y: Any, d: Any, target: str, repeat: int) -> Iterator[dict[
 
 def target_accuracy(contender: Contender, X: Any, y: Any, d: Any, X_test: Any, y_test: Any) -> float:
     """Refit on all sources and score on the domain left out."""
-    model = _fitted(contender.pipeline, X, y, d)
-    return float(np.mean(model.predict(X_test) == y_test))
+    model = contender.candidate.fitted(X, y, d)
+    return float(np.mean(model[-1].predict(seen_by_classifier(model, X_test)) == y_test))
 
 
 def choice(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Apply the rule of UnseenClassifier to stored validation scores."""
-    field = [Contender(r["model"], r["kind"], np.array(r["validation"]), r, 0.0, None) for r in rows]
-    return choose(field).params
+    seen = {"transductive": DomainCenterer()}
+    field = [
+        Contender(
+            Candidate(row["model"], row, seen.get(row["kind"]), None, plain=row["kind"] == "plain"),
+            np.array(row["validation"]),
+        )
+        for row in rows
+    ]
+    return choose(field).candidate.settings
 
 
 def table(rows: list[dict[str, Any]]) -> None:
