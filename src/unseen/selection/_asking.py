@@ -90,7 +90,7 @@ class Stage:
         key = kernel_key(projection)
         if key not in self._sources:
             grams = None
-            if projection.feature_map is None:
+            if getattr(projection, "feature_map", None) is None:
                 family = "rbf" if projection.kernel == "rbf" else key
                 if family not in self._grams:
                     self._grams = {family: Grams(projection, self.samples.X, self.distances)}
@@ -125,9 +125,9 @@ def split_rows(n_train: int, n_test: int) -> tuple[Ints, Ints]:
     return np.arange(n_train), n_train + np.arange(n_test)
 
 
-def kernel_key(projection: Projection) -> Hashable:
-    """What projections must agree on to share a decomposition."""
-    return tuple(as_key(getattr(projection, name)) for name in KERNEL_PARAMS)
+def kernel_key(projection: Any) -> Hashable:
+    """What projections, or other methods with a kernel, must agree on to share a decomposition."""
+    return tuple(as_key(getattr(projection, name, None)) for name in KERNEL_PARAMS)
 
 
 def as_key(value: Any) -> Any:
@@ -152,7 +152,7 @@ def sharing_key(numbered: Numbered) -> Hashable:
 def ask(group: list[Numbered], stage: Stage, split: int, rows: tuple[Ints, Ints], asks: Asks = ()) -> list[Prediction]:
     """Ask candidates that share something on one split."""
     held = _Held(stage, split, *rows, asks)
-    how = {"decomposition": _by_decomposition, "components": _by_components}.get(group[0][1].shares, _by_classifier)
+    how = _by_decomposition if group[0][1].shares == "decomposition" else _by_classifier
     with expected_warnings(), held.trying(group):
         how(group, held)
     return held.said
@@ -236,37 +236,44 @@ def _width_of(candidate: Candidate) -> Any:
     return None if gamma in ("scale", "auto") else gamma
 
 
-def _by_components(group: list[Numbered], held: _Held) -> None:
-    """One decomposition for each width; fewer components are a prefix of more."""
-    X, X_test = held.parts()
-    for alike in grouped(group, lambda one: one[1].transformer.gamma):
-        with held.trying(alike):
-            start = time.perf_counter()
-            most = min(max(candidate.transformer.n_components for _, candidate in alike), len(X) - 1)
-            fitted = with_width(alike[0][1].transformer, X).set_params(n_components=most)
-            Z, Z_test = fitted.fit_transform(X), fitted.transform(X_test)
-            shared = (time.perf_counter() - start) / len(alike)
-            for one in alike:
-                first, first_test = (
-                    np.ascontiguousarray(part[:, : one[1].transformer.n_components]) for part in (Z, Z_test)
-                )
-                held.answer([(one, first_test)], first, clone(one[1].classifier), shared)
-
-
 def _by_decomposition(group: list[Numbered], held: _Held) -> None:
-    """Projections of one kernel: a decomposition, then solutions, then what differs in scale, centre and number."""
+    """Methods of one kernel: a decomposition, then solutions, then what differs in scale, centre and number."""
     start = time.perf_counter()
     fold = held.stage.source(group[0][1].transformer).fold(held.train, held.test)
     shared = (time.perf_counter() - start) / len(group)
-    for alike in grouped(group, lambda one: _values(one[1].transformer, solution_params(one[1].transformer))):
+    for alike in grouped(group, lambda one: _solution_key(one[1].transformer)):
         with held.trying(alike):
-            _by_solution(alike, held, fold, shared)
+            solve = _by_solution if isinstance(alike[0][1].transformer, Projection) else _by_components
+            solve(alike, held, fold, shared)
+
+
+def _solution_key(transformer: Any) -> Any:
+    """What changes the solution, given the decomposition; one for the most components serves those with fewer."""
+    if not isinstance(transformer, Projection):
+        return type(transformer)
+    names = (name for name in solution_params(transformer) if name != "n_components")
+    return transformer.n_components is None, _values(transformer, names)
+
+
+def _by_components(group: list[Numbered], held: _Held, fold: Fold, shared: float) -> None:
+    """Kernel principal components: the eigenbasis itself, each direction with the spread of the data along it."""
+    values = fold.spectrum.values
+    most = max(candidate.transformer.n_components for _, candidate in group)
+    order = np.argsort(-values)[: min(most, np.count_nonzero(values > 0))]
+    coefficients = np.zeros((len(values), len(order)))
+    coefficients[order, np.arange(len(order))] = values[order] ** -0.5
+    projected = fold.basis.combined(coefficients)
+    for one in group:
+        columns = slice(one[1].transformer.n_components)
+        Z = np.ascontiguousarray(projected.train[:, columns])
+        Z_test = projected.test[:, columns] - projected.offset[columns]
+        held.answer([(one, Z_test)], Z, clone(one[1].classifier), shared)
 
 
 def _by_solution(group: list[Numbered], held: _Held, fold: Fold, shared: float) -> None:
     """Settings that have their components in common; heads are fitted once for both centrings."""
     start = time.perf_counter()
-    first = group[0][1].transformer
+    first = max((candidate.transformer for _, candidate in group), key=lambda one: one.n_components or 0)
     solution, basis = fold.solve(first)
     shared += (time.perf_counter() - start) / len(group)
     ridge, weight = fold.ridge_and_weight(first)

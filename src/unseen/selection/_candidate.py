@@ -21,7 +21,7 @@ from ..exceptions import FewerComponentsWarning, MaskedLabelsWarning, SingleDoma
 from ..kernels import factor, is_multiple, median_squared_distance
 
 BLOCK = 64  # rows of scores that stay in cache between the product and the search for their maximum
-Sharing = Literal["nothing", "decomposition", "components", "kernel matrix"]
+Sharing = Literal["nothing", "decomposition", "kernel matrix"]
 
 
 @dataclass(frozen=True)

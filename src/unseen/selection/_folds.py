@@ -178,7 +178,7 @@ class Source:
         self.features: Array | None = None
         self.by_domain: dict[int, Cells] = {}
         # A map that learns nothing from the data gives all folds the same features, and statistics that add up.
-        if learns_nothing(projection.feature_map):
+        if learns_nothing(getattr(projection, "feature_map", None)):
             self.features = self._features(samples.X)
             shape = samples.counts().shape
             for code in range(shape[0]):

@@ -59,7 +59,7 @@ class Method:
         Fewer settings, for a choice among many methods; None means the grid.
     components : sequence of int
         Numbers of components to choose from, in multiples of the number of classes less one.
-    shares : {"nothing", "decomposition", "components", "kernel matrix"}
+    shares : {"nothing", "decomposition", "kernel matrix"}
         What settings of this method have in common.
     most_rows : int, default=None
         Samples of training data up to which it runs; `too_large` says why.
@@ -200,7 +200,7 @@ for _method in (
         _ONE_NN,
         KernelPCA(kernel="rbf", eigen_solver="dense"),
         grid={"gamma": WIDTHS, "n_components": (10, 30, 100)},
-        shares="components",
+        shares="decomposition",
         most_rows=8_000,
         too_large="decomposes the whole kernel matrix, which does not fit; --max-per-domain makes it possible",
     ),
