@@ -71,13 +71,8 @@ def load_folder(
     """
     found = survey_folder(path, features, label)
     samples = samples_of(found)
-    return bunch_of(
-        samples,
-        target_names=_class_names(found, samples.classes),
-        feature_names=found.schema.feature_names,
-        description=_description(found, samples),
-        as_frame=as_frame,
-    )
+    names, description = _class_names(found, samples.classes), _description(found, samples)
+    return bunch_of(samples, names, found.schema.feature_names, description, as_frame=as_frame)
 
 
 def survey_folder(

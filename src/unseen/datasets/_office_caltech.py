@@ -21,18 +21,7 @@ from ._folder import samples_of
 BASE_URL = (
     "https://raw.githubusercontent.com/LeiTian-qj/CMMS/1c7c45b858bd400b25c132d178c8e2f603074afc/data/Office-Caltech10/"
 )
-CLASSES = (
-    "backpack",
-    "bike",
-    "calculator",
-    "headphones",
-    "keyboard",
-    "laptop",
-    "monitor",
-    "mouse",
-    "mug",
-    "projector",
-)
+CLASSES = ["backpack", "bike", "calculator", "headphones", "keyboard", "laptop", "monitor", "mouse", "mug", "projector"]
 SAMPLES = {"amazon": 958, "webcam": 295, "dslr": 157, "caltech10": 1123}
 
 
@@ -140,13 +129,8 @@ def fetch_office_caltech(
     samples = samples_of(survey_files(found, Request(entire=True), "Office-Caltech", several=True))
     for domain, path in found:
         _check_size(domain, path, samples.y[samples.domain == domain])
-    return bunch_of(
-        replace(samples, y=samples.y - 1),
-        target_names=CLASSES,
-        feature_names=[f"{features}_{i}" for i in range(samples.X.shape[1])],
-        description=DESCR,
-        as_frame=as_frame,
-    )
+    names = [f"{features}_{i}" for i in range(samples.X.shape[1])]
+    return bunch_of(replace(samples, y=samples.y - 1), CLASSES, names, DESCR, as_frame=as_frame)
 
 
 def _data_home(data_home: str | os.PathLike[str] | None) -> Path:

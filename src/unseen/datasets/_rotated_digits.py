@@ -64,13 +64,8 @@ def load_rotated_digits(*, angles: Sequence[float] = (0, 15, 30, 45, 60, 75), as
             own = part[order] == i
             images[own] = np.clip(rotate(images[own], angle, axes=(1, 2), reshape=False, order=1), 0, 16)
     names = np.array([_name(angle) for angle in degrees])
-    return bunch_of(
-        Samples(images.reshape(len(images), -1), digits.target[order], names[part[order]]),
-        target_names=[str(digit) for digit in range(10)],
-        feature_names=digits.feature_names,
-        description=DESCR,
-        as_frame=as_frame,
-    )
+    samples = Samples(images.reshape(len(images), -1), digits.target[order], names[part[order]])
+    return bunch_of(samples, [str(digit) for digit in range(10)], digits.feature_names, DESCR, as_frame=as_frame)
 
 
 def _partition(target: Labels, parts: int) -> Ints:

@@ -87,13 +87,8 @@ def load_vlcs(
     labels = _comparable(samples.y)
     domain = np.array([initials[name] for name in samples.domain.tolist()])
     in_order = np.concatenate([np.flatnonzero(domain == initial) for initial in KNOWN_AS])
-    return bunch_of(
-        Samples(samples.X, np.searchsorted(np.unique(labels), labels), domain).take(in_order),
-        target_names=CLASSES,
-        feature_names=found.schema.feature_names,
-        description=DESCR,
-        as_frame=as_frame,
-    )
+    samples = Samples(samples.X, np.searchsorted(np.unique(labels), labels), domain).take(in_order)
+    return bunch_of(samples, CLASSES, found.schema.feature_names, DESCR, as_frame=as_frame)
 
 
 def _initial(name: str) -> str:
