@@ -13,6 +13,7 @@ from ..labels import Labels, Samples
 from ..tables import Column, Schema, Table
 from ._bunch import bunch_of
 
+NAME = "rot{:02g}"  # of a domain, by its angle
 DESCR = """\
 Rotated digits
 
@@ -63,7 +64,7 @@ def load_rotated_digits(*, angles: Sequence[float] = (0, 15, 30, 45, 60, 75), as
         if angle % 360:
             own = part[order] == i
             images[own] = np.clip(rotate(images[own], angle, axes=(1, 2), reshape=False, order=1), 0, 16)
-    names = np.array([_name(angle) for angle in degrees])
+    names = np.array([NAME.format(angle) for angle in degrees])
     samples = Samples(images.reshape(len(images), -1), digits.target[order], names[part[order]])
     return bunch_of(samples, [str(digit) for digit in range(10)], digits.feature_names, DESCR, as_frame=as_frame)
 
@@ -94,16 +95,12 @@ def _checked_angles(angles: Sequence[float]) -> list[float]:
         raise ValueError(f"angles must be finite numbers of degrees; got {degrees}.")
     if len(degrees) < 2:
         raise ValueError(f"angles must hold at least 2 angles, one for each domain; got {len(degrees)}: {degrees}.")
-    if len({_name(angle % 360) for angle in degrees}) < len(degrees):
+    if len({NAME.format(angle % 360) for angle in degrees}) < len(degrees):
         raise ValueError(
             f"angles must differ, also after full turns of 360 degrees; got {degrees}. "
             "Leave out one of those that are alike."
         )
     return degrees
-
-
-def _name(angle: float) -> str:
-    return f"rot{angle:02g}"
 
 
 def embedded() -> Table:
