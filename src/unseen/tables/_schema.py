@@ -180,11 +180,6 @@ def _problem(column: Column) -> str | None:
 
 def positions(series: pl.Series, levels: tuple[str, ...]) -> NDArray[np.float64]:
     """Where among the levels each value is: -1 if it is not there, NaN if it is missing."""
-    pl = polars()
-    text = as_text(series)
-    if not levels:
-        found = pl.Series([NEW_LEVEL], dtype=pl.Float64).new_from_index(0, len(text))
-    else:
-        codes = np.arange(len(levels), dtype=float)
-        found = text.replace_strict(list(levels), codes, default=NEW_LEVEL, return_dtype=pl.Float64)
+    pl, text = polars(), as_text(series)
+    found = text.cast(pl.Enum(levels), strict=False).to_physical().cast(pl.Float64).fill_null(NEW_LEVEL)
     return np.where(text.is_null().to_numpy(), np.nan, found.to_numpy())
