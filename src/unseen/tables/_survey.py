@@ -161,9 +161,10 @@ class Survey:
     unlabelled: int = 0  # rows that are left out
 
     @property
-    def present(self) -> pl.Series:
+    def present(self) -> list[str]:
         """The domains that have rows."""
-        return self.domain.names.gather(sorted({domain - 1 for domain, _ in self.cells if domain}))
+        numbers = {domain for domain, _ in self.cells}
+        return [name for name, number in self.domain.numbers.items() if number in numbers]
 
     def where(self, rows: Sequence[int], total: int | None = None) -> str:
         """The first few of some rows, as people count them: from 1, below the header, in each file."""
