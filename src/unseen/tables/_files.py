@@ -7,14 +7,13 @@ import gzip
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sklearn.utils import gen_batches
 
 from ._arrays import ARRAY_ENDINGS, ArrayNames, read_arrays
-from ._errors import TableError, counted, understanding, unknown_column
+from ._errors import TableError, counted, refuse, understanding, unknown_column
 from ._find import TEXT_ENDINGS, ending_of, files, holds_several
 from ._values import polars
 
@@ -69,7 +68,7 @@ def scan(path: str | os.PathLike[str]) -> pl.LazyFrame:
     if holds_several(path):
         raise TableError(["it is a folder or a pattern: give one file."], source=str(path))
     [(_, file)] = files(path)
-    _check_header(file)
+    refuse(header_problems(file), file.name)
     return _scan(file)
 
 
@@ -105,7 +104,7 @@ def batches(
     [['40', '50'], ['60']]
     """
     for _, file in files(path):
-        _check_header(file)
+        refuse(header_problems(file), file.name)
         yield from file_batches(file, columns, size)
 
 
@@ -160,12 +159,6 @@ def header_problems(file: Path) -> list[str]:
     return [f"{counted(times, 'column')} are called {name!r}: rename them." for name, times in repeated]
 
 
-def _check_header(file: Path) -> None:
-    problems = header_problems(file)
-    if problems:
-        raise TableError(problems, source=file.name)
-
-
 def _scan(file: Path) -> pl.LazyFrame:
     ending, pl = ending_of(file), polars()
     with understanding(file, anything=True):
@@ -191,8 +184,7 @@ def _selected(file: Path, lazy: pl.LazyFrame, columns: Sequence[str] | None) -> 
         return lazy
     held = lazy.collect_schema()
     problems = [unknown_column(name, held) for name in columns if name not in held]
-    if problems:
-        raise TableError(problems, source=file.name)
+    refuse(problems, file.name)
     return lazy.select(polars().col(list(columns)))
 
 
@@ -200,20 +192,14 @@ def _header_of(file: Path) -> tuple[list[str], str]:
     """The names in the first row as they are written, and what separates them, whatever the ending says."""
     separator = TEXT_ENDINGS[ending_of(file) or ""]
     opener = gzip.open if file.suffix.lower() == ".gz" else open
-    with opener(file, "rt", encoding="utf-8-sig", newline="") as text, _long_fields(HEADER_SIZE):
-        line = next(csv.reader(text, delimiter=separator), [])
-        if len(line) != 1 or separator != ",":
-            return line, separator
-        other = next((mark for mark in (";", "\t") if mark in line[0]), separator)
-        text.seek(0)
-        return next(csv.reader(text, delimiter=other), []), other
-
-
-@contextmanager
-def _long_fields(size: int) -> Iterator[None]:
-    """Let csv read longer fields than it does; its limit is one for all readers, so it is put back."""
-    before = csv.field_size_limit(size)
+    before = csv.field_size_limit(HEADER_SIZE)  # one limit for all readers, so it is put back
     try:
-        yield
+        with opener(file, "rt", encoding="utf-8-sig", newline="") as text:
+            line = next(csv.reader(text, delimiter=separator), [])
+            if len(line) != 1 or separator != ",":
+                return line, separator
+            other = next((mark for mark in (";", "\t") if mark in line[0]), separator)
+            text.seek(0)
+            return next(csv.reader(text, delimiter=other), []), other
     finally:
         csv.field_size_limit(before)

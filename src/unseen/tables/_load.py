@@ -16,7 +16,7 @@ from ..kernels import available_bytes
 from ..labels import Samples, level
 from ._arrays import ArrayNames
 from ._checks import as_labels, name_notices, unlabelled_rows, value_problems
-from ._errors import TableError
+from ._errors import TableError, refuse
 from ._features import choose_columns
 from ._files import TableFile, header_problems, open_table
 from ._find import data_name, files, holds_several
@@ -172,8 +172,7 @@ def survey_files(found: Sequence[tuple[str, Path]], request: Request, name: str,
     problems += roles.problems + wrong
     labels = as_labels(first_pass.label.names)
     problems += value_problems(labels, roles, first_pass, entire=request.entire)
-    if problems:
-        raise TableError(problems, source=name)
+    refuse(problems, name)
     single = all(str(table.types[column.name]) == "Float32" for table in tables for column in columns)
     table = SurveyedTable(
         name,
