@@ -11,7 +11,6 @@ import numpy as np
 from sklearn.utils import Bunch
 
 from ..citizen import optional_import
-from ..labels import Labels
 from ..tables import Request, survey_files
 from ._bunch import bunch_of
 from ._download import download as download_file
@@ -128,7 +127,12 @@ def fetch_office_caltech(
     found = [(domain, path) for domain, path in paths.items() if path is not None]
     samples = samples_of(survey_files(found, Request(entire=True), "Office-Caltech", several=True))
     for domain, path in found:
-        _check_size(domain, path, samples.y[samples.domain == domain])
+        own = samples.y[samples.domain == domain]
+        if len(own) != SAMPLES[domain] or len(np.unique(own)) != len(CLASSES):
+            raise ValueError(
+                f"{path} must hold the {SAMPLES[domain]} samples of {domain}, of {len(CLASSES)} classes; "
+                f"it holds {len(own)} samples of {len(np.unique(own))} classes."
+            )
     names = [f"{features}_{i}" for i in range(samples.X.shape[1])]
     return bunch_of(replace(samples, y=samples.y - 1), CLASSES, names, DESCR, as_frame=as_frame)
 
@@ -158,15 +162,6 @@ def _downloaded(home: Path, file: str, blob_id: str) -> Path:
         path.replace(path.with_name(f"{file}.refused"))
     download_file(BASE_URL + file, path, blob_id)
     return path
-
-
-def _check_size(domain: str, path: Path, target: Labels) -> None:
-    classes = len(np.unique(target))
-    if len(target) != SAMPLES[domain] or classes != len(CLASSES):
-        raise ValueError(
-            f"{path} must hold the {SAMPLES[domain]} samples of {domain}, of {len(CLASSES)} classes; "
-            f"it holds {len(target)} samples of {classes} classes."
-        )
 
 
 def _by_hand(home: Path, features: str, domains: list[str], reason: str) -> str:

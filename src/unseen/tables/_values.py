@@ -45,10 +45,8 @@ def as_text(series: pl.Series) -> pl.Series:
         return series.replace_strict([True, False], ["True", "False"], return_dtype=pl.String)
     if series.dtype.is_float():
         series = series.fill_nan(None)
-        whole = (series == series.round()) & (series.abs() < 2**53)
-        return (
-            series.cast(pl.Int64, strict=False).cast(pl.String).zip_with(whole.fill_null(False), series.cast(pl.String))
-        )
+        whole = ((series == series.round()) & (series.abs() < 2**53)).fill_null(False)
+        return series.cast(pl.Int64, strict=False).cast(pl.String).zip_with(whole, series.cast(pl.String))
     text = series.cast(pl.String)
     if not is_text(series.dtype):
         return text
