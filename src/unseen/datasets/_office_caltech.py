@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from sklearn.utils import Bunch
@@ -22,27 +21,19 @@ BASE_URL = (
 )
 CLASSES = ["backpack", "bike", "calculator", "headphones", "keyboard", "laptop", "monitor", "mouse", "mug", "projector"]
 SAMPLES = {"amazon": 958, "webcam": 295, "dslr": 157, "caltech10": 1123}
-
-
-class Source(NamedTuple):
-    """A file as published: its name, and the id under which git knows its content."""
-
-    file: str
-    blob_id: str
-
-
+# The files as published: the name of each, and the id under which git knows its content.
 SOURCES = {
     "decaf6": {
-        "amazon": Source("amazon_decaf.mat", "79a03a3befed86b5c02b8796a9054e7f9fd07af8"),
-        "webcam": Source("webcam_decaf.mat", "8a97157cd79b2dc35d998ad332cdd34f4f856d14"),
-        "dslr": Source("dslr_decaf.mat", "17056093870aa4613eb9be2e2304deedaca721b2"),
-        "caltech10": Source("caltech_decaf.mat", "0cbd7bfef812fc7d8275f1874eac53d6e703e27e"),
+        "amazon": ("amazon_decaf.mat", "79a03a3befed86b5c02b8796a9054e7f9fd07af8"),
+        "webcam": ("webcam_decaf.mat", "8a97157cd79b2dc35d998ad332cdd34f4f856d14"),
+        "dslr": ("dslr_decaf.mat", "17056093870aa4613eb9be2e2304deedaca721b2"),
+        "caltech10": ("caltech_decaf.mat", "0cbd7bfef812fc7d8275f1874eac53d6e703e27e"),
     },
     "surf": {
-        "amazon": Source("amazon_SURF_L10.mat", "f7b9f80031fca5169388f05346ba7ac279280968"),
-        "webcam": Source("webcam_SURF_L10.mat", "81bb7794911595f6c452b9ae7749fb5c4fba57b4"),
-        "dslr": Source("dslr_SURF_L10.mat", "944902f10891e355beed167f54d14c345453e38b"),
-        "caltech10": Source("Caltech10_SURF_L10.mat", "c722e73ad53f8480bdf8bfe8447c4c91b82752fb"),
+        "amazon": ("amazon_SURF_L10.mat", "f7b9f80031fca5169388f05346ba7ac279280968"),
+        "webcam": ("webcam_SURF_L10.mat", "81bb7794911595f6c452b9ae7749fb5c4fba57b4"),
+        "dslr": ("dslr_SURF_L10.mat", "944902f10891e355beed167f54d14c345453e38b"),
+        "caltech10": ("Caltech10_SURF_L10.mat", "c722e73ad53f8480bdf8bfe8447c4c91b82752fb"),
     },
 }
 
@@ -146,12 +137,12 @@ def _data_home(data_home: str | os.PathLike[str] | None) -> Path:
 
 def _file_at_hand(home: Path, features: str, domain: str) -> Path | None:
     """Where the file of a domain lies already, if its content is the published one."""
-    blob_id = SOURCES[features][domain].blob_id
+    _, blob_id = SOURCES[features][domain]
     return next((path for path in _candidates(home, features, domain) if git_blob_id(path) == blob_id), None)
 
 
 def _candidates(home: Path, features: str, domain: str) -> list[Path]:
-    names = {SOURCES[features][domain].file.lower(), f"{domain}.mat", f"{domain.removesuffix('10')}.mat"}
+    names = {SOURCES[features][domain][0].lower(), f"{domain}.mat", f"{domain.removesuffix('10')}.mat"}
     folders = (home / "office_caltech", home / f"office_caltech_{features}", home)
     return [path for folder in folders for path in sorted(folder.glob("*.mat")) if path.name.lower() in names]
 
@@ -165,7 +156,7 @@ def _downloaded(home: Path, file: str, blob_id: str) -> Path:
 
 
 def _by_hand(home: Path, features: str, domains: list[str], reason: str) -> str:
-    files = "\n".join(f"- {SOURCES[features][domain].file}" for domain in domains)
+    files = "\n".join(f"- {SOURCES[features][domain][0]}" for domain in domains)
     refused = [str(path) for domain in domains for path in _candidates(home, features, domain)]
     if refused:
         files += f"\nThe content of these files is not the published one: {', '.join(refused)}."

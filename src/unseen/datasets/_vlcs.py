@@ -12,7 +12,7 @@ from sklearn.utils import Bunch
 from ..labels import Labels, Samples, listed
 from ..tables import SurveyedTable
 from ._bunch import bunch_of
-from ._folder import samples_of, survey_folder
+from ._folder import read_folder
 
 CLASSES = ("bird", "car", "chair", "dog", "person")
 # What each collection is called, in the order of its initials.
@@ -74,8 +74,7 @@ def load_vlcs(
     >>> data.domain_names, data.target_names
     (['V', 'L', 'C', 'S'], ['bird', 'car', 'chair', 'dog', 'person'])
     """
-    found = survey_folder(folder, features, label)
-    samples = samples_of(found)
+    found, samples = read_folder(folder, features, label)
     initials = {name: _initial(name) for name in found.domains.tolist()}
     problems = _wrong_collections(initials) + _wrong_classes(found, samples)
     if problems:
