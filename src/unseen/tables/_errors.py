@@ -72,14 +72,10 @@ def understanding(path: Path, *, anything: bool = False) -> Iterator[None]:
     except (ImportError, MemoryError, TableError):
         raise
     except kinds as error:
-        raise TableError([f"it cannot be read: {_reason(error)}."], source=path.name) from error
-
-
-def _reason(error: BaseException) -> str:
-    """The first line of the reason, in our words where we know it."""
-    text = str(error).strip() or type(error).__name__
-    known = (reason for phrase, reason in REASONS.items() if re.search(phrase, text))
-    return next(known, text.splitlines()[0].rstrip(".:"))
+        text = str(error).strip() or type(error).__name__
+        known = (reason for phrase, reason in REASONS.items() if re.search(phrase, text))
+        reason = next(known, text.splitlines()[0].rstrip(".:"))
+        raise TableError([f"it cannot be read: {reason}."], source=path.name) from error
 
 
 def counted(number: int, noun: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -161,7 +162,10 @@ def survey_files(found: Sequence[tuple[str, Path]], request: Request, name: str,
     if not tables:
         raise TableError(problems, source=name)
     roles = choose_roles(tables, request, several=several)
-    problems = _repeated(tables) + problems if roles.by_file else problems
+    files_called = Counter(table.name for table in tables)
+    repeated = sorted(name for name, count in files_called.items() if count > 1 and roles.by_file)
+    same = [f"two or more files are called {name!r}, so they would be one domain: rename one." for name in repeated]
+    problems = same + problems
     try:
         first_pass = look_through(tables, roles, None if request.unlabelled is None else str(request.unlabelled))
     except TableError as error:
@@ -229,9 +233,3 @@ def _open(found: Sequence[tuple[str, Path]], request: Request, *, prefixed: bool
         same = names._replace(column="label")
         tables = [open_table(table.name, table.path, same) for table in tables]
     return tables, problems
-
-
-def _repeated(tables: Sequence[TableFile]) -> list[str]:
-    names = [table.name for table in tables]
-    repeated = sorted({name for name in names if names.count(name) > 1})
-    return [f"two or more files are called {name!r}, so they would be one domain: rename one." for name in repeated]

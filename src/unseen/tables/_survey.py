@@ -28,8 +28,7 @@ MOST_LEVELS = 1000
 VALUES_PER_BATCH = 500_000  # some 40 bytes each while they are text, and polars reads several batches ahead
 PART_ROWS = 250_000  # of a Parquet file, to be read again by one worker
 KEPT_IDS = 1_000_000  # rows on which it is decided whether integers identify samples
-ID_NAME = re.compile(r"^(index|idx|key|row|)$|(^|[\s_.\-])(id|uuid|guid)$", re.IGNORECASE)
-CAMEL_ID_NAME = re.compile(r"[a-z](ID|Id)$")
+ID_NAME = re.compile(r"^(?i:index|idx|key|row|)$|(^|[\s_.\-])(?i:id|uuid|guid)$|[a-z](ID|Id)$")
 
 
 class Tallies:
@@ -47,7 +46,8 @@ class Tallies:
         # Whether a column may number the rows: from 0 or 1, in each file or through all.
         self.numberings = {(where, first): np.ones(width, dtype=bool) for where in ("file", "all") for first in (0, 1)}
         # Values of the columns that are called like identifiers.
-        self.kept: dict[int, list[NDArray[np.float64]]] = {i: [] for i, name in enumerate(names) if has_id_name(name)}
+        called_so = [i for i, name in enumerate(names) if ID_NAME.search(name.strip())]
+        self.kept: dict[int, list[NDArray[np.float64]]] = {position: [] for position in called_so}
 
     @property
     def numeric(self) -> NDArray[np.bool_]:
@@ -64,8 +64,9 @@ class Tallies:
     def identifies(self) -> NDArray[np.bool_]:
         """Which columns name samples rather than describe them."""
         counting = np.logical_or.reduce(list(self.numberings.values()))
-        for position, pieces in self.kept.items():
-            counting[position] |= _all_differ(pieces)
+        for position, pieces in self.kept.items():  # integers, none missing, each of them once
+            values = np.concatenate([np.empty(0), *pieces])
+            counting[position] |= (values == np.round(values)).all() and len(np.unique(values)) == len(values)
         return np.where(self.numeric, counting, self.too_many_levels | (self._n_levels() > 0.9 * self.present))
 
     def _n_levels(self) -> Ints:
@@ -83,7 +84,11 @@ class Tallies:
             self.not_numbers[position] += wrong.sum()
             self.present[position] += wrong.sum()
             nothing[:, position] &= ~wrong
-        self._add_marks(frame, nothing)
+        for position in np.flatnonzero(nothing.sum(axis=0) > np.array(frame.null_count().row(0))).tolist():
+            series = frame.to_series(position)
+            if is_text(series.dtype):
+                marks = series.cast(polars().String).filter(nothing[:, position]).drop_nulls().unique().to_list()
+                self.marks.setdefault(position, set()).update(mark for mark in marks if mark.strip())
         infinite = np.isinf(values)
         self.absent += nothing.sum(axis=0)
         self.present += (~np.isnan(values)).sum(axis=0)
@@ -99,14 +104,6 @@ class Tallies:
         for position, pieces in self.kept.items() if rows[0] < KEPT_IDS else ():
             pieces.append(values[:, position].copy())
 
-    def _add_marks(self, frame: pl.DataFrame, nothing: NDArray[np.bool_]) -> None:
-        marked = nothing.sum(axis=0) > np.array(frame.null_count().row(0))
-        for position in np.flatnonzero(marked):
-            series = frame.to_series(int(position))
-            if is_text(series.dtype):
-                marks = series.cast(polars().String).filter(nothing[:, position]).drop_nulls().unique().to_list()
-                self.marks.setdefault(int(position), set()).update(mark for mark in marks if mark.strip())
-
     def add_levels(self, frame: pl.DataFrame) -> None:
         """Take in the levels of some rows, of all columns that are not numbers."""
         for position in np.flatnonzero(~self.numeric & ~self.too_many_levels).tolist():
@@ -117,17 +114,6 @@ class Tallies:
             if max(len(new), len(levels)) > MOST_LEVELS:
                 self.too_many_levels[position] = True
                 levels.clear()
-
-
-def has_id_name(name: str) -> bool:
-    """Whether a column is called like an identifier."""
-    return bool(ID_NAME.search(name.strip()) or CAMEL_ID_NAME.search(name.strip()))
-
-
-def _all_differ(pieces: list[NDArray[np.float64]]) -> bool:
-    """Whether the values are integers, none missing, each of them once."""
-    values = np.concatenate(pieces) if pieces else np.empty(0)
-    return bool((values == np.round(values)).all()) and len(np.unique(values)) == len(values)
 
 
 Cell = tuple[int, int]  # the numbers of a domain and of a label
@@ -169,13 +155,10 @@ class Survey:
     def where(self, rows: Sequence[int], total: int | None = None) -> str:
         """The first few of some rows, as people count them: from 1, below the header, in each file."""
         total = len(rows) if total is None else total
-        shown = [self._where(int(row)) for row in rows[:SHOWN]]
-        more = f" and {total - SHOWN:,} more" if total > SHOWN else ""
-        return f"row{'s' if total > 1 else ''} {', '.join(shown)}{more}"
-
-    def _where(self, row: int) -> str:
-        file = bisect_right(self.starts, row) - 1
-        return f"{row - self.starts[file] + 1}" + (f" of {self.files[file]}" if len(self.files) > 1 else "")
+        found = [(row, bisect_right(self.starts, row) - 1) for row in rows[:SHOWN]]
+        own = [f" of {file}" if len(self.files) > 1 else "" for file in self.files]
+        shown = ", ".join(f"{row - self.starts[file] + 1}{own[file]}" for row, file in found)
+        return f"row{'s' if total > 1 else ''} {shown}" + (f" and {total - SHOWN:,} more" if total > SHOWN else "")
 
     def counts(self, classes: NDArray[Any]) -> Ints:
         """The rows of each domain and each class, given the class that each different label is."""
