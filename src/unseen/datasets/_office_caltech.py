@@ -111,8 +111,12 @@ def fetch_office_caltech(
     if missing and not download:
         raise FileNotFoundError(_by_hand(home, features, missing, "download=False, and these files are not there"))
     for i, domain in enumerate(missing):
+        file, blob_id = SOURCES[features][domain]
+        path = paths[domain] = home / "office_caltech" / file
         try:
-            paths[domain] = _downloaded(home, *SOURCES[features][domain])
+            if path.exists():  # but with other content, or it would have been found
+                path.replace(path.with_name(f"{file}.refused"))
+            download_file(BASE_URL + file, path, blob_id)
         except OSError as error:
             raise OSError(_by_hand(home, features, missing[i:], str(error))) from error
     found = [(domain, path) for domain, path in paths.items() if path is not None]
@@ -145,14 +149,6 @@ def _candidates(home: Path, features: str, domain: str) -> list[Path]:
     names = {SOURCES[features][domain][0].lower(), f"{domain}.mat", f"{domain.removesuffix('10')}.mat"}
     folders = (home / "office_caltech", home / f"office_caltech_{features}", home)
     return [path for folder in folders for path in sorted(folder.glob("*.mat")) if path.name.lower() in names]
-
-
-def _downloaded(home: Path, file: str, blob_id: str) -> Path:
-    path = home / "office_caltech" / file
-    if path.exists():  # but with other content, or it would have been found
-        path.replace(path.with_name(f"{file}.refused"))
-    download_file(BASE_URL + file, path, blob_id)
-    return path
 
 
 def _by_hand(home: Path, features: str, domains: list[str], reason: str) -> str:

@@ -91,9 +91,8 @@ def _label_problems(labels: NDArray[Any], survey: Survey, *, entire: bool) -> li
 
 def _domain_problems(survey: Survey) -> list[str]:
     """Missing domains, and fewer than two of them."""
-    name = survey.domain.column
+    name, present = survey.domain.column, survey.present
     problems = _missing_names(survey.domain, "domain", survey)
-    present = survey.present
     if len(present) < 2 and survey.rows:
         held = f"the domain column {name!r} holds" if name is not None else "the folder holds"
         problems.append(
@@ -125,15 +124,10 @@ def _mixed_labels(domains: NDArray[Any], classes: NDArray[Any], counts: Ints) ->
     """Files of which some have numbers for labels and others have words."""
     if classes.dtype.kind != "U":
         return []
-    numbers = whole_numbers(polars().Series(classes.tolist())).is_not_null().to_numpy()
-    present = counts > 0
-    words, others = (domains[present.any(axis=1) & ~present[:, kind].any(axis=1)] for kind in (numbers, ~numbers))
-    if not len(words) or not len(others):
-        return []
-    return [
-        f"labels must all be numbers or all be words: {listed(words.tolist())} has words, {listed(others.tolist())} "
-        "has numbers."
-    ]
+    numbers, present = whole_numbers(polars().Series(classes.tolist())).is_not_null().to_numpy(), counts > 0
+    only = [domains[present.any(axis=1) & ~present[:, kind].any(axis=1)].tolist() for kind in (numbers, ~numbers)]
+    told = "labels must all be numbers or all be words: {} has words, {} has numbers."
+    return [told.format(*map(listed, only))] if all(only) else []
 
 
 def _unlabelled_problems(survey: Survey) -> list[str]:

@@ -58,27 +58,24 @@ class Coding:
 
     def add(self, frame: pl.DataFrame, rows: Ints, otherwise: int = 0) -> Ints:
         """Number the values of some more rows, which have the given places; all have one number without a column."""
-        if self.column is None:
-            return np.full(frame.height, otherwise)
-        text = as_text(frame[self.column])
-        self.meet(text)
-        if len(self.numbers) > MOST_VALUES:
-            raise TableError(
-                [f"the column {self.column!r} has more than {MOST_VALUES:,} different values: they are no names."]
-            )
-        if text.null_count():
+        if self.column is not None:
+            text = as_text(frame[self.column])
+            self.meet(text)
+            if len(self.numbers) > MOST_VALUES:
+                problem = (
+                    f"the column {self.column!r} has more than {MOST_VALUES:,} different values: they are no names."
+                )
+                raise TableError([problem])
             missing = rows[text.is_null().to_numpy()]
             self.first_missing += missing[: SHOWN - len(self.first_missing)].tolist()
             self.missing += len(missing)
-        return self._looked_up(text)
+        return self.codes(frame, otherwise)
 
     def codes(self, frame: pl.DataFrame, otherwise: int = 0) -> Ints:
         """The numbers of values that all have been added before."""
         if self.column is None:
             return np.full(frame.height, otherwise)
-        return self._looked_up(as_text(frame[self.column]))
-
-    def _looked_up(self, text: pl.Series) -> Ints:
+        text = as_text(frame[self.column])
         names = text.drop_nulls().unique().sort().to_list()
         new = [name for name in names if name not in self.numbers]
         if new:

@@ -196,23 +196,17 @@ def survey_files(found: Sequence[tuple[str, Path]], request: Request, name: str,
 
 def loaded(found: SurveyedTable, seed: int = 0) -> Table:
     """Read a table that has been looked through; unless its rows were drawn, no more than there is memory for."""
-    found = _fitting(found, seed) if found.draw is None else found
+    available, width = available_bytes(), 8 * len(found.schema.columns)
+    if found.draw is None and available is not None and found.rows * width > MATRIX_SHARE * available:
+        limit = level(list(found.domain_rows().values()), int(MATRIX_SHARE * available / width))
+        needed, room = (f"{size / 2**30:,.1f} GiB" for size in (found.rows * width, available))
+        text = (
+            f"All {found.rows:,} rows would take {needed}, and {room} is available: pass --max-per-domain to choose "
+            "how many to use."
+        )
+        found = replace(found, notices=[*found.notices, text]).thinned(max(limit, 2), seed)
     samples, rows = found.read()
     return Table(samples.X, samples.y, samples.domain, found.schema, found.notices, found.name, rows)
-
-
-def _fitting(found: SurveyedTable, seed: int) -> SurveyedTable:
-    """All rows; or, if their matrix would take too much memory, as many of each domain as there is room for."""
-    available, width = available_bytes(), 8 * len(found.schema.columns)
-    if available is None or found.rows * width <= MATRIX_SHARE * available:
-        return found
-    limit = level(list(found.domain_rows().values()), int(MATRIX_SHARE * available / width))
-    needed, room = (f"{size / 2**30:,.1f} GiB" for size in (found.rows * width, available))
-    text = (
-        f"All {found.rows:,} rows would take {needed}, and {room} is available: pass --max-per-domain to choose how "
-        "many to use."
-    )
-    return replace(found, notices=[*found.notices, text]).thinned(max(limit, 2), seed)
 
 
 def _open(found: Sequence[tuple[str, Path]], request: Request, *, prefixed: bool) -> tuple[list[TableFile], list[str]]:

@@ -80,8 +80,7 @@ class SurveyedTable:
 
     def pieces(self, part: Part) -> Iterator[Samples]:
         """The wanted rows of a part, in their order, a few at a time."""
-        for piece, _ in self._placed_pieces(part):
-            yield piece
+        return (piece for piece, _ in self._placed_pieces(part))
 
     def _placed_pieces(self, part: Part) -> Iterator[tuple[Samples, Ints]]:
         """The same, with the places of the rows, counted from 0 through all files."""
