@@ -62,10 +62,8 @@ class Coding:
             text = as_text(frame[self.column])
             self.meet(text)
             if len(self.numbers) > MOST_VALUES:
-                problem = (
-                    f"the column {self.column!r} has more than {MOST_VALUES:,} different values: they are no names."
-                )
-                raise TableError([problem])
+                many = f"more than {MOST_VALUES:,} different values"
+                raise TableError([f"the column {self.column!r} has {many}: they are no names."])
             missing = rows[text.is_null().to_numpy()]
             self.first_missing += missing[: SHOWN - len(self.first_missing)].tolist()
             self.missing += len(missing)
