@@ -192,8 +192,8 @@ def test_failures_are_shown_and_tell_in_the_exit_code(hospitals, monkeypatch):
 def test_office_caltech_without_its_files_says_which_are_missing(tmp_path, flag, features):
     code, text = unseen("reproduce", "office-caltech", "--features", features, "--data-home", tmp_path, *flag)
     assert code == (2 if flag else 1)
-    for source in _office_caltech.SOURCES[features].values():
-        assert source.file in text
+    for file, _ in _office_caltech.SOURCES[features].values():
+        assert file in text
     assert f"put them into {tmp_path / 'office_caltech'}" in text
 
 

@@ -199,7 +199,7 @@ def office(site, tmp_path, monkeypatch):
         name = f"{domain}_SURF_L10.mat"
         savemat(tmp_path / name, {"fts": np.full((10, 3), i, dtype=np.uint8), "labels": np.arange(1, 11)[:, None]})
         site.files[name] = (tmp_path / name).read_bytes()
-        sources[domain] = _office_caltech.Source(name, git_blob_id(tmp_path / name))
+        sources[domain] = name, git_blob_id(tmp_path / name)
         (tmp_path / name).unlink()
     monkeypatch.setattr(_office_caltech, "SOURCES", {"surf": sources})
     monkeypatch.setattr(_office_caltech, "SAMPLES", dict.fromkeys(sources, 10))

@@ -367,7 +367,7 @@ def test_hidden_and_other_files_of_a_folder_are_passed_over(tmp_path):
 
 
 def test_labels_and_domains_without_end_are_refused_before_they_are_counted_together(tmp_path, monkeypatch):
-    monkeypatch.setattr("unseen.tables._load.MOST_CELLS", 1000)
+    monkeypatch.setattr("unseen.tables._checks.MOST_CELLS", 1000)
     monkeypatch.setattr("unseen.tables._survey.sum_cells", None)
     file, rows = tmp_path / "patients.csv", np.arange(300)
     for label, reason in (

@@ -12,12 +12,7 @@ from ..labels import Samples
 
 
 def bunch_of(
-    samples: Samples,
-    *,
-    target_names: Sequence[str],
-    feature_names: Sequence[str],
-    description: str,
-    as_frame: bool,
+    samples: Samples, target_names: Sequence[str], feature_names: Sequence[str], description: str, *, as_frame: bool
 ) -> Bunch:
     """Samples as a Bunch of arrays or of pandas objects."""
     bunch = Bunch(
@@ -29,14 +24,9 @@ def bunch_of(
         feature_names=list(feature_names),
         DESCR=description,
     )
-    return _framed(bunch) if as_frame else bunch
-
-
-def _framed(bunch: Bunch) -> Bunch:
-    pd = optional_import("pandas", "as_frame=True")
-    bunch.data = pd.DataFrame(bunch.data, columns=bunch.feature_names)
-    bunch.target = pd.Series(bunch.target, name="target")
-    bunch.domain = pd.Series(bunch.domain, name="domain")
-    labels = pd.concat([bunch.target, bunch.domain], axis=1)
-    bunch.frame = pd.concat([bunch.data, labels], axis=1)
+    if as_frame:
+        pd = optional_import("pandas", "as_frame=True")
+        bunch.data = pd.DataFrame(bunch.data, columns=bunch.feature_names)
+        bunch.target, bunch.domain = (pd.Series(bunch[name], name=name) for name in ("target", "domain"))
+        bunch.frame = pd.concat([bunch.data, bunch.target, bunch.domain], axis=1)
     return bunch

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import logging
 import os
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from ..citizen import optional_import
 
@@ -38,22 +34,14 @@ def download(url: str, destination: Path, blob_id: str) -> None:
 
     What has arrived is kept beside it as NAME.part, from which the next attempt, or the next call, goes on.
     """
-    pooch = optional_import("pooch", "Downloading data")
-
-    def fetch(url: str, output: str, _: Any) -> None:
-        part = destination.with_name(destination.name + ".part")
-        _complete(url, part, blob_id)
-        os.replace(part, output)  # pooch moves it on to the destination
-
-    with _quiet(pooch.get_logger()):
-        pooch.retrieve(url, known_hash=None, fname=destination.name, path=destination.parent, downloader=fetch)
-
-
-def _complete(url: str, part: Path, blob_id: str) -> None:
+    optional_import("pooch", "Downloading data")  # which brings requests along
+    destination.parent.mkdir(parents=True, exist_ok=True)
+    part = destination.with_name(destination.name + ".part")
     for pause in (*PAUSES, None):
         try:
             resumed = _receive(url, part)
             if git_blob_id(part) == blob_id:
+                os.replace(part, destination)
                 return
             part.unlink()
             if not resumed:  # with a part from before, that may have been at fault: begin anew
@@ -85,36 +73,22 @@ def _receive(url: str, part: Path) -> bool:
                 part.unlink(missing_ok=True)
                 raise TryAgain(f"{url} answered with another range than the one asked for")
             expected = have + int(response.headers["Content-Length"]) if "Content-Length" in response.headers else None
-            _write(response, part, have, expected)
+            resumed = have > 0
+            with part.open("ab" if resumed else "wb") as file:
+                for piece in response.iter_content(PIECE):
+                    file.write(piece)
+                    have += len(piece)
+                    _show(f"\r{part.stem}: {have / 1e6:.1f}" + (f" of {expected / 1e6:.1f} MB" if expected else " MB"))
+            _show("\n")
     except requests.RequestException as error:
         raise TryAgain(f"{url} could not be reached, or broke off: {error}") from error
-    if expected is not None and part.stat().st_size < expected:
-        raise TryAgain(f"{url} broke off after {part.stat().st_size} of {expected} bytes")
-    return have > 0
+    if expected is not None and have < expected:
+        raise TryAgain(f"{url} broke off after {have} of {expected} bytes")
+    return resumed
 
 
-def _write(response: Any, part: Path, have: int, expected: int | None) -> None:
-    with part.open("ab" if have else "wb") as file:
-        for piece in response.iter_content(PIECE):
-            file.write(piece)
-            have += len(piece)
-            _show(f"{part.stem}: {have / 1e6:.1f}" + (f" of {expected / 1e6:.1f} MB" if expected else " MB"))
-    _show(None)
-
-
-def _show(progress: str | None) -> None:
-    """One line that is written over, on a terminal only; None ends it."""
+def _show(progress: str) -> None:
+    """One line that is written over, on a terminal only."""
     if sys.stderr.isatty():
-        sys.stderr.write("\n" if progress is None else f"\r{progress}")
+        sys.stderr.write(progress)
         sys.stderr.flush()
-
-
-@contextmanager
-def _quiet(logger: logging.Logger) -> Iterator[None]:
-    """Keep pooch from advising to note the file's hash, which is known in another form."""
-    level = logger.level
-    logger.setLevel(logging.WARNING)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)

@@ -69,27 +69,22 @@ def load_folder(
     >>> data.data.shape
     (6, 4)
     """
-    found = survey_folder(path, features, label)
-    samples = samples_of(found)
-    return bunch_of(
-        samples,
-        target_names=_class_names(found, samples.classes),
-        feature_names=found.schema.feature_names,
-        description=_description(found, samples),
-        as_frame=as_frame,
-    )
+    found, samples = read_folder(path, features, label)
+    names, description = _class_names(found, samples.classes), _description(found, samples)
+    return bunch_of(samples, names, found.schema.feature_names, description, as_frame=as_frame)
 
 
-def survey_folder(
+def read_folder(
     path: str | os.PathLike[str], features: str | Sequence[str] | None, label: str | None
-) -> SurveyedTable:
-    """Every domain of a folder, looked through as a table is, but with all its columns of numbers and all its rows."""
+) -> tuple[SurveyedTable, Samples]:
+    """Every domain of a folder, read as a table is, but with all its columns of numbers and all its rows."""
     request = Request(label, features=features, entire=True)
     folder = Path(path).expanduser()
     if not folder.is_dir():
         kind, held = (NotADirectoryError, "a file") if folder.exists() else (FileNotFoundError, "nothing")
         raise kind(f"path must be a folder with one file per domain; at {str(folder)!r} there is {held}.")
-    return survey_table(folder, request)
+    found = survey_table(folder, request)
+    return found, samples_of(found)
 
 
 def samples_of(found: SurveyedTable) -> Samples:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from sklearn.utils import Bunch
 
 from ..citizen import optional_import
-from ..labels import Labels
 from ..tables import Request, survey_files
 from ._bunch import bunch_of
 from ._download import download as download_file
@@ -21,40 +19,21 @@ from ._folder import samples_of
 BASE_URL = (
     "https://raw.githubusercontent.com/LeiTian-qj/CMMS/1c7c45b858bd400b25c132d178c8e2f603074afc/data/Office-Caltech10/"
 )
-CLASSES = (
-    "backpack",
-    "bike",
-    "calculator",
-    "headphones",
-    "keyboard",
-    "laptop",
-    "monitor",
-    "mouse",
-    "mug",
-    "projector",
-)
+CLASSES = ["backpack", "bike", "calculator", "headphones", "keyboard", "laptop", "monitor", "mouse", "mug", "projector"]
 SAMPLES = {"amazon": 958, "webcam": 295, "dslr": 157, "caltech10": 1123}
-
-
-class Source(NamedTuple):
-    """A file as published: its name, and the id under which git knows its content."""
-
-    file: str
-    blob_id: str
-
-
+# The files as published: the name of each, and the id under which git knows its content.
 SOURCES = {
     "decaf6": {
-        "amazon": Source("amazon_decaf.mat", "79a03a3befed86b5c02b8796a9054e7f9fd07af8"),
-        "webcam": Source("webcam_decaf.mat", "8a97157cd79b2dc35d998ad332cdd34f4f856d14"),
-        "dslr": Source("dslr_decaf.mat", "17056093870aa4613eb9be2e2304deedaca721b2"),
-        "caltech10": Source("caltech_decaf.mat", "0cbd7bfef812fc7d8275f1874eac53d6e703e27e"),
+        "amazon": ("amazon_decaf.mat", "79a03a3befed86b5c02b8796a9054e7f9fd07af8"),
+        "webcam": ("webcam_decaf.mat", "8a97157cd79b2dc35d998ad332cdd34f4f856d14"),
+        "dslr": ("dslr_decaf.mat", "17056093870aa4613eb9be2e2304deedaca721b2"),
+        "caltech10": ("caltech_decaf.mat", "0cbd7bfef812fc7d8275f1874eac53d6e703e27e"),
     },
     "surf": {
-        "amazon": Source("amazon_SURF_L10.mat", "f7b9f80031fca5169388f05346ba7ac279280968"),
-        "webcam": Source("webcam_SURF_L10.mat", "81bb7794911595f6c452b9ae7749fb5c4fba57b4"),
-        "dslr": Source("dslr_SURF_L10.mat", "944902f10891e355beed167f54d14c345453e38b"),
-        "caltech10": Source("Caltech10_SURF_L10.mat", "c722e73ad53f8480bdf8bfe8447c4c91b82752fb"),
+        "amazon": ("amazon_SURF_L10.mat", "f7b9f80031fca5169388f05346ba7ac279280968"),
+        "webcam": ("webcam_SURF_L10.mat", "81bb7794911595f6c452b9ae7749fb5c4fba57b4"),
+        "dslr": ("dslr_SURF_L10.mat", "944902f10891e355beed167f54d14c345453e38b"),
+        "caltech10": ("Caltech10_SURF_L10.mat", "c722e73ad53f8480bdf8bfe8447c4c91b82752fb"),
     },
 }
 
@@ -132,21 +111,25 @@ def fetch_office_caltech(
     if missing and not download:
         raise FileNotFoundError(_by_hand(home, features, missing, "download=False, and these files are not there"))
     for i, domain in enumerate(missing):
+        file, blob_id = SOURCES[features][domain]
+        path = paths[domain] = home / "office_caltech" / file
         try:
-            paths[domain] = _downloaded(home, *SOURCES[features][domain])
+            if path.exists():  # but with other content, or it would have been found
+                path.replace(path.with_name(f"{file}.refused"))
+            download_file(BASE_URL + file, path, blob_id)
         except OSError as error:
             raise OSError(_by_hand(home, features, missing[i:], str(error))) from error
     found = [(domain, path) for domain, path in paths.items() if path is not None]
     samples = samples_of(survey_files(found, Request(entire=True), "Office-Caltech", several=True))
     for domain, path in found:
-        _check_size(domain, path, samples.y[samples.domain == domain])
-    return bunch_of(
-        replace(samples, y=samples.y - 1),
-        target_names=CLASSES,
-        feature_names=[f"{features}_{i}" for i in range(samples.X.shape[1])],
-        description=DESCR,
-        as_frame=as_frame,
-    )
+        own = samples.y[samples.domain == domain]
+        if len(own) != SAMPLES[domain] or len(np.unique(own)) != len(CLASSES):
+            raise ValueError(
+                f"{path} must hold the {SAMPLES[domain]} samples of {domain}, of {len(CLASSES)} classes; "
+                f"it holds {len(own)} samples of {len(np.unique(own))} classes."
+            )
+    names = [f"{features}_{i}" for i in range(samples.X.shape[1])]
+    return bunch_of(replace(samples, y=samples.y - 1), CLASSES, names, DESCR, as_frame=as_frame)
 
 
 def _data_home(data_home: str | os.PathLike[str] | None) -> Path:
@@ -158,35 +141,18 @@ def _data_home(data_home: str | os.PathLike[str] | None) -> Path:
 
 def _file_at_hand(home: Path, features: str, domain: str) -> Path | None:
     """Where the file of a domain lies already, if its content is the published one."""
-    blob_id = SOURCES[features][domain].blob_id
+    _, blob_id = SOURCES[features][domain]
     return next((path for path in _candidates(home, features, domain) if git_blob_id(path) == blob_id), None)
 
 
 def _candidates(home: Path, features: str, domain: str) -> list[Path]:
-    names = {SOURCES[features][domain].file.lower(), f"{domain}.mat", f"{domain.removesuffix('10')}.mat"}
+    names = {SOURCES[features][domain][0].lower(), f"{domain}.mat", f"{domain.removesuffix('10')}.mat"}
     folders = (home / "office_caltech", home / f"office_caltech_{features}", home)
     return [path for folder in folders for path in sorted(folder.glob("*.mat")) if path.name.lower() in names]
 
 
-def _downloaded(home: Path, file: str, blob_id: str) -> Path:
-    path = home / "office_caltech" / file
-    if path.exists():  # but with other content, or it would have been found
-        path.replace(path.with_name(f"{file}.refused"))
-    download_file(BASE_URL + file, path, blob_id)
-    return path
-
-
-def _check_size(domain: str, path: Path, target: Labels) -> None:
-    classes = len(np.unique(target))
-    if len(target) != SAMPLES[domain] or classes != len(CLASSES):
-        raise ValueError(
-            f"{path} must hold the {SAMPLES[domain]} samples of {domain}, of {len(CLASSES)} classes; "
-            f"it holds {len(target)} samples of {classes} classes."
-        )
-
-
 def _by_hand(home: Path, features: str, domains: list[str], reason: str) -> str:
-    files = "\n".join(f"- {SOURCES[features][domain].file}" for domain in domains)
+    files = "\n".join(f"- {SOURCES[features][domain][0]}" for domain in domains)
     refused = [str(path) for domain in domains for path in _candidates(home, features, domain)]
     if refused:
         files += f"\nThe content of these files is not the published one: {', '.join(refused)}."

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
 from sklearn.utils import Bunch
 
-from ..algebra import Ints
-from ..labels import Labels, Samples
+from ..labels import Samples
 from ..tables import Column, Schema, Table
 from ._bunch import bunch_of
 
+NAME = "rot{:02g}"  # of a domain, by its angle
 DESCR = """\
 Rotated digits
 
@@ -54,39 +53,22 @@ def load_rotated_digits(*, angles: Sequence[float] = (0, 15, 30, 45, 60, 75), as
     from scipy.ndimage import rotate
     from sklearn.datasets import load_digits
 
-    degrees = _checked_angles(angles)
     digits = load_digits()
-    part = _partition(digits.target, len(degrees))
+    degrees = _checked_angles(angles, most=int(np.bincount(digits.target).min()))
+    part = np.empty(len(digits.target), dtype=np.intp)  # dealt out like cards, class after class: sizes hardly differ
+    part[np.argsort(digits.target, kind="stable")] = np.arange(len(part)) % len(degrees)
     order = np.argsort(part, kind="stable")
     images = digits.images[order]
     for i, angle in enumerate(degrees):
         if angle % 360:
             own = part[order] == i
             images[own] = np.clip(rotate(images[own], angle, axes=(1, 2), reshape=False, order=1), 0, 16)
-    names = np.array([_name(angle) for angle in degrees])
-    return bunch_of(
-        Samples(images.reshape(len(images), -1), digits.target[order], names[part[order]]),
-        target_names=[str(digit) for digit in range(10)],
-        feature_names=digits.feature_names,
-        description=DESCR,
-        as_frame=as_frame,
-    )
+    names = np.array([NAME.format(angle) for angle in degrees])
+    samples = Samples(images.reshape(len(images), -1), digits.target[order], names[part[order]])
+    return bunch_of(samples, [str(digit) for digit in range(10)], digits.feature_names, DESCR, as_frame=as_frame)
 
 
-def _partition(target: Labels, parts: int) -> Ints:
-    """Which part each sample goes to: dealt out like cards, class after class, so sizes differ by one at most."""
-    smallest = int(np.bincount(target).min())
-    if parts > smallest:
-        raise ValueError(
-            f"angles holds {parts} angles, but the rarest digit has {smallest} images, and each angle needs its own. "
-            f"Give at most {smallest} angles."
-        )
-    part = np.empty(len(target), dtype=np.intp)
-    part[np.argsort(target, kind="stable")] = np.arange(len(target)) % parts
-    return part
-
-
-def _checked_angles(angles: Sequence[float]) -> list[float]:
+def _checked_angles(angles: Sequence[float], most: int) -> list[float]:
     try:
         if isinstance(angles, str):
             raise TypeError
@@ -95,20 +77,21 @@ def _checked_angles(angles: Sequence[float]) -> list[float]:
         raise TypeError(
             f"angles must be a sequence of numbers, in degrees, such as (0, 30, 60); got {angles!r}."
         ) from error
-    if not all(math.isfinite(angle) for angle in degrees):
+    if not np.isfinite(degrees).all():
         raise ValueError(f"angles must be finite numbers of degrees; got {degrees}.")
     if len(degrees) < 2:
         raise ValueError(f"angles must hold at least 2 angles, one for each domain; got {len(degrees)}: {degrees}.")
-    if len({_name(angle % 360) for angle in degrees}) < len(degrees):
+    if len({NAME.format(angle % 360) for angle in degrees}) < len(degrees):
         raise ValueError(
             f"angles must differ, also after full turns of 360 degrees; got {degrees}. "
             "Leave out one of those that are alike."
         )
+    if len(degrees) > most:
+        raise ValueError(
+            f"angles holds {len(degrees)} angles, but the rarest digit has {most} images, and each angle needs its "
+            f"own. Give at most {most} angles."
+        )
     return degrees
-
-
-def _name(angle: float) -> str:
-    return f"rot{angle:02g}"
 
 
 def embedded() -> Table:

@@ -62,10 +62,5 @@ def make_synthetic(*, validation_domain: bool = False, as_frame: bool = False, r
         for name, classes in table.items()
         for label, (mean, count) in enumerate(classes, start=1)
     ]
-    return bunch_of(
-        Samples(*map(np.concatenate, zip(*cells, strict=True))),
-        target_names=["class 1", "class 2", "class 3"],
-        feature_names=["x", "y"],
-        description=DESCR,
-        as_frame=as_frame,
-    )
+    samples = Samples(*map(np.concatenate, zip(*cells, strict=True)))
+    return bunch_of(samples, ["class 1", "class 2", "class 3"], ["x", "y"], DESCR, as_frame=as_frame)

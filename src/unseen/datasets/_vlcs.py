@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from sklearn.utils import Bunch
 
-from ..labels import Labels, Samples, listed
+from ..labels import Samples, listed
 from ..tables import SurveyedTable
 from ._bunch import bunch_of
-from ._folder import samples_of, survey_folder
+from ._folder import read_folder
 
 CLASSES = ("bird", "car", "chair", "dog", "person")
 # What each collection is called, in the order of its initials.
@@ -74,26 +75,20 @@ def load_vlcs(
     >>> data.domain_names, data.target_names
     (['V', 'L', 'C', 'S'], ['bird', 'car', 'chair', 'dog', 'person'])
     """
-    found = survey_folder(folder, features, label)
-    samples = samples_of(found)
+    found, samples = read_folder(folder, features, label)
     initials = {name: _initial(name) for name in found.domains.tolist()}
-    problems = _wrong_collections(initials) + _wrong_classes(found, samples)
+    labels = np.char.lower(samples.y) if samples.y.dtype.kind == "U" else samples.y
+    problems = _wrong_collections(initials) + _wrong_classes(found, samples, set(labels.tolist()))
     if problems:
         raise ValueError(
             f"The folder {os.fspath(folder)!r} does not hold VLCS:\n"
             + "\n".join(f"- {problem}" for problem in problems)
             + "\nFor other data, use load_folder."
         )
-    labels = _comparable(samples.y)
     domain = np.array([initials[name] for name in samples.domain.tolist()])
     in_order = np.concatenate([np.flatnonzero(domain == initial) for initial in KNOWN_AS])
-    return bunch_of(
-        Samples(samples.X, np.searchsorted(np.unique(labels), labels), domain).take(in_order),
-        target_names=CLASSES,
-        feature_names=found.schema.feature_names,
-        description=DESCR,
-        as_frame=as_frame,
-    )
+    samples = Samples(samples.X, np.searchsorted(np.unique(labels), labels), domain).take(in_order)
+    return bunch_of(samples, CLASSES, found.schema.feature_names, DESCR, as_frame=as_frame)
 
 
 def _initial(name: str) -> str:
@@ -118,19 +113,15 @@ def _wrong_collections(initials: dict[str, str]) -> list[str]:
     return problems
 
 
-def _wrong_classes(found: SurveyedTable, samples: Samples) -> list[str]:
+def _wrong_classes(found: SurveyedTable, samples: Samples, labels: set[Any]) -> list[str]:
     for name, classes in found.class_names.items():
         if tuple(word.lower() for word in classes) != CLASSES:
             held = listed(classes, quote=False)
             return [f"{name}: 'classes' must be {', '.join(CLASSES)}, in this order; it is {held}."]
-    if set(_comparable(samples.y).tolist()) in ({0, 1, 2, 3, 4}, {1, 2, 3, 4, 5}, set(CLASSES)):
+    if labels in ({0, 1, 2, 3, 4}, {1, 2, 3, 4, 5}, set(CLASSES)):
         return []
     each = "; ".join(
         f"{name} has {listed(np.unique(samples.y[samples.domain == name]).tolist(), quote=False)}"
         for name in found.domains
     )
     return [f"the labels must be 1 to 5, or 0 to 4, or {', '.join(CLASSES)}, and the same in all files; {each}."]
-
-
-def _comparable(target: Labels) -> Labels:
-    return np.char.lower(target) if target.dtype.kind == "U" else target

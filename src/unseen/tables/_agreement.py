@@ -10,13 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ._checks import whole_numbers
-from ._schema import NewValues, positions
+from ._schema import NEW_LEVEL, NewValues, positions
 from ._values import as_text, polars
 
 if TYPE_CHECKING:
     import polars as pl
-
-OTHER = -1  # stands for all labels that are no classes of the model: they may be many
 
 
 @dataclass(frozen=True)
@@ -56,7 +54,7 @@ class Agreement:
         classes = np.asarray(classes)
         names = tuple(map(str, classes.tolist()))
         found = positions(_written_as(labels, classes), names)
-        known, new = ~np.isnan(found), found == OTHER
+        known, new = ~np.isnan(found), found == NEW_LEVEL
         said = np.asarray(predicted)[known]
         order = np.argsort(classes)
         answers = order[np.searchsorted(classes, said, sorter=order)]
@@ -84,7 +82,7 @@ class Agreement:
         table: NDArray[np.intp] = np.zeros((len(self.classes) + 1, len(self.classes)), dtype=np.intp)
         domains: dict[str | None, list[int]] = {}
         for (domain, label, answer), rows in self.counts.items():
-            table[label, answer] += rows  # the last row is that of OTHER
+            table[label, answer] += rows  # the last row is that of all labels that are no classes: they may be many
             ours = domains.setdefault(domain, [0, 0])
             ours[0] += rows
             ours[1] += rows * (label == answer)

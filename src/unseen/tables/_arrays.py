@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -40,23 +40,11 @@ class Arrays:
     names: ArrayNames  # as they were found
     classes: tuple[str, ...] = ()  # names of the classes, where the file gives them
 
-    @property
-    def height(self) -> int:
-        """The number of samples."""
-        return len(self.matrix)
-
-    @property
-    def columns(self) -> list[str]:
-        """The names of all columns: features are numbered."""
-        return [*(f"feature_{i}" for i in range(self.matrix.shape[1])), *self.vectors]
-
-    def frame(self, columns: Sequence[str] | None = None, rows: slice = slice(None)) -> pl.DataFrame:
-        """Some of the rows, and some of the columns, as a frame."""
-        pl = polars()
-        features = pl.from_numpy(self.matrix[rows], schema=self.columns[: self.matrix.shape[1]], orient="row")
-        vectors = [pl.Series(name, vector[rows]) for name, vector in self.vectors.items()]
-        frame = features.with_columns(vectors)
-        return frame if columns is None else frame.select(columns)
+    def frame(self, rows: slice = slice(None)) -> pl.DataFrame:
+        """Some of the rows as a frame, in which features are numbered."""
+        pl, names = polars(), [f"feature_{i}" for i in range(self.matrix.shape[1])]
+        features = pl.from_numpy(self.matrix[rows], schema=names, orient="row")
+        return features.with_columns(pl.Series(name, vector[rows]) for name, vector in self.vectors.items())
 
 
 def read_arrays(path: Path, asked: ArrayNames | None = None) -> Arrays:
@@ -77,13 +65,17 @@ def read_arrays(path: Path, asked: ArrayNames | None = None) -> Arrays:
         raise ValueError(f"{features!r} must be a matrix of numbers, a row per sample; it is {_shape_and_type(matrix)}")
     vectors = {name: array for name, array in contents.items() if name != features and _is_vector(array)}
     if label is not None:
-        _check_labels(contents, label, features)
+        labels, plain = contents[label], _vector(contents[label])
+        if plain is None or plain.dtype.kind not in "fiubU":
+            raise ValueError(f"{label!r} must hold one integer or string per sample; it is {_shape_and_type(labels)}")
+        if labels.size not in matrix.shape:
+            raise ValueError(f"{features!r} is {_shape_and_type(matrix)}, but {label!r} holds {labels.size} labels")
         vectors.pop(CLASSES if label != CLASSES else "", None)
     lengths = {vectors[name].size for name in (vectors if label is None else [label])}
     if len(matrix) not in lengths and matrix.shape[1] in lengths:  # samples in columns
         matrix = matrix.T
-    plain = {name: _vector(array) for name, array in vectors.items() if array.size == len(matrix)}
-    beside = {asked.column if asked.column and name == label else name: v for name, v in plain.items() if v is not None}
+    fitting = {name: _vector(array) for name, array in vectors.items() if array.size == len(matrix)}
+    beside = {(asked.column if name == label else None) or name: v for name, v in fitting.items() if v is not None}
     names = _vector(contents[CLASSES]) if CLASSES in contents and label != CLASSES else None
     classes = () if names is None else tuple(map(str, names.tolist()))
     return Arrays(matrix, beside, ArrayNames(features, label, asked.column), classes)
@@ -101,15 +93,6 @@ def _features_name(contents: Mapping[str, Array], label: str | None) -> str:
     raise ValueError(f"which array holds the features cannot be told: call it X, or pass --features. It holds {held}")
 
 
-def _check_labels(contents: Mapping[str, Array], label: str, features: str) -> None:
-    labels, matrix = contents[label], contents[features]
-    plain = _vector(labels)
-    if plain is None or plain.dtype.kind not in "fiubU":
-        raise ValueError(f"{label!r} must hold one integer or string per sample; it is {_shape_and_type(labels)}")
-    if labels.size not in matrix.shape:
-        raise ValueError(f"{features!r} is {_shape_and_type(matrix)}, but {label!r} holds {labels.size} labels")
-
-
 def _is_vector(array: Array) -> bool:
     return array.ndim > 0 and array.size == max(array.shape)
 
@@ -125,11 +108,9 @@ def _vector(array: Array) -> Array | None:
         array = np.array([entry[0] if len(entry) else "" for entry in entries])
     if array.dtype.kind == "S":
         array = np.char.decode(array, "utf-8")
-    return np.char.strip(array.ravel()) if array.dtype.kind == "U" else array.ravel() if _is_readable(array) else None
-
-
-def _is_readable(array: Array) -> bool:
-    return array.dtype.kind in "fiubmM"
+    if array.dtype.kind == "U":
+        return np.char.strip(array.ravel())
+    return array.ravel() if array.dtype.kind in "fiubmM" else None
 
 
 def _shape_and_type(array: Array) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from ..algebra import Ints
 from ..labels import listed
 from ._coding import Coding
 from ._errors import SHOWN, counted
+from ._roles import Roles
 from ._survey import Survey
 from ._values import polars
 
@@ -19,14 +21,14 @@ if TYPE_CHECKING:
 
 MANY_VALUES = 20  # a label with more different values that are not integers is a measurement
 FEWEST_ROWS = 4  # of a domain
+MOST_CELLS = 20_000_000  # domains times classes; there may be a million of each in a column that is neither
 
 
-def as_labels(names: pl.Series) -> pl.Series:
+def as_labels(names: Sequence[str]) -> NDArray[Any]:
     """Different labels, given as text, as integers if all are whole numbers, else as they are."""
-    if names.str.contains(r"^\s*[+-]?0\d").any():  # 007 is a code, not the number 7
-        return names
-    whole = whole_numbers(names)
-    return names if whole.null_count() else whole
+    text = polars().Series(names, dtype=polars().String)
+    whole, codes = whole_numbers(text), text.str.contains(r"^\s*[+-]?0\d")  # 007 is a code, not the number 7
+    return np.array(names, dtype=str) if whole.null_count() or codes.any() else whole.to_numpy()
 
 
 def whole_numbers(text: pl.Series) -> pl.Series:
@@ -38,30 +40,59 @@ def whole_numbers(text: pl.Series) -> pl.Series:
     return stripped.cast(pl.Int64, strict=False).fill_null(numbers.set(~exact, None).cast(pl.Int64))
 
 
-def label_problems(labels: pl.Series, survey: Survey, *, entire: bool) -> list[str]:
-    """Missing labels, and labels that are no classes; one class will do if nothing has to be learnt from `entire`."""
-    pl = polars()
-    name = survey.label.column
-    advice = "" if entire else " Or pass --unlabelled NA to do without these rows."
-    problems = _missing_names(survey.label, "label", survey, advice)
-    rows, labels = survey.rows - survey.unlabelled - survey.label.missing, labels.unique(maintain_order=True)
-    measured = labels.dtype == pl.String and labels.cast(pl.Float64, strict=False).null_count() == 0
-    most = (0 if entire else MANY_VALUES) if measured else len(labels) if entire else max(MANY_VALUES, rows / 2)
-    if len(labels) > most:
-        problems.append(
-            f"the label column {name!r} has {len(labels):,} different values in {counted(rows, 'row')}, such as "
-            f"{listed(labels.head(3).to_list())}: it looks like a measurement or an identifier, not like classes."
-        )
-    elif len(labels) < 2 and rows and not entire:
-        problems.append(f"the label column {name!r} must hold two classes or more; it holds {listed(labels)}.")
+def value_problems(labels: NDArray[Any], roles: Roles, survey: Survey, *, entire: bool) -> list[str]:
+    """What is wrong with the labels and domains, as far as it is known which columns they are."""
+    if not (roles.features or roles.label or roles.domain):
+        return []  # nothing was read
+    heights = np.diff([*survey.starts, survey.rows])
+    empty = [name for name, height in zip(survey.files, heights, strict=True) if not height]
+    if not survey.rows and len(empty) == 1:
+        return [f"it has a header but no rows{f' ({empty[0]})' if roles.by_file else ''}."]
+    problems = [f"these files have a header but no rows: {listed(empty)}."] if empty else []
+    if roles.label is not None and roles.label == roles.domain:
+        return problems  # and that is a problem already, from which others would follow
+    wrong = _unlabelled_problems(survey)
+    if wrong:
+        return problems + wrong
+    classes, domains = np.unique(labels), np.array(survey.domain.names, dtype=str)
+    if roles.label is not None:
+        problems += _label_problems(labels, survey, entire=entire)
+    if len(classes) * len(domains) > MOST_CELLS:
+        return problems or [f"{len(classes):,} classes in {len(domains):,} domains are too many to be counted."]
+    counts = survey.counts(labels)
+    if roles.by_file:
+        problems += _mixed_labels(domains, classes, counts)
+    if entire or (roles.domain is None and not roles.by_file):
+        return problems
+    problems += _domain_problems(survey)
+    if len(classes) > 1:  # otherwise each domain would be told what the label has been
+        found = _cell_problems(domains, classes, counts)
+        problems += (_near_names(survey.present, "domains") if found else []) + found
     return problems
 
 
-def domain_problems(survey: Survey) -> list[str]:
+def _label_problems(labels: NDArray[Any], survey: Survey, *, entire: bool) -> list[str]:
+    """Missing labels, and labels that are no classes; one class will do if nothing has to be learnt from `entire`."""
+    pl, name, different = polars(), survey.label.column, list(dict.fromkeys(labels.tolist()))
+    advice = "" if entire else " Or pass --unlabelled NA to do without these rows."
+    problems = _missing_names(survey.label, "label", survey, advice)
+    rows = survey.rows - survey.unlabelled - survey.label.missing
+    measured = labels.dtype.kind == "U" and pl.Series(different).cast(pl.Float64, strict=False).null_count() == 0
+    most = (0 if entire else MANY_VALUES) if measured else len(different) if entire else max(MANY_VALUES, rows / 2)
+    if len(different) > most:
+        problems.append(
+            f"the label column {name!r} has {len(different):,} different values in {counted(rows, 'row')}, such as "
+            f"{listed(different[:3])}: it looks like a measurement or an identifier, not like classes."
+        )
+    elif len(different) < 2 and rows and not entire:
+        problems.append(f"the label column {name!r} must hold two classes or more; it holds {listed(different)}.")
+    return problems
+
+
+def _domain_problems(survey: Survey) -> list[str]:
     """Missing domains, and fewer than two of them."""
-    name = survey.domain.column
+    name, present = survey.domain.column, survey.present
     problems = _missing_names(survey.domain, "domain", survey)
-    present = survey.present
     if len(present) < 2 and survey.rows:
         held = f"the domain column {name!r} holds" if name is not None else "the folder holds"
         problems.append(
@@ -71,7 +102,7 @@ def domain_problems(survey: Survey) -> list[str]:
     return problems
 
 
-def cell_problems(domains: NDArray[Any], classes: NDArray[Any], counts: Ints) -> list[str]:
+def _cell_problems(domains: NDArray[Any], classes: NDArray[Any], counts: Ints) -> list[str]:
     """Domains with too few rows, or with rows of one class only."""
     sizes, present = counts.sum(axis=1), counts > 0
     problems = []
@@ -89,28 +120,23 @@ def cell_problems(domains: NDArray[Any], classes: NDArray[Any], counts: Ints) ->
     return problems
 
 
-def mixed_labels(domains: NDArray[Any], classes: NDArray[Any], counts: Ints) -> list[str]:
+def _mixed_labels(domains: NDArray[Any], classes: NDArray[Any], counts: Ints) -> list[str]:
     """Files of which some have numbers for labels and others have words."""
     if classes.dtype.kind != "U":
         return []
-    numbers = whole_numbers(polars().Series(classes.tolist())).is_not_null().to_numpy()
-    present = counts > 0
-    words, others = (domains[present.any(axis=1) & ~present[:, kind].any(axis=1)] for kind in (numbers, ~numbers))
-    if not len(words) or not len(others):
-        return []
-    return [
-        f"labels must all be numbers or all be words: {listed(words.tolist())} has words, {listed(others.tolist())} "
-        "has numbers."
-    ]
+    numbers, present = whole_numbers(polars().Series(classes.tolist())).is_not_null().to_numpy(), counts > 0
+    only = [domains[present.any(axis=1) & ~present[:, kind].any(axis=1)].tolist() for kind in (numbers, ~numbers)]
+    told = "labels must all be numbers or all be words: {} has words, {} has numbers."
+    return [told.format(*map(listed, only))] if all(only) else []
 
 
-def unlabelled_problems(survey: Survey) -> list[str]:
+def _unlabelled_problems(survey: Survey) -> list[str]:
     """A value for unlabelled rows that none has, or all have."""
     value = survey.label.ignored
     if value is None or survey.label.column is None:
         return []
     if not survey.unlabelled and not survey.label.ignores_missing:
-        present = listed(survey.label.names.sort())
+        present = listed(sorted(survey.label.names))
         return [f"no row has the label {value!r}, which was to stand for none: there are {present}."]
     if survey.unlabelled == survey.rows:
         return [f"all {counted(survey.rows, 'row')} have the label {value!r}, which stands for none."]
@@ -121,20 +147,27 @@ def unlabelled_rows(survey: Survey) -> list[str]:
     """A notice about rows that were left out since they have no label."""
     if not survey.unlabelled:
         return []
-    gone = survey.domain.names.filter(~survey.domain.names.is_in(survey.present.implode()))
-    which = (
-        "without a label"
-        if survey.label.ignores_missing
-        else f"with the label {survey.label.ignored!r}, which stands for none"
-    )
-    rest = f": nothing is left of {listed(gone)}" if len(gone) else ""
+    present = set(survey.present)
+    gone = [name for name in survey.domain.names if name not in present]
+    marked = f"with the label {survey.label.ignored!r}, which stands for none"
+    which = "without a label" if survey.label.ignores_missing else marked
+    rest = f": nothing is left of {listed(gone)}" if gone else ""
     return [f"Left out {counted(survey.unlabelled, 'row')} of {survey.rows:,} {which}{rest}."]
 
 
-def near_names(names: pl.Series, role: str) -> list[str]:
+def name_notices(labels: NDArray[Any], survey: Survey) -> list[str]:
+    """Notices about names that are nearly alike, and about domains that have no class in common with any other."""
+    domains, present = np.array(survey.domain.names, dtype=str), survey.counts(labels) > 0
+    shared = present[:, present.sum(axis=0) > 1].any(axis=1)
+    lonely = domains[present.any(axis=1) & ~shared].tolist()
+    near = _near_names(survey.present, "domains") + _near_names(labels.tolist(), "classes")
+    return [*near, f"No class of these domains occurs in any other: {listed(lonely)}."] if lonely else near
+
+
+def _near_names(names: Sequence[Any], role: str) -> list[str]:
     """Notices about names that differ by spaces or by case alone."""
     alike: dict[str, list[str]] = {}
-    for name in names.to_list() if names.dtype == polars().String else ():
+    for name in [name for name in names if isinstance(name, str)]:
         alike.setdefault(" ".join(name.split()).casefold(), []).append(name)
     several = [group for group in alike.values() if len(group) > 1]
     more = [f"So are {len(several) - SHOWN:,} groups of {role} more."] if len(several) > SHOWN else []
@@ -143,19 +176,6 @@ def near_names(names: pl.Series, role: str) -> list[str]:
         "write them alike."
         for group in several[:SHOWN]
     ] + more
-
-
-def lonely_domains(domains: NDArray[Any], counts: Ints) -> list[str]:
-    """Notices about domains that have no class in common with any other."""
-    present = counts > 0
-    shared = present[:, present.sum(axis=0) > 1].any(axis=1)
-    lonely = domains[present.any(axis=1) & ~shared]
-    return [f"No class of these domains occurs in any other: {listed(lonely.tolist())}."] if len(lonely) else []
-
-
-def numpy_names(names: pl.Series) -> NDArray[Any]:
-    """Integers or text as NumPy has them."""
-    return names.to_numpy() if names.dtype != polars().String else np.array(names.to_list(), dtype=str)
 
 
 def _missing_names(coding: Coding, role: str, survey: Survey, advice: str = "") -> list[str]:

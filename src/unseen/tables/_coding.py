@@ -8,7 +8,7 @@ import numpy as np
 
 from ..algebra import Ints
 from ._errors import SHOWN, TableError
-from ._values import MISSING_MARKS, as_text, polars
+from ._values import MISSING_MARKS, as_text
 
 if TYPE_CHECKING:
     import polars as pl
@@ -30,10 +30,9 @@ class Coding:
         self.first_missing: list[int] = []  # rows, the first few
 
     @property
-    def names(self) -> pl.Series:
+    def names(self) -> list[str]:
         """The different values as text, in the order of their numbers."""
-        pl = polars()
-        return pl.Series(list(self.numbers), dtype=pl.String)
+        return list(self.numbers)
 
     def number(self, name: str) -> int:
         """The number of a value, a new one if it has none yet."""
@@ -59,31 +58,25 @@ class Coding:
 
     def add(self, frame: pl.DataFrame, rows: Ints, otherwise: int = 0) -> Ints:
         """Number the values of some more rows, which have the given places; all have one number without a column."""
-        if self.column is None:
-            return np.full(frame.height, otherwise)
-        text = as_text(frame[self.column])
-        self.meet(text)
-        if len(self.numbers) > MOST_VALUES:
-            raise TableError(
-                [f"the column {self.column!r} has more than {MOST_VALUES:,} different values: they are no names."]
-            )
-        if text.null_count():
+        if self.column is not None:
+            text = as_text(frame[self.column])
+            self.meet(text)
+            if len(self.numbers) > MOST_VALUES:
+                many = f"more than {MOST_VALUES:,} different values"
+                raise TableError([f"the column {self.column!r} has {many}: they are no names."])
             missing = rows[text.is_null().to_numpy()]
             self.first_missing += missing[: SHOWN - len(self.first_missing)].tolist()
             self.missing += len(missing)
-        return self._looked_up(text)
+        return self.codes(frame, otherwise)
 
     def codes(self, frame: pl.DataFrame, otherwise: int = 0) -> Ints:
         """The numbers of values that all have been added before."""
         if self.column is None:
             return np.full(frame.height, otherwise)
         text = as_text(frame[self.column])
-        new = [name for name in text.unique().to_list() if name is not None and name not in self.numbers]
+        names = text.drop_nulls().unique().sort().to_list()
+        new = [name for name in names if name not in self.numbers]
         if new:
             raise TableError([f"the column {self.column!r} holds {new[0]!r}, which it did not before. Begin again."])
-        return self._looked_up(text)
-
-    def _looked_up(self, text: pl.Series) -> Ints:
-        names = text.drop_nulls().unique().sort().to_list()
         numbers = np.array([0, *(self.numbers[name] for name in names)], dtype=np.intp)
         return numbers[text.rank("dense").fill_null(0).to_numpy()]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -11,6 +12,14 @@ from ..labels import listed
 from ._values import polars
 
 SHOWN = 8  # names, values and rows are listed up to this many
+REASONS = {  # by what a reader says
+    "(?i)utf-?8": "it is not UTF-8 text. Save it again as UTF-8 (in a spreadsheet: 'CSV UTF-8')",
+    "not properly escaped": "a quotation mark is opened but never closed",
+    "field limit": "its header has no end; perhaps a quotation mark is opened but never closed",
+    "more fields": "a row has more values than the header has names",
+    "new_columns": "its first line does not end where its names do. Save it again, with the line ends of Unix or "
+    "Windows",
+}
 
 
 class TableError(ValueError):
@@ -47,6 +56,12 @@ class TableError(ValueError):
         return type(self), (self.problems, self.source)
 
 
+def refuse(problems: Sequence[str], source: str = "The table") -> None:
+    """Raise a TableError if there are problems."""
+    if problems:
+        raise TableError(problems, source)
+
+
 @contextmanager
 def understanding(path: Path, *, anything: bool = False) -> Iterator[None]:
     """What polars cannot do with a file, or `anything` that a reader raises on a broken one, becomes a TableError."""
@@ -57,23 +72,10 @@ def understanding(path: Path, *, anything: bool = False) -> Iterator[None]:
     except (ImportError, MemoryError, TableError):
         raise
     except kinds as error:
-        raise TableError([f"it cannot be read: {_reason(error)}."], source=path.name) from error
-
-
-def _reason(error: BaseException) -> str:
-    """The first line of the reason, in our words where we know it."""
-    text = str(error).strip()
-    if "utf-8" in text.lower() or "utf8" in text.lower():
-        return "it is not UTF-8 text. Save it again as UTF-8 (in a spreadsheet: 'CSV UTF-8')"
-    if "not properly escaped" in text:
-        return "a quotation mark is opened but never closed"
-    if "field limit" in text:
-        return "its header has no end; perhaps a quotation mark is opened but never closed"
-    if "more fields" in text:
-        return "a row has more values than the header has names"
-    if "new_columns" in text:
-        return "its first line does not end where its names do. Save it again, with the line ends of Unix or Windows"
-    return (text or type(error).__name__).splitlines()[0].rstrip(".:")
+        text = str(error).strip() or type(error).__name__
+        known = (reason for phrase, reason in REASONS.items() if re.search(phrase, text))
+        reason = next(known, text.splitlines()[0].rstrip(".:"))
+        raise TableError([f"it cannot be read: {reason}."], source=path.name) from error
 
 
 def counted(number: int, noun: str) -> str:

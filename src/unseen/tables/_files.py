@@ -7,12 +7,13 @@ import gzip
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from sklearn.utils import gen_batches
+
 from ._arrays import ARRAY_ENDINGS, ArrayNames, read_arrays
-from ._errors import TableError, counted, understanding, unknown_column
+from ._errors import TableError, counted, refuse, understanding, unknown_column
 from ._find import TEXT_ENDINGS, ending_of, files, holds_several
 from ._values import polars
 
@@ -67,9 +68,7 @@ def scan(path: str | os.PathLike[str]) -> pl.LazyFrame:
     if holds_several(path):
         raise TableError(["it is a folder or a pattern: give one file."], source=str(path))
     [(_, file)] = files(path)
-    problems = header_problems(file)
-    if problems:
-        raise TableError(problems, source=file.name)
+    refuse(header_problems(file), file.name)
     return _scan(file)
 
 
@@ -105,9 +104,7 @@ def batches(
     [['40', '50'], ['60']]
     """
     for _, file in files(path):
-        problems = header_problems(file)
-        if problems:
-            raise TableError(problems, source=file.name)
+        refuse(header_problems(file), file.name)
         yield from file_batches(file, columns, size)
 
 
@@ -123,30 +120,23 @@ def file_batches(
     with understanding(file, anything=True):
         if ending_of(file) in ARRAY_ENDINGS:
             arrays = read_arrays(file, names)
-            _require_columns(file, columns, arrays.columns)
-            for start in range(0, arrays.height, size):
-                yield arrays.frame(columns, slice(start, start + size))
+            for rows_here in gen_batches(len(arrays.matrix), size):
+                yield _selected(file, arrays.frame(rows_here).lazy(), columns).collect()
             return
-        whole = lazy = _scan(file)
-        if columns is not None:
-            _require_columns(file, columns, lazy.collect_schema().names())
-            lazy = lazy.select(polars().col(list(columns)))
+        whole = _scan(file)
+        lazy = _selected(file, whole, columns)
         if file.suffix.lower() != ".parquet":
             for frame in lazy.collect_batches(chunk_size=size, maintain_order=True):
                 yield from frame.iter_slices(size)
             return
         # The number of rows is asked of the file, which knows it: a selection of columns would have to be decoded.
         height = int(whole.select(polars().len()).collect().item())
-        for part in _slices(lazy, height, size, first, rows):
+        end = height if rows is None else min(first + rows, height)
+        # A batch would be cut from whole decoded row groups, but of a range of rows only its own are decoded.
+        step = max(size, SLICE_VALUES // max(1, len(lazy.collect_schema())))
+        for start in range(first, end, step) or (first,):
+            part = lazy.slice(start, min(step, end - start))
             yield from part.collect(engine="streaming").iter_slices(size)
-
-
-def _slices(lazy: pl.LazyFrame, height: int, size: int, first: int, rows: int | None) -> Iterator[pl.LazyFrame]:
-    """Ranges of rows. A batch is cut from whole decoded row groups, but of a range only its own rows are decoded."""
-    end = height if rows is None else min(first + rows, height)
-    step = max(size, SLICE_VALUES // max(1, len(lazy.collect_schema())))
-    for start in range(first, end, step) or (first,):
-        yield lazy.slice(start, min(step, end - start))
 
 
 def open_table(name: str, file: Path, names: ArrayNames | None = None) -> TableFile:
@@ -154,7 +144,7 @@ def open_table(name: str, file: Path, names: ArrayNames | None = None) -> TableF
     with understanding(file, anything=True):
         if ending_of(file) in ARRAY_ENDINGS:
             arrays = read_arrays(file, names)
-            types = dict(arrays.frame(rows=slice(1)).schema)
+            types = dict(arrays.frame(slice(1)).schema)
             return TableFile(name, file, types, tuple(arrays.vectors), arrays.names, arrays.classes)
         return TableFile(name, file, dict(_scan(file).collect_schema()))
 
@@ -189,31 +179,27 @@ def _scan(file: Path) -> pl.LazyFrame:
         return lazy
 
 
-def _require_columns(file: Path, columns: Sequence[str] | None, names: Sequence[str]) -> None:
-    held = set(names)
-    problems = [unknown_column(name, names) for name in columns or () if name not in held]
-    if problems:
-        raise TableError(problems, source=file.name)
+def _selected(file: Path, lazy: pl.LazyFrame, columns: Sequence[str] | None) -> pl.LazyFrame:
+    if columns is None:
+        return lazy
+    held = lazy.collect_schema()
+    problems = [unknown_column(name, held) for name in columns if name not in held]
+    refuse(problems, file.name)
+    return lazy.select(polars().col(list(columns)))
 
 
 def _header_of(file: Path) -> tuple[list[str], str]:
     """The names in the first row as they are written, and what separates them, whatever the ending says."""
     separator = TEXT_ENDINGS[ending_of(file) or ""]
     opener = gzip.open if file.suffix.lower() == ".gz" else open
-    with opener(file, "rt", encoding="utf-8-sig", newline="") as text, _long_fields(HEADER_SIZE):
-        line = next(csv.reader(text, delimiter=separator), [])
-        if len(line) != 1 or separator != ",":
-            return line, separator
-        other = next((mark for mark in (";", "\t") if mark in line[0]), separator)
-        text.seek(0)
-        return next(csv.reader(text, delimiter=other), []), other
-
-
-@contextmanager
-def _long_fields(size: int) -> Iterator[None]:
-    """Let csv read longer fields than it does; its limit is one for all readers, so it is put back."""
-    before = csv.field_size_limit(size)
+    before = csv.field_size_limit(HEADER_SIZE)  # one limit for all readers, so it is put back
     try:
-        yield
+        with opener(file, "rt", encoding="utf-8-sig", newline="") as text:
+            line = next(csv.reader(text, delimiter=separator), [])
+            if len(line) != 1 or separator != ",":
+                return line, separator
+            other = next((mark for mark in (";", "\t") if mark in line[0]), separator)
+            text.seek(0)
+            return next(csv.reader(text, delimiter=other), []), other
     finally:
         csv.field_size_limit(before)

@@ -3,43 +3,29 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..kernels import available_bytes
-from ..labels import Samples, level, listed
+from ..labels import Samples, level
 from ._arrays import ArrayNames
-from ._checks import (
-    as_labels,
-    cell_problems,
-    domain_problems,
-    label_problems,
-    lonely_domains,
-    mixed_labels,
-    near_names,
-    numpy_names,
-    unlabelled_problems,
-    unlabelled_rows,
-)
-from ._errors import TableError
+from ._checks import as_labels, name_notices, unlabelled_rows, value_problems
+from ._errors import TableError, refuse
 from ._features import choose_columns
 from ._files import TableFile, header_problems, open_table
 from ._find import data_name, files, holds_several
-from ._roles import Request, Roles, choose_roles
+from ._roles import Request, choose_roles
 from ._schema import Schema
-from ._survey import Survey, look_through
+from ._survey import look_through
 from ._surveyed import SurveyedTable
 
-if TYPE_CHECKING:
-    import polars as pl
-
-MOST_CELLS = 20_000_000  # domains times classes; there may be a million of each in a column that is neither
 MATRIX_SHARE = 0.25  # of the available memory, for all rows at once: methods make copies
 
 
@@ -176,7 +162,10 @@ def survey_files(found: Sequence[tuple[str, Path]], request: Request, name: str,
     if not tables:
         raise TableError(problems, source=name)
     roles = choose_roles(tables, request, several=several)
-    problems = _repeated(tables) + problems if roles.by_file else problems
+    files_called = Counter(table.name for table in tables)
+    repeated = sorted(name for name, count in files_called.items() if count > 1 and roles.by_file)
+    same = [f"two or more files are called {name!r}, so they would be one domain: rename one." for name in repeated]
+    problems = same + problems
     try:
         first_pass = look_through(tables, roles, None if request.unlabelled is None else str(request.unlabelled))
     except TableError as error:
@@ -186,23 +175,19 @@ def survey_files(found: Sequence[tuple[str, Path]], request: Request, name: str,
     columns, notices, wrong = choose_columns(first_pass, request)
     problems += roles.problems + wrong
     labels = as_labels(first_pass.label.names)
-    problems += _value_problems(labels, roles, first_pass, entire=request.entire)
-    if problems:
-        raise TableError(problems, source=name)
-    classes, domains = numpy_names(labels), numpy_names(first_pass.domain.names)
-    lonely = lonely_domains(domains, first_pass.counts(classes))
-    about_names = near_names(first_pass.present, "domains") + near_names(labels, "classes")
+    problems += value_problems(labels, roles, first_pass, entire=request.entire)
+    refuse(problems, name)
     single = all(str(table.types[column.name]) == "Float32" for table in tables for column in columns)
     table = SurveyedTable(
         name,
         Schema(columns, label=roles.label, domain=roles.domain),
-        [*roles.notices, *unlabelled_rows(first_pass), *notices, *about_names, *lonely],
+        [*roles.notices, *unlabelled_rows(first_pass), *notices, *name_notices(labels, first_pass)],
         first_pass.parts,
         dict(first_pass.cells),
         first_pass.label,
         first_pass.domain,
-        classes,
-        domains,
+        labels,
+        np.array(first_pass.domain.names, dtype=str),
         {table.name: table.classes for table in tables if table.classes},
         single,
     )
@@ -211,23 +196,17 @@ def survey_files(found: Sequence[tuple[str, Path]], request: Request, name: str,
 
 def loaded(found: SurveyedTable, seed: int = 0) -> Table:
     """Read a table that has been looked through; unless its rows were drawn, no more than there is memory for."""
-    found = _fitting(found, seed) if found.draw is None else found
+    available, width = available_bytes(), 8 * len(found.schema.columns)
+    if found.draw is None and available is not None and found.rows * width > MATRIX_SHARE * available:
+        limit = level(list(found.domain_rows().values()), int(MATRIX_SHARE * available / width))
+        needed, room = (f"{size / 2**30:,.1f} GiB" for size in (found.rows * width, available))
+        text = (
+            f"All {found.rows:,} rows would take {needed}, and {room} is available: pass --max-per-domain to choose "
+            "how many to use."
+        )
+        found = replace(found, notices=[*found.notices, text]).thinned(max(limit, 2), seed)
     samples, rows = found.read()
     return Table(samples.X, samples.y, samples.domain, found.schema, found.notices, found.name, rows)
-
-
-def _fitting(found: SurveyedTable, seed: int) -> SurveyedTable:
-    """All rows; or, if their matrix would take too much memory, as many of each domain as there is room for."""
-    available, width = available_bytes(), 8 * len(found.schema.columns)
-    if available is None or found.rows * width <= MATRIX_SHARE * available:
-        return found
-    limit = level(list(found.domain_rows().values()), int(MATRIX_SHARE * available / width))
-    needed, room = (f"{size / 2**30:,.1f} GiB" for size in (found.rows * width, available))
-    text = (
-        f"All {found.rows:,} rows would take {needed}, and {room} is available: pass --max-per-domain to choose how "
-        "many to use."
-    )
-    return replace(found, notices=[*found.notices, text]).thinned(max(limit, 2), seed)
 
 
 def _open(found: Sequence[tuple[str, Path]], request: Request, *, prefixed: bool) -> tuple[list[TableFile], list[str]]:
@@ -248,40 +227,3 @@ def _open(found: Sequence[tuple[str, Path]], request: Request, *, prefixed: bool
         same = names._replace(column="label")
         tables = [open_table(table.name, table.path, same) for table in tables]
     return tables, problems
-
-
-def _repeated(tables: Sequence[TableFile]) -> list[str]:
-    names = [table.name for table in tables]
-    repeated = sorted({name for name in names if names.count(name) > 1})
-    return [f"two or more files are called {name!r}, so they would be one domain: rename one." for name in repeated]
-
-
-def _value_problems(labels: pl.Series, roles: Roles, first_pass: Survey, *, entire: bool) -> list[str]:
-    """What is wrong with the labels and domains, as far as it is known which columns they are."""
-    if not (roles.features or roles.label or roles.domain):
-        return []  # nothing was read
-    heights = np.diff([*first_pass.starts, first_pass.rows])
-    empty = [name for name, height in zip(first_pass.files, heights, strict=True) if not height]
-    if not first_pass.rows and len(empty) == 1:
-        return [f"it has a header but no rows{f' ({empty[0]})' if roles.by_file else ''}."]
-    problems = [f"these files have a header but no rows: {listed(empty)}."] if empty else []
-    if roles.label is not None and roles.label == roles.domain:
-        return problems  # and that is a problem already, from which others would follow
-    wrong = unlabelled_problems(first_pass)
-    if wrong:
-        return problems + wrong
-    if roles.label is not None:
-        problems += label_problems(labels, first_pass, entire=entire)
-    classes, domains = np.unique(numpy_names(labels)), numpy_names(first_pass.domain.names)
-    if len(classes) * len(domains) > MOST_CELLS:
-        return problems or [f"{len(classes):,} classes in {len(domains):,} domains are too many to be counted."]
-    counts = first_pass.counts(numpy_names(labels))
-    if roles.by_file:
-        problems += mixed_labels(domains, classes, counts)
-    if entire or (roles.domain is None and not roles.by_file):
-        return problems
-    problems += domain_problems(first_pass)
-    if len(classes) > 1:  # otherwise each domain would be told what the label has been
-        found = cell_problems(domains, classes, counts)
-        problems += (near_names(first_pass.present, "domains") if found else []) + found
-    return problems

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 HEADER = 128
 INT32, UINT32, MATRIX, COMPRESSED = 5, 6, 14, 15  # types of elements
@@ -21,20 +21,18 @@ def check_mat_tags(content: bytes) -> None:
     order = {b"IM": "<", b"MI": ">"}.get(content[126:HEADER])
     if order is None:  # not of version 5: that is for the reader to see
         return
-    for kind, data in _elements(content[HEADER:], order, compressed=True):
+    _check_elements(_elements(content[HEADER:], order, compressed=True), order)
+
+
+def _check_elements(elements: Iterable[tuple[int, bytes]], order: str) -> None:
+    for kind, data in elements:
         if kind == COMPRESSED:
             try:
                 inside = zlib.decompress(data)
             except zlib.error as error:
                 raise ValueError(f"it is damaged: {error}") from error
             _check_elements(list(_elements(inside, order)), order)
-        else:
-            _check_elements([(kind, data)], order)
-
-
-def _check_elements(elements: list[tuple[int, bytes]], order: str) -> None:
-    for kind, data in elements:
-        if kind == MATRIX and data:
+        elif kind == MATRIX and data:
             parts = list(_elements(data, order))
             _check_matrix(parts, order)
             _check_elements(parts, order)

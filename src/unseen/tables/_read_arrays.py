@@ -23,21 +23,22 @@ def read_npz(path: Path) -> dict[str, Array]:
         file = np.load(stream, allow_pickle=False)
         if isinstance(file, np.ndarray):
             raise ValueError("it is a single array, not an archive of named ones; write it with numpy.savez")
-        return {name: _array_of(file, name) for name in file.files}
-
-
-def _array_of(file: Any, name: str) -> Array:
-    try:
-        return file[name]
-    except ValueError as error:
-        if "pickle" in str(error):
-            return NOT_AN_ARRAY
-        raise
+        arrays = {}
+        for name in file.files:
+            try:
+                arrays[name] = file[name]
+            except ValueError as error:
+                if "pickle" not in str(error):
+                    raise
+                arrays[name] = NOT_AN_ARRAY
+        return arrays
 
 
 def read_mat(path: Path) -> dict[str, Array]:
     """Variables of a .mat file of any version, shaped as MATLAB shows them."""
-    if _is_hdf5(path):
+    with path.open("rb") as file:
+        start = file.read(520)
+    if HDF5_SIGNATURE in (start[:8], start[512:]):  # version 7.3, behind a header (or none, if not by MATLAB)
         return _read_mat_73(path)
     from scipy.io import loadmat
     from scipy.sparse import issparse
@@ -45,19 +46,9 @@ def read_mat(path: Path) -> dict[str, Array]:
     check_mat_tags(path.read_bytes())
     options = {"spmatrix": False} if "spmatrix" in signature(loadmat).parameters else {}  # older SciPy has no choice
     variables = {name: value for name, value in loadmat(path, **options).items() if not name.startswith("__")}
-    return {name: _dense(value) if issparse(value) else np.asarray(value) for name, value in variables.items()}
-
-
-def _dense(matrix: Any) -> Array:
-    matrix.check_format(full_check=True)  # indices beyond the matrix would be written to anyway
-    return matrix.toarray()
-
-
-def _is_hdf5(path: Path) -> bool:
-    """Whether the file is of version 7.3, which is HDF5 behind a header of 512 bytes (or none, if not by MATLAB)."""
-    with path.open("rb") as file:
-        start = file.read(520)
-    return HDF5_SIGNATURE in (start[:8], start[512:])
+    for matrix in filter(issparse, variables.values()):
+        matrix.check_format(full_check=True)  # indices beyond the matrix would be written to anyway
+    return {name: value.toarray() if issparse(value) else np.asarray(value) for name, value in variables.items()}
 
 
 def _read_mat_73(path: Path) -> dict[str, Array]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,32 +16,19 @@ from ._find import look_like_parts
 from ._values import is_readable
 
 # Names that tell what a column is for, in lower case, without an ending such as _id.
-LABEL_NAME = re.compile(
-    "labels?|targets?|class(es)?|y|gt|diagnosis|disease|outcome|species|phenotype|category|cell_type"
-)
-DOMAIN_NAME = re.compile(
-    "(sample_)?domains?|groups?|d|site|hospital|clinic|cent(er|re)|institution|lab(oratory)?|batch|plate|cohort|study|"
-    "patient|subject|participant|donor|camera|scanner|device|instrument|station|location"
-)
+USUAL_NAMES = {
+    "label": "labels?|targets?|class(es)?|y|gt|diagnosis|disease|outcome|species|phenotype|category|cell_type",
+    "domain": "(sample_)?domains?|groups?|d|site|hospital|clinic|cent(er|re)|institution|lab(oratory)?|batch|plate|"
+    "cohort|study|patient|subject|participant|donor|camera|scanner|device|instrument|station|location",
+}
 
 
 @dataclass(frozen=True)
 class Request:
-    """What is asked of a table: what its columns are for, and which of its rows to use.
+    """What is asked of a table, as for `load_table`: what its columns are for, and which of its rows to use.
 
-    Parameters
-    ----------
-    label, domain, features, drop, unlabelled, max_per_domain, seed
-        As for :func:`unseen.tables.load_table`.
-    entire : bool, default=False
-        Whether to take all that there is, learnable or not: every file is a domain, however small, and all columns of
-        numbers are features, also such as hold a single value. Columns of anything else are left out.
-
-    Examples
-    --------
-    >>> from unseen.tables import Request
-    >>> Request("ill", drop="age").drop
-    ('age',)
+    What is `entire` is taken whole, learnable or not: every file is a domain, however small, and all columns of numbers
+    are features, also such as hold a single value. Columns of anything else are left out.
     """
 
     label: str | None = None
@@ -93,51 +80,44 @@ def choose_roles(tables: Sequence[TableFile], request: Request, *, several: bool
     roles = Roles()
     if request.features and all(table.names and (table.names.features,) == request.features for table in tables):
         request = replace(request, features=None)  # it was the name of an array, not of a column
-    drop = request.drop or ()
-    for name in _asked(request):
+    drop, asked_features = request.drop or (), request.features or ()
+    named = [name for name in (request.label, request.domain, *asked_features) if name is not None]
+    nowhere = [name for name in drop if not any(name in table.types for table in tables)]  # some will do
+    for name in [*dict.fromkeys(named), *dict.fromkeys(nowhere)]:
         roles.problems += _absent(name, tables)
-    for name in dict.fromkeys(drop):  # to drop what only some files have is fine
-        roles.problems += _absent(name, tables) if not any(name in table.types for table in tables) else []
-    taken = {*drop, *(request.features or ())}
-    candidates = [name for name in columns if name not in taken]
-    roles.label = _chosen("label", request.label, LABEL_NAME, columns, _without(candidates, request.domain), roles)
-    others = _without(candidates, roles.label)
-    parts = several and request.domain is None and look_like_parts(table.name for table in tables)
-    parts = parts and not request.entire
-    named = _usual(DOMAIN_NAME, others)
-    roles.by_file = several and request.domain is None and not (parts and roles.label is not None and len(named) == 1)
-    if parts and not roles.by_file:
-        roles.domain = named[0]
+    taken = {*drop, *asked_features}
+    free = [name for name in columns if name not in taken]
+    roles.label = _chosen("label", request, columns, [name for name in free if name != request.domain], roles)
+    free = [name for name in free if name != roles.label]
+    by_file, telling = several and request.domain is None, _usual("domain", free)
+    parts = by_file and not request.entire and look_like_parts(table.name for table in tables)
+    if parts and roles.label is not None and len(telling) == 1:
+        roles.domain = telling[0]
         roles.notices.append(
-            f"The {len(tables):,} files are called like parts of one table, so {named[0]!r} is the domain column: pass "
-            f"--drop {named[0]} to make each file a domain."
+            f"The {len(tables):,} files are called like parts of one table, so {telling[0]!r} is the domain column: "
+            f"pass --drop {telling[0]} to make each file a domain."
         )
-    elif not roles.by_file:
-        roles.domain = _chosen("domain", request.domain, DOMAIN_NAME, columns, others, roles)
-    else:
+    elif by_file:
+        roles.by_file = True
         roles.notices.append("Each file is a domain, named as the file.")
-    for role, asked in (("label", request.label), ("domain", request.domain)):
-        if asked is not None and asked in drop:
-            roles.problems.append(f"{asked!r} is the {role} column and cannot be dropped as well.")
-        if asked is not None and asked in (request.features or ()):
-            roles.problems.append(f"{asked!r} is the {role} column and cannot be a feature as well.")
+    else:
+        roles.domain = _chosen("domain", request, columns, free, roles)
+    for role in ("label", "domain"):
+        for others, use in ((drop, "dropped"), (asked_features, "a feature")):
+            if (asked := getattr(request, role)) in others:
+                roles.problems.append(f"{asked!r} is the {role} column and cannot be {use} as well.")
     if roles.label is not None and roles.label == roles.domain:
         roles.problems.append(f"{roles.label!r} is both the label and the domain column: choose two columns.")
     if request.features is not None:
         known = set(columns)
-        roles.features = [name for name in dict.fromkeys(request.features) if name in known]
+        chosen = [name for name in dict.fromkeys(request.features) if name in known]
     else:
-        free = [name for name in others if name != roles.domain]
-        roles.features = _default_features(tables, free, taken, roles, entire=request.entire)
+        others = [name for name in free if name != roles.domain]
+        chosen = _default_features(tables, others, taken, roles, entire=request.entire)
     other_roles = {roles.label, roles.domain, *drop}
-    roles.features = [name for name in roles.features if name not in other_roles]
+    roles.features = [name for name in chosen if name not in other_roles]
     _leave_out_unreadable(tables, roles)
     return roles
-
-
-def _asked(request: Request) -> Iterable[str]:
-    named = (request.label, request.domain, *(request.features or ()))
-    return dict.fromkeys(name for name in named if name is not None)
 
 
 def _absent(name: str, tables: Sequence[TableFile]) -> list[str]:
@@ -149,22 +129,12 @@ def _absent(name: str, tables: Sequence[TableFile]) -> list[str]:
     return [f"{listed(table.path.name for table in lacking)}: no column {name!r}, which other files have."]
 
 
-def _without(names: Iterable[str], name: str | None) -> list[str]:
-    return [other for other in names if other != name]
-
-
-def _chosen(
-    role: str,
-    asked: str | None,
-    usual: re.Pattern[str],
-    columns: Sequence[str],
-    candidates: Sequence[str],
-    roles: Roles,
-) -> str | None:
+def _chosen(role: str, request: Request, columns: Iterable[str], candidates: Iterable[str], roles: Roles) -> str | None:
     """The column that was asked for, or else the only one with a usual name."""
+    asked = getattr(request, role)
     if asked is not None:
         return asked if asked in columns else None
-    fitting = _usual(usual, candidates)
+    fitting = _usual(role, candidates)
     if len(fitting) == 1:
         roles.notices.append(f"Using {fitting[0]!r} as the {role} column: pass --{role} to choose another.")
         return fitting[0]
@@ -177,14 +147,11 @@ def _chosen(
     return None
 
 
-def _usual(usual: re.Pattern[str], names: Iterable[str]) -> list[str]:
-    return [name for name in names if usual.fullmatch(_stem_of_name(name))]
-
-
-def _stem_of_name(name: str) -> str:
-    """A name without its case, its spaces, and an ending such as _id."""
-    plain = re.sub(r"[\s.\-]+", "_", name.strip()).lower()
-    return re.sub(r"_?(id|name|code)$", "", plain) or plain
+def _usual(role: str, names: Iterable[str]) -> list[str]:
+    """The names that tell a role, whatever their case and spaces, and an ending such as _id."""
+    plain = {name: re.sub(r"[\s.\-]+", "_", name.strip()).lower() for name in names}
+    stems = {name: re.sub(r"_?(id|name|code)$", "", text) or text for name, text in plain.items()}
+    return [name for name, stem in stems.items() if re.fullmatch(USUAL_NAMES[role], stem)]
 
 
 def _default_features(
@@ -200,27 +167,23 @@ def _default_features(
         roles.problems.append(f"the files differ in their columns: {each}. Pass --features to choose some.")
     elif partial:
         roles.notices.append(f"Left out, since not every file has them: {listed(partial)}.")
-    if beside & set(free):
-        roles.notices.append(
-            f"Left out, since they are not in the matrix of features: {listed(sorted(beside & set(free)))}."
-        )
-    telling = [name for name in _usual(DOMAIN_NAME, free) if roles.by_file]
+    vectors = sorted(beside & set(free))
+    if vectors:
+        roles.notices.append(f"Left out, since they are not in the matrix of features: {listed(vectors)}.")
+    telling = _usual("domain", free) if roles.by_file else []
     if telling:
         roles.notices.append(f"Left out, since the files are the domains: {listed(telling)}. Pass --domain to use one.")
     return [name for name in free if name not in beside and name not in telling]
 
 
 def _leave_out_unreadable(tables: Sequence[TableFile], roles: Roles) -> None:
-    def readable(name: str, types: Iterable[Mapping[str, Any]]) -> bool:
-        return all(is_readable(kinds[name]) for kinds in types)
-
-    types = [table.types for table in tables]
-    unreadable = [name for name in roles.features if not readable(name, types)]
-    if unreadable:
-        roles.notices.append(f"Left out, since they hold lists, records or bytes: {listed(unreadable)}.")
+    unreadable = {name for table in tables for name, kind in table.types.items() if not is_readable(kind)}
+    left_out = [name for name in roles.features if name in unreadable]
+    if left_out:
+        roles.notices.append(f"Left out, since they hold lists, records or bytes: {listed(left_out)}.")
         roles.features = [name for name in roles.features if name not in unreadable]
     for role in ("label", "domain"):
         name = getattr(roles, role)
-        if name is not None and not readable(name, types):
+        if name in unreadable:
             roles.problems.append(f"the {role} column {name!r} must hold a word or number per row, not lists or bytes.")
             setattr(roles, role, None)

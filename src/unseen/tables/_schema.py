@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from ._errors import SHOWN, TableError, counted, unknown_column
+from ._errors import SHOWN, counted, refuse, unknown_column
 from ._values import as_text, frame_numbers, polars
 
 if TYPE_CHECKING:
@@ -120,8 +120,7 @@ class Schema:
                 f"column {series.name!r} must hold numbers, but {counted(int(wrong.sum()), 'value')} cannot be "
                 f"read as one, such as {example!r}."
             )
-        if problems:
-            raise TableError(problems)
+        refuse(problems)
         return encoded
 
     def new_levels(self, frame: pl.DataFrame, encoded: NDArray[np.float64]) -> dict[str, NewValues]:
@@ -139,8 +138,7 @@ class Schema:
         features, held = set(self.feature_names), set(names)
         others = [name for name in names if name not in features]
         problems = [unknown_column(name, names, candidates=others) for name in self.feature_names if name not in held]
-        if problems:
-            raise TableError(problems, source=source)
+        refuse(problems, source)
         return [name for name in others if name not in (self.label, self.domain)]
 
     def to_dict(self) -> dict[str, Any]:
@@ -153,16 +151,12 @@ class Schema:
         """The schema that `to_dict` wrote; a TableError if it says what no schema can."""
         columns = [Column(column["name"], column["kind"], tuple(column["levels"])) for column in d["columns"]]
         problems = [problem for column in columns if (problem := _problem(column))]
-        problems += [f"{key} must be a name or null, but it is {d[key]!r}." for key in ROLES if not _is_name(d[key])]
+        wrong = {key: d[key] for key in ROLES if not isinstance(d[key], str | None)}
+        problems += [f"{key} must be a name or null, but it is {value!r}." for key, value in wrong.items()]
         twice = [name for name, count in Counter(column.name for column in columns).items() if count > 1]
         problems += [f"column {name!r} is there more than once." for name in twice]
-        if problems:
-            raise TableError(problems, source="The description of the columns")
+        refuse(problems, "The description of the columns")
         return cls(tuple(columns), label=d["label"], domain=d["domain"])
-
-
-def _is_name(value: object) -> bool:
-    return value is None or isinstance(value, str)
 
 
 def _problem(column: Column) -> str | None:
@@ -180,11 +174,6 @@ def _problem(column: Column) -> str | None:
 
 def positions(series: pl.Series, levels: tuple[str, ...]) -> NDArray[np.float64]:
     """Where among the levels each value is: -1 if it is not there, NaN if it is missing."""
-    pl = polars()
-    text = as_text(series)
-    if not levels:
-        found = pl.Series([NEW_LEVEL], dtype=pl.Float64).new_from_index(0, len(text))
-    else:
-        codes = np.arange(len(levels), dtype=float)
-        found = text.replace_strict(list(levels), codes, default=NEW_LEVEL, return_dtype=pl.Float64)
+    pl, text = polars(), as_text(series)
+    found = text.cast(pl.Enum(levels), strict=False).to_physical().cast(pl.Float64).fill_null(NEW_LEVEL)
     return np.where(text.is_null().to_numpy(), np.nan, found.to_numpy())

@@ -80,8 +80,7 @@ class SurveyedTable:
 
     def pieces(self, part: Part) -> Iterator[Samples]:
         """The wanted rows of a part, in their order, a few at a time."""
-        for piece, _ in self._placed_pieces(part):
-            yield piece
+        return (piece for piece, _ in self._placed_pieces(part))
 
     def _placed_pieces(self, part: Part) -> Iterator[tuple[Samples, Ints]]:
         """The same, with the places of the rows, counted from 0 through all files."""
@@ -108,7 +107,7 @@ class SurveyedTable:
         wanted = np.zeros(len(domains), dtype=bool)
         for cell, count in count_cells(domains, labels):
             first = before.get(cell, 0)
-            drawn = self.draw[cell] if self.draw is not None and cell in self.draw else np.empty(0, dtype=np.intp)
+            drawn = (self.draw or {}).get(cell, np.empty(0, dtype=np.intp))
             here = drawn[np.searchsorted(drawn, first) : np.searchsorted(drawn, first + count)] - first
             if len(here):
                 wanted[np.flatnonzero((domains == cell[0]) & (labels == cell[1]))[here]] = True
@@ -119,13 +118,11 @@ class SurveyedTable:
         """All wanted rows at once, and their places, counted from 0 through all files."""
         X = np.empty((self.rows, len(self.schema.columns)))
         y, domain = np.empty(len(X), dtype=self.labels.dtype), np.empty(len(X), dtype=self.domains.dtype)
-        places = np.empty(len(X), dtype=np.intp)
-        filled = 0
+        places, filled = np.empty(len(X), dtype=np.intp), 0
         for part in self.parts:
             for piece, rows in self._placed_pieces(part):
                 here = slice(filled, filled + len(rows))
-                X[here], y[here], domain[here] = piece.X, piece.y, piece.domain
-                places[here] = rows
+                X[here], y[here], domain[here], places[here] = piece.X, piece.y, piece.domain, rows
                 filled += len(rows)
         if filled != len(X):
             raise TableError([f"it had {len(X):,} rows and now has {filled:,}. Begin again."], source=self.name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,17 +14,8 @@ if TYPE_CHECKING:
 
 # What stands for a missing value in text, whatever its case and the spaces around it.
 MISSING_MARKS = ("", "na", "n/a", "#n/a", "<na>", "nan", "null", "?")
-
-
 LARGEST = 1e150  # larger numbers count as infinite: their squares, and so all distances, would be
 UNITS = {"ms": 10**3, "us": 10**6, "ns": 10**9}  # of durations, in a second
-
-
-class Numbers(NamedTuple):
-    """A column as numbers: missing ones are NaN, and so is what is no number."""
-
-    values: NDArray[np.float64]
-    not_numbers: NDArray[np.bool_]  # there is something, but it is no number
 
 
 def polars() -> Any:
@@ -54,10 +45,8 @@ def as_text(series: pl.Series) -> pl.Series:
         return series.replace_strict([True, False], ["True", "False"], return_dtype=pl.String)
     if series.dtype.is_float():
         series = series.fill_nan(None)
-        whole = (series == series.round()) & (series.abs() < 2**53)
-        return (
-            series.cast(pl.Int64, strict=False).cast(pl.String).zip_with(whole.fill_null(False), series.cast(pl.String))
-        )
+        whole = ((series == series.round()) & (series.abs() < 2**53)).fill_null(False)
+        return series.cast(pl.Int64, strict=False).cast(pl.String).zip_with(whole, series.cast(pl.String))
     text = series.cast(pl.String)
     if not is_text(series.dtype):
         return text
@@ -71,22 +60,11 @@ def missing(text: pl.Series) -> pl.Series:
     return text.is_null() | text.str.strip_chars().str.to_lowercase().is_in(MISSING_MARKS).fill_null(True)
 
 
-def as_numbers(series: pl.Series) -> Numbers:
-    """The values as double precision numbers; true and false, also as text, are 1 and 0."""
-    pl = polars()
-    series = _in_seconds(series)
-    if not is_text(series.dtype):
-        return Numbers(series.cast(pl.Float64).to_numpy(), np.zeros(len(series), dtype=bool))
-    text = series.cast(pl.String)
-    words = text.str.strip_chars().str.to_lowercase().replace({"true": "1", "false": "0"})
-    numbers = words.cast(pl.Float64, strict=False)
-    return Numbers(numbers.to_numpy(), (numbers.is_null() & ~missing(text)).to_numpy())
-
-
 def frame_numbers(frame: pl.DataFrame) -> tuple[NDArray[np.float64], dict[int, NDArray[np.bool_]]]:
     """All columns as numbers, and where they are none, by the position of each column that is not wholly numbers.
 
-    Most columns are numbers at first sight, and thousands of those are read at once, not one by one.
+    Missing ones are NaN, and so is what is no number; true and false, also as text, are 1 and 0. Most columns are
+    numbers at first sight, and thousands of those are read at once, not one by one.
     """
     pl = polars()
     if not frame.width:
@@ -98,13 +76,15 @@ def frame_numbers(frame: pl.DataFrame) -> tuple[NDArray[np.float64], dict[int, N
     numbers = plain.cast(pl.Float64, strict=False)
     values = numbers.to_numpy(order="fortran", writable=True)
     not_numbers = {}
-    unread: Any = []
-    if pl.String in plain.dtypes:
-        unread = np.flatnonzero(np.array(numbers.null_count().row(0)) > np.array(plain.null_count().row(0)))
-    for position in unread:
-        values[:, position], wrong = as_numbers(plain.to_series(int(position)))
+    unread = np.array(numbers.null_count().row(0)) > np.array(plain.null_count().row(0))
+    for position in np.flatnonzero(unread).tolist():
+        text = plain.to_series(position)
+        words = text.str.strip_chars().str.to_lowercase().replace({"true": "1", "false": "0"})
+        column = words.cast(pl.Float64, strict=False)
+        values[:, position] = column.to_numpy()
+        wrong = (column.is_null() & ~missing(text)).to_numpy()
         if wrong.any():
-            not_numbers[int(position)] = wrong
+            not_numbers[position] = wrong
     large = np.abs(values) > LARGEST
     values[large] = np.copysign(np.inf, values[large])
     return values, not_numbers
