@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from unseen.algebra._moments import Moments, pooled
+from unseen.algebra._cells import Moments, pooled
 from unseen.shift._novelty import FAR, Novelty, _nearest_mixture
 
 NAMES = ["north", "south", "west"]

@@ -84,7 +84,7 @@ def test_parts_are_domains_if_told_so_or_called_so(parts):
     ],
 )
 def test_names_of_parts_are_numbers_with_or_without_a_word_for_a_part(parts, name, is_part):
-    from unseen.tables._find import look_like_parts
+    from unseen.tables._files import look_like_parts
 
     assert look_like_parts([name, name]) == is_part
 
@@ -111,7 +111,7 @@ def test_however_a_table_is_cut_into_parts_the_same_rows_are_drawn(parts, monkey
     expected = loaded(survey_table(parts / "parts").sampled(100, 3))
     monkeypatch.setattr("unseen.tables._survey.PART_ROWS", rows)
     monkeypatch.setattr("unseen.tables._survey.batch_size", lambda width: 17)
-    monkeypatch.setattr("unseen.tables._surveyed.batch_size", lambda width: 13)
+    monkeypatch.setattr("unseen.tables._load.batch_size", lambda width: 13)
     found = survey_table(parts / "parts")
     assert (len(found.parts) > 5) == (rows < 120)
     same(loaded(found.sampled(100, 3)), expected)

@@ -226,7 +226,7 @@ def test_a_header_without_end_is_refused_for_its_quotation_mark(tmp_path):
         load_table(file)
 
 
-@pytest.mark.parametrize("where", ["_survey.frame_numbers", "_schema.frame_numbers", "_coding.as_text"])
+@pytest.mark.parametrize("where", ["_survey.frame_numbers", "_schema.frame_numbers", "_survey.as_text"])
 def test_what_polars_cannot_do_is_a_table_error(tmp_path, monkeypatch, where):
     def fail(*_):
         raise pl.exceptions.InvalidOperationError("casting from Wibble not supported\n\nand much more")

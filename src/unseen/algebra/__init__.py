@@ -9,15 +9,16 @@ from ._cells import (
     Gram,
     Ints,
     Membership,
+    Moments,
     Spectrum,
     gram,
     gram_by_numpy,
     gram_spectrum,
     norm,
+    pooled,
     product,
     require_range,
 )
-from ._moments import Moments, pooled
 from ._pencil import (
     Recipe,
     SingularPencilError,

@@ -2,14 +2,11 @@
 
 from ._agreement import Agreement
 from ._errors import TableError, counted, understanding, unknown_column
-from ._files import batches, file_batches, scan
-from ._find import ending_of, files, holds_several, look_like_parts
-from ._load import Table, load_table, loaded, survey_files, survey_table
-from ._preprocess import preprocessor
+from ._files import batches, ending_of, file_batches, files, holds_several, look_like_parts, scan
+from ._load import SurveyedTable, Table, load_table, loaded, survey_files, survey_table
 from ._roles import Request
-from ._schema import Column, NewValues, Schema
+from ._schema import Column, NewValues, Schema, preprocessor
 from ._survey import batch_size
-from ._surveyed import SurveyedTable
 from ._values import as_text, is_readable
 
 __all__ = [

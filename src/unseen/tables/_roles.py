@@ -11,8 +11,7 @@ import numpy as np
 
 from ..labels import listed
 from ._errors import unknown_column
-from ._files import TableFile
-from ._find import look_like_parts
+from ._files import TableFile, look_like_parts
 from ._values import is_readable
 
 # Names that tell what a column is for, in lower case, without an ending such as _id.
