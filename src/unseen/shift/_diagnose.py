@@ -13,7 +13,7 @@ from ..kernels import Kernel, available_bytes
 from ..labels import Labels, Samples, check_domains, encode_classes, encode_domains
 from . import _words
 from ._diagnosis import ClassShift, Diagnosis, Shift
-from ._evidence import Evidence, KernelEvidence, chi_square, distance_matrices, permuted_tables, standing_apart
+from ._evidence import Evidence, chi_square, distance_matrices, kernel_evidence, permuted_tables, standing_apart
 
 
 def diagnose(
@@ -97,14 +97,11 @@ def diagnose(
     gram, gamma = _gram(used.X)
     marginal, conditional = distance_matrices(gram, membership)
 
-    evidence = KernelEvidence.of(gram, used.domain_codes, used.codes, n_permutations, rng, verbose)
+    kinds, of_classes = kernel_evidence(gram, used.domain_codes, used.codes, n_permutations, rng, verbose)
     tests = (
         _label_shift(counts, classes, domains, n_permutations, alpha, rng),
-        _shift("covariate", evidence.covariate, alpha, len(used)),
-        _shift("conditional", evidence.conditional, alpha, len(used)),
-        _shift("prior_normalised", evidence.prior_normalised, alpha, len(used)),
+        *(_shift(key, evidence, alpha, len(used)) for key, evidence in kinds.items()),
     )
-    class_tests = _class_shifts(evidence.by_class, classes, membership.counts.sum(axis=0), alpha)
     by_class = bool(np.isfinite(conditional).all())
     detected = tests[2 if by_class else 1].flagged
     odd = standing_apart(gram, membership, by_class=by_class, rng=rng) if detected else None
@@ -118,7 +115,7 @@ def diagnose(
         n_permutations=int(n_permutations),
         gamma=gamma,
         tests=tests,
-        class_tests=class_tests,
+        class_tests=_class_shifts(of_classes, classes, membership.counts.sum(axis=0), alpha),
         marginal_distances=marginal,
         conditional_distances=conditional,
         odd_one_out=None if odd is None else domains.tolist()[odd],
@@ -182,13 +179,12 @@ def _shift(key: str, evidence: Evidence | None, alpha: float, n: int) -> Shift:
 
 
 def _class_shifts(by_class: dict[int, Evidence], classes: Labels, sizes: Ints, alpha: float) -> tuple[ClassShift, ...]:
-    p_values = {j: evidence.p_value for j, evidence in by_class.items()}
-    adjusted = dict(zip(p_values, holm(np.array(list(p_values.values()))), strict=True))
+    adjusted = dict(zip(by_class, holm(np.array([found.p_value for found in by_class.values()])), strict=True))
     return tuple(
         ClassShift(
             label=label,
             n=int(sizes[j]),
-            p_value=p_values.get(j),
+            p_value=by_class[j].p_value if j in by_class else None,
             p_adjusted=adjusted.get(j),
             effect=by_class[j].share if j in by_class else None,
             flagged=adjusted.get(j, 1.0) <= alpha,

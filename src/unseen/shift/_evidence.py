@@ -30,21 +30,11 @@ ROUNDING = 1e-12  # of statistics of a kernel whose values are at most 1
 
 @dataclass(frozen=True)
 class Evidence:
-    """A statistic, its permutations, and the scale to judge it on.
+    """A statistic, its permutations, and the scale to judge it on."""
 
-    Attributes
-    ----------
-    draws : ndarray of shape (1 + n_permutations,)
-        The statistic of the data, then of the permutations.
-    chance : float
-        Its mean over all permutations.
-    total : float
-        Its largest possible value: all of the kernel variance.
-    """
-
-    draws: Array
-    chance: float
-    total: float
+    draws: Array  # of the data, then of the permutations
+    chance: float  # its mean over all permutations
+    total: float  # its largest possible value: all of the kernel variance
 
     def __add__(self, other: Evidence) -> Evidence:
         """Evidence of a sum of statistics under the same permutations."""
@@ -76,15 +66,7 @@ class Evidence:
 
 @dataclass(frozen=True)
 class PermutationTest:
-    """Domains to compare, within each class, in the space of a kernel.
-
-    Attributes
-    ----------
-    gram : ndarray of shape (n, n)
-        Kernel matrix of the samples, whose classes are in ascending order.
-    membership : Membership
-        The domain and the class of each, none empty.
-    """
+    """Domains to compare, within each class, in the space of a kernel; classes are in ascending order, none empty."""
 
     gram: Array
     membership: Membership
@@ -96,15 +78,7 @@ class PermutationTest:
     def scatter(self, domain: Ints) -> Array:
         """Mean squared distance of the domain means from their average, for every column of domain labels.
 
-        Parameters
-        ----------
-        domain : ndarray of shape (n, labellings)
-            Labels that keep the counts of every cell.
-
-        Returns
-        -------
-        scatter : ndarray of shape (labellings,)
-            The statistic of each.
+        The labels keep the counts of every cell.
         """
         n_domains, n_classes = self.membership.counts.shape
         weights = self._per_sample(prior_normalised(self.membership.counts))
@@ -156,48 +130,35 @@ def labellings(domain: Ints, classes: Ints, n_permutations: int, rng: np.random.
     return labels
 
 
-@dataclass(frozen=True)
-class KernelEvidence:
-    """Evidence of every kind of shift of features; None where no class was found in two domains."""
+def kernel_evidence(
+    gram: Array, domain: Ints, classes: Ints, n_permutations: int, rng: np.random.Generator, verbose: int = 0
+) -> tuple[dict[str, Evidence | None], dict[int, Evidence]]:
+    """Evidence of every kind of shift of features, None where no class was found in two domains; and class by class.
 
-    covariate: Evidence
-    conditional: Evidence | None
-    prior_normalised: Evidence | None
-    by_class: dict[int, Evidence]
-
-    @classmethod
-    def of(
-        cls, gram: Array, domain: Ints, classes: Ints, n_permutations: int, rng: np.random.Generator, verbose: int = 0
-    ) -> KernelEvidence:
-        """Test samples whose `classes` are in ascending order; classes in a single domain have no evidence."""
-        n_domains = domain.max() + 1
-        everyone = np.zeros_like(classes)
-        shuffled = labellings(domain, everyone, n_permutations, rng)
-        within = labellings(domain, classes, n_permutations, rng)
-        names, starts, compact = np.unique(classes, return_index=True, return_inverse=True)
-        jobs: list[tuple[int | str, PermutationTest, Ints]] = [
-            ("P(X)", PermutationTest(gram, Membership.of(everyone, domain)), shuffled)
-        ]
-        reach = {}
-        for name, start, end in zip(names.tolist(), starts, [*starts[1:], len(classes)], strict=True):
-            present, codes = np.unique(domain[start:end], return_inverse=True)
-            if len(present) > 1:
-                part = PermutationTest(gram[start:end, start:end], Membership.of(everyone[start:end], codes))
-                jobs.append((name, part, np.searchsorted(present, within[start:end])))
-                reach[name] = len(present) / n_domains
-        if reach:
-            jobs.append(("L", PermutationTest(gram, Membership.of(compact, domain)), within))
-        found = {
-            key: test.evidence(labels) for key, test, labels in track(jobs, len(jobs), "Testing for shift", verbose)
-        }
-        # The paper's H counts an absent cell as no shift: a class weighs as the share of domains that have it.
-        parts = [found[name] * share for name, share in reach.items()]
-        return cls(
-            covariate=found["P(X)"],
-            conditional=functools.reduce(Evidence.__add__, parts) if parts else None,
-            prior_normalised=found.get("L"),
-            by_class={name: found[name] for name in reach},
-        )
+    The `classes` of the samples are in ascending order; those in a single domain have no evidence.
+    """
+    everyone = np.zeros_like(classes)
+    shuffled = labellings(domain, everyone, n_permutations, rng)
+    within = labellings(domain, classes, n_permutations, rng)
+    names, starts, compact = np.unique(classes, return_index=True, return_inverse=True)
+    jobs: list[tuple[int | str, PermutationTest, Ints]] = [
+        ("P(X)", PermutationTest(gram, Membership.of(everyone, domain)), shuffled)
+    ]
+    reach = {}
+    for name, start, end in zip(names.tolist(), starts, [*starts[1:], len(classes)], strict=True):
+        present, codes = np.unique(domain[start:end], return_inverse=True)
+        if len(present) > 1:
+            part = PermutationTest(gram[start:end, start:end], Membership.of(everyone[start:end], codes))
+            jobs.append((name, part, np.searchsorted(present, within[start:end])))
+            reach[name] = len(present) / (domain.max() + 1)
+    if reach:
+        jobs.append(("L", PermutationTest(gram, Membership.of(compact, domain)), within))
+    found = {key: test.evidence(labels) for key, test, labels in track(jobs, len(jobs), "Testing for shift", verbose)}
+    # The paper's H counts an absent cell as no shift: a class weighs as the share of domains that have it.
+    parts = [found[name] * share for name, share in reach.items()]
+    conditional = functools.reduce(Evidence.__add__, parts) if parts else None
+    kinds = {"covariate": found["P(X)"], "conditional": conditional, "prior_normalised": found.get("L")}
+    return kinds, {name: found[name] for name in reach}
 
 
 def permuted_tables(counts: Ints, n_permutations: int, rng: np.random.Generator) -> Ints:
@@ -222,9 +183,8 @@ def chi_square(tables: Ints) -> Evidence:
 
 def cell_sums(gram: Array, membership: Membership) -> tuple[Array, Array]:
     """Sums of a kernel matrix over pairs of cells, (m, C, m, C), and of its diagonal over cells, (m, C)."""
-    counts = membership.counts
+    counts, indicators = membership.counts, membership.indicators
     present = np.flatnonzero(counts)
-    indicators = membership.indicators
     scale = np.sqrt(counts.ravel()[present])
     sums = np.zeros((counts.size, counts.size))
     sums[np.ix_(present, present)] = scale[:, None] * (indicators @ (indicators @ gram).T) * scale
@@ -236,12 +196,7 @@ def cell_sums(gram: Array, membership: Membership) -> tuple[Array, Array]:
 def mean_discrepancies(sums: Array, diagonal: Array, counts: Ints) -> Array:
     """Unbiased squared mean discrepancies between groups (Gretton et al. 2012, eq. 3); NaN for groups of one.
 
-    Parameters
-    ----------
-    sums, diagonal : ndarray of shape (m, m) and (m,)
-        Sums of the kernel over pairs of groups, and over each group's samples with themselves.
-    counts : ndarray of shape (m,)
-        Samples in each group.
+    From sums of the kernel over pairs of groups, and over each group's samples with themselves.
     """
     pairs = np.where(counts > 1, counts * (counts - 1.0), np.nan)
     within = (np.diagonal(sums) - diagonal) / pairs
@@ -287,11 +242,8 @@ def standing_apart(gram: Array, membership: Membership, *, by_class: bool, rng: 
 
 def odd_one_out(distances: Array) -> int | None:
     """Return the domain that is farther from every other one than these are from one another, by the factor `GAP`."""
-    n_domains = len(distances)
-    if n_domains < 3 or not np.isfinite(distances).all():
+    if len(distances) < 3 or not np.isfinite(distances).all():
         return None
     candidate = int(np.argmax(distances.sum(axis=1)))
-    others = np.delete(np.arange(n_domains), candidate)
-    nearest = distances[candidate, others].min()
-    farthest = distances[np.ix_(others, others)].max()
-    return candidate if nearest > GAP * farthest else None
+    others = np.delete(np.arange(len(distances)), candidate)
+    return candidate if distances[candidate, others].min() > GAP * distances[np.ix_(others, others)].max() else None
