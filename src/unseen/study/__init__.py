@@ -5,10 +5,10 @@ Tables, verdicts and pictures are readings of these rows. May use every room but
 """
 
 from ..selection import METHODS
-from ._compare import Comparison, Work, compare, compare_table
+from ._compare import Comparison, compare, compare_table
 from ._figure import synthetic_figure
 from ._protocol import Protocol, thin
-from ._run import run
+from ._run import Work, run
 from ._store import Row, Store
 from ._synthetic import CHOSEN_BY, check_draw, fresh_draw, run_synthetic, synthetic_problem, ties
 from ._tables import AccuracyTable, Cell, accuracy_table, published, summary_lines

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import html
-import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -21,7 +19,7 @@ from ..shift import Diagnosis, diagnose
 from ..tables import Column, Schema, Table, load_table, preprocessor
 from ._pictures import confusions
 from ._protocol import Protocol, thin
-from ._run import run, stored_predictions
+from ._run import Work, all_results
 from ._store import Row
 from ._summary import data_facts, method_facts, provenance, settings_facts, verdict_facts, views
 from ._tasks import Task, tasks
@@ -246,25 +244,6 @@ def table_of_arrays(X: Any, y: Any, sample_domain: Any) -> Table:
     return Table(X, y, domain, schema, [], "arrays")
 
 
-@dataclass(frozen=True)
-class Work:
-    """Where results are kept and who computes them: a file, processes here or the workers of a Dask client."""
-
-    store: str | Path | None = None
-    n_jobs: int | None = None
-    verbose: int = 0
-    client: Any = None
-
-    @contextmanager
-    def results(self) -> Iterator[str | Path]:
-        """The file of results, or one that is forgotten."""
-        if self.store is not None:
-            yield self.store
-            return
-        with tempfile.TemporaryDirectory() as folder:
-            yield Path(folder, "results.sqlite")
-
-
 def compare_table(
     table: Table,
     protocol: Protocol,
@@ -305,11 +284,9 @@ def judge(
 ) -> tuple[list[Row], dict[tuple[str, str, int], Ints], dict[str, Ints], Verdict]:
     """Rows, what each of them predicted, the true classes of each task's target, and the verdict."""
     samples, prepare = table.samples, preprocessor(table.schema, protocol.preprocess)
-    with work.results() as path:
-        about: dict[str, Any] = {"store": path, "protocol": protocol, "preprocessor": prepare}
-        how: dict[str, Any] = {"n_jobs": work.n_jobs, "verbose": work.verbose, "client": work.client}
-        rows = run(samples.X, samples.y, samples.domain, todo, methods=methods, **how, **about)
-        predicted = stored_predictions(rows, samples, **about)
+    results = list(all_results(samples, todo, protocol, prepare, methods, work))
+    predicted = {(row.method, row.task, row.repeat): codes for row, codes in results if codes is not None}
+    rows = [row for row, _ in results]
     truth = {task.name: samples.codes[np.isin(samples.domain, task.targets)] for task in todo}
     correct = {at: found == truth[at[1]] for at, found in predicted.items()}
     selection = protocol.chooses(len(todo[0].sources))

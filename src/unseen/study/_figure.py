@@ -20,19 +20,9 @@ MARKERS = ("*", "o", "x")
 
 
 def synthetic_figure(problem: Problem, rows: Sequence[Row]) -> Any:
-    """Draw one column for each method, from the settings and accuracies of its row.
+    """Draw one column for each method, from the settings and accuracies of its row; the rows belong to the problem.
 
-    Parameters
-    ----------
-    problem : Problem
-        The draw that the rows belong to.
-    rows : sequence of Row
-        Results of that draw.
-
-    Returns
-    -------
-    figure : matplotlib Figure
-        First row coloured by domain, second by class with one marker per domain.
+    The first row is coloured by domain, the second by class with one marker per domain.
     """
     views = list(_views(problem, {row.method: row for row in rows}))
     figure = pyplot().Figure(figsize=(3 * len(views), 6), layout="constrained")

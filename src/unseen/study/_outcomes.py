@@ -36,7 +36,7 @@ class Outcome:
     method: str
     codes: Ints | None = None
     validation: float | None = None
-    settings: Mapping[str, Any] | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
     ties: int = 0
     transductive: bool = False
     seconds: float = 0.0
@@ -46,31 +46,13 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Problem:
-    """Rows to train on and to test on, the splits that choose settings, and how rows are prepared.
+    """Positions of rows to train on and to test on, the splits that choose settings, and how rows are prepared."""
 
-    Attributes
-    ----------
-    samples : Samples
-        All rows, as they come.
-    train, test : ndarrays of int
-        Positions of rows.
-    splits : list of (train, test)
-        Positions of rows; who chooses by them is for the protocol to say.
-    preparation : transformer or None
-        Fitted on the rows that are trained on, and on no others.
-    centering : str
-        Of projections.
-    quick : bool
-        Whether grids are small.
-    methods : mapping
-        Methods by their names.
-    """
-
-    samples: Samples
+    samples: Samples  # all rows, as they come
     train: Ints
     test: Ints
-    splits: list[Split]
-    preparation: Any = None
+    splits: list[Split]  # who chooses by them is for the protocol to say
+    preparation: Any = None  # fitted on the rows that are trained on, and on no others
     centering: str = "target"
     quick: bool = False
     methods: Mapping[str, Method] = field(default_factory=lambda: METHODS)
@@ -102,16 +84,15 @@ class Problem:
 
     def thinned(self, total: int, seed: int = 0) -> Problem:
         """The same problem with about so many rows to train on, and to test on."""
-        train, test = (rows[self.samples.take(rows).thinned(total, seed)] for rows in (self.train, self.test))
-        kept = np.concatenate([train, test, *self._only_chosen_by(total, seed)])
+        # Rows of a validation domain are neither trained on nor tested on.
+        others = np.setdiff1d(np.concatenate([b for _, b in self.splits]), np.concatenate([self.train, self.test]))
+        train, test, others = (
+            rows[self.samples.take(rows).thinned(total, seed)] if len(rows) else rows
+            for rows in (self.train, self.test, others)
+        )
+        kept = np.concatenate([train, test, others])
         splits = [(a[np.isin(a, kept)], b[np.isin(b, kept)]) for a, b in self.splits]
         return replace(self, train=train, test=test, splits=splits)
-
-    def _only_chosen_by(self, total: int, seed: int) -> Iterator[Ints]:
-        """Rows of a validation domain, which is neither trained on nor tested on."""
-        rows = np.setdiff1d(np.concatenate([b for _, b in self.splits]), np.concatenate([self.train, self.test]))
-        if len(rows):
-            yield rows[self.samples.take(rows).thinned(total, seed)]
 
 
 def outcomes(names: Sequence[str], problem: Problem) -> Iterator[Outcome]:
@@ -162,19 +143,12 @@ def _large(chosen: Sequence[Contender], problem: Problem, plan: Plan) -> Iterato
         except (ValueError, ArithmeticError, np.linalg.LinAlgError) as error:
             reason = f"{type(error).__name__}: {error}"
             yield Outcome(contender.candidate.method, status="failed", reason=reason)
-            continue
-        codes = np.searchsorted(prepared.classes, labels).astype(np.intp)
-        yield _outcome(contender, codes, time.perf_counter() - start, seen)
+        else:
+            codes = np.searchsorted(prepared.classes, labels).astype(np.intp)
+            yield _outcome(contender, codes, time.perf_counter() - start, seen)
 
 
 def _outcome(contender: Contender, codes: Ints, seconds: float, remarks: dict[str, Any]) -> Outcome:
     candidate = contender.candidate
-    return Outcome(
-        candidate.method,
-        codes,
-        contender.mean,
-        {**candidate.settings, **remarks},
-        contender.ties,
-        candidate.transductive,
-        contender.seconds + seconds,
-    )
+    settings, seconds = {**candidate.settings, **remarks}, contender.seconds + seconds
+    return Outcome(candidate.method, codes, contender.mean, settings, contender.ties, candidate.transductive, seconds)

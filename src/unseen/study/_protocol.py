@@ -14,13 +14,12 @@ from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScale
 from .. import __version__
 from ..algebra import Ints
 from ..labels import Labels, Samples
-from ..selection import LeaveOneDomainOut, WithinDomainSplit
+from ..selection import METHODS, LeaveOneDomainOut, WithinDomainSplit
 from ._tasks import Task
 
 Selection = Literal["within", "domain", "oracle"]
-SELECTIONS = ("within", "domain", "oracle")
-CENTERINGS = ("source", "target")
 PREPROCESSORS: dict[str, Any] = {"l2": Normalizer(), "standardize": StandardScaler(), "none": FunctionTransformer()}
+CHOICES = {"selection": ("within", "domain", "oracle"), "preprocess": PREPROCESSORS, "centering": ("source", "target")}
 
 
 @dataclass(frozen=True)
@@ -61,16 +60,12 @@ class Protocol:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.selection not in SELECTIONS:
-            raise ValueError(f"selection must be one of {', '.join(SELECTIONS)}; got {self.selection!r}.")
-        if self.preprocess not in PREPROCESSORS:
-            raise ValueError(f"preprocess must be one of {', '.join(PREPROCESSORS)}; got {self.preprocess!r}.")
-        if self.centering not in CENTERINGS:
-            raise ValueError(f"centering must be one of {', '.join(CENTERINGS)}; got {self.centering!r}.")
-        if not isinstance(self.repeats, Integral) or self.repeats < 1:
-            raise ValueError(f"repeats must be a whole number of at least 1; got {self.repeats!r}.")
-        if not isinstance(self.seed, Integral) or self.seed < 0:
-            raise ValueError(f"seed must be a whole number of at least 0; got {self.seed!r}.")
+        for name, known in CHOICES.items():
+            if getattr(self, name) not in known:
+                raise ValueError(f"{name} must be one of {', '.join(known)}; got {getattr(self, name)!r}.")
+        for name, least, value in (("repeats", 1, self.repeats), ("seed", 0, self.seed)):
+            if not isinstance(value, Integral) or value < least:
+                raise ValueError(f"{name} must be a whole number of at least {least}; got {value!r}.")
         if not isinstance(self.train_size, Real) or not 0 < self.train_size < 1:
             raise ValueError(f"train_size must lie between 0 and 1; got {self.train_size!r}.")
 
@@ -100,7 +95,7 @@ def thin(domain: Labels, most: int | None, seed: int = 0, y: Labels | None = Non
     return Samples(domain, np.zeros(len(domain)) if y is None else y, domain).thinned(most=most, seed=seed)
 
 
-def configuration(protocol: Protocol, preprocessor: Any, grids: dict[str, Any], samples: Samples) -> dict[str, Any]:
+def configuration(samples: Samples, protocol: Protocol, preprocessor: Any) -> dict[str, Any]:
     """Everything that results depend on besides method, task and repeat; rows of another one are never mixed in."""
     digest = hashlib.sha256()
     X = np.ascontiguousarray(samples.X, dtype=np.float64)
@@ -109,6 +104,7 @@ def configuration(protocol: Protocol, preprocessor: Any, grids: dict[str, Any], 
         digest.update(array.tobytes())
     settings = asdict(protocol)
     del settings["repeats"]  # more repeats are more rows of the same configuration
+    grids = {name: method.settings(len(samples.classes)) for name, method in METHODS.items() if method.compared}
     how = {"preprocess": _in_full(preprocessor), "grids": grids, "unseen": __version__}
     return {"data": digest.hexdigest(), **settings, **how}
 

@@ -14,11 +14,10 @@ from ..algebra import Array
 from ..datasets import make_synthetic
 from ..estimators import CIDG, processes
 from ..labels import Labels, Samples
-from ..models import machine_facts
 from ..progress import track
 from ..selection import METHODS, TIE, Method, Scorer, WithinDomainSplit, predictions, table_of
-from ._outcomes import Problem, outcomes
-from ._run import as_row
+from ._outcomes import Problem
+from ._run import rows_of
 from ._store import Row
 
 Draw = tuple[Array, Labels, Labels]  # samples, classes and domains
@@ -116,23 +115,7 @@ def run_synthetic(
 ) -> list[Row]:
     """Repeat the experiment on several draws; the task of a row says who chose its settings.
 
-    Parameters
-    ----------
-    draws : sequence of (X, y, domain)
-        The data, with the domains of the paper and a validation domain.
-    grid : {"ours", "fine", "authors"}, default="ours"
-        What CIDG chooses from.
-    quick : bool, default=False
-        Small grids, for a smoke test.
-    n_jobs : int, default=None
-        Number of processes.
-    verbose : int, default=0
-        1 shows progress.
-
-    Returns
-    -------
-    rows : list of Row
-        One for each draw, way of choosing and method.
+    The draws have the domains of the paper and a validation domain; `grid`, of CIDG_GRIDS, is what CIDG chooses from.
     """
     units = [(draw, chosen_by, seed) for seed, draw in enumerate(draws) for chosen_by in CHOSEN_BY]
     found = processes(n_jobs)(delayed(_run)(*unit, grid, quick) for unit in units)
@@ -141,5 +124,4 @@ def run_synthetic(
 
 def _run(draw: Draw, chosen_by: str, seed: int, grid: str, quick: bool) -> list[Row]:
     problem = synthetic_problem(draw, chosen_by, grid=grid, seed=seed, quick=quick)
-    facts = machine_facts()
-    return [as_row(o, problem, chosen_by, seed, seed, facts) for o in outcomes(SYNTHETIC_METHODS, problem)]
+    return [row for row, _ in rows_of(SYNTHETIC_METHODS, problem, chosen_by, seed, seed)]
