@@ -73,18 +73,10 @@ class Comparison:
         for own in {"method", "kind", "transductive", "mean", "seconds"} & set(names):
             while names[own] == own or list(names.values()).count(names[own]) > 1:
                 names[own] += " (domain)"
-        records = [
-            {
-                "method": method["name"],
-                "kind": method["kind"],
-                "transductive": method["transductive"],
-                **{names[domain]: cell and cell["mean"] for domain, cell in method["accuracies"].items()},
-                "mean": method["mean"],
-                "seconds": method["seconds"],
-            }
-            for method in self._summary["methods"]
-        ]
-        return pandas.DataFrame(records).set_index("method").sort_values("mean", ascending=False)
+        methods = pandas.DataFrame(self._summary["methods"]).rename(columns={"name": "method"})
+        cells = [{names[d]: cell and cell["mean"] for d, cell in own.items()} for own in methods["accuracies"]]
+        parts = [methods[["method", "kind", "transductive"]], pandas.DataFrame(cells), methods[["mean", "seconds"]]]
+        return pandas.concat(parts, axis=1).set_index("method").sort_values("mean", ascending=False)
 
     def plot(self, figure: Any = None) -> Any:
         """Draw the accuracies and the paired difference on each held-out domain.

@@ -97,6 +97,8 @@ class Row:
 JSON_FIELDS = ("accuracies", "settings", "machine")
 COLUMNS = tuple(field.name for field in fields(Row))
 ALL = ", ".join(("configuration", *COLUMNS, "predicted"))
+MARKS = ", ".join("?" * (2 + len(COLUMNS)))
+INSERT = "INSERT OR REPLACE INTO results"
 ROW_BYTES = 64  # a row takes many more: few are written as often as to have a larger number than this allows
 DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)  # what is wrong is in the file
 TROUBLE = (sqlite3.DatabaseError, UnicodeDecodeError)  # the latter where SQLite quotes a broken schema
@@ -156,11 +158,8 @@ class Store:
         """
         values = [json.dumps(v) if name in JSON_FIELDS else v for name, v in vars(row).items()]
         blob = None if predicted is None else zlib.compress(predicted.astype("<i4").tobytes())
-        marks = ", ".join("?" * (2 + len(values)))
         with _explained(self.path), self._connection:
-            added = self._connection.execute(
-                f"INSERT OR REPLACE INTO results ({ALL}) VALUES ({marks})", [configuration, *values, blob]
-            )
+            added = self._connection.execute(f"{INSERT} ({ALL}) VALUES ({MARKS})", [configuration, *values, blob])
             self._connection.execute(f"UPDATE results SET checksum = crc({ALL}) WHERE rowid = ?", (added.lastrowid,))
 
     def predicted(self, configuration: str, method: str, task: str, repeat: int) -> Ints | None:
@@ -244,13 +243,11 @@ def _repair(path: Path, error: Exception) -> None:
             ) from error
         most = _most(damaged, path)
         configurations = _readable(damaged, "SELECT key, content FROM configurations WHERE TRUE", 1, most)
-        sound = f"SELECT {ALL}, checksum FROM results WHERE checksum IS crc({ALL})"
-        rows = _readable(damaged, sound, 1, most)
+        rows = _readable(damaged, f"SELECT {ALL}, checksum FROM results WHERE checksum IS crc({ALL})", 1, most)
     with written(path) as repaired:
         with closing(_sound_connection(repaired)) as fresh, fresh:
             fresh.executemany("INSERT OR IGNORE INTO configurations VALUES (?, ?)", configurations)
-            marks = ", ".join("?" * (3 + len(COLUMNS)))
-            fresh.executemany(f"INSERT OR REPLACE INTO results ({ALL}, checksum) VALUES ({marks})", rows)
+            fresh.executemany(f"{INSERT} ({ALL}, checksum) VALUES ({MARKS}, ?)", rows)
         names = (path.with_name(f"{path.name}.damaged{number or ''}") for number in count())
         aside = next(name for name in names if not name.exists())
         for ending in ("-wal", "-shm", ""):  # a log that stayed beside the new file would be taken for its own

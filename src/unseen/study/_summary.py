@@ -23,7 +23,6 @@ from ._tasks import Task
 from ._verdict import Interval, Verdict
 
 VERSIONS = ("unseen", "python", "numpy", "scipy", "scikit-learn")
-NUMBERS = {"difference": None, "low": None, "high": None}
 
 
 def data_facts(table: Table) -> dict[str, Any]:
@@ -47,7 +46,7 @@ def verdict_facts(verdict: Verdict) -> dict[str, Any]:
         "decision": verdict.decision,
         "headline": verdict.headline,
         "sentences": verdict.sentences,
-        **(NUMBERS if verdict.interval is None else _points(verdict.interval)),
+        **_points(verdict.interval),
         "level": 0.95,
         "per_domain": [
             {"domain": d.domain, "invariant": d.invariant, "plain": d.plain, **_points(d.interval)}
@@ -56,13 +55,8 @@ def verdict_facts(verdict: Verdict) -> dict[str, Any]:
     }
 
 
-def _points(interval: Interval) -> dict[str, float]:
-    return {name: round(value, 3) for name, value in asdict(interval).items()}
-
-
-def kind(method: str) -> str:
-    """Plain, invariant, or the reference that tells what centring does alone."""
-    return METHODS[method].kind if method in METHODS else "reference"
+def _points(interval: Interval | None) -> dict[str, Any]:
+    return {name: interval and round(getattr(interval, name), 3) for name in ("difference", "low", "high")}
 
 
 def method_facts(rows: Sequence[Row], tasks: Sequence[Task]) -> list[dict[str, Any]]:
@@ -75,7 +69,7 @@ def method_facts(rows: Sequence[Row], tasks: Sequence[Task]) -> list[dict[str, A
         records.append(
             {
                 "name": method,
-                "kind": kind(method),
+                "kind": METHODS[method].kind if method in METHODS else "reference",
                 "transductive": any(cell.transductive for cell in cells.values()),
                 "mean": round(float(np.mean(means)), 3) if complete else None,
                 "sd": round(float(np.std(means, ddof=1)), 3) if complete and len(means) > 1 else None,
@@ -114,14 +108,9 @@ def views(rows: Sequence[Row], table: Table, tasks: Sequence[Task], how: Protoco
 
 def settings_facts(rows: Sequence[Row]) -> list[dict[str, Any]]:
     """What each method chose on each held-out domain."""
+    told = ("repeat", "method", "settings", "ties")
     return [
-        {
-            "domain": ", ".join(row.accuracies),
-            "repeat": row.repeat,
-            "method": row.method,
-            "settings": row.settings,
-            "ties": row.ties,
-        }
+        {"domain": ", ".join(row.accuracies), **{name: getattr(row, name) for name in told}}
         for row in rows
         if row.status == "ok"
     ]

@@ -17,7 +17,6 @@ from ..selection import METHODS
 from ._store import Row
 from ._tasks import Task
 
-FORMATS = ("markdown", "latex", "csv", "json")
 DIGITS = 9  # means of the same accuracies may differ by rounding
 MARKDOWN = str.maketrans({mark: f"\\{mark}" for mark in "\\|*_`<"})
 LATEX = str.maketrans(
@@ -70,9 +69,10 @@ class AccuracyTable:
 
     def text(self, format: str) -> str:
         """Return the table as markdown, latex, csv or json."""
-        if format not in FORMATS:
-            raise ValueError(f"format must be one of {', '.join(FORMATS)}; got {format!r}.")
-        return {"markdown": _markdown, "latex": _latex, "csv": _csv, "json": _json}[format](self)
+        writers = {"markdown": _markdown, "latex": _latex, "csv": _csv, "json": _json}
+        if format not in writers:
+            raise ValueError(f"format must be one of {', '.join(writers)}; got {format!r}.")
+        return writers[format](self)
 
 
 def accuracy_table(
@@ -81,7 +81,6 @@ def accuracy_table(
     """Summarise rows; `published` maps (task, method) to the paper's figure, and `printed` says what that is."""
     if not rows:
         raise ValueError("There are no rows to tabulate.")
-    published = published or {}
     tasks = list(dict.fromkeys(row.task for row in rows))
     present = dict.fromkeys(row.method for row in rows)
     methods = [m for m in METHODS if m in present] + [m for m in present if m not in METHODS]
@@ -89,18 +88,18 @@ def accuracy_table(
     for task in tasks:
         found = {m: [r for r in rows if r.task == task and r.method == m] for m in methods}
         means = {m: np.mean([r.accuracy for r in f if r.accuracy is not None] or [np.nan]) for m, f in found.items()}
-        top = np.nanmax(list(means.values())) if np.isfinite(list(means.values())).any() else np.nan
-        for method in methods:
-            values = [100 * r.accuracy for r in found[method] if r.accuracy is not None]
+        top = np.fmax.reduce(list(means.values()))  # of those that did not fail
+        for method, own in found.items():
+            values = [100 * r.accuracy for r in own if r.accuracy is not None]
             cells[task, method] = Cell(
                 float(100 * means[method]),
                 float(np.std(values, ddof=1)) if len(values) > 1 else 0.0,
                 len(values),
-                any(r.transductive for r in found[method]),
+                any(r.transductive for r in own),
                 bool(means[method] >= top - 10.0**-DIGITS),
-                published.get((task, method)),
-                next((r.reason for r in found[method] if r.status != "ok"), ""),
-                any(r.status == "skipped" for r in found[method]),
+                (published or {}).get((task, method)),
+                next((r.reason for r in own if r.status != "ok"), ""),
+                any(r.status == "skipped" for r in own),
             )
     return AccuracyTable(tasks, methods, cells, printed)
 
@@ -116,13 +115,10 @@ def published(data: str, tasks: Sequence[Task]) -> dict[tuple[str, str], float]:
         for row in csv.DictReader(text.splitlines())
         if row["data"] == data
     }
-    methods = dict.fromkeys(method for *_, method in printed)
-    found = {}
+    found: dict[tuple[str, str], float] = {}
     for task in tasks:
-        sources, targets = (frozenset(name[0].upper() for name in names) for names in (task.sources, task.targets))
-        for method in methods:
-            if (sources, targets, method) in printed:
-                found[task.name, method] = printed[sources, targets, method]
+        sides = [frozenset(name[0].upper() for name in names) for names in (task.sources, task.targets)]
+        found |= {(task.name, method): value for (*at, method), value in printed.items() if at == sides}
     return found
 
 
@@ -203,13 +199,6 @@ def _csv(table: AccuracyTable) -> str:
 
 def _json(table: AccuracyTable) -> str:
     summary = {"mean": table.means(), "mean_rank": table.ranks(), "wins": table.wins()}
-    return json.dumps(_without_nan({"cells": records(table), "summary": summary}), indent=2, allow_nan=False) + "\n"
-
-
-def _without_nan(value: Any) -> Any:
-    """JSON has no NaN: what could not be computed is null."""
-    if isinstance(value, dict):
-        return {name: _without_nan(part) for name, part in value.items()}
-    if isinstance(value, list):
-        return [_without_nan(part) for part in value]
-    return None if isinstance(value, float) and not np.isfinite(value) else value
+    text = json.dumps({"cells": records(table), "summary": summary})
+    # JSON has no NaN, though Python writes and reads it: what could not be computed is null.
+    return json.dumps(json.loads(text, parse_constant=lambda _: None), indent=2, allow_nan=False) + "\n"
