@@ -11,6 +11,7 @@ import numpy as np
 from ..algebra import Array, Ints
 from ..citizen import optional_import
 from ..labels import Labels
+from ..report import draw_diagnosis, render_diagnosis
 from . import _words
 
 # What a summary tells of a test, of any kind and of one class.
@@ -214,8 +215,6 @@ class Diagnosis:
         figure : matplotlib Figure or SubFigure
             With three axes: the distances of P(X), those of P(X|Y), and the effects with their p-values.
         """
-        from ..report import draw_diagnosis
-
         return draw_diagnosis(self.summary(), figure)
 
     def to_html(self) -> str:
@@ -226,14 +225,10 @@ class Diagnosis:
         page : str
             One HTML document that loads nothing from elsewhere.
         """
-        from ..report import render_diagnosis
-
-        return str(render_diagnosis(self.summary()))
+        return render_diagnosis(self.summary())
 
     def _repr_html_(self) -> str | None:
         try:
-            from ..report import render_diagnosis
-
-            return str(render_diagnosis(self.summary(), fragment=True))
+            return render_diagnosis(self.summary(), fragment=True)
         except ImportError:  # without the extra that makes pages, a notebook falls back on the text
             return None

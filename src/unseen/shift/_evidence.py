@@ -37,11 +37,9 @@ class Evidence:
     total: float  # its largest possible value: all of the kernel variance
 
     def __add__(self, other: Evidence) -> Evidence:
-        """Evidence of a sum of statistics under the same permutations."""
         return Evidence(self.draws + other.draws, self.chance + other.chance, self.total + other.total)
 
     def __mul__(self, factor: float) -> Evidence:
-        """Evidence of a multiple of the statistic."""
         return Evidence(self.draws * factor, self.chance * factor, self.total * factor)
 
     @property

@@ -15,6 +15,7 @@ from sklearn.utils import check_array, check_consistent_length, column_or_1d
 from ..algebra import Ints
 from ..citizen import optional_import
 from ..labels import check_domains, encode_classes
+from ..report import draw_comparison, render_comparison
 from ..shift import Diagnosis, diagnose
 from ..tables import Column, Schema, Table, load_table, preprocessor
 from ._pictures import confusions
@@ -91,8 +92,6 @@ class Comparison:
         figure : matplotlib Figure
             The picture.
         """
-        from ..report import draw_comparison
-
         return draw_comparison(self._summary, figure)
 
     def to_html(self) -> str:
@@ -103,8 +102,6 @@ class Comparison:
         page : str
             HTML.
         """
-        from ..report import render_comparison
-
         return render_comparison(self._summary)
 
     def _repr_html_(self) -> str:
