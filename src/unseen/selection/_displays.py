@@ -379,8 +379,6 @@ def _score_name(scoring: Any) -> str:
 
 def _frame(ax: Any, row: int, column: int) -> None:
     """Frame the chosen cell, in white under the accent so that it stands out on any colour."""
-    from matplotlib.patches import Rectangle
-
+    cell = (column - 0.46, row - 0.46), 0.92, 0.92
     for colour, width in (("white", 6), (ACCENT, 3)):
-        corner = (column - 0.46, row - 0.46)
-        ax.add_patch(Rectangle(corner, 0.92, 0.92, fill=False, edgecolor=colour, linewidth=width, zorder=3))
+        ax.add_patch(pyplot().Rectangle(*cell, fill=False, edgecolor=colour, linewidth=width, zorder=3))

@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.base import clone
 
 from ..algebra import Array, Ints
-from ..estimators import Projection, Statistics, collect
+from ..estimators import collect
 from ..kernels import Plan
 from ..labels import Samples
 from ..selection import (
@@ -98,18 +98,14 @@ class Problem:
 def outcomes(names: Sequence[str], problem: Problem) -> Iterator[Outcome]:
     """Run some methods; one that fails or cannot be run tells why."""
     plan = Plan.of(len(problem.train))
-    possible = []
-    for name in names:
-        most = problem.methods[name].most_rows
-        if most is not None and plan.rows > most:
-            yield Outcome(name, status="skipped", reason=problem.methods[name].too_large)
-        else:
-            possible.append(name)
+    limits = {name: problem.methods[name].most_rows for name in names}
+    beyond = [name for name, most in limits.items() if most is not None and plan.rows > most]
+    yield from (Outcome(name, status="skipped", reason=problem.methods[name].too_large) for name in beyond)
     choosing = problem if plan.exact else problem.thinned(plan.choice_rows)
-    candidates = [candidate for name in possible for candidate in choosing.candidates(name)]
+    candidates = [candidate for name in names if name not in beyond for candidate in choosing.candidates(name)]
     about = choosing.samples, choosing.splits
     contenders = contest(candidates, *about, preparation=choosing.preparation) if candidates else []
-    yield from (Outcome(c.candidate.method, status="failed", reason=c.error) for c in contenders if c.error)
+    yield from (_outcome(contender, reason=contender.error) for contender in contenders if contender.error)
     chosen = [contender for contender in contenders if not contender.error]
     yield from _exact(chosen, problem) if plan.exact else _large(chosen, problem, plan)
 
@@ -118,37 +114,33 @@ def _exact(chosen: Sequence[Contender], problem: Problem) -> Iterator[Outcome]:
     """What the choices say of the targets, asked together."""
     candidates = [contender.candidate for contender in chosen]
     said = predictions(candidates, problem.samples, [(problem.train, problem.test)], preparation=problem.preparation)
-    for prediction in sorted(said, key=lambda p: p.candidate):
-        contender = chosen[prediction.candidate]
-        if prediction.codes is None:
-            yield Outcome(contender.candidate.method, status="failed", reason=prediction.error)
-        else:
-            yield _outcome(contender, prediction.codes, prediction.fit_seconds + prediction.predict_seconds, {})
+    for p in sorted(said, key=lambda prediction: prediction.candidate):
+        yield _outcome(chosen[p.candidate], p.codes, p.error, p.fit_seconds + p.predict_seconds)
 
 
 def _large(chosen: Sequence[Contender], problem: Problem, plan: Plan) -> Iterator[Outcome]:
     """The same with as many rows as each choice can take: projections see all of them through landmarks."""
     n, prepared = len(problem.train), problem.prepared
     train, test = prepared.take(np.arange(n)), prepared.take(n + np.arange(len(problem.test)))
-
-    def everything(projection: Projection) -> Statistics:
-        return collect(projection, train.X, train.y, train.domain)
-
-    large = LargeFit(train.take(train.thinned(plan.sample_rows)), everything, plan)
+    some = train.take(train.thinned(plan.sample_rows))
+    large = LargeFit(some, lambda projection: collect(projection, train.X, train.y, train.domain), plan)
     for contender in chosen:
         start = time.perf_counter()
         try:
             pipeline, seen = large.fitted(contender.candidate)
             labels = pipeline[-1].predict(seen_by_classifier(pipeline, test.X, test.domain))
         except (ValueError, ArithmeticError, np.linalg.LinAlgError) as error:
-            reason = f"{type(error).__name__}: {error}"
-            yield Outcome(contender.candidate.method, status="failed", reason=reason)
+            yield _outcome(contender, reason=f"{type(error).__name__}: {error}")
         else:
             codes = np.searchsorted(prepared.classes, labels).astype(np.intp)
-            yield _outcome(contender, codes, time.perf_counter() - start, seen)
+            yield _outcome(contender, codes, seconds=time.perf_counter() - start, **seen)
 
 
-def _outcome(contender: Contender, codes: Ints, seconds: float, remarks: dict[str, Any]) -> Outcome:
+def _outcome(
+    contender: Contender, codes: Ints | None = None, reason: str = "", seconds: float = 0.0, **remarks: Any
+) -> Outcome:
     candidate = contender.candidate
+    if codes is None:
+        return Outcome(candidate.method, status="failed", reason=reason)
     settings, seconds = {**candidate.settings, **remarks}, contender.seconds + seconds
     return Outcome(candidate.method, codes, contender.mean, settings, contender.ties, candidate.transductive, seconds)

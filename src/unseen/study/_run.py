@@ -123,7 +123,11 @@ def all_results(
 ) -> Iterator[Result]:
     """The rows of `run` and what each predicted; samples of a target are in the order of the data."""
     table = methods_of(methods)
-    _check(table, tasks, samples)
+    if not table or not tasks:
+        raise ValueError(f"There must be at least one method and one task; got {len(table)} and {len(tasks)}.")
+    missing = {name for task in tasks for name in (*task.sources, *task.targets)} - set(samples.domain.tolist())
+    if missing:
+        raise ValueError(f"Tasks name domains that the data do not have: {', '.join(sorted(missing))}.")
     preparation = PREPROCESSORS[protocol.preprocess] if preprocessor is None else preprocessor
     config = configuration(samples, protocol, preparation)
     name = key(config)
@@ -145,14 +149,6 @@ def methods_of(names: str | Sequence[str] | None) -> dict[str, Method]:
     wanted = method_names(compared=True) if names is None else [names] if isinstance(names, str) else names
     known = {method_named(name).name for name in wanted}
     return {name: method for name, method in METHODS.items() if name in known}
-
-
-def _check(table: dict[str, Method], tasks: Sequence[Task], samples: Samples) -> None:
-    if not table or not tasks:
-        raise ValueError(f"There must be at least one method and one task; got {len(table)} and {len(tasks)}.")
-    missing = {name for task in tasks for name in (*task.sources, *task.targets)} - set(samples.domain.tolist())
-    if missing:
-        raise ValueError(f"Tasks name domains that the data do not have: {', '.join(sorted(missing))}.")
 
 
 def _units(

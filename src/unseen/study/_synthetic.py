@@ -32,7 +32,8 @@ WIDTHS = ["0.003*median", "0.01*median", "0.03*median"]
 RIDGES = ["1e-4*scale", "1e-2*scale", "scale", "100*scale"]
 WEIGHTS = [0, 1e3, 1e4, 1e5, 1e6]
 FINE_WEIGHTS = [0, 1, 10, 1e2, 1e3, 1e4, 1e5, 1e6]
-OURS: Grid = {"gamma": WIDTHS, "ridge": RIDGES, "conditional_weight": WEIGHTS, "prior_weight": WEIGHTS}
+COMMON: Grid = {"gamma": WIDTHS, "ridge": RIDGES}
+OURS: Grid = {**COMMON, "conditional_weight": WEIGHTS, "prior_weight": WEIGHTS}
 CIDG_GRIDS: dict[str, Grid] = {
     "ours": OURS,
     "fine": {**OURS, "conditional_weight": FINE_WEIGHTS, "prior_weight": FINE_WEIGHTS},
@@ -45,16 +46,10 @@ CIDG_GRIDS: dict[str, Grid] = {
     },
 }
 GRIDS: dict[str, Grid] = {
-    "KFDA": {"gamma": WIDTHS, "ridge": RIDGES},
-    "DICA": {"gamma": WIDTHS, "ridge": RIDGES, "output_ridge": [1e-3, 1.0]},
-    "SCA": {
-        "gamma": WIDTHS,
-        "ridge": RIDGES,
-        "between_weight": [0.5, 0.9],
-        "domain_weight": [1, 1e2, 1e4],
-        "n_components": [2, 4],
-    },
-    "MDA": {"gamma": WIDTHS, "ridge": RIDGES, "conditional_weight": FINE_WEIGHTS[::2], "within_weight": [1.0, 1e2]},
+    "KFDA": COMMON,
+    "DICA": {**COMMON, "output_ridge": [1e-3, 1.0]},
+    "SCA": {**COMMON, "between_weight": [0.5, 0.9], "domain_weight": [1, 1e2, 1e4], "n_components": [2, 4]},
+    "MDA": {**COMMON, "conditional_weight": FINE_WEIGHTS[::2], "within_weight": [1.0, 1e2]},
 }
 
 

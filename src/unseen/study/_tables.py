@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from importlib.resources import files
 from typing import Any
@@ -169,18 +169,16 @@ def _latex(table: AccuracyTable) -> str:
     return "\n".join([*lines, "\\end{tabular}", *(f"% {note}" for note in _notes(table))]) + "\n"
 
 
-def _notes(table: AccuracyTable) -> list[str]:
-    notes = []
+def _notes(table: AccuracyTable) -> Iterator[str]:
     if any(cell.transductive for cell in table.cells.values()):
-        notes.append("* transductive: centred on unlabelled target data.")
+        yield "* transductive: centred on unlabelled target data."
     if any(cell.published is not None for cell in table.cells.values()):
-        notes.append(f"In parentheses: {table.printed}.")
+        yield f"In parentheses: {table.printed}."
     for method in table.methods:
         failed = [cell for task in table.tasks if (cell := table.cells[task, method]).failed]
         if failed:
             reason = " ".join(failed[0].failed.split())
-            notes.append(f"{method} {failed[0].word} in {len(failed)} of {len(table.tasks)} tasks: {reason}")
-    return notes
+            yield f"{method} {failed[0].word} in {len(failed)} of {len(table.tasks)} tasks: {reason}"
 
 
 def records(table: AccuracyTable) -> list[dict[str, Any]]:

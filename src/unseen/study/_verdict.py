@@ -10,7 +10,7 @@ freedom less than there are domains.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -173,45 +173,42 @@ def _headline(interval: Interval) -> str:
     return f"No detectable difference between invariant methods and plain classifiers: {interval}."
 
 
-def _attribution(rows: Sequence[Row], correct: Correct, level: float) -> list[str]:
+def _attribution(rows: Sequence[Row], correct: Correct, level: float) -> Iterator[str]:
     """KFDA is the same projection, centred the same way, without invariance: the rest is the invariance's own."""
     found = _paired(rows, correct, method_names(kind="invariant", is_projection=True), ["KFDA"])
     if not found:
-        return []
+        return
     interval = mean_interval([values for values, _, _ in found.values()], level)
     reading = {
         "first": "the invariance itself adds something",
         "second": "the invariance itself costs something",
         "none": "what the invariance itself adds cannot be told from zero",
     }[interval.decision]
-    return [
+    yield (
         "Against KFDA, the projection without invariance under the same centring, the best invariant projection has "
         f"{interval}: {reading}."
-    ]
+    )
 
 
-def _cautions(rows: Sequence[Row], champions: Sequence[list[str]], domains: int) -> list[str]:
-    cautions = []
+def _cautions(rows: Sequence[Row], champions: Sequence[list[str]], domains: int) -> Iterator[str]:
     names = {name for part in champions for name in part}
     if any(row.transductive and row.method in names for row in rows):
-        cautions.append(
+        yield (
             "The invariant methods looked at unlabelled samples of the held-out domain (transductive); the plain "
             "classifiers did not."
         )
     if domains < 6:
-        cautions.append(
+        yield (
             f"With {domains} held-out domain{'s' * (domains > 1)} the interval is wide: it speaks of the next one, and "
             "there are few examples of it."
         )
-    return cautions
 
 
-def _left_out(rows: Sequence[Row], judged: int) -> list[str]:
+def _left_out(rows: Sequence[Row], judged: int) -> Iterator[str]:
     """Say so if the verdict does not speak of all held-out domains."""
     tasks = len({row.task for row in rows})
-    if judged == tasks:
-        return []
-    return [f"It rests on {judged} of {tasks} held-out domains: on the others all methods of a kind failed."]
+    if judged < tasks:
+        yield f"It rests on {judged} of {tasks} held-out domains: on the others all methods of a kind failed."
 
 
 def _no_pair(rows: Sequence[Row]) -> str:
