@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy import stats
+from sklearn.utils import gen_batches
 
 from ..algebra import Array, Ints, Membership, cell_means, prior_normalised
 from ..progress import track
@@ -82,11 +83,9 @@ class PermutationTest:
         weights = self._per_sample(prior_normalised(self.membership.counts))
         classes = self.membership.cell[:, None] % n_classes
         found = np.empty(domain.shape[1])
-        step = max(1, BATCH // (len(domain) * n_domains))
-        for start in range(0, domain.shape[1], step):
-            labels = domain[:, start : start + step]
-            V = weights[labels * n_classes + classes].reshape(len(domain), -1)
-            found[start : start + step] = np.einsum("ik,ik->k", V, self.gram @ V).reshape(-1, n_domains).sum(axis=1)
+        for batch in gen_batches(domain.shape[1], max(1, BATCH // (len(domain) * n_domains))):
+            V = weights[domain[:, batch] * n_classes + classes].reshape(len(domain), -1)
+            found[batch] = np.einsum("ik,ik->k", V, self.gram @ V).reshape(-1, n_domains).sum(axis=1)
         return found
 
     @functools.cached_property
@@ -99,20 +98,16 @@ class PermutationTest:
     @functools.cached_property
     def total(self) -> float:
         """Kernel variance of all samples, every class weighing the same, and every domain within it."""
-        average = self._per_sample(cell_means(self.membership.counts).mean(axis=(0, 1))[:, None])[:, 0]
-        w = average[self.membership.cell]
+        average = self._per_sample(cell_means(self.membership.counts).mean(axis=(0, 1))[:, None])
+        w = average[self.membership.cell, 0]
         return max(0.0, float(w @ np.diagonal(self.gram) - w @ self.gram @ w))
 
     @property
     def _class_variances(self) -> Array:
         """Unbiased kernel variance of each class; 0 for a class of one sample, which cannot shift."""
-        ends = np.cumsum(self.membership.counts.sum(axis=0))
-        variances = np.zeros(len(ends))
-        for j, (start, end) in enumerate(zip(np.r_[0, ends[:-1]], ends, strict=True)):
-            block = self.gram[start:end, start:end]
-            if end - start > 1:
-                variances[j] = (np.trace(block) - block.sum() / (end - start)) / (end - start - 1)
-        return variances
+        sizes = self.membership.counts.sum(axis=0)
+        blocks = [self.gram[end - n : end, end - n : end] for n, end in zip(sizes, np.cumsum(sizes), strict=True)]
+        return np.array([(np.trace(K) - K.sum() / len(K)) / (len(K) - 1) if len(K) > 1 else 0.0 for K in blocks])
 
     def _per_sample(self, contrast: Array) -> Array:
         """Weights on cell means as weights on their samples; absent cells have none."""
