@@ -70,9 +70,7 @@ def embedding_section(summary: Mapping[str, Any]) -> Section:
         "domains": domains,
         "heldOut": domains.index(str(embedding["held_out"])) if str(embedding["held_out"]) in domains else -1,
         "panels": [on_canvas(embedding["before"]), on_canvas(embedding["after"])],
-        "class": [int(code) for code in embedding["class"]],
-        "domain": [int(code) for code in embedding["domain"]],
-        "row": [int(row) for row in embedding["row"]],
+        **{name: [int(code) for code in embedding[name]] for name in ("class", "domain", "row")},
     }
     return {**embedding, "payload": payload}
 

@@ -20,7 +20,7 @@ from ..shift import Diagnosis, diagnose
 from ..tables import Column, Schema, Table, load_table, preprocessor
 from ._pictures import confusions
 from ._protocol import Protocol, thin
-from ._run import Work, all_results
+from ._run import HERE, Work, all_results
 from ._store import Row
 from ._summary import data_facts, method_facts, provenance, settings_facts, verdict_facts, views
 from ._tasks import Task, tasks
@@ -234,11 +234,7 @@ def table_of_arrays(X: Any, y: Any, sample_domain: Any) -> Table:
 
 
 def compare_table(
-    table: Table,
-    protocol: Protocol,
-    methods: Sequence[str] | None = None,
-    work: Work = Work(),  # noqa: B008 (frozen)
-    command: str = "",
+    table: Table, protocol: Protocol, methods: Sequence[str] | None = None, work: Work = HERE, command: str = ""
 ) -> Comparison:
     """Run the study on a table, judge it and gather what there is to say."""
     start = time.perf_counter()
@@ -265,11 +261,7 @@ def compare_table(
 
 
 def judge(
-    table: Table,
-    todo: Sequence[Task],
-    protocol: Protocol,
-    methods: Sequence[str] | None = None,
-    work: Work = Work(),  # noqa: B008 (frozen)
+    table: Table, todo: Sequence[Task], protocol: Protocol, methods: Sequence[str] | None = None, work: Work = HERE
 ) -> tuple[list[Row], dict[tuple[str, str, int], Ints], dict[str, Ints], Verdict]:
     """Rows, what each of them predicted, the true classes of each task's target, and the verdict."""
     samples, prepare = table.samples, preprocessor(table.schema, protocol.preprocess)

@@ -21,11 +21,13 @@ from ..selection import (
     Contender,
     LargeFit,
     Method,
+    Scorer,
     Split,
     contest,
     expected_warnings,
     predictions,
     seen_by_classifier,
+    table_of,
 )
 
 
@@ -81,6 +83,11 @@ class Problem:
         with expected_warnings():
             pipeline = self.chosen(name, settings).fitted(rows.X[:n], rows.y[:n], rows.domain[:n])
         return seen_by_classifier(pipeline, rows.X, rows.domain)
+
+    def scores(self, candidates: Sequence[Candidate], splits: Sequence[Split]) -> dict[str, Any]:
+        """Accuracies of candidates on splits, and their means."""
+        said = predictions(candidates, self.samples, splits, preparation=self.preparation)
+        return table_of(candidates, said, Scorer("accuracy", self.samples, splits), len(splits))
 
     def thinned(self, total: int, seed: int = 0) -> Problem:
         """The same problem with about so many rows to train on, and to test on."""

@@ -10,7 +10,7 @@ from sklearn.decomposition import PCA
 
 from ..algebra import Array, Ints
 from ..estimators import invariance_weights
-from ..selection import Scorer, method_names, predictions, table_of
+from ..selection import method_names
 from ._outcomes import Problem
 from ._store import Row
 from ._verdict import champions
@@ -101,9 +101,7 @@ def surface_facts(problem: Problem, row: Row, selection: str) -> dict[str, Any] 
     x_name, y_name = names
     wanted = [{**chosen.settings, x_name: x, y_name: y} for y in grid[y_name] for x in grid[x_name]]
     candidates = [next(c for c in every if c.settings == setting) for setting in wanted]
-    about = problem.samples, problem.splits
-    said = predictions(candidates, *about, preparation=problem.preparation)
-    results = table_of(candidates, said, Scorer("accuracy", *about), len(problem.splits))
+    results = problem.scores(candidates, problem.splits)
     means = results["mean_test_score"].reshape(len(grid[y_name]), len(grid[x_name]))
     return {
         "method": row.method,

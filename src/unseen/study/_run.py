@@ -39,6 +39,9 @@ class Work:
     client: Any = None
 
 
+HERE = Work()
+
+
 def run(
     X: Any,
     y: Any,
@@ -119,7 +122,7 @@ def all_results(
     protocol: Protocol,
     preprocessor: Any = None,
     methods: str | Sequence[str] | None = None,
-    work: Work = Work(),  # noqa: B008 (frozen)
+    work: Work = HERE,
 ) -> Iterator[Result]:
     """The rows of `run` and what each predicted; samples of a target are in the order of the data."""
     table = methods_of(methods)

@@ -16,11 +16,11 @@ import sqlite3
 import warnings
 import zlib
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, fields
 from itertools import count
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -105,7 +105,7 @@ TROUBLE = (sqlite3.DatabaseError, UnicodeDecodeError)  # the latter where SQLite
 NO_ROOM = 65536  # bytes: with less than this left on the disk, a failure to write has its reason there
 
 
-class Store:
+class Store(AbstractContextManager["Store"]):
     """A file of results; use it as a context manager.
 
     Parameters
@@ -137,9 +137,6 @@ class Store:
                     raise
                 _repair(self.path, error)
                 self._connection = _sound_connection(self.path)
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._connection.close()

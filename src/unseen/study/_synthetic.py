@@ -15,7 +15,7 @@ from ..datasets import make_synthetic
 from ..estimators import CIDG, processes
 from ..labels import Labels, Samples
 from ..progress import track
-from ..selection import METHODS, TIE, Method, Scorer, WithinDomainSplit, predictions, table_of
+from ..selection import METHODS, TIE, Method, WithinDomainSplit
 from ._outcomes import Problem
 from ._run import rows_of
 from ._store import Row
@@ -100,8 +100,7 @@ def synthetic_problem(draw: Draw, chosen_by: str, *, grid: str = "ours", seed: i
 def ties(method: str, problem: Problem) -> Array:
     """Accuracies on the target of the settings that share the best score on the first split: luck lies among them."""
     candidates, splits = problem.candidates(method), [problem.splits[0], (problem.train, problem.test)]
-    said = predictions(candidates, problem.samples, splits)
-    chosen, target = table_of(candidates, said, Scorer("accuracy", problem.samples, splits), 2)["scores"].T
+    chosen, target = problem.scores(candidates, splits)["scores"].T
     return target[chosen >= chosen.max() - TIE]
 
 

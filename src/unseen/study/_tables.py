@@ -187,8 +187,7 @@ def records(table: AccuracyTable) -> list[dict[str, Any]]:
 
 
 def _csv(table: AccuracyTable) -> str:
-    buffer = io.StringIO()
-    found = records(table)
+    found, buffer = records(table), io.StringIO()
     writer = csv.DictWriter(buffer, fieldnames=list(found[0]), lineterminator="\n")
     writer.writeheader()
     writer.writerows(found)
