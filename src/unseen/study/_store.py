@@ -166,9 +166,8 @@ class Store(AbstractContextManager["Store"]):
                 "SELECT predicted FROM results WHERE configuration = ? AND method = ? AND task = ? AND repeat = ?",
                 (configuration, method, task, repeat),
             ).fetchone()
-        if found is None or found[0] is None:
-            return None
-        return np.frombuffer(zlib.decompress(found[0]), dtype="<i4").astype(np.intp)
+        (blob,) = found or (None,)
+        return None if blob is None else np.frombuffer(zlib.decompress(blob), dtype="<i4").astype(np.intp)
 
     def rows(self, configuration: str) -> list[Row]:
         """All rows of a configuration."""
@@ -177,14 +176,9 @@ class Store(AbstractContextManager["Store"]):
                 f"SELECT {', '.join(COLUMNS)} FROM results WHERE configuration = ? ORDER BY task, method, repeat",
                 (configuration,),
             ).fetchall()
-        return [_row(dict(zip(COLUMNS, values, strict=True))) for values in found]
-
-
-def _row(values: dict[str, Any]) -> Row:
-    for name in JSON_FIELDS:
-        values[name] = json.loads(values[name])
-    values["transductive"] = bool(values["transductive"])
-    return Row(**values)
+        rows = (dict(zip(COLUMNS, values, strict=True)) for values in found)
+        read = (row | {name: json.loads(row[name]) for name in JSON_FIELDS} for row in rows)
+        return [Row(**row | {"transductive": bool(row["transductive"])}) for row in read]
 
 
 @contextmanager

@@ -84,10 +84,8 @@ def synthetic_problem(draw: Draw, chosen_by: str, *, grid: str = "ours", seed: i
     """Train on domains 1 and 2, test on domain 3, and choose as asked."""
     samples = Samples(*draw)
     y, domain = samples.y, samples.domain
-    source, target, held_out = (
-        np.concatenate([np.flatnonzero(domain == name) for name in names])
-        for names in (SOURCES, (TARGET,), (HELD_OUT,))
-    )
+    *parts, target, held_out = (np.flatnonzero(domain == name) for name in (*SOURCES, TARGET, HELD_OUT))
+    source = np.concatenate(parts)
     within = WithinDomainSplit(0.7, n_splits=1, random_state=seed).split(source, y[source], domain[source])
     splits = {
         "within the sources": [(source[a], source[b]) for a, b in within],

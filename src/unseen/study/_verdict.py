@@ -25,23 +25,22 @@ from ._store import Row
 Correct = Mapping[tuple[str, str, int], npt.NDArray[np.bool_]]
 DRAWS = 4000
 Kind = Literal["invariant", "plain", "none"]
-KINDS: dict[str, Kind] = {"first": "invariant", "second": "plain", "none": "none"}
 VALIDATION = {"domain": "the other domains", "within": "held-out samples of the other domains"}
 KEPT = 12  # decimal places in which two sample-wise differences count as equal
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A mean difference in percentage points and its confidence interval."""
+    """A mean difference, of invariant methods from plain ones, in percentage points, and its confidence interval."""
 
     difference: float
     low: float
     high: float
 
     @property
-    def decision(self) -> Literal["first", "second", "none"]:
+    def decision(self) -> Kind:
         """Which side is better, if one detectably is."""
-        return "first" if self.low > 0 else "second" if self.high < 0 else "none"
+        return "invariant" if self.low > 0 else "plain" if self.high < 0 else "none"
 
     def __str__(self) -> str:
         return f"{self.difference:+.1f} points, 95% interval {self.low:+.1f} to {self.high:+.1f}"
@@ -136,7 +135,6 @@ def verdict(
         return Verdict("none", None, [], "There is nothing to compare.", [_no_pair(rows)])
     differences, firsts, seconds = zip(*found.values(), strict=True)
     overall = mean_interval(differences, level)
-    decision = KINDS[overall.decision]
     per_domain = [
         DomainDifference(target, _distinct_names(first), _distinct_names(second), sample_interval(values, level, seed))
         for target, (values, first, second) in found.items()
@@ -148,7 +146,7 @@ def verdict(
         *_attribution(rows, correct, level),
         *_cautions(rows, firsts, len(found)),
     ]
-    return Verdict(decision, overall, per_domain, _headline(overall), sentences)
+    return Verdict(overall.decision, overall, per_domain, _headline(overall), sentences)
 
 
 def _paired(
@@ -166,9 +164,9 @@ def _paired(
 
 
 def _headline(interval: Interval) -> str:
-    if interval.decision == "first":
+    if interval.decision == "invariant":
         return f"Invariance helped: {interval}, over plain classifiers."
-    if interval.decision == "second":
+    if interval.decision == "plain":
         return f"Plain classifiers did better: {interval}, for invariant methods."
     return f"No detectable difference between invariant methods and plain classifiers: {interval}."
 
@@ -180,8 +178,8 @@ def _attribution(rows: Sequence[Row], correct: Correct, level: float) -> Iterato
         return
     interval = mean_interval([values for values, _, _ in found.values()], level)
     reading = {
-        "first": "the invariance itself adds something",
-        "second": "the invariance itself costs something",
+        "invariant": "the invariance itself adds something",
+        "plain": "the invariance itself costs something",
         "none": "what the invariance itself adds cannot be told from zero",
     }[interval.decision]
     yield (
