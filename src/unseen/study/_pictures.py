@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -86,8 +86,7 @@ def _sample(n_train: int, n: int, seed: int) -> Ints:
 
 
 def _in_unit_square(points: Array) -> list[list[float]]:
-    scale = np.abs(points).max() or 1.0
-    return (points / scale).round(4).tolist()
+    return (points / (np.abs(points).max() or 1.0)).round(4).tolist()
 
 
 def surface_facts(problem: Problem, row: Row, selection: str) -> dict[str, Any] | None:
@@ -118,10 +117,7 @@ def surface_facts(problem: Problem, row: Row, selection: str) -> dict[str, Any] 
 
 
 def confusions(
-    rows: Sequence[Row],
-    predicted: Mapping[tuple[str, str, int], Ints],
-    truth: Mapping[str, Ints],
-    classes: Sequence[str],
+    rows: Sequence[Row], predicted: dict[tuple[str, str, int], Ints], truth: dict[str, Ints], classes: Sequence[str]
 ) -> list[dict[str, Any]]:
     """Counts of true by predicted classes on each held-out domain, for both champions; repeats are added up.
 

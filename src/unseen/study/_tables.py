@@ -131,13 +131,11 @@ def summary_lines(table: AccuracyTable) -> list[tuple[str, list[str]]]:
     ]
 
 
-def _grid(
-    table: AccuracyTable, entry: Callable[[Cell], str], escaped: Callable[[str], str]
-) -> tuple[list[str], list[list[str]], list[list[str]]]:
-    """Names of the columns, a row for each task, and rows below them, as texts."""
+def _grid(table: AccuracyTable, entry: Callable[[Cell], str], escaped: Callable[[str], str]) -> list[list[list[str]]]:
+    """The names of the columns, the rows of tasks and the rows below them, as texts."""
     tasks = [[escaped(task), *(entry(table.cells[task, m]) for m in table.methods)] for task in table.tasks]
     below = [[name, *values] for name, values in summary_lines(table)]
-    return ["Task", *map(escaped, table.methods)], tasks, below
+    return [[["Task", *map(escaped, table.methods)]], tasks, below]
 
 
 def _markdown(table: AccuracyTable) -> str:
@@ -147,10 +145,11 @@ def _markdown(table: AccuracyTable) -> str:
         text = f"**{text}**" if cell.best else text
         return text if cell.published is None else f"{text} ({cell.published:.2f})"
 
-    names, tasks, below = _grid(table, entry, lambda text: text.translate(MARKDOWN))
-    head, *lines = (f"| {' | '.join(row)} |" for row in (names, *tasks, *below))
+    parts = _grid(table, entry, lambda text: text.translate(MARKDOWN))
+    head, *lines = (f"| {' | '.join(row)} |" for part in parts for row in part)
     notes = [f"- {note}".replace("- *", "- \\*") for note in _notes(table)]
-    return "\n".join([head, "|---" * len(names) + "|", *lines, *([""] if notes else []), *notes]) + "\n"
+    rule = "|---" * (1 + len(table.methods)) + "|"
+    return "\n".join([head, rule, *lines, *([""] if notes else []), *notes]) + "\n"
 
 
 def _latex(table: AccuracyTable) -> str:
@@ -163,8 +162,7 @@ def _latex(table: AccuracyTable) -> str:
         return f"${body}{'^*' if cell.transductive else ''}${printed}"
 
     lines = [f"\\begin{{tabular}}{{l{'c' * len(table.methods)}}}", "\\hline"]
-    names, tasks, below = _grid(table, entry, lambda text: text.translate(LATEX).replace("->", "$\\to$"))
-    for part in ([names], tasks, below):
+    for part in _grid(table, entry, lambda text: text.translate(LATEX).replace("->", "$\\to$")):
         lines += [*(" & ".join(row) + " \\\\" for row in part), "\\hline"]
     return "\n".join([*lines, "\\end{tabular}", *(f"% {note}" for note in _notes(table))]) + "\n"
 
