@@ -32,11 +32,12 @@ from unseen.cli._options import cluster
 from unseen.datasets import make_synthetic
 from unseen.estimators._cluster import ClusterLost, mapped
 from unseen.labels import Samples
-from unseen.study import Protocol, run, tasks
-from unseen.study._run import stored_predictions
+from unseen.study import Protocol, Work, run, tasks
+from unseen.study._run import all_results
 from unseen.study._store import Store
 
 SITES = ["north", "south", "west"]
+METHODS = ["1NN", "KFDA", "logistic"]
 PARTS = 4
 # Workers ask a dead one for its results for as long as this; half a minute unless they are told.
 IMPATIENT = {"distributed.comm.timeouts.connect": "2s"}
@@ -277,7 +278,7 @@ def test_a_comparison_that_is_stopped_on_a_cluster_continues(client, tmp_path, m
     data = make_synthetic(random_state=0)
     X, y, domain = data.data, data.target, data.domain
     about = {"store": tmp_path / "results.sqlite", "protocol": Protocol(repeats=2, quick=True)}
-    go = partial(run, X, y, domain, tasks(data.domain_names), methods=["1NN", "KFDA", "logistic"], client=client)
+    go = partial(run, X, y, domain, tasks(data.domain_names), methods=METHODS, client=client)
     add, kept = Store.add, []
 
     def add_some(self, name, row, predicted):
@@ -297,7 +298,9 @@ def test_a_comparison_that_is_stopped_on_a_cluster_continues(client, tmp_path, m
         X, y, domain, tasks(data.domain_names), **about | {"store": tmp_path / "here.sqlite"}, methods=["1NN"]
     )
     assert [row.accuracy for row in rows if row.method == "1NN"] == [row.accuracy for row in expected]
-    assert len(stored_predictions(rows, Samples(X, y, domain), **about)) == len(rows) == 18
+    work = Work(about["store"])
+    kept = all_results(Samples(X, y, domain), tasks(data.domain_names), about["protocol"], methods=METHODS, work=work)
+    assert sum(predicted is not None for _, predicted in kept) == len(rows) == 18
 
 
 def test_rows_without_a_label_are_left_out_of_a_comparison_when_asked(client, tmp_path):

@@ -94,7 +94,7 @@ def test_interrupted_it_says_how_to_continue(hospitals, monkeypatch):
     def stop(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("unseen.study._compare.run", stop)
+    monkeypatch.setattr("unseen.study._compare.all_results", stop)
     code, _, err = unseen("compare", hospitals, *FEW)
     assert code == 1
     assert "hospitals.unseen-results.sqlite; run the same command again to continue" in err
@@ -249,7 +249,7 @@ def test_a_process_that_dies_is_explained(hospitals, monkeypatch):
     def die(*_, **__):
         raise BrokenProcessPool("SIGKILL(-9)")
 
-    monkeypatch.setattr("unseen.study._compare.run", die)
+    monkeypatch.setattr("unseen.study._compare.all_results", die)
     code, _, err = unseen("compare", hospitals, *FEW)
     assert code == 1
     assert "A process died" in err

@@ -6,7 +6,6 @@ import itertools
 import json
 import re
 import sys
-import types
 from dataclasses import replace
 
 import matplotlib as mpl
@@ -163,19 +162,20 @@ def test_the_figure_bears_many_classes_and_odd_names_in_a_place_of_ones_own():
 
 
 def test_pages_are_made_from_the_summary(monkeypatch):
-    report = types.ModuleType("unseen.report")
-    report.render_diagnosis = lambda summary, fragment=False: f"{fragment}: {json.dumps(summary)}"
-    monkeypatch.setitem(sys.modules, "unseen.report", report)
+    def render(summary, fragment=False):
+        return f"{fragment}: {json.dumps(summary)}"
+
+    monkeypatch.setattr("unseen.shift._diagnosis.render_diagnosis", render)
     diagnosis = planted("nothing")
     assert diagnosis.to_html() == f"False: {json.dumps(diagnosis.summary())}"
     assert diagnosis._repr_html_() == f"True: {json.dumps(diagnosis.summary())}"
 
 
 def test_without_the_extra_a_notebook_shows_the_text(monkeypatch):
-    monkeypatch.setitem(sys.modules, "unseen.report", None)
+    monkeypatch.setitem(sys.modules, "jinja2", None)
     diagnosis = planted("nothing")
     assert diagnosis._repr_html_() is None
-    with pytest.raises(ImportError):
+    with pytest.raises(ImportError, match="pip install"):
         diagnosis.to_html()
 
 

@@ -46,16 +46,11 @@ def shades(rows: Sequence[Sequence[Any]], *, low: float | None = None, high: flo
     """The shade of each entry, 0 to SHADES - 1 between the smallest and the largest; None where there is no number."""
     known = [float(value) for row in rows for value in row if is_number(value)]
     bottom = low if low is not None else min(known, default=0.0)
-    top = high if high is not None else max(known, default=1.0)
-    width = top - bottom
-
-    def shade(value: Any) -> int | None:
-        if not is_number(value):
-            return None
-        share = (value - bottom) / width if width > 0 else 0.0
-        return min(max(int(share * SHADES), 0), SHADES - 1)
-
-    return [[shade(value) for value in row] for row in rows]
+    width = (high if high is not None else max(known, default=1.0)) - bottom or 1.0
+    return [
+        [min(max(int((v - bottom) / width * SHADES), 0), SHADES - 1) if is_number(v) else None for v in row]
+        for row in rows
+    ]
 
 
 def decimals(rows: Sequence[Sequence[Any]], digits: int = 3) -> int:
@@ -66,13 +61,13 @@ def decimals(rows: Sequence[Sequence[Any]], digits: int = 3) -> int:
 
 def on_canvas(points: Sequence[Sequence[Any]]) -> list[list[int] | None]:
     """Points scaled to fill the canvas, each axis on its own; None for a point without a place."""
-    known = [point for point in points if all(is_number(value) for value in point)]
-    lows = [min((point[i] for point in known), default=0.0) for i in (0, 1)]
-    widths = [max((point[i] for point in known), default=1.0) - lows[i] for i in (0, 1)]
+    known = [point for point in points if all(map(is_number, point))]
+    spans = [(min(values), max(values) - min(values)) for values in zip(*known, strict=True)]
 
-    def place(point: Sequence[Any]) -> list[int] | None:
-        if not all(is_number(value) for value in point):
-            return None
-        return [round(CANVAS * (point[i] - lows[i]) / widths[i]) if widths[i] > 0 else CANVAS // 2 for i in (0, 1)]
+    def place(value: float, low: float, width: float) -> int:
+        return round(CANVAS * (value - low) / width) if width > 0 else CANVAS // 2
 
-    return [place(point) for point in points]
+    return [
+        [place(value, *span) for value, span in zip(point, spans, strict=True)] if all(map(is_number, point)) else None
+        for point in points
+    ]

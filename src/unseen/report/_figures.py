@@ -128,16 +128,14 @@ def _bars(summary: dict[str, Any]) -> list[tuple[str, float, str, bool]]:
         text = f"{size:.0f} points" if test["key"] == "label" else percent(size / 100)
         text = "not testable" if test["p_value"] is None else f"{text}, p = {test['p_value']:.2g}"
         bars.append((test["name"], size, text, test["flagged"]))
-    classes = sorted(summary["classes_tests"], key=lambda test: -(test["effect"] or 0.0))[:CLASSES_SHOWN]
-    shown = {test["class"] for test in classes}
-    for test in summary["classes_tests"]:
-        if test["class"] in shown:
-            size = 100 * (test["effect"] or 0.0)
-            p = test["p_adjusted"]
-            text = "not testable" if p is None else f"{percent(size / 100)}, adjusted p = {p:.2g}"
-            bars.append((f"P(X|Y = {_short(test['class'])})", size, text, test["flagged"]))
-    if len(shown) < len(summary["classes_tests"]):
-        bars.append((f"... {len(summary['classes_tests']) - len(shown)} classes that move less", 0.0, "", False))
+    classes = summary["classes_tests"]
+    shown = sorted(classes, key=lambda test: -(test["effect"] or 0.0))[:CLASSES_SHOWN]
+    for test in (test for test in classes if test in shown):
+        share, p = test["effect"] or 0.0, test["p_adjusted"]
+        text = "not testable" if p is None else f"{percent(share)}, adjusted p = {p:.2g}"
+        bars.append((f"P(X|Y = {_short(test['class'])})", 100 * share, text, test["flagged"]))
+    if len(shown) < len(classes):
+        bars.append((f"... {len(classes) - len(shown)} classes that move less", 0.0, "", False))
     return bars
 
 

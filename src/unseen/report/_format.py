@@ -62,23 +62,10 @@ def duration(seconds: Any) -> str:
     return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
-def setting(value: Any) -> str:
-    """The value of a setting as it could be typed."""
-    if isinstance(value, bool) or not isinstance(value, float):
-        return str(value)
-    return f"{value:g}"
-
-
 def pairs(settings: Mapping[str, Any] | None) -> list[tuple[str, str]]:
-    """Names and typed values."""
-    return [(str(name), setting(value)) for name, value in (settings or {}).items()]
+    """Names of settings and their values as they could be typed."""
+    found = (settings or {}).items()
+    return [(str(name), f"{value:g}" if isinstance(value, float) else str(value)) for name, value in found]
 
 
-FILTERS = {
-    "number": number,
-    "signed": signed,
-    "general": general,
-    "p_value": p_value,
-    "duration": duration,
-    "pairs": pairs,
-}
+FILTERS = {filter.__name__: filter for filter in (number, signed, general, p_value, duration, pairs)}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ._charts import Axis, decimals, on_canvas, shades
@@ -40,36 +41,24 @@ def verdict_section(summary: Mapping[str, Any]) -> Section:
 def accuracy_section(summary: Mapping[str, Any]) -> Section:
     """Cells with shades, and the best of each column among the methods that compete."""
     domains, methods = summary["domains"], summary["methods"]
-    means = [[(method["accuracies"].get(name) or {}).get("mean") for name in domains] for method in methods]
-    competing = [method["kind"] != "reference" for method in methods]
-    best = [_highest(column, competing) for column in zip(*means, strict=True)]
+    found = [[method["accuracies"].get(name) or {} for name in domains] for method in methods]
+    means = [[cell.get("mean") for cell in cells] for cells in found]
+    # Ties at the precision shown are all best; the last column is the mean over domains.
+    competing = [
+        [round(v, 1) if is_number(v) and method["kind"] != "reference" else None for v in (*values, method["mean"])]
+        for method, values in zip(methods, means, strict=True)
+    ]
+    tops = [max(filter(is_number, column), default=math.inf) for column in zip(*competing, strict=True)]
     rows = []
-    for method, values, row_shades in zip(methods, means, shades(means), strict=True):
-        cells = [
-            {
-                "mean": value,
-                "sd": (method["accuracies"].get(name) or {}).get("sd"),
-                "shade": shade,
-                "best": _is_best(value, top, method),
-            }
-            for name, value, shade, top in zip(domains, values, row_shades, best, strict=True)
+    for method, cells, row_shades, values in zip(methods, found, shades(means), competing, strict=True):
+        *best, best_mean = (value == top for value, top in zip(values, tops, strict=True))
+        shown = [
+            {"mean": cell.get("mean"), "sd": cell.get("sd"), "shade": shade, "best": is_best}
+            for cell, shade, is_best in zip(cells, row_shades, best, strict=True)
         ]
-        rows.append({**method, "cells": cells})
-    top = _highest([method["mean"] for method in methods], competing)
-    for row in rows:
-        row["best"] = _is_best(row["mean"], top, row)
+        rows.append({**method, "cells": shown, "best": best_mean})
     repeated = any(cell["sd"] is not None for row in rows for cell in row["cells"])
     return {"domains": domains, "rows": rows, "repeated": repeated}
-
-
-def _highest(values: Sequence[Any], competing: Sequence[bool]) -> float | None:
-    known = [value for value, competes in zip(values, competing, strict=True) if competes and is_number(value)]
-    return round(max(known), 1) if known else None
-
-
-def _is_best(value: Any, top: float | None, method: Mapping[str, Any]) -> bool:
-    """Ties at the precision shown are all best."""
-    return top is not None and method["kind"] != "reference" and is_number(value) and round(value, 1) == top
 
 
 def embedding_section(summary: Mapping[str, Any]) -> Section:
@@ -81,9 +70,7 @@ def embedding_section(summary: Mapping[str, Any]) -> Section:
         "domains": domains,
         "heldOut": domains.index(str(embedding["held_out"])) if str(embedding["held_out"]) in domains else -1,
         "panels": [on_canvas(embedding["before"]), on_canvas(embedding["after"])],
-        "class": [int(code) for code in embedding["class"]],
-        "domain": [int(code) for code in embedding["domain"]],
-        "row": [int(row) for row in embedding["row"]],
+        **{name: [int(code) for code in embedding[name]] for name in ("class", "domain", "row")},
     }
     return {**embedding, "payload": payload}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -20,6 +21,7 @@ CELLS_WITH_NUMBERS = 48  # in one panel; more would not be legible
 PANELS_IN_A_ROW = 4
 
 
+@dataclass(eq=False, repr=False)
 class ValidationSurfaceDisplay:
     """Mean validation score over two parameters of a search, one panel for each value of a third.
 
@@ -71,22 +73,13 @@ class ValidationSurfaceDisplay:
     True
     """
 
-    def __init__(
-        self,
-        names: tuple[str, str, str],
-        values: tuple[list[Any], list[Any], list[Any]],
-        scores: Array,
-        *,
-        params: dict[tuple[int, int, int], dict[str, Any]],
-        chosen: tuple[int, int, int],
-        score_name: str = "score",
-    ) -> None:
-        self.names = names
-        self.values = values
-        self.scores = scores
-        self.params = params
-        self.chosen = chosen
-        self.score_name = score_name
+    names: tuple[str, str, str]
+    values: tuple[list[Any], list[Any], list[Any]]
+    scores: Array
+    _: KW_ONLY
+    params: dict[tuple[int, int, int], dict[str, Any]]
+    chosen: tuple[int, int, int]
+    score_name: str = "score"
 
     @classmethod
     def from_search(
@@ -139,15 +132,9 @@ class ValidationSurfaceDisplay:
         for i in sorted(range(len(settings)), key=lambda i: i != search.best_index_):
             if means[i] > np.nan_to_num(scores[cells[i]], nan=-np.inf):
                 scores[cells[i]], params[cells[i]] = means[i], settings[i]
-        display = cls(
-            names,
-            (panels, rows, columns),
-            scores,
-            params=params,
-            chosen=cells[search.best_index_],
-            score_name=_score_name(search.scoring),
-        )
-        return display.plot(axes)
+        chosen, score_name = cells[search.best_index_], _score_name(search.scoring)
+        values = panels, rows, columns
+        return cls(names, values, scores, params=params, chosen=chosen, score_name=score_name).plot(axes)
 
     def plot(self, axes: Any = None) -> Self:
         """Draw the panels.
@@ -162,14 +149,13 @@ class ValidationSurfaceDisplay:
         self : ValidationSurfaceDisplay
             The display, with `figure_` and `axes_`.
         """
-        plt = pyplot()
         n_panels, n_rows, n_columns = self.scores.shape
         across = 1
         if axes is None:
             across = min(n_panels, PANELS_IN_A_ROW)
             down = -(-n_panels // across)
             size = (2.6 + across * max(0.3 + 0.75 * n_columns, 2.0), 0.9 + down * max(0.8 + 0.5 * n_rows, 2.0))
-            grid = plt.subplots(down, across, figsize=size, squeeze=False, layout="constrained")[1].ravel()
+            grid = pyplot().subplots(down, across, figsize=size, squeeze=False, layout="constrained")[1].ravel()
             for spare in grid[n_panels:]:
                 spare.set_axis_off()
             axes = grid[:n_panels]
@@ -209,17 +195,16 @@ class ValidationSurfaceDisplay:
             One row for each cell: the three parameters, `mean_test_score`, the whole setting as `params`, and whether
             it was `chosen`.
         """
-        return optional_import("pandas", "frame()").DataFrame(
-            [
-                {
-                    **{name: kind[k] for name, kind, k in zip(self.names, self.values, cell, strict=True)},
-                    "mean_test_score": self.scores[cell],
-                    "params": self.params.get(cell),
-                    "chosen": cell == self.chosen,
-                }
-                for cell in np.ndindex(*self.scores.shape)
-            ]
-        )
+        rows = [
+            {
+                **{name: kind[k] for name, kind, k in zip(self.names, self.values, cell, strict=True)},
+                "mean_test_score": score,
+                "params": self.params.get(cell),
+                "chosen": cell == self.chosen,
+            }
+            for cell, score in np.ndenumerate(self.scores)
+        ]
+        return optional_import("pandas", "frame()").DataFrame(rows)
 
 
 class LeaderboardDisplay:
@@ -298,17 +283,15 @@ class LeaderboardDisplay:
         self : LeaderboardDisplay
             The display, with `figure_` and `ax_`.
         """
-        plt = pyplot()
         if ax is None:
-            ax = plt.subplots(figsize=(10, 1.5 + 0.34 * len(self.rows)), layout="constrained")[1]
+            ax = pyplot().subplots(figsize=(10, 1.5 + 0.34 * len(self.rows)), layout="constrained")[1]
         self.ax_, self.figure_ = ax, ax.figure
         for level, row in enumerate(self.rows):
             if row["chosen"]:
                 ax.axhspan(level - 0.5, level + 0.5, color=ACCENT, alpha=0.15, linewidth=0, zorder=0)
             if not np.isfinite(row["mean"]):
-                ax.text(
-                    0.5, level, "failed", transform=ax.get_yaxis_transform(), ha="center", va="center", style="italic"
-                )
+                middle = {"transform": ax.get_yaxis_transform(), "ha": "center", "va": "center"}
+                ax.text(0.5, level, "failed", style="italic", **middle)
                 continue
             fill = "white" if row["kind"] == "transductive" else "black"
             style = {"markersize": 7, "markerfacecolor": fill, "capsize": 3, "elinewidth": 1.5, "zorder": 4}
@@ -339,24 +322,16 @@ class LeaderboardDisplay:
             axis.tick_params(axis="y", length=0)
             for label, row in zip(axis.get_yticklabels(), self.rows, strict=True):
                 label.set_fontweight("bold" if row["chosen"] else "normal")
-        for part in (*ax.spines.values(), *right.spines.values()):
-            part.set_visible(False)
+            axis.spines[:].set_visible(False)
         ax.spines["bottom"].set_visible(True)
         ax.grid(axis="x", color="0.9")
         ax.set_axisbelow(True)
         ax.set_xlabel(f"{self.score_name} on held-out domains")
         # Above all that is drawn, from the left end of the names on; long names of domains take several lines.
         widest = max(len(str(domain)) for domain in self.rows[0]["scores"])
-        ax.legend(
-            loc="lower left",
-            bbox_to_anchor=(-0.1, 1),
-            ncols=min(7, max(1, 110 // (widest + 6))),
-            frameon=False,
-            fontsize="small",
-            borderaxespad=0.3,
-            handletextpad=0.1,
-            columnspacing=1.2,
-        )
+        place = {"loc": "lower left", "bbox_to_anchor": (-0.1, 1), "ncols": min(7, max(1, 110 // (widest + 6)))}
+        spaces = {"borderaxespad": 0.3, "handletextpad": 0.1, "columnspacing": 1.2}
+        ax.legend(frameon=False, fontsize="small", **place, **spaces)
 
     def frame(self) -> Any:
         """Return the numbers as a pandas DataFrame.
@@ -367,10 +342,9 @@ class LeaderboardDisplay:
             One row for each contender, best first: the columns of the leaderboard, with a column ``score_<domain>``
             for each held-out domain.
         """
-        rows = []
-        for row in self.rows:
-            by_domain = {f"score_{domain}": score for domain, score in row["scores"].items()}
-            rows.append({**{name: value for name, value in row.items() if name != "scores"}, **by_domain})
+        rows = [row | {f"score_{domain}": score for domain, score in row["scores"].items()} for row in self.rows]
+        for row in rows:
+            del row["scores"]
         return optional_import("pandas", "frame()").DataFrame(rows)
 
 
@@ -384,9 +358,8 @@ def _placed(values: Iterable[Any]) -> tuple[list[Any], list[int]]:
     distinct: list[Any] = []
     positions = []
     for value in values:
-        position = next((i for i, other in enumerate(distinct) if _same(value, other)), len(distinct))
-        distinct += [value] if position == len(distinct) else []
-        positions.append(position)
+        positions.append(next((i for i, other in enumerate(distinct) if _same(value, other)), len(distinct)))
+        distinct += [value] if positions[-1] == len(distinct) else []
     return distinct, positions
 
 
@@ -406,8 +379,6 @@ def _score_name(scoring: Any) -> str:
 
 def _frame(ax: Any, row: int, column: int) -> None:
     """Frame the chosen cell, in white under the accent so that it stands out on any colour."""
-    from matplotlib.patches import Rectangle
-
+    cell = (column - 0.46, row - 0.46), 0.92, 0.92
     for colour, width in (("white", 6), (ACCENT, 3)):
-        corner = (column - 0.46, row - 0.46)
-        ax.add_patch(Rectangle(corner, 0.92, 0.92, fill=False, edgecolor=colour, linewidth=width, zorder=3))
+        ax.add_patch(pyplot().Rectangle(*cell, fill=False, edgecolor=colour, linewidth=width, zorder=3))

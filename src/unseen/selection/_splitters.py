@@ -225,8 +225,7 @@ class WithinDomainSplit(_DomainSplitter):
             mask = np.zeros(len(groups), dtype=bool)
             for stratum in np.unique(strata):
                 members = random.permutation(np.flatnonzero(strata == stratum))
-                n_train = round(self.train_size * len(members))
-                n_train = min(max(n_train, 1), max(len(members) - 1, 1))
+                n_train = min(max(round(self.train_size * len(members)), 1), max(len(members) - 1, 1))
                 mask[members[n_train:]] = True
             if not mask.any():
                 raise ValueError(

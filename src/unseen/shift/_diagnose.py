@@ -13,7 +13,7 @@ from ..kernels import Kernel, available_bytes
 from ..labels import Labels, Samples, check_domains, encode_classes, encode_domains
 from . import _words
 from ._diagnosis import ClassShift, Diagnosis, Shift
-from ._evidence import Evidence, KernelEvidence, chi_square, distance_matrices, permuted_tables, standing_apart
+from ._evidence import Evidence, chi_square, distance_matrices, kernel_evidence, permuted_tables, standing_apart
 
 
 def diagnose(
@@ -97,14 +97,11 @@ def diagnose(
     gram, gamma = _gram(used.X)
     marginal, conditional = distance_matrices(gram, membership)
 
-    evidence = KernelEvidence.of(gram, used.domain_codes, used.codes, n_permutations, rng, verbose)
+    kinds, of_classes = kernel_evidence(gram, used.domain_codes, used.codes, n_permutations, rng, verbose)
     tests = (
         _label_shift(counts, classes, domains, n_permutations, alpha, rng),
-        _shift("covariate", evidence.covariate, alpha, len(used)),
-        _shift("conditional", evidence.conditional, alpha, len(used)),
-        _shift("prior_normalised", evidence.prior_normalised, alpha, len(used)),
+        *(_shift(key, evidence, alpha, len(used)) for key, evidence in kinds.items()),
     )
-    class_tests = _class_shifts(evidence.by_class, classes, membership.counts.sum(axis=0), alpha)
     by_class = bool(np.isfinite(conditional).all())
     detected = tests[2 if by_class else 1].flagged
     odd = standing_apart(gram, membership, by_class=by_class, rng=rng) if detected else None
@@ -118,7 +115,7 @@ def diagnose(
         n_permutations=int(n_permutations),
         gamma=gamma,
         tests=tests,
-        class_tests=class_tests,
+        class_tests=_class_shifts(of_classes, classes, membership.counts.sum(axis=0), alpha),
         marginal_distances=marginal,
         conditional_distances=conditional,
         odd_one_out=None if odd is None else domains.tolist()[odd],
@@ -153,48 +150,25 @@ def _label_shift(
     chance = float(points[1:].mean())
     j = int(np.ptp(proportions[0], axis=0).argmax())
     low, high = ((str(domains[s]), float(proportions[0, s, j])) for s in np.argsort(proportions[0, :, j])[[0, -1]])
-    n = int(counts.sum())
-    return Shift(
-        key="label",
-        n=n,
-        statistic=evidence.statistic,
-        p_value=evidence.p_value,
-        effect=float(points[0]),
-        effect_label=_words.grade(max(points[0] - chance, 0.0), _words.POINTS),
-        effect_text=_words.label_text(str(classes[j]), low, high, chance, evidence.p_value, n),
-        flagged=evidence.p_value <= alpha,
-    )
+    n, p_value = int(counts.sum()), evidence.p_value
+    size = _words.grade(max(points[0] - chance, 0.0), _words.POINTS)
+    text = _words.label_text(str(classes[j]), low, high, chance, p_value, n)
+    return Shift("label", n, evidence.statistic, p_value, float(points[0]), size, text, flagged=p_value <= alpha)
 
 
 def _shift(key: str, evidence: Evidence | None, alpha: float, n: int) -> Shift:
     if evidence is None:
         return Shift(key, n, None, None, None, "not testable", "no class was found in two domains", flagged=False)
-    return Shift(
-        key=key,
-        n=n,
-        statistic=evidence.statistic,
-        p_value=evidence.p_value,
-        effect=evidence.share,
-        effect_label=_words.grade(evidence.share, _words.SHARES),
-        effect_text=_words.share_text(key, evidence.share, evidence.p_value, n),
-        flagged=evidence.p_value <= alpha,
-    )
+    p_value, share = evidence.p_value, evidence.share
+    size, text = _words.grade(share, _words.SHARES), _words.share_text(key, share, p_value, n)
+    return Shift(key, n, evidence.statistic, p_value, share, size, text, flagged=p_value <= alpha)
 
 
 def _class_shifts(by_class: dict[int, Evidence], classes: Labels, sizes: Ints, alpha: float) -> tuple[ClassShift, ...]:
-    p_values = {j: evidence.p_value for j, evidence in by_class.items()}
-    adjusted = dict(zip(p_values, holm(np.array(list(p_values.values()))), strict=True))
-    return tuple(
-        ClassShift(
-            label=label,
-            n=int(sizes[j]),
-            p_value=p_values.get(j),
-            p_adjusted=adjusted.get(j),
-            effect=by_class[j].share if j in by_class else None,
-            flagged=adjusted.get(j, 1.0) <= alpha,
-        )
-        for j, label in enumerate(classes.tolist())
-    )
+    adjusted = dict(zip(by_class, holm(np.array([found.p_value for found in by_class.values()])), strict=True))
+    found = {j: (own.p_value, adjusted[j], own.share, adjusted[j] <= alpha) for j, own in by_class.items()}
+    untested = (None, None, None, False)
+    return tuple(ClassShift(label, int(sizes[j]), *found.get(j, untested)) for j, label in enumerate(classes.tolist()))
 
 
 def holm(p_values: Array) -> list[float]:

@@ -11,6 +11,7 @@ import numpy as np
 from ..algebra import Array, Ints
 from ..citizen import optional_import
 from ..labels import Labels
+from ..report import draw_diagnosis, render_diagnosis
 from . import _words
 
 # What a summary tells of a test, of any kind and of one class.
@@ -169,8 +170,8 @@ class Diagnosis:
                 for test in self.class_tests
             ],
             "distances": {
-                "marginal": _lists(self.marginal_distances),
-                "conditional": _lists(self.conditional_distances),
+                kind: np.where(np.isfinite(found), found, np.array(None)).tolist()  # JSON knows no NaN
+                for kind, found in (("marginal", self.marginal_distances), ("conditional", self.conditional_distances))
             },
             "odd_one_out": None if self.odd_one_out is None else str(self.odd_one_out),
             "odd_text": _words.odd_text(self),
@@ -196,16 +197,10 @@ class Diagnosis:
             (classes only), `effect` and `flagged`.
         """
         pandas = optional_import("pandas", "frame()")
-        kinds = [
-            (test.name, test.n, test.statistic, test.p_value, None, test.effect, test.flagged) for test in self.tests
-        ]
-        classes = [
-            (f"P(X|Y={test.label})", test.n, None, test.p_value, test.p_adjusted, test.effect, test.flagged)
-            for test in self.class_tests
-        ]
         numbers = ["statistic", "p_value", "p_adjusted", "effect"]
-        frame = pandas.DataFrame(kinds + classes, columns=["test", "n", *numbers, "flagged"])
-        return frame.astype(dict.fromkeys(numbers, float))
+        names = [*(test.name for test in self.tests), *(f"P(X|Y={test.label})" for test in self.class_tests)]
+        frame = pandas.DataFrame([vars(test) for test in (*self.tests, *self.class_tests)]).assign(test=names)
+        return frame[["test", "n", *numbers, "flagged"]].astype(dict.fromkeys(numbers, float))
 
     def plot(self, figure: Any = None) -> Any:
         """Draw the distances between domains and the size of every shift.
@@ -220,8 +215,6 @@ class Diagnosis:
         figure : matplotlib Figure or SubFigure
             With three axes: the distances of P(X), those of P(X|Y), and the effects with their p-values.
         """
-        from ..report import draw_diagnosis
-
         return draw_diagnosis(self.summary(), figure)
 
     def to_html(self) -> str:
@@ -232,19 +225,10 @@ class Diagnosis:
         page : str
             One HTML document that loads nothing from elsewhere.
         """
-        from ..report import render_diagnosis
-
-        return str(render_diagnosis(self.summary()))
+        return render_diagnosis(self.summary())
 
     def _repr_html_(self) -> str | None:
         try:
-            from ..report import render_diagnosis
-
-            return str(render_diagnosis(self.summary(), fragment=True))
+            return render_diagnosis(self.summary(), fragment=True)
         except ImportError:  # without the extra that makes pages, a notebook falls back on the text
             return None
-
-
-def _lists(distances: Array) -> list[list[float | None]]:
-    """Lists for JSON, which knows no NaN."""
-    return [[float(value) if np.isfinite(value) else None for value in row] for row in distances]

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy import stats
+from sklearn.utils import gen_batches
 
 from ..algebra import Array, Ints, Membership, cell_means, prior_normalised
 from ..progress import track
@@ -30,28 +31,16 @@ ROUNDING = 1e-12  # of statistics of a kernel whose values are at most 1
 
 @dataclass(frozen=True)
 class Evidence:
-    """A statistic, its permutations, and the scale to judge it on.
+    """A statistic, its permutations, and the scale to judge it on."""
 
-    Attributes
-    ----------
-    draws : ndarray of shape (1 + n_permutations,)
-        The statistic of the data, then of the permutations.
-    chance : float
-        Its mean over all permutations.
-    total : float
-        Its largest possible value: all of the kernel variance.
-    """
-
-    draws: Array
-    chance: float
-    total: float
+    draws: Array  # of the data, then of the permutations
+    chance: float  # its mean over all permutations
+    total: float  # its largest possible value: all of the kernel variance
 
     def __add__(self, other: Evidence) -> Evidence:
-        """Evidence of a sum of statistics under the same permutations."""
         return Evidence(self.draws + other.draws, self.chance + other.chance, self.total + other.total)
 
     def __mul__(self, factor: float) -> Evidence:
-        """Evidence of a multiple of the statistic."""
         return Evidence(self.draws * factor, self.chance * factor, self.total * factor)
 
     @property
@@ -76,15 +65,7 @@ class Evidence:
 
 @dataclass(frozen=True)
 class PermutationTest:
-    """Domains to compare, within each class, in the space of a kernel.
-
-    Attributes
-    ----------
-    gram : ndarray of shape (n, n)
-        Kernel matrix of the samples, whose classes are in ascending order.
-    membership : Membership
-        The domain and the class of each, none empty.
-    """
+    """Domains to compare, within each class, in the space of a kernel; classes are in ascending order, none empty."""
 
     gram: Array
     membership: Membership
@@ -96,25 +77,15 @@ class PermutationTest:
     def scatter(self, domain: Ints) -> Array:
         """Mean squared distance of the domain means from their average, for every column of domain labels.
 
-        Parameters
-        ----------
-        domain : ndarray of shape (n, labellings)
-            Labels that keep the counts of every cell.
-
-        Returns
-        -------
-        scatter : ndarray of shape (labellings,)
-            The statistic of each.
+        The labels keep the counts of every cell.
         """
         n_domains, n_classes = self.membership.counts.shape
         weights = self._per_sample(prior_normalised(self.membership.counts))
         classes = self.membership.cell[:, None] % n_classes
         found = np.empty(domain.shape[1])
-        step = max(1, BATCH // (len(domain) * n_domains))
-        for start in range(0, domain.shape[1], step):
-            labels = domain[:, start : start + step]
-            V = weights[labels * n_classes + classes].reshape(len(domain), -1)
-            found[start : start + step] = np.einsum("ik,ik->k", V, self.gram @ V).reshape(-1, n_domains).sum(axis=1)
+        for batch in gen_batches(domain.shape[1], max(1, BATCH // (len(domain) * n_domains))):
+            V = weights[domain[:, batch] * n_classes + classes].reshape(len(domain), -1)
+            found[batch] = np.einsum("ik,ik->k", V, self.gram @ V).reshape(-1, n_domains).sum(axis=1)
         return found
 
     @functools.cached_property
@@ -127,20 +98,16 @@ class PermutationTest:
     @functools.cached_property
     def total(self) -> float:
         """Kernel variance of all samples, every class weighing the same, and every domain within it."""
-        average = self._per_sample(cell_means(self.membership.counts).mean(axis=(0, 1))[:, None])[:, 0]
-        w = average[self.membership.cell]
+        average = self._per_sample(cell_means(self.membership.counts).mean(axis=(0, 1))[:, None])
+        w = average[self.membership.cell, 0]
         return max(0.0, float(w @ np.diagonal(self.gram) - w @ self.gram @ w))
 
     @property
     def _class_variances(self) -> Array:
         """Unbiased kernel variance of each class; 0 for a class of one sample, which cannot shift."""
-        ends = np.cumsum(self.membership.counts.sum(axis=0))
-        variances = np.zeros(len(ends))
-        for j, (start, end) in enumerate(zip(np.r_[0, ends[:-1]], ends, strict=True)):
-            block = self.gram[start:end, start:end]
-            if end - start > 1:
-                variances[j] = (np.trace(block) - block.sum() / (end - start)) / (end - start - 1)
-        return variances
+        sizes = self.membership.counts.sum(axis=0)
+        blocks = [self.gram[end - n : end, end - n : end] for n, end in zip(sizes, np.cumsum(sizes), strict=True)]
+        return np.array([(np.trace(K) - K.sum() / len(K)) / (len(K) - 1) if len(K) > 1 else 0.0 for K in blocks])
 
     def _per_sample(self, contrast: Array) -> Array:
         """Weights on cell means as weights on their samples; absent cells have none."""
@@ -156,48 +123,35 @@ def labellings(domain: Ints, classes: Ints, n_permutations: int, rng: np.random.
     return labels
 
 
-@dataclass(frozen=True)
-class KernelEvidence:
-    """Evidence of every kind of shift of features; None where no class was found in two domains."""
+def kernel_evidence(
+    gram: Array, domain: Ints, classes: Ints, n_permutations: int, rng: np.random.Generator, verbose: int = 0
+) -> tuple[dict[str, Evidence | None], dict[int, Evidence]]:
+    """Evidence of every kind of shift of features, None where no class was found in two domains; and class by class.
 
-    covariate: Evidence
-    conditional: Evidence | None
-    prior_normalised: Evidence | None
-    by_class: dict[int, Evidence]
-
-    @classmethod
-    def of(
-        cls, gram: Array, domain: Ints, classes: Ints, n_permutations: int, rng: np.random.Generator, verbose: int = 0
-    ) -> KernelEvidence:
-        """Test samples whose `classes` are in ascending order; classes in a single domain have no evidence."""
-        n_domains = domain.max() + 1
-        everyone = np.zeros_like(classes)
-        shuffled = labellings(domain, everyone, n_permutations, rng)
-        within = labellings(domain, classes, n_permutations, rng)
-        names, starts, compact = np.unique(classes, return_index=True, return_inverse=True)
-        jobs: list[tuple[int | str, PermutationTest, Ints]] = [
-            ("P(X)", PermutationTest(gram, Membership.of(everyone, domain)), shuffled)
-        ]
-        reach = {}
-        for name, start, end in zip(names.tolist(), starts, [*starts[1:], len(classes)], strict=True):
-            present, codes = np.unique(domain[start:end], return_inverse=True)
-            if len(present) > 1:
-                part = PermutationTest(gram[start:end, start:end], Membership.of(everyone[start:end], codes))
-                jobs.append((name, part, np.searchsorted(present, within[start:end])))
-                reach[name] = len(present) / n_domains
-        if reach:
-            jobs.append(("L", PermutationTest(gram, Membership.of(compact, domain)), within))
-        found = {
-            key: test.evidence(labels) for key, test, labels in track(jobs, len(jobs), "Testing for shift", verbose)
-        }
-        # The paper's H counts an absent cell as no shift: a class weighs as the share of domains that have it.
-        parts = [found[name] * share for name, share in reach.items()]
-        return cls(
-            covariate=found["P(X)"],
-            conditional=functools.reduce(Evidence.__add__, parts) if parts else None,
-            prior_normalised=found.get("L"),
-            by_class={name: found[name] for name in reach},
-        )
+    The `classes` of the samples are in ascending order; those in a single domain have no evidence.
+    """
+    everyone = np.zeros_like(classes)
+    shuffled = labellings(domain, everyone, n_permutations, rng)
+    within = labellings(domain, classes, n_permutations, rng)
+    names, starts, compact = np.unique(classes, return_index=True, return_inverse=True)
+    jobs: list[tuple[int | str, PermutationTest, Ints]] = [
+        ("P(X)", PermutationTest(gram, Membership.of(everyone, domain)), shuffled)
+    ]
+    reach = {}
+    for name, start, end in zip(names.tolist(), starts, [*starts[1:], len(classes)], strict=True):
+        present, codes = np.unique(domain[start:end], return_inverse=True)
+        if len(present) > 1:
+            part = PermutationTest(gram[start:end, start:end], Membership.of(everyone[start:end], codes))
+            jobs.append((name, part, np.searchsorted(present, within[start:end])))
+            reach[name] = len(present) / (domain.max() + 1)
+    if reach:
+        jobs.append(("L", PermutationTest(gram, Membership.of(compact, domain)), within))
+    found = {key: test.evidence(labels) for key, test, labels in track(jobs, len(jobs), "Testing for shift", verbose)}
+    # The paper's H counts an absent cell as no shift: a class weighs as the share of domains that have it.
+    parts = [found[name] * share for name, share in reach.items()]
+    conditional = functools.reduce(Evidence.__add__, parts) if parts else None
+    kinds = {"covariate": found["P(X)"], "conditional": conditional, "prior_normalised": found.get("L")}
+    return kinds, {name: found[name] for name in reach}
 
 
 def permuted_tables(counts: Ints, n_permutations: int, rng: np.random.Generator) -> Ints:
@@ -222,9 +176,8 @@ def chi_square(tables: Ints) -> Evidence:
 
 def cell_sums(gram: Array, membership: Membership) -> tuple[Array, Array]:
     """Sums of a kernel matrix over pairs of cells, (m, C, m, C), and of its diagonal over cells, (m, C)."""
-    counts = membership.counts
+    counts, indicators = membership.counts, membership.indicators
     present = np.flatnonzero(counts)
-    indicators = membership.indicators
     scale = np.sqrt(counts.ravel()[present])
     sums = np.zeros((counts.size, counts.size))
     sums[np.ix_(present, present)] = scale[:, None] * (indicators @ (indicators @ gram).T) * scale
@@ -236,12 +189,7 @@ def cell_sums(gram: Array, membership: Membership) -> tuple[Array, Array]:
 def mean_discrepancies(sums: Array, diagonal: Array, counts: Ints) -> Array:
     """Unbiased squared mean discrepancies between groups (Gretton et al. 2012, eq. 3); NaN for groups of one.
 
-    Parameters
-    ----------
-    sums, diagonal : ndarray of shape (m, m) and (m,)
-        Sums of the kernel over pairs of groups, and over each group's samples with themselves.
-    counts : ndarray of shape (m,)
-        Samples in each group.
+    From sums of the kernel over pairs of groups, and over each group's samples with themselves.
     """
     pairs = np.where(counts > 1, counts * (counts - 1.0), np.nan)
     within = (np.diagonal(sums) - diagonal) / pairs
@@ -287,11 +235,8 @@ def standing_apart(gram: Array, membership: Membership, *, by_class: bool, rng: 
 
 def odd_one_out(distances: Array) -> int | None:
     """Return the domain that is farther from every other one than these are from one another, by the factor `GAP`."""
-    n_domains = len(distances)
-    if n_domains < 3 or not np.isfinite(distances).all():
+    if len(distances) < 3 or not np.isfinite(distances).all():
         return None
     candidate = int(np.argmax(distances.sum(axis=1)))
-    others = np.delete(np.arange(n_domains), candidate)
-    nearest = distances[candidate, others].min()
-    farthest = distances[np.ix_(others, others)].max()
-    return candidate if nearest > GAP * farthest else None
+    others = np.delete(np.arange(len(distances)), candidate)
+    return candidate if distances[candidate, others].min() > GAP * distances[np.ix_(others, others)].max() else None

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.optimize import nnls
 from scipy.special import stdtrit
 from sklearn.base import BaseEstimator
-from sklearn.utils import check_random_state
+from sklearn.utils import check_random_state, gen_batches
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -211,8 +211,7 @@ class Novelty(BaseEstimator):
         return self._moments(validate_data(self, X, reset=False, dtype=np.float64))
 
     def _moments(self, X: Array) -> Moments:
-        blocks = (Moments.of(self._embed(X[start : start + BLOCK])) for start in range(0, len(X), BLOCK))
-        return reduce(add, blocks)
+        return reduce(add, (Moments.of(self._embed(X[block])) for block in gen_batches(len(X), BLOCK)))
 
     def of(self, batch: Moments) -> NoveltyResult:
         """Compare a batch with the sources.
@@ -247,18 +246,10 @@ class Novelty(BaseEstimator):
         far = square - SURE * error > (FAR * yardstick) ** 2 and self._beyond_a_further_source(mean)
         shown = max(FAR * apart, SEEN * np.sqrt(usual))
         too_few = not far and (count < 2 or bool(SURE * resolution**2 > shown**2))
-        return NoveltyResult(
-            distance=distance,
-            reference_median=float(np.median(self.reference_)),
-            reference_max=float(self.reference_.max()),
-            yardstick=yardstick,
-            ratio=ratio,
-            nearest_domain=nearest,
-            far=far,
-            too_few=too_few,
-            text=_sentence(self, count, ratio, far, too_few, square < SURE * error)
-            + f" The nearest source is {nearest!r}.",
-        )
+        told = _sentence(self, count, ratio, far, too_few, square < SURE * error)
+        text = f"{told} The nearest source is {nearest!r}."
+        median, largest = float(np.median(self.reference_)), float(self.reference_.max())
+        return NoveltyResult(distance, median, largest, yardstick, ratio, nearest, far, too_few, text)
 
     def _draw(self, X: Array, codes: Any) -> None:
         """Directions of any kind, which keep lengths on average, and samples of any domain to start from."""
@@ -279,8 +270,8 @@ class Novelty(BaseEstimator):
         for s, (mean, trace) in enumerate(zip(self.means_, self.traces_, strict=True)):
             rows = X[codes == s]
             weight = trace * len(self.means_) * (len(rows) - 1)
-            for start in range(0, len(rows) if weight > 0 else 0, BLOCK):
-                centred = self._embed(rows[start : start + BLOCK]) - mean
+            for block in gen_batches(len(rows), BLOCK) if weight > 0 else ():
+                centred = self._embed(rows[block]) - mean
                 total += centred.T @ centred / weight
         return total
 

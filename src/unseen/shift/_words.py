@@ -14,12 +14,7 @@ from ._evidence import GAP
 if TYPE_CHECKING:
     from ._diagnosis import ClassShift, Diagnosis, Shift
 
-NAMES = {
-    "label": "P(Y)",
-    "covariate": "P(X)",
-    "conditional": "P(X|Y)",
-    "prior_normalised": "P(X), priors equal",
-}
+NAMES = {"label": "P(Y)", "covariate": "P(X)", "conditional": "P(X|Y)", "prior_normalised": "P(X), priors equal"}
 QUESTIONS = {
     "label": "Do class proportions differ between domains?",
     "covariate": "Do the features differ between domains, whatever the class?",
@@ -51,11 +46,7 @@ def label_text(
 
 def share_text(key: str, share: float, p_value: float, n: int) -> str:
     """Size of a shift of features."""
-    where = {
-        "covariate": "",
-        "conditional": "within classes, ",
-        "prior_normalised": "with class proportions made equal, ",
-    }[key]
+    where = {"conditional": "within classes, ", "prior_normalised": "with class proportions made equal, "}.get(key, "")
     return f"{where}domains explain {percent(share)} of the kernel variance (p = {p_value:.2g}, n = {n})"
 
 

@@ -5,14 +5,13 @@ Tables, verdicts and pictures are readings of these rows. May use every room but
 """
 
 from ..selection import METHODS
-from ._compare import Comparison, Work, compare, compare_table
+from ._compare import Comparison, compare, compare_table
 from ._figure import synthetic_figure
-from ._protocol import Protocol, thin
-from ._run import run
+from ._protocol import Protocol, Task, tasks, thin
+from ._run import Work, run
 from ._store import Row, Store
 from ._synthetic import CHOSEN_BY, check_draw, fresh_draw, run_synthetic, synthetic_problem, ties
 from ._tables import AccuracyTable, Cell, accuracy_table, published, summary_lines
-from ._tasks import Task, tasks
 
 __all__ = ["METHODS", "Comparison", "Protocol", "Row", "Store", "Task", "run", "tasks"]
 # For other rooms, and for nobody else.

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import html
-import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -17,14 +15,13 @@ from sklearn.utils import check_array, check_consistent_length, column_or_1d
 from ..algebra import Ints
 from ..citizen import optional_import
 from ..labels import check_domains, encode_classes
+from ..report import draw_comparison, render_comparison
 from ..shift import Diagnosis, diagnose
 from ..tables import Column, Schema, Table, load_table, preprocessor
-from ._pictures import confusions
-from ._protocol import Protocol, thin
-from ._run import run, stored_predictions
+from ._protocol import Protocol, Task, tasks, thin
+from ._run import HERE, Work, all_results
 from ._store import Row
-from ._summary import data_facts, method_facts, provenance, settings_facts, verdict_facts, views
-from ._tasks import Task, tasks
+from ._summary import confusions, data_facts, method_facts, provenance, settings_facts, verdict_facts, views
 from ._verdict import Verdict, verdict
 
 
@@ -75,18 +72,10 @@ class Comparison:
         for own in {"method", "kind", "transductive", "mean", "seconds"} & set(names):
             while names[own] == own or list(names.values()).count(names[own]) > 1:
                 names[own] += " (domain)"
-        records = [
-            {
-                "method": method["name"],
-                "kind": method["kind"],
-                "transductive": method["transductive"],
-                **{names[domain]: cell and cell["mean"] for domain, cell in method["accuracies"].items()},
-                "mean": method["mean"],
-                "seconds": method["seconds"],
-            }
-            for method in self._summary["methods"]
-        ]
-        return pandas.DataFrame(records).set_index("method").sort_values("mean", ascending=False)
+        methods = pandas.DataFrame(self._summary["methods"]).rename(columns={"name": "method"})
+        cells = [{names[d]: cell and cell["mean"] for d, cell in own.items()} for own in methods["accuracies"]]
+        parts = [methods[["method", "kind", "transductive"]], pandas.DataFrame(cells), methods[["mean", "seconds"]]]
+        return pandas.concat(parts, axis=1).set_index("method").sort_values("mean", ascending=False)
 
     def plot(self, figure: Any = None) -> Any:
         """Draw the accuracies and the paired difference on each held-out domain.
@@ -101,8 +90,6 @@ class Comparison:
         figure : matplotlib Figure
             The picture.
         """
-        from ..report import draw_comparison
-
         return draw_comparison(self._summary, figure)
 
     def to_html(self) -> str:
@@ -113,8 +100,6 @@ class Comparison:
         page : str
             HTML.
         """
-        from ..report import render_comparison
-
         return render_comparison(self._summary)
 
     def _repr_html_(self) -> str:
@@ -246,31 +231,8 @@ def table_of_arrays(X: Any, y: Any, sample_domain: Any) -> Table:
     return Table(X, y, domain, schema, [], "arrays")
 
 
-@dataclass(frozen=True)
-class Work:
-    """Where results are kept and who computes them: a file, processes here or the workers of a Dask client."""
-
-    store: str | Path | None = None
-    n_jobs: int | None = None
-    verbose: int = 0
-    client: Any = None
-
-    @contextmanager
-    def results(self) -> Iterator[str | Path]:
-        """The file of results, or one that is forgotten."""
-        if self.store is not None:
-            yield self.store
-            return
-        with tempfile.TemporaryDirectory() as folder:
-            yield Path(folder, "results.sqlite")
-
-
 def compare_table(
-    table: Table,
-    protocol: Protocol,
-    methods: Sequence[str] | None = None,
-    work: Work = Work(),  # noqa: B008 (frozen)
-    command: str = "",
+    table: Table, protocol: Protocol, methods: Sequence[str] | None = None, work: Work = HERE, command: str = ""
 ) -> Comparison:
     """Run the study on a table, judge it and gather what there is to say."""
     start = time.perf_counter()
@@ -297,19 +259,13 @@ def compare_table(
 
 
 def judge(
-    table: Table,
-    todo: Sequence[Task],
-    protocol: Protocol,
-    methods: Sequence[str] | None = None,
-    work: Work = Work(),  # noqa: B008 (frozen)
+    table: Table, todo: Sequence[Task], protocol: Protocol, methods: Sequence[str] | None = None, work: Work = HERE
 ) -> tuple[list[Row], dict[tuple[str, str, int], Ints], dict[str, Ints], Verdict]:
     """Rows, what each of them predicted, the true classes of each task's target, and the verdict."""
     samples, prepare = table.samples, preprocessor(table.schema, protocol.preprocess)
-    with work.results() as path:
-        about: dict[str, Any] = {"store": path, "protocol": protocol, "preprocessor": prepare}
-        how: dict[str, Any] = {"n_jobs": work.n_jobs, "verbose": work.verbose, "client": work.client}
-        rows = run(samples.X, samples.y, samples.domain, todo, methods=methods, **how, **about)
-        predicted = stored_predictions(rows, samples, **about)
+    results = list(all_results(samples, todo, protocol, prepare, methods, work))
+    predicted = {(row.method, row.task, row.repeat): codes for row, codes in results if codes is not None}
+    rows = [row for row, _ in results]
     truth = {task.name: samples.codes[np.isin(samples.domain, task.targets)] for task in todo}
     correct = {at: found == truth[at[1]] for at, found in predicted.items()}
     selection = protocol.chooses(len(todo[0].sources))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from ..algebra import Array
 from ..report import pyplot
 from ._outcomes import Problem
 from ._store import Row
@@ -20,25 +19,17 @@ MARKERS = ("*", "o", "x")
 
 
 def synthetic_figure(problem: Problem, rows: Sequence[Row]) -> Any:
-    """Draw one column for each method, from the settings and accuracies of its row.
+    """Draw one column for each method, from the settings and accuracies of its row; the rows belong to the problem.
 
-    Parameters
-    ----------
-    problem : Problem
-        The draw that the rows belong to.
-    rows : sequence of Row
-        Results of that draw.
-
-    Returns
-    -------
-    figure : matplotlib Figure
-        First row coloured by domain, second by class with one marker per domain.
+    The first row is coloured by domain, the second by class with one marker per domain.
     """
-    views = list(_views(problem, {row.method: row for row in rows}))
-    figure = pyplot().Figure(figsize=(3 * len(views), 6), layout="constrained")
-    axes = figure.subplots(2, len(views))
+    by_method = {row.method: row for row in rows}
+    figure = pyplot().Figure(figsize=(3 * len(COLUMNS), 6), layout="constrained")
+    axes = figure.subplots(2, len(COLUMNS))
     y, domain = problem.prepared.y, problem.prepared.domain
-    for column, (title, Z) in enumerate(views):
+    for column, method in enumerate(COLUMNS):
+        row = by_method[method]
+        Z = problem.features(method, row.settings)[:, :2]
         for top, ax in zip((True, False), axes[:, column], strict=True):
             for s, name in enumerate(np.unique(domain)):
                 for j, label in enumerate(np.unique(y)):
@@ -47,7 +38,8 @@ def synthetic_figure(problem: Problem, rows: Sequence[Row]) -> Any:
                     ax.scatter(*Z[members].T, s=22, marker=MARKERS[s], color=colour, alpha=0.75, linewidths=0.9)
             ax.set_xticks([])
             ax.set_yticks([])
-        axes[0, column].set_title(title, fontsize=11)
+        accuracy = f"{100 * (row.accuracy or 0):.1f}%{', transductive' if row.transductive else ''}"
+        axes[0, column].set_title(f"{TITLES.get(method, method)}\n{accuracy}", fontsize=11)
     unseen = set(problem.samples.domain[problem.test])
     names = [f"{name}, unseen" if name in unseen else str(name) for name in np.unique(domain)]
     _legend(axes[0, -1], names, DOMAIN_COLOURS, MARKERS)
@@ -60,12 +52,3 @@ def _legend(ax: Any, names: list[str], colours: Sequence[str], markers: Sequence
     for name, colour, marker in zip(names, colours, markers, strict=False):
         ax.scatter([], [], s=30, color=colour, marker=marker, label=name)
     ax.legend(fontsize=10, loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
-
-
-def _views(problem: Problem, rows: dict[str, Row]) -> Iterator[tuple[str, Array]]:
-    """Title and two features of each column, for the training samples and then the target's."""
-    for method in COLUMNS:
-        row = rows[method]
-        mark = ", transductive" if row.transductive else ""
-        title = f"{TITLES.get(method, method)}\n{100 * (row.accuracy or 0):.1f}%{mark}"
-        yield title, problem.features(method, row.settings)[:, :2]

@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.base import clone
 
 from ..algebra import Array, Ints
-from ..estimators import Projection, Statistics, collect
+from ..estimators import collect
 from ..kernels import Plan
 from ..labels import Samples
 from ..selection import (
@@ -21,11 +21,13 @@ from ..selection import (
     Contender,
     LargeFit,
     Method,
+    Scorer,
     Split,
     contest,
     expected_warnings,
     predictions,
     seen_by_classifier,
+    table_of,
 )
 
 
@@ -36,7 +38,7 @@ class Outcome:
     method: str
     codes: Ints | None = None
     validation: float | None = None
-    settings: Mapping[str, Any] | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
     ties: int = 0
     transductive: bool = False
     seconds: float = 0.0
@@ -46,31 +48,13 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Problem:
-    """Rows to train on and to test on, the splits that choose settings, and how rows are prepared.
+    """Positions of rows to train on and to test on, the splits that choose settings, and how rows are prepared."""
 
-    Attributes
-    ----------
-    samples : Samples
-        All rows, as they come.
-    train, test : ndarrays of int
-        Positions of rows.
-    splits : list of (train, test)
-        Positions of rows; who chooses by them is for the protocol to say.
-    preparation : transformer or None
-        Fitted on the rows that are trained on, and on no others.
-    centering : str
-        Of projections.
-    quick : bool
-        Whether grids are small.
-    methods : mapping
-        Methods by their names.
-    """
-
-    samples: Samples
+    samples: Samples  # all rows, as they come
     train: Ints
     test: Ints
-    splits: list[Split]
-    preparation: Any = None
+    splits: list[Split]  # who chooses by them is for the protocol to say
+    preparation: Any = None  # fitted on the rows that are trained on, and on no others
     centering: str = "target"
     quick: bool = False
     methods: Mapping[str, Method] = field(default_factory=lambda: METHODS)
@@ -100,35 +84,35 @@ class Problem:
             pipeline = self.chosen(name, settings).fitted(rows.X[:n], rows.y[:n], rows.domain[:n])
         return seen_by_classifier(pipeline, rows.X, rows.domain)
 
+    def scores(self, candidates: Sequence[Candidate], splits: Sequence[Split]) -> dict[str, Any]:
+        """Accuracies of candidates on splits, and their means."""
+        said = predictions(candidates, self.samples, splits, preparation=self.preparation)
+        return table_of(candidates, said, Scorer("accuracy", self.samples, splits), len(splits))
+
     def thinned(self, total: int, seed: int = 0) -> Problem:
         """The same problem with about so many rows to train on, and to test on."""
-        train, test = (rows[self.samples.take(rows).thinned(total, seed)] for rows in (self.train, self.test))
-        kept = np.concatenate([train, test, *self._only_chosen_by(total, seed)])
+        # Rows of a validation domain are neither trained on nor tested on.
+        others = np.setdiff1d(np.concatenate([b for _, b in self.splits]), np.concatenate([self.train, self.test]))
+        train, test, others = (
+            rows[self.samples.take(rows).thinned(total, seed)] if len(rows) else rows
+            for rows in (self.train, self.test, others)
+        )
+        kept = np.concatenate([train, test, others])
         splits = [(a[np.isin(a, kept)], b[np.isin(b, kept)]) for a, b in self.splits]
         return replace(self, train=train, test=test, splits=splits)
-
-    def _only_chosen_by(self, total: int, seed: int) -> Iterator[Ints]:
-        """Rows of a validation domain, which is neither trained on nor tested on."""
-        rows = np.setdiff1d(np.concatenate([b for _, b in self.splits]), np.concatenate([self.train, self.test]))
-        if len(rows):
-            yield rows[self.samples.take(rows).thinned(total, seed)]
 
 
 def outcomes(names: Sequence[str], problem: Problem) -> Iterator[Outcome]:
     """Run some methods; one that fails or cannot be run tells why."""
     plan = Plan.of(len(problem.train))
-    possible = []
-    for name in names:
-        most = problem.methods[name].most_rows
-        if most is not None and plan.rows > most:
-            yield Outcome(name, status="skipped", reason=problem.methods[name].too_large)
-        else:
-            possible.append(name)
+    limits = {name: problem.methods[name].most_rows for name in names}
+    beyond = [name for name, most in limits.items() if most is not None and plan.rows > most]
+    yield from (Outcome(name, status="skipped", reason=problem.methods[name].too_large) for name in beyond)
     choosing = problem if plan.exact else problem.thinned(plan.choice_rows)
-    candidates = [candidate for name in possible for candidate in choosing.candidates(name)]
+    candidates = [candidate for name in names if name not in beyond for candidate in choosing.candidates(name)]
     about = choosing.samples, choosing.splits
     contenders = contest(candidates, *about, preparation=choosing.preparation) if candidates else []
-    yield from (Outcome(c.candidate.method, status="failed", reason=c.error) for c in contenders if c.error)
+    yield from (_outcome(contender, reason=contender.error) for contender in contenders if contender.error)
     chosen = [contender for contender in contenders if not contender.error]
     yield from _exact(chosen, problem) if plan.exact else _large(chosen, problem, plan)
 
@@ -137,44 +121,33 @@ def _exact(chosen: Sequence[Contender], problem: Problem) -> Iterator[Outcome]:
     """What the choices say of the targets, asked together."""
     candidates = [contender.candidate for contender in chosen]
     said = predictions(candidates, problem.samples, [(problem.train, problem.test)], preparation=problem.preparation)
-    for prediction in sorted(said, key=lambda p: p.candidate):
-        contender = chosen[prediction.candidate]
-        if prediction.codes is None:
-            yield Outcome(contender.candidate.method, status="failed", reason=prediction.error)
-        else:
-            yield _outcome(contender, prediction.codes, prediction.fit_seconds + prediction.predict_seconds, {})
+    for p in sorted(said, key=lambda prediction: prediction.candidate):
+        yield _outcome(chosen[p.candidate], p.codes, p.error, p.fit_seconds + p.predict_seconds)
 
 
 def _large(chosen: Sequence[Contender], problem: Problem, plan: Plan) -> Iterator[Outcome]:
     """The same with as many rows as each choice can take: projections see all of them through landmarks."""
     n, prepared = len(problem.train), problem.prepared
     train, test = prepared.take(np.arange(n)), prepared.take(n + np.arange(len(problem.test)))
-
-    def everything(projection: Projection) -> Statistics:
-        return collect(projection, train.X, train.y, train.domain)
-
-    large = LargeFit(train.take(train.thinned(plan.sample_rows)), everything, plan)
+    some = train.take(train.thinned(plan.sample_rows))
+    large = LargeFit(some, lambda projection: collect(projection, train.X, train.y, train.domain), plan)
     for contender in chosen:
         start = time.perf_counter()
         try:
             pipeline, seen = large.fitted(contender.candidate)
             labels = pipeline[-1].predict(seen_by_classifier(pipeline, test.X, test.domain))
         except (ValueError, ArithmeticError, np.linalg.LinAlgError) as error:
-            reason = f"{type(error).__name__}: {error}"
-            yield Outcome(contender.candidate.method, status="failed", reason=reason)
-            continue
-        codes = np.searchsorted(prepared.classes, labels).astype(np.intp)
-        yield _outcome(contender, codes, time.perf_counter() - start, seen)
+            yield _outcome(contender, reason=f"{type(error).__name__}: {error}")
+        else:
+            codes = np.searchsorted(prepared.classes, labels).astype(np.intp)
+            yield _outcome(contender, codes, seconds=time.perf_counter() - start, **seen)
 
 
-def _outcome(contender: Contender, codes: Ints, seconds: float, remarks: dict[str, Any]) -> Outcome:
+def _outcome(
+    contender: Contender, codes: Ints | None = None, reason: str = "", seconds: float = 0.0, **remarks: Any
+) -> Outcome:
     candidate = contender.candidate
-    return Outcome(
-        candidate.method,
-        codes,
-        contender.mean,
-        {**candidate.settings, **remarks},
-        contender.ties,
-        candidate.transductive,
-        contender.seconds + seconds,
-    )
+    if codes is None:
+        return Outcome(candidate.method, status="failed", reason=reason)
+    settings, seconds = {**candidate.settings, **remarks}, contender.seconds + seconds
+    return Outcome(candidate.method, codes, contender.mean, settings, contender.ties, candidate.transductive, seconds)

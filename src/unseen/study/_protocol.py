@@ -1,10 +1,12 @@
-"""How a comparison is run: draws of training data, preprocessing, and who chooses the settings."""
+"""How a comparison is run: whom to leave out, draws of training data, preprocessing, and who chooses the settings."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import combinations
 from numbers import Integral, Real
 from typing import Any, Literal
 
@@ -14,13 +16,75 @@ from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScale
 from .. import __version__
 from ..algebra import Ints
 from ..labels import Labels, Samples
-from ..selection import LeaveOneDomainOut, WithinDomainSplit
-from ._tasks import Task
+from ..selection import METHODS, LeaveOneDomainOut, WithinDomainSplit
+
+
+@dataclass(frozen=True)
+class Task:
+    """Train on `sources`, test on `targets`.
+
+    Attributes
+    ----------
+    sources : tuple of str
+        Domains with labels.
+    targets : tuple of str
+        Domains that nobody has seen.
+
+    Examples
+    --------
+    >>> from unseen.study import Task
+    >>> Task(sources=("A", "C"), targets=("D", "W")).name
+    'A,C -> D,W'
+    """
+
+    sources: tuple[str, ...]
+    targets: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """Such as ``"A,C -> D,W"``."""
+        return f"{','.join(self.sources)} -> {','.join(self.targets)}"
+
+
+def tasks(domains: Sequence[str], n_targets: int = 1) -> list[Task]:
+    """Every way to leave out `n_targets` domains.
+
+    Parameters
+    ----------
+    domains : sequence of str
+        All domains.
+    n_targets : int, default=1
+        How many are left out at a time.
+
+    Returns
+    -------
+    tasks : list of Task
+        In the order of the domains left out.
+
+    Examples
+    --------
+    >>> from unseen.study import tasks
+    >>> [task.name for task in tasks("ACD")]
+    ['C,D -> A', 'A,D -> C', 'A,C -> D']
+    >>> len(tasks("ACDW", 1) + tasks("ACDW", 2))
+    10
+    """
+    names = [str(name) for name in domains]
+    if len(set(names)) != len(names):
+        raise ValueError(f"domains must differ; got {names}.")
+    if not 1 <= n_targets < len(names):
+        raise ValueError(
+            f"n_targets must leave at least one of the {len(names)} domains to train on; got {n_targets!r}."
+        )
+    return [
+        Task(tuple(name for name in names if name not in targets), targets)
+        for targets in combinations(names, n_targets)
+    ]
+
 
 Selection = Literal["within", "domain", "oracle"]
-SELECTIONS = ("within", "domain", "oracle")
-CENTERINGS = ("source", "target")
 PREPROCESSORS: dict[str, Any] = {"l2": Normalizer(), "standardize": StandardScaler(), "none": FunctionTransformer()}
+CHOICES = {"selection": ("within", "domain", "oracle"), "preprocess": PREPROCESSORS, "centering": ("source", "target")}
 
 
 @dataclass(frozen=True)
@@ -61,16 +125,12 @@ class Protocol:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.selection not in SELECTIONS:
-            raise ValueError(f"selection must be one of {', '.join(SELECTIONS)}; got {self.selection!r}.")
-        if self.preprocess not in PREPROCESSORS:
-            raise ValueError(f"preprocess must be one of {', '.join(PREPROCESSORS)}; got {self.preprocess!r}.")
-        if self.centering not in CENTERINGS:
-            raise ValueError(f"centering must be one of {', '.join(CENTERINGS)}; got {self.centering!r}.")
-        if not isinstance(self.repeats, Integral) or self.repeats < 1:
-            raise ValueError(f"repeats must be a whole number of at least 1; got {self.repeats!r}.")
-        if not isinstance(self.seed, Integral) or self.seed < 0:
-            raise ValueError(f"seed must be a whole number of at least 0; got {self.seed!r}.")
+        for name, known in CHOICES.items():
+            if getattr(self, name) not in known:
+                raise ValueError(f"{name} must be one of {', '.join(known)}; got {getattr(self, name)!r}.")
+        for name, least, value in (("repeats", 1, self.repeats), ("seed", 0, self.seed)):
+            if not isinstance(value, Integral) or value < least:
+                raise ValueError(f"{name} must be a whole number of at least {least}; got {value!r}.")
         if not isinstance(self.train_size, Real) or not 0 < self.train_size < 1:
             raise ValueError(f"train_size must lie between 0 and 1; got {self.train_size!r}.")
 
@@ -100,7 +160,7 @@ def thin(domain: Labels, most: int | None, seed: int = 0, y: Labels | None = Non
     return Samples(domain, np.zeros(len(domain)) if y is None else y, domain).thinned(most=most, seed=seed)
 
 
-def configuration(protocol: Protocol, preprocessor: Any, grids: dict[str, Any], samples: Samples) -> dict[str, Any]:
+def configuration(samples: Samples, protocol: Protocol, preprocessor: Any) -> dict[str, Any]:
     """Everything that results depend on besides method, task and repeat; rows of another one are never mixed in."""
     digest = hashlib.sha256()
     X = np.ascontiguousarray(samples.X, dtype=np.float64)
@@ -109,6 +169,7 @@ def configuration(protocol: Protocol, preprocessor: Any, grids: dict[str, Any], 
         digest.update(array.tobytes())
     settings = asdict(protocol)
     del settings["repeats"]  # more repeats are more rows of the same configuration
+    grids = {name: method.settings(len(samples.classes)) for name, method in METHODS.items() if method.compared}
     how = {"preprocess": _in_full(preprocessor), "grids": grids, "unseen": __version__}
     return {"data": digest.hexdigest(), **settings, **how}
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,25 @@ from ..labels import Samples
 from ..models import machine_facts
 from ..progress import track
 from ..selection import METHODS, Method, method_named, method_names
-from ._outcomes import Outcome, Problem, outcomes
-from ._protocol import PREPROCESSORS, Protocol, configuration, key
+from ._outcomes import Problem, outcomes
+from ._protocol import PREPROCESSORS, Protocol, Task, configuration, key
 from ._store import Row, Store
-from ._tasks import Task
 
 Unit = tuple[Task, int, tuple[str, ...]]
+Result = tuple[Row, Ints | None]  # and the predicted classes of the targets' samples, as positions among all classes
+
+
+@dataclass(frozen=True)
+class Work:
+    """Where results are kept and who computes them: a file, processes here or the workers of a Dask client."""
+
+    store: str | Path | None = None  # None keeps nothing
+    n_jobs: int | None = None
+    verbose: int = 0
+    client: Any = None
+
+
+HERE = Work()
 
 
 def run(
@@ -93,25 +107,43 @@ def run(
     >>> len(rows), {row.status for row in rows}
     (12, {'ok'})
     """
-    protocol = protocol or Protocol()
     finite = preprocessor is None or "allow-nan"  # a preprocessor may fill in what is missing
     X = check_array(X, dtype=np.float64, input_name="X", ensure_all_finite=finite)
     samples = Samples(X, np.asarray(y), np.asarray(domain).astype(str))
     check_consistent_length(X, samples.y, samples.domain)
+    work = Work(store, n_jobs, verbose, client)
+    return [row for row, _ in all_results(samples, tasks, protocol or Protocol(), preprocessor, methods, work)]
+
+
+def all_results(
+    samples: Samples,
+    tasks: Sequence[Task],
+    protocol: Protocol,
+    preprocessor: Any = None,
+    methods: str | Sequence[str] | None = None,
+    work: Work = HERE,
+) -> Iterator[Result]:
+    """The rows of `run` and what each predicted; samples of a target are in the order of the data."""
     table = methods_of(methods)
-    _check(table, tasks, samples)
-    config = _configuration(samples, protocol, preprocessor)
+    if not table or not tasks:
+        raise ValueError(f"There must be at least one method and one task; got {len(table)} and {len(tasks)}.")
+    missing = {name for task in tasks for name in (*task.sources, *task.targets)} - set(samples.domain.tolist())
+    if missing:
+        raise ValueError(f"Tasks name domains that the data do not have: {', '.join(sorted(missing))}.")
+    preparation = PREPROCESSORS[protocol.preprocess] if preprocessor is None else preprocessor
+    config = configuration(samples, protocol, preparation)
     name = key(config)
-    with Store(store) as results:
+    with Store(":memory:" if work.store is None else work.store) as results:
         results.open_configuration(name, config)
         done = {(row.task, row.repeat, row.method) for row in results.rows(name) if row.status == "ok"}
-        todo = list(_units(tasks, protocol.repeats, table, done))
-        with closing(_done(todo, (samples, protocol, preprocessor, table), n_jobs, client)) as found:
-            for rows in track(found, len(todo), "study", verbose):
+        todo = _units(tasks, protocol.repeats, table, done)
+        with closing(_done(todo, (samples, protocol, preparation, table), work)) as found:
+            for rows in track(found, len(todo), "study", work.verbose):
                 for row, predicted in rows:
                     results.add(name, row, predicted)
         rows = {(row.task, row.method, row.repeat): row for row in results.rows(name)}
-        return [rows[t.name, m, r] for t in tasks for m in table for r in range(protocol.repeats)]
+        for task, method, repeat in product(tasks, table, range(protocol.repeats)):
+            yield rows[task.name, method, repeat], results.predicted(name, method, task.name, repeat)
 
 
 def methods_of(names: str | Sequence[str] | None) -> dict[str, Method]:
@@ -121,33 +153,6 @@ def methods_of(names: str | Sequence[str] | None) -> dict[str, Method]:
     return {name: method for name, method in METHODS.items() if name in known}
 
 
-def stored_predictions(
-    rows: Sequence[Row], samples: Samples, *, store: str | Path, protocol: Protocol, preprocessor: Any = None
-) -> dict[tuple[str, str, int], Ints]:
-    """What each row of a run predicted, by (method, task, repeat): positions among the classes of the samples.
-
-    The other arguments are those of the `run` that gave the rows; samples of a target are in the order of the data.
-    """
-    name = key(_configuration(samples, protocol, preprocessor))
-    with Store(store) as results:
-        found = {(r.method, r.task, r.repeat): results.predicted(name, r.method, r.task, r.repeat) for r in rows}
-    return {at: codes for at, codes in found.items() if codes is not None}
-
-
-def _configuration(samples: Samples, protocol: Protocol, preprocessor: Any) -> dict[str, Any]:
-    how = PREPROCESSORS[protocol.preprocess] if preprocessor is None else preprocessor
-    grids = {name: method.settings(len(samples.classes)) for name, method in METHODS.items() if method.compared}
-    return configuration(protocol, how, grids, samples)
-
-
-def _check(table: dict[str, Method], tasks: Sequence[Task], samples: Samples) -> None:
-    if not table or not tasks:
-        raise ValueError(f"There must be at least one method and one task; got {len(table)} and {len(tasks)}.")
-    missing = {name for task in tasks for name in (*task.sources, *task.targets)} - set(samples.domain.tolist())
-    if missing:
-        raise ValueError(f"Tasks name domains that the data do not have: {', '.join(sorted(missing))}.")
-
-
 def _units(
     tasks: Sequence[Task], repeats: int, table: dict[str, Method], done: set[tuple[str, int, str]]
 ) -> list[Unit]:
@@ -155,70 +160,48 @@ def _units(
     batches: dict[str, list[str]] = {}
     for name, method in table.items():
         batches.setdefault(method.shares if method.shares == "decomposition" else name, []).append(name)
-    units = []
-    for repeat in range(repeats):
-        for task in tasks:
-            for batch in batches.values():
-                missing = tuple(name for name in batch if (task.name, repeat, name) not in done)
-                if missing:
-                    units.append((task, repeat, missing))
-    return units
+    return [
+        (task, repeat, missing)
+        for repeat, task, batch in product(range(repeats), tasks, batches.values())
+        if (missing := tuple(name for name in batch if (task.name, repeat, name) not in done))
+    ]
 
 
-def _done(todo: Sequence[Unit], about: tuple[Any, ...], n_jobs: int | None, client: Any) -> Any:
+def _done(todo: Sequence[Unit], about: tuple[Any, ...], work: Work) -> Any:
     """A generator of the results of units, in their order: by processes here, or by the workers of a cluster."""
-    if client is not None and todo:
-        return mapped(partial(run_unit, *about), todo, client, ahead=len(todo))
-    return processes(n_jobs)(delayed(run_unit)(*about, unit) for unit in todo)
+    if work.client is not None and todo:
+        return mapped(partial(run_unit, *about), todo, work.client, ahead=len(todo))
+    return processes(work.n_jobs)(delayed(run_unit)(*about, unit) for unit in todo)
 
 
 def run_unit(
     samples: Samples, protocol: Protocol, preparation: Any, table: dict[str, Method], unit: Unit
-) -> list[tuple[Row, Ints | None]]:
+) -> list[Result]:
     """Draw, choose, fit, test: one row for each method, and its predictions where it worked."""
     task, repeat, methods = unit
     problem = replace(problem_of(samples, task, repeat, protocol, preparation), methods=table)
-    facts = machine_facts()
-    seed = protocol.seed + repeat
-    return [
-        (as_row(found, problem, task.name, repeat, seed, facts), found.codes) for found in outcomes(methods, problem)
-    ]
+    return rows_of(methods, problem, task.name, repeat, protocol.seed + repeat)
 
 
 def problem_of(samples: Samples, task: Task, repeat: int, protocol: Protocol, preparation: Any = None) -> Problem:
     """Draw the training data of a repeat, and lay down the splits that choose the settings."""
     train, test = protocol.draw(samples.y, samples.domain, task, repeat)
-    return Problem(
-        samples,
-        train,
-        test,
-        protocol.validation(samples.y, samples.domain, train, test, repeat),
-        PREPROCESSORS[protocol.preprocess] if preparation is None else preparation,
-        protocol.centering,
-        protocol.quick,
-    )
+    splits = protocol.validation(samples.y, samples.domain, train, test, repeat)
+    prepare = PREPROCESSORS[protocol.preprocess] if preparation is None else preparation
+    return Problem(samples, train, test, splits, prepare, protocol.centering, protocol.quick)
 
 
-def as_row(found: Outcome, problem: Problem, task: str, repeat: int, seed: int, facts: dict[str, Any]) -> Row:
-    """Score the predictions of an outcome; a failure keeps its reason."""
-    test, accuracies, accuracy = problem.test, {}, None
-    if found.codes is not None:
-        correct, domains = found.codes == problem.samples.codes[test], problem.samples.domain[test]
-        accuracy = float(correct.mean())
-        accuracies = {str(name): float(correct[domains == name].mean()) for name in np.unique(domains)}
-    return Row(
-        found.method,
-        task,
-        repeat,
-        seed,
-        accuracy,
-        accuracies,
-        found.validation,
-        dict(found.settings or {}),
-        found.ties,
-        found.transductive,
-        found.seconds,
-        found.status,
-        found.reason,
-        facts,
-    )
+def rows_of(methods: Sequence[str], problem: Problem, task: str, repeat: int, seed: int) -> list[Result]:
+    """Run some methods on a problem and score what they predict; a failure keeps its reason."""
+    truth, domains = problem.samples.codes[problem.test], problem.samples.domain[problem.test]
+    about: dict[str, Any] = {"task": task, "repeat": repeat, "seed": seed, "machine": machine_facts()}
+    rows = []
+    for found in map(vars, outcomes(methods, problem)):
+        codes, accuracy, accuracies = found["codes"], None, {}
+        if codes is not None:
+            correct = codes == truth
+            accuracy = float(correct.mean())
+            accuracies = {str(name): float(correct[domains == name].mean()) for name in np.unique(domains)}
+        told = {name: value for name, value in found.items() if name != "codes"}
+        rows.append((Row(accuracy=accuracy, accuracies=accuracies, **told, **about), codes))
+    return rows

@@ -16,11 +16,11 @@ import sqlite3
 import warnings
 import zlib
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, fields
 from itertools import count
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -97,13 +97,15 @@ class Row:
 JSON_FIELDS = ("accuracies", "settings", "machine")
 COLUMNS = tuple(field.name for field in fields(Row))
 ALL = ", ".join(("configuration", *COLUMNS, "predicted"))
+MARKS = ", ".join("?" * (2 + len(COLUMNS)))
+INSERT = "INSERT OR REPLACE INTO results"
 ROW_BYTES = 64  # a row takes many more: few are written as often as to have a larger number than this allows
 DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)  # what is wrong is in the file
 TROUBLE = (sqlite3.DatabaseError, UnicodeDecodeError)  # the latter where SQLite quotes a broken schema
 NO_ROOM = 65536  # bytes: with less than this left on the disk, a failure to write has its reason there
 
 
-class Store:
+class Store(AbstractContextManager["Store"]):
     """A file of results; use it as a context manager.
 
     Parameters
@@ -136,9 +138,6 @@ class Store:
                 _repair(self.path, error)
                 self._connection = _sound_connection(self.path)
 
-    def __enter__(self) -> Self:
-        return self
-
     def __exit__(self, *_: object) -> None:
         self._connection.close()
 
@@ -156,11 +155,8 @@ class Store:
         """
         values = [json.dumps(v) if name in JSON_FIELDS else v for name, v in vars(row).items()]
         blob = None if predicted is None else zlib.compress(predicted.astype("<i4").tobytes())
-        marks = ", ".join("?" * (2 + len(values)))
         with _explained(self.path), self._connection:
-            added = self._connection.execute(
-                f"INSERT OR REPLACE INTO results ({ALL}) VALUES ({marks})", [configuration, *values, blob]
-            )
+            added = self._connection.execute(f"{INSERT} ({ALL}) VALUES ({MARKS})", [configuration, *values, blob])
             self._connection.execute(f"UPDATE results SET checksum = crc({ALL}) WHERE rowid = ?", (added.lastrowid,))
 
     def predicted(self, configuration: str, method: str, task: str, repeat: int) -> Ints | None:
@@ -170,9 +166,8 @@ class Store:
                 "SELECT predicted FROM results WHERE configuration = ? AND method = ? AND task = ? AND repeat = ?",
                 (configuration, method, task, repeat),
             ).fetchone()
-        if found is None or found[0] is None:
-            return None
-        return np.frombuffer(zlib.decompress(found[0]), dtype="<i4").astype(np.intp)
+        (blob,) = found or (None,)
+        return None if blob is None else np.frombuffer(zlib.decompress(blob), dtype="<i4").astype(np.intp)
 
     def rows(self, configuration: str) -> list[Row]:
         """All rows of a configuration."""
@@ -181,14 +176,9 @@ class Store:
                 f"SELECT {', '.join(COLUMNS)} FROM results WHERE configuration = ? ORDER BY task, method, repeat",
                 (configuration,),
             ).fetchall()
-        return [_row(dict(zip(COLUMNS, values, strict=True))) for values in found]
-
-
-def _row(values: dict[str, Any]) -> Row:
-    for name in JSON_FIELDS:
-        values[name] = json.loads(values[name])
-    values["transductive"] = bool(values["transductive"])
-    return Row(**values)
+        rows = (dict(zip(COLUMNS, values, strict=True)) for values in found)
+        read = (row | {name: json.loads(row[name]) for name in JSON_FIELDS} for row in rows)
+        return [Row(**row | {"transductive": bool(row["transductive"])}) for row in read]
 
 
 @contextmanager
@@ -244,13 +234,11 @@ def _repair(path: Path, error: Exception) -> None:
             ) from error
         most = _most(damaged, path)
         configurations = _readable(damaged, "SELECT key, content FROM configurations WHERE TRUE", 1, most)
-        sound = f"SELECT {ALL}, checksum FROM results WHERE checksum IS crc({ALL})"
-        rows = _readable(damaged, sound, 1, most)
+        rows = _readable(damaged, f"SELECT {ALL}, checksum FROM results WHERE checksum IS crc({ALL})", 1, most)
     with written(path) as repaired:
         with closing(_sound_connection(repaired)) as fresh, fresh:
             fresh.executemany("INSERT OR IGNORE INTO configurations VALUES (?, ?)", configurations)
-            marks = ", ".join("?" * (3 + len(COLUMNS)))
-            fresh.executemany(f"INSERT OR REPLACE INTO results ({ALL}, checksum) VALUES ({marks})", rows)
+            fresh.executemany(f"{INSERT} ({ALL}, checksum) VALUES ({MARKS}, ?)", rows)
         names = (path.with_name(f"{path.name}.damaged{number or ''}") for number in count())
         aside = next(name for name in names if not name.exists())
         for ending in ("-wal", "-shm", ""):  # a log that stayed beside the new file would be taken for its own

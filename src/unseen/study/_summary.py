@@ -8,22 +8,143 @@ from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
+from sklearn.decomposition import PCA
 
+from ..algebra import Array, Ints
+from ..estimators import invariance_weights
 from ..kernels import Plan
 from ..labels import encode_domains
 from ..models import machine_facts
-from ..selection import METHODS
+from ..selection import METHODS, method_names
 from ..tables import Table, preprocessor
-from ._pictures import embedding_facts, showpiece, surface_facts
-from ._protocol import Protocol
+from ._outcomes import Problem
+from ._protocol import Protocol, Task
 from ._run import problem_of
 from ._store import Row
 from ._tables import Cell, accuracy_table
-from ._tasks import Task
-from ._verdict import Interval, Verdict
+from ._verdict import Interval, Verdict, champions
+
+VALIDATED_ON = {
+    "domain": "held-out source domains",
+    "within": "held-out samples of the sources",
+    "oracle": "the held-out domain itself, for reference only",
+}
+POINTS = 2000  # more would neither be seen nor stay light
+
+
+def showpiece(rows: Sequence[Row]) -> Row | None:
+    """The row to picture: the invariant projection best in validation, on the domain hardest for plain classifiers."""
+    fit = [row for row in rows if row.status == "ok" and row.validation is not None]
+    names = method_names(kind="invariant", is_projection=True)
+    projections = [name for name in names if any(row.method == name for row in fit)]
+    if not projections:
+        return None
+    best = max(projections, key=lambda name: np.mean([row.validation for row in fit if row.method == name]))
+    own = [row for row in fit if row.method == best]
+    repeat, rivals = min(row.repeat for row in own), champions(rows)
+
+    def plainly(row: Row) -> float:
+        rival = rivals[row.task, row.repeat][1]
+        return 1.0 if rival is None or rival.accuracy is None else rival.accuracy
+
+    return min((row for row in own if row.repeat == repeat), key=plainly)
+
+
+def embedding_facts(problem: Problem, row: Row, numbers: Ints, classes: Sequence[str], seed: int = 0) -> dict[str, Any]:
+    """Samples before and after a projection, in two dimensions.
+
+    `numbers` are the rows of the problem's samples in the user's table, counted from 1.
+    """
+    samples, n_train = problem.prepared, len(problem.train)
+    X, after = samples.X, problem.features(row.method, row.settings)
+    pca = PCA(2 if X.shape[1] > 1 else 1, random_state=0).fit(X[:n_train])
+    before = pca.transform(X)
+    single = after.shape[1] == 1
+    if single:  # two classes have one component: spread it out along the data's own first one
+        after = np.column_stack([after[:, 0], before[:, 0]])
+    if before.shape[1] == 1:
+        before = np.column_stack([before[:, 0], np.zeros(len(before))])
+    shown = _sample(n_train, len(samples), seed)
+    domains = list(dict.fromkeys(samples.domain.tolist()))
+    return {
+        "method": row.method,
+        "held_out": ", ".join(row.accuracies),
+        "settings": row.settings,
+        "classes": list(classes),
+        "domains": domains,
+        "before": _in_unit_square(before[shown, :2]),
+        "after": _in_unit_square(after[shown, :2]),
+        "class": samples.codes[shown].tolist(),
+        "domain": [domains.index(name) for name in samples.domain[shown].tolist()],
+        "row": numbers[shown].tolist(),
+        "before_label": "the first two principal components",
+        "after_label": f"{row.method}: " + ("its component and a principal one" if single else "two components"),
+        "note": (
+            f"The held-out domain is the one hardest for plain classifiers, not the one where {row.method} shines. "
+            f"Components past the second are not shown. {len(shown):,} of {len(samples):,} samples."
+        ),
+    }
+
+
+def _sample(n_train: int, n: int, seed: int) -> Ints:
+    """Positions to show, in order; at most half of the samples there is room for are targets, unless there is more."""
+    rng = np.random.default_rng(seed)
+    source, target = np.arange(n_train), np.arange(n_train, n)
+    target = rng.permutation(target)[: max(POINTS // 2, POINTS - len(source))]
+    return np.sort(np.concatenate([target, rng.permutation(source)[: POINTS - len(target)]]))
+
+
+def _in_unit_square(points: Array) -> list[list[float]]:
+    return (points / (np.abs(points).max() or 1.0)).round(4).tolist()
+
+
+def surface_facts(problem: Problem, row: Row, selection: str) -> dict[str, Any] | None:
+    """Validation scores over two settings of a projection, the others as chosen."""
+    chosen, every = problem.chosen(row.method, row.settings), problem.candidates(row.method)
+    grid = {name: list(dict.fromkeys(c.settings[name] for c in every)) for name in chosen.settings}
+    names = [*invariance_weights(chosen.transformer), "ridge", "gamma"]
+    names = [name for name in names if len(grid.get(name, [])) > 1][:2]
+    if len(names) < 2:
+        return None
+    x_name, y_name = names
+    wanted = [{**chosen.settings, x_name: x, y_name: y} for y in grid[y_name] for x in grid[x_name]]
+    candidates = [next(c for c in every if c.settings == setting) for setting in wanted]
+    results = problem.scores(candidates, problem.splits)
+    means = results["mean_test_score"].reshape(len(grid[y_name]), len(grid[x_name]))
+    return {
+        "method": row.method,
+        "held_out": ", ".join(row.accuracies),
+        "x_name": x_name,
+        "y_name": y_name,
+        "x": [str(value) for value in grid[x_name]],
+        "y": [str(value) for value in grid[y_name]],
+        "scores": [[round(100 * v, 2) if np.isfinite(v) else None for v in line] for line in means.tolist()],
+        "chosen": [grid[y_name].index(row.settings[y_name]), grid[x_name].index(row.settings[x_name])],
+        "note": f"Mean accuracy in percent on {VALIDATED_ON[selection]}; the other settings are as chosen."
+        + (" All settings tie: validation cannot tell these weights apart." if np.ptp(means) == 0 else ""),
+    }
+
+
+def confusions(
+    rows: Sequence[Row], predicted: dict[tuple[str, str, int], Ints], truth: dict[str, Ints], classes: Sequence[str]
+) -> list[dict[str, Any]]:
+    """Counts of true by predicted classes on each held-out domain, for both champions; repeats are added up.
+
+    `truth` maps task names to the true classes of their targets.
+    """
+    found: dict[tuple[str, str], Ints] = {}
+    empty = np.zeros((len(classes),) * 2, dtype=np.intp)
+    for (task, repeat), pair in champions(rows).items():
+        for row in filter(None, pair):
+            counts = found.setdefault((", ".join(row.accuracies), row.method), empty.copy())
+            np.add.at(counts, (truth[task], predicted[row.method, task, repeat]), 1)
+    return [
+        {"domain": domain, "method": method, "classes": list(classes), "counts": counts.tolist()}
+        for (domain, method), counts in found.items()
+    ]
+
 
 VERSIONS = ("unseen", "python", "numpy", "scipy", "scikit-learn")
-NUMBERS = {"difference": None, "low": None, "high": None}
 
 
 def data_facts(table: Table) -> dict[str, Any]:
@@ -47,7 +168,7 @@ def verdict_facts(verdict: Verdict) -> dict[str, Any]:
         "decision": verdict.decision,
         "headline": verdict.headline,
         "sentences": verdict.sentences,
-        **(NUMBERS if verdict.interval is None else _points(verdict.interval)),
+        **_points(verdict.interval),
         "level": 0.95,
         "per_domain": [
             {"domain": d.domain, "invariant": d.invariant, "plain": d.plain, **_points(d.interval)}
@@ -56,13 +177,8 @@ def verdict_facts(verdict: Verdict) -> dict[str, Any]:
     }
 
 
-def _points(interval: Interval) -> dict[str, float]:
-    return {name: round(value, 3) for name, value in asdict(interval).items()}
-
-
-def kind(method: str) -> str:
-    """Plain, invariant, or the reference that tells what centring does alone."""
-    return METHODS[method].kind if method in METHODS else "reference"
+def _points(interval: Interval | None) -> dict[str, Any]:
+    return {name: interval and round(getattr(interval, name), 3) for name in ("difference", "low", "high")}
 
 
 def method_facts(rows: Sequence[Row], tasks: Sequence[Task]) -> list[dict[str, Any]]:
@@ -75,7 +191,7 @@ def method_facts(rows: Sequence[Row], tasks: Sequence[Task]) -> list[dict[str, A
         records.append(
             {
                 "name": method,
-                "kind": kind(method),
+                "kind": METHODS[method].kind if method in METHODS else "reference",
                 "transductive": any(cell.transductive for cell in cells.values()),
                 "mean": round(float(np.mean(means)), 3) if complete else None,
                 "sd": round(float(np.std(means, ddof=1)), 3) if complete and len(means) > 1 else None,
@@ -114,14 +230,9 @@ def views(rows: Sequence[Row], table: Table, tasks: Sequence[Task], how: Protoco
 
 def settings_facts(rows: Sequence[Row]) -> list[dict[str, Any]]:
     """What each method chose on each held-out domain."""
+    told = ("repeat", "method", "settings", "ties")
     return [
-        {
-            "domain": ", ".join(row.accuracies),
-            "repeat": row.repeat,
-            "method": row.method,
-            "settings": row.settings,
-            "ties": row.ties,
-        }
+        {"domain": ", ".join(row.accuracies), **{name: getattr(row, name) for name in told}}
         for row in rows
         if row.status == "ok"
     ]

@@ -14,11 +14,10 @@ from ..algebra import Array
 from ..datasets import make_synthetic
 from ..estimators import CIDG, processes
 from ..labels import Labels, Samples
-from ..models import machine_facts
 from ..progress import track
-from ..selection import METHODS, TIE, Method, Scorer, WithinDomainSplit, predictions, table_of
-from ._outcomes import Problem, outcomes
-from ._run import as_row
+from ..selection import METHODS, TIE, Method, WithinDomainSplit
+from ._outcomes import Problem
+from ._run import rows_of
 from ._store import Row
 
 Draw = tuple[Array, Labels, Labels]  # samples, classes and domains
@@ -33,7 +32,8 @@ WIDTHS = ["0.003*median", "0.01*median", "0.03*median"]
 RIDGES = ["1e-4*scale", "1e-2*scale", "scale", "100*scale"]
 WEIGHTS = [0, 1e3, 1e4, 1e5, 1e6]
 FINE_WEIGHTS = [0, 1, 10, 1e2, 1e3, 1e4, 1e5, 1e6]
-OURS: Grid = {"gamma": WIDTHS, "ridge": RIDGES, "conditional_weight": WEIGHTS, "prior_weight": WEIGHTS}
+COMMON: Grid = {"gamma": WIDTHS, "ridge": RIDGES}
+OURS: Grid = {**COMMON, "conditional_weight": WEIGHTS, "prior_weight": WEIGHTS}
 CIDG_GRIDS: dict[str, Grid] = {
     "ours": OURS,
     "fine": {**OURS, "conditional_weight": FINE_WEIGHTS, "prior_weight": FINE_WEIGHTS},
@@ -46,16 +46,10 @@ CIDG_GRIDS: dict[str, Grid] = {
     },
 }
 GRIDS: dict[str, Grid] = {
-    "KFDA": {"gamma": WIDTHS, "ridge": RIDGES},
-    "DICA": {"gamma": WIDTHS, "ridge": RIDGES, "output_ridge": [1e-3, 1.0]},
-    "SCA": {
-        "gamma": WIDTHS,
-        "ridge": RIDGES,
-        "between_weight": [0.5, 0.9],
-        "domain_weight": [1, 1e2, 1e4],
-        "n_components": [2, 4],
-    },
-    "MDA": {"gamma": WIDTHS, "ridge": RIDGES, "conditional_weight": FINE_WEIGHTS[::2], "within_weight": [1.0, 1e2]},
+    "KFDA": COMMON,
+    "DICA": {**COMMON, "output_ridge": [1e-3, 1.0]},
+    "SCA": {**COMMON, "between_weight": [0.5, 0.9], "domain_weight": [1, 1e2, 1e4], "n_components": [2, 4]},
+    "MDA": {**COMMON, "conditional_weight": FINE_WEIGHTS[::2], "within_weight": [1.0, 1e2]},
 }
 
 
@@ -90,10 +84,8 @@ def synthetic_problem(draw: Draw, chosen_by: str, *, grid: str = "ours", seed: i
     """Train on domains 1 and 2, test on domain 3, and choose as asked."""
     samples = Samples(*draw)
     y, domain = samples.y, samples.domain
-    source, target, held_out = (
-        np.concatenate([np.flatnonzero(domain == name) for name in names])
-        for names in (SOURCES, (TARGET,), (HELD_OUT,))
-    )
+    *parts, target, held_out = (np.flatnonzero(domain == name) for name in (*SOURCES, TARGET, HELD_OUT))
+    source = np.concatenate(parts)
     within = WithinDomainSplit(0.7, n_splits=1, random_state=seed).split(source, y[source], domain[source])
     splits = {
         "within the sources": [(source[a], source[b]) for a, b in within],
@@ -106,8 +98,7 @@ def synthetic_problem(draw: Draw, chosen_by: str, *, grid: str = "ours", seed: i
 def ties(method: str, problem: Problem) -> Array:
     """Accuracies on the target of the settings that share the best score on the first split: luck lies among them."""
     candidates, splits = problem.candidates(method), [problem.splits[0], (problem.train, problem.test)]
-    said = predictions(candidates, problem.samples, splits)
-    chosen, target = table_of(candidates, said, Scorer("accuracy", problem.samples, splits), 2)["scores"].T
+    chosen, target = problem.scores(candidates, splits)["scores"].T
     return target[chosen >= chosen.max() - TIE]
 
 
@@ -116,23 +107,7 @@ def run_synthetic(
 ) -> list[Row]:
     """Repeat the experiment on several draws; the task of a row says who chose its settings.
 
-    Parameters
-    ----------
-    draws : sequence of (X, y, domain)
-        The data, with the domains of the paper and a validation domain.
-    grid : {"ours", "fine", "authors"}, default="ours"
-        What CIDG chooses from.
-    quick : bool, default=False
-        Small grids, for a smoke test.
-    n_jobs : int, default=None
-        Number of processes.
-    verbose : int, default=0
-        1 shows progress.
-
-    Returns
-    -------
-    rows : list of Row
-        One for each draw, way of choosing and method.
+    The draws have the domains of the paper and a validation domain; `grid`, of CIDG_GRIDS, is what CIDG chooses from.
     """
     units = [(draw, chosen_by, seed) for seed, draw in enumerate(draws) for chosen_by in CHOSEN_BY]
     found = processes(n_jobs)(delayed(_run)(*unit, grid, quick) for unit in units)
@@ -141,5 +116,4 @@ def run_synthetic(
 
 def _run(draw: Draw, chosen_by: str, seed: int, grid: str, quick: bool) -> list[Row]:
     problem = synthetic_problem(draw, chosen_by, grid=grid, seed=seed, quick=quick)
-    facts = machine_facts()
-    return [as_row(o, problem, chosen_by, seed, seed, facts) for o in outcomes(SYNTHETIC_METHODS, problem)]
+    return [row for row, _ in rows_of(SYNTHETIC_METHODS, problem, chosen_by, seed, seed)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from importlib.resources import files
 from typing import Any
@@ -14,10 +14,9 @@ import numpy as np
 from scipy.stats import rankdata
 
 from ..selection import METHODS
+from ._protocol import Task
 from ._store import Row
-from ._tasks import Task
 
-FORMATS = ("markdown", "latex", "csv", "json")
 DIGITS = 9  # means of the same accuracies may differ by rounding
 MARKDOWN = str.maketrans({mark: f"\\{mark}" for mark in "\\|*_`<"})
 LATEX = str.maketrans(
@@ -70,9 +69,10 @@ class AccuracyTable:
 
     def text(self, format: str) -> str:
         """Return the table as markdown, latex, csv or json."""
-        if format not in FORMATS:
-            raise ValueError(f"format must be one of {', '.join(FORMATS)}; got {format!r}.")
-        return {"markdown": _markdown, "latex": _latex, "csv": _csv, "json": _json}[format](self)
+        writers = {"markdown": _markdown, "latex": _latex, "csv": _csv, "json": _json}
+        if format not in writers:
+            raise ValueError(f"format must be one of {', '.join(writers)}; got {format!r}.")
+        return writers[format](self)
 
 
 def accuracy_table(
@@ -81,7 +81,6 @@ def accuracy_table(
     """Summarise rows; `published` maps (task, method) to the paper's figure, and `printed` says what that is."""
     if not rows:
         raise ValueError("There are no rows to tabulate.")
-    published = published or {}
     tasks = list(dict.fromkeys(row.task for row in rows))
     present = dict.fromkeys(row.method for row in rows)
     methods = [m for m in METHODS if m in present] + [m for m in present if m not in METHODS]
@@ -89,18 +88,18 @@ def accuracy_table(
     for task in tasks:
         found = {m: [r for r in rows if r.task == task and r.method == m] for m in methods}
         means = {m: np.mean([r.accuracy for r in f if r.accuracy is not None] or [np.nan]) for m, f in found.items()}
-        top = np.nanmax(list(means.values())) if np.isfinite(list(means.values())).any() else np.nan
-        for method in methods:
-            values = [100 * r.accuracy for r in found[method] if r.accuracy is not None]
+        top = np.fmax.reduce(list(means.values()))  # of those that did not fail
+        for method, own in found.items():
+            values = [100 * r.accuracy for r in own if r.accuracy is not None]
             cells[task, method] = Cell(
                 float(100 * means[method]),
                 float(np.std(values, ddof=1)) if len(values) > 1 else 0.0,
                 len(values),
-                any(r.transductive for r in found[method]),
+                any(r.transductive for r in own),
                 bool(means[method] >= top - 10.0**-DIGITS),
-                published.get((task, method)),
-                next((r.reason for r in found[method] if r.status != "ok"), ""),
-                any(r.status == "skipped" for r in found[method]),
+                (published or {}).get((task, method)),
+                next((r.reason for r in own if r.status != "ok"), ""),
+                any(r.status == "skipped" for r in own),
             )
     return AccuracyTable(tasks, methods, cells, printed)
 
@@ -116,13 +115,10 @@ def published(data: str, tasks: Sequence[Task]) -> dict[tuple[str, str], float]:
         for row in csv.DictReader(text.splitlines())
         if row["data"] == data
     }
-    methods = dict.fromkeys(method for *_, method in printed)
-    found = {}
+    found: dict[tuple[str, str], float] = {}
     for task in tasks:
-        sources, targets = (frozenset(name[0].upper() for name in names) for names in (task.sources, task.targets))
-        for method in methods:
-            if (sources, targets, method) in printed:
-                found[task.name, method] = printed[sources, targets, method]
+        sides = [frozenset(name[0].upper() for name in names) for names in (task.sources, task.targets)]
+        found |= {(task.name, method): value for (*at, method), value in printed.items() if at == sides}
     return found
 
 
@@ -135,13 +131,11 @@ def summary_lines(table: AccuracyTable) -> list[tuple[str, list[str]]]:
     ]
 
 
-def _grid(
-    table: AccuracyTable, entry: Callable[[Cell], str], escaped: Callable[[str], str]
-) -> tuple[list[str], list[list[str]], list[list[str]]]:
-    """Names of the columns, a row for each task, and rows below them, as texts."""
+def _grid(table: AccuracyTable, entry: Callable[[Cell], str], escaped: Callable[[str], str]) -> list[list[list[str]]]:
+    """The names of the columns, the rows of tasks and the rows below them, as texts."""
     tasks = [[escaped(task), *(entry(table.cells[task, m]) for m in table.methods)] for task in table.tasks]
     below = [[name, *values] for name, values in summary_lines(table)]
-    return ["Task", *map(escaped, table.methods)], tasks, below
+    return [[["Task", *map(escaped, table.methods)]], tasks, below]
 
 
 def _markdown(table: AccuracyTable) -> str:
@@ -151,10 +145,11 @@ def _markdown(table: AccuracyTable) -> str:
         text = f"**{text}**" if cell.best else text
         return text if cell.published is None else f"{text} ({cell.published:.2f})"
 
-    names, tasks, below = _grid(table, entry, lambda text: text.translate(MARKDOWN))
-    head, *lines = (f"| {' | '.join(row)} |" for row in (names, *tasks, *below))
+    parts = _grid(table, entry, lambda text: text.translate(MARKDOWN))
+    head, *lines = (f"| {' | '.join(row)} |" for part in parts for row in part)
     notes = [f"- {note}".replace("- *", "- \\*") for note in _notes(table)]
-    return "\n".join([head, "|---" * len(names) + "|", *lines, *([""] if notes else []), *notes]) + "\n"
+    rule = "|---" * (1 + len(table.methods)) + "|"
+    return "\n".join([head, rule, *lines, *([""] if notes else []), *notes]) + "\n"
 
 
 def _latex(table: AccuracyTable) -> str:
@@ -167,24 +162,21 @@ def _latex(table: AccuracyTable) -> str:
         return f"${body}{'^*' if cell.transductive else ''}${printed}"
 
     lines = [f"\\begin{{tabular}}{{l{'c' * len(table.methods)}}}", "\\hline"]
-    names, tasks, below = _grid(table, entry, lambda text: text.translate(LATEX).replace("->", "$\\to$"))
-    for part in ([names], tasks, below):
+    for part in _grid(table, entry, lambda text: text.translate(LATEX).replace("->", "$\\to$")):
         lines += [*(" & ".join(row) + " \\\\" for row in part), "\\hline"]
     return "\n".join([*lines, "\\end{tabular}", *(f"% {note}" for note in _notes(table))]) + "\n"
 
 
-def _notes(table: AccuracyTable) -> list[str]:
-    notes = []
+def _notes(table: AccuracyTable) -> Iterator[str]:
     if any(cell.transductive for cell in table.cells.values()):
-        notes.append("* transductive: centred on unlabelled target data.")
+        yield "* transductive: centred on unlabelled target data."
     if any(cell.published is not None for cell in table.cells.values()):
-        notes.append(f"In parentheses: {table.printed}.")
+        yield f"In parentheses: {table.printed}."
     for method in table.methods:
         failed = [cell for task in table.tasks if (cell := table.cells[task, method]).failed]
         if failed:
             reason = " ".join(failed[0].failed.split())
-            notes.append(f"{method} {failed[0].word} in {len(failed)} of {len(table.tasks)} tasks: {reason}")
-    return notes
+            yield f"{method} {failed[0].word} in {len(failed)} of {len(table.tasks)} tasks: {reason}"
 
 
 def records(table: AccuracyTable) -> list[dict[str, Any]]:
@@ -193,8 +185,7 @@ def records(table: AccuracyTable) -> list[dict[str, Any]]:
 
 
 def _csv(table: AccuracyTable) -> str:
-    buffer = io.StringIO()
-    found = records(table)
+    found, buffer = records(table), io.StringIO()
     writer = csv.DictWriter(buffer, fieldnames=list(found[0]), lineterminator="\n")
     writer.writeheader()
     writer.writerows(found)
@@ -203,13 +194,6 @@ def _csv(table: AccuracyTable) -> str:
 
 def _json(table: AccuracyTable) -> str:
     summary = {"mean": table.means(), "mean_rank": table.ranks(), "wins": table.wins()}
-    return json.dumps(_without_nan({"cells": records(table), "summary": summary}), indent=2, allow_nan=False) + "\n"
-
-
-def _without_nan(value: Any) -> Any:
-    """JSON has no NaN: what could not be computed is null."""
-    if isinstance(value, dict):
-        return {name: _without_nan(part) for name, part in value.items()}
-    if isinstance(value, list):
-        return [_without_nan(part) for part in value]
-    return None if isinstance(value, float) and not np.isfinite(value) else value
+    text = json.dumps({"cells": records(table), "summary": summary})
+    # JSON has no NaN, though Python writes and reads it: what could not be computed is null.
+    return json.dumps(json.loads(text, parse_constant=lambda _: None), indent=2, allow_nan=False) + "\n"

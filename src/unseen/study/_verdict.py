@@ -10,7 +10,7 @@ freedom less than there are domains.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -25,23 +25,22 @@ from ._store import Row
 Correct = Mapping[tuple[str, str, int], npt.NDArray[np.bool_]]
 DRAWS = 4000
 Kind = Literal["invariant", "plain", "none"]
-KINDS: dict[str, Kind] = {"first": "invariant", "second": "plain", "none": "none"}
 VALIDATION = {"domain": "the other domains", "within": "held-out samples of the other domains"}
 KEPT = 12  # decimal places in which two sample-wise differences count as equal
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A mean difference in percentage points and its confidence interval."""
+    """A mean difference, of invariant methods from plain ones, in percentage points, and its confidence interval."""
 
     difference: float
     low: float
     high: float
 
     @property
-    def decision(self) -> Literal["first", "second", "none"]:
+    def decision(self) -> Kind:
         """Which side is better, if one detectably is."""
-        return "first" if self.low > 0 else "second" if self.high < 0 else "none"
+        return "invariant" if self.low > 0 else "plain" if self.high < 0 else "none"
 
     def __str__(self) -> str:
         return f"{self.difference:+.1f} points, 95% interval {self.low:+.1f} to {self.high:+.1f}"
@@ -136,7 +135,6 @@ def verdict(
         return Verdict("none", None, [], "There is nothing to compare.", [_no_pair(rows)])
     differences, firsts, seconds = zip(*found.values(), strict=True)
     overall = mean_interval(differences, level)
-    decision = KINDS[overall.decision]
     per_domain = [
         DomainDifference(target, _distinct_names(first), _distinct_names(second), sample_interval(values, level, seed))
         for target, (values, first, second) in found.items()
@@ -148,7 +146,7 @@ def verdict(
         *_attribution(rows, correct, level),
         *_cautions(rows, firsts, len(found)),
     ]
-    return Verdict(decision, overall, per_domain, _headline(overall), sentences)
+    return Verdict(overall.decision, overall, per_domain, _headline(overall), sentences)
 
 
 def _paired(
@@ -166,52 +164,49 @@ def _paired(
 
 
 def _headline(interval: Interval) -> str:
-    if interval.decision == "first":
+    if interval.decision == "invariant":
         return f"Invariance helped: {interval}, over plain classifiers."
-    if interval.decision == "second":
+    if interval.decision == "plain":
         return f"Plain classifiers did better: {interval}, for invariant methods."
     return f"No detectable difference between invariant methods and plain classifiers: {interval}."
 
 
-def _attribution(rows: Sequence[Row], correct: Correct, level: float) -> list[str]:
+def _attribution(rows: Sequence[Row], correct: Correct, level: float) -> Iterator[str]:
     """KFDA is the same projection, centred the same way, without invariance: the rest is the invariance's own."""
     found = _paired(rows, correct, method_names(kind="invariant", is_projection=True), ["KFDA"])
     if not found:
-        return []
+        return
     interval = mean_interval([values for values, _, _ in found.values()], level)
     reading = {
-        "first": "the invariance itself adds something",
-        "second": "the invariance itself costs something",
+        "invariant": "the invariance itself adds something",
+        "plain": "the invariance itself costs something",
         "none": "what the invariance itself adds cannot be told from zero",
     }[interval.decision]
-    return [
+    yield (
         "Against KFDA, the projection without invariance under the same centring, the best invariant projection has "
         f"{interval}: {reading}."
-    ]
+    )
 
 
-def _cautions(rows: Sequence[Row], champions: Sequence[list[str]], domains: int) -> list[str]:
-    cautions = []
+def _cautions(rows: Sequence[Row], champions: Sequence[list[str]], domains: int) -> Iterator[str]:
     names = {name for part in champions for name in part}
     if any(row.transductive and row.method in names for row in rows):
-        cautions.append(
+        yield (
             "The invariant methods looked at unlabelled samples of the held-out domain (transductive); the plain "
             "classifiers did not."
         )
     if domains < 6:
-        cautions.append(
+        yield (
             f"With {domains} held-out domain{'s' * (domains > 1)} the interval is wide: it speaks of the next one, and "
             "there are few examples of it."
         )
-    return cautions
 
 
-def _left_out(rows: Sequence[Row], judged: int) -> list[str]:
+def _left_out(rows: Sequence[Row], judged: int) -> Iterator[str]:
     """Say so if the verdict does not speak of all held-out domains."""
     tasks = len({row.task for row in rows})
-    if judged == tasks:
-        return []
-    return [f"It rests on {judged} of {tasks} held-out domains: on the others all methods of a kind failed."]
+    if judged < tasks:
+        yield f"It rests on {judged} of {tasks} held-out domains: on the others all methods of a kind failed."
 
 
 def _no_pair(rows: Sequence[Row]) -> str:
