@@ -10,11 +10,11 @@ from scipy import linalg
 from sklearn.utils._param_validation import Interval
 
 from ..algebra import Array, Ints, Recipe, Solution, Spectrum, apply_inverse, dica_output, domain, whiten
-from ._docs import document
+from ..citizen import parameters
 from ._projection import Projection
 
 
-@document
+@parameters
 class DICA(Projection):
     r"""Domain-invariant component analysis (Muandet et al. 2013).
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -12,7 +12,6 @@ from numbers import Integral, Real
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
@@ -32,11 +31,12 @@ from ..algebra import (
     whiten,
     whiten_by_cholesky,
 )
-from ..citizen import DocLinkMixin, forget, is_dask, parameters
+from ..citizen import forget, is_dask, parameters
 from ..exceptions import FewerComponentsWarning, warn
-from ..kernels import KERNEL_CONSTRAINTS, Kernel, factor, require_square
+from ..kernels import Kernel, KernelTransformer, factor, require_square
 from ..labels import Coded, Labels, check_domains, domains_by_name, encode_classes, training_domains, warn_of_masks
 from ._centring import Centring, DomainTransformer
+from ._docs import shared_docs
 from ._space import FeatureSpace, KernelSpace, check_gram, in_blocks, require_same_map
 from ._statistics import Statistics, UnsolvedError, collect, declared_classes, feature_spectrum, keep
 
@@ -55,14 +55,9 @@ def _has_feature_map(projection: Projection) -> bool:
 
 
 @parameters
-class Projection(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, DomainTransformer, BaseEstimator):
+class Projection(DomainTransformer, KernelTransformer):
     """Base class: a subclass supplies its own parameters and its `_recipe`."""
 
-    kernel: str | Callable[..., float] = "rbf"
-    gamma: float | str | None = "median"
-    degree: float = 3
-    coef0: float = 1
-    kernel_params: Mapping[str, Any] | None = None
     feature_map: Any = None
     n_components: int | None = field(default=None, kw_only=False)
     ridge: float | str = "scale"
@@ -78,7 +73,7 @@ class Projection(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, DomainTransforme
     __metadata_request__partial_fit: ClassVar = {"sample_domain": True}
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **KERNEL_CONSTRAINTS,
+        **KernelTransformer._parameter_constraints,
         "feature_map": FEATURE_MAPS,
         "n_components": [Interval(Integral, 1, None, closed="left"), None],
         "ridge": [NON_NEGATIVE, str],
@@ -89,6 +84,10 @@ class Projection(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, DomainTransforme
     _ridge_power: ClassVar[int] = 2
     # Which parameters weigh invariance across domains; of two equal settings the more invariant one is preferred.
     _invariance_weights: ClassVar[tuple[str, ...]] = ()
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        cls._shared_docs = {**shared_docs(cls._ridge_power), **Projection._shared_docs}
+        super().__init_subclass__(**options)
 
     @abstractmethod
     def _recipe(self, counts: Ints, ridge: float) -> Recipe:
@@ -388,10 +387,6 @@ class Projection(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, DomainTransforme
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.required = self._needs_labels()
-        tags.input_tags.sparse = self._samples.accepts_sparse
-        tags.input_tags.positive_only = self._samples.needs_non_negative
-        tags.input_tags.pairwise = self._samples.is_precomputed
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
 

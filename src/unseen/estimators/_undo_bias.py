@@ -65,10 +65,7 @@ class UndoBias(DocLinkMixin, ClassifierMixin, BaseEstimator):
         Offsets of the intercepts.
     n_iter_ : int
         Passes over the data that liblinear needed, the most over the classes.
-    n_features_in_ : int
-        Number of features seen during `fit`.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of features seen during `fit`, if `X` had string column names.
+    {features_in}
 
     References
     ----------

@@ -75,10 +75,7 @@ class ProjectionSearchCV(MetaEstimatorMixin, ChosenModel):
         Class labels.
     n_splits_ : int
         Number of folds.
-    n_features_in_ : int
-        Number of features seen during `fit`.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of features seen during `fit`, if `X` had string column names.
+    {features_in}
 
     See Also
     --------
