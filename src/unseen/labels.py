@@ -249,11 +249,6 @@ class Samples:
         return np.flatnonzero(kept)
 
 
-def table_of_counts(domain: Ints, group: Ints, shape: tuple[int, int]) -> Ints:
-    """How many rows each cell has, given the codes of their domains and classes; absent ones are included."""
-    return np.bincount(domain * shape[1] + group, minlength=shape[0] * shape[1]).reshape(shape).astype(np.intp)
-
-
 def quota(counts: Ints, *, total: int | None = None, most: int | None = None) -> Ints:
     """How many rows of each cell to keep, for so many in all or for at most so many of each domain; None is no limit.
 

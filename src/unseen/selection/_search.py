@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from numbers import Integral
+from dataclasses import field, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import MetaEstimatorMixin, clone
-from sklearn.metrics import get_scorer_names
 from sklearn.model_selection import ParameterGrid
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
-from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+from sklearn.utils._param_validation import HasMethods
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..citizen import forget
+from ..citizen import forget, parameters
 from ..estimators import Projection, check_gram, validation_of
 from ..exceptions import MaskedLabelsWarning, SingleDomainWarning, warn
 from ..labels import Samples, check_domains, domains_by_name, encode_classes
@@ -32,6 +30,7 @@ from ._results import preferred, table_of, tabulate
 from ._splitters import domain_splits
 
 
+@parameters
 class ProjectionSearchCV(MetaEstimatorMixin, ChosenModel):
     """Choose the settings of a projection, and of the classifier behind it, by cross-validation over domains.
 
@@ -94,39 +93,22 @@ class ProjectionSearchCV(MetaEstimatorMixin, ChosenModel):
     (320,)
     """
 
+    estimator: Projection = field(kw_only=False)
+    param_grid: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Sequence[Any]]] | None = field(
+        default=None, kw_only=False
+    )
+    classifier: Any = None
+    refit: bool | Callable[[dict[str, Any]], int] = True
+
     __metadata_request__transform: ClassVar = {"sample_domain": True}
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **ChosenModel._parameter_constraints,
         "estimator": [HasMethods(["fit", "transform"])],
         "param_grid": [dict, list, None],
         "classifier": [HasMethods(["fit", "predict"]), None],
-        "cv": ["cv_object"],
-        "scoring": [StrOptions(set(get_scorer_names())), callable],
         "refit": ["boolean", callable],
-        "n_jobs": [Integral, None],
-        "verbose": [Interval(Integral, 0, None, closed="left"), "boolean"],
     }
-
-    def __init__(
-        self,
-        estimator: Projection,
-        param_grid: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Sequence[Any]]] | None = None,
-        *,
-        classifier: Any = None,
-        cv: Any = None,
-        scoring: str | Callable[..., float] = "accuracy",
-        refit: bool | Callable[[dict[str, Any]], int] = True,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.estimator = estimator
-        self.param_grid = param_grid
-        self.classifier = classifier
-        self.cv = cv
-        self.scoring = scoring
-        self.refit = refit
-        self.n_jobs = n_jobs
-        self.verbose = verbose
 
     @domains_by_name
     def fit(self, X: Any, y: Any, *, sample_domain: Any = None, **params: Any) -> Self:
