@@ -20,6 +20,7 @@ from ..algebra import (
     Array,
     Ints,
     Membership,
+    Moments,
     Recipe,
     SingularPencilError,
     Solution,
@@ -227,16 +228,15 @@ class Projection(DomainTransformer, KernelTransformer):
         if is_dask(X):
             from . import _distributed as distributed
 
-            n, mean = distributed.projected_mean(self, X)
+            found = distributed.moments(self, X)[None]
         else:
-            Z = self._uncentred(X)
-            n, mean = len(Z), Z.mean(axis=0)
-        if n < 2:
+            found = Moments.of(self._uncentred(X))
+        if found.count < 2:
             raise ValueError(
-                f"recentered needs a batch of at least 2 samples to estimate a mean; got X with {n}. Centred on "
-                "itself, a single sample would always land on the origin."
+                f"recentered needs a batch of at least 2 samples to estimate a mean; got X with {found.count}. Centred "
+                "on itself, a single sample would always land on the origin."
             )
-        return self._moved(mean)
+        return self._moved(found.mean)
 
     def _moved(self, mean: Array) -> Self:
         """A copy that subtracts a mean of somebody else's."""
