@@ -35,7 +35,7 @@ from ..algebra import (
 from ..citizen import forget, is_dask, parameters
 from ..exceptions import FewerComponentsWarning, warn
 from ..kernels import Kernel, KernelTransformer, factor, require_square
-from ..labels import Coded, Labels, check_domains, domains_by_name, encode_classes, training_domains, warn_of_masks
+from ..labels import Coded, Labels, check_domains, domains_by_name, encode_classes, warn_of_masks, warn_of_single
 from ._centring import Centring, DomainTransformer
 from ._docs import shared_docs
 from ._space import FeatureSpace, KernelSpace, check_gram, in_blocks, require_same_map
@@ -284,10 +284,9 @@ class Projection(DomainTransformer, KernelTransformer):
 
     def _warn_of_table(self) -> None:
         """Warn of a single domain, and of domains whose labels look masked."""
-        name, nameless = type(self).__name__, self.domains_[0] is None
-        training_domains(None if nameless else self.domains_, len(self.domains_), name)
+        warn_of_single(self.domains_, type(self).__name__)
         if self._needs_labels():
-            warn_of_masks(self.classes_, self.domains_, self.cell_counts_, name)
+            warn_of_masks(self.classes_, self.domains_, self.cell_counts_, type(self).__name__)
 
     def _require_solution(self) -> None:
         """Raise unless there are components; a stream that has none yet says why."""
@@ -317,7 +316,8 @@ class Projection(DomainTransformer, KernelTransformer):
         spectrum = feature_spectrum(cells, type(self).__name__)
         equation = Equation.of(self, cells.counts, float(np.linalg.norm(spectrum.values)))
         solution = equation.finish(equation.solve(spectrum))
-        self._keep_solution(solution, coef_=solution.coefficients, offset_=cells.mean @ solution.coefficients)
+        B = solution.coefficients
+        self.__dict__.update(eigenvalues_=solution.eigenvalues, coef_=B, offset_=cells.mean @ B, recentered_=False)
 
     def _solve_kernel(self, X: Any, membership: Membership) -> None:
         """Solve the eigenproblem in the kernel's space."""
@@ -332,10 +332,8 @@ class Projection(DomainTransformer, KernelTransformer):
         self.X_fit_ = None if kernel.is_precomputed else X.copy()
         # Centred coefficients make constants in the kernel vanish: one offset is all the centring there is.
         self.dual_coef_ = solution.coefficients - solution.coefficients.mean(axis=0)
-        self._keep_solution(solution, offset_=means @ self.dual_coef_)
-
-    def _keep_solution(self, solution: Solution, **attributes: Array) -> None:
-        self.__dict__.update(eigenvalues_=solution.eigenvalues, recentered_=False, **attributes)
+        offset = means @ self.dual_coef_
+        self.__dict__.update(eigenvalues_=solution.eigenvalues, offset_=offset, recentered_=False)
 
     def _solve_spectrum(self, spectrum: Spectrum, recipe: Recipe, counts: Ints) -> Solution:
         if recipe.ridge == 0:

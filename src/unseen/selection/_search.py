@@ -206,11 +206,7 @@ class ProjectionSearchCV(MetaEstimatorMixin, ChosenModel):
     def _settings(self) -> list[dict[str, Any]]:
         if self.param_grid is not None:
             return list(ParameterGrid(self.param_grid))
-        known = [
-            method
-            for method in METHODS.values()
-            if method.is_projection and isinstance(self.estimator, type(method.transformer))
-        ]
+        known = [m for m in METHODS.values() if m.is_projection and isinstance(self.estimator, type(m.transformer))]
         if not known:
             raise ValueError(f"There is no default grid for {type(self.estimator).__name__}; pass param_grid.")
         return replace(known[0], transformer=self.estimator).settings(len(self.classes_))
