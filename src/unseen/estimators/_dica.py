@@ -104,15 +104,12 @@ class DICA(Projection):
 
 def _solve_as_published(spectrum: Spectrum, recipe: Recipe, counts: Ints, output_ridge: float) -> Solution:
     """L (L + n eps I)^-1 K^2 b = A b g: with L = Zc Zc', eigenpairs of the C x C matrix S Zc' K^2 A^-1 Zc."""
-    if recipe.ridge == 0:
-        spectrum = spectrum.without_null()
     pencil = whiten(spectrum, recipe)
     class_sizes = counts.sum(axis=0)
     n, n_classes = class_sizes.sum(), len(class_sizes)
     # Class indicators in the eigenbasis; it is orthogonal to constants, so they are centred already.
     present = counts > 0
-    members = np.zeros((present.sum(), n_classes))
-    members[np.arange(len(members)), np.nonzero(counts)[1]] = np.sqrt(counts[present])
+    members = np.sqrt(counts[present])[:, None] * np.eye(n_classes)[np.nonzero(counts)[1]]
     Z = np.where(spectrum.values[:, None] != 0, spectrum.cells @ members, 0.0)
     solved = apply_inverse(spectrum, pencil, recipe, counts, Z)
     covariance = np.diag(class_sizes) - np.outer(class_sizes, class_sizes) / n

@@ -238,25 +238,25 @@ def _bare(estimator: E) -> E:
 def _reduced(function: Callable[..., T], rows: Any, labels: dict[str, Any], combine: Callable[[Sequence[T]], T]) -> T:
     """Apply a function to each block of rows with its labels, and combine the answers in a tree."""
     delayed = import_module("dask").delayed
-    shared = delayed(function)  # sent once, not with every block
+
+    def checked(block: Any, *labels: Any) -> T:
+        for values in labels:
+            if values is not None and len(values) != block.shape[0]:
+                raise Misaligned(f"A block of X has {block.shape[0]} rows, its labels number {len(values)}.")
+        return function(block, *labels)
+
+    shared = delayed(checked)  # sent once, not with every block
 
     def answer(exact: bool) -> T:
         arrays = aligned(rows, labels, exact=exact)
         absent = [None] * arrays[0].numblocks[0]
         columns = (absent if array is None else array.to_delayed().ravel() for array in arrays)
-        return compute(tree([delayed(_of_aligned)(shared, *parts) for parts in zip(*columns, strict=True)], combine))
+        return compute(tree([shared(*parts) for parts in zip(*columns, strict=True)], combine))
 
     try:
         return answer(exact=False)
     except Misaligned:
         return answer(exact=True)
-
-
-def _of_aligned(function: Callable[..., T], block: Any, *labels: Any) -> T:
-    for values in labels:
-        if values is not None and len(values) != block.shape[0]:
-            raise Misaligned(f"A block of X has {block.shape[0]} rows, its labels number {len(values)}.")
-    return function(block, *labels)
 
 
 def tree(parts: list[Any], combine: Callable[[Sequence[Any]], Any]) -> Any:

@@ -336,8 +336,6 @@ class Projection(DomainTransformer, KernelTransformer):
         self.__dict__.update(eigenvalues_=solution.eigenvalues, offset_=offset, recentered_=False)
 
     def _solve_spectrum(self, spectrum: Spectrum, recipe: Recipe, counts: Ints) -> Solution:
-        if recipe.ridge == 0:
-            spectrum = spectrum.without_null()
         pencil = whiten(spectrum, recipe)
         if recipe.total:
             wanted = self._wanted(counts) or len(spectrum.values)
@@ -425,7 +423,8 @@ class Equation:
     def solve(self, spectrum: Spectrum) -> Solution:
         """All components, from a decomposition of the centred data."""
         with self._singularity_explained():
-            return self.projection._solve_spectrum(spectrum, self.recipe, self.counts)
+            varying = spectrum if self.ridge else spectrum.without_null()
+            return self.projection._solve_spectrum(varying, self.recipe, self.counts)
 
     def solve_gram(self, K: Array, size: float, membership: Membership) -> Solution:
         """The same from a centred kernel matrix of norm `size`, which is destroyed."""

@@ -160,10 +160,8 @@ class ProjectionSearchCV(MetaEstimatorMixin, ChosenModel):
         if self.estimator.kernel == "precomputed" and self.estimator.feature_map is None:
             check_gram(X)
         self.classes_, _ = encode_classes(y, type(self).__name__)
-        n_samples = X.shape[0]
-        if sample_domain is None:
-            return Samples(X, y, np.zeros(n_samples, dtype=np.intp))
-        return Samples(X, y, check_domains(sample_domain, n_samples))
+        unknown = np.zeros(X.shape[0], dtype=np.intp)
+        return Samples(X, y, unknown if sample_domain is None else check_domains(sample_domain, X.shape[0]))
 
     def _head(self) -> Any:
         return HEADS["1-NN"] if self.classifier is None else self.classifier
@@ -184,16 +182,9 @@ class ProjectionSearchCV(MetaEstimatorMixin, ChosenModel):
             projection._validate_params()
             _require_effect(projection, own)
             tuned = {k.removeprefix(prefix): v for k, v in setting.items() if k.startswith(prefix)}
-            candidates.append(
-                Candidate(
-                    type(projection).__name__,
-                    setting,
-                    projection,
-                    clone(head).set_params(**tuned) if tuned else head,
-                    shares="decomposition",
-                    plain=False,
-                )
-            )
+            classifier = clone(head).set_params(**tuned) if tuned else head
+            parts = type(projection).__name__, setting, projection, classifier
+            candidates.append(Candidate(*parts, shares="decomposition", plain=False))
         return candidates
 
     @with_callbacks
