@@ -10,7 +10,6 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.base import MetaEstimatorMixin, clone
 from sklearn.model_selection import ParameterGrid
-from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 from sklearn.utils._param_validation import HasMethods
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -152,7 +151,10 @@ class ProjectionSearchCV(MetaEstimatorMixin, ChosenModel):
         self.cv_results_ = tabulate(results, candidates)
         self._choose()
         if self.refit is not False:
-            self.best_estimator_ = self._refitted(candidates[self.best_index_], data, sample_domain)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", SingleDomainWarning)  # the search has warned already
+                warnings.simplefilter("ignore", MaskedLabelsWarning)
+                self.best_estimator_ = candidates[self.best_index_].fitted(data.X, data.y, sample_domain)
         return self
 
     def _check_data(self, X: Any, y: Any, sample_domain: Any) -> Samples:
@@ -209,12 +211,6 @@ class ProjectionSearchCV(MetaEstimatorMixin, ChosenModel):
             raise IndexError(f"refit returned {self.best_index_!r}, which is no index among {len(means)} settings.")
         self.best_params_ = self.cv_results_["params"][self.best_index_]
         self.best_score_ = float(means[self.best_index_])
-
-    def _refitted(self, candidate: Candidate, data: Samples, sample_domain: Any) -> Pipeline:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", SingleDomainWarning)  # the search has warned already
-            warnings.simplefilter("ignore", MaskedLabelsWarning)
-            return candidate.fitted(data.X, data.y, sample_domain)
 
     def _classifiers(self) -> Sequence[Any]:
         return [self._head()]
