@@ -41,6 +41,8 @@ class Recipe:
         Weight of the RKHS norm ``tr(B'KB)`` in the denominator.
     total : float
         Weight of the total scatter in the numerator.
+    symmetric : bool
+        Whether the solvers here serve; a method with another pencil solves it by itself.
     """
 
     numerator: Array
@@ -49,6 +51,12 @@ class Recipe:
     inside: float = 1.0
     norm: float = 0.0
     total: float = 0.0
+    symmetric: bool = True
+
+    @property
+    def low_rank(self) -> bool:
+        """Whether a solution is a matter of the cells alone, however many samples there are."""
+        return self.symmetric and self.total == 0
 
 
 @dataclass(frozen=True)
@@ -149,8 +157,8 @@ def whiten(spectrum: Spectrum, recipe: Recipe) -> Whitened:
 
 def cholesky_is_sound(recipe: Recipe, size: float) -> bool:
     """Whether `whiten_by_cholesky` serves a recipe on a Gram matrix of Frobenius norm `size`."""
-    low_rank = recipe.inside > 0 and recipe.norm == 0 and recipe.total == 0
-    return low_rank and recipe.ridge > 1e-8 * recipe.inside * size**2
+    served = recipe.low_rank and recipe.inside > 0 and recipe.norm == 0
+    return served and recipe.ridge > 1e-8 * recipe.inside * size**2
 
 
 def whiten_by_cholesky(K: Array, membership: Membership, recipe: Recipe) -> Whitened:

@@ -91,15 +91,13 @@ class DICA(Projection):
             inside=0.0,
             norm=1.0,
             ridge=ridge,
+            symmetric=not (self.supervised and self.as_published),
         )
 
-    def _is_low_rank(self, recipe: Recipe) -> bool:
-        return self.supervised and not self.as_published
-
     def _solve_spectrum(self, spectrum: Spectrum, recipe: Recipe, counts: Ints) -> Solution:
-        if self.supervised and self.as_published:
-            return _solve_as_published(spectrum, recipe, counts, self.output_ridge)
-        return super()._solve_spectrum(spectrum, recipe, counts)
+        if recipe.symmetric:
+            return super()._solve_spectrum(spectrum, recipe, counts)
+        return _solve_as_published(spectrum, recipe, counts, self.output_ridge)
 
 
 def _solve_as_published(spectrum: Spectrum, recipe: Recipe, counts: Ints, output_ridge: float) -> Solution:

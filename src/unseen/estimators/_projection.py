@@ -342,10 +342,6 @@ class Projection(DomainTransformer, KernelTransformer):
             return solve_with_total(spectrum, pencil, recipe, counts, wanted)
         return solve(pencil, recipe, counts)
 
-    def _is_low_rank(self, recipe: Recipe) -> bool:
-        """Whether a solution is a matter of the cells alone, however many samples there are."""
-        return recipe.total == 0
-
     def _weight(self, parameter: str, counts: Ints) -> float:
         """A weight as a number: scatters of means need the number of samples to stand up to sums over samples."""
         weight = getattr(self, parameter)
@@ -409,11 +405,6 @@ class Equation:
     def recipe(self) -> Recipe:
         """The method, stated for these counts."""
         return self.projection._recipe(self.counts, self.ridge)
-
-    @property
-    def low_rank(self) -> bool:
-        """Whether a solution is a matter of the cells alone, however many samples there are."""
-        return self.projection._is_low_rank(self.recipe)
 
     @property
     def invariance(self) -> float:

@@ -119,7 +119,7 @@ class Fold:
     def solve(self, projection: Projection) -> tuple[Solution, Combine]:
         """All components of a setting, and what combines coordinates by them."""
         equation = self.equation(projection)
-        if not equation.low_rank:
+        if not equation.recipe.low_rank:
             return equation.solve(self.spectrum), self.combine
         pencil, combine = self._pencil(equation.recipe)
         return solve(pencil, equation.recipe, self.counts), combine
@@ -214,6 +214,6 @@ class Source:
 
 def solution_params(projection: Projection) -> tuple[str, ...]:
     """Names of what changes the solution, given the decomposition: the method and its own parameters."""
-    low_rank = Equation(projection, np.ones((2, 2), dtype=np.intp), 1.0).low_rank
-    shape = SHAPE_PARAMS if low_rank else SHAPE_PARAMS[:2]
+    recipe = Equation(projection, np.ones((2, 2), dtype=np.intp), 1.0).recipe
+    shape = SHAPE_PARAMS if recipe.low_rank else SHAPE_PARAMS[:2]
     return ("__class__", *sorted(projection.get_params(deep=False).keys() - {*KERNEL_PARAMS, *shape}))
