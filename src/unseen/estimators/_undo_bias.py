@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.linear_model._base import LinearClassifierMixin
 from sklearn.svm import LinearSVC
 from sklearn.utils._param_validation import Interval
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..algebra import Array, Ints, Membership
 from ..citizen import DocLinkMixin, parameters
@@ -154,8 +154,23 @@ class UndoBias(DocLinkMixin, LinearClassifierMixin, BaseEstimator):
         self.domain_intercept_ = offset_scale * intercepts[:, 1:].T
         return self
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "coef_")  # a fit that failed leaves the number of features behind
+    def decision_function(self, X: Any) -> Array:
+        """Signed distance to the shared hyperplanes, up to scale.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples of a domain that was not seen.
+
+        Returns
+        -------
+        scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
+            One column per class; with two classes, one score, positive for the second.
+        """
+        check_is_fitted(self, "coef_")
+        X = validate_data(self, X, dtype=np.float64, reset=False)
+        scores = X @ self.coef_.T + self.intercept_
+        return scores[:, 0] if len(self.classes_) == 2 else scores
 
 
 def augmented(X: Array, domain: Ints, n_domains: int, offset_penalty: float) -> sparse.csr_array:
