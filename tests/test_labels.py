@@ -14,13 +14,14 @@ from helpers import three_domains
 from unseen import CIDG, ProjectionSearchCV, UndoBias, UnseenClassifier, diagnose
 from unseen.exceptions import MaskedLabelsWarning, SingleDomainWarning
 from unseen.labels import (
+    Coded,
     Samples,
     check_domains,
     encode_classes,
     encode_domains,
     level,
     quota,
-    training_domains,
+    warn_of_single,
 )
 
 NAMES = st.one_of(
@@ -130,10 +131,11 @@ def test_the_word_nan_is_a_name():
 
 
 def test_nameless_samples_are_one_domain_with_a_warning():
+    coded = Coded.domains(None, 3)
     with pytest.warns(SingleDomainWarning, match="SCA was fitted without sample_domain"):
-        domains, codes = training_domains(None, 3, "SCA")
-    assert domains.tolist() == [None]
-    assert codes.tolist() == [0, 0, 0]
+        warn_of_single(coded.names, "SCA")
+    assert coded.names.tolist() == [None]
+    assert coded.codes.tolist() == [0, 0, 0]
 
 
 def test_classes_come_back_sorted():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -12,14 +13,30 @@ from sklearn.base import BaseEstimator
 parameters = dataclass(kw_only=True, eq=False, repr=False)
 SITE = "https://unseen.readthedocs.io/en/latest"
 NOT_IN_EXTRAS = ("pandas",)  # optional packages that users bring along
+FEATURES_IN = """\
+n_features_in_ : int
+    Number of features seen during `fit`.
+feature_names_in_ : ndarray of shape (`n_features_in_`,)
+    Names of features seen during `fit`, if `X` had string column names."""
 DASK = ("dask", "distributed")
 
 
 class DocLinkMixin:
-    """Give an estimator that is public as ``unseen.<Name>`` a link to its page; goes before `BaseEstimator`."""
+    """Give an estimator that is public as ``unseen.<Name>`` a link to its page; goes before `BaseEstimator`.
 
+    A name in braces in its docstring stands for a text that it shares with other estimators.
+    """
+
+    _shared_docs: ClassVar[dict[str, str]] = {"features_in": FEATURES_IN}
     _doc_link_module: ClassVar[str] = "unseen"
     _doc_link_template: ClassVar[str] = f"{SITE}/generated/unseen.{{estimator_name}}.html"
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        doc = inspect.cleandoc(cls.__doc__ or "")
+        for name, text in cls._shared_docs.items():
+            doc = doc.replace(f"{{{name}}}", text)
+        cls.__doc__ = doc
 
 
 def forget(estimator: BaseEstimator) -> None:

@@ -143,19 +143,16 @@ class Coded:
         return cls(names, codes.astype(np.intp))
 
 
-def training_domains(sample_domain: Any, n_samples: int, caller: str) -> tuple[Labels, Ints]:
-    """Domains to train on; without labels all samples are one nameless domain, which deserves a warning."""
-    coded = Coded.domains(sample_domain, n_samples)
-    domains, codes = coded.names, coded.codes
+def warn_of_single(domains: Labels, caller: str) -> None:
+    """Warn if there is a single domain to train on, which has no name where samples came without labels."""
     if len(domains) == 1:
-        alone = f"saw a single domain, {domains.tolist()[0]!r}"
-        reason = "was fitted without sample_domain" if sample_domain is None else alone
+        (name,) = domains.tolist()
+        reason = "was fitted without sample_domain" if name is None else f"saw a single domain, {name!r}"
         warn(
             f"{caller} {reason}: with one domain there is no shift to learn from, so the invariance terms are zero. "
             "Pass sample_domain, one label per sample, to tell at least two domains apart.",
             SingleDomainWarning,
         )
-    return domains, codes
 
 
 def warn_of_masks(classes: Labels, domains: Labels, counts: Ints, caller: str) -> None:
@@ -173,13 +170,9 @@ def warn_of_masks(classes: Labels, domains: Labels, counts: Ints, caller: str) -
 
 
 def _missing(labels: Labels) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    if labels.dtype.kind == "f":
-        return np.isnan(labels)
-    if labels.dtype.kind in "mM":
-        return np.isnat(labels)
     if labels.dtype == object:
         return np.array([_is_missing(label) for label in labels], dtype=bool)
-    return np.zeros(labels.shape, dtype=bool)
+    return np.asarray(labels != labels)  # as are NaN and NaT
 
 
 def _is_missing(label: Any) -> bool:
@@ -194,16 +187,9 @@ def _is_missing(label: Any) -> bool:
 
 @dataclass(frozen=True)
 class Samples:
-    """Rows and what is known of them: their classes and their domains.
+    """Rows and what is known of them: their classes and their domains, as labels of any kind that can be sorted.
 
-    Parameters
-    ----------
-    X : {array, sparse matrix} of shape (n_samples, n_features)
-        Features.
-    y, domain : ndarrays of shape (n_samples,)
-        Class and domain of each row, as labels of any kind that can be sorted.
-    classes : ndarray, default=None
-        All classes that there are, sorted, if these rows may lack some.
+    `classes` are all that there are, sorted, if these rows may lack some.
     """
 
     X: Any
@@ -247,11 +233,6 @@ class Samples:
             members = np.flatnonzero(cells == cell)
             kept[rng.choice(members, len(members) - wanted[cell], replace=False)] = False
         return np.flatnonzero(kept)
-
-
-def table_of_counts(domain: Ints, group: Ints, shape: tuple[int, int]) -> Ints:
-    """How many rows each cell has, given the codes of their domains and classes; absent ones are included."""
-    return np.bincount(domain * shape[1] + group, minlength=shape[0] * shape[1]).reshape(shape).astype(np.intp)
 
 
 def quota(counts: Ints, *, total: int | None = None, most: int | None = None) -> Ints:

@@ -161,9 +161,6 @@ class Cells:
             # The residuals are about the rounded means: a correction in the last digits.
             return cls(membership.counts, means, tails, gram(residual) - gram(np.sqrt(n) * tails))
 
-    def __add__(self, other: Cells) -> Cells:
-        return self.plus(other)
-
     def plus(self, other: Cells, gram: Gram = gram) -> Cells:
         """Statistics of both sets of samples, which must have the same table of cells: ``self + other``."""
         n, k = self.counts.reshape(-1, 1), other.counts.reshape(-1, 1)
@@ -180,6 +177,8 @@ class Cells:
             inside += self.inside
             inside += other.inside
             return Cells(self.counts + other.counts, means, step - (means - near), inside)
+
+    __add__ = plus
 
     def placed(self, rows: Ints, columns: Ints, shape: tuple[int, int]) -> Cells:
         """Lay the cells out in a larger table: domain i in row ``rows[i]``, class j in column ``columns[j]``."""

@@ -41,6 +41,8 @@ class Recipe:
         Weight of the RKHS norm ``tr(B'KB)`` in the denominator.
     total : float
         Weight of the total scatter in the numerator.
+    symmetric : bool
+        Whether the solvers here serve; a method with another pencil solves it by itself.
     """
 
     numerator: Array
@@ -49,6 +51,12 @@ class Recipe:
     inside: float = 1.0
     norm: float = 0.0
     total: float = 0.0
+    symmetric: bool = True
+
+    @property
+    def low_rank(self) -> bool:
+        """Whether a solution is a matter of the cells alone, however many samples there are."""
+        return self.symmetric and self.total == 0
 
 
 @dataclass(frozen=True)
@@ -106,12 +114,8 @@ class Solution:
 
     def times(self, factors: Array) -> Solution:
         """Multiply each component by a factor."""
-        return Solution(
-            self.eigenvalues,
-            self.coefficients * factors,
-            self.norms * np.abs(factors),
-            self.cell_means * factors,
-        )
+        coefficients, cell_means = self.coefficients * factors, self.cell_means * factors
+        return Solution(self.eigenvalues, coefficients, self.norms * np.abs(factors), cell_means)
 
     def scaled(self, scaling: Literal["paper", "unit_norm"]) -> Solution:
         """Multiply by Gamma^-1/2 (Algorithm 1, step 5), after making the columns unit vectors for "unit_norm"."""
@@ -125,18 +129,12 @@ class Solution:
         last the features `X` that the coefficients weigh. Nothing of this depends on the order of samples or on the
         names of classes and domains.
         """
-        views = self._views(counts)
+        share = (counts / counts.sum(axis=0))[counts > 0]
+        class_means = np.zeros((counts.shape[1], len(self.eigenvalues)))
+        np.add.at(class_means, np.nonzero(counts)[1], share[:, None] * self.cell_means)
         leanings = np.zeros(len(self.eigenvalues)) if X is None else _leanings(X.T @ self.coefficients)
-        signs = [_sign(*parts) for parts in zip(*views, leanings, strict=True)]
-        return self.times(np.array(signs))
-
-    def _views(self, counts: Ints) -> tuple[Array, Array, Array]:
-        """Class means, cell means and coefficients, one row per component."""
-        weights = counts / counts.sum(axis=0)
-        class_of = np.nonzero(counts)[1]
-        class_means = np.zeros((counts.shape[1], self.cell_means.shape[1]))
-        np.add.at(class_means, class_of, weights[counts > 0][:, None] * self.cell_means)
-        return class_means.T, self.cell_means.T, self.coefficients.T
+        views = class_means.T, self.cell_means.T, self.coefficients.T, leanings
+        return self.times(np.array([_sign(*parts) for parts in zip(*views, strict=True)]))
 
 
 class SingularPencilError(np.linalg.LinAlgError):
@@ -159,8 +157,8 @@ def whiten(spectrum: Spectrum, recipe: Recipe) -> Whitened:
 
 def cholesky_is_sound(recipe: Recipe, size: float) -> bool:
     """Whether `whiten_by_cholesky` serves a recipe on a Gram matrix of Frobenius norm `size`."""
-    low_rank = recipe.inside > 0 and recipe.norm == 0 and recipe.total == 0
-    return low_rank and recipe.ridge > 1e-8 * recipe.inside * size**2
+    served = recipe.low_rank and recipe.inside > 0 and recipe.norm == 0
+    return served and recipe.ridge > 1e-8 * recipe.inside * size**2
 
 
 def whiten_by_cholesky(K: Array, membership: Membership, recipe: Recipe) -> Whitened:

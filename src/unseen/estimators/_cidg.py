@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from ..algebra import Ints, Recipe, between, cell_within, conditional, prior_normalised
-from ._docs import document
+from ..citizen import parameters
 from ._projection import NON_NEGATIVE, Projection
 
 
-@document
+@parameters
 class CIDG(Projection):
     r"""Conditional invariant domain generalization (Li et al., AAAI 2018).
 

@@ -10,11 +10,11 @@ from scipy import linalg
 from sklearn.utils._param_validation import Interval
 
 from ..algebra import Array, Ints, Recipe, Solution, Spectrum, apply_inverse, dica_output, domain, whiten
-from ._docs import document
+from ..citizen import parameters
 from ._projection import Projection
 
 
-@document
+@parameters
 class DICA(Projection):
     r"""Domain-invariant component analysis (Muandet et al. 2013).
 
@@ -91,28 +91,23 @@ class DICA(Projection):
             inside=0.0,
             norm=1.0,
             ridge=ridge,
+            symmetric=not (self.supervised and self.as_published),
         )
 
-    def _is_low_rank(self, recipe: Recipe) -> bool:
-        return self.supervised and not self.as_published
-
     def _solve_spectrum(self, spectrum: Spectrum, recipe: Recipe, counts: Ints) -> Solution:
-        if self.supervised and self.as_published:
-            return _solve_as_published(spectrum, recipe, counts, self.output_ridge)
-        return super()._solve_spectrum(spectrum, recipe, counts)
+        if recipe.symmetric:
+            return super()._solve_spectrum(spectrum, recipe, counts)
+        return _solve_as_published(spectrum, recipe, counts, self.output_ridge)
 
 
 def _solve_as_published(spectrum: Spectrum, recipe: Recipe, counts: Ints, output_ridge: float) -> Solution:
     """L (L + n eps I)^-1 K^2 b = A b g: with L = Zc Zc', eigenpairs of the C x C matrix S Zc' K^2 A^-1 Zc."""
-    if recipe.ridge == 0:
-        spectrum = spectrum.without_null()
     pencil = whiten(spectrum, recipe)
     class_sizes = counts.sum(axis=0)
     n, n_classes = class_sizes.sum(), len(class_sizes)
     # Class indicators in the eigenbasis; it is orthogonal to constants, so they are centred already.
     present = counts > 0
-    members = np.zeros((present.sum(), n_classes))
-    members[np.arange(len(members)), np.nonzero(counts)[1]] = np.sqrt(counts[present])
+    members = np.sqrt(counts[present])[:, None] * np.eye(n_classes)[np.nonzero(counts)[1]]
     Z = np.where(spectrum.values[:, None] != 0, spectrum.cells @ members, 0.0)
     solved = apply_inverse(spectrum, pencil, recipe, counts, Z)
     covariance = np.diag(class_sizes) - np.outer(class_sizes, class_sizes) / n

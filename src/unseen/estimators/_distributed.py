@@ -8,6 +8,7 @@ given a Dask collection; `predict` is for the classifiers that stand behind them
 from __future__ import annotations
 
 import copy
+import math
 import warnings
 from collections.abc import Callable, Sequence
 from functools import partial, reduce
@@ -82,27 +83,17 @@ def transform(projection: Projection, X: Any, sample_domain: Any, *, names: bool
     nothing = np.empty((0, len(twin.eigenvalues_)), dtype=np.float32 if rows.dtype == np.float32 else np.float64)
     if not projection._centres_batches():
         return _by_block(twin.transform, rows, nothing)
-    centring, found = projection._centring(), _moments(projection, rows, sample_domain)
+    centring, found = projection._centring(), moments(projection, rows, sample_domain)
     centring.require_batches(found)
     if sample_domain is None:
         return _by_block(twin._moved(found[None].mean).transform, rows, nothing)
 
     def centred(block: Any, domain: Any) -> Any:
-        Z = centring.subtract(twin._uncentred(block), domain, found) if block.shape[0] else nothing
-        return Z.astype(nothing.dtype, copy=False)
+        return centring.subtract(twin._uncentred(block), domain[:, 0], found).astype(nothing.dtype, copy=False)
 
-    da, delayed = import_module("dask.array"), import_module("dask").delayed
-    shared = delayed(centred)
     # The lengths have to agree before anything lazy is built: later there is nobody to turn to.
-    blocks, (domains,) = aligned(rows, {"sample_domain": sample_domain}, exact=True)
-    parts = zip(blocks.to_delayed().ravel(), domains.to_delayed().ravel(), blocks.chunks[0], strict=True)
-    return da.concatenate([da.from_delayed(shared(b, d), (n, nothing.shape[1]), meta=nothing) for b, d, n in parts])
-
-
-def projected_mean(projection: Projection, X: Any) -> tuple[int, Array]:
-    """Number of samples of a Dask collection, and the mean of its components before centring."""
-    found = _moments(projection, row_blocks(X), None)[None]
-    return found.count, found.mean
+    rows, domains = aligned(rows, {"sample_domain": sample_domain}, exact=True)
+    return _by_block(centred, rows, nothing, domains[:, None])
 
 
 def predict(model: Any, X: Any, *, sample_domain: Any = None, method: str = "predict") -> Any:
@@ -187,7 +178,7 @@ def _smallest(parts: Sequence[tuple[Array, Any]]) -> tuple[Array, Any]:
     return keys[kept], together[kept]
 
 
-def _moments(projection: Projection, rows: Any, sample_domain: Any) -> dict[Any, Moments]:
+def moments(projection: Projection, X: Any, sample_domain: Any = None) -> dict[Any, Moments]:
     """What the components of a Dask collection tell about the means of new domains."""
     twin, centring = _bare(projection), projection._centring()
     none = {} if sample_domain is not None else centring.moments(np.empty((0, len(twin.eigenvalues_))))
@@ -195,23 +186,23 @@ def _moments(projection: Projection, rows: Any, sample_domain: Any) -> dict[Any,
     def collect_block(block: Any, domain: Any) -> dict[Any, Moments]:
         return centring.moments(twin._uncentred(block), domain) if block.shape[0] else none
 
-    return _reduced(collect_block, rows, {"sample_domain": sample_domain}, partial(reduce, pooled))
+    return _reduced(collect_block, row_blocks(X), {"sample_domain": sample_domain}, partial(reduce, pooled))
 
 
-def _by_block(function: Callable[[Any], Any], rows: Any, nothing: Any = None) -> Any:
-    """Apply a row-wise function to each block.
+def _by_block(function: Callable[..., Any], rows: Any, nothing: Any = None, *columns: Any) -> Any:
+    """Apply a row-wise function to each block, and to that of the columns beside it.
 
     `nothing` is what it gives for no rows; unless that is known, its answer to a row of ones tells the type and shape.
     """
     if nothing is None:
         nothing = function(np.ones((1, rows.shape[1]), dtype=rows.dtype))[:0]
 
-    def block(part: Any) -> Any:
-        return function(part) if part.shape[0] else nothing
+    def block(part: Any, *beside: Any) -> Any:
+        return function(part, *beside) if part.shape[0] else nothing
 
     chunks = (rows.chunks[0], *((n,) for n in nothing.shape[1:]))
     dropped = {"drop_axis": 1} if nothing.ndim == 1 else {}
-    return rows.map_blocks(block, dtype=nothing.dtype, chunks=chunks, meta=nothing, **dropped)
+    return rows.map_blocks(block, *columns, dtype=nothing.dtype, chunks=chunks, meta=nothing, **dropped)
 
 
 def _outline(X: Any) -> Any:
@@ -246,25 +237,26 @@ def _bare(estimator: E) -> E:
 
 def _reduced(function: Callable[..., T], rows: Any, labels: dict[str, Any], combine: Callable[[Sequence[T]], T]) -> T:
     """Apply a function to each block of rows with its labels, and combine the answers in a tree."""
-    try:
-        return compute(_task(function, *aligned(rows, labels, exact=False), combine))
-    except Misaligned:
-        return compute(_task(function, *aligned(rows, labels, exact=True), combine))
-
-
-def _task(function: Callable[..., T], rows: Any, labels: list[Any], combine: Callable[[Sequence[T]], T]) -> Any:
     delayed = import_module("dask").delayed
-    shared = delayed(function)  # sent once, not with every block
-    blocks = rows.to_delayed().ravel()
-    columns = [[None] * len(blocks) if part is None else part.to_delayed().ravel() for part in labels]
-    return tree([delayed(_of_aligned)(shared, *parts) for parts in zip(blocks, *columns, strict=True)], combine)
 
+    def checked(block: Any, *labels: Any) -> T:
+        for values in labels:
+            if values is not None and len(values) != block.shape[0]:
+                raise Misaligned(f"A block of X has {block.shape[0]} rows, its labels number {len(values)}.")
+        return function(block, *labels)
 
-def _of_aligned(function: Callable[..., T], block: Any, *labels: Any) -> T:
-    for values in labels:
-        if values is not None and len(values) != block.shape[0]:
-            raise Misaligned(f"A block of X has {block.shape[0]} rows, its labels number {len(values)}.")
-    return function(block, *labels)
+    shared = delayed(checked)  # sent once, not with every block
+
+    def answer(exact: bool) -> T:
+        arrays = aligned(rows, labels, exact=exact)
+        absent = [None] * arrays[0].numblocks[0]
+        columns = (absent if array is None else array.to_delayed().ravel() for array in arrays)
+        return compute(tree([shared(*parts) for parts in zip(*columns, strict=True)], combine))
+
+    try:
+        return answer(exact=False)
+    except Misaligned:
+        return answer(exact=True)
 
 
 def tree(parts: list[Any], combine: Callable[[Sequence[Any]], Any]) -> Any:
@@ -277,16 +269,12 @@ def tree(parts: list[Any], combine: Callable[[Sequence[Any]], Any]) -> Any:
 def row_blocks(collection: Any) -> Any:
     """A Dask array with all columns of a row in one block; of a dataframe, its values."""
     if hasattr(collection, "divisions"):
-        da, dask = import_module("dask.array"), import_module("dask")
-        meta = np.asarray(collection._meta)
-        shape = (np.nan, *meta.shape[1:])
-        values = dask.delayed(np.asarray)
-        parts = [da.from_delayed(values(part), shape, dtype=meta.dtype) for part in collection.to_delayed()]
-        collection = da.concatenate(parts, allow_unknown_chunksizes=True)
+        # Not its `values`, which are no plain arrays where it holds strings or categories.
+        collection = collection.map_partitions(np.asarray, meta=np.asarray(collection._meta))
     return collection.rechunk(dict.fromkeys(range(1, collection.ndim), -1))
 
 
-def aligned(rows: Any, labels: dict[str, Any], *, exact: bool) -> tuple[Any, list[Any]]:
+def aligned(rows: Any, labels: dict[str, Any], *, exact: bool) -> list[Any]:
     """Rows and labels in blocks that belong together; labels that are None stay so.
 
     Where lengths are unknown, equal numbers of blocks are taken at their word unless `exact` asks to count: that costs
@@ -294,7 +282,7 @@ def aligned(rows: Any, labels: dict[str, Any], *, exact: bool) -> tuple[Any, lis
     """
     arrays = {name: row_blocks(part) for name, part in labels.items() if is_dask(part)}
     here = {name: part for name, part in labels.items() if part is not None and name not in arrays}
-    unknown = any(_unknown(array) for array in (rows, *arrays.values()))
+    unknown = any(math.isnan(array.shape[0]) for array in (rows, *arrays.values()))
     if unknown and (exact or here or any(part.numblocks[0] != rows.numblocks[0] for part in arrays.values())):
         rows, arrays = _counted(rows), {name: _counted(array) for name, array in arrays.items()}
         unknown = False
@@ -306,28 +294,17 @@ def aligned(rows: Any, labels: dict[str, Any], *, exact: bool) -> tuple[Any, lis
             if array.shape[0] != rows.shape[0]:
                 raise ValueError(f"X has {rows.shape[0]} samples, but {name} has {array.shape[0]}.")
             arrays[name] = array.rechunk((rows.chunks[0],))
-    return rows, [arrays.get(name) for name in labels]
-
-
-def _unknown(array: Any) -> bool:
-    return bool(np.isnan(array.chunks[0]).any())
+    return [rows, *(arrays.get(name) for name in labels)]
 
 
 def _counted(array: Any) -> Any:
     """The same array with known lengths of its blocks; `compute_chunk_sizes` would change the caller's."""
-    if not _unknown(array):
+    if not math.isnan(array.shape[0]):
         return array
-    da, dask = import_module("dask.array"), import_module("dask")
-    blocks = array.to_delayed().ravel()
-    lengths = compute(dask.delayed([dask.delayed(_length)(block) for block in blocks]))
-    rest, dtype = array.shape[1:], array.dtype
-    return da.concatenate(
-        [da.from_delayed(block, (n, *rest), dtype=dtype) for block, n in zip(blocks, lengths, strict=True)]
-    )
-
-
-def _length(block: Any) -> int:
-    return int(block.shape[0])
+    delayed = import_module("dask").delayed
+    shapes = compute(delayed([delayed(np.shape)(block) for block in array.to_delayed().ravel()]))
+    chunks = tuple(shape[0] for shape in shapes), *array.chunks[1:]
+    return import_module("dask.array").Array(array.dask, array.name, chunks, meta=array._meta)
 
 
 def compute(task: Any) -> Any:

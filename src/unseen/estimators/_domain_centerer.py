@@ -34,10 +34,7 @@ class DomainCenterer(DocLinkMixin, OneToOneFeatureMixin, DomainTransformer, Base
         Domains seen in `fit`; a single None if they were not named.
     means_ : ndarray of shape (n_domains, n_features)
         Their means.
-    n_features_in_ : int
-        Number of features seen during `fit`.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of features seen during `fit`, if `X` had string column names.
+    {features_in}
 
     Examples
     --------

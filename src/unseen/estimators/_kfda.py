@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from ..algebra import Ints, Recipe, between, cell_within
-from ._docs import document
+from ..citizen import parameters
 from ._projection import Projection
 
 
-@document
+@parameters
 class KFDA(Projection):
     r"""Kernel Fisher discriminant analysis (Mika et al. 1999).
 

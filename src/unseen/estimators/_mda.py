@@ -17,11 +17,11 @@ from ..algebra import (
     mda_class_offset,
     mda_domain_discrepancy,
 )
-from ._docs import document
+from ..citizen import parameters
 from ._projection import NON_NEGATIVE, Projection
 
 
-@document
+@parameters
 class MDA(Projection):
     r"""Multidomain discriminant analysis (Hu et al., UAI 2019).
 

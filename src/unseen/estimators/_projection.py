@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -12,7 +12,6 @@ from numbers import Integral, Real
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
@@ -21,6 +20,7 @@ from ..algebra import (
     Array,
     Ints,
     Membership,
+    Moments,
     Recipe,
     SingularPencilError,
     Solution,
@@ -32,11 +32,12 @@ from ..algebra import (
     whiten,
     whiten_by_cholesky,
 )
-from ..citizen import DocLinkMixin, forget, is_dask, parameters
+from ..citizen import forget, is_dask, parameters
 from ..exceptions import FewerComponentsWarning, warn
-from ..kernels import KERNEL_CONSTRAINTS, Kernel, factor, require_square
-from ..labels import Coded, Labels, check_domains, domains_by_name, encode_classes, training_domains, warn_of_masks
+from ..kernels import Kernel, KernelTransformer, factor, require_square
+from ..labels import Coded, Labels, check_domains, domains_by_name, encode_classes, warn_of_masks, warn_of_single
 from ._centring import Centring, DomainTransformer
+from ._docs import shared_docs
 from ._space import FeatureSpace, KernelSpace, check_gram, in_blocks, require_same_map
 from ._statistics import Statistics, UnsolvedError, collect, declared_classes, feature_spectrum, keep
 
@@ -55,14 +56,9 @@ def _has_feature_map(projection: Projection) -> bool:
 
 
 @parameters
-class Projection(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, DomainTransformer, BaseEstimator):
+class Projection(DomainTransformer, KernelTransformer):
     """Base class: a subclass supplies its own parameters and its `_recipe`."""
 
-    kernel: str | Callable[..., float] = "rbf"
-    gamma: float | str | None = "median"
-    degree: float = 3
-    coef0: float = 1
-    kernel_params: Mapping[str, Any] | None = None
     feature_map: Any = None
     n_components: int | None = field(default=None, kw_only=False)
     ridge: float | str = "scale"
@@ -78,7 +74,7 @@ class Projection(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, DomainTransforme
     __metadata_request__partial_fit: ClassVar = {"sample_domain": True}
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **KERNEL_CONSTRAINTS,
+        **KernelTransformer._parameter_constraints,
         "feature_map": FEATURE_MAPS,
         "n_components": [Interval(Integral, 1, None, closed="left"), None],
         "ridge": [NON_NEGATIVE, str],
@@ -89,6 +85,10 @@ class Projection(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, DomainTransforme
     _ridge_power: ClassVar[int] = 2
     # Which parameters weigh invariance across domains; of two equal settings the more invariant one is preferred.
     _invariance_weights: ClassVar[tuple[str, ...]] = ()
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        cls._shared_docs = {**shared_docs(cls._ridge_power), **Projection._shared_docs}
+        super().__init_subclass__(**options)
 
     @abstractmethod
     def _recipe(self, counts: Ints, ridge: float) -> Recipe:
@@ -228,16 +228,15 @@ class Projection(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, DomainTransforme
         if is_dask(X):
             from . import _distributed as distributed
 
-            n, mean = distributed.projected_mean(self, X)
+            found = distributed.moments(self, X)[None]
         else:
-            Z = self._uncentred(X)
-            n, mean = len(Z), Z.mean(axis=0)
-        if n < 2:
+            found = Moments.of(self._uncentred(X))
+        if found.count < 2:
             raise ValueError(
-                f"recentered needs a batch of at least 2 samples to estimate a mean; got X with {n}. Centred on "
-                "itself, a single sample would always land on the origin."
+                f"recentered needs a batch of at least 2 samples to estimate a mean; got X with {found.count}. Centred "
+                "on itself, a single sample would always land on the origin."
             )
-        return self._moved(mean)
+        return self._moved(found.mean)
 
     def _moved(self, mean: Array) -> Self:
         """A copy that subtracts a mean of somebody else's."""
@@ -285,10 +284,9 @@ class Projection(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, DomainTransforme
 
     def _warn_of_table(self) -> None:
         """Warn of a single domain, and of domains whose labels look masked."""
-        name, nameless = type(self).__name__, self.domains_[0] is None
-        training_domains(None if nameless else self.domains_, len(self.domains_), name)
+        warn_of_single(self.domains_, type(self).__name__)
         if self._needs_labels():
-            warn_of_masks(self.classes_, self.domains_, self.cell_counts_, name)
+            warn_of_masks(self.classes_, self.domains_, self.cell_counts_, type(self).__name__)
 
     def _require_solution(self) -> None:
         """Raise unless there are components; a stream that has none yet says why."""
@@ -318,7 +316,8 @@ class Projection(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, DomainTransforme
         spectrum = feature_spectrum(cells, type(self).__name__)
         equation = Equation.of(self, cells.counts, float(np.linalg.norm(spectrum.values)))
         solution = equation.finish(equation.solve(spectrum))
-        self._keep_solution(solution, coef_=solution.coefficients, offset_=cells.mean @ solution.coefficients)
+        B = solution.coefficients
+        self.__dict__.update(eigenvalues_=solution.eigenvalues, coef_=B, offset_=cells.mean @ B, recentered_=False)
 
     def _solve_kernel(self, X: Any, membership: Membership) -> None:
         """Solve the eigenproblem in the kernel's space."""
@@ -333,23 +332,15 @@ class Projection(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, DomainTransforme
         self.X_fit_ = None if kernel.is_precomputed else X.copy()
         # Centred coefficients make constants in the kernel vanish: one offset is all the centring there is.
         self.dual_coef_ = solution.coefficients - solution.coefficients.mean(axis=0)
-        self._keep_solution(solution, offset_=means @ self.dual_coef_)
-
-    def _keep_solution(self, solution: Solution, **attributes: Array) -> None:
-        self.__dict__.update(eigenvalues_=solution.eigenvalues, recentered_=False, **attributes)
+        offset = means @ self.dual_coef_
+        self.__dict__.update(eigenvalues_=solution.eigenvalues, offset_=offset, recentered_=False)
 
     def _solve_spectrum(self, spectrum: Spectrum, recipe: Recipe, counts: Ints) -> Solution:
-        if recipe.ridge == 0:
-            spectrum = spectrum.without_null()
         pencil = whiten(spectrum, recipe)
         if recipe.total:
             wanted = self._wanted(counts) or len(spectrum.values)
             return solve_with_total(spectrum, pencil, recipe, counts, wanted)
         return solve(pencil, recipe, counts)
-
-    def _is_low_rank(self, recipe: Recipe) -> bool:
-        """Whether a solution is a matter of the cells alone, however many samples there are."""
-        return recipe.total == 0
 
     def _weight(self, parameter: str, counts: Ints) -> float:
         """A weight as a number: scatters of means need the number of samples to stand up to sums over samples."""
@@ -388,10 +379,6 @@ class Projection(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, DomainTransforme
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.required = self._needs_labels()
-        tags.input_tags.sparse = self._samples.accepts_sparse
-        tags.input_tags.positive_only = self._samples.needs_non_negative
-        tags.input_tags.pairwise = self._samples.is_precomputed
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
 
@@ -420,11 +407,6 @@ class Equation:
         return self.projection._recipe(self.counts, self.ridge)
 
     @property
-    def low_rank(self) -> bool:
-        """Whether a solution is a matter of the cells alone, however many samples there are."""
-        return self.projection._is_low_rank(self.recipe)
-
-    @property
     def invariance(self) -> float:
         """Sum of the weights that ask for invariance across domains."""
         return sum(self.projection._weight(name, self.counts) for name in self.projection._invariance_weights)
@@ -432,7 +414,8 @@ class Equation:
     def solve(self, spectrum: Spectrum) -> Solution:
         """All components, from a decomposition of the centred data."""
         with self._singularity_explained():
-            return self.projection._solve_spectrum(spectrum, self.recipe, self.counts)
+            varying = spectrum if self.ridge else spectrum.without_null()
+            return self.projection._solve_spectrum(varying, self.recipe, self.counts)
 
     def solve_gram(self, K: Array, size: float, membership: Membership) -> Solution:
         """The same from a centred kernel matrix of norm `size`, which is destroyed."""

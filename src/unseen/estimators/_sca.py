@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 from sklearn.utils._param_validation import Interval
 
 from ..algebra import Ints, Recipe, between, cell_within, domain
-from ._docs import document
+from ..citizen import parameters
 from ._projection import NON_NEGATIVE, Projection
 
 
-@document
+@parameters
 class SCA(Projection):
     r"""Scatter component analysis (Ghifary et al. 2017).
 

@@ -12,6 +12,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
+from sklearn.utils import gen_batches
 
 from ..algebra import Array, Gram, gram, gram_by_numpy, product
 from ..kernels import Kernel
@@ -72,8 +73,8 @@ def in_blocks(function: Callable[[Any], Array], X: Any, width: int, widest: int 
     """Apply a row-wise function of `width` columns so that memory for what it works with does not grow with X."""
     values = np.empty((X.shape[0], width))
     step = max(1, BLOCK_ENTRIES // max(width, widest))
-    for start in range(0, X.shape[0], step):
-        values[start : start + step] = function(X[start : start + step])
+    for rows in gen_batches(X.shape[0], step):
+        values[rows] = function(X[rows])
     return values
 
 

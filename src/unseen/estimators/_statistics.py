@@ -63,9 +63,6 @@ class Statistics:
     def __sizeof__(self) -> int:
         return sum(part.nbytes for part in self.arrays().values())  # by which Dask decides what to move where
 
-    def __add__(self, other: Statistics) -> Statistics:
-        return self.plus(other)
-
     def plus(self, other: Statistics, gram: Gram = gram) -> Statistics:
         """Statistics of both sets of samples: ``self + other``."""
         widths = len(self.cells.inside), len(other.cells.inside)
@@ -80,6 +77,8 @@ class Statistics:
         mine = self.cells.placed(rows, columns, shape)
         theirs = other.cells.placed(other_rows, other_columns, shape)
         return Statistics(domains, classes, mine.plus(theirs, gram))
+
+    __add__ = plus
 
     def arrays(self) -> dict[str, Labels]:
         """Plain arrays, for any file format; `from_arrays` takes them back."""

@@ -8,14 +8,15 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy import sparse
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator
+from sklearn.linear_model._base import LinearClassifierMixin
 from sklearn.svm import LinearSVC
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..algebra import Array, Ints, Membership
 from ..citizen import DocLinkMixin, parameters
-from ..labels import domains_by_name, encode_classes, training_domains, warn_of_masks
+from ..labels import Coded, domains_by_name, encode_classes, warn_of_masks, warn_of_single
 
 BIAS = 10.0  # a column this large makes the penalty on its weight, hence on the intercept, negligible
 POSITIVE = Interval(Real, 0, None, closed="neither")
@@ -23,7 +24,7 @@ LIBLINEAR = threading.Lock()  # its random numbers have one state for the whole 
 
 
 @parameters
-class UndoBias(DocLinkMixin, ClassifierMixin, BaseEstimator):
+class UndoBias(DocLinkMixin, LinearClassifierMixin, BaseEstimator):
     r"""Linear SVM with a shared weight vector and one offset per domain (Khosla et al., ECCV 2012).
 
     For each class against the rest it minimises
@@ -65,10 +66,7 @@ class UndoBias(DocLinkMixin, ClassifierMixin, BaseEstimator):
         Offsets of the intercepts.
     n_iter_ : int
         Passes over the data that liblinear needed, the most over the classes.
-    n_features_in_ : int
-        Number of features seen during `fit`.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of features seen during `fit`, if `X` had string column names.
+    {features_in}
 
     References
     ----------
@@ -123,7 +121,9 @@ class UndoBias(DocLinkMixin, ClassifierMixin, BaseEstimator):
         self._validate_params()
         X, y = validate_data(self, X, y, dtype=np.float64)
         classes, codes = encode_classes(y, type(self).__name__)
-        domains, domain = training_domains(sample_domain, len(X), type(self).__name__)
+        coded = Coded.domains(sample_domain, len(X))
+        domains, domain = coded.names, coded.codes
+        warn_of_single(domains, type(self).__name__)
         warn_of_masks(classes, domains, Membership.of(codes, domain).counts, type(self).__name__)
         with np.errstate(over="ignore", invalid="ignore"):
             mean, scale = X.mean(axis=0), X.std(axis=0)
@@ -171,23 +171,6 @@ class UndoBias(DocLinkMixin, ClassifierMixin, BaseEstimator):
         X = validate_data(self, X, dtype=np.float64, reset=False)
         scores = X @ self.coef_.T + self.intercept_
         return scores[:, 0] if len(self.classes_) == 2 else scores
-
-    def predict(self, X: Any) -> Any:
-        """Classify samples of a domain that was not seen.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Samples.
-
-        Returns
-        -------
-        y : ndarray of shape (n_samples,)
-            Predicted classes.
-        """
-        scores = self.decision_function(X)
-        best = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
-        return self.classes_[best]
 
 
 def augmented(X: Array, domain: Ints, n_domains: int, offset_penalty: float) -> sparse.csr_array:

@@ -4,14 +4,14 @@ Stands on the algebra. Offers `Kernel` as a value, the median rule, `PivotedNyst
 """
 
 from ._bandwidth import factor, is_multiple, median_squared_distance, squared_distances
-from ._kernel import KERNEL_CONSTRAINTS, Kernel, centre, require_spread
+from ._kernel import Kernel, KernelTransformer, centre, require_spread
 from ._nystroem import PivotedNystroem
 from ._plan import EXACT_ROWS, Plan, available_bytes, require_square
 
 __all__ = [
     "EXACT_ROWS",
-    "KERNEL_CONSTRAINTS",
     "Kernel",
+    "KernelTransformer",
     "PivotedNystroem",
     "Plan",
     "available_bytes",

@@ -29,29 +29,10 @@ def pivoted_cholesky(
 ) -> tuple[Array, Ints, Array]:
     """Factorise a positive semi-definite matrix K from a few of its rows, ``K ~ F'F`` (Chen et al. 2023).
 
-    Parameters
-    ----------
-    values : callable
-        ``values(rows, columns)`` evaluates a part of K; `columns` may be a full slice.
-    diagonal : ndarray of shape (n,)
-        Diagonal of K.
-    n_pivots, tolerance
-        Stop at this many pivots, or when the trace of ``K - F'F`` is at most `tolerance` times that of K.
-    block_size : int
-        Pivots proposed at a time.
-    rounding : ndarray of shape (n,)
-        Entries whose residual is at most this are left alone: it consists of rounding errors.
-    random : RandomState
-        Source of the draws.
-
-    Returns
-    -------
-    factor : ndarray of shape (rank, n)
-        F; its columns at the pivots are upper triangular.
-    pivots : ndarray of shape (rank,)
-        The pivots in the order in which they were picked.
-    residual : ndarray of shape (n,)
-        Diagonal of ``K - F'F``, never negative.
+    ``values(rows, columns)`` evaluates a part of K; `columns` may be a full slice. Pivots are proposed `block_size` at
+    a time, up to `n_pivots` or until the trace of ``K - F'F`` is at most `tolerance` times that of K. A residual of at
+    most `rounding` consists of rounding errors and is left alone. Gives F, whose columns at the pivots are upper
+    triangular, the pivots in the order in which they were picked, and the diagonal of ``K - F'F``, never negative.
     """
     n = len(diagonal)
     # Who sets a tolerance does not know how many pivots there will be: room is made as it is needed.

@@ -5,30 +5,35 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from numbers import Real
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy import sparse
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS, pairwise_kernels
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.extmath import row_norms
 from sklearn.utils.validation import check_non_negative, validate_data
 
 from ..algebra import Array, norm, product, require_range
+from ..citizen import DocLinkMixin, parameters
 from ._bandwidth import about_mean, multiple_of_distances, resolve_gamma
 
 KERNELS = (*sorted(PAIRWISE_KERNEL_FUNCTIONS), "precomputed")
 SPARSE_KERNELS = frozenset({"cosine", "laplacian", "linear", "poly", "polynomial", "rbf", "sigmoid"})
 NON_NEGATIVE_KERNELS = ("additive_chi2", "chi2")
 SELF_SIMILAR = frozenset({"rbf", "laplacian", "chi2"})  # kernels whose value for a sample with itself is 1
-# What an estimator that has a kernel accepts as its parameters.
-KERNEL_CONSTRAINTS: dict[str, list[Any]] = {
-    "kernel": [StrOptions(set(KERNELS)), callable],
-    "gamma": [Interval(Real, 0, None, closed="neither"), str, None],
-    "degree": [Interval(Real, 0, None, closed="left")],
-    "coef0": [Interval(Real, None, None, closed="neither")],
-    "kernel_params": [dict, None],
-}
+KERNEL_PARAMETERS = """\
+gamma : float, "median", "scale", a multiple such as "0.1*median", or None, default="median"
+    Kernel coefficient, with scikit-learn's meaning. "median" is, for "rbf", one over the median of the squared
+    distances between samples; for other kernels it is None, scikit-learn's default for the kernel. "scale" is
+    ``1 / (n_features * X.var())``.
+degree : float, default=3
+    Degree of the polynomial kernel.
+coef0 : float, default=1
+    Constant of the polynomial and sigmoid kernels.
+kernel_params : dict, default=None
+    Keyword arguments for a callable kernel."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +61,7 @@ class Kernel:
     @classmethod
     def of(cls, estimator: Any, **changes: Any) -> Self:
         """The kernel that the parameters of an estimator describe, but for some of them."""
-        return cls(**{name: getattr(estimator, name) for name in KERNEL_CONSTRAINTS} | changes)
+        return cls(**{name: getattr(estimator, name) for name in cls.__match_args__} | changes)
 
     def fitted(self, X: Any) -> Self:
         """The same with a number for gamma, or None where scikit-learn's own rule applies."""
@@ -173,6 +178,39 @@ class Kernel:
         require_range(size)
         require_spread(size, len(K) * float(np.abs(means).max()), caller)
         return means, size
+
+
+@parameters
+class KernelTransformer(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """A transformer that has the parameters of a kernel."""
+
+    kernel: str | Callable[..., float] = "rbf"
+    gamma: float | str | None = "median"
+    degree: float = 3
+    coef0: float = 1
+    kernel_params: Mapping[str, Any] | None = None
+
+    _shared_docs: ClassVar[dict[str, str]] = {"kernel_parameters": KERNEL_PARAMETERS, **DocLinkMixin._shared_docs}
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "kernel": [StrOptions(set(KERNELS)), callable],
+        "gamma": [Interval(Real, 0, None, closed="neither"), str, None],
+        "degree": [Interval(Real, 0, None, closed="left")],
+        "coef0": [Interval(Real, None, None, closed="neither")],
+        "kernel_params": [dict, None],
+    }
+
+    @property
+    def _samples(self) -> Kernel:
+        """What samples must be: as the kernel wants them."""
+        return Kernel.of(self)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = self._samples.accepts_sparse
+        tags.input_tags.positive_only = self._samples.needs_non_negative
+        tags.input_tags.pairwise = self._samples.is_precomputed
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
 
 
 def require_spread(centred: float, uncentred: float, caller: str) -> None:

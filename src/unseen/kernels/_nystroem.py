@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
 from dataclasses import field
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy import linalg
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval
@@ -18,15 +16,15 @@ from sklearn.utils.extmath import row_norms
 from sklearn.utils.validation import check_is_fitted
 
 from ..algebra import Array, product
-from ..citizen import DocLinkMixin, forget, parameters
+from ..citizen import forget, parameters
 from ._cholesky import NotPositiveError, pivoted_cholesky
-from ._kernel import KERNEL_CONSTRAINTS, Kernel
+from ._kernel import Kernel, KernelTransformer
 
 EPS = float(np.finfo(float).eps)
 
 
 @parameters
-class PivotedNystroem(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class PivotedNystroem(KernelTransformer):
     r"""Nystroem features whose landmarks are picked one by one where the approximation is still poor.
 
     A landmark is drawn with a probability proportional to what the landmarks before it miss of each sample: the
@@ -44,16 +42,7 @@ class PivotedNystroem(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, Transformer
     kernel : str or callable, default="rbf"
         Any positive semi-definite kernel of :func:`sklearn.metrics.pairwise.pairwise_kernels`, or a function of two
         samples.
-    gamma : float, "median", "scale", a multiple such as "0.1*median", or None, default="median"
-        Kernel coefficient, with scikit-learn's meaning. "median" is, for "rbf", one over the median of the squared
-        distances between samples; for other kernels it is None, scikit-learn's default for the kernel. "scale" is
-        ``1 / (n_features * X.var())``.
-    degree : float, default=3
-        Degree of the polynomial kernel.
-    coef0 : float, default=1
-        Constant of the polynomial and sigmoid kernels.
-    kernel_params : dict, default=None
-        Keyword arguments for a callable kernel.
+    {kernel_parameters}
     tolerance : float, default=None
         Stop as soon as `trace_error_` is at most this, a number between 0 and 1; `n_components` is then the most that
         there may be, and a warning says if they did not suffice. None picks all `n_components`.
@@ -78,10 +67,7 @@ class PivotedNystroem(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, Transformer
         over the former. 0 means exact, up to rounding.
     gamma_ : float or None
         The kernel coefficient that was used.
-    n_features_in_ : int
-        Number of features seen during `fit`.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of features seen during `fit`, if `X` had string column names.
+    {features_in}
 
     See Also
     --------
@@ -109,17 +95,12 @@ class PivotedNystroem(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, Transformer
     """
 
     n_components: int = field(default=100, kw_only=False)
-    kernel: str | Callable[..., float] = "rbf"
-    gamma: float | str | None = "median"
-    degree: float = 3
-    coef0: float = 1
-    kernel_params: Mapping[str, Any] | None = None
     tolerance: float | None = None
     block_size: int = 64
     random_state: Any = None
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **KERNEL_CONSTRAINTS,
+        **KernelTransformer._parameter_constraints,
         "n_components": [Interval(Integral, 1, None, closed="left")],
         "tolerance": [Interval(Real, 0, 1, closed="neither"), None],
         "block_size": [Interval(Integral, 1, None, closed="left")],
@@ -273,11 +254,3 @@ class PivotedNystroem(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, Transformer
             return steps * EPS
         # What cancels in a squared distance. With a kernel this narrow, digits lost at large distances do not matter.
         return np.clip(steps * EPS * kernel.width(X.shape[1]) * row_norms(X, squared=True), steps * EPS, 1e-3)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        kernel = Kernel.of(self)
-        tags.input_tags.sparse = kernel.accepts_sparse
-        tags.input_tags.positive_only = kernel.needs_non_negative
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags

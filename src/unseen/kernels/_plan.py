@@ -9,16 +9,15 @@ from pathlib import Path
 
 def available_bytes() -> int | None:
     """Memory that can be allocated without swapping, or None where the platform does not tell."""
-    limits = []
+    limits = list[int]()
     try:
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                limits.append(int(line.split()[1]) * 1024)
+        limits += [1024 * number for number in _numbers(Path("/proc/meminfo"), "MemAvailable:")]
         group = Path("/sys/fs/cgroup")
         limit = (group / "memory.max").read_text().strip()
         if limit != "max":
             used = int((group / "memory.current").read_text())
-            limits.append(int(limit) - used + _reclaimable((group / "memory.stat").read_text()))
+            # Cached files count as used, but are given back when somebody asks.
+            limits.append(int(limit) - used + sum(_numbers(group / "memory.stat", "inactive_file ")))
     except (OSError, ValueError):
         # Not Linux, or no control group: what has been collected so far, or the total below, must do.
         if not limits and hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
@@ -26,9 +25,8 @@ def available_bytes() -> int | None:
     return max(min(limits), 0) if limits else None
 
 
-def _reclaimable(statistics: str) -> int:
-    """Bytes of cached files that a control group counts as used but gives back when asked."""
-    return sum(int(line.split()[1]) for line in statistics.splitlines() if line.startswith("inactive_file "))
+def _numbers(file: Path, key: str) -> list[int]:
+    return [int(line.split()[1]) for line in file.read_text().splitlines() if line.startswith(key)]
 
 
 EXACT_ROWS = 8_000  # samples up to which an exact kernel is worth its time; beyond, landmarks approximate it

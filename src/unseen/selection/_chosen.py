@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import field
+from numbers import Integral
 from typing import Any, ClassVar
 
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.metrics import check_scoring
+from sklearn.metrics import check_scoring, get_scorer_names
 from sklearn.pipeline import Pipeline
+from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.metaestimators import available_if
 
-from ..citizen import DocLinkMixin
+from ..citizen import DocLinkMixin, parameters
 from ..estimators import is_dask
 from ..progress import CallbackSupportMixin
 from ._splitters import splitter
@@ -37,6 +40,7 @@ def refuse_dask(X: Any, name: str, advice: str = CHOOSE) -> None:
         raise TypeError(f"{name} takes samples in memory, but X is a Dask collection. {advice}")
 
 
+@parameters
 class ChosenModel(DocLinkMixin, CallbackSupportMixin, ClassifierMixin, BaseEstimator):
     """A classifier that stands for its `best_estimator_`: at most one transformer, then a classifier."""
 
@@ -46,9 +50,18 @@ class ChosenModel(DocLinkMixin, CallbackSupportMixin, ClassifierMixin, BaseEstim
     __metadata_request__decision_function: ClassVar = {"sample_domain": True}
     __metadata_request__score: ClassVar = {"sample_domain": True}
 
-    cv: Any
-    scoring: Any
-    best_estimator_: Pipeline
+    cv: Any = None
+    scoring: str | Callable[..., float] = "accuracy"
+    n_jobs: int | None = None
+    verbose: int = 0
+    best_estimator_: Pipeline = field(init=False)
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "cv": ["cv_object"],
+        "scoring": [StrOptions(set(get_scorer_names())), callable],
+        "n_jobs": [Integral, None],
+        "verbose": [Interval(Integral, 0, None, closed="left"), "boolean"],
+    }
 
     @abstractmethod
     def _classifiers(self) -> Sequence[Any]:

@@ -97,60 +97,41 @@ class Basis:
         return Basis(product(self.train, coefficients), product(self.test, coefficients), self.offset @ coefficients)
 
 
-@dataclass(frozen=True)
-class FeatureBasis:
-    """The same for explicit features, which all folds share: nothing as large as they are is made for a fold.
-
-    The coordinates are the features of a sample less the mean of the training features, combined by `lift`.
-    """
-
-    features: Array
-    train: Ints
-    test: Ints
-    mean: Array
-    lift: Array
-
-    def combined(self, coefficients: Array) -> Basis:
-        """Combine the coordinates into new ones."""
-        weights = product(self.lift, coefficients)
-        values, offset = product(self.features, weights), self.mean @ weights
-        return Basis(values[self.train] - offset, values[self.test], offset)
+Combine = Callable[[Array], Basis]  # coordinates of the samples of a fold, combined by coefficients
 
 
 class Fold:
     """One training set and one test set under one kernel, decomposed once; `project` then costs O(cells^3)."""
 
-    def __init__(
-        self, samples: Samples, train: Ints, test: Ints, spectrum: Spectrum, basis: Basis | FeatureBasis
-    ) -> None:
+    def __init__(self, samples: Samples, train: Ints, test: Ints, spectrum: Spectrum, combine: Combine) -> None:
         self.counts = _membership(samples, train).counts
         self.spectrum = replace(spectrum, lift=np.eye(len(spectrum.values)))
-        self.basis = basis
+        self.combine = combine
         self.size = float(np.linalg.norm(spectrum.values))
         self._test_domain = Coded.domains(samples.domain[test], len(test))
         self._known = Coded.domains(samples.domain[train], len(train)).names.tolist()
-        self._pencils: dict[tuple[float, float, float], tuple[Whitened, Basis]] = {}
+        self._pencils: dict[tuple[float, float, float], tuple[Whitened, Combine]] = {}
 
     def equation(self, projection: Projection) -> Equation:
         """The eigenproblem of a setting."""
         return Equation.of(projection, self.counts, self.size)
 
-    def solve(self, projection: Projection) -> tuple[Solution, Basis | FeatureBasis]:
-        """All components of a setting, and the coordinates that they combine."""
+    def solve(self, projection: Projection) -> tuple[Solution, Combine]:
+        """All components of a setting, and what combines coordinates by them."""
         equation = self.equation(projection)
-        if not equation.low_rank:
-            return equation.solve(self.spectrum), self.basis
-        pencil, basis = self._pencil(equation.recipe)
-        return solve(pencil, equation.recipe, self.counts), basis
+        if not equation.recipe.low_rank:
+            return equation.solve(self.spectrum), self.combine
+        pencil, combine = self._pencil(equation.recipe)
+        return solve(pencil, equation.recipe, self.counts), combine
 
-    def _pencil(self, recipe: Recipe) -> tuple[Whitened, Basis]:
+    def _pencil(self, recipe: Recipe) -> tuple[Whitened, Combine]:
         """Reduce to cell space, once for each (inside, norm, ridge)."""
         key = (recipe.inside, recipe.norm, recipe.ridge)
         if key not in self._pencils:
             pencil = whiten(self.spectrum if recipe.ridge else self.spectrum.without_null(), recipe)
             (norms,) = linalg.qr(pencil.norm_factor, mode="r")
             reduced = replace(pencil, directions=np.eye(pencil.directions.shape[1]), norm_factor=norms)
-            self._pencils[key] = reduced, self.basis.combined(pencil.directions)
+            self._pencils[key] = reduced, self.combine(pencil.directions).combined
         return self._pencils[key]
 
     def ridge_and_weight(self, projection: Projection) -> tuple[float, float]:
@@ -158,9 +139,9 @@ class Fold:
         equation = self.equation(projection)
         return equation.ridge, equation.invariance
 
-    def project(self, projection: Projection, solution: Solution, basis: Basis | FeatureBasis) -> tuple[Array, Array]:
+    def project(self, projection: Projection, solution: Solution, combine: Combine) -> tuple[Array, Array]:
         """Training and test samples as the fitted projection would transform them."""
-        projected = basis.combined(self.equation(projection).finish(solution).coefficients)
+        projected = combine(self.equation(projection).finish(solution).coefficients)
         if projection.centering == "source":
             return projected.train, projected.test - projected.offset
         stored = dict.fromkeys(self._known, projected.offset)
@@ -199,21 +180,26 @@ class Source:
         vectors = spectrum.lift - spectrum.lift.mean(axis=0)
         projected = product(grams.between(kernel, test, train), vectors)
         basis = Basis(spectrum.lift * spectrum.values, projected, means @ vectors)
-        return Fold(self.samples, train, test, spectrum, basis)
+        return Fold(self.samples, train, test, spectrum, basis.combined)
 
     def _feature_fold(self, train: Ints, test: Ints) -> Fold:
         features = self._features(_safe_indexing(self.samples.X, train)) if self.features is None else self.features
         cells = self._statistics(features, train)
         spectrum = feature_spectrum(cells, type(self.projection).__name__)
-        basis = FeatureBasis(features, train, test, cells.mean, spectrum.lift)
-        return Fold(self.samples, train, test, spectrum, basis)
+        lift, mean = spectrum.lift, cells.mean
+
+        def combine(coefficients: Array) -> Basis:  # all folds share the features: nothing as large is made for one
+            weights = product(lift, coefficients)
+            values, offset = product(features, weights), mean @ weights
+            return Basis(values[train] - offset, values[test], offset)
+
+        return Fold(self.samples, train, test, spectrum, combine)
 
     def _features(self, train: Any) -> Array:
         """Features of all samples under the map fitted to some of them."""
         feature_map = self.projection.feature_map
-        return features_of(
-            None if isinstance(feature_map, str) else clone(feature_map).fit(train, None), self.samples.X
-        )
+        fitted = feature_map if isinstance(feature_map, str) else clone(feature_map).fit(train, None)
+        return features_of(fitted, self.samples.X)
 
     def _statistics(self, features: Array, train: Ints) -> Cells:
         """Add up the statistics of whole domains where a fold trains on such; no other sample then has any say."""
@@ -228,6 +214,6 @@ class Source:
 
 def solution_params(projection: Projection) -> tuple[str, ...]:
     """Names of what changes the solution, given the decomposition: the method and its own parameters."""
-    low_rank = Equation(projection, np.ones((2, 2), dtype=np.intp), 1.0).low_rank
-    shape = SHAPE_PARAMS if low_rank else SHAPE_PARAMS[:2]
+    recipe = Equation(projection, np.ones((2, 2), dtype=np.intp), 1.0).recipe
+    shape = SHAPE_PARAMS if recipe.low_rank else SHAPE_PARAMS[:2]
     return ("__class__", *sorted(projection.get_params(deep=False).keys() - {*KERNEL_PARAMS, *shape}))

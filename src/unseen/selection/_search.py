@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from numbers import Integral
+from dataclasses import field, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import MetaEstimatorMixin, clone
-from sklearn.metrics import get_scorer_names
 from sklearn.model_selection import ParameterGrid
-from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
-from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+from sklearn.utils._param_validation import HasMethods
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..citizen import forget
+from ..citizen import forget, parameters
 from ..estimators import Projection, check_gram, validation_of
 from ..exceptions import MaskedLabelsWarning, SingleDomainWarning, warn
 from ..labels import Samples, check_domains, domains_by_name, encode_classes
@@ -31,6 +28,7 @@ from ._methods import HEADS, METHODS
 from ._splitters import domain_splits
 
 
+@parameters
 class ProjectionSearchCV(MetaEstimatorMixin, ChosenModel):
     """Choose the settings of a projection, and of the classifier behind it, by cross-validation over domains.
 
@@ -74,10 +72,7 @@ class ProjectionSearchCV(MetaEstimatorMixin, ChosenModel):
         Class labels.
     n_splits_ : int
         Number of folds.
-    n_features_in_ : int
-        Number of features seen during `fit`.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of features seen during `fit`, if `X` had string column names.
+    {features_in}
 
     See Also
     --------
@@ -96,39 +91,22 @@ class ProjectionSearchCV(MetaEstimatorMixin, ChosenModel):
     (320,)
     """
 
+    estimator: Projection = field(kw_only=False)
+    param_grid: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Sequence[Any]]] | None = field(
+        default=None, kw_only=False
+    )
+    classifier: Any = None
+    refit: bool | Callable[[dict[str, Any]], int] = True
+
     __metadata_request__transform: ClassVar = {"sample_domain": True}
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **ChosenModel._parameter_constraints,
         "estimator": [HasMethods(["fit", "transform"])],
         "param_grid": [dict, list, None],
         "classifier": [HasMethods(["fit", "predict"]), None],
-        "cv": ["cv_object"],
-        "scoring": [StrOptions(set(get_scorer_names())), callable],
         "refit": ["boolean", callable],
-        "n_jobs": [Integral, None],
-        "verbose": [Interval(Integral, 0, None, closed="left"), "boolean"],
     }
-
-    def __init__(
-        self,
-        estimator: Projection,
-        param_grid: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Sequence[Any]]] | None = None,
-        *,
-        classifier: Any = None,
-        cv: Any = None,
-        scoring: str | Callable[..., float] = "accuracy",
-        refit: bool | Callable[[dict[str, Any]], int] = True,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.estimator = estimator
-        self.param_grid = param_grid
-        self.classifier = classifier
-        self.cv = cv
-        self.scoring = scoring
-        self.refit = refit
-        self.n_jobs = n_jobs
-        self.verbose = verbose
 
     @domains_by_name
     def fit(self, X: Any, y: Any, *, sample_domain: Any = None, **params: Any) -> Self:
@@ -172,7 +150,10 @@ class ProjectionSearchCV(MetaEstimatorMixin, ChosenModel):
         self.cv_results_ = tabulate(results, candidates)
         self._choose()
         if self.refit is not False:
-            self.best_estimator_ = self._refitted(candidates[self.best_index_], data, sample_domain)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", SingleDomainWarning)  # the search has warned already
+                warnings.simplefilter("ignore", MaskedLabelsWarning)
+                self.best_estimator_ = candidates[self.best_index_].fitted(data.X, data.y, sample_domain)
         return self
 
     def _check_data(self, X: Any, y: Any, sample_domain: Any) -> Samples:
@@ -180,10 +161,8 @@ class ProjectionSearchCV(MetaEstimatorMixin, ChosenModel):
         if self.estimator.kernel == "precomputed" and self.estimator.feature_map is None:
             check_gram(X)
         self.classes_, _ = encode_classes(y, type(self).__name__)
-        n_samples = X.shape[0]
-        if sample_domain is None:
-            return Samples(X, y, np.zeros(n_samples, dtype=np.intp))
-        return Samples(X, y, check_domains(sample_domain, n_samples))
+        unknown = np.zeros(X.shape[0], dtype=np.intp)
+        return Samples(X, y, unknown if sample_domain is None else check_domains(sample_domain, X.shape[0]))
 
     def _head(self) -> Any:
         return HEADS["1-NN"] if self.classifier is None else self.classifier
@@ -204,16 +183,9 @@ class ProjectionSearchCV(MetaEstimatorMixin, ChosenModel):
             projection._validate_params()
             _require_effect(projection, own)
             tuned = {k.removeprefix(prefix): v for k, v in setting.items() if k.startswith(prefix)}
-            candidates.append(
-                Candidate(
-                    type(projection).__name__,
-                    setting,
-                    projection,
-                    clone(head).set_params(**tuned) if tuned else head,
-                    shares="decomposition",
-                    plain=False,
-                )
-            )
+            classifier = clone(head).set_params(**tuned) if tuned else head
+            parts = type(projection).__name__, setting, projection, classifier
+            candidates.append(Candidate(*parts, shares="decomposition", plain=False))
         return candidates
 
     @with_callbacks
@@ -226,11 +198,7 @@ class ProjectionSearchCV(MetaEstimatorMixin, ChosenModel):
     def _settings(self) -> list[dict[str, Any]]:
         if self.param_grid is not None:
             return list(ParameterGrid(self.param_grid))
-        known = [
-            method
-            for method in METHODS.values()
-            if method.is_projection and isinstance(self.estimator, type(method.transformer))
-        ]
+        known = [m for m in METHODS.values() if m.is_projection and isinstance(self.estimator, type(m.transformer))]
         if not known:
             raise ValueError(f"There is no default grid for {type(self.estimator).__name__}; pass param_grid.")
         return replace(known[0], transformer=self.estimator).settings(len(self.classes_))
@@ -242,12 +210,6 @@ class ProjectionSearchCV(MetaEstimatorMixin, ChosenModel):
             raise IndexError(f"refit returned {self.best_index_!r}, which is no index among {len(means)} settings.")
         self.best_params_ = self.cv_results_["params"][self.best_index_]
         self.best_score_ = float(means[self.best_index_])
-
-    def _refitted(self, candidate: Candidate, data: Samples, sample_domain: Any) -> Pipeline:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", SingleDomainWarning)  # the search has warned already
-            warnings.simplefilter("ignore", MaskedLabelsWarning)
-            return candidate.fitted(data.X, data.y, sample_domain)
 
     def _classifiers(self) -> Sequence[Any]:
         return [self._head()]
