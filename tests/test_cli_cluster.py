@@ -31,8 +31,9 @@ from unseen.cli._app import app
 from unseen.cli._options import cluster
 from unseen.datasets import make_synthetic
 from unseen.estimators._cluster import ClusterLost, mapped
+from unseen.labels import Samples
 from unseen.study import Protocol, run, tasks
-from unseen.study._run import predictions
+from unseen.study._run import stored_predictions
 from unseen.study._store import Store
 
 SITES = ["north", "south", "west"]
@@ -296,7 +297,7 @@ def test_a_comparison_that_is_stopped_on_a_cluster_continues(client, tmp_path, m
         X, y, domain, tasks(data.domain_names), **about | {"store": tmp_path / "here.sqlite"}, methods=["1NN"]
     )
     assert [row.accuracy for row in rows if row.method == "1NN"] == [row.accuracy for row in expected]
-    assert len(predictions(rows, X, y, domain, **about)) == len(rows) == 18
+    assert len(stored_predictions(rows, Samples(X, y, domain), **about)) == len(rows) == 18
 
 
 def test_rows_without_a_label_are_left_out_of_a_comparison_when_asked(client, tmp_path):

@@ -24,7 +24,6 @@ from sklearn.tree import DecisionTreeClassifier
 pytest.importorskip("polars", reason="tables need the extra")
 pytest.importorskip("skops", reason="model files need the extra")
 import skops.io as skops
-from unseen.selection._families import HEADS
 
 from model_files import (
     TABLE,
@@ -41,6 +40,7 @@ from unseen import CIDG
 from unseen.models import _file as model_file
 from unseen.models import _parts as model_parts
 from unseen.models._file import TRUSTED, ModelFileError, load_model, read_card, save_model
+from unseen.selection import HEADS
 
 
 @pytest.fixture(scope="module")

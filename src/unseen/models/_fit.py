@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from sklearn.base import clone
 
-from ..estimators import Projection, Statistics
 from ..kernels import Plan
 from ..labels import Samples
 from ..selection import (
@@ -28,7 +28,7 @@ from ..selection import (
 from ..shift import Novelty
 from ..tables import Table, preprocessor
 from ._model import TableModel
-from ._stream import Collector, Rows, TableRows
+from ._stream import Rows, TableRows, collected
 
 AUTO = "auto"
 BASELINE = "logistic"
@@ -149,10 +149,7 @@ def fit_table(
         with expected_warnings():
             pipeline = chosen.candidate.fitted(prepared.X, prepared.y, prepared.domain)
     else:
-
-        def collect(projection: Projection) -> Statistics:
-            return Collector(stream, preparation, projection).collected(client, verbose)
-
+        collect = partial(collected, stream, preparation, client, verbose)
         pipeline, seen = LargeFit(prepared, collect, plan, seed).fitted(chosen.candidate)
         seen |= {"rows": stream.rows, "choice_rows": len(few)}
     domains = np.unique(table.domain).tolist()
