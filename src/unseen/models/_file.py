@@ -23,7 +23,7 @@ from .. import __version__
 from ..citizen import optional_import
 from ..files import written
 from ._model import TableModel
-from ._parts import OURS, check_parts, check_structure, strangers, type_name
+from ._parts import OURS, check_parts, check_structure, type_name
 from ._predict import Model, ModelFileError
 
 FORMAT = 2  # files of format 1 name types where they were before this package had rooms
@@ -32,7 +32,7 @@ CHECKSUM = "sha256"  # of the rest of the card
 MAX_CARD = 32 * 2**20  # bytes; a thousand columns of a thousand levels have room in it
 
 # What skops would not load by itself. What it does load, such as all of scikit-learn's estimators, is more than models
-# of this package have: `strangers` draws the line.
+# of this package have: `check_structure` draws the line.
 TRUSTED = ("numpy.dtype", *map(type_name, OURS))
 
 
@@ -66,18 +66,16 @@ def save_model(model: Any, path: str | os.PathLike[str], card: Mapping[str, Any]
     ('kfda', 2)
     """
     skops = optional_import("skops.io", "Saving a model")
-    path = Path(path)
-    unknown = strangers(model)
-    if unknown:
-        raise ModelFileError(
-            f"This model cannot be stored: it holds objects of type {', '.join(unknown)}, which no reader would trust. "
-            "Build it from the estimators that `unseen fit` uses; nearest neighbours need algorithm='brute'."
-        )
     try:  # what would not be read back is not written
-        check_parts(model)
         payload = skops.dumps(model)
-        _refuse(path, check_structure(payload))
-    except ValueError as error:
+        unknown = check_structure(payload)
+        if unknown:
+            raise ValueError(
+                f"it holds objects of type {', '.join(unknown)}, which no reader would trust. Build it from the "
+                "estimators that `unseen fit` uses; nearest neighbours need algorithm='brute'"
+            )
+        check_parts(model)
+    except (TypeError, ValueError) as error:
         raise ModelFileError(f"This model cannot be stored: {error}.") from error
     header = {
         "format": FORMAT,
@@ -90,7 +88,7 @@ def save_model(model: Any, path: str | os.PathLike[str], card: Mapping[str, Any]
     text = json.dumps(content, ensure_ascii=False, indent=1, allow_nan=False).encode()
     if len(text) > MAX_CARD:
         raise ModelFileError(f"The card has {len(text):,} bytes; at most {MAX_CARD:,} can be read back. Shorten it.")
-    with written(path) as file, zipfile.ZipFile(file, "w", compression=zipfile.ZIP_STORED) as archive:
+    with written(Path(path)) as file, zipfile.ZipFile(file, "w", compression=zipfile.ZIP_STORED) as archive:
         archive.writestr(CARD, text)
         archive.writestr(PAYLOAD, payload)
 
@@ -151,22 +149,22 @@ def load_model(path: str | os.PathLike[str]) -> Model:
     path = Path(path)
     card, payload = _read(path, wants_payload=True)
     skops = optional_import("skops.io", "Loading a model")
-    exceptions = optional_import("skops.io.exceptions", "Loading a model")
     written, here = card.get("scikit-learn"), sklearn.__version__
     remedy = f"pip install 'scikit-learn=={written}', or fit the model again."
     try:
-        _refuse(path, check_structure(payload))
+        unknown = check_structure(payload)
+        if unknown:
+            names = ", ".join(unknown)
+            text = f"{path}: refused, because it holds objects of types that no model of unseen has: {names}."
+            raise ModelFileError(text)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", InconsistentVersionWarning)  # said once, below, instead of once per part
             model = skops.loads(payload, trusted=list(TRUSTED))
-        _refuse(path, strangers(model))
         check_parts(model)
         found = Model(model, card, str(path))
         _try_out(found)
     except ModelFileError:
         raise
-    except exceptions.UntrustedTypesFoundException as error:
-        raise ModelFileError(f"{path}: refused: {error}") from error
     except Exception as error:  # whatever skops and scikit-learn stumble over in a file that is not theirs
         reason = f"{path}: the model in it cannot be rebuilt ({type(error).__name__}: {error})."
         if written != here:
@@ -179,13 +177,6 @@ def load_model(path: str | os.PathLike[str]) -> Model:
             stacklevel=2,
         )
     return found
-
-
-def _refuse(path: Path, unknown: list[str]) -> None:
-    if unknown:
-        raise ModelFileError(
-            f"{path}: refused, because it holds objects of types that no model of unseen has: {', '.join(unknown)}."
-        )
 
 
 def _try_out(model: Model) -> None:
@@ -217,16 +208,16 @@ def _digest(card: Mapping[str, Any]) -> str:
 def _read(path: Path, wants_payload: bool) -> tuple[dict[str, Any], bytes]:
     """Card and, if wanted, checked payload."""
     with path.open("rb") as file:  # what is missing or forbidden is no matter of the format
+        looks_like_archive = file.read(4) == b"PK\x03\x04"
         try:
             with zipfile.ZipFile(file) as archive:
-                sizes = _members(path, archive)
-                card = _card(path, archive, sizes[CARD])
+                card = _card(path, archive)
                 payload = archive.read(PAYLOAD) if wants_payload else b""
         except ModelFileError:
             raise
         # Damaged archives fail in many ways: a wrong offset, an encryption flag, an unknown version, a broken name.
         except Exception as error:
-            if isinstance(error, zipfile.BadZipFile) and not _looks_like_archive(file):
+            if isinstance(error, zipfile.BadZipFile) and not looks_like_archive:
                 raise ModelFileError(f"{path}: not a model file. Pass a file that `unseen fit` wrote.") from error
             raise ModelFileError(f"{path}: damaged or cut off ({error}). Copy it again, or fit again.") from error
     if wants_payload and hashlib.sha256(payload).hexdigest() != card["payload"]["sha256"]:
@@ -234,23 +225,15 @@ def _read(path: Path, wants_payload: bool) -> tuple[dict[str, Any], bytes]:
     return card, payload
 
 
-def _looks_like_archive(file: Any) -> bool:
-    file.seek(0)
-    return bool(file.read(4) == b"PK\x03\x04")
-
-
-def _members(path: Path, archive: zipfile.ZipFile) -> dict[str, int]:
-    """Sizes of the two members; anything else about the archive is refused."""
+def _card(path: Path, archive: zipfile.ZipFile) -> dict[str, Any]:
+    """What the card says, if the archive holds it and a model, and nothing is odd about either."""
     members = archive.infolist()
     if sorted(member.filename for member in members) != sorted([CARD, PAYLOAD]):
         raise ModelFileError(f"{path}: a zip archive, but not a model file. Pass a file that `unseen fit` wrote.")
     # Members that are stored cannot be larger than the file: nothing inflates while it is read.
     if any(m.compress_type != zipfile.ZIP_STORED or m.file_size != m.compress_size for m in members):
         raise ModelFileError(f"{path}: refused, because it is compressed, and model files never are.")
-    return {member.filename: member.file_size for member in members}
-
-
-def _card(path: Path, archive: zipfile.ZipFile, size: int) -> dict[str, Any]:
+    size = archive.getinfo(CARD).file_size
     if size > MAX_CARD:
         raise ModelFileError(f"{path}: refused, because its card has {size:,} bytes; at most {MAX_CARD:,} are read.")
     card = json.loads(archive.read(CARD))

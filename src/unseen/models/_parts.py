@@ -31,24 +31,9 @@ from ..shift import Novelty
 from ._model import TableModel
 
 OURS: tuple[type, ...] = (DomainCenterer, Novelty, PivotedNystroem, CIDG, DICA, KFDA, MDA, SCA, TableModel, UndoBias)
-ESTIMATORS = (
-    *OURS,
-    ColumnTransformer,
-    FrozenEstimator,
-    KNeighborsClassifier,
-    LabelBinarizer,
-    LinearSVC,
-    LogisticRegression,
-    Normalizer,
-    Nystroem,
-    OneHotEncoder,
-    Pipeline,
-    RBFSampler,
-    RidgeClassifier,
-    SVC,
-    SimpleImputer,
-    StandardScaler,
-)
+CLASSIFIERS = (KNeighborsClassifier, LabelBinarizer, LinearSVC, LogisticRegression, RidgeClassifier, SVC)
+PREPARATIONS = (ColumnTransformer, Normalizer, OneHotEncoder, SimpleImputer, StandardScaler)
+ESTIMATORS = (*OURS, *CLASSIFIERS, *PREPARATIONS, FrozenEstimator, Nystroem, Pipeline, RBFSampler)
 CONTAINERS = (dict, list, set, tuple)
 VALUES = (bool, float, int, slice, str, type(None))
 
@@ -180,11 +165,6 @@ class _Structure:
         return dtype.str, shape
 
 
-def strangers(model: Any) -> list[str]:
-    """Names of the types in a model that no model of this package has."""
-    return sorted({type_name(type(part)) for part in _parts(model) if not _is_known(part)})
-
-
 def check_parts(model: Any) -> None:
     """Refuse arrays that would lead compiled code astray."""
     for part in _parts(model):
@@ -217,13 +197,6 @@ def _is_fitted(part: Any) -> bool:
     """Whether an estimator holds more than its parameters; without, no compiled code is ever reached."""
     more = vars(part).keys() - part.get_params(deep=False).keys()
     return not more <= {"_sklearn_output_config", "_metadata_request"}
-
-
-def _is_known(part: Any) -> bool:
-    if isinstance(part, type):
-        return issubclass(part, np.generic)
-    known = (*ESTIMATORS, *CONTAINERS, *VALUES, np.ndarray)
-    return type(part) in known or isinstance(part, (np.generic, np.dtype))
 
 
 def _require(part: Any, **claims: bool) -> None:
