@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import normalize
 
-from ..algebra import Array, Moments, pooled
+from ..algebra import Array, Moments
 from ..estimators import DomainCenterer, Projection, centring_of, uncentred
 from ..labels import Labels
 from ..selection import is_one_nearest, nearest
@@ -92,7 +92,7 @@ class TableModel:
 
 
 class Centres:
-    """Centring on new domains whose samples arrive in pieces: `add` all of them, then `transform` them again.
+    """Centring on new domains whose samples arrive in pieces: `settle` the `moments` of all, then `transform` them.
 
     Gives what the model's transformer gives for whole batches under target centring, without ever holding one: a new
     domain's centre is the mean of its pieces' means. Domains seen in training keep the centre that they had there.
@@ -112,26 +112,16 @@ class Centres:
             advice="Predict a batch of that domain, or fit with --inductive.",
             nameless="the new table",
         )
-        self._found: dict[Any, Moments] = {}
+        self._found: Mapping[Any, Moments] = {}
 
     def moments(self, prepared: Array, domain: Labels | None = None) -> dict[Any, Moments]:
-        """What prepared samples tell about the centres of their domains, by name, as `pool` takes it.
-
-        Without names they are of one new domain.
-        """
+        """What prepared samples tell about the centres of their domains, by name; without names they are of one."""
         return self._centring.moments(uncentred(self._transformer, prepared), domain)
 
-    def pool(self, found: Mapping[Any, Moments]) -> None:
-        """Take in what samples of the first pass told, wherever they are."""
-        self._found = pooled(self._found, found)
-
-    def add(self, prepared: Array, domain: Labels | None = None) -> None:
-        """Take in prepared samples of the first pass."""
-        self.pool(self.moments(prepared, domain))
-
-    def check(self) -> None:
-        """Refuse domains that cannot be centred, once all samples have been added."""
-        self._centring.require_batches(self._found)
+    def settle(self, found: Mapping[Any, Moments]) -> None:
+        """Take in what all samples of the first pass told, wherever they are; refuse domains that cannot be centred."""
+        self._centring.require_batches(found)
+        self._found = found
 
     def transform(self, prepared: Array, domain: Labels | None = None) -> Array:
         """Centre prepared samples of the second pass, and project them if the model does."""

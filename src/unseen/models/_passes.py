@@ -67,25 +67,21 @@ class Pass:
 
     def _act(self, piece: NewRows) -> Done:
         """What a piece tells about its domains, in the only pass or in the first; its predictions in the last."""
-        prepared, found = self.model.prepare(piece.X), Findings(len(piece.X))
-        if self.centring or self.centres is None:
+        model, centres, agreement = self.model, self.centres, {}
+        prepared, found = model.prepare(piece.X), Findings(len(piece.X))
+        if self.centring or centres is None:
             missing = np.isnan(piece.X).sum(axis=0)
-            found = Findings(len(piece.X), missing, domain_moments(self.model, prepared, piece.domain))
-        if self.centring and self.centres is not None:
-            return replace(found, centres=self.centres.moments(prepared, piece.domain)), None
-        return self._classify(piece, prepared, found)
-
-    def _classify(self, piece: NewRows, prepared: Array, found: Findings) -> Done:
-        model, agreement = self.model, {}
-        if self.centres is not None:
-            Z = self.centres.transform(prepared, piece.domain)
-        else:
+            found = Findings(len(piece.X), missing, domain_moments(model, prepared, piece.domain))
+        if centres is None:
             Z = prepared if model.transformer is None else model.transformer.transform(prepared)
+        elif self.centring:
+            return replace(found, centres=centres.moments(prepared, piece.domain)), None
+        else:
+            Z = centres.transform(prepared, piece.domain)
         labels, probabilities = model.classify(Z)
         if piece.labels is not None:
             agreement = {"label": Agreement.of(piece.labels, labels, model.classes_, piece.domain)}
-        columns: dict[str, Any] = {} if piece.domain is None else {"domain": piece.domain}
-        columns["label"] = labels
+        columns = ({} if piece.domain is None else {"domain": piece.domain}) | {"label": labels}
         if probabilities is not None:
             columns |= {f"p({name})": probabilities[:, i] for i, name in enumerate(model.classes_.tolist())}
         told = replace(found, labels=Counter(labels.tolist()), new=piece.new, agreement=agreement)
@@ -112,28 +108,25 @@ def _beside(kept: pl.DataFrame, columns: dict[str, Any]) -> pl.DataFrame:
     return pl.concat([kept.rename(names), pl.DataFrame(columns)], how="horizontal")
 
 
+@dataclass
 class Run:
     """One pass over the table; two if new domains are centred, the first of which finds their centres."""
 
-    def __init__(self, model: TableModel, table: NewTable, target: bool, verbose: int) -> None:
-        self.model = model
-        self.table = table
-        self.verbose = verbose
-        self.centres = Centres(model) if target or model.transductive else None
-        self.found = Findings()
+    model: TableModel
+    table: NewTable
+    centres: Centres | None
+    verbose: int
+    found: Findings = field(default_factory=Findings)
 
     def frames(self, client: Any = None) -> Generator[pl.DataFrame]:
         """Predictions, piece by piece, made here or by the workers of a cluster."""
         if self.centres is not None:
             for _ in self._each("Centring", client):
                 pass
-            self.centres.pool(self.found.centres)
-            self.centres.check()
-        for frame in self._each("Predicting", client):
-            if frame is not None:
-                yield frame
+            self.centres.settle(self.found.centres)
+        yield from self._each("Predicting", client)
 
-    def _each(self, description: str, client: Any) -> Iterator[pl.DataFrame | None]:
+    def _each(self, description: str, client: Any) -> Iterator[Any]:
         """All pieces in order, with progress on standard error."""
         work = Pass(self.table.encoding, self.model, self.centres, description == "Centring")
         parts = self.table.parts()
@@ -150,7 +143,8 @@ class Run:
                 advance(found.rows)
 
     def summary(self, output: str | None, before: dict[str, float]) -> dict[str, Any]:
-        """What was done, in plain values, given what was missing in training."""
+        """What was done, in plain values; features mostly miss that do so here, but did not `before`, in training."""
+        names = self.table.encoding.schema.feature_names
         labels, of, agreement = self.found.labels, self.model.novelty.of, self.found.agreement.get("label")
         return {
             "output": output,
@@ -158,22 +152,17 @@ class Run:
             "labels": [{"label": label, "rows": labels[label]} for label in self.model.classes_.tolist()],
             "probabilities": self.model.has_probabilities,
             "transductive": self.centres is not None,
-            "mostly_missing": self._mostly_missing(before),
+            "mostly_missing": [
+                {"column": name, "missing": missing}
+                for name, missing in zip(names, self.found.missing.tolist(), strict=True)
+                if 2 * missing > self.table.rows and before.get(name, 0.0) <= 0.5
+            ],
             "new_levels": [
                 {"column": name, "rows": new.rows, "levels": list(new.examples)} for name, new in self.found.new.items()
             ],
             "agreement": agreement.summary() if agreement is not None and agreement.rows else None,
             "novelty": [{"domain": name, **_plain_values(of(batch))} for name, batch in self.found.novelty.items()],
         }
-
-    def _mostly_missing(self, before: dict[str, float]) -> list[dict[str, Any]]:
-        """Features of which more than half is missing, and was not in training."""
-        named = zip(self.table.encoding.schema.feature_names, self.found.missing.tolist(), strict=True)
-        return [
-            {"column": name, "missing": missing}
-            for name, missing in named
-            if 2 * missing > self.table.rows and before.get(name, 0.0) <= 0.5
-        ]
 
 
 def _plain_values(result: NoveltyResult) -> dict[str, Any]:

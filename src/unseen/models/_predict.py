@@ -17,7 +17,7 @@ from ..files import check_target, temporary, written
 from ..labels import Labels, listed
 from ..shift import NoveltyResult
 from ..tables import Schema, counted
-from ._model import TableModel
+from ._model import Centres, TableModel
 from ._new_table import NewTable, has_columns, is_path
 from ._passes import Run, domain_moments
 
@@ -179,12 +179,10 @@ class Model:
         table : NewTable
             Whose rows are read in pieces.
         """
-        notices = []
-        if not self.table_model.has_probabilities:
-            kind = type(self.table_model.pipeline[-1]).__name__
-            notices = [f"{kind} gives labels without probabilities; there are no columns for them."]
-        table = NewTable(data, self.schema, domain, batch_size, keep)
-        table.notices += notices
+        model, table = self.table_model, NewTable(data, self.schema, domain, batch_size, keep)
+        if not model.has_probabilities:
+            kind = type(model.pipeline[-1]).__name__
+            table.notices.append(f"{kind} gives labels without probabilities; there are no columns for them.")
         return table
 
     def predict_table(
@@ -225,8 +223,9 @@ class Model:
         if center not in ("model", "target"):
             raise ValueError(f"center must be 'model' or 'target'; got {center!r}.")
         table = data if isinstance(data, NewTable) else self.open_table(data, domain=domain, keep=keep)
-        before = self._missing_in_training()
-        run = Run(self.table_model, table, center == "target", verbose)
+        model, before = self.table_model, self._missing_in_training()
+        centres = Centres(model) if center == "target" or model.transductive else None
+        run = Run(model, table, centres, verbose)
         frame = path = None
         with closing(run.frames(client)) as frames:
             if output is None:
@@ -239,8 +238,7 @@ class Model:
                     for piece in frames:
                         write(piece)
         summary = run.summary(None if path is None else str(path), before)
-        notices = [*_about_missing(summary), *_about_formulas(summary), *_about_new(summary)]
-        return TablePredictions(summary, notices, frame, path)
+        return TablePredictions(summary, list(_notices(summary)), frame, path)
 
     def _missing_in_training(self) -> dict[str, float]:
         """The share of missing values in columns of the training table; older models do not tell."""
@@ -250,13 +248,11 @@ class Model:
             raise ModelFileError(f"{self.name}: its card does not say what was missing in training.") from error
 
 
-def _about_missing(summary: dict[str, Any]) -> Iterator[str]:
+def _notices(summary: dict[str, Any]) -> Iterator[str]:
+    """What is mostly missing, looks like a formula, or is a value that the model knows nothing of."""
     if summary["mostly_missing"]:
         columns = [f"{e['column']} ({e['missing']:,} of {summary['rows']:,} values)" for e in summary["mostly_missing"]]
         yield f"Mostly missing here, so the predictions rest on the other columns: {listed(columns)}."
-
-
-def _about_formulas(summary: dict[str, Any]) -> Iterator[str]:
     names = [entry["label"] for entry in summary["labels"]] + [entry["domain"] for entry in summary["novelty"]]
     risky = [name for name in names if isinstance(name, str) and name.startswith(FORMULA)]
     if risky and (summary["output"] or "").lower().endswith(".csv"):
@@ -264,10 +260,6 @@ def _about_formulas(summary: dict[str, Any]) -> Iterator[str]:
             f"Names such as {risky[0]!r} look like formulas to a spreadsheet. They are written as they are; import "
             "their column as text."
         )
-
-
-def _about_new(summary: dict[str, Any]) -> Iterator[str]:
-    """Values that the model knows nothing of: in features, and among the labels."""
     for entry in summary["new_levels"]:
         yield (
             f"The column {entry['column']!r} holds what training did not, in {entry['rows']:,} of "
