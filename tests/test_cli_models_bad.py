@@ -118,7 +118,7 @@ BAD = {
         "lists.parquet cannot be used: - it cannot be",
     ),
     "fit on nothing": ("fit none.csv -o m.unseen", "no such file"),
-    "unknown method": ("fit train.csv --method magic -o m.unseen", "'magic' is not one of"),
+    "unknown method": ("fit train.csv --method magic -o m.unseen", "There is no method 'magic'"),
     "unknown scale": ("fit train.csv --scale big -o m.unseen", "'big' is not one of"),
     "unknown label": ("fit train.csv --label lable -o m.unseen", "did you mean 'label'?"),
     "unknown feature": ("fit train.csv --features x0,y9 -o m.unseen", "'y9'"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -79,8 +79,8 @@ class Encoding:
 
     def pieces(self, rows: RowRange) -> Iterator[NewRows]:
         """Rows in their order, a few at a time."""
-        before = rows.before
-        for frame in self._frames(rows):
+        before, held = rows.before, None if rows.frame is None else [rows.frame]
+        for frame in held or file_batches(rows.file, self.columns, self.size, rows.first, rows.height):
             if frame.is_empty():
                 continue
             with understanding(rows.file):
@@ -91,21 +91,14 @@ class Encoding:
             yield NewRows(X, domain, new, labels, kept)
             before += frame.height
 
-    def _frames(self, rows: RowRange) -> Iterable[pl.DataFrame]:
-        if rows.frame is not None:
-            return [rows.frame]
-        return file_batches(rows.file, self.columns, self.size, rows.first, rows.height)
-
     def _domains(self, frame: pl.DataFrame, rows: RowRange, before: int) -> Labels | None:
         if self.domain is None:
             return np.full(frame.height, rows.name) if self.by_file else None
         labels = as_text(frame[self.domain])
         if labels.null_count():
             first = before + int(labels.is_null().arg_max() or 0) + 1
-            raise TableError(
-                [f"column {self.domain!r} names no domain for some rows, first for row {first:,}."],
-                source=rows.file.name,
-            )
+            problem = f"column {self.domain!r} names no domain for some rows, first for row {first:,}."
+            raise TableError([problem], source=rows.file.name)
         return labels.to_numpy().astype(str)
 
 
@@ -119,7 +112,6 @@ class NewTable:
     def __init__(
         self, data: Any, schema: Schema, domain: str | None, size: int, keep: Sequence[str] | None = None
     ) -> None:
-        self.notices: list[str] = []
         self._frame, found, parts, several = None, [(IN_MEMORY.name, IN_MEMORY)], False, False
         if is_path(data):
             found, several = files(data), holds_several(data)
@@ -128,51 +120,43 @@ class NewTable:
             self._frame = _frame_of(data, schema)
             if not has_columns(data):  # encoded already: what levels became are numbers like others
                 schema = replace(schema, columns=tuple(Column(name, "numeric") for name in schema.feature_names))
-        if parts and domain is None:
-            self._notice(
-                f"The {len(found):,} files are called like parts of one table, and read as one domain. Pass "
-                "--domain to name a column that tells domains apart."
-            )
         asked = [] if keep is None or keep == "all" else list(keep)
         needed = asked if domain is None else [domain, *asked]
         opened = [_columns_of(file, self._frame, schema, needed) for _, file in found]
         types = [types for types, _ in opened]
-        kept = _in_all(types) if keep == "all" else {name: _common(types, name) for name in asked}
-        by_file = domain is None and several and not parts
-        wide = Encoding(schema, domain, by_file, self._label(schema.label, types), kept, size)
+        kept = _in_all(types) if keep == "all" else asked
+        labelled = [schema.label in columns and is_readable(columns[schema.label]) for columns in types]
+        label, by_file = schema.label if all(labelled) else None, domain is None and several and not parts
+        wide = Encoding(schema, domain, by_file, label, {name: _common(types, name) for name in kept}, size)
         self.encoding = replace(wide, size=min(size, batch_size(len(wide.columns))))
-        for (_, file), columns in zip(found, types, strict=True):
-            self._about(file, list(columns))
         self._files = [(name, file.absolute(), height) for (name, file), (_, height) in zip(found, opened, strict=True)]
+        self.notices = list(dict.fromkeys(self._said(parts, labelled, types)))
         self.rows = sum(height for *_, height in self._files)
         if not self.rows:
             raise TableError(["it holds no rows."], source=str(data) if is_path(data) else IN_MEMORY.name)
 
-    def _label(self, label: str | None, types: Sequence[Mapping[str, Any]]) -> str | None:
-        """The column of labels, if all files have it, and values in it."""
-        having = [label is not None and label in columns and is_readable(columns[label]) for columns in types]
-        if any(having) and not all(having):
-            self._notice(
-                f"{counted(sum(having), 'file')} of {len(having):,} with labels, in the column {label!r}: predictions "
-                "are compared with labels only where all files have them."
+    def _said(self, parts: bool, labelled: list[bool], types: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+        """What was assumed, and which columns of which file play no part."""
+        schema, domain, used = self.encoding.schema, self.encoding.domain, set(self.encoding.columns)
+        if parts and domain is None:
+            yield (
+                f"The {len(types):,} files are called like parts of one table, and read as one domain. Pass "
+                "--domain to name a column that tells domains apart."
             )
-        return label if all(having) else None
-
-    def _about(self, file: Path, names: list[str]) -> None:
-        """Say which columns of a file play no part."""
-        schema, used = self.encoding.schema, set(self.encoding.columns)
-        extra = [name for name in schema.match(names, file.name) if name not in used]
-        if extra:
-            self._notice(f"{counted(len(extra), 'column')} of {file.name} not used: {listed(extra, 5, quote=False)}.")
-        if self.encoding.domain is None and schema.domain in names:
-            self._notice(
-                f"The column {schema.domain!r} named the domains in training; here it is ignored. Pass "
-                f"--domain {schema.domain} to tell domains apart."
+        if any(labelled) and not all(labelled):
+            yield (
+                f"{counted(sum(labelled), 'file')} of {len(types):,} with labels, in the column {schema.label!r}: "
+                "predictions are compared with labels only where all files have them."
             )
-
-    def _notice(self, text: str) -> None:
-        if text not in self.notices:
-            self.notices.append(text)
+        for (_, file, _), columns in zip(self._files, types, strict=True):
+            extra = [name for name in schema.match(columns, file.name) if name not in used]
+            if extra:
+                yield f"{counted(len(extra), 'column')} of {file.name} not used: {listed(extra, 5, quote=False)}."
+            if domain is None and schema.domain in columns:
+                yield (
+                    f"The column {schema.domain!r} named the domains in training; here it is ignored. Pass "
+                    f"--domain {schema.domain} to tell domains apart."
+                )
 
     def parts(self) -> Iterator[RowRange]:
         """All rows in order. Those of Parquet files are left to be read; others cannot be entered in the middle."""
@@ -249,10 +233,9 @@ def _columns_of(
     return types, int(lazy.select(pl.len()).collect().item())
 
 
-def _in_all(types: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _in_all(types: Sequence[Mapping[str, Any]]) -> list[str]:
     """The columns that all files have, but for those that hold lists, records or raw bytes."""
-    names = [name for name in types[0] if all(name in columns and is_readable(columns[name]) for columns in types)]
-    return {name: _common(types, name) for name in names}
+    return [name for name in types[0] if all(name in columns and is_readable(columns[name]) for columns in types)]
 
 
 def _common(types: Sequence[Mapping[str, Any]], name: str) -> Any:
