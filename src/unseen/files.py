@@ -60,10 +60,13 @@ def temporary(path: Path) -> Iterator[Path]:
 
     What processes that were killed have left beside `path` is removed at the start.
     """
-    for leftover in _leftovers(path):
-        with suppress(PermissionError):  # somebody else's, who will sweep it
-            _remove(leftover)
-    own = path.with_name(f".{path.name}.{platform.node()}.{os.getpid()}")
+    name = f".{path.name}.{platform.node()}."  # of other machines, which may share the folder, nothing can be known
+    for entry in path.parent.glob(".*"):
+        pid = re.fullmatch(re.escape(name) + r"(\d{1,9})", entry.name)
+        if pid and entry not in _unfinished and not _is_other(int(pid[1])):
+            with suppress(PermissionError):  # somebody else's, who will sweep it
+                _remove(entry)
+    own = path.with_name(f"{name}{os.getpid()}")
     _unfinished.add(own)
     try:
         with _removed_on_sigterm():
@@ -73,25 +76,14 @@ def temporary(path: Path) -> Iterator[Path]:
         _unfinished.discard(own)
 
 
-def _leftovers(path: Path) -> list[Path]:
-    """Temporaries of dead processes of this machine: of others, which may share the folder, nothing can be known."""
-    pattern = re.compile(re.escape(f".{path.name}.{platform.node()}.") + r"(\d{1,9})")
-    found = [(entry, pattern.fullmatch(entry.name)) for entry in path.parent.glob(".*")]
-    return [entry for entry, match in found if match and entry not in _unfinished and not _is_other(int(match[1]))]
-
-
 def _is_other(pid: int) -> bool:
     """Whether another process with this number runs."""
-    if pid == os.getpid():
-        return False
-    if os.name != "posix":  # elsewhere, asking would end it
-        return True
+    if pid == os.getpid() or os.name != "posix":  # elsewhere, asking would end it
+        return pid != os.getpid()
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
+    except OSError as error:
+        return isinstance(error, PermissionError)
     return True
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+from collections import Counter
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,7 +14,6 @@ import sklearn
 from threadpoolctl import threadpool_info
 
 from .. import __version__
-from ..labels import Labels
 from ..tables import SurveyedTable, Table
 from ._fit import TableFit
 
@@ -59,7 +59,8 @@ def model_card(
     if isinstance(source, SurveyedTable):
         rows, domain_rows, class_rows = source.rows, source.domain_rows(), source.class_rows()
     else:
-        rows, domain_rows, class_rows = len(table.X), _counts(table.domain), _counts(table.y)
+        rows = len(table.X)
+        domain_rows, class_rows = (Counter(np.sort(labels).tolist()) for labels in (table.domain, table.y))
     novelty = found.model.novelty
     missing = np.isnan(table.X).mean(axis=0).round(4).tolist()  # the share of each column
     return {
@@ -101,11 +102,6 @@ def model_card(
         },
         "machine": machine_facts(),
     }
-
-
-def _counts(values: Labels) -> dict[Any, int]:
-    names, counts = np.unique(values, return_counts=True)
-    return dict(zip(names.tolist(), counts.tolist(), strict=True))
 
 
 def machine_facts() -> dict[str, Any]:

@@ -73,7 +73,7 @@ class Pass:
             missing = np.isnan(piece.X).sum(axis=0)
             found = Findings(len(piece.X), missing, domain_moments(model, prepared, piece.domain))
         if centres is None:
-            Z = prepared if model.transformer is None else model.transformer.transform(prepared)
+            Z = model.transform(prepared)
         elif self.centring:
             return replace(found, centres=centres.moments(prepared, piece.domain)), None
         else:
