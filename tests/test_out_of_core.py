@@ -162,22 +162,17 @@ def test_a_stream_through_all_landmarks_is_the_exact_projection(parts):
     np.testing.assert_allclose(Z, expected, atol=1e-5 * np.abs(expected).max())
 
 
-def test_a_stream_of_parts_is_one_fit_on_all_rows(parts):
+def test_a_stream_of_parts_is_one_fit_on_all_rows(parts, monkeypatch):
     source, table = survey_table(parts / "parts"), load_table(parts / "whole.parquet")
     told = []
 
-    class Told:
-        def __init__(self, description, total):
-            told.append(total)
+    def progress(description, total, verbose):
+        told.append(total)
+        return nullcontext(told.append)
 
-        def __enter__(self):
-            return told.append
-
-        def __exit__(self, *_):
-            pass
-
+    monkeypatch.setattr("unseen.models._stream.progress", progress)
     sample = loaded(source.sampled(120, 0))
-    found = fit_table(sample, "kfda", plan=landmarks_for(table.X, 40), stream=source, progress=Told)
+    found = fit_table(sample, "kfda", plan=landmarks_for(table.X, 40), stream=source)
     assert (told[0], sum(told[1:])) == (600, 600)
     assert found.stream["projection_rows"] == 600
     assert found.stream["classifier_rows"] == len(sample.X)

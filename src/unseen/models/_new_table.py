@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -60,48 +60,6 @@ class NewRows(NamedTuple):
     kept: pl.DataFrame  # columns for the output
 
 
-@dataclass(frozen=True)
-class Encoding:
-    """How rows become numbers: small, so that it can be sent to wherever that is done."""
-
-    schema: Schema
-    domain: str | None  # the column that tells
-    by_file: bool  # or each file is one
-    label: str | None  # the column of labels, if there is one
-    keep: dict[str, Any]  # columns for the output, and the type of each
-    size: int  # rows of a piece
-
-    @property
-    def columns(self) -> list[str]:
-        """What is read of a file."""
-        others = [name for name in (self.domain, self.label, *self.keep) if name is not None]
-        return list(dict.fromkeys([*self.schema.feature_names, *others]))
-
-    def pieces(self, rows: RowRange) -> Iterator[NewRows]:
-        """Rows in their order, a few at a time."""
-        before, held = rows.before, None if rows.frame is None else [rows.frame]
-        for frame in held or file_batches(rows.file, self.columns, self.size, rows.first, rows.height):
-            if frame.is_empty():
-                continue
-            with understanding(rows.file):
-                X = self.schema.encode(frame)
-                domain, new = self._domains(frame, rows, before), self.schema.new_levels(frame, X)
-                labels = None if self.label is None else frame[self.label]
-                kept = frame.select([frame[name].cast(kind) for name, kind in self.keep.items()])
-            yield NewRows(X, domain, new, labels, kept)
-            before += frame.height
-
-    def _domains(self, frame: pl.DataFrame, rows: RowRange, before: int) -> Labels | None:
-        if self.domain is None:
-            return np.full(frame.height, rows.name) if self.by_file else None
-        labels = as_text(frame[self.domain])
-        if labels.null_count():
-            first = before + int(labels.is_null().arg_max() or 0) + 1
-            problem = f"column {self.domain!r} names no domain for some rows, first for row {first:,}."
-            raise TableError([problem], source=rows.file.name)
-        return labels.to_numpy().astype(str)
-
-
 class NewTable:
     """A file, or several, each a domain or all of them parts of one table; or a frame or an array in memory.
 
@@ -124,21 +82,26 @@ class NewTable:
         needed = asked if domain is None else [domain, *asked]
         opened = [_columns_of(file, self._frame, schema, needed) for _, file in found]
         types = [types for types, _ in opened]
-        kept = _in_all(types) if keep == "all" else asked
         labelled = [schema.label in columns and is_readable(columns[schema.label]) for columns in types]
-        label, by_file = schema.label if all(labelled) else None, domain is None and several and not parts
-        wide = Encoding(schema, domain, by_file, label, {name: _common(types, name) for name in kept}, size)
-        self.encoding = replace(wide, size=min(size, batch_size(len(wide.columns))))
+        self.schema, self.domain, self._by_file = schema, domain, domain is None and several and not parts
+        self._label = schema.label if all(labelled) else None
+        self._keep = {name: _common(types, name) for name in (_in_all(types) if keep == "all" else asked)}
+        others = [name for name in (domain, self._label, *self._keep) if name is not None]
+        self._columns = list(dict.fromkeys([*schema.feature_names, *others]))
+        self._size = min(size, batch_size(len(self._columns)))
         self._files = [(name, file.absolute(), height) for (name, file), (_, height) in zip(found, opened, strict=True)]
         self.notices = list(dict.fromkeys(self._said(parts, labelled, types)))
         self.rows = sum(height for *_, height in self._files)
         if not self.rows:
             raise TableError(["it holds no rows."], source=str(data) if is_path(data) else IN_MEMORY.name)
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_frame": None}  # whoever it is sent to gets the rows, some at a time
+
     def _said(self, parts: bool, labelled: list[bool], types: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         """What was assumed, and which columns of which file play no part."""
-        schema, domain, used = self.encoding.schema, self.encoding.domain, set(self.encoding.columns)
-        if parts and domain is None:
+        schema, used = self.schema, set(self._columns)
+        if parts and self.domain is None:
             yield (
                 f"The {len(types):,} files are called like parts of one table, and read as one domain. Pass "
                 "--domain to name a column that tells domains apart."
@@ -152,7 +115,7 @@ class NewTable:
             extra = [name for name in schema.match(columns, file.name) if name not in used]
             if extra:
                 yield f"{counted(len(extra), 'column')} of {file.name} not used: {listed(extra, 5, quote=False)}."
-            if domain is None and schema.domain in columns:
+            if self.domain is None and schema.domain in columns:
                 yield (
                     f"The column {schema.domain!r} named the domains in training; here it is ignored. Pass "
                     f"--domain {schema.domain} to tell domains apart."
@@ -160,22 +123,46 @@ class NewTable:
 
     def parts(self) -> Iterator[RowRange]:
         """All rows in order. Those of Parquet files are left to be read; others cannot be entered in the middle."""
-        columns, size, before = self.encoding.columns, self.encoding.size, 0
-        step = size * max(1, PART_VALUES // len(columns) // size)  # whole pieces: the same wherever they are read
+        size, before = self._size, 0
+        step = size * max(1, PART_VALUES // len(self._columns) // size)  # whole pieces: the same wherever they are read
         for name, file, height in self._files:
             if self._frame is None and ending_of(file) == ".parquet":
                 for first in range(0, height, step):
                     yield RowRange(name, file, before + first, first=first, height=min(step, height - first))
                 before += height
                 continue
-            frames = file_batches(file, columns, size) if self._frame is None else self._frame.iter_slices(size)
+            frames = file_batches(file, self._columns, size) if self._frame is None else self._frame.iter_slices(size)
             for frame in frames:
                 yield RowRange(name, file, before, frame)
                 before += frame.height
 
+    def pieces(self, rows: RowRange) -> Iterator[NewRows]:
+        """Rows in their order, a few at a time."""
+        before, held = rows.before, None if rows.frame is None else [rows.frame]
+        for frame in held or file_batches(rows.file, self._columns, self._size, rows.first, rows.height):
+            if frame.is_empty():
+                continue
+            with understanding(rows.file):
+                X = self.schema.encode(frame)
+                domain, new = self._domains(frame, rows, before), self.schema.new_levels(frame, X)
+                labels = None if self._label is None else frame[self._label]
+                kept = frame.select([frame[name].cast(kind) for name, kind in self._keep.items()])
+            yield NewRows(X, domain, new, labels, kept)
+            before += frame.height
+
+    def _domains(self, frame: pl.DataFrame, rows: RowRange, before: int) -> Labels | None:
+        if self.domain is None:
+            return np.full(frame.height, rows.name) if self._by_file else None
+        labels = as_text(frame[self.domain])
+        if labels.null_count():
+            first = before + int(labels.is_null().arg_max() or 0) + 1
+            problem = f"column {self.domain!r} names no domain for some rows, first for row {first:,}."
+            raise TableError([problem], source=rows.file.name)
+        return labels.to_numpy().astype(str)
+
     def whole(self) -> tuple[Array, Labels | None]:
         """All rows at once, encoded, and the domain of each."""
-        pieces = [piece for rows in self.parts() for piece in self.encoding.pieces(rows)]
+        pieces = [piece for rows in self.parts() for piece in self.pieces(rows)]
         named = [piece.domain for piece in pieces if piece.domain is not None]
         return np.concatenate([piece.X for piece in pieces]), np.concatenate(named) if named else None
 
