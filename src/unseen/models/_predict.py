@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -226,17 +226,9 @@ class Model:
         model, before = self.table_model, self._missing_in_training()
         centres = Centres(model) if center == "target" or model.transductive else None
         run = Run(model, table, centres, verbose)
-        frame = path = None
+        path = None if output is None else Path(output)
         with closing(run.frames(client)) as frames:
-            if output is None:
-                import polars as pl
-
-                frame = pl.concat(frames)
-            else:
-                path = Path(output)
-                with results_file(path) as write:
-                    for piece in frames:
-                        write(piece)
+            frame = _together(frames, path)
         summary = run.summary(None if path is None else str(path), before)
         return TablePredictions(summary, list(_notices(summary)), frame, path)
 
@@ -273,28 +265,28 @@ def _notices(summary: dict[str, Any]) -> Iterator[str]:
         )
 
 
-@contextmanager
-def results_file(path: Path) -> Iterator[Callable[[pl.DataFrame], None]]:
-    """Give a function that appends a frame; the file has its name only at the end, if nothing was raised.
+def _together(frames: Iterable[pl.DataFrame], path: Path | None) -> pl.DataFrame | None:
+    """All frames in one, or in a file, which has its name only at the end, if nothing was raised.
 
     Text follows RFC 4180: cells with commas, quotes or line breaks are quoted, and nothing else is changed. Parquet
     cannot be appended to, so its pieces are files of their own until the end.
     """
     import polars as pl
 
+    if path is None:
+        return pl.concat(frames)
     check_target(path, *RESULT_ENDINGS)
     with written(path) as file:
         if path.suffix.lower() == ".csv":
             with file.open("wb") as text:
-                yield lambda frame: frame.write_csv(text, include_header=not text.tell())
-            return
+                for frame in frames:
+                    frame.write_csv(text, include_header=not text.tell())
+            return None
         with temporary(path.with_name(f"{path.name}.parts")) as folder:
             folder.mkdir()
             parts: list[Path] = []
-
-            def write(frame: pl.DataFrame) -> None:
+            for frame in frames:
                 parts.append(folder / f"{len(parts):09d}.parquet")
                 frame.write_parquet(parts[-1])
-
-            yield write
             pl.scan_parquet(parts, glob=False).sink_parquet(file)
+    return None
