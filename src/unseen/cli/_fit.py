@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -21,8 +20,7 @@ from ._show import describe
 
 ENDING = ".unseen"
 EXACT = {"none": True, "nystroem": False}  # otherwise the number of rows decides
-
-
+NOT_USED = "not used: exact kernels are fitted here. Pass --feature-map nystroem for landmarks."
 METHOD = f"One of {', '.join(METHODS)}; {AUTO} compares all and prefers simple models."
 
 
@@ -61,7 +59,9 @@ def fit(
         try:
             plan = Plan.of(source.rows, exact=EXACT.get(feature_map), landmarks=components)
             table = rows_for(source, plan, seed)
-            said = list(_not_used(components, workers, scheduler)) if plan.exact else []
+            asked_for = {"--components": components, "--workers": workers, "--scheduler": scheduler}
+            unused = " and ".join(name for name, value in asked_for.items() if value is not None and plan.exact)
+            said = [f"{unused} {NOT_USED}"] if unused else []
             notices([*fit_notices(table, method, plan), *said])
             work: dict[str, Any] = {"inductive": inductive, "n_jobs": jobs, "verbose": 1}
             with nullcontext() if plan.exact else o.cluster(workers, scheduler) as client:
@@ -74,12 +74,3 @@ def fit(
         save_model(found.model, output, card)
         answer(card, as_json, describe)
         errors.print(f"Wrote {output}")
-
-
-def _not_used(components: int | None, workers: int | None, scheduler: str | None) -> Iterator[str]:
-    asked = {"--components": components, "--workers": workers, "--scheduler": scheduler}
-    names = [name for name, value in asked.items() if value is not None]
-    if names:
-        yield (
-            f"{' and '.join(names)} not used: exact kernels are fitted here. Pass --feature-map nystroem for landmarks."
-        )

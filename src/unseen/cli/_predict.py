@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
-from rich.table import Table as RichTable
 from rich.text import Text
 
 from ..files import check_target
 from ..models import BATCH, RESULT_ENDINGS, load_model
 from ..tables import counted
 from . import _options as o
-from ._report import answer, clean, errors, notices, page, reporting
+from ._report import answer, clean, errors, grid, notices, page, reporting
 from ._show import readable
 
 SHOWN = 20  # domains whose novelty is printed
@@ -88,10 +87,7 @@ def _print_agreement(found: dict[str, Any], names_domains: bool) -> None:
     if len(names) > LEGIBLE:
         _say(f"Which of the {len(names)} classes were taken for which: --json.")
         return
-    table = RichTable(title="Labels of the table, and what was predicted", title_justify="left", header_style="bold")
-    table.add_column("label")
-    for name in names:
-        table.add_column(clean(name), justify="right")
+    table = grid(["label"], names, "Labels of the table, and what was predicted")
     rows = list(zip(names, found["counts"], strict=True))
     if found["others"]["rows"]:
         rows.append(("any other", found["others"]["counts"]))
