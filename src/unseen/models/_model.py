@@ -11,7 +11,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import normalize
 
 from ..algebra import Array, Moments
-from ..estimators import DomainCenterer, Projection, centring_of, uncentred
+from ..estimators import Centring, DomainCenterer, Projection, centring_of, uncentred
 from ..labels import Labels
 from ..selection import is_one_nearest, nearest
 from ..shift import Novelty
@@ -89,40 +89,25 @@ class TableModel:
             return self.classes_[codes], np.eye(len(self.classes_))[codes]
         return classifier.predict(Z), classifier.predict_proba(Z) if self.has_probabilities else None
 
-
-class Centres:
-    """Centring on new domains whose samples arrive in pieces: `settle` the `moments` of all, then `transform` them.
-
-    Gives what the model's transformer gives for whole batches under target centring, without ever holding one: a new
-    domain's centre is the mean of its pieces' means. Domains seen in training keep the centre that they had there.
-    """
-
-    def __init__(self, model: TableModel) -> None:
-        transformer = model.transformer
-        if not isinstance(transformer, (DomainCenterer, Projection)):
+    def centring(self) -> Centring:
+        """How new domains are centred on their own samples, whatever pieces these come in."""
+        if not isinstance(self.transformer, (DomainCenterer, Projection)):
             raise ValueError(
                 "The model has no centre to move: only projections and centred classifiers do. Leave the centring out, "
                 "or fit with --method cidg, mda, sca, dica or kfda."
             )
-        self._transformer = transformer
-        self._centring = replace(
-            centring_of(transformer),
-            who="Centring",
-            advice="Predict a batch of that domain, or fit with --inductive.",
-            nameless="the new table",
-        )
-        self._found: Mapping[Any, Moments] = {}
+        advice = "Predict a batch of that domain, or fit with --inductive."
+        return replace(centring_of(self.transformer), who="Centring", advice=advice, nameless="the new table")
 
-    def moments(self, prepared: Array, domain: Labels | None = None) -> dict[Any, Moments]:
-        """What prepared samples tell about the centres of their domains, by name; without names they are of one."""
-        return self._centring.moments(uncentred(self._transformer, prepared), domain)
+    def uncentred(self, prepared: Array) -> Array:
+        """Prepared samples before they are centred, for the moments of their `centring`."""
+        return uncentred(self.transformer, prepared)
 
-    def settle(self, found: Mapping[Any, Moments]) -> None:
-        """Take in what all samples of the first pass told, wherever they are; refuse domains that cannot be centred."""
-        self._centring.require_batches(found)
-        self._found = found
+    def centred(self, prepared: Array, domain: Labels | None, centres: Mapping[Any, Moments]) -> Array:
+        """Prepared samples as the classifier sees them, new domains centred by the moments of all their pieces.
 
-    def transform(self, prepared: Array, domain: Labels | None = None) -> Array:
-        """Centre prepared samples of the second pass, and project them if the model does."""
-        Z = self._centring.subtract(uncentred(self._transformer, prepared), domain, self._found)
-        return normalize(Z, copy=False) if getattr(self._transformer, "renormalize", False) else Z
+        That is what the transformer gives for whole batches under target centring, without ever holding one. Domains
+        seen in training keep the centre that they had there.
+        """
+        Z = self.centring().subtract(self.uncentred(prepared), domain, centres)
+        return normalize(Z, copy=False) if getattr(self.transformer, "renormalize", False) else Z

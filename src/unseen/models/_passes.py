@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..algebra import Array, Moments, pooled
-from ..estimators import mapped
+from ..estimators import Centring, mapped
 from ..labels import Labels
 from ..progress import progress
 from ..shift import NoveltyResult
 from ..tables import Agreement
-from ._model import Centres, TableModel
+from ._model import TableModel
 from ._new_table import NewRows, NewTable, RowRange
 
 if TYPE_CHECKING:
@@ -30,37 +30,63 @@ Told = dict[str, dict[Any, Any]]  # what rows tell about the table, by kind and 
 Done = tuple[int, Told, "pl.DataFrame | None"]  # rows of a piece, what they tell, and their predictions
 
 
-@dataclass(frozen=True)
-class Pass:
-    """Reads rows, and does to each piece of them what this pass is for."""
+@dataclass
+class Run:
+    """One pass over the table; two if new domains are centred, the first of which finds their centres."""
 
-    table: NewTable
     model: TableModel
-    centres: Centres | None
-    centring: bool = False  # or classifying
+    table: NewTable
+    centring: Centring | None
+    verbose: int
+    centres: Mapping[Any, Moments] | None = None  # of new domains, once they are known
+    found: Told = field(default_factory=lambda: defaultdict(dict))
 
-    def __call__(self, rows: RowRange) -> Iterator[Done]:
-        """One piece after another."""
-        return map(self._act, self.table.pieces(rows))
+    def frames(self, client: Any = None) -> Generator[pl.DataFrame]:
+        """Predictions, piece by piece, made here or by the workers of a cluster."""
+        if self.centring is not None:
+            for _ in self._each("Centring", client):
+                pass
+            self.centres = self.found["centres"]
+            self.centring.require_batches(self.centres)
+        yield from self._each("Predicting", client)
 
-    def all(self, rows: RowRange) -> list[Done]:
-        """All at once, to be sent back."""
-        return list(self(rows))
+    def _each(self, description: str, client: Any) -> Iterator[Any]:
+        """All pieces in order, with progress on standard error."""
+        parts = self.table.parts()
+        pieces = map(self._pieces, parts) if client is None else mapped(self._all, parts, client)
+        with progress(description, self.table.rows, self.verbose) as advance:
+            for rows, told, frame in chain.from_iterable(pieces):
+                for kind, more in told.items():
+                    self.found[kind] = pooled(self.found[kind], more)
+                if len(self.found["novelty"]) > MAX_DOMAINS:
+                    raise ValueError(
+                        f"The column {self.table.domain!r} names more than {MAX_DOMAINS:,} domains; does it "
+                        "number the rows? Pass a column that says where rows come from."
+                    )
+                yield frame
+                advance(rows)
 
-    def _act(self, piece: NewRows) -> Done:
+    def _pieces(self, rows: RowRange) -> Iterator[Done]:
+        return map(self._done, self.table.pieces(rows))
+
+    def _all(self, rows: RowRange) -> list[Done]:
+        return list(self._pieces(rows))  # at once, to be sent back
+
+    def _done(self, piece: NewRows) -> Done:
         """What a piece tells about its domains, in the only pass or in the first; its predictions in the last."""
-        model, centres, told = self.model, self.centres, Told()
+        model, told = self.model, Told()
         prepared = model.prepare(piece.X)
-        if self.centring or centres is None:
+        if self.centres is None:
             missing = np.isnan(piece.X).sum(axis=0).tolist()
             told["missing"] = dict(zip(self.table.schema.feature_names, missing, strict=True))
             told["novelty"] = domain_moments(model, prepared, piece.domain)
-        if centres is None:
+        if self.centring is None:
             Z = model.transform(prepared)
-        elif self.centring:
-            return len(piece.X), told | {"centres": centres.moments(prepared, piece.domain)}, None
+        elif self.centres is None:
+            told["centres"] = self.centring.moments(model.uncentred(prepared), piece.domain)
+            return len(piece.X), told, None
         else:
-            Z = centres.transform(prepared, piece.domain)
+            Z = model.centred(prepared, piece.domain, self.centres)
         labels, probabilities = model.classify(Z)
         told |= {"labels": Counter(labels.tolist()), "new": piece.new}  # levels that training did not have
         if piece.labels is not None:
@@ -69,6 +95,28 @@ class Pass:
         if probabilities is not None:
             columns |= {f"p({name})": probabilities[:, i] for i, name in enumerate(model.classes_.tolist())}
         return len(piece.X), told, _beside(piece.kept, columns)
+
+    def summary(self, output: str | None, before: dict[str, float]) -> dict[str, Any]:
+        """What was done, in plain values; features mostly miss that do so here, but did not `before`, in training."""
+        found, classes = self.found, self.model.classes_.tolist()
+        agreement, of = found["agreement"].get("label"), self.model.novelty.of
+        return {
+            "output": output,
+            "rows": sum(found["labels"].values()),
+            "labels": [{"label": label, "rows": found["labels"].get(label, 0)} for label in classes],
+            "probabilities": self.model.has_probabilities,
+            "transductive": self.centring is not None,
+            "mostly_missing": [
+                {"column": name, "missing": missing}
+                for name, missing in found["missing"].items()
+                if 2 * missing > self.table.rows and before.get(name, 0.0) <= 0.5
+            ],
+            "new_levels": [
+                {"column": name, "rows": new.rows, "levels": list(new.examples)} for name, new in found["new"].items()
+            ],
+            "agreement": agreement.summary() if agreement is not None and agreement.rows else None,
+            "novelty": [{"domain": name, **_plain_values(of(batch))} for name, batch in found["novelty"].items()],
+        }
 
 
 def domain_moments(model: TableModel, prepared: Array, domain: Labels | None) -> dict[str | None, Moments]:
@@ -89,64 +137,6 @@ def _beside(kept: pl.DataFrame, columns: dict[str, Any]) -> pl.DataFrame:
         while names[name] in taken:
             names[name] += " (input)"
     return pl.concat([kept.rename(names), pl.DataFrame(columns)], how="horizontal")
-
-
-@dataclass
-class Run:
-    """One pass over the table; two if new domains are centred, the first of which finds their centres."""
-
-    model: TableModel
-    table: NewTable
-    centres: Centres | None
-    verbose: int
-    found: Told = field(default_factory=lambda: defaultdict(dict))
-
-    def frames(self, client: Any = None) -> Generator[pl.DataFrame]:
-        """Predictions, piece by piece, made here or by the workers of a cluster."""
-        if self.centres is not None:
-            for _ in self._each("Centring", client):
-                pass
-            self.centres.settle(self.found["centres"])
-        yield from self._each("Predicting", client)
-
-    def _each(self, description: str, client: Any) -> Iterator[Any]:
-        """All pieces in order, with progress on standard error."""
-        work = Pass(self.table, self.model, self.centres, description == "Centring")
-        parts = self.table.parts()
-        pieces = map(work, parts) if client is None else mapped(work.all, parts, client)
-        with progress(description, self.table.rows, self.verbose) as advance:
-            for rows, told, frame in chain.from_iterable(pieces):
-                for kind, more in told.items():
-                    self.found[kind] = pooled(self.found[kind], more)
-                if len(self.found["novelty"]) > MAX_DOMAINS:
-                    raise ValueError(
-                        f"The column {self.table.domain!r} names more than {MAX_DOMAINS:,} domains; does it "
-                        "number the rows? Pass a column that says where rows come from."
-                    )
-                yield frame
-                advance(rows)
-
-    def summary(self, output: str | None, before: dict[str, float]) -> dict[str, Any]:
-        """What was done, in plain values; features mostly miss that do so here, but did not `before`, in training."""
-        found, classes = self.found, self.model.classes_.tolist()
-        agreement, of = found["agreement"].get("label"), self.model.novelty.of
-        return {
-            "output": output,
-            "rows": sum(found["labels"].values()),
-            "labels": [{"label": label, "rows": found["labels"].get(label, 0)} for label in classes],
-            "probabilities": self.model.has_probabilities,
-            "transductive": self.centres is not None,
-            "mostly_missing": [
-                {"column": name, "missing": missing}
-                for name, missing in found["missing"].items()
-                if 2 * missing > self.table.rows and before.get(name, 0.0) <= 0.5
-            ],
-            "new_levels": [
-                {"column": name, "rows": new.rows, "levels": list(new.examples)} for name, new in found["new"].items()
-            ],
-            "agreement": agreement.summary() if agreement is not None and agreement.rows else None,
-            "novelty": [{"domain": name, **_plain_values(of(batch))} for name, batch in found["novelty"].items()],
-        }
 
 
 def _plain_values(result: NoveltyResult) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from ..files import check_target, temporary, written
 from ..labels import Labels, listed
 from ..shift import NoveltyResult
 from ..tables import Schema, counted
-from ._model import Centres, TableModel
+from ._model import TableModel
 from ._new_table import NewTable, has_columns, is_path
 from ._passes import Run, domain_moments
 
@@ -224,8 +224,8 @@ class Model:
             raise ValueError(f"center must be 'model' or 'target'; got {center!r}.")
         table = data if isinstance(data, NewTable) else self.open_table(data, domain=domain, keep=keep)
         model, before = self.table_model, self._missing_in_training()
-        centres = Centres(model) if center == "target" or model.transductive else None
-        run = Run(model, table, centres, verbose)
+        centring = model.centring() if center == "target" or model.transductive else None
+        run = Run(model, table, centring, verbose)
         path = None if output is None else Path(output)
         with closing(run.frames(client)) as frames:
             frame = _together(frames, path)
