@@ -21,17 +21,6 @@ def written(path: Path) -> Iterator[Path]:
     """Give a temporary name to write to; what is there at the end replaces `path`, unless something was raised.
 
     The folder is made if there is none.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> from unseen.files import written
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     with written(Path(folder, "report.txt")) as file:
-    ...         _ = file.write_text("done")
-    ...     [found.name for found in Path(folder).iterdir()]
-    ['report.txt']
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with temporary(path) as file:
@@ -67,11 +56,17 @@ def temporary(path: Path) -> Iterator[Path]:
             with suppress(PermissionError):  # somebody else's, who will sweep it
                 _remove(entry)
     own = path.with_name(f"{name}{os.getpid()}")
+    # Python ends at once on SIGTERM. A handler that somebody else has set is left alone.
+    main = threading.current_thread() is threading.main_thread()
+    unhandled = main and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
     _unfinished.add(own)
     try:
-        with _removed_on_sigterm():
-            yield own
+        if unhandled:
+            signal.signal(signal.SIGTERM, _terminate)
+        yield own
     finally:
+        if unhandled:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
         _remove(own)
         _unfinished.discard(own)
 
@@ -92,19 +87,6 @@ def _remove(path: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
     else:
         path.unlink(missing_ok=True)
-
-
-@contextmanager
-def _removed_on_sigterm() -> Iterator[None]:
-    """Python ends at once on SIGTERM. A handler that somebody else has set is left alone."""
-    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
-        yield
-        return
-    signal.signal(signal.SIGTERM, _terminate)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _terminate(number: int, _: FrameType | None) -> None:

@@ -18,7 +18,6 @@ from . import _options as o
 from ._report import answer, errors, notices, reporting
 from ._show import describe
 
-ENDING = ".unseen"
 EXACT = {"none": True, "nystroem": False}  # otherwise the number of rows decides
 NOT_USED = "not used: exact kernels are fitted here. Pass --feature-map nystroem for landmarks."
 METHOD = f"One of {', '.join(METHODS)}; {AUTO} compares all and prefers simple models."
@@ -51,7 +50,7 @@ def fit(
     Example: unseen fit patients.csv --label diagnosis --domain hospital -o model.unseen
     """
     with reporting("Nothing was written."):
-        check_target(output, ENDING)
+        check_target(output, ".unseen")
         method = method if method == AUTO else method_named(method).name
         asked = Request(label, domain, o.names_of(features), o.names_of(drop), unlabelled, max_per_domain, seed)
         source = TableRows(o.embedded_table(asked)) if data is None else survey_table(data, asked)

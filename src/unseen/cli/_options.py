@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from ..citizen import optional_import
+from ..datasets import embedded
 from ..estimators import ClusterLost
 from ..selection import method_names
 from ..study import Protocol
@@ -24,6 +25,9 @@ from ..tables import Request, Table, loaded, survey_table
 CONNECT_SECONDS = 10
 # What workers of ours fail with is raised here, and what they lose is done again: logs would only say so beside it.
 QUIET = {"distributed.nanny.pre-spawn-environ.DASK_LOGGING__DISTRIBUTED": "critical"}
+# No port that others may have, as that of a dashboard which is None.
+LOCAL: dict[str, Any] = {"threads_per_worker": 1, "host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}
+LOCAL |= {"processes": True, "silence_logs": logging.CRITICAL}
 
 
 def _some_jobs(jobs: int) -> int:
@@ -102,8 +106,6 @@ def read(data: Path | None, request: Request) -> Table:
 
 def embedded_table(request: Request) -> Table:
     """The rotated digits, for commands without a table."""
-    from ..datasets import embedded
-
     if request != Request(max_per_domain=request.max_per_domain, seed=request.seed):
         raise ValueError(
             "--label, --domain, --features, --drop and --unlabelled speak of a table; name one, or leave them out."
@@ -126,18 +128,8 @@ def cluster(workers: int | None, scheduler: str | None) -> Iterator[Any]:
             with distributed.Client(scheduler, timeout=CONNECT_SECONDS) as client:
                 yield client
             return
-        with (
-            import_module("dask").config.set(QUIET),
-            distributed.LocalCluster(
-                n_workers=workers,
-                threads_per_worker=1,
-                processes=True,
-                host="127.0.0.1",
-                dashboard_address="127.0.0.1:0",  # None is a port that others may have
-                silence_logs=logging.CRITICAL,
-            ) as local,
-            distributed.Client(local) as client,
-        ):
+        settings, ours = import_module("dask").config.set(QUIET), {"n_workers": workers, **LOCAL}
+        with settings, distributed.LocalCluster(**ours) as local, distributed.Client(local) as client:
             yield client
     except distributed.KilledWorker as error:
         raise ConnectionError(f"Workers died again and again, perhaps for want of memory: {error}") from error

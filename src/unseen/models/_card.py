@@ -6,11 +6,10 @@ import os
 import platform
 from collections import Counter
 from datetime import UTC, datetime
+from importlib.metadata import version
 from typing import Any
 
 import numpy as np
-import scipy
-import sklearn
 from threadpoolctl import threadpool_info
 
 from .. import __version__
@@ -109,9 +108,7 @@ def machine_facts() -> dict[str, Any]:
     return {
         "unseen": __version__,
         "python": platform.python_version(),
-        "numpy": np.__version__,
-        "scipy": scipy.__version__,
-        "scikit-learn": sklearn.__version__,
+        **{name: version(name) for name in ("numpy", "scipy", "scikit-learn")},
         "platform": platform.platform(),
         "cores": os.cpu_count(),
         "blas": sorted(

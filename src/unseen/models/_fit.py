@@ -138,7 +138,7 @@ def fit_table(
     """
     stream = TableRows(table) if stream is None else stream
     plan = Plan.of(stream.rows) if plan is None else plan
-    samples = Samples(table.X, table.y, table.domain)
+    samples = table.samples
     few = samples if plan.exact else samples.take(samples.thinned(plan.choice_rows, seed))
     unfitted = preprocessor(table.schema, scale)  # type: ignore[arg-type]
     field, chosen = _chosen(few, unfitted, method, inductive, {"n_jobs": n_jobs, "verbose": verbose})
@@ -154,17 +154,10 @@ def fit_table(
         seen |= {"rows": stream.rows, "choice_rows": len(few)}
     domains = np.unique(table.domain).tolist()
     board = leaderboard(field, chosen, domains)
-    baseline = next((row["scores"] for row in board if row["model"] == BASELINE), None)
-    return TableFit(
-        TableModel(preparation, pipeline, novelty),
-        chosen.name,
-        chosen.kind,
-        chosen.candidate.params,
-        dict(zip(domains, chosen.scores.tolist(), strict=True)),
-        None if chosen.kind == "plain" else baseline,
-        board if method == AUTO else [],
-        seen,
-    )
+    baseline = next((row["scores"] for row in board if chosen.kind != "plain" and row["model"] == BASELINE), None)
+    model, scores = TableModel(preparation, pipeline, novelty), dict(zip(domains, chosen.scores.tolist(), strict=True))
+    board = board if method == AUTO else []
+    return TableFit(model, chosen.name, chosen.kind, chosen.candidate.params, scores, baseline, board, seen)
 
 
 def _chosen(

@@ -68,18 +68,18 @@ class TableModel:
         """Encoded samples as the model and the novelty see them."""
         return np.asarray(self.preprocessor.transform(X), dtype=np.float64)
 
-    def transform(self, prepared: Array, sample_domain: Any = None) -> Any:
+    def represent(self, prepared: Array, sample_domain: Any = None) -> Any:
         """Prepared samples as the classifier sees them."""
         there = self.transformer is not None
         return self.transformer.transform(prepared, sample_domain=sample_domain) if there else prepared
 
     def predict(self, X: Any, *, sample_domain: Any = None) -> Labels:
         """Classify encoded samples; a transductive model needs whole batches of each new domain."""
-        return self.classify(self.transform(self.prepare(X), sample_domain))[0]
+        return self.classify(self.represent(self.prepare(X), sample_domain))[0]
 
     def predict_proba(self, X: Any, *, sample_domain: Any = None) -> Array:
         """Class probabilities of encoded samples, if the classifier has them."""
-        return self.pipeline[-1].predict_proba(self.transform(self.prepare(X), sample_domain))
+        return self.pipeline[-1].predict_proba(self.represent(self.prepare(X), sample_domain))
 
     def classify(self, Z: Any) -> tuple[Labels, Array | None]:
         """Classes of transformed samples, and their probabilities if the classifier has them."""

@@ -78,14 +78,16 @@ class NewTable:
             self._frame = _frame_of(data, schema)
             if not has_columns(data):  # encoded already: what levels became are numbers like others
                 schema = replace(schema, columns=tuple(Column(name, "numeric") for name in schema.feature_names))
+        self.schema, self.domain, self._by_file = schema, domain, domain is None and several and not parts
         asked = [] if keep is None or keep == "all" else list(keep)
         needed = asked if domain is None else [domain, *asked]
-        opened = [_columns_of(file, self._frame, schema, needed) for _, file in found]
+        opened = [self._opened(file, needed) for _, file in found]
         types = [types for types, _ in opened]
+        if keep == "all":  # but for columns of lists, records or raw bytes
+            asked = [name for name in types[0] if all(name in own and is_readable(own[name]) for own in types)]
         labelled = [schema.label in columns and is_readable(columns[schema.label]) for columns in types]
-        self.schema, self.domain, self._by_file = schema, domain, domain is None and several and not parts
         self._label = schema.label if all(labelled) else None
-        self._keep = {name: _common(types, name) for name in (_in_all(types) if keep == "all" else asked)}
+        self._keep = {name: _common(types, name) for name in asked}
         others = [name for name in (domain, self._label, *self._keep) if name is not None]
         self._columns = list(dict.fromkeys([*schema.feature_names, *others]))
         self._size = min(size, batch_size(len(self._columns)))
@@ -97,6 +99,18 @@ class NewTable:
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_frame": None}  # whoever it is sent to gets the rows, some at a time
+
+    def _opened(self, file: Path, asked: Sequence[str]) -> tuple[dict[str, Any], int]:
+        """The types of the columns of a file that has all that is needed and asked for, and its number of rows."""
+        import polars as pl
+
+        lazy = scan(file) if self._frame is None else self._frame.lazy()
+        types = dict(lazy.collect_schema())
+        self.schema.match(types, file.name)
+        problems = [unknown_column(name, types) for name in asked if name not in types]
+        if problems:
+            raise TableError(problems, source=file.name)
+        return types, int(lazy.select(pl.len()).collect().item())
 
     def _said(self, parts: bool, labelled: list[bool], types: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         """What was assumed, and which columns of which file play no part."""
@@ -203,26 +217,6 @@ def _values(column: Any) -> Any:
     if isinstance(column.dtype, np.dtype) and column.dtype.kind in "biufmM":
         return column.to_numpy()
     return column.astype(object).where(column.notna(), None).tolist()
-
-
-def _columns_of(
-    file: Path, frame: pl.DataFrame | None, schema: Schema, asked: Sequence[str]
-) -> tuple[dict[str, Any], int]:
-    """The types of the columns of a file that has all that is needed and asked for, and its number of rows."""
-    import polars as pl
-
-    lazy = scan(file) if frame is None else frame.lazy()
-    types = dict(lazy.collect_schema())
-    schema.match(types, file.name)
-    problems = [unknown_column(name, types) for name in asked if name not in types]
-    if problems:
-        raise TableError(problems, source=file.name)
-    return types, int(lazy.select(pl.len()).collect().item())
-
-
-def _in_all(types: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The columns that all files have, but for those that hold lists, records or raw bytes."""
-    return [name for name in types[0] if all(name in columns and is_readable(columns[name]) for columns in types)]
 
 
 def _common(types: Sequence[Mapping[str, Any]], name: str) -> Any:

@@ -235,10 +235,8 @@ def _check_neighbours(neighbours: KNeighborsClassifier) -> None:
         neighbours,
         kind=neighbours._fit_method == neighbours.algorithm == "brute" and neighbours._tree is None,
         metric=neighbours.metric in ("euclidean", "minkowski")
-        and neighbours.p == 2
-        and neighbours.metric_params is None
-        and neighbours.effective_metric_ == "euclidean"
-        and neighbours.effective_metric_params_ == {},
+        and (neighbours.p, neighbours.metric_params) == (2, None)
+        and (neighbours.effective_metric_, neighbours.effective_metric_params_) == ("euclidean", {}),
         weights=neighbours.weights == "uniform" and neighbours.outputs_2d_ is False,
         rows=type(rows) is np.ndarray
         and rows.dtype.kind == "f"

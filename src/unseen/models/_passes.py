@@ -13,7 +13,7 @@ import numpy as np
 
 from ..algebra import Array, Moments, pooled
 from ..estimators import Centring, mapped
-from ..labels import Labels
+from ..labels import Coded, Labels
 from ..progress import progress
 from ..shift import NoveltyResult
 from ..tables import Agreement
@@ -81,7 +81,7 @@ class Run:
             told["missing"] = dict(zip(self.table.schema.feature_names, missing, strict=True))
             told["novelty"] = domain_moments(model, prepared, piece.domain)
         if self.centring is None:
-            Z = model.transform(prepared)
+            Z = model.represent(prepared)
         elif self.centres is None:
             told["centres"] = self.centring.moments(model.uncentred(prepared), piece.domain)
             return len(piece.X), told, None
@@ -121,10 +121,8 @@ class Run:
 
 def domain_moments(model: TableModel, prepared: Array, domain: Labels | None) -> dict[str | None, Moments]:
     """What the novelty of each domain follows from; without names there is one, called None."""
-    if domain is None:
-        return {None: model.novelty.moments(prepared)}
-    names, codes = np.unique(domain, return_inverse=True)
-    return {name: model.novelty.moments(prepared[codes == i]) for i, name in enumerate(names.tolist())}
+    coded = Coded.domains(domain, len(prepared))
+    return {name: model.novelty.moments(prepared[rows]) for name, rows in coded.rows()}
 
 
 def _beside(kept: pl.DataFrame, columns: dict[str, Any]) -> pl.DataFrame:
