@@ -6,10 +6,11 @@ import os
 import platform
 from collections import Counter
 from datetime import UTC, datetime
-from importlib.metadata import version
 from typing import Any
 
 import numpy as np
+import scipy
+import sklearn
 from threadpoolctl import threadpool_info
 
 from .. import __version__
@@ -108,7 +109,9 @@ def machine_facts() -> dict[str, Any]:
     return {
         "unseen": __version__,
         "python": platform.python_version(),
-        **{name: version(name) for name in ("numpy", "scipy", "scikit-learn")},
+        "numpy": np.__version__,
+        "scipy": scipy.__version__,
+        "scikit-learn": sklearn.__version__,
         "platform": platform.platform(),
         "cores": os.cpu_count(),
         "blas": sorted(

@@ -23,7 +23,7 @@ from .. import __version__
 from ..citizen import optional_import
 from ..files import written
 from ._model import TableModel
-from ._parts import OURS, check_parts, check_structure, type_name
+from ._parts import OURS, check_parts, check_structure, strangers, type_name
 from ._predict import Model, ModelFileError
 
 FORMAT = 2  # files of format 1 name types where they were before this package had rooms
@@ -32,7 +32,7 @@ CHECKSUM = "sha256"  # of the rest of the card
 MAX_CARD = 32 * 2**20  # bytes; a thousand columns of a thousand levels have room in it
 
 # What skops would not load by itself. What it does load, such as all of scikit-learn's estimators, is more than models
-# of this package have: `check_structure` draws the line.
+# of this package have: `strangers` draws the line.
 TRUSTED = ("numpy.dtype", *map(type_name, OURS))
 
 
@@ -66,16 +66,18 @@ def save_model(model: Any, path: str | os.PathLike[str], card: Mapping[str, Any]
     ('kfda', 2)
     """
     skops = optional_import("skops.io", "Saving a model")
+    path = Path(path)
+    unknown = strangers(model)
+    if unknown:
+        raise ModelFileError(
+            f"This model cannot be stored: it holds objects of type {', '.join(unknown)}, which no reader would trust. "
+            "Build it from the estimators that `unseen fit` uses; nearest neighbours need algorithm='brute'."
+        )
     try:  # what would not be read back is not written
-        payload = skops.dumps(model)
-        unknown = check_structure(payload)
-        if unknown:
-            raise ValueError(
-                f"it holds objects of type {', '.join(unknown)}, which no reader would trust. Build it from the "
-                "estimators that `unseen fit` uses; nearest neighbours need algorithm='brute'"
-            )
         check_parts(model)
-    except (TypeError, ValueError) as error:
+        payload = skops.dumps(model)
+        _refuse(path, check_structure(payload))
+    except ValueError as error:
         raise ModelFileError(f"This model cannot be stored: {error}.") from error
     header = {
         "format": FORMAT,
@@ -88,7 +90,7 @@ def save_model(model: Any, path: str | os.PathLike[str], card: Mapping[str, Any]
     text = json.dumps(content, ensure_ascii=False, indent=1, allow_nan=False).encode()
     if len(text) > MAX_CARD:
         raise ModelFileError(f"The card has {len(text):,} bytes; at most {MAX_CARD:,} can be read back. Shorten it.")
-    with written(Path(path)) as file, zipfile.ZipFile(file, "w", compression=zipfile.ZIP_STORED) as archive:
+    with written(path) as file, zipfile.ZipFile(file, "w", compression=zipfile.ZIP_STORED) as archive:
         archive.writestr(CARD, text)
         archive.writestr(PAYLOAD, payload)
 
@@ -149,22 +151,22 @@ def load_model(path: str | os.PathLike[str]) -> Model:
     path = Path(path)
     card, payload = _read(path, wants_payload=True)
     skops = optional_import("skops.io", "Loading a model")
+    exceptions = optional_import("skops.io.exceptions", "Loading a model")
     written, here = card.get("scikit-learn"), sklearn.__version__
     remedy = f"pip install 'scikit-learn=={written}', or fit the model again."
     try:
-        unknown = check_structure(payload)
-        if unknown:
-            names = ", ".join(unknown)
-            text = f"{path}: refused, because it holds objects of types that no model of unseen has: {names}."
-            raise ModelFileError(text)
+        _refuse(path, check_structure(payload))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", InconsistentVersionWarning)  # said once, below, instead of once per part
             model = skops.loads(payload, trusted=list(TRUSTED))
+        _refuse(path, strangers(model))
         check_parts(model)
         found = Model(model, card, str(path))
         _try_out(found)
     except ModelFileError:
         raise
+    except exceptions.UntrustedTypesFoundException as error:
+        raise ModelFileError(f"{path}: refused: {error}") from error
     except Exception as error:  # whatever skops and scikit-learn stumble over in a file that is not theirs
         reason = f"{path}: the model in it cannot be rebuilt ({type(error).__name__}: {error})."
         if written != here:
@@ -177,6 +179,13 @@ def load_model(path: str | os.PathLike[str]) -> Model:
             stacklevel=2,
         )
     return found
+
+
+def _refuse(path: Path, unknown: list[str]) -> None:
+    if unknown:
+        raise ModelFileError(
+            f"{path}: refused, because it holds objects of types that no model of unseen has: {', '.join(unknown)}."
+        )
 
 
 def _try_out(model: Model) -> None:

@@ -165,6 +165,11 @@ class _Structure:
         return dtype.str, shape
 
 
+def strangers(model: Any) -> list[str]:
+    """Names of the types in a model that no model of this package has."""
+    return sorted({type_name(type(part)) for part in _parts(model) if not _is_known(part)})
+
+
 def check_parts(model: Any) -> None:
     """Refuse arrays that would lead compiled code astray."""
     for part in _parts(model):
@@ -197,6 +202,13 @@ def _is_fitted(part: Any) -> bool:
     """Whether an estimator holds more than its parameters; without, no compiled code is ever reached."""
     more = vars(part).keys() - part.get_params(deep=False).keys()
     return not more <= {"_sklearn_output_config", "_metadata_request"}
+
+
+def _is_known(part: Any) -> bool:
+    if isinstance(part, type):
+        return issubclass(part, np.generic)
+    known = (*ESTIMATORS, *CONTAINERS, *VALUES, np.ndarray)
+    return type(part) in known or isinstance(part, (np.generic, np.dtype))
 
 
 def _require(part: Any, **claims: bool) -> None:
@@ -235,8 +247,10 @@ def _check_neighbours(neighbours: KNeighborsClassifier) -> None:
         neighbours,
         kind=neighbours._fit_method == neighbours.algorithm == "brute" and neighbours._tree is None,
         metric=neighbours.metric in ("euclidean", "minkowski")
-        and (neighbours.p, neighbours.metric_params) == (2, None)
-        and (neighbours.effective_metric_, neighbours.effective_metric_params_) == ("euclidean", {}),
+        and neighbours.p == 2
+        and neighbours.metric_params is None
+        and neighbours.effective_metric_ == "euclidean"
+        and neighbours.effective_metric_params_ == {},
         weights=neighbours.weights == "uniform" and neighbours.outputs_2d_ is False,
         rows=type(rows) is np.ndarray
         and rows.dtype.kind == "f"
