@@ -44,7 +44,7 @@ def test_a_method_of_ones_own_is_fitted_saved_and_predicts(made_up, tmp_path):
     fit = fit_table(table, "shy")
     assert fit.name == "shy"
     save_model(fit.model, tmp_path / "shy.unseen", {})
-    again = load_model(tmp_path / "shy.unseen")[0]
+    again = load_model(tmp_path / "shy.unseen")
     expected = make_pipeline(StandardScaler(), LogisticRegression(max_iter=500, **fit.settings)).fit(X, Y).predict(X)
     np.testing.assert_array_equal(again.predict(X), expected)
 
