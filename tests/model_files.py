@@ -52,7 +52,7 @@ def answers(model, X, domain):
     if model.has_probabilities:
         found.append(model.predict_proba(X, sample_domain=domain).tobytes())
     if hasattr(model.pipeline[-1], "decision_function"):
-        found.append(model.pipeline[-1].decision_function(model._transformed(X, domain)).tobytes())
+        found.append(model.pipeline[-1].decision_function(model.represent(model.prepare(X), domain)).tobytes())
     return found
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import reduce
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -12,8 +14,8 @@ pytest.importorskip("skops", reason="model files need the extra")
 import polars as pl
 
 from cli_models import FEATURES, SITES, encoded, predictions, printed_json, probabilities, unseen
+from unseen.algebra import pooled
 from unseen.models._file import load_model, read_card
-from unseen.models._model import Centres
 from unseen.tables import Agreement
 
 
@@ -101,13 +103,12 @@ def test_centres_found_in_pieces_are_those_of_the_whole(home, model, cuts, names
     prepared = fitted.prepare(encoded(home)[0])
     domain = np.array(names)
     domain[:2] = domain[2:4] = ["a", "b"]  # no new domain of a single sample
-    centres, cuts = Centres(fitted), sorted(cuts)
+    centring, cuts = fitted.centring(), sorted(cuts)
     pieces = list(zip(np.split(prepared, cuts), np.split(domain, cuts), strict=True))
-    for piece, its_domain in pieces:
-        if len(piece):
-            centres.add(piece, its_domain)
-    centres.check()
-    found = np.vstack([centres.transform(*piece) for piece in pieces if len(piece[0])])
+    pieces = [piece for piece in pieces if len(piece[0])]
+    centres = reduce(pooled, [centring.moments(fitted.uncentred(piece), names) for piece, names in pieces])
+    centring.require_batches(centres)
+    found = np.vstack([fitted.centred(*piece, centres) for piece in pieces])
     np.testing.assert_allclose(found, fitted.transformer.transform(prepared, sample_domain=domain), atol=1e-10)
 
 

@@ -13,8 +13,7 @@ from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS, pairwise_kernels
 
 from helpers import three_domains
 from unseen import CIDG, DICA, SCA
-from unseen.kernels._bandwidth import MEDIAN_ROWS, median_squared_distance, resolve_gamma
-from unseen.kernels._kernel import KERNELS, SPARSE_KERNELS, centre
+from unseen.kernels._kernel import KERNELS, MEDIAN_ROWS, SPARSE_KERNELS, centre, median_squared_distance, resolve_gamma
 
 ALL = sorted(PAIRWISE_KERNEL_FUNCTIONS)
 

@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from contextlib import contextmanager
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ from unseen.kernels import Plan
 from unseen.labels import Samples
 from unseen.models import fit_table
 from unseen.models._file import load_model, read_card
-from unseen.models._stream import Collector, TableRows
+from unseen.models._stream import TableRows, collected
 from unseen.tables import TableError, batches, files, load_table
 from unseen.tables._load import loaded, survey_table
 
@@ -166,17 +166,14 @@ def test_a_stream_of_parts_is_one_fit_on_all_rows(parts, monkeypatch):
     source, table = survey_table(parts / "parts"), load_table(parts / "whole.parquet")
     told = []
 
-    @contextmanager
-    def shown(description, total, verbose):
-        rows = []
-        told.append((description, total, verbose))
-        yield rows.append
-        told.append(sum(rows))
+    def progress(description, total, verbose):
+        told.append(total)
+        return nullcontext(told.append)
 
-    monkeypatch.setattr("unseen.models._stream.progress", shown)
+    monkeypatch.setattr("unseen.models._stream.progress", progress)
     sample = loaded(source.sampled(120, 0))
-    found = fit_table(sample, "kfda", plan=landmarks_for(table.X, 40), stream=source, verbose=1)
-    assert told == [("Reading all rows", 600, 1), 600]
+    found = fit_table(sample, "kfda", plan=landmarks_for(table.X, 40), stream=source)
+    assert (told[0], sum(told[1:])) == (600, 600)
     assert found.stream["projection_rows"] == 600
     assert found.stream["classifier_rows"] == len(sample.X)
     projection, prepared = found.model.transformer, found.model.prepare(table.X)
@@ -205,9 +202,9 @@ def test_statistics_from_a_cluster_are_those_from_here(parts, monkeypatch):
     sample = loaded(source.sampled(60, 0))
     here = fit_table(sample, "kfda", plan=Plan.of(270, exact=False, landmarks=20), stream=source).model
     told = []
+    monkeypatch.setattr("unseen.models._stream.progress", lambda *_: nullcontext(told.append))
     with cluster(1, None) as client:
-        collector = Collector(source, here.preprocessor, here.transformer)
-        total = collector.on_cluster(told.append, client)
+        total = collected(source, here.preprocessor, client, 0, here.transformer)
     np.testing.assert_array_equal(total.cells.counts, here.transformer.cell_counts_)
     for name, values in total.arrays().items():
         if values.dtype.kind == "f" and name != "tails":
@@ -262,7 +259,7 @@ def test_an_interrupt_leaves_no_model(parts, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Collector, "here", interrupted)
+    monkeypatch.setattr("unseen.models._stream.collect", interrupted)
     (parts / "m.unseen").write_text("old")
     code, text = unseen("fit", parts / "parts", "--method", "kfda", "-o", parts / "m.unseen")
     assert code == 1

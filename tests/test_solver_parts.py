@@ -14,7 +14,7 @@ from scipy import sparse
 from unseen.algebra import Solution
 from unseen.algebra._cells import Membership, _defect, gram_spectrum
 from unseen.algebra._pencil import Recipe, SingularPencilError, Whitened, _cosines_and_sines, _denominator, _triangle
-from unseen.kernels._bandwidth import _ranks, median_squared_distance
+from unseen.kernels._kernel import _ranks, median_squared_distance
 
 SEEDS = st.integers(0, 2**32 - 1)
 

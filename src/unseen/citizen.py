@@ -1,13 +1,21 @@
-"""Manners of a guest in scikit-learn's world: own links, fits that leave nothing behind, optional imports."""
+"""Manners of a guest in scikit-learn's world: own links, clean fits, optional imports, facts beside results."""
 
 from __future__ import annotations
 
 import importlib
 import inspect
+import os
+import platform
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
+import scipy
+import sklearn
 from sklearn.base import BaseEstimator
+from threadpoolctl import threadpool_info
+
+from . import __version__
 
 # Dataclasses write the constructor that scikit-learn asks for: explicit keywords, assigned and nothing else.
 parameters = dataclass(kw_only=True, eq=False, repr=False)
@@ -58,3 +66,19 @@ def optional_import(module: str, purpose: str) -> Any:
 def is_dask(X: Any) -> bool:
     """Whether X is a Dask collection, found out without importing Dask."""
     return type(X).__module__.partition(".")[0] in ("dask", "dask_expr")
+
+
+def machine_facts() -> dict[str, Any]:
+    """What results depend on and should stand beside them: versions, BLAS libraries with their threads, the machine."""
+    return {
+        "unseen": __version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "scipy": scipy.__version__,
+        "scikit-learn": sklearn.__version__,
+        "platform": platform.platform(),
+        "cores": os.cpu_count(),
+        "blas": sorted(
+            f"{pool['internal_api']} {pool['version']} x{pool['num_threads']}" for pool in threadpool_info()
+        ),
+    }

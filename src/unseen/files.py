@@ -21,17 +21,6 @@ def written(path: Path) -> Iterator[Path]:
     """Give a temporary name to write to; what is there at the end replaces `path`, unless something was raised.
 
     The folder is made if there is none.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> from unseen.files import written
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     with written(Path(folder, "report.txt")) as file:
-    ...         _ = file.write_text("done")
-    ...     [found.name for found in Path(folder).iterdir()]
-    ['report.txt']
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with temporary(path) as file:
@@ -60,38 +49,36 @@ def temporary(path: Path) -> Iterator[Path]:
 
     What processes that were killed have left beside `path` is removed at the start.
     """
-    for leftover in _leftovers(path):
-        with suppress(PermissionError):  # somebody else's, who will sweep it
-            _remove(leftover)
-    own = path.with_name(f".{path.name}.{platform.node()}.{os.getpid()}")
+    name = f".{path.name}.{platform.node()}."  # of other machines, which may share the folder, nothing can be known
+    for entry in path.parent.glob(".*"):
+        pid = re.fullmatch(re.escape(name) + r"(\d{1,9})", entry.name)
+        if pid and entry not in _unfinished and not _is_other(int(pid[1])):
+            with suppress(PermissionError):  # somebody else's, who will sweep it
+                _remove(entry)
+    own = path.with_name(f"{name}{os.getpid()}")
+    # Python ends at once on SIGTERM. A handler that somebody else has set is left alone.
+    main = threading.current_thread() is threading.main_thread()
+    unhandled = main and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
     _unfinished.add(own)
     try:
-        with _removed_on_sigterm():
-            yield own
+        if unhandled:
+            signal.signal(signal.SIGTERM, _terminate)
+        yield own
     finally:
+        if unhandled:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
         _remove(own)
         _unfinished.discard(own)
 
 
-def _leftovers(path: Path) -> list[Path]:
-    """Temporaries of dead processes of this machine: of others, which may share the folder, nothing can be known."""
-    pattern = re.compile(re.escape(f".{path.name}.{platform.node()}.") + r"(\d{1,9})")
-    found = [(entry, pattern.fullmatch(entry.name)) for entry in path.parent.glob(".*")]
-    return [entry for entry, match in found if match and entry not in _unfinished and not _is_other(int(match[1]))]
-
-
 def _is_other(pid: int) -> bool:
     """Whether another process with this number runs."""
-    if pid == os.getpid():
-        return False
-    if os.name != "posix":  # elsewhere, asking would end it
-        return True
+    if pid == os.getpid() or os.name != "posix":  # elsewhere, asking would end it
+        return pid != os.getpid()
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
+    except OSError as error:
+        return isinstance(error, PermissionError)
     return True
 
 
@@ -100,19 +87,6 @@ def _remove(path: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
     else:
         path.unlink(missing_ok=True)
-
-
-@contextmanager
-def _removed_on_sigterm() -> Iterator[None]:
-    """Python ends at once on SIGTERM. A handler that somebody else has set is left alone."""
-    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
-        yield
-        return
-    signal.signal(signal.SIGTERM, _terminate)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _terminate(number: int, _: FrameType | None) -> None:

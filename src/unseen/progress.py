@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any, TypeVar
 
 try:
@@ -63,19 +63,13 @@ def progress(description: str, total: int, verbose: int = 1, *, last: bool = Fal
                 text = f"{description}: {done:,}/{total:,} done, {elapsed:.0f} s, about {left:.0f} s left"
                 print(text, file=sys.stderr)
 
-    bar = _rich_bar() if verbose and sys.stderr.isatty() else None
-    if bar is None:
-        yield advance
-        return
-    with bar:
-        task = bar.add_task(description, total=total)
-        yield advance
+    bar: Any = None
+    if verbose and sys.stderr.isatty():
+        with suppress(ImportError):  # an optional nicety: plain lines do as well
+            from rich.console import Console
+            from rich.progress import Progress
 
-
-def _rich_bar() -> Any:
-    try:
-        from rich.console import Console
-        from rich.progress import Progress
-    except ImportError:  # an optional nicety: plain lines do as well
-        return None
-    return Progress(console=Console(stderr=True), transient=True)
+            bar = Progress(console=Console(stderr=True), transient=True)
+    with nullcontext() if bar is None else bar:
+        task = None if bar is None else bar.add_task(description, total=total)
+        yield advance

@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
 from ..files import check_target
 from ..study import Work, compare_table
 from ..tables import Request
 from . import _options as o
-from ._report import answer, clean, errors, notices, page, reporting, write
+from ._report import answer, errors, grid, notices, page, reporting, write
 
 
 def compare(
@@ -29,7 +28,7 @@ def compare(
     scale: o.Scale = None,
     center: Annotated[
         Literal["target", "source"],
-        typer.Option("--center", help="Centre projections on the new domain (transductive) or the sources."),
+        typer.Option(help="Centre projections on the new domain (transductive) or the sources."),
     ] = "target",
     max_per_domain: o.MaxPerDomain = None,
     quick: o.Quick = False,
@@ -75,13 +74,8 @@ def compare(
 def show_comparison(summary: dict[str, Any]) -> None:
     """Print methods by held-out domains, best first, and the verdict."""
     console = page()
-    rich = Table(title="accuracy on the held-out domain, %", title_justify="left", header_style="bold")
-    rich.add_column("method")
-    rich.add_column("kind")
-    for name in summary["domains"]:
-        rich.add_column(clean(name), justify="right")
-    rich.add_column("mean ± sd", justify="right")
-    rich.add_column("seconds", justify="right")
+    figures = [*summary["domains"], "mean ± sd", "seconds"]
+    rich = grid(["method", "kind"], figures, "accuracy on the held-out domain, %")
     best = {
         d: max((m["accuracies"][d]["mean"] for m in summary["methods"] if m["accuracies"][d]), default=None)
         for d in summary["domains"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -24,12 +24,10 @@ def diagnose(
     scale: o.Scale = None,
     permutations: Annotated[int, typer.Option(min=19, help="Random permutations behind each p-value.")] = 499,
     max_per_domain: Annotated[
-        int, typer.Option("--max-per-domain", min=2, help="Samples of each domain that the tests of features use.")
+        int, typer.Option(min=2, help="Samples of each domain that the tests of features use.")
     ] = 500,
     report: o.Report = None,
-    figure: Annotated[
-        Path | None, typer.Option("--figure", dir_okay=False, help="Draw the diagnosis: .png, .svg or .pdf.")
-    ] = None,
+    figure: Annotated[Path | None, typer.Option(dir_okay=False, help="Draw the diagnosis: .png, .svg or .pdf.")] = None,
     seed: o.Seed = 0,
     as_json: o.Json = False,
 ) -> None:
@@ -46,15 +44,8 @@ def diagnose(
         table = o.read(data, asked)
         notices(table.notices)
         prepared = preprocessor(table.schema, o.scale_for(data, scale)).fit_transform(table.X)
-        found = diagnose_arrays(
-            prepared,
-            table.y,
-            sample_domain=table.domain,
-            n_permutations=permutations,
-            max_per_domain=max_per_domain,
-            random_state=seed,
-            verbose=1,
-        )
+        limits: dict[str, Any] = {"n_permutations": permutations, "max_per_domain": max_per_domain}
+        found = diagnose_arrays(prepared, table.y, sample_domain=table.domain, random_state=seed, verbose=1, **limits)
         if report is not None:
             write(found.to_html(), report)
         if figure is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -19,10 +18,8 @@ from . import _options as o
 from ._report import answer, errors, notices, reporting
 from ._show import describe
 
-ENDING = ".unseen"
 EXACT = {"none": True, "nystroem": False}  # otherwise the number of rows decides
-
-
+NOT_USED = "not used: exact kernels are fitted here. Pass --feature-map nystroem for landmarks."
 METHOD = f"One of {', '.join(METHODS)}; {AUTO} compares all and prefers simple models."
 
 
@@ -53,7 +50,7 @@ def fit(
     Example: unseen fit patients.csv --label diagnosis --domain hospital -o model.unseen
     """
     with reporting("Nothing was written."):
-        check_target(output, ENDING)
+        check_target(output, ".unseen")
         method = method if method == AUTO else method_named(method).name
         asked = Request(label, domain, o.names_of(features), o.names_of(drop), unlabelled, max_per_domain, seed)
         source = TableRows(o.embedded_table(asked)) if data is None else survey_table(data, asked)
@@ -61,7 +58,9 @@ def fit(
         try:
             plan = Plan.of(source.rows, exact=EXACT.get(feature_map), landmarks=components)
             table = rows_for(source, plan, seed)
-            said = list(_not_used(components, workers, scheduler)) if plan.exact else []
+            asked_for = {"--components": components, "--workers": workers, "--scheduler": scheduler}
+            unused = " and ".join(name for name, value in asked_for.items() if value is not None and plan.exact)
+            said = [f"{unused} {NOT_USED}"] if unused else []
             notices([*fit_notices(table, method, plan), *said])
             work: dict[str, Any] = {"inductive": inductive, "n_jobs": jobs, "verbose": 1}
             with nullcontext() if plan.exact else o.cluster(workers, scheduler) as client:
@@ -74,12 +73,3 @@ def fit(
         save_model(found.model, output, card)
         answer(card, as_json, describe)
         errors.print(f"Wrote {output}")
-
-
-def _not_used(components: int | None, workers: int | None, scheduler: str | None) -> Iterator[str]:
-    asked = {"--components": components, "--workers": workers, "--scheduler": scheduler}
-    names = [name for name, value in asked.items() if value is not None]
-    if names:
-        yield (
-            f"{' and '.join(names)} not used: exact kernels are fitted here. Pass --feature-map nystroem for landmarks."
-        )

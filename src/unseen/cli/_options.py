@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from ..citizen import optional_import
+from ..datasets import embedded
 from ..estimators import ClusterLost
 from ..selection import method_names
 from ..study import Protocol
@@ -24,6 +25,9 @@ from ..tables import Request, Table, loaded, survey_table
 CONNECT_SECONDS = 10
 # What workers of ours fail with is raised here, and what they lose is done again: logs would only say so beside it.
 QUIET = {"distributed.nanny.pre-spawn-environ.DASK_LOGGING__DISTRIBUTED": "critical"}
+# No port that others may have, as that of a dashboard which is None.
+LOCAL: dict[str, Any] = {"threads_per_worker": 1, "host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}
+LOCAL |= {"processes": True, "silence_logs": logging.CRITICAL}
 
 
 def _some_jobs(jobs: int) -> int:
@@ -39,57 +43,44 @@ Data = Annotated[
         "several files is a domain; or all are parts of one table, if --domain names a column or they are called so."
     ),
 ]
-Label = Annotated[str | None, typer.Option("--label", help="Column of the classes; guessed from obvious names.")]
-Domain = Annotated[str | None, typer.Option("--domain", help="Column of the domains; guessed from obvious names.")]
+Label = Annotated[str | None, typer.Option(help="Column of the classes; guessed from obvious names.")]
+Domain = Annotated[str | None, typer.Option(help="Column of the domains; guessed from obvious names.")]
 Features = Annotated[
     str | None,
     typer.Option(
-        "--features",
-        help="Columns to use, comma-separated, in quotes where they hold commas: 'age,\"a, b\"'. [default: all others]",
+        help="Columns to use, comma-separated, in quotes where they hold commas: 'age,\"a, b\"'. [default: all others]"
     ),
 ]
-Drop = Annotated[str | None, typer.Option("--drop", help="Columns to leave out, written like --features.")]
+Drop = Annotated[str | None, typer.Option(help="Columns to leave out, written like --features.")]
 Unlabelled = Annotated[
-    str | None,
-    typer.Option("--unlabelled", help="Leave out rows with this label, such as 0 or unknown; NA for missing ones."),
+    str | None, typer.Option(help="Leave out rows with this label, such as 0 or unknown; NA for missing ones.")
 ]
-MaxPerDomain = Annotated[
-    int | None, typer.Option("--max-per-domain", min=2, help="At most so many samples of each domain, at random.")
-]
+MaxPerDomain = Annotated[int | None, typer.Option(min=2, help="At most so many samples of each domain, at random.")]
 Scale = Annotated[
     Literal["standardize", "l2", "none"] | None,
-    typer.Option("--scale", help="Columns to unit variance, rows to unit length, or nothing. [default: standardize]"),
+    typer.Option(help="Columns to unit variance, rows to unit length, or nothing. [default: standardize]"),
 ]
 FeatureMap = Annotated[
     Literal["auto", "none", "nystroem"],
     typer.Option(
-        "--feature-map",
         help="Exact kernels (none), landmarks that let a projection see any number of rows (nystroem), or landmarks "
-        "only above 8,000 rows (auto).",
+        "only above 8,000 rows (auto)."
     ),
 ]
-Components = Annotated[
-    int | None, typer.Option("--components", min=1, help="Landmarks. [default: 1000, fewer if they suffice]")
-]
-Workers = Annotated[
-    int | None, typer.Option("--workers", min=1, help="Leave the work to so many Dask workers, started here.")
-]
-Scheduler = Annotated[
-    str | None, typer.Option("--scheduler", help="The same on a running Dask cluster, such as tcp://HOST:8786.")
-]
-Selection = Annotated[
-    Literal["domain", "within", "oracle"], typer.Option("--selection", help="Who chooses the settings.")
-]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of all random draws.")]
+Components = Annotated[int | None, typer.Option(min=1, help="Landmarks. [default: 1000, fewer if they suffice]")]
+Workers = Annotated[int | None, typer.Option(min=1, help="Leave the work to so many Dask workers, started here.")]
+Scheduler = Annotated[str | None, typer.Option(help="The same on a running Dask cluster, such as tcp://HOST:8786.")]
+Selection = Annotated[Literal["domain", "within", "oracle"], typer.Option(help="Who chooses the settings.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of all random draws.")]
 JOBS = "Processes; -1 for one on each core. Not used for what Dask workers do."
 Jobs = Annotated[int, typer.Option("--jobs", "-j", callback=_some_jobs, help=JOBS)]
 Quick = Annotated[bool, typer.Option("--quick", help="A smoke version: one repeat, small grids.")]
-Repeats = Annotated[int, typer.Option("--repeats", min=1, help="Random draws of the training data.")]
-Methods = Annotated[str, typer.Option("--methods", help="Comma-separated; see the documentation for the names.")]
+Repeats = Annotated[int, typer.Option(min=1, help="Random draws of the training data.")]
+Methods = Annotated[str, typer.Option(help="Comma-separated; see the documentation for the names.")]
 ALL = ",".join(method_names(compared=True))
-Store = Annotated[Path | None, typer.Option("--store", dir_okay=False, help="File of results; rerun to continue.")]
+Store = Annotated[Path | None, typer.Option(dir_okay=False, help="File of results; rerun to continue.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the whole result as JSON, for machines.")]
-Report = Annotated[Path | None, typer.Option("--report", dir_okay=False, help="Write the report to this .html file.")]
+Report = Annotated[Path | None, typer.Option(dir_okay=False, help="Write the report to this .html file.")]
 
 
 def names_of(names: str | None) -> list[str] | None:
@@ -115,8 +106,6 @@ def read(data: Path | None, request: Request) -> Table:
 
 def embedded_table(request: Request) -> Table:
     """The rotated digits, for commands without a table."""
-    from ..datasets import embedded
-
     if request != Request(max_per_domain=request.max_per_domain, seed=request.seed):
         raise ValueError(
             "--label, --domain, --features, --drop and --unlabelled speak of a table; name one, or leave them out."
@@ -139,18 +128,8 @@ def cluster(workers: int | None, scheduler: str | None) -> Iterator[Any]:
             with distributed.Client(scheduler, timeout=CONNECT_SECONDS) as client:
                 yield client
             return
-        with (
-            import_module("dask").config.set(QUIET),
-            distributed.LocalCluster(
-                n_workers=workers,
-                threads_per_worker=1,
-                processes=True,
-                host="127.0.0.1",
-                dashboard_address="127.0.0.1:0",  # None is a port that others may have
-                silence_logs=logging.CRITICAL,
-            ) as local,
-            distributed.Client(local) as client,
-        ):
+        settings, ours = import_module("dask").config.set(QUIET), {"n_workers": workers, **LOCAL}
+        with settings, distributed.LocalCluster(**ours) as local, distributed.Client(local) as client:
             yield client
     except distributed.KilledWorker as error:
         raise ConnectionError(f"Workers died again and again, perhaps for want of memory: {error}") from error

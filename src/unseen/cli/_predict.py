@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
-from rich.table import Table as RichTable
 from rich.text import Text
 
 from ..files import check_target
 from ..models import BATCH, RESULT_ENDINGS, load_model
 from ..tables import counted
 from . import _options as o
-from ._report import answer, clean, errors, notices, page, reporting
+from ._report import answer, clean, errors, grid, notices, page, reporting
 from ._show import readable
 
 SHOWN = 20  # domains whose novelty is printed
@@ -64,10 +63,7 @@ def show_predictions(summary: dict[str, Any]) -> None:
     if summary["transductive"]:
         _say("Each new domain was centred on its own rows: the predictions are transductive.")
     found = sorted(summary["novelty"], key=lambda entry: -(entry["ratio"] or 0))
-    for entry in found[:SHOWN]:
-        _say(f"{readable(entry['domain'])}: {entry['text']}" if names_domains else entry["text"])
-    if len(found) > SHOWN:
-        _say(f"... and {len(found) - SHOWN} more domains, all nearer.")
+    _say_some([f"{readable(e['domain'])}: {e['text']}" if names_domains else e["text"] for e in found], "all nearer")
     far = [entry for entry in found if entry["far"]]
     if far:
         where = f" ({', '.join(readable(entry['domain']) for entry in far[:SHOWN])})" if names_domains else ""
@@ -80,18 +76,12 @@ def _print_agreement(found: dict[str, Any], names_domains: bool) -> None:
     without = f"; {counted(found['unlabelled'], 'row')} without a label" if found["unlabelled"] else ""
     _say(f"Accuracy: {_share(found)}{without}")
     domains = sorted(found["domains"], key=lambda entry: float(entry["accuracy"])) if names_domains else []
-    for entry in domains[:SHOWN]:
-        _say(f"  {readable(entry['domain'])}: {_share(entry)}")
-    if len(domains) > SHOWN:
-        _say(f"  ... and {len(domains) - SHOWN} more domains, none of them worse.")
+    _say_some([f"  {readable(entry['domain'])}: {_share(entry)}" for entry in domains], "none of them worse", "  ")
     names = [readable(name) for name in found["classes"]]
     if len(names) > LEGIBLE:
         _say(f"Which of the {len(names)} classes were taken for which: --json.")
         return
-    table = RichTable(title="Labels of the table, and what was predicted", title_justify="left", header_style="bold")
-    table.add_column("label")
-    for name in names:
-        table.add_column(clean(name), justify="right")
+    table = grid(["label"], names, "Labels of the table, and what was predicted")
     rows = list(zip(names, found["counts"], strict=True))
     if found["others"]["rows"]:
         rows.append(("any other", found["others"]["counts"]))
@@ -102,6 +92,13 @@ def _print_agreement(found: dict[str, Any], names_domains: bool) -> None:
 
 def _share(found: dict[str, Any]) -> str:
     return f"{100 * found['accuracy']:.1f}%, {found['right']:,} of {counted(found['rows'], 'row')} right"
+
+
+def _say_some(lines: list[str], rest: str, indent: str = "") -> None:
+    """Print a line for each domain, of the first few."""
+    more = [f"{indent}... and {len(lines) - SHOWN} more domains, {rest}."] if len(lines) > SHOWN else []
+    for line in lines[:SHOWN] + more:
+        _say(line)
 
 
 def _say(text: str) -> None:

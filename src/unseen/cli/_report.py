@@ -31,12 +31,6 @@ def clean(text: str) -> str:
     return text.translate(CONTROL)
 
 
-def json_text(facts: dict[str, Any]) -> str:
-    """JSON in which all that a terminal would obey is written in digits: json leaves DEL and what follows it as is."""
-    controls = {code: f"\\u{code:04x}" for code in range(127, 160)} | ESCAPED
-    return json.dumps(facts, ensure_ascii=False, allow_nan=False).translate(controls)
-
-
 class Terminal(Console):
     """Prints names and messages as they are: brackets in them are no markup, escape sequences no commands."""
 
@@ -55,6 +49,16 @@ PAGE = 240  # columns of a table that goes into a file or a pipe
 def page() -> Terminal:
     """Standard output, as wide as it is."""
     return Terminal(width=None if sys.stdout.isatty() else PAGE)
+
+
+def grid(names: Iterable[str], figures: Iterable[str], title: str | None = None) -> RichTable:
+    """An empty table with columns of names, and of figures to the right of them."""
+    table = RichTable(title=title, title_justify="left", header_style="bold")
+    for name in names:
+        table.add_column(clean(name))
+    for name in figures:
+        table.add_column(clean(name), justify="right")
+    return table
 
 
 @contextmanager
@@ -90,20 +94,18 @@ def notices(lines: Iterable[str]) -> None:
 
 
 def answer(facts: dict[str, Any], as_json: bool, show: Callable[[dict[str, Any]], None]) -> None:
-    """Print what was found, for machines or for people."""
-    if as_json:
-        typer.echo(json_text(facts))
-    else:
+    """Print what was found, for people, or as JSON in which all that a terminal would obey is written in digits."""
+    if not as_json:
         show(facts)
+        return
+    controls = {code: f"\\u{code:04x}" for code in range(127, 160)} | ESCAPED  # json leaves DEL and so on as they are
+    typer.echo(json.dumps(facts, ensure_ascii=False, allow_nan=False).translate(controls))
 
 
 def show_table(table: AccuracyTable, title: str) -> None:
     """Print a table like the paper's: best in bold, the printed figure in grey, transductive entries starred."""
     console = page()
-    rich = RichTable(title=title, title_justify="left", header_style="bold")
-    rich.add_column("task")
-    for method in table.methods:
-        rich.add_column(method, justify="right")
+    rich = grid(["task"], table.methods, title)
     for task in table.tasks:
         rich.add_row(task, *(_entry(table.cells[task, method]) for method in table.methods))
     rich.add_section()

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
 import typer
 
+from ..datasets import fetch_office_caltech, load_folder, load_vlcs
 from ..study import (
     CHOSEN_BY,
     AccuracyTable,
@@ -23,6 +26,7 @@ from ..study import (
     thin,
     ties,
 )
+from ..tables import load_table
 from . import _options as o
 from ._report import errors, notices, reporting, save_figure, show_table, write
 
@@ -32,10 +36,8 @@ reproduce = typer.Typer(
     epilog="Example: unseen reproduce folder ./hospitals --quick",
 )
 
-
 Format = Annotated[
-    Literal["markdown", "latex", "csv", "json"] | None,
-    typer.Option("--format", help="Instead of the table in the terminal."),
+    Literal["markdown", "latex", "csv", "json"] | None, typer.Option(help="Instead of the table in the terminal.")
 ]
 Output = Annotated[
     Path | None,
@@ -43,8 +45,9 @@ Output = Annotated[
         "--output", "-o", dir_okay=False, help="Write the table to this file; its ending, or --format, says how."
     ),
 ]
+Figure = Annotated[Path, typer.Option(dir_okay=False, help="The picture; an .svg and a .png of this name.")]
 ENDINGS = {".tex": "latex", ".csv": "csv", ".json": "json"}
-DataHome = Annotated[Path | None, typer.Option("--data-home", help="Folder with the files, or where to put them.")]
+DataHome = Annotated[Path | None, typer.Option(help="Folder with the files, or where to put them.")]
 
 
 @reproduce.command("synthetic")
@@ -64,9 +67,7 @@ def synthetic(
             "or those of its authors' program."
         ),
     ] = "ours",
-    figure: Annotated[Path, typer.Option(dir_okay=False, help="The picture; an .svg and a .png of this name.")] = Path(
-        "synthetic.png"
-    ),
+    figure: Figure = Path("synthetic.png"),
     quick: o.Quick = False,
     jobs: o.Jobs = 2,
     format: Format = None,
@@ -79,7 +80,11 @@ def synthetic(
     Example: unseen reproduce synthetic --draw toy.csv --grid authors
     """
     with reporting():
-        draws = [fresh_draw(seed) for seed in range(2 if quick else seeds)] if draw is None else [_read_draw(draw)]
+        if draw is None:
+            draws = [fresh_draw(seed) for seed in range(2 if quick else seeds)]
+        else:
+            table = load_table(draw)
+            draws = [check_draw(table.X, table.y, table.domain)]
         rows = run_synthetic(draws, grid=grid, quick=quick, n_jobs=jobs, verbose=1)
         name = "synthetic" if draw is None else draw.name
         title = f"{name}: target, settings chosen on ..., grid of CIDG: {grid}; the paper prints 86.67 for CIDG"
@@ -113,11 +118,8 @@ def office_caltech(
 
     Example: unseen reproduce office-caltech --features surf --quick
     """
-    with reporting():
-        from ..datasets import fetch_office_caltech
-
-        data = fetch_office_caltech(features, data_home=data_home, download=download)
-    _compare(data, "office-caltech", f"office-caltech-{features}", locals())
+    load = partial(fetch_office_caltech, features, data_home=data_home, download=download)
+    _compare(load, "office-caltech", f"office-caltech-{features}", locals())
 
 
 @reproduce.command("vlcs")
@@ -136,11 +138,7 @@ def vlcs(
 
     Example: unseen reproduce vlcs ~/data/VLCS --quick
     """
-    with reporting():
-        from ..datasets import load_vlcs
-
-        data = load_vlcs(folder)
-    _compare(data, "vlcs", "vlcs", locals())
+    _compare(partial(load_vlcs, folder), "vlcs", "vlcs", locals())
 
 
 @reproduce.command("folder")
@@ -160,22 +158,13 @@ def folder_command(
 
     Example: unseen reproduce folder ./hospitals --repeats 3 --format markdown
     """
-    with reporting():
-        from ..datasets import load_folder
-
-        data = load_folder(folder)
-    _compare(data, "", folder.expanduser().resolve().name, locals())
+    _compare(partial(load_folder, folder), "", folder.expanduser().resolve().name, locals())
 
 
-def _read_draw(path: Path) -> tuple[Any, ...]:
-    from ..tables import load_table
-
-    table = load_table(path)
-    return check_draw(table.X, table.y, table.domain)
-
-
-def _compare(data: Any, paper: str, name: str, options: dict[str, Any]) -> None:
+def _compare(load: Callable[[], Any], paper: str, name: str, options: dict[str, Any]) -> None:
     """Run the study on some data and print or write its table."""
+    with reporting():
+        data = load()
     store, resume = o.results_of(name, options["store"])
     with reporting(resume):
         quick, chosen = options["quick"], o.names_of(options["methods"]) or []
@@ -184,17 +173,9 @@ def _compare(data: Any, paper: str, name: str, options: dict[str, Any]) -> None:
         todo = tasks(domains) + (tasks(domains, 2) if len(domains) == 4 and not quick else [])
         errors.print(f"{len(todo)} tasks, {len(chosen)} methods, {protocol.repeats} repeats -> {store}")
         kept = thin(data.domain, options.get("max_per_domain"), y=data.target)
-        rows = run(
-            data.data[kept],
-            data.target[kept],
-            data.domain[kept],
-            todo,
-            store=store,
-            protocol=protocol,
-            methods=chosen,
-            n_jobs=options["jobs"],
-            verbose=1,
-        )
+        X, y, domain = data.data[kept], data.target[kept], data.domain[kept]
+        work = {"store": store, "protocol": protocol, "methods": chosen, "n_jobs": options["jobs"], "verbose": 1}
+        rows = run(X, y, domain, todo, **work)
         other = options.get("features") not in (None, "decaf6")
         printed = "the paper's figure, for DeCAF6 features" if other else AccuracyTable.printed
         table = accuracy_table(rows, published(paper, todo) if paper else None, printed)

@@ -11,7 +11,7 @@ from rich.table import Table as RichTable
 
 from ..labels import listed
 from ..models import ModelFileError, read_card
-from ._report import answer, page, reporting
+from ._report import answer, grid, page, reporting
 
 KINDS = {
     "plain": "plain: classifies row by row",
@@ -101,15 +101,11 @@ def _novelty_text(reference: dict[str, float]) -> str:
 
 def _score_table(card: dict[str, Any], scores: dict[str, Any]) -> RichTable:
     rows, baseline = card.get("data", {}).get("domains", {}), scores.get("baseline")
-    table = RichTable(header_style="bold")
-    for name in ("held-out domain", "rows", str(card.get("model"))):
-        table.add_column(name, justify="left" if name == "held-out domain" else "right")
-    if baseline:
-        table.add_column("plain logistic", justify="right")
+    table = grid(["held-out domain"], ["rows", str(card.get("model")), *(["plain logistic"] if baseline else [])])
     for name, score in scores["by_domain"].items():
-        extra = [f"{100 * baseline[name]:.1f}"] if baseline else []
-        table.add_row(readable(name), f"{rows.get(name, 0):,}", f"{100 * score:.1f}", *extra)
+        accuracies = [score, baseline[name]] if baseline else [score]
+        table.add_row(readable(name), f"{rows.get(name, 0):,}", *(f"{100 * value:.1f}" for value in accuracies))
     table.add_section()
-    extra = [f"{100 * np.mean(list(baseline.values())):.1f}"] if baseline else []
-    table.add_row("mean", "", f"{100 * scores['mean']:.1f}", *extra)
+    means = [scores["mean"], np.mean(list(baseline.values()))] if baseline else [scores["mean"]]
+    table.add_row("mean", "", *(f"{100 * mean:.1f}" for mean in means))
     return table

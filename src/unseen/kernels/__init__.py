@@ -3,8 +3,16 @@
 Stands on the algebra. Offers `Kernel` as a value, the median rule, `PivotedNystroem` and what fits into memory.
 """
 
-from ._bandwidth import factor, is_multiple, median_squared_distance, squared_distances
-from ._kernel import Kernel, KernelTransformer, centre, require_spread
+from ._kernel import (
+    Kernel,
+    KernelTransformer,
+    centre,
+    factor,
+    is_multiple,
+    median_squared_distance,
+    require_spread,
+    squared_distances,
+)
 from ._nystroem import PivotedNystroem
 from ._plan import EXACT_ROWS, Plan, available_bytes, require_square
 

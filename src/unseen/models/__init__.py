@@ -3,10 +3,10 @@
 Stands on the tables, the selection and the novelty of a new table.
 """
 
-from ._card import machine_facts, model_card
+from ._card import model_card
 from ._file import load_model, read_card, save_model
 from ._fit import AUTO, TableFit, fit_notices, fit_table
-from ._model import Centres, TableModel
+from ._model import TableModel
 from ._predict import BATCH, RESULT_ENDINGS, Model, ModelFileError, TablePredictions
 from ._stream import TableRows, rows_for
 
@@ -22,5 +22,5 @@ __all__ = [
     "save_model",
 ]
 # For other rooms, and for nobody else.
-__all__ += ["AUTO", "BATCH", "RESULT_ENDINGS", "Centres", "TableRows", "fit_notices", "load_model", "machine_facts"]
+__all__ += ["AUTO", "BATCH", "RESULT_ENDINGS", "TableRows", "fit_notices", "load_model"]
 __all__ += ["rows_for"]

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import platform
+from collections import Counter
 from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
-import scipy
-import sklearn
-from threadpoolctl import threadpool_info
 
-from .. import __version__
-from ..labels import Labels
+from ..citizen import machine_facts
 from ..tables import SurveyedTable, Table
 from ._fit import TableFit
 
@@ -59,7 +54,8 @@ def model_card(
     if isinstance(source, SurveyedTable):
         rows, domain_rows, class_rows = source.rows, source.domain_rows(), source.class_rows()
     else:
-        rows, domain_rows, class_rows = len(table.X), _counts(table.domain), _counts(table.y)
+        rows = len(table.X)
+        domain_rows, class_rows = (Counter(np.sort(labels).tolist()) for labels in (table.domain, table.y))
     novelty = found.model.novelty
     missing = np.isnan(table.X).mean(axis=0).round(4).tolist()  # the share of each column
     return {
@@ -100,25 +96,4 @@ def model_card(
             "resolution": novelty.resolution_,
         },
         "machine": machine_facts(),
-    }
-
-
-def _counts(values: Labels) -> dict[Any, int]:
-    names, counts = np.unique(values, return_counts=True)
-    return dict(zip(names.tolist(), counts.tolist(), strict=True))
-
-
-def machine_facts() -> dict[str, Any]:
-    """What results depend on and should stand beside them: versions, BLAS libraries with their threads, the machine."""
-    return {
-        "unseen": __version__,
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "scipy": scipy.__version__,
-        "scikit-learn": sklearn.__version__,
-        "platform": platform.platform(),
-        "cores": os.cpu_count(),
-        "blas": sorted(
-            f"{pool['internal_api']} {pool['version']} x{pool['num_threads']}" for pool in threadpool_info()
-        ),
     }

@@ -217,16 +217,16 @@ def _digest(card: Mapping[str, Any]) -> str:
 def _read(path: Path, wants_payload: bool) -> tuple[dict[str, Any], bytes]:
     """Card and, if wanted, checked payload."""
     with path.open("rb") as file:  # what is missing or forbidden is no matter of the format
+        looks_like_archive = file.read(4) == b"PK\x03\x04"
         try:
             with zipfile.ZipFile(file) as archive:
-                sizes = _members(path, archive)
-                card = _card(path, archive, sizes[CARD])
+                card = _card(path, archive)
                 payload = archive.read(PAYLOAD) if wants_payload else b""
         except ModelFileError:
             raise
         # Damaged archives fail in many ways: a wrong offset, an encryption flag, an unknown version, a broken name.
         except Exception as error:
-            if isinstance(error, zipfile.BadZipFile) and not _looks_like_archive(file):
+            if isinstance(error, zipfile.BadZipFile) and not looks_like_archive:
                 raise ModelFileError(f"{path}: not a model file. Pass a file that `unseen fit` wrote.") from error
             raise ModelFileError(f"{path}: damaged or cut off ({error}). Copy it again, or fit again.") from error
     if wants_payload and hashlib.sha256(payload).hexdigest() != card["payload"]["sha256"]:
@@ -234,23 +234,15 @@ def _read(path: Path, wants_payload: bool) -> tuple[dict[str, Any], bytes]:
     return card, payload
 
 
-def _looks_like_archive(file: Any) -> bool:
-    file.seek(0)
-    return bool(file.read(4) == b"PK\x03\x04")
-
-
-def _members(path: Path, archive: zipfile.ZipFile) -> dict[str, int]:
-    """Sizes of the two members; anything else about the archive is refused."""
+def _card(path: Path, archive: zipfile.ZipFile) -> dict[str, Any]:
+    """What the card says, if the archive holds it and a model, and nothing is odd about either."""
     members = archive.infolist()
     if sorted(member.filename for member in members) != sorted([CARD, PAYLOAD]):
         raise ModelFileError(f"{path}: a zip archive, but not a model file. Pass a file that `unseen fit` wrote.")
     # Members that are stored cannot be larger than the file: nothing inflates while it is read.
     if any(m.compress_type != zipfile.ZIP_STORED or m.file_size != m.compress_size for m in members):
         raise ModelFileError(f"{path}: refused, because it is compressed, and model files never are.")
-    return {member.filename: member.file_size for member in members}
-
-
-def _card(path: Path, archive: zipfile.ZipFile, size: int) -> dict[str, Any]:
+    size = archive.getinfo(CARD).file_size
     if size > MAX_CARD:
         raise ModelFileError(f"{path}: refused, because its card has {size:,} bytes; at most {MAX_CARD:,} are read.")
     card = json.loads(archive.read(CARD))

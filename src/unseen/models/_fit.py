@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from sklearn.base import clone
 
-from ..estimators import Projection, Statistics
 from ..kernels import Plan
 from ..labels import Samples
 from ..selection import (
@@ -28,7 +28,7 @@ from ..selection import (
 from ..shift import Novelty
 from ..tables import Table, preprocessor
 from ._model import TableModel
-from ._stream import Collector, Rows, TableRows
+from ._stream import Rows, TableRows, collected
 
 AUTO = "auto"
 BASELINE = "logistic"
@@ -138,7 +138,7 @@ def fit_table(
     """
     stream = TableRows(table) if stream is None else stream
     plan = Plan.of(stream.rows) if plan is None else plan
-    samples = Samples(table.X, table.y, table.domain)
+    samples = table.samples
     few = samples if plan.exact else samples.take(samples.thinned(plan.choice_rows, seed))
     unfitted = preprocessor(table.schema, scale)  # type: ignore[arg-type]
     field, chosen = _chosen(few, unfitted, method, inductive, {"n_jobs": n_jobs, "verbose": verbose})
@@ -149,25 +149,15 @@ def fit_table(
         with expected_warnings():
             pipeline = chosen.candidate.fitted(prepared.X, prepared.y, prepared.domain)
     else:
-
-        def collect(projection: Projection) -> Statistics:
-            return Collector(stream, preparation, projection).collected(client, verbose)
-
+        collect = partial(collected, stream, preparation, client, verbose)
         pipeline, seen = LargeFit(prepared, collect, plan, seed).fitted(chosen.candidate)
         seen |= {"rows": stream.rows, "choice_rows": len(few)}
     domains = np.unique(table.domain).tolist()
     board = leaderboard(field, chosen, domains)
-    baseline = next((row["scores"] for row in board if row["model"] == BASELINE), None)
-    return TableFit(
-        TableModel(preparation, pipeline, novelty),
-        chosen.name,
-        chosen.kind,
-        chosen.candidate.params,
-        dict(zip(domains, chosen.scores.tolist(), strict=True)),
-        None if chosen.kind == "plain" else baseline,
-        board if method == AUTO else [],
-        seen,
-    )
+    baseline = next((row["scores"] for row in board if chosen.kind != "plain" and row["model"] == BASELINE), None)
+    model, scores = TableModel(preparation, pipeline, novelty), dict(zip(domains, chosen.scores.tolist(), strict=True))
+    board = board if method == AUTO else []
+    return TableFit(model, chosen.name, chosen.kind, chosen.candidate.params, scores, baseline, board, seen)
 
 
 def _chosen(

@@ -10,8 +10,8 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import normalize
 
-from ..algebra import Array, Moments, pooled
-from ..estimators import DomainCenterer, Projection, centring_of, uncentred
+from ..algebra import Array, Moments
+from ..estimators import Centring, DomainCenterer, Projection, centring_of, uncentred
 from ..labels import Labels
 from ..selection import is_one_nearest, nearest
 from ..shift import Novelty
@@ -68,13 +68,18 @@ class TableModel:
         """Encoded samples as the model and the novelty see them."""
         return np.asarray(self.preprocessor.transform(X), dtype=np.float64)
 
+    def represent(self, prepared: Array, sample_domain: Any = None) -> Any:
+        """Prepared samples as the classifier sees them."""
+        there = self.transformer is not None
+        return self.transformer.transform(prepared, sample_domain=sample_domain) if there else prepared
+
     def predict(self, X: Any, *, sample_domain: Any = None) -> Labels:
         """Classify encoded samples; a transductive model needs whole batches of each new domain."""
-        return self.classify(self._transformed(X, sample_domain))[0]
+        return self.classify(self.represent(self.prepare(X), sample_domain))[0]
 
     def predict_proba(self, X: Any, *, sample_domain: Any = None) -> Array:
         """Class probabilities of encoded samples, if the classifier has them."""
-        return self.pipeline[-1].predict_proba(self._transformed(X, sample_domain))
+        return self.pipeline[-1].predict_proba(self.represent(self.prepare(X), sample_domain))
 
     def classify(self, Z: Any) -> tuple[Labels, Array | None]:
         """Classes of transformed samples, and their probabilities if the classifier has them."""
@@ -84,56 +89,25 @@ class TableModel:
             return self.classes_[codes], np.eye(len(self.classes_))[codes]
         return classifier.predict(Z), classifier.predict_proba(Z) if self.has_probabilities else None
 
-    def _transformed(self, X: Any, sample_domain: Any) -> Any:
-        prepared = self.prepare(X)
-        if self.transformer is None:
-            return prepared
-        return self.transformer.transform(prepared, sample_domain=sample_domain)
-
-
-class Centres:
-    """Centring on new domains whose samples arrive in pieces: `add` all of them, then `transform` them again.
-
-    Gives what the model's transformer gives for whole batches under target centring, without ever holding one: a new
-    domain's centre is the mean of its pieces' means. Domains seen in training keep the centre that they had there.
-    """
-
-    def __init__(self, model: TableModel) -> None:
-        transformer = model.transformer
-        if not isinstance(transformer, (DomainCenterer, Projection)):
+    def centring(self) -> Centring:
+        """How new domains are centred on their own samples, whatever pieces these come in."""
+        if not isinstance(self.transformer, (DomainCenterer, Projection)):
             raise ValueError(
                 "The model has no centre to move: only projections and centred classifiers do. Leave the centring out, "
                 "or fit with --method cidg, mda, sca, dica or kfda."
             )
-        self._transformer = transformer
-        self._centring = replace(
-            centring_of(transformer),
-            who="Centring",
-            advice="Predict a batch of that domain, or fit with --inductive.",
-            nameless="the new table",
-        )
-        self._found: dict[Any, Moments] = {}
+        advice = "Predict a batch of that domain, or fit with --inductive."
+        return replace(centring_of(self.transformer), who="Centring", advice=advice, nameless="the new table")
 
-    def moments(self, prepared: Array, domain: Labels | None = None) -> dict[Any, Moments]:
-        """What prepared samples tell about the centres of their domains, by name, as `pool` takes it.
+    def uncentred(self, prepared: Array) -> Array:
+        """Prepared samples before they are centred, for the moments of their `centring`."""
+        return uncentred(self.transformer, prepared)
 
-        Without names they are of one new domain.
+    def centred(self, prepared: Array, domain: Labels | None, centres: Mapping[Any, Moments]) -> Array:
+        """Prepared samples as the classifier sees them, new domains centred by the moments of all their pieces.
+
+        That is what the transformer gives for whole batches under target centring, without ever holding one. Domains
+        seen in training keep the centre that they had there.
         """
-        return self._centring.moments(uncentred(self._transformer, prepared), domain)
-
-    def pool(self, found: Mapping[Any, Moments]) -> None:
-        """Take in what samples of the first pass told, wherever they are."""
-        self._found = pooled(self._found, found)
-
-    def add(self, prepared: Array, domain: Labels | None = None) -> None:
-        """Take in prepared samples of the first pass."""
-        self.pool(self.moments(prepared, domain))
-
-    def check(self) -> None:
-        """Refuse domains that cannot be centred, once all samples have been added."""
-        self._centring.require_batches(self._found)
-
-    def transform(self, prepared: Array, domain: Labels | None = None) -> Array:
-        """Centre prepared samples of the second pass, and project them if the model does."""
-        Z = self._centring.subtract(uncentred(self._transformer, prepared), domain, self._found)
-        return normalize(Z, copy=False) if getattr(self._transformer, "renormalize", False) else Z
+        Z = self.centring().subtract(self.uncentred(prepared), domain, centres)
+        return normalize(Z, copy=False) if getattr(self.transformer, "renormalize", False) else Z

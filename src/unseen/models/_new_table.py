@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -60,55 +60,6 @@ class NewRows(NamedTuple):
     kept: pl.DataFrame  # columns for the output
 
 
-@dataclass(frozen=True)
-class Encoding:
-    """How rows become numbers: small, so that it can be sent to wherever that is done."""
-
-    schema: Schema
-    domain: str | None  # the column that tells
-    by_file: bool  # or each file is one
-    label: str | None  # the column of labels, if there is one
-    keep: dict[str, Any]  # columns for the output, and the type of each
-    size: int  # rows of a piece
-
-    @property
-    def columns(self) -> list[str]:
-        """What is read of a file."""
-        others = [name for name in (self.domain, self.label, *self.keep) if name is not None]
-        return list(dict.fromkeys([*self.schema.feature_names, *others]))
-
-    def pieces(self, rows: RowRange) -> Iterator[NewRows]:
-        """Rows in their order, a few at a time."""
-        before = rows.before
-        for frame in self._frames(rows):
-            if frame.is_empty():
-                continue
-            with understanding(rows.file):
-                X = self.schema.encode(frame)
-                domain, new = self._domains(frame, rows, before), self.schema.new_levels(frame, X)
-                labels = None if self.label is None else frame[self.label]
-                kept = frame.select([frame[name].cast(kind) for name, kind in self.keep.items()])
-            yield NewRows(X, domain, new, labels, kept)
-            before += frame.height
-
-    def _frames(self, rows: RowRange) -> Iterable[pl.DataFrame]:
-        if rows.frame is not None:
-            return [rows.frame]
-        return file_batches(rows.file, self.columns, self.size, rows.first, rows.height)
-
-    def _domains(self, frame: pl.DataFrame, rows: RowRange, before: int) -> Labels | None:
-        if self.domain is None:
-            return np.full(frame.height, rows.name) if self.by_file else None
-        labels = as_text(frame[self.domain])
-        if labels.null_count():
-            first = before + int(labels.is_null().arg_max() or 0) + 1
-            raise TableError(
-                [f"column {self.domain!r} names no domain for some rows, first for row {first:,}."],
-                source=rows.file.name,
-            )
-        return labels.to_numpy().astype(str)
-
-
 class NewTable:
     """A file, or several, each a domain or all of them parts of one table; or a frame or an array in memory.
 
@@ -119,7 +70,6 @@ class NewTable:
     def __init__(
         self, data: Any, schema: Schema, domain: str | None, size: int, keep: Sequence[str] | None = None
     ) -> None:
-        self.notices: list[str] = []
         self._frame, found, parts, several = None, [(IN_MEMORY.name, IN_MEMORY)], False, False
         if is_path(data):
             found, several = files(data), holds_several(data)
@@ -128,70 +78,105 @@ class NewTable:
             self._frame = _frame_of(data, schema)
             if not has_columns(data):  # encoded already: what levels became are numbers like others
                 schema = replace(schema, columns=tuple(Column(name, "numeric") for name in schema.feature_names))
-        if parts and domain is None:
-            self._notice(
-                f"The {len(found):,} files are called like parts of one table, and read as one domain. Pass "
-                "--domain to name a column that tells domains apart."
-            )
+        self.schema, self.domain, self._by_file = schema, domain, domain is None and several and not parts
         asked = [] if keep is None or keep == "all" else list(keep)
         needed = asked if domain is None else [domain, *asked]
-        opened = [_columns_of(file, self._frame, schema, needed) for _, file in found]
+        opened = [self._opened(file, needed) for _, file in found]
         types = [types for types, _ in opened]
-        kept = _in_all(types) if keep == "all" else {name: _common(types, name) for name in asked}
-        by_file = domain is None and several and not parts
-        wide = Encoding(schema, domain, by_file, self._label(schema.label, types), kept, size)
-        self.encoding = replace(wide, size=min(size, batch_size(len(wide.columns))))
-        for (_, file), columns in zip(found, types, strict=True):
-            self._about(file, list(columns))
+        if keep == "all":  # but for columns of lists, records or raw bytes
+            asked = [name for name in types[0] if all(name in own and is_readable(own[name]) for own in types)]
+        labelled = [schema.label in columns and is_readable(columns[schema.label]) for columns in types]
+        self._label = schema.label if all(labelled) else None
+        self._keep = {name: _common(types, name) for name in asked}
+        others = [name for name in (domain, self._label, *self._keep) if name is not None]
+        self._columns = list(dict.fromkeys([*schema.feature_names, *others]))
+        self._size = min(size, batch_size(len(self._columns)))
         self._files = [(name, file.absolute(), height) for (name, file), (_, height) in zip(found, opened, strict=True)]
+        self.notices = list(dict.fromkeys(self._said(parts, labelled, types)))
         self.rows = sum(height for *_, height in self._files)
         if not self.rows:
             raise TableError(["it holds no rows."], source=str(data) if is_path(data) else IN_MEMORY.name)
 
-    def _label(self, label: str | None, types: Sequence[Mapping[str, Any]]) -> str | None:
-        """The column of labels, if all files have it, and values in it."""
-        having = [label is not None and label in columns and is_readable(columns[label]) for columns in types]
-        if any(having) and not all(having):
-            self._notice(
-                f"{counted(sum(having), 'file')} of {len(having):,} with labels, in the column {label!r}: predictions "
-                "are compared with labels only where all files have them."
-            )
-        return label if all(having) else None
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_frame": None}  # whoever it is sent to gets the rows, some at a time
 
-    def _about(self, file: Path, names: list[str]) -> None:
-        """Say which columns of a file play no part."""
-        schema, used = self.encoding.schema, set(self.encoding.columns)
-        extra = [name for name in schema.match(names, file.name) if name not in used]
-        if extra:
-            self._notice(f"{counted(len(extra), 'column')} of {file.name} not used: {listed(extra, 5, quote=False)}.")
-        if self.encoding.domain is None and schema.domain in names:
-            self._notice(
-                f"The column {schema.domain!r} named the domains in training; here it is ignored. Pass "
-                f"--domain {schema.domain} to tell domains apart."
-            )
+    def _opened(self, file: Path, asked: Sequence[str]) -> tuple[dict[str, Any], int]:
+        """The types of the columns of a file that has all that is needed and asked for, and its number of rows."""
+        import polars as pl
 
-    def _notice(self, text: str) -> None:
-        if text not in self.notices:
-            self.notices.append(text)
+        lazy = scan(file) if self._frame is None else self._frame.lazy()
+        types = dict(lazy.collect_schema())
+        self.schema.match(types, file.name)
+        problems = [unknown_column(name, types) for name in asked if name not in types]
+        if problems:
+            raise TableError(problems, source=file.name)
+        return types, int(lazy.select(pl.len()).collect().item())
+
+    def _said(self, parts: bool, labelled: list[bool], types: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+        """What was assumed, and which columns of which file play no part."""
+        schema, used = self.schema, set(self._columns)
+        if parts and self.domain is None:
+            yield (
+                f"The {len(types):,} files are called like parts of one table, and read as one domain. Pass "
+                "--domain to name a column that tells domains apart."
+            )
+        if any(labelled) and not all(labelled):
+            yield (
+                f"{counted(sum(labelled), 'file')} of {len(types):,} with labels, in the column {schema.label!r}: "
+                "predictions are compared with labels only where all files have them."
+            )
+        for (_, file, _), columns in zip(self._files, types, strict=True):
+            extra = [name for name in schema.match(columns, file.name) if name not in used]
+            if extra:
+                yield f"{counted(len(extra), 'column')} of {file.name} not used: {listed(extra, 5, quote=False)}."
+            if self.domain is None and schema.domain in columns:
+                yield (
+                    f"The column {schema.domain!r} named the domains in training; here it is ignored. Pass "
+                    f"--domain {schema.domain} to tell domains apart."
+                )
 
     def parts(self) -> Iterator[RowRange]:
         """All rows in order. Those of Parquet files are left to be read; others cannot be entered in the middle."""
-        columns, size, before = self.encoding.columns, self.encoding.size, 0
-        step = size * max(1, PART_VALUES // len(columns) // size)  # whole pieces: the same wherever they are read
+        size, before = self._size, 0
+        step = size * max(1, PART_VALUES // len(self._columns) // size)  # whole pieces: the same wherever they are read
         for name, file, height in self._files:
             if self._frame is None and ending_of(file) == ".parquet":
                 for first in range(0, height, step):
                     yield RowRange(name, file, before + first, first=first, height=min(step, height - first))
                 before += height
                 continue
-            frames = file_batches(file, columns, size) if self._frame is None else self._frame.iter_slices(size)
+            frames = file_batches(file, self._columns, size) if self._frame is None else self._frame.iter_slices(size)
             for frame in frames:
                 yield RowRange(name, file, before, frame)
                 before += frame.height
 
+    def pieces(self, rows: RowRange) -> Iterator[NewRows]:
+        """Rows in their order, a few at a time."""
+        before, held = rows.before, None if rows.frame is None else [rows.frame]
+        for frame in held or file_batches(rows.file, self._columns, self._size, rows.first, rows.height):
+            if frame.is_empty():
+                continue
+            with understanding(rows.file):
+                X = self.schema.encode(frame)
+                domain, new = self._domains(frame, rows, before), self.schema.new_levels(frame, X)
+                labels = None if self._label is None else frame[self._label]
+                kept = frame.select([frame[name].cast(kind) for name, kind in self._keep.items()])
+            yield NewRows(X, domain, new, labels, kept)
+            before += frame.height
+
+    def _domains(self, frame: pl.DataFrame, rows: RowRange, before: int) -> Labels | None:
+        if self.domain is None:
+            return np.full(frame.height, rows.name) if self._by_file else None
+        labels = as_text(frame[self.domain])
+        if labels.null_count():
+            first = before + int(labels.is_null().arg_max() or 0) + 1
+            problem = f"column {self.domain!r} names no domain for some rows, first for row {first:,}."
+            raise TableError([problem], source=rows.file.name)
+        return labels.to_numpy().astype(str)
+
     def whole(self) -> tuple[Array, Labels | None]:
         """All rows at once, encoded, and the domain of each."""
-        pieces = [piece for rows in self.parts() for piece in self.encoding.pieces(rows)]
+        pieces = [piece for rows in self.parts() for piece in self.pieces(rows)]
         named = [piece.domain for piece in pieces if piece.domain is not None]
         return np.concatenate([piece.X for piece in pieces]), np.concatenate(named) if named else None
 
@@ -232,27 +217,6 @@ def _values(column: Any) -> Any:
     if isinstance(column.dtype, np.dtype) and column.dtype.kind in "biufmM":
         return column.to_numpy()
     return column.astype(object).where(column.notna(), None).tolist()
-
-
-def _columns_of(
-    file: Path, frame: pl.DataFrame | None, schema: Schema, asked: Sequence[str]
-) -> tuple[dict[str, Any], int]:
-    """The types of the columns of a file that has all that is needed and asked for, and its number of rows."""
-    import polars as pl
-
-    lazy = scan(file) if frame is None else frame.lazy()
-    types = dict(lazy.collect_schema())
-    schema.match(types, file.name)
-    problems = [unknown_column(name, types) for name in asked if name not in types]
-    if problems:
-        raise TableError(problems, source=file.name)
-    return types, int(lazy.select(pl.len()).collect().item())
-
-
-def _in_all(types: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The columns that all files have, but for those that hold lists, records or raw bytes."""
-    names = [name for name in types[0] if all(name in columns and is_readable(columns[name]) for columns in types)]
-    return {name: _common(types, name) for name in names}
 
 
 def _common(types: Sequence[Mapping[str, Any]], name: str) -> Any:

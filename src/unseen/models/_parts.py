@@ -31,24 +31,9 @@ from ..shift import Novelty
 from ._model import TableModel
 
 OURS: tuple[type, ...] = (DomainCenterer, Novelty, PivotedNystroem, CIDG, DICA, KFDA, MDA, SCA, TableModel, UndoBias)
-ESTIMATORS = (
-    *OURS,
-    ColumnTransformer,
-    FrozenEstimator,
-    KNeighborsClassifier,
-    LabelBinarizer,
-    LinearSVC,
-    LogisticRegression,
-    Normalizer,
-    Nystroem,
-    OneHotEncoder,
-    Pipeline,
-    RBFSampler,
-    RidgeClassifier,
-    SVC,
-    SimpleImputer,
-    StandardScaler,
-)
+CLASSIFIERS = (KNeighborsClassifier, LabelBinarizer, LinearSVC, LogisticRegression, RidgeClassifier, SVC)
+PREPARATIONS = (ColumnTransformer, Normalizer, OneHotEncoder, SimpleImputer, StandardScaler)
+ESTIMATORS = (*OURS, *CLASSIFIERS, *PREPARATIONS, FrozenEstimator, Nystroem, Pipeline, RBFSampler)
 CONTAINERS = (dict, list, set, tuple)
 VALUES = (bool, float, int, slice, str, type(None))
 

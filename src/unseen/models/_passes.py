@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Generator, Iterator
-from dataclasses import asdict, dataclass, field, replace
+from collections import Counter, defaultdict
+from collections.abc import Generator, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..algebra import Array, Moments, pooled
-from ..estimators import mapped
-from ..labels import Labels
+from ..estimators import Centring, mapped
+from ..labels import Coded, Labels
 from ..progress import progress
 from ..shift import NoveltyResult
-from ..tables import Agreement, NewValues
-from ._model import Centres, TableModel
-from ._new_table import Encoding, NewRows, NewTable, RowRange
+from ..tables import Agreement
+from ._model import TableModel
+from ._new_table import NewRows, NewTable, RowRange
 
 if TYPE_CHECKING:
     import polars as pl
@@ -26,78 +26,103 @@ if TYPE_CHECKING:
 MAX_DOMAINS = 1_000  # a column with more values than this numbers rows rather than naming places
 
 
-@dataclass(frozen=True)
-class Findings:
-    """What rows tell about the table; those of pieces add up."""
-
-    rows: int = 0
-    missing: Any = 0  # values of each feature
-    novelty: dict[str | None, Moments] = field(default_factory=dict)  # of each domain
-    centres: dict[Any, Moments] = field(default_factory=dict)  # likewise
-    labels: Counter[Any] = field(default_factory=Counter)  # predicted ones
-    new: dict[str, NewValues] = field(default_factory=dict)  # levels of each feature that training did not have
-    agreement: dict[str, Agreement] = field(default_factory=dict)  # with the column of labels, if there is one
-
-    def __add__(self, other: Findings) -> Findings:
-        pools = {name: pooled(getattr(self, name), getattr(other, name)) for name in POOLED}
-        labels, missing = self.labels + other.labels, self.missing + other.missing
-        return Findings(self.rows + other.rows, missing, labels=labels, **pools)
+Told = dict[str, dict[Any, Any]]  # what rows tell about the table, by kind and name; that of pieces adds up
+Done = tuple[int, Told, "pl.DataFrame | None"]  # rows of a piece, what they tell, and their predictions
 
 
-POOLED = ("novelty", "centres", "new", "agreement")
-Done = tuple[Findings, "pl.DataFrame | None"]  # what a piece tells, and its predictions
+@dataclass
+class Run:
+    """One pass over the table; two if new domains are centred, the first of which finds their centres."""
 
-
-@dataclass(frozen=True)
-class Pass:
-    """Reads rows, and does to each piece of them what this pass is for."""
-
-    encoding: Encoding
     model: TableModel
-    centres: Centres | None
-    centring: bool = False  # or classifying
+    table: NewTable
+    centring: Centring | None
+    verbose: int
+    centres: Mapping[Any, Moments] | None = None  # of new domains, once they are known
+    found: Told = field(default_factory=lambda: defaultdict(dict))
 
-    def __call__(self, rows: RowRange) -> Iterator[Done]:
-        """One piece after another."""
-        return map(self._act, self.encoding.pieces(rows))
+    def frames(self, client: Any = None) -> Generator[pl.DataFrame]:
+        """Predictions, piece by piece, made here or by the workers of a cluster."""
+        if self.centring is not None:
+            for _ in self._each("Centring", client):
+                pass
+            self.centres = self.found["centres"]
+            self.centring.require_batches(self.centres)
+        yield from self._each("Predicting", client)
 
-    def all(self, rows: RowRange) -> list[Done]:
-        """All at once, to be sent back."""
-        return list(self(rows))
+    def _each(self, description: str, client: Any) -> Iterator[Any]:
+        """All pieces in order, with progress on standard error."""
+        parts = self.table.parts()
+        pieces = map(self._pieces, parts) if client is None else mapped(self._all, parts, client)
+        with progress(description, self.table.rows, self.verbose) as advance:
+            for rows, told, frame in chain.from_iterable(pieces):
+                for kind, more in told.items():
+                    self.found[kind] = pooled(self.found[kind], more)
+                if len(self.found["novelty"]) > MAX_DOMAINS:
+                    raise ValueError(
+                        f"The column {self.table.domain!r} names more than {MAX_DOMAINS:,} domains; does it "
+                        "number the rows? Pass a column that says where rows come from."
+                    )
+                yield frame
+                advance(rows)
 
-    def _act(self, piece: NewRows) -> Done:
+    def _pieces(self, rows: RowRange) -> Iterator[Done]:
+        return map(self._done, self.table.pieces(rows))
+
+    def _all(self, rows: RowRange) -> list[Done]:
+        return list(self._pieces(rows))  # at once, to be sent back
+
+    def _done(self, piece: NewRows) -> Done:
         """What a piece tells about its domains, in the only pass or in the first; its predictions in the last."""
-        prepared, found = self.model.prepare(piece.X), Findings(len(piece.X))
-        if self.centring or self.centres is None:
-            missing = np.isnan(piece.X).sum(axis=0)
-            found = Findings(len(piece.X), missing, domain_moments(self.model, prepared, piece.domain))
-        if self.centring and self.centres is not None:
-            return replace(found, centres=self.centres.moments(prepared, piece.domain)), None
-        return self._classify(piece, prepared, found)
-
-    def _classify(self, piece: NewRows, prepared: Array, found: Findings) -> Done:
-        model, agreement = self.model, {}
-        if self.centres is not None:
-            Z = self.centres.transform(prepared, piece.domain)
+        model, told = self.model, Told()
+        prepared = model.prepare(piece.X)
+        if self.centres is None:
+            missing = np.isnan(piece.X).sum(axis=0).tolist()
+            told["missing"] = dict(zip(self.table.schema.feature_names, missing, strict=True))
+            told["novelty"] = domain_moments(model, prepared, piece.domain)
+        if self.centring is None:
+            Z = model.represent(prepared)
+        elif self.centres is None:
+            told["centres"] = self.centring.moments(model.uncentred(prepared), piece.domain)
+            return len(piece.X), told, None
         else:
-            Z = prepared if model.transformer is None else model.transformer.transform(prepared)
+            Z = model.centred(prepared, piece.domain, self.centres)
         labels, probabilities = model.classify(Z)
+        told |= {"labels": Counter(labels.tolist()), "new": piece.new}  # levels that training did not have
         if piece.labels is not None:
-            agreement = {"label": Agreement.of(piece.labels, labels, model.classes_, piece.domain)}
-        columns: dict[str, Any] = {} if piece.domain is None else {"domain": piece.domain}
-        columns["label"] = labels
+            told["agreement"] = {"label": Agreement.of(piece.labels, labels, model.classes_, piece.domain)}
+        columns = ({} if piece.domain is None else {"domain": piece.domain}) | {"label": labels}
         if probabilities is not None:
             columns |= {f"p({name})": probabilities[:, i] for i, name in enumerate(model.classes_.tolist())}
-        told = replace(found, labels=Counter(labels.tolist()), new=piece.new, agreement=agreement)
-        return told, _beside(piece.kept, columns)
+        return len(piece.X), told, _beside(piece.kept, columns)
+
+    def summary(self, output: str | None, before: dict[str, float]) -> dict[str, Any]:
+        """What was done, in plain values; features mostly miss that do so here, but did not `before`, in training."""
+        found, classes = self.found, self.model.classes_.tolist()
+        agreement, of = found["agreement"].get("label"), self.model.novelty.of
+        return {
+            "output": output,
+            "rows": sum(found["labels"].values()),
+            "labels": [{"label": label, "rows": found["labels"].get(label, 0)} for label in classes],
+            "probabilities": self.model.has_probabilities,
+            "transductive": self.centring is not None,
+            "mostly_missing": [
+                {"column": name, "missing": missing}
+                for name, missing in found["missing"].items()
+                if 2 * missing > self.table.rows and before.get(name, 0.0) <= 0.5
+            ],
+            "new_levels": [
+                {"column": name, "rows": new.rows, "levels": list(new.examples)} for name, new in found["new"].items()
+            ],
+            "agreement": agreement.summary() if agreement is not None and agreement.rows else None,
+            "novelty": [{"domain": name, **_plain_values(of(batch))} for name, batch in found["novelty"].items()],
+        }
 
 
 def domain_moments(model: TableModel, prepared: Array, domain: Labels | None) -> dict[str | None, Moments]:
     """What the novelty of each domain follows from; without names there is one, called None."""
-    if domain is None:
-        return {None: model.novelty.moments(prepared)}
-    names, codes = np.unique(domain, return_inverse=True)
-    return {name: model.novelty.moments(prepared[codes == i]) for i, name in enumerate(names.tolist())}
+    coded = Coded.domains(domain, len(prepared))
+    return {name: model.novelty.moments(prepared[rows]) for name, rows in coded.rows()}
 
 
 def _beside(kept: pl.DataFrame, columns: dict[str, Any]) -> pl.DataFrame:
@@ -110,70 +135,6 @@ def _beside(kept: pl.DataFrame, columns: dict[str, Any]) -> pl.DataFrame:
         while names[name] in taken:
             names[name] += " (input)"
     return pl.concat([kept.rename(names), pl.DataFrame(columns)], how="horizontal")
-
-
-class Run:
-    """One pass over the table; two if new domains are centred, the first of which finds their centres."""
-
-    def __init__(self, model: TableModel, table: NewTable, target: bool, verbose: int) -> None:
-        self.model = model
-        self.table = table
-        self.verbose = verbose
-        self.centres = Centres(model) if target or model.transductive else None
-        self.found = Findings()
-
-    def frames(self, client: Any = None) -> Generator[pl.DataFrame]:
-        """Predictions, piece by piece, made here or by the workers of a cluster."""
-        if self.centres is not None:
-            for _ in self._each("Centring", client):
-                pass
-            self.centres.pool(self.found.centres)
-            self.centres.check()
-        for frame in self._each("Predicting", client):
-            if frame is not None:
-                yield frame
-
-    def _each(self, description: str, client: Any) -> Iterator[pl.DataFrame | None]:
-        """All pieces in order, with progress on standard error."""
-        work = Pass(self.table.encoding, self.model, self.centres, description == "Centring")
-        parts = self.table.parts()
-        pieces = map(work, parts) if client is None else mapped(work.all, parts, client)
-        with progress(description, self.table.rows, self.verbose) as advance:
-            for found, frame in chain.from_iterable(pieces):
-                self.found += found
-                if len(self.found.novelty) > MAX_DOMAINS:
-                    raise ValueError(
-                        f"The column {self.table.encoding.domain!r} names more than {MAX_DOMAINS:,} domains; does it "
-                        "number the rows? Pass a column that says where rows come from."
-                    )
-                yield frame
-                advance(found.rows)
-
-    def summary(self, output: str | None, before: dict[str, float]) -> dict[str, Any]:
-        """What was done, in plain values, given what was missing in training."""
-        labels, of, agreement = self.found.labels, self.model.novelty.of, self.found.agreement.get("label")
-        return {
-            "output": output,
-            "rows": labels.total(),
-            "labels": [{"label": label, "rows": labels[label]} for label in self.model.classes_.tolist()],
-            "probabilities": self.model.has_probabilities,
-            "transductive": self.centres is not None,
-            "mostly_missing": self._mostly_missing(before),
-            "new_levels": [
-                {"column": name, "rows": new.rows, "levels": list(new.examples)} for name, new in self.found.new.items()
-            ],
-            "agreement": agreement.summary() if agreement is not None and agreement.rows else None,
-            "novelty": [{"domain": name, **_plain_values(of(batch))} for name, batch in self.found.novelty.items()],
-        }
-
-    def _mostly_missing(self, before: dict[str, float]) -> list[dict[str, Any]]:
-        """Features of which more than half is missing, and was not in training."""
-        named = zip(self.table.encoding.schema.feature_names, self.found.missing.tolist(), strict=True)
-        return [
-            {"column": name, "missing": missing}
-            for name, missing in named
-            if 2 * missing > self.table.rows and before.get(name, 0.0) <= 0.5
-        ]
 
 
 def _plain_values(result: NoveltyResult) -> dict[str, Any]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -179,12 +179,10 @@ class Model:
         table : NewTable
             Whose rows are read in pieces.
         """
-        notices = []
-        if not self.table_model.has_probabilities:
-            kind = type(self.table_model.pipeline[-1]).__name__
-            notices = [f"{kind} gives labels without probabilities; there are no columns for them."]
-        table = NewTable(data, self.schema, domain, batch_size, keep)
-        table.notices += notices
+        model, table = self.table_model, NewTable(data, self.schema, domain, batch_size, keep)
+        if not model.has_probabilities:
+            kind = type(model.pipeline[-1]).__name__
+            table.notices.append(f"{kind} gives labels without probabilities; there are no columns for them.")
         return table
 
     def predict_table(
@@ -225,22 +223,14 @@ class Model:
         if center not in ("model", "target"):
             raise ValueError(f"center must be 'model' or 'target'; got {center!r}.")
         table = data if isinstance(data, NewTable) else self.open_table(data, domain=domain, keep=keep)
-        before = self._missing_in_training()
-        run = Run(self.table_model, table, center == "target", verbose)
-        frame = path = None
+        model, before = self.table_model, self._missing_in_training()
+        centring = model.centring() if center == "target" or model.transductive else None
+        run = Run(model, table, centring, verbose)
+        path = None if output is None else Path(output)
         with closing(run.frames(client)) as frames:
-            if output is None:
-                import polars as pl
-
-                frame = pl.concat(frames)
-            else:
-                path = Path(output)
-                with results_file(path) as write:
-                    for piece in frames:
-                        write(piece)
+            frame = _together(frames, path)
         summary = run.summary(None if path is None else str(path), before)
-        notices = [*_about_missing(summary), *_about_formulas(summary), *_about_new(summary)]
-        return TablePredictions(summary, notices, frame, path)
+        return TablePredictions(summary, list(_notices(summary)), frame, path)
 
     def _missing_in_training(self) -> dict[str, float]:
         """The share of missing values in columns of the training table; older models do not tell."""
@@ -250,13 +240,11 @@ class Model:
             raise ModelFileError(f"{self.name}: its card does not say what was missing in training.") from error
 
 
-def _about_missing(summary: dict[str, Any]) -> Iterator[str]:
+def _notices(summary: dict[str, Any]) -> Iterator[str]:
+    """What is mostly missing, looks like a formula, or is a value that the model knows nothing of."""
     if summary["mostly_missing"]:
         columns = [f"{e['column']} ({e['missing']:,} of {summary['rows']:,} values)" for e in summary["mostly_missing"]]
         yield f"Mostly missing here, so the predictions rest on the other columns: {listed(columns)}."
-
-
-def _about_formulas(summary: dict[str, Any]) -> Iterator[str]:
     names = [entry["label"] for entry in summary["labels"]] + [entry["domain"] for entry in summary["novelty"]]
     risky = [name for name in names if isinstance(name, str) and name.startswith(FORMULA)]
     if risky and (summary["output"] or "").lower().endswith(".csv"):
@@ -264,10 +252,6 @@ def _about_formulas(summary: dict[str, Any]) -> Iterator[str]:
             f"Names such as {risky[0]!r} look like formulas to a spreadsheet. They are written as they are; import "
             "their column as text."
         )
-
-
-def _about_new(summary: dict[str, Any]) -> Iterator[str]:
-    """Values that the model knows nothing of: in features, and among the labels."""
     for entry in summary["new_levels"]:
         yield (
             f"The column {entry['column']!r} holds what training did not, in {entry['rows']:,} of "
@@ -281,28 +265,28 @@ def _about_new(summary: dict[str, Any]) -> Iterator[str]:
         )
 
 
-@contextmanager
-def results_file(path: Path) -> Iterator[Callable[[pl.DataFrame], None]]:
-    """Give a function that appends a frame; the file has its name only at the end, if nothing was raised.
+def _together(frames: Iterable[pl.DataFrame], path: Path | None) -> pl.DataFrame | None:
+    """All frames in one, or in a file, which has its name only at the end, if nothing was raised.
 
     Text follows RFC 4180: cells with commas, quotes or line breaks are quoted, and nothing else is changed. Parquet
     cannot be appended to, so its pieces are files of their own until the end.
     """
     import polars as pl
 
+    if path is None:
+        return pl.concat(frames)
     check_target(path, *RESULT_ENDINGS)
     with written(path) as file:
         if path.suffix.lower() == ".csv":
             with file.open("wb") as text:
-                yield lambda frame: frame.write_csv(text, include_header=not text.tell())
-            return
+                for frame in frames:
+                    frame.write_csv(text, include_header=not text.tell())
+            return None
         with temporary(path.with_name(f"{path.name}.parts")) as folder:
             folder.mkdir()
             parts: list[Path] = []
-
-            def write(frame: pl.DataFrame) -> None:
+            for frame in frames:
                 parts.append(folder / f"{len(parts):09d}.parquet")
                 frame.write_parquet(parts[-1])
-
-            yield write
             pl.scan_parquet(parts, glob=False).sink_parquet(file)
+    return None

@@ -262,7 +262,7 @@ def _by_components(group: list[Numbered], held: _Held, fold: Fold, shared: float
     order = np.argsort(-values)[: min(most, np.count_nonzero(values > 0))]
     coefficients = np.zeros((len(values), len(order)))
     coefficients[order, np.arange(len(order))] = values[order] ** -0.5
-    projected = fold.basis.combined(coefficients)
+    projected = fold.combine(coefficients)
     for one in group:
         columns = slice(one[1].transformer.n_components)
         Z = np.ascontiguousarray(projected.train[:, columns])
@@ -274,14 +274,14 @@ def _by_solution(group: list[Numbered], held: _Held, fold: Fold, shared: float) 
     """Settings that have their components in common; heads are fitted once for both centrings."""
     start = time.perf_counter()
     first = max((candidate.transformer for _, candidate in group), key=lambda one: one.n_components or 0)
-    solution, basis = fold.solve(first)
+    solution, combine = fold.solve(first)
     shared += (time.perf_counter() - start) / len(group)
     ridge, weight = fold.ridge_and_weight(first)
     for alike in grouped(group, lambda one: _values(one[1].transformer, ("scaling", "n_components"))):
         views: dict[str, tuple[Array, Array]] = {}
         for same in grouped(alike, lambda one: one[1].transformer.centering):
             with held.trying(same):
-                views[same[0][1].transformer.centering] = fold.project(same[0][1].transformer, solution, basis)
+                views[same[0][1].transformer.centering] = fold.project(same[0][1].transformer, solution, combine)
         seen = [one for one in alike if one[1].transformer.centering in views]
         for head in grouped(seen, lambda one: as_key(one[1].classifier)):
             Z = next(iter(views.values()))[0]  # the same whatever new domains are centred on

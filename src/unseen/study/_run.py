@@ -15,9 +15,9 @@ from sklearn.utils import check_array, check_consistent_length
 from sklearn.utils.parallel import delayed
 
 from ..algebra import Ints
+from ..citizen import machine_facts
 from ..estimators import mapped, processes
 from ..labels import Samples
-from ..models import machine_facts
 from ..progress import track
 from ..selection import METHODS, Method, method_named, method_names
 from ._outcomes import Problem, outcomes

@@ -11,10 +11,10 @@ import numpy as np
 from sklearn.decomposition import PCA
 
 from ..algebra import Array, Ints
+from ..citizen import machine_facts
 from ..estimators import invariance_weights
 from ..kernels import Plan
 from ..labels import encode_domains
-from ..models import machine_facts
 from ..selection import METHODS, method_names
 from ..tables import Table, preprocessor
 from ._outcomes import Problem
