@@ -7,6 +7,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import ParameterGrid, cross_val_predict
+from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -14,7 +15,7 @@ import unseen
 from helpers import three_domains
 from unseen import UnseenClassifier
 from unseen.labels import Samples
-from unseen.models import fit_table, load_model, save_model
+from unseen.models import ModelFileError, fit_table, load_model, save_model
 from unseen.selection import METHODS, LeaveOneDomainOut, Method, method_named, method_names, predictions, register
 from unseen.tables import Column, Schema, Table
 
@@ -104,3 +105,24 @@ def test_what_the_engine_predicts_is_what_cross_val_predict_does(name, preparati
             steps = make_pipeline(preparation, model) if preparation else model
             expected = cross_val_predict(steps, X, Y, cv=[*splits])[test]
         np.testing.assert_array_equal(prediction.codes, expected)
+
+
+def test_a_method_says_which_types_its_model_file_holds(tmp_path):
+    """Without a word from the table a model of other types is refused, with a sentence that names them."""
+    table = Table(X, Y, D, Schema(tuple(Column(f"x{i}", "numeric") for i in range(3))), [], "three")
+    register(Method("naive Bayes", "plain", GaussianNB()))
+    try:
+        fit = fit_table(table, "naive Bayes")
+        with pytest.raises(ModelFileError, match=r"sklearn\.naive_bayes\.GaussianNB"):
+            save_model(fit.model, tmp_path / "bayes.unseen", {})
+        register(Method("naive Bayes", "plain", GaussianNB(), types=(GaussianNB,)))
+        save_model(fit.model, tmp_path / "bayes.unseen", {})
+        again = load_model(tmp_path / "bayes.unseen")
+        np.testing.assert_array_equal(again.predict(X), fit.model.predict(X))
+    finally:
+        del METHODS["naive Bayes"]
+
+
+def test_a_method_behind_a_map_needs_one():
+    with pytest.raises(ValueError, match="'mapped ridge' needs a feature map"):
+        unseen.compare(X, Y, sample_domain=D, methods=["mapped ridge", "logistic"], repeats=1)

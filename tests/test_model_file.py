@@ -50,7 +50,7 @@ def file(tmp_path, model):
     return saved(tmp_path, model)
 
 
-@pytest.mark.parametrize("method", [m for m in method_names() if m not in ("KPCA", "mapped ridge")])
+@pytest.mark.parametrize("method", method_names(needs_map=False))
 def test_every_method_of_fit_comes_back_bit_for_bit(method, tmp_path, monkeypatch):
     monkeypatch.setitem(METHODS, method, replace(METHODS[method], grid={}, components=()))
     model = fit_table(TABLE, method).model

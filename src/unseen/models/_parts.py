@@ -27,6 +27,7 @@ from sklearn.svm import SVC, LinearSVC
 
 from ..estimators import CIDG, DICA, KFDA, MDA, SCA, DomainCenterer, UndoBias
 from ..kernels import PivotedNystroem
+from ..selection import METHODS
 from ..shift import Novelty
 from ._model import TableModel
 
@@ -36,6 +37,11 @@ PREPARATIONS = (ColumnTransformer, Normalizer, OneHotEncoder, SimpleImputer, Sta
 ESTIMATORS = (*OURS, *CLASSIFIERS, *PREPARATIONS, FrozenEstimator, Nystroem, Pipeline, RBFSampler)
 CONTAINERS = (dict, list, set, tuple)
 VALUES = (bool, float, int, slice, str, type(None))
+
+
+def estimator_types() -> tuple[type, ...]:
+    """What a model may consist of: the parts of our own models, and what methods in the table say they need."""
+    return (*ESTIMATORS, *(kind for method in METHODS.values() for kind in method.types))
 
 
 def type_name(kind: type) -> str:
@@ -52,7 +58,7 @@ LOADERS = {
     "JsonNode": {"builtins.str"},
     "ListNode": {"builtins.list"},
     "NdArrayNode": {"numpy.ndarray", *SCALARS},
-    "ObjectNode": set(map(type_name, ESTIMATORS)),
+    "ObjectNode": set(),  # the types of estimators
     "SetNode": {"builtins.set"},
     "SliceNode": {"builtins.slice"},
     "TupleNode": {"builtins.tuple"},
@@ -95,6 +101,7 @@ class _Structure:
     def __init__(self, archive: zipfile.ZipFile) -> None:
         self.strangers: set[str] = set()
         self._archive = archive
+        self._objects = set(map(type_name, estimator_types()))
         self._nodes = 0
         self._seen: dict[int, int | None] = {}  # content of nodes by their number; None while it is not known yet
 
@@ -110,7 +117,7 @@ class _Structure:
         number, loader, name = node["__id__"], node["__loader__"], f"{node['__module__']}.{node['__class__']}"
         if type(number) is not int or number <= 0:
             raise ValueError(f"a part of it has the number {number!r}")
-        if name not in LOADERS.get(loader, ()):
+        if name not in (self._objects if loader == "ObjectNode" else LOADERS.get(loader, ())):
             self.strangers.add(name)
             if loader not in LOADERS:
                 return 0
@@ -194,7 +201,7 @@ def _parts(model: Any) -> Iterator[Any]:
             rest += part
         elif isinstance(part, np.ndarray) and part.dtype.hasobject:
             rest += part.ravel().tolist()
-        elif type(part) in ESTIMATORS:
+        elif type(part) in estimator_types():
             rest.append(vars(part))
 
 
@@ -207,7 +214,7 @@ def _is_fitted(part: Any) -> bool:
 def _is_known(part: Any) -> bool:
     if isinstance(part, type):
         return issubclass(part, np.generic)
-    known = (*ESTIMATORS, *CONTAINERS, *VALUES, np.ndarray)
+    known = (*estimator_types(), *CONTAINERS, *VALUES, np.ndarray)
     return type(part) in known or isinstance(part, (np.generic, np.dtype))
 
 

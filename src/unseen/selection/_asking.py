@@ -258,7 +258,7 @@ def _solution_key(transformer: Any) -> Any:
 def _by_components(group: list[Numbered], held: _Held, fold: Fold, shared: float) -> None:
     """Kernel principal components: the eigenbasis itself, each direction with the spread of the data along it."""
     values = fold.spectrum.values
-    most = max(candidate.transformer.n_components for _, candidate in group)
+    most = max(candidate.transformer.n_components or len(values) for _, candidate in group)
     order = np.argsort(-values)[: min(most, np.count_nonzero(values > 0))]
     coefficients = np.zeros((len(values), len(order)))
     coefficients[order, np.arange(len(order))] = values[order] ** -0.5

@@ -18,7 +18,7 @@ from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.model_selection import ParameterGrid
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import KernelCenterer, StandardScaler
 from sklearn.svm import SVC, LinearSVC
 
 from ..estimators import CIDG, DICA, KFDA, MDA, SCA, DomainCenterer, Projection, UndoBias
@@ -67,8 +67,10 @@ class Method:
         Samples that it is trained on at most, of however many there are.
     compared, automatic : bool
         Whether `unseen.compare` and `UnseenClassifier` take it unless they are told which to take.
-    types : tuple of str
-        Types that its model file holds besides those of scikit-learn's linear models and of this package.
+    types : tuple of type
+        Types of its parts that model files would not hold otherwise.
+    needs_map : bool, default=False
+        Whether it is nothing without a feature map before it.
 
     Examples
     --------
@@ -90,7 +92,8 @@ class Method:
     sampled_rows: int | None = None
     compared: bool = True
     automatic: bool = False
-    types: tuple[str, ...] = ()
+    types: tuple[type, ...] = ()
+    needs_map: bool = False
 
     @property
     def is_projection(self) -> bool:
@@ -123,6 +126,8 @@ class Method:
         centerings: Iterable[str] = ("source",),
     ) -> Iterator[Candidate]:
         """One candidate for each setting; of a projection, for each head and centring too."""
+        if self.needs_map and self.transformer is None:
+            raise ValueError(f"{self.name!r} needs a feature map: UnseenClassifier([{self.name!r}], feature_map=...).")
         for setting in self.settings(n_classes, coarse=coarse, quick=quick):
             if not self.is_projection:
                 parts = (_with(self.transformer, setting), _with(self.classifier, setting))
@@ -203,6 +208,7 @@ for _method in (
         shares="decomposition",
         most_rows=8_000,
         too_large="decomposes the whole kernel matrix, which does not fit; --max-per-domain makes it possible",
+        types=(KernelPCA, KernelCenterer),
     ),
     # KFDA is CIDG without the domain labels: it tells what centring alone does.
     _projection(KFDA(), {"ridge": RIDGES}, None, kind="reference"),
@@ -248,7 +254,9 @@ for _name in ("logistic", "linear SVM", "RBF SVM"):
 # Behind a feature map a plain classifier with curved boundaries stands beside the projections, as the RBF SVM does
 # beside kernels: otherwise invariance would be praised for what the map alone does.
 MAPPED = "mapped ridge"
-register(Method(MAPPED, "plain", RidgeClassifier(), grid={"alpha": (1e4, 1e2, 1.0, 1e-2)}, compared=False))
+register(
+    Method(MAPPED, "plain", RidgeClassifier(), grid={"alpha": (1e4, 1e2, 1.0, 1e-2)}, compared=False, needs_map=True)
+)
 
 
 def method_named(name: str) -> Method:
