@@ -13,7 +13,7 @@ from sklearn.preprocessing import normalize
 from ..algebra import Array, Moments
 from ..estimators import Centring, DomainCenterer, Projection, centring_of, uncentred
 from ..labels import Labels
-from ..selection import is_one_nearest, nearest
+from ..selection import is_one_nearest, is_transductive, nearest, seen_by_classifier
 from ..shift import Novelty
 
 
@@ -57,7 +57,7 @@ class TableModel:
     @property
     def transductive(self) -> bool:
         """Whether predictions depend on the other samples of their domain."""
-        return isinstance(self.transformer, DomainCenterer) or getattr(self.transformer, "centering", "") == "target"
+        return is_transductive(self.transformer)
 
     @property
     def has_probabilities(self) -> bool:
@@ -70,8 +70,7 @@ class TableModel:
 
     def represent(self, prepared: Array, sample_domain: Any = None) -> Any:
         """Prepared samples as the classifier sees them."""
-        there = self.transformer is not None
-        return self.transformer.transform(prepared, sample_domain=sample_domain) if there else prepared
+        return seen_by_classifier(self.pipeline, prepared, sample_domain)
 
     def predict(self, X: Any, *, sample_domain: Any = None) -> Labels:
         """Classify encoded samples; a transductive model needs whole batches of each new domain."""
@@ -94,7 +93,7 @@ class TableModel:
         if not isinstance(self.transformer, (DomainCenterer, Projection)):
             raise ValueError(
                 "The model has no centre to move: only projections and centred classifiers do. Leave the centring out, "
-                "or fit with --method cidg, mda, sca, dica or kfda."
+                "or fit with --method CIDG, MDA, SCA, DICA or KFDA."
             )
         advice = "Predict a batch of that domain, or fit with --inductive."
         return replace(centring_of(self.transformer), who="Centring", advice=advice, nameless="the new table")
