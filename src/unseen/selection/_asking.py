@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -185,12 +185,14 @@ class _Held:
     def answer(self, asked: list[tuple[Numbered, Any]], Z: Any, classifier: Any, shared: float, **facts: Any) -> None:
         """Fit the classifier that candidates have in common to `Z`, and ask it about what each sees held out."""
         samples, start = self.stage.samples, time.perf_counter()
-        with self.trying([one for one, _ in asked]), BLAS_THREADS.limit(limits=1):
-            # More threads would cost more than they save: heads see few columns, and liblinear and libsvm use none.
+        nearest_is_enough = not self.asks and is_one_nearest(classifier)
+        # More threads would cost more than they save: heads see few columns, and liblinear and libsvm use none.
+        threads = nullcontext() if nearest_is_enough else BLAS_THREADS.limit(limits=1)
+        with self.trying([one for one, _ in asked]), threads:
             model = None
-            if self.asks or not is_one_nearest(classifier):
-                domains = domains_for(classifier.fit, samples.domain[self.train])
-                model = classifier.fit(Z, samples.y[self.train], **domains)
+            if not nearest_is_enough:
+                model = with_width(classifier, Z)
+                model.fit(Z, samples.y[self.train], **domains_for(model.fit, samples.domain[self.train]))
             seconds = shared + (time.perf_counter() - start) / len(asked)
             for (index, _), Z_test in asked:
                 begin, responses = time.perf_counter(), dict[str, Any]()
@@ -220,7 +222,7 @@ def _by_classifier(group: list[Numbered], held: _Held) -> None:
                 gamma = _width_of(same_kernel[0][1])
                 if gamma is None:
                     for one in same_kernel:
-                        here.answer([(one, X_test)], X, with_width(one[1].classifier, X), shared)
+                        here.answer([(one, X_test)], X, one[1].classifier, shared)
                     continue
                 number = width(gamma, X) if isinstance(gamma, str) else gamma
                 blocks = (stage.distances()[np.ix_(rows, train)] for rows in (train, test))
@@ -267,7 +269,7 @@ def _by_components(group: list[Numbered], held: _Held, fold: Fold, shared: float
         columns = slice(one[1].transformer.n_components)
         Z = np.ascontiguousarray(projected.train[:, columns])
         Z_test = projected.test[:, columns] - projected.offset[columns]
-        held.answer([(one, Z_test)], Z, clone(one[1].classifier), shared)
+        held.answer([(one, Z_test)], Z, one[1].classifier, shared)
 
 
 def _by_solution(group: list[Numbered], held: _Held, fold: Fold, shared: float) -> None:
@@ -287,7 +289,7 @@ def _by_solution(group: list[Numbered], held: _Held, fold: Fold, shared: float) 
             Z = next(iter(views.values()))[0]  # the same whatever new domains are centred on
             asked = [(one, views[one[1].transformer.centering][1]) for one in head]
             facts = {"n_components": Z.shape[1], "ridge": ridge, "weight": weight}
-            held.answer(asked, Z, clone(head[0][1].classifier), shared, **facts)
+            held.answer(asked, Z, head[0][1].classifier, shared, **facts)
 
 
 def _values(projection: Projection, names: Iterable[str]) -> Hashable:
