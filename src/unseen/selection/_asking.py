@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -186,9 +186,7 @@ class _Held:
         """Fit the classifier that candidates have in common to `Z`, and ask it about what each sees held out."""
         samples, start = self.stage.samples, time.perf_counter()
         nearest_is_enough = not self.asks and is_one_nearest(classifier)
-        # More threads would cost more than they save: heads see few columns, and liblinear and libsvm use none.
-        threads = nullcontext() if nearest_is_enough else BLAS_THREADS.limit(limits=1)
-        with self.trying([one for one, _ in asked]), threads:
+        with self.trying([one for one, _ in asked]):
             model = None
             if not nearest_is_enough:
                 model = with_width(classifier, Z)
@@ -209,10 +207,15 @@ class _Held:
                 self.said.append(Prediction(index, self.split, codes, responses, seconds, end - begin, **facts))
 
 
+def one_thread() -> Any:
+    """For thousands of small products, solutions and fits, where more threads spin and cost more than they save."""
+    return BLAS_THREADS.limit(limits=1)
+
+
 def _by_classifier(group: list[Numbered], held: _Held) -> None:
     """Candidates that are fitted one by one, behind a transformer that they share; a kernel matrix serves all costs."""
     for alike in grouped(group, lambda one: as_key(one[1].transformer)):
-        with held.trying(alike):
+        with held.trying(alike), one_thread():
             start = time.perf_counter()
             stage, train, test = held.stage.behind(alike[0][1].transformer, held.train, held.test)
             here = replace(held, stage=stage, train=train, test=test)  # which says it to the same list
@@ -244,7 +247,7 @@ def _by_decomposition(group: list[Numbered], held: _Held) -> None:
     fold = held.stage.source(group[0][1].transformer).fold(held.train, held.test)
     shared = (time.perf_counter() - start) / len(group)
     for alike in grouped(group, lambda one: _solution_key(one[1].transformer)):
-        with held.trying(alike):
+        with held.trying(alike), one_thread():
             solve = _by_solution if isinstance(alike[0][1].transformer, Projection) else _by_components
             solve(alike, held, fold, shared)
 

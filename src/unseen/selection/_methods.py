@@ -35,7 +35,7 @@ COSTS = (0.01, 0.1, 1.0, 10.0, 100.0)
 AMONG_MANY: Grid = {"gamma": WIDTHS[1:], "ridge": RIDGES[1:]}
 HEADS: dict[str, Any] = {
     "1-NN": KNeighborsClassifier(n_neighbors=1, algorithm="brute"),  # trees are not trusted in model files
-    "logistic": make_pipeline(StandardScaler(), LogisticRegression(max_iter=2000)),
+    "logistic": make_pipeline(StandardScaler(), LogisticRegression(max_iter=2000, solver="newton-cg")),
 }
 
 
@@ -192,7 +192,7 @@ def register(method: Method) -> Method:
 
 
 _ONE_NN = HEADS["1-NN"]
-_LOGISTIC = LogisticRegression(max_iter=2000)
+_LOGISTIC = LogisticRegression(max_iter=2000, solver="newton-cg")
 _LINEAR_SVM = LinearSVC(max_iter=5000, random_state=0)
 _SVM_GRID: Grid = {"C": (1.0, 10.0, 100.0), "gamma": WIDTHS[1:]}
 _COSTS: Grid = {"C": COSTS}
