@@ -62,18 +62,14 @@ def contest(
     samples: Samples,
     splits: Sequence[Split],
     *,
-    preparation: Any = None,
     scoring: Scoring = "accuracy",
-    n_jobs: int | None = None,
-    shown: dict[str, Any] | None = None,
+    **how: Any,
 ) -> list[Contender]:
-    """Ask all candidates on all splits; the best settings of each variant contend.
+    """Ask all candidates on all splits, as `predictions` does; the best settings of each variant contend.
 
-    Parameters are those of `unseen.selection.predictions`. A variant that fails on some split is a contender without a
-    mean, which is never chosen and tells its reason.
+    A variant that fails on some split is a contender without a mean, which is never chosen and tells its reason.
     """
-    how: dict[str, Any] = {"preparation": preparation, "scoring": scoring, "n_jobs": n_jobs, "shown": shown}
-    said = list(predictions(candidates, samples, splits, **how))
+    said = predictions(candidates, samples, splits, scoring=scoring, **how)
     results = table_of(candidates, said, Scorer(scoring, samples, splits), len(splits))
     field = []
     for variant in grouped(range(len(candidates)), lambda i: candidates[i].variant):
