@@ -192,6 +192,23 @@ def test_among_many_samples_no_nearest_neighbour_is_sought(monkeypatch):
     assert {row["model"] for row in model.leaderboard_} == {"DICA + logistic", "DICA + logistic, target-centred"}
 
 
+@pytest.mark.parametrize(("method", "alike"), [("CIDG", 0.99), ("RBF SVM", 0.9), ("centred RBF SVM", 0.9)])
+def test_above_a_size_it_goes_by_the_plan_and_says_so(method, alike, monkeypatch, capsys):
+    """With every sample a landmark a projection is the exact one; an SVM has another loss behind landmarks."""
+    X, y, d = noisy(n_per_cell=30)
+    exact = UnseenClassifier([method]).fit(X, y, sample_domain=NAMES[d])
+    for name, rows in {"EXACT_ROWS": len(X) - 1, "CHOICE_ROWS": len(X), "TOLERANCE": None}.items():
+        monkeypatch.setattr(f"unseen.kernels._plan.{name}", rows)
+    large = UnseenClassifier([method], verbose=1).fit(X, y, sample_domain=NAMES[d])
+    assert "270 rows: 270 choose the settings" in capsys.readouterr().err
+    assert large.best_model_ == exact.best_model_
+    assert np.mean(large.predict(X, sample_domain=NAMES[d]) == exact.predict(X, sample_domain=NAMES[d])) > alike
+    monkeypatch.setattr("unseen.kernels._plan.CHOICE_ROWS", 60)
+    assert UnseenClassifier([method]).fit(X, y, sample_domain=NAMES[d]).best_score_ != exact.best_score_
+    chosen_on_all = UnseenClassifier([method], cv=LeaveOneDomainOut()).fit(X, y, sample_domain=NAMES[d])
+    assert chosen_on_all.best_score_ == exact.best_score_
+
+
 def test_a_mapped_classifier_can_be_chosen_and_predicts_as_it_was_scored():
     X, y, d = noisy()
     model = UnseenClassifier([MAPPED], feature_map=landmarks(X, frozen=False)).fit(X, y, sample_domain=d)

@@ -53,6 +53,8 @@ def compare(
         notices(table.notices)
         how, chosen = o.scale_for(data, scale), o.names_of(methods) or []
         protocol = o.protocol_of(selection, repeats, quick, preprocess=how, centering=center, seed=seed)
+        plan = protocol.plan(table.domain)
+        notices([] if plan.exact else [str(plan)])
         kept, resume = o.results_of(Path(table.name).stem.replace(" ", "-"), store)
     with reporting(resume):
         errors.print(

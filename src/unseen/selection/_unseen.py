@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from numbers import Integral
@@ -15,15 +16,16 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..citizen import forget
-from ..estimators import FEATURE_MAPS
+from ..estimators import FEATURE_MAPS, collect
 from ..exceptions import warn
-from ..kernels import EXACT_ROWS
+from ..kernels import EXACT_ROWS, Plan
 from ..labels import Labels, Samples, check_domains, domains_by_name, encode_classes
 from ..progress import with_callbacks
 from ._candidate import expected_warnings, is_transductive, seen_by_classifier
 from ._chosen import ChosenModel, refuse_dask
 from ._contest import Contender, choose, contest, leaderboard
 from ._engine import Split
+from ._large import LargeFit
 from ._methods import HEADS, MAPPED, METHODS, Method, method_named, method_names
 from ._splitters import domain_splits
 
@@ -90,6 +92,9 @@ class UnseenClassifier(ChosenModel):
     Notes
     -----
     Features are used as they come. Unless they share one scale, put a scaler in front, as for any kernel method.
+
+    Above 8,000 samples, unless `feature_map` or `cv` says otherwise, a part of the samples chooses, another trains the
+    classifier, and a projection sees all of them through landmarks: see `unseen.kernels.Plan`.
 
     Examples
     --------
@@ -159,14 +164,31 @@ class UnseenClassifier(ChosenModel):
         methods = self._methods(X)
         labels = None if sample_domain is None else check_domains(sample_domain, X.shape[0])
         samples = Samples(X, y, np.zeros(X.shape[0], dtype=np.intp) if labels is None else labels)
-        splits = domain_splits(self, X, y, samples.domain_codes, sample_domain, params)
-        field = self._compare(methods, samples, splits)
+        plan = self._plan(methods, len(samples), params)
+        few = samples if plan.exact else samples.take(samples.thinned(plan.choice_rows))
+        domain = None if labels is None else few.domain
+        splits = domain_splits(self, few.X, few.y, few.domain_codes, sample_domain if plan.exact else domain, params)
+        field = self._compare(methods, few, splits)
         chosen = choose(field)
-        self.leaderboard_ = leaderboard(field, chosen, _names(splits, labels))
+        self.leaderboard_ = leaderboard(field, chosen, _names(splits, domain))
         self.best_model_, self.best_kind_, self.best_score_ = chosen.name, chosen.kind, chosen.mean
         with expected_warnings():  # the comparison has said what there is to say
-            self.best_estimator_ = chosen.candidate.fitted(X, y, sample_domain)
+            if plan.exact:
+                self.best_estimator_ = chosen.candidate.fitted(X, y, sample_domain)
+            else:
+                sample = samples.take(samples.thinned(plan.sample_rows))
+                large = LargeFit(sample, lambda projection: collect(projection, X, y, samples.domain), plan)
+                self.best_estimator_, _ = large.fitted(chosen.candidate)
         return self
+
+    def _plan(self, methods: Sequence[Method], n_samples: int, params: dict[str, Any]) -> Plan:
+        """By size, unless somebody has said what stands for the kernel or what to hold out, or there is no kernel."""
+        kernels = any(method.shares != "nothing" for method in methods)
+        own = self.feature_map is None and self.cv is None and kernels and not params
+        plan = Plan.of(n_samples, exact=None if own else True)
+        if self.verbose and not plan.exact:
+            print(f"{type(self).__name__}: {plan}", file=sys.stderr)
+        return plan
 
     @with_callbacks
     def _compare(self, methods: Sequence[Method], samples: Samples, splits: list[Split]) -> list[Contender]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
@@ -15,6 +16,7 @@ from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScale
 
 from .. import __version__
 from ..algebra import Ints
+from ..kernels import Plan
 from ..labels import Labels, Samples
 from ..selection import METHODS, LeaveOneDomainOut, WithinDomainSplit
 
@@ -140,6 +142,11 @@ class Protocol:
         split = WithinDomainSplit(self.train_size, n_splits=1, stratify=False, random_state=self.seed + repeat)
         train, _ = next(split.split(source, y[source], domain[source]))
         return source[train], np.flatnonzero(np.isin(domain, task.targets))
+
+    def plan(self, domain: Labels) -> Plan:
+        """How many rows are used for what in the largest task that leaves out one domain."""
+        sizes = np.unique(domain, return_counts=True)[1]
+        return Plan.of(math.ceil(self.train_size * (sizes.sum() - sizes.min())))
 
     def chooses(self, n_sources: int) -> Selection:
         """Who chooses with so many sources: a single domain cannot be held out of itself."""
