@@ -93,17 +93,7 @@ def _stages(samples: Samples, splits: Sequence[Split], preparation: Any) -> Iter
 
 
 class Scorer:
-    """Turns predictions into scores: accuracy by counting, all else by scikit-learn's scorers.
-
-    Parameters
-    ----------
-    scoring : str or callable
-        A scikit-learn scorer.
-    samples : Samples
-        What the predictions are of.
-    splits : sequence of (train, test)
-        Which of them.
-    """
+    """Turns predictions on splits of samples into scores: accuracy by counting, all else by scikit-learn's scorers."""
 
     def __init__(self, scoring: Scoring, samples: Samples, splits: Sequence[Split]) -> None:
         self.samples = samples

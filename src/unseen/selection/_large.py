@@ -22,16 +22,8 @@ from ._candidate import Candidate, expected_warnings
 class LargeFit:
     """Fits candidates by a plan; those of one kernel share landmarks and statistics.
 
-    Parameters
-    ----------
-    sample : Samples
-        Prepared rows: for the landmarks, and to train classifiers.
-    collect : callable
-        Given a projection behind its landmarks, the statistics of all rows.
-    plan : Plan
-        How many rows and landmarks are used for what.
-    seed : int, default=0
-        Seed of the draws.
+    `sample` holds prepared rows, for the landmarks and to train classifiers; `collect` gives the statistics of all rows
+    for a projection behind its landmarks.
     """
 
     sample: Samples

@@ -63,8 +63,6 @@ class Method:
         What settings of this method have in common.
     most_rows : int, default=None
         Samples of training data up to which it runs; `too_large` says why.
-    sampled_rows : int, default=None
-        Samples that it is trained on at most, of however many there are.
     compared, automatic : bool
         Whether `unseen.compare` and `UnseenClassifier` take it unless they are told which to take.
     types : tuple of type
@@ -89,7 +87,6 @@ class Method:
     shares: Sharing = "nothing"
     most_rows: int | None = None
     too_large: str = ""
-    sampled_rows: int | None = None
     compared: bool = True
     automatic: bool = False
     types: tuple[type, ...] = ()
@@ -198,7 +195,7 @@ _SVM_GRID: Grid = {"C": (1.0, 10.0, 100.0), "gamma": WIDTHS[1:]}
 _COSTS: Grid = {"C": COSTS}
 
 for _method in (
-    Method("1NN", "plain", _ONE_NN, sampled_rows=10_000),
+    Method("1NN", "plain", _ONE_NN),
     Method(
         "KPCA",
         "plain",
@@ -243,7 +240,7 @@ for _method in (
     ),
     Method("logistic", "plain", _LOGISTIC, grid=_COSTS, automatic=True),
     Method("linear SVM", "plain", _LINEAR_SVM, grid=_COSTS, automatic=True),
-    Method("RBF SVM", "plain", SVC(), grid=_SVM_GRID, shares="kernel matrix", automatic=True, sampled_rows=10_000),
+    Method("RBF SVM", "plain", SVC(), grid=_SVM_GRID, shares="kernel matrix", automatic=True),
 ):
     register(_method)
 # The same behind a DomainCenterer: the simplest look at the new domain.
