@@ -4,7 +4,6 @@ Stands on the estimators. The engine turns samples, splits and candidates into o
 readings of these.
 """
 
-from ._asking import Prediction
 from ._candidate import (
     Candidate,
     expected_warnings,
@@ -42,7 +41,6 @@ __all__ += [
     "Candidate",
     "Contender",
     "LargeFit",
-    "Prediction",
     "Scorer",
     "Split",
     "choose",
