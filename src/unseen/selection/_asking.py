@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import pairwise
 from typing import Any, TypeVar
 
 import numpy as np
@@ -98,31 +100,59 @@ class Stage:
             self._sources = {key: Source(projection, self.samples, grams)}
         return self._sources[key]
 
-    def behind(self, transformer: Any, train: Ints, test: Ints) -> tuple[Stage, Ints, Ints]:
+    def behind(self, transformer: Any, rows: Rows) -> tuple[Stage, Rows]:
         """The stage behind a transformer, which learns from the training samples; a frozen one serves all splits."""
         if transformer is None:
-            return self, train, test
-        samples, rows = self.samples, np.concatenate([train, test])
+            return self, rows
+        samples = self.samples
         if learns_nothing(transformer):
             if id(transformer) not in self._frozen:
                 self._frozen[id(transformer)] = Stage(replace(samples, X=features_of(transformer, samples.X)))
-            return self._frozen[id(transformer)], train, test
-        first, second = (_safe_indexing(samples.X, part) for part in (train, test))
-        fitted = with_width(transformer, first)
+            return self._frozen[id(transformer)], rows
+        train, parts = rows.train, [_safe_indexing(samples.X, of) for of in rows]
+        fitted = with_width(transformer, parts[0])
         if takes_domains(fitted.fit):
-            fitted.set_output(transform="default").fit(first, samples.y[train], sample_domain=samples.domain[train])
-            parts = [
-                fitted.transform(X, sample_domain=samples.domain[of]) for X, of in ((first, train), (second, test))
-            ]
+            fitted.set_output(transform="default").fit(parts[0], samples.y[train], sample_domain=samples.domain[train])
+            seen = [fitted.transform(X, sample_domain=samples.domain[of]) for X, of in zip(parts, rows, strict=True)]
         else:
-            fitted.fit(first)
-            parts = [features_of(fitted, X) for X in (first, second)]
-        return Stage(replace(samples.take(rows), X=np.vstack(parts))), *split_rows(len(train), len(test))
+            fitted.fit(parts[0])
+            seen = [features_of(fitted, X) for X in parts]
+        return Stage(replace(samples.take(rows.all), X=np.vstack(seen))), rows.in_order
 
 
-def split_rows(n_train: int, n_test: int) -> tuple[Ints, Ints]:
-    """Where to train and to test, if the rows to train on come first."""
-    return np.arange(n_train), n_train + np.arange(n_test)
+@dataclass(frozen=True)
+class Rows:
+    """Positions of rows to train on, and of those that each of the splits that train on them holds out."""
+
+    train: Ints
+    tests: tuple[Ints, ...]
+
+    def __iter__(self) -> Iterator[Ints]:
+        return iter((self.train, *self.tests))
+
+    @cached_property
+    def test(self) -> Ints:
+        """Everything that is held out, split after split."""
+        return np.concatenate(self.tests)
+
+    @cached_property
+    def all(self) -> Ints:
+        """The rows to train on, then those that are held out."""
+        return np.concatenate(tuple(self))
+
+    @cached_property
+    def in_order(self) -> Rows:
+        """Where these rows are if they are taken in their order."""
+        ends = np.cumsum([len(part) for part in self])
+        train, *tests = np.split(np.arange(ends[-1]), ends[:-1])
+        return Rows(train, tuple(tests))
+
+    def parts(self, Z: Any) -> list[Any]:
+        """What each split holds out, of something that has a row for everything that is held out."""
+        if len(self.tests) == 1:
+            return [Z]
+        starts = np.cumsum([0, *map(len, self.tests)])
+        return [Z[a:b] for a, b in pairwise(starts.tolist())]
 
 
 def kernel_key(projection: Any) -> Hashable:
@@ -149,9 +179,9 @@ def sharing_key(numbered: Numbered) -> Hashable:
     return kernel_key(candidate.transformer) if candidate.shares == "decomposition" else candidate.method
 
 
-def ask(group: list[Numbered], stage: Stage, split: int, rows: tuple[Ints, Ints], asks: Asks = ()) -> list[Prediction]:
-    """Ask candidates that share something on one split."""
-    held = _Held(stage, split, *rows, asks)
+def ask(group: list[Numbered], stage: Stage, splits: Sequence[int], rows: Rows, asks: Asks = ()) -> list[Prediction]:
+    """Ask candidates that share something on splits that train on the same rows."""
+    held = _Held(stage, splits, rows, asks)
     how = _by_decomposition if group[0][1].shares == "decomposition" else _by_classifier
     with expected_warnings(), held.trying(group):
         how(group, held)
@@ -160,12 +190,11 @@ def ask(group: list[Numbered], stage: Stage, split: int, rows: tuple[Ints, Ints]
 
 @dataclass
 class _Held:
-    """One split of a stage, what is asked of classifiers there, and what they said."""
+    """Splits of a stage that train on the same rows, what is asked of classifiers there, and what they said."""
 
     stage: Stage
-    split: int
-    train: Ints
-    test: Ints
+    splits: Sequence[int]
+    rows: Rows
     asks: Asks
     said: list[Prediction] = field(default_factory=list)
 
@@ -176,35 +205,37 @@ class _Held:
             yield
         except EXPECTED as error:
             reason = f"{type(error).__name__}: {error}"
-            self.said += [Prediction(index, self.split, error=reason) for index, _ in group]
+            said = {(prediction.candidate, prediction.split) for prediction in self.said}
+            failed = [(index, k) for index, _ in group for k in self.splits if (index, k) not in said]
+            self.said += [Prediction(*at, error=reason) for at in failed]
 
-    def parts(self) -> tuple[Any, Any]:
-        """Samples to train on, and held-out ones."""
-        return tuple(_safe_indexing(self.stage.samples.X, rows) for rows in (self.train, self.test))
-
-    def answer(self, asked: list[tuple[Numbered, Any]], Z: Any, classifier: Any, shared: float, **facts: Any) -> None:
-        """Fit the classifier that candidates have in common to `Z`, and ask it about what each sees held out."""
-        samples, start = self.stage.samples, time.perf_counter()
+    def answer(
+        self, asked: list[tuple[Numbered, list[Any]]], Z: Any, classifier: Any, shared: float, **facts: Any
+    ) -> None:
+        """Fit the classifier that candidates have in common to `Z`, and ask it about what each sees in each split."""
+        samples, start, train = self.stage.samples, time.perf_counter(), self.rows.train
         nearest_is_enough = not self.asks and is_one_nearest(classifier)
         with self.trying([one for one, _ in asked]):
             model = None
             if not nearest_is_enough:
                 model = with_width(classifier, Z)
-                model.fit(Z, samples.y[self.train], **domains_for(model.fit, samples.domain[self.train]))
+                model.fit(Z, samples.y[train], **domains_for(model.fit, samples.domain[train]))
             seconds = shared + (time.perf_counter() - start) / len(asked)
-            for (index, _), Z_test in asked:
-                begin, responses = time.perf_counter(), dict[str, Any]()
-                if model is None:
-                    codes = samples.codes[self.train][nearest(Z, Z_test)]
-                else:
-                    codes = np.searchsorted(samples.classes, model.predict(Z_test)).astype(np.intp)
-                    if callable(self.asks):
-                        responses = {"score": self.asks(model, Z_test, samples.y[self.test])}
-                    elif self.asks:
-                        responses = {name: getattr(model, name)(Z_test) for name in self.asks if hasattr(model, name)}
-                        responses["classes_"] = model.classes_
-                end = time.perf_counter()
-                self.said.append(Prediction(index, self.split, codes, responses, seconds, end - begin, **facts))
+            for (index, _), parts in asked:
+                for split, test, Z_test in zip(self.splits, self.rows.tests, parts, strict=True):
+                    begin, responses = time.perf_counter(), dict[str, Any]()
+                    if model is None:
+                        codes = samples.codes[train][nearest(Z, Z_test)]
+                    else:
+                        codes = np.searchsorted(samples.classes, model.predict(Z_test)).astype(np.intp)
+                        if callable(self.asks):
+                            responses = {"score": self.asks(model, Z_test, samples.y[test])}
+                        elif self.asks:
+                            known = (name for name in self.asks if hasattr(model, name))
+                            responses = {name: getattr(model, name)(Z_test) for name in known}
+                            responses["classes_"] = model.classes_
+                    costs = seconds / len(self.splits), time.perf_counter() - begin
+                    self.said.append(Prediction(index, split, codes, responses, *costs, **facts))
 
 
 def one_thread() -> Any:
@@ -217,22 +248,21 @@ def _by_classifier(group: list[Numbered], held: _Held) -> None:
     for alike in grouped(group, lambda one: as_key(one[1].transformer)):
         with held.trying(alike), one_thread():
             start = time.perf_counter()
-            stage, train, test = held.stage.behind(alike[0][1].transformer, held.train, held.test)
-            here = replace(held, stage=stage, train=train, test=test)  # which says it to the same list
-            X, X_test = here.parts()
+            stage, rows = held.stage.behind(alike[0][1].transformer, held.rows)
+            here = replace(held, stage=stage, rows=rows)  # which says it to the same list
+            X, *tests = (_safe_indexing(stage.samples.X, of) for of in rows)
             shared = (time.perf_counter() - start) / len(alike)
             for same_kernel in grouped(alike, lambda one: _width_of(one[1])):
                 gamma = _width_of(same_kernel[0][1])
                 if gamma is None:
                     for one in same_kernel:
-                        here.answer([(one, X_test)], X, one[1].classifier, shared)
+                        here.answer([(one, tests)], X, one[1].classifier, shared)
                     continue
                 number = width(gamma, X) if isinstance(gamma, str) else gamma
-                blocks = (stage.distances()[np.ix_(rows, train)] for rows in (train, test))
-                K, K_test = (np.exp(-number * block) for block in blocks)
+                K, *seen = (np.exp(-number * stage.distances()[np.ix_(of, rows.train)]) for of in rows)
                 for one in same_kernel:
                     svm = clone(one[1].classifier).set_params(kernel="precomputed", gamma="scale")
-                    here.answer([(one, K_test)], K, svm, shared)
+                    here.answer([(one, seen)], K, svm, shared)
 
 
 def _width_of(candidate: Candidate) -> Any:
@@ -244,7 +274,7 @@ def _width_of(candidate: Candidate) -> Any:
 def _by_decomposition(group: list[Numbered], held: _Held) -> None:
     """Methods of one kernel: a decomposition, then solutions, then what differs in scale, centre and number."""
     start = time.perf_counter()
-    fold = held.stage.source(group[0][1].transformer).fold(held.train, held.test)
+    fold = held.stage.source(group[0][1].transformer).fold(held.rows.train, held.rows.test)
     shared = (time.perf_counter() - start) / len(group)
     for alike in grouped(group, lambda one: _solution_key(one[1].transformer)):
         with held.trying(alike), one_thread():
@@ -272,7 +302,7 @@ def _by_components(group: list[Numbered], held: _Held, fold: Fold, shared: float
         columns = slice(one[1].transformer.n_components)
         Z = np.ascontiguousarray(projected.train[:, columns])
         Z_test = projected.test[:, columns] - projected.offset[columns]
-        held.answer([(one, Z_test)], Z, one[1].classifier, shared)
+        held.answer([(one, held.rows.parts(Z_test))], Z, one[1].classifier, shared)
 
 
 def _by_solution(group: list[Numbered], held: _Held, fold: Fold, shared: float) -> None:
@@ -283,10 +313,11 @@ def _by_solution(group: list[Numbered], held: _Held, fold: Fold, shared: float) 
     shared += (time.perf_counter() - start) / len(group)
     ridge, weight = fold.ridge_and_weight(first)
     for alike in grouped(group, lambda one: _values(one[1].transformer, ("scaling", "n_components"))):
-        views: dict[str, tuple[Array, Array]] = {}
+        views: dict[str, tuple[Array, list[Array]]] = {}
         for same in grouped(alike, lambda one: one[1].transformer.centering):
+            projection = same[0][1].transformer
             with held.trying(same):
-                views[same[0][1].transformer.centering] = fold.project(same[0][1].transformer, solution, combine)
+                views[projection.centering] = fold.project(projection, solution, combine, held.rows.parts)
         seen = [one for one in alike if one[1].transformer.centering in views]
         for head in grouped(seen, lambda one: as_key(one[1].classifier)):
             Z = next(iter(views.values()))[0]  # the same whatever new domains are centred on

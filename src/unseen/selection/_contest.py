@@ -65,12 +65,16 @@ def contest(
     scoring: Scoring = "accuracy",
     **how: Any,
 ) -> list[Contender]:
-    """Ask all candidates on all splits, as `predictions` does; the best settings of each variant contend.
+    """Ask all candidates on all splits, as `predictions` does; the best settings of each variant contend."""
+    said = predictions(candidates, samples, splits, scoring=scoring, **how)
+    return contenders(candidates, table_of(candidates, said, Scorer(scoring, samples, splits), len(splits)))
+
+
+def contenders(candidates: Sequence[Candidate], results: dict[str, Any]) -> list[Contender]:
+    """The best settings of each variant, by the table of all candidates on all splits.
 
     A variant that fails on some split is a contender without a mean, which is never chosen and tells its reason.
     """
-    said = predictions(candidates, samples, splits, scoring=scoring, **how)
-    results = table_of(candidates, said, Scorer(scoring, samples, splits), len(splits))
     field = []
     for variant in grouped(range(len(candidates)), lambda i: candidates[i].variant):
         best = preferred(results, variant)

@@ -22,7 +22,7 @@ from ..algebra import Array, Ints
 from ..estimators import processes
 from ..labels import Samples
 from ..progress import track
-from ._asking import Prediction, Stage, ask, grouped, sharing_key, split_rows
+from ._asking import Prediction, Rows, Stage, ask, grouped, sharing_key
 from ._candidate import Candidate
 
 Split = tuple[Ints, Ints]
@@ -68,28 +68,32 @@ def predictions(
         One for each candidate and split, in no particular order.
     """
     groups = grouped(enumerate(candidates), sharing_key)
+    # Splits that train on the same rows are one piece of work, whatever they hold out.
+    alike = grouped(range(len(splits)), lambda k: np.asarray(splits[k][0]).tobytes())
     asks: Any = scoring if callable(scoring) else () if scoring == "accuracy" else RESPONSES
     done = processes(n_jobs, pre_dispatch="n_jobs")(
-        delayed(ask)(group, stage, k, rows, asks)
-        for k, (stage, rows) in enumerate(_stages(samples, splits, preparation))
+        delayed(ask)(group, stage, same, rows, asks)
+        for same, (stage, rows) in zip(alike, _stages(samples, splits, alike, preparation), strict=True)
         for group in groups
     )
-    total = len(groups) * len(splits)
+    total = len(groups) * len(alike)
     for piece in track(done, total, **(shown or {"description": "", "verbose": 0})):
         yield from piece
 
 
-def _stages(samples: Samples, splits: Sequence[Split], preparation: Any) -> Iterator[tuple[Stage, Split]]:
-    """For each split the samples as candidates see them, and where in these to train and to test."""
+def _stages(
+    samples: Samples, splits: Sequence[Split], alike: Sequence[Sequence[int]], preparation: Any
+) -> Iterator[tuple[Stage, Rows]]:
+    """For splits that train on the same rows, samples as candidates see them, and where to train and to test."""
     whole = Stage(samples)
-    for train, test in splits:
+    for same in alike:
+        rows = Rows(np.asarray(splits[same[0]][0]), tuple(np.asarray(splits[k][1]) for k in same))
         if preparation is None:
-            yield whole, (train, test)
+            yield whole, rows
             continue
-        rows = np.concatenate([train, test])
-        prepare = clone(preparation).fit(_safe_indexing(samples.X, train))
-        X = np.asarray(prepare.transform(_safe_indexing(samples.X, rows)), dtype=np.float64)
-        yield Stage(replace(samples.take(rows), X=X)), split_rows(len(train), len(test))
+        prepare = clone(preparation).fit(_safe_indexing(samples.X, rows.train))
+        X = np.asarray(prepare.transform(_safe_indexing(samples.X, rows.all)), dtype=np.float64)
+        yield Stage(replace(samples.take(rows.all), X=X)), rows.in_order
 
 
 class Scorer:

@@ -108,7 +108,7 @@ class Fold:
         self.spectrum = replace(spectrum, lift=np.eye(len(spectrum.values)))
         self.combine = combine
         self.size = float(np.linalg.norm(spectrum.values))
-        self._test_domain = Coded.domains(samples.domain[test], len(test))
+        self._test_domain = samples.domain[test]
         self._known = Coded.domains(samples.domain[train], len(train)).names.tolist()
         self._pencils: dict[tuple[float, float, float], tuple[Whitened, Combine]] = {}
 
@@ -139,14 +139,17 @@ class Fold:
         equation = self.equation(projection)
         return equation.ridge, equation.invariance
 
-    def project(self, projection: Projection, solution: Solution, combine: Combine) -> tuple[Array, Array]:
-        """Training and test samples as the fitted projection would transform them."""
+    def project(
+        self, projection: Projection, solution: Solution, combine: Combine, parts: Callable[[Any], list[Any]]
+    ) -> tuple[Array, list[Array]]:
+        """Training samples, and each part of the test samples, as the fitted projection would transform them."""
         projected = combine(self.equation(projection).finish(solution).coefficients)
         if projection.centering == "source":
-            return projected.train, projected.test - projected.offset
+            return projected.train, parts(projected.test - projected.offset)
         stored = dict.fromkeys(self._known, projected.offset)
         centring = Centring(stored, 'centering="target"', "Leave it out, or merge it with another.")
-        return projected.train, centring.of_batch(projected.test, self._test_domain)
+        batches = zip(parts(projected.test), parts(self._test_domain), strict=True)
+        return projected.train, [centring.of_batch(Z, Coded.domains(of, len(Z))) for Z, of in batches]
 
 
 class Source:
