@@ -22,7 +22,7 @@ from unseen import KFDA, ProjectionSearchCV
 from unseen.kernels import median_squared_distance
 from unseen.labels import Samples
 from unseen.selection import METHODS as TABLE
-from unseen.selection import Scorer, method_names, predictions, table_of
+from unseen.selection import method_names
 from unseen.study import Protocol, Row, Store, Task, run, tasks
 from unseen.study._outcomes import outcomes
 from unseen.study._protocol import thin
@@ -223,9 +223,8 @@ def test_projections_in_one_pass_equal_projections_one_by_one():
 
 def scores_of(method, found):
     """Each setting of a method and its scores on all splits, by the engine."""
-    candidates, about = found.candidates(method), (found.samples, found.splits)
-    said = predictions(candidates, *about, preparation=found.preparation)
-    table = table_of(candidates, said, Scorer("accuracy", *about), len(found.splits))
+    candidates = found.candidates(method)
+    table = found.scores(candidates, found.splits)
     return [(c.settings, scores) for c, scores in zip(candidates, table["scores"], strict=True)]
 
 
@@ -293,7 +292,8 @@ def test_more_repeats_continue_the_same_configuration(tmp_path):
     assert [row for row in three if row.repeat < 2] == two
     assert len(three) == len(FEW) * 3
     with sqlite3.connect(tmp_path / "results.sqlite") as connection:
-        assert connection.execute("SELECT count(*) FROM configurations").fetchone() == (1,)
+        # One for all methods, and one for each.
+        assert connection.execute("SELECT count(*) FROM configurations").fetchone() == (1 + len(FEW),)
     connection.close()
 
 
@@ -318,7 +318,7 @@ def test_other_data_in_the_same_store_do_not_mix(tmp_path):
         (tmp_path / "fresh.sqlite").unlink()
     assert study(tmp_path) == first
     with sqlite3.connect(tmp_path / "results.sqlite") as connection:
-        assert connection.execute("SELECT count(*) FROM configurations").fetchone() == (4,)
+        assert connection.execute("SELECT count(*) FROM configurations").fetchone() == (4 * (1 + len(FEW)),)
     connection.close()
 
 
@@ -332,7 +332,8 @@ def test_predictions_give_the_accuracy(tmp_path):
     task = PAIR
     for row in study(tmp_path):
         with Store(tmp_path / "results.sqlite") as store:
-            (configuration,) = store._connection.execute("SELECT key FROM configurations").fetchone()
+            query = "SELECT DISTINCT configuration FROM results WHERE method = ?"
+            (configuration,) = store._connection.execute(query, (row.method,)).fetchone()
             predicted = store.predicted(configuration, row.method, row.task, row.repeat)
         truth = np.unique(Y, return_inverse=True)[1][np.isin(D, task.targets)]
         assert row.accuracy == np.mean(predicted == truth)

@@ -4,17 +4,19 @@ Stands on the estimators. The engine turns samples, splits and candidates into o
 readings of these.
 """
 
+from ._asking import grouped
 from ._candidate import (
     Candidate,
     expected_warnings,
+    in_full,
     is_one_nearest,
     is_transductive,
     nearest,
     seen_by_classifier,
 )
-from ._contest import Contender, choose, contest, leaderboard
+from ._contest import Contender, choose, contenders, contest, leaderboard
 from ._displays import LeaderboardDisplay, ValidationSurfaceDisplay
-from ._engine import TIE, Scorer, Split, predictions, table_of
+from ._engine import TIE, Score, Scorer, Split, predictions, scores, tally
 from ._large import LargeFit
 from ._methods import HEADS, METHODS, Method, method_named, method_names, register
 from ._search import ProjectionSearchCV
@@ -41,11 +43,15 @@ __all__ += [
     "Candidate",
     "Contender",
     "LargeFit",
+    "Score",
     "Scorer",
     "Split",
     "choose",
+    "contenders",
     "contest",
     "expected_warnings",
+    "grouped",
+    "in_full",
     "is_one_nearest",
     "is_transductive",
     "leaderboard",
@@ -53,6 +59,7 @@ __all__ += [
     "method_names",
     "nearest",
     "predictions",
+    "scores",
     "seen_by_classifier",
-    "table_of",
+    "tally",
 ]

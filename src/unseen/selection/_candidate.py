@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import inspect
+import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -73,6 +76,12 @@ class Candidate:
         """The settings, and the centring of a projection."""
         return {**self.settings, "centering": self.transformer.centering} if self.head else self.settings
 
+    @cached_property
+    def key(self) -> str:
+        """What tells it from all others, in this process and in any other."""
+        parts = (in_full(part) for part in (self.transformer, self.classifier))
+        return hashlib.sha256("\n".join((self.variant, *parts)).encode()).hexdigest()[:16]
+
     def fitted(self, X: Any, y: Any, sample_domain: Any) -> Pipeline:
         """A pipeline fitted step by step: Pipeline.fit takes metadata differently with routing on and off."""
         steps, Z = [], X
@@ -84,6 +93,23 @@ class Candidate:
         classifier = with_width(self.classifier, Z)
         classifier.fit(Z, y, **domains_for(classifier.fit, sample_domain))
         return Pipeline([*steps, ("classifier", classifier)])
+
+
+def in_full(value: Any) -> str:
+    """An estimator with every parameter, which scikit-learn's own representation may shorten; functions by code."""
+    if hasattr(value, "get_params") and not isinstance(value, type):
+        params = sorted(value.get_params(deep=False).items())
+        return f"{type(value).__name__}({', '.join(f'{name}={in_full(part)}' for name, part in params)})"
+    if isinstance(value, (list, tuple)):
+        return f"({', '.join(map(in_full, value))})"
+    if hasattr(value, "__code__"):
+        code = value.__code__
+        return f"{value.__qualname__}:{hashlib.sha256(code.co_code).hexdigest()[:16]}{_plain(repr(code.co_consts))}"
+    return _plain(repr(value))
+
+
+def _plain(text: str) -> str:
+    return re.sub(r" at 0x[0-9a-f]+", "", text)  # where something lies in memory says nothing about it
 
 
 def is_transductive(transformer: Any) -> bool:

@@ -12,7 +12,7 @@ from ..algebra import Array
 from ..labels import Samples
 from ._asking import grouped
 from ._candidate import Candidate
-from ._engine import Scorer, Scoring, Split, predictions, preferred, table_of, ties
+from ._engine import Split, preferred, scores, tally, ties
 
 SIMPLICITY = ("plain", "inductive", "transductive")
 
@@ -57,17 +57,10 @@ class Contender:
         return float(np.mean(self.scores))
 
 
-def contest(
-    candidates: Sequence[Candidate],
-    samples: Samples,
-    splits: Sequence[Split],
-    *,
-    scoring: Scoring = "accuracy",
-    **how: Any,
-) -> list[Contender]:
-    """Ask all candidates on all splits, as `predictions` does; the best settings of each variant contend."""
-    said = predictions(candidates, samples, splits, scoring=scoring, **how)
-    return contenders(candidates, table_of(candidates, said, Scorer(scoring, samples, splits), len(splits)))
+def contest(candidates: Sequence[Candidate], samples: Samples, splits: Sequence[Split], **how: Any) -> list[Contender]:
+    """Ask all candidates on all splits, as `scores` does; the best settings of each variant contend."""
+    found = scores(candidates, samples, splits, **how)
+    return contenders(candidates, tally(found, len(candidates), len(splits)))
 
 
 def contenders(candidates: Sequence[Candidate], results: dict[str, Any]) -> list[Contender]:

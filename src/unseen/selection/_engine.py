@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from scipy.stats import rankdata
@@ -29,7 +29,7 @@ Split = tuple[Ints, Ints]
 Scoring = str | Callable[..., float]
 RESPONSES = ("predict_proba", "decision_function")
 TIE = 1e-12  # means of the same fractions may differ by rounding
-FACTS = ("fit_seconds", "predict_seconds", "n_components", "ridge", "weight")
+FACTS = ("fit_seconds", "predict_seconds", "n_components", "ridge", "weight")  # of Prediction, and of Score
 
 
 def predictions(
@@ -149,23 +149,48 @@ class Classifier(ClassifierMixin, BaseEstimator):
         return self.responses["decision_function"]
 
 
-def table_of(
-    candidates: Sequence[Candidate], said: Iterable[Prediction], score: Callable[[Prediction], float], n_splits: int
-) -> dict[str, Any]:
-    """Scores and what they cost, candidates by splits; their means; and the first error of each candidate."""
-    shape = len(candidates), n_splits
-    scores, facts = np.full(shape, np.nan), {name: np.zeros(shape) for name in FACTS}
-    errors = [""] * len(candidates)
-    for prediction in said:
-        at = prediction.candidate, prediction.split
-        error = prediction.error
+class Score(NamedTuple):
+    """How a candidate did on a split, or why that cannot be said; what it cost; what tells the simplest of equals."""
+
+    value: float
+    error: str
+    fit_seconds: float
+    predict_seconds: float
+    n_components: float
+    ridge: float
+    weight: float
+
+
+def scores(
+    candidates: Sequence[Candidate],
+    samples: Samples,
+    splits: Sequence[Split],
+    *,
+    scoring: Scoring = "accuracy",
+    **how: Any,
+) -> Iterator[tuple[int, int, Score]]:
+    """Positions of candidate and split, and the score, for each of the `predictions`."""
+    score = Scorer(scoring, samples, splits)
+    for prediction in predictions(candidates, samples, splits, scoring=scoring, **how):
+        value, error = np.nan, prediction.error
         try:
-            scores[at] = score(prediction)
+            value = score(prediction)
         except (ValueError, AttributeError) as unfit:  # a scorer that needs what the classifier does not have
             error = f"{type(unfit).__name__}: {unfit}"
-        errors[at[0]] = errors[at[0]] or error
+        facts = (float(getattr(prediction, name)) for name in FACTS)
+        yield prediction.candidate, prediction.split, Score(value, error, *facts)
+
+
+def tally(found: Iterable[tuple[int, int, Score]], n_candidates: int, n_splits: int) -> dict[str, Any]:
+    """Scores and what they cost, candidates by splits; their means; and the first error of each candidate."""
+    shape = n_candidates, n_splits
+    scores, facts = np.full(shape, np.nan), {name: np.zeros(shape) for name in FACTS}
+    errors = [""] * n_candidates
+    for candidate, split, score in found:
+        scores[candidate, split] = score.value
+        errors[candidate] = errors[candidate] or score.error
         for name, values in facts.items():
-            values[at] = getattr(prediction, name)
+            values[candidate, split] = getattr(score, name)
     return {
         "scores": scores,
         "seconds": facts["fit_seconds"] + facts["predict_seconds"],

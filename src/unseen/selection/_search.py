@@ -22,7 +22,7 @@ from ..progress import with_callbacks
 from ._asking import as_key
 from ._candidate import Candidate
 from ._chosen import ChosenModel, refuse_dask
-from ._engine import Scorer, Split, predictions, preferred, table_of, tabulate
+from ._engine import Split, preferred, scores, tabulate, tally
 from ._folds import KERNEL_PARAMS
 from ._methods import HEADS, METHODS
 from ._splitters import domain_splits
@@ -192,8 +192,8 @@ class ProjectionSearchCV(MetaEstimatorMixin, ChosenModel):
     def _score(self, candidates: list[Candidate], data: Samples, splits: list[Split]) -> dict[str, Any]:
         name = f"{type(self.estimator).__name__} search"
         shown = {"description": name, "verbose": self.verbose, "owner": self}
-        said = predictions(candidates, data, splits, scoring=self.scoring, n_jobs=self.n_jobs, shown=shown)
-        return table_of(candidates, said, Scorer(self.scoring, data, splits), len(splits))
+        found = scores(candidates, data, splits, scoring=self.scoring, n_jobs=self.n_jobs, shown=shown)
+        return tally(found, len(candidates), len(splits))
 
     def _settings(self) -> list[dict[str, Any]]:
         if self.param_grid is not None:

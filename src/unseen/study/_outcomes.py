@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -21,14 +22,15 @@ from ..selection import (
     Contender,
     LargeFit,
     Method,
-    Scorer,
     Split,
-    contest,
+    contenders,
     expected_warnings,
     predictions,
+    scores,
     seen_by_classifier,
-    table_of,
+    tally,
 )
+from ._store import Scores
 
 
 @dataclass(frozen=True)
@@ -59,10 +61,31 @@ class Problem:
     quick: bool = False
     methods: Mapping[str, Method] = field(default_factory=lambda: METHODS)
 
+    @property
+    def plan(self) -> Plan:
+        """How many rows are used for what."""
+        return Plan.of(len(self.train))
+
+    @property
+    def choosing(self) -> Problem:
+        """The problem on which settings are chosen: this one, or a smaller one of its kind."""
+        return self if self.plan.exact else self.thinned(self.plan.choice_rows)
+
+    def able(self, names: Iterable[str]) -> list[str]:
+        """Methods that run on so many rows."""
+        limits = {name: self.methods[name].most_rows for name in names}
+        return [name for name, most in limits.items() if most is None or self.plan.rows <= most]
+
     def candidates(self, name: str) -> list[Candidate]:
         """The settings of a method to choose from."""
         n_classes = len(np.unique(self.samples.codes[self.train]))
         return list(self.methods[name].candidates(n_classes, quick=self.quick, centerings=(self.centering,)))
+
+    def field(self, name: str, known: Scores) -> list[Contender]:
+        """The contenders of a method, by what the validation has found."""
+        candidates, splits = self.candidates(name), [known[split_id(split)] for split in self.splits]
+        found = ((i, k, split[c.key]) for i, c in enumerate(candidates) for k, split in enumerate(splits))
+        return contenders(candidates, tally(found, len(candidates), len(splits)))
 
     @cached_property
     def prepared(self) -> Samples:
@@ -86,8 +109,8 @@ class Problem:
 
     def scores(self, candidates: Sequence[Candidate], splits: Sequence[Split]) -> dict[str, Any]:
         """Accuracies of candidates on splits, and their means."""
-        said = predictions(candidates, self.samples, splits, preparation=self.preparation)
-        return table_of(candidates, said, Scorer("accuracy", self.samples, splits), len(splits))
+        found = scores(candidates, self.samples, splits, preparation=self.preparation)
+        return tally(found, len(candidates), len(splits))
 
     def thinned(self, total: int, seed: int = 0) -> Problem:
         """The same problem with about so many rows to train on, and to test on."""
@@ -102,19 +125,36 @@ class Problem:
         return replace(self, train=train, test=test, splits=splits)
 
 
-def outcomes(names: Sequence[str], problem: Problem) -> Iterator[Outcome]:
-    """Run some methods; one that fails or cannot be run tells why."""
-    plan = Plan.of(len(problem.train))
-    limits = {name: problem.methods[name].most_rows for name in names}
-    beyond = [name for name, most in limits.items() if most is not None and plan.rows > most]
-    yield from (Outcome(name, status="skipped", reason=problem.methods[name].too_large) for name in beyond)
-    choosing = problem if plan.exact else problem.thinned(plan.choice_rows)
-    candidates = [candidate for name in names if name not in beyond for candidate in choosing.candidates(name)]
-    about = choosing.samples, choosing.splits
-    contenders = contest(candidates, *about, preparation=choosing.preparation) if candidates else []
-    yield from (_outcome(contender, reason=contender.error) for contender in contenders if contender.error)
-    chosen = [contender for contender in contenders if not contender.error]
-    yield from _exact(chosen, problem) if plan.exact else _large(chosen, problem, plan)
+def split_id(split: Split) -> tuple[str, str]:
+    """What tells splits apart: names of the rows to train on and of those to test on."""
+    train, test = (hashlib.sha256(rows.astype("<i8").tobytes()).hexdigest()[:16] for rows in split)
+    return train, test
+
+
+def validated(
+    candidates: Sequence[Candidate], samples: Samples, splits: Sequence[Split], preparation: Any = None
+) -> Scores:
+    """How candidates do on splits."""
+    ids = [split_id(split) for split in splits]
+    found: Scores = {at: {} for at in ids}
+    for i, k, score in scores(candidates, samples, splits, preparation=preparation):
+        found[ids[k]][candidates[i].key] = score
+    return found
+
+
+def outcomes(names: Sequence[str], problem: Problem, known: Scores | None = None) -> Iterator[Outcome]:
+    """Run some methods; one that fails or cannot be run tells why. What is `known` chooses settings, if anything is."""
+    able, choosing = problem.able(names), problem.choosing
+    yield from (
+        Outcome(name, status="skipped", reason=problem.methods[name].too_large) for name in names if name not in able
+    )
+    if known is None:
+        candidates = [candidate for name in able for candidate in choosing.candidates(name)]
+        known = validated(candidates, choosing.samples, choosing.splits, choosing.preparation)
+    field = [contender for name in able for contender in choosing.field(name, known)]
+    yield from (_outcome(contender, reason=contender.error) for contender in field if contender.error)
+    chosen = [contender for contender in field if not contender.error]
+    yield from _exact(chosen, problem) if problem.plan.exact else _large(chosen, problem)
 
 
 def _exact(chosen: Sequence[Contender], problem: Problem) -> Iterator[Outcome]:
@@ -125,9 +165,9 @@ def _exact(chosen: Sequence[Contender], problem: Problem) -> Iterator[Outcome]:
         yield _outcome(chosen[p.candidate], p.codes, p.error, p.fit_seconds + p.predict_seconds)
 
 
-def _large(chosen: Sequence[Contender], problem: Problem, plan: Plan) -> Iterator[Outcome]:
+def _large(chosen: Sequence[Contender], problem: Problem) -> Iterator[Outcome]:
     """The same with as many rows as each choice can take: projections see all of them through landmarks."""
-    n, prepared = len(problem.train), problem.prepared
+    n, prepared, plan = len(problem.train), problem.prepared, problem.plan
     train, test = prepared.take(np.arange(n)), prepared.take(n + np.arange(len(problem.test)))
     some = train.take(train.thinned(plan.sample_rows))
     large = LargeFit(some, lambda projection: collect(projection, train.X, train.y, train.domain), plan)

@@ -18,7 +18,7 @@ from .. import __version__
 from ..algebra import Ints
 from ..kernels import Plan
 from ..labels import Labels, Samples
-from ..selection import METHODS, LeaveOneDomainOut, WithinDomainSplit
+from ..selection import LeaveOneDomainOut, Method, WithinDomainSplit, in_full
 
 
 @dataclass(frozen=True)
@@ -137,11 +137,14 @@ class Protocol:
             raise ValueError(f"train_size must lie between 0 and 1; got {self.train_size!r}.")
 
     def draw(self, y: Labels, domain: Labels, task: Task, repeat: int) -> tuple[Ints, Ints]:
-        """Training samples of one repeat and all samples of the targets."""
-        source = np.flatnonzero(np.isin(domain, task.sources))
+        """Training samples of one repeat and all samples of the targets.
+
+        What is drawn of a domain does not depend on the task: tasks that leave out two domains in either order, one to
+        test on and one to choose by, train on the same rows.
+        """
         split = WithinDomainSplit(self.train_size, n_splits=1, stratify=False, random_state=self.seed + repeat)
-        train, _ = next(split.split(source, y[source], domain[source]))
-        return source[train], np.flatnonzero(np.isin(domain, task.targets))
+        drawn, _ = next(split.split(domain, y, domain))
+        return drawn[np.isin(domain[drawn], task.sources)], np.flatnonzero(np.isin(domain, task.targets))
 
     def plan(self, domain: Labels) -> Plan:
         """How many rows are used for what in the largest task that leaves out one domain."""
@@ -168,7 +171,7 @@ def thin(domain: Labels, most: int | None, seed: int = 0, y: Labels | None = Non
 
 
 def configuration(samples: Samples, protocol: Protocol, preprocessor: Any) -> dict[str, Any]:
-    """Everything that results depend on besides method, task and repeat; rows of another one are never mixed in."""
+    """What results depend on besides method, task and repeat; rows of another configuration are never mixed in."""
     digest = hashlib.sha256()
     X = np.ascontiguousarray(samples.X, dtype=np.float64)
     for array in (X, samples.y.astype(str), samples.domain.astype(str)):
@@ -176,18 +179,15 @@ def configuration(samples: Samples, protocol: Protocol, preprocessor: Any) -> di
         digest.update(array.tobytes())
     settings = asdict(protocol)
     del settings["repeats"]  # more repeats are more rows of the same configuration
-    grids = {name: method.settings(len(samples.classes)) for name, method in METHODS.items() if method.compared}
-    how = {"preprocess": _in_full(preprocessor), "grids": grids, "unseen": __version__}
-    return {"data": digest.hexdigest(), **settings, **how}
+    return {"data": digest.hexdigest(), **settings, "preprocess": in_full(preprocessor), "unseen": __version__}
 
 
-def _in_full(preprocessor: Any) -> str:
-    """Every parameter in full, which scikit-learn's own representation may shorten."""
-    params = sorted(preprocessor.get_params().items())
-    parts = (f"{name}={type(v).__name__ if hasattr(v, 'get_params') else repr(v)}" for name, v in params)
-    return f"{type(preprocessor).__name__}({', '.join(parts)})"
+def with_method(config: dict[str, Any], method: Method, n_classes: int) -> dict[str, Any]:
+    """The configuration of a method's rows: they are as good as new while the method is what it was."""
+    parts = [in_full(part) for part in (method.transformer, method.classifier)]
+    return {**config, "method": [method.name, *parts, method.settings(n_classes)]}
 
 
 def key(config: dict[str, Any]) -> str:
     """Short name of a configuration."""
-    return hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()[:16]
+    return hashlib.sha256(json.dumps(config, sort_keys=True, default=in_full).encode()).hexdigest()[:16]

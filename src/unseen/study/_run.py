@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Hashable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -19,12 +19,11 @@ from ..citizen import machine_facts
 from ..estimators import mapped, processes
 from ..labels import Samples
 from ..progress import track
-from ..selection import METHODS, Method, method_named, method_names
-from ._outcomes import Problem, outcomes
-from ._protocol import PREPROCESSORS, Protocol, Task, configuration, key
-from ._store import Row, Store
+from ..selection import METHODS, Candidate, Method, grouped, method_named, method_names
+from ._outcomes import Problem, outcomes, split_id, validated
+from ._protocol import PREPROCESSORS, Protocol, Task, configuration, key, with_method
+from ._store import Row, Scores, Store
 
-Unit = tuple[Task, int, tuple[str, ...]]
 Result = tuple[Row, Ints | None]  # and the predicted classes of the targets' samples, as positions among all classes
 
 
@@ -131,19 +130,26 @@ def all_results(
     if missing:
         raise ValueError(f"Tasks name domains that the data do not have: {', '.join(sorted(missing))}.")
     preparation = PREPROCESSORS[protocol.preprocess] if preprocessor is None else preprocessor
+    study = Study(samples, protocol, preparation, table)
     config = configuration(samples, protocol, preparation)
-    name = key(config)
+    configs = {method: with_method(config, table[method], len(samples.classes)) for method in table}
+    name, names = key(config), {method: key(each) for method, each in configs.items()}
     with Store(":memory:" if work.store is None else work.store) as results:
-        results.open_configuration(name, config)
-        done = {(row.task, row.repeat, row.method) for row in results.rows(name) if row.status == "ok"}
-        todo = _units(tasks, protocol.repeats, table, done)
-        with closing(_done(todo, (samples, protocol, preparation, table), work)) as found:
-            for rows in track(found, len(todo), "study", work.verbose):
-                for row, predicted in rows:
-                    results.add(name, row, predicted)
-        rows = {(row.task, row.method, row.repeat): row for row in results.rows(name)}
+        for each in (config, *configs.values()):
+            results.open_configuration(key(each), each)
+        kept = (row for own in names.values() for row in results.rows(own))
+        done = {(row.task, row.repeat, row.method) for row in kept if row.status == "ok"}
+        todo = Agenda(study, tasks, done, results.scores(name))
+        with closing(todo.worked(work)) as found:
+            for part in track(found, len(todo), "study", work.verbose):
+                if isinstance(part, dict):
+                    results.add_scores(name, part)
+                else:
+                    for row, predicted in part:
+                        results.add(names[row.method], row, predicted)
+        rows = {(row.task, row.method, row.repeat): row for own in names.values() for row in results.rows(own)}
         for task, method, repeat in product(tasks, table, range(protocol.repeats)):
-            yield rows[task.name, method, repeat], results.predicted(name, method, task.name, repeat)
+            yield rows[task.name, method, repeat], results.predicted(names[method], method, task.name, repeat)
 
 
 def methods_of(names: str | Sequence[str] | None) -> dict[str, Method]:
@@ -153,34 +159,127 @@ def methods_of(names: str | Sequence[str] | None) -> dict[str, Method]:
     return {name: method for name, method in METHODS.items() if name in known}
 
 
-def _units(
-    tasks: Sequence[Task], repeats: int, table: dict[str, Method], done: set[tuple[str, int, str]]
-) -> list[Unit]:
-    """Pieces of work: one task, one repeat, and methods that share their computations."""
-    batches: dict[str, list[str]] = {}
-    for name, method in table.items():
-        batches.setdefault(method.shares if method.shares == "decomposition" else name, []).append(name)
-    return [
-        (task, repeat, missing)
-        for repeat, task, batch in product(range(repeats), tasks, batches.values())
-        if (missing := tuple(name for name in batch if (task.name, repeat, name) not in done))
-    ]
+@dataclass(frozen=True)
+class Study:
+    """What every piece of the work needs to know."""
+
+    samples: Samples
+    protocol: Protocol
+    preparation: Any
+    table: dict[str, Method]
+
+    def problem(self, task: Task, repeat: int) -> Problem:
+        """A task, with the draw of a repeat."""
+        found = problem_of(self.samples, task, repeat, self.protocol, self.preparation)
+        return replace(found, methods=self.table)
 
 
-def _done(todo: Sequence[Unit], about: tuple[Any, ...], work: Work) -> Any:
-    """A generator of the results of units, in their order: by processes here, or by the workers of a cluster."""
-    if work.client is not None and todo:
-        return mapped(partial(run_unit, *about), todo, work.client, ahead=len(todo))
-    return processes(work.n_jobs)(delayed(run_unit)(*about, unit) for unit in todo)
+@dataclass(frozen=True)
+class Choice:
+    """A piece of work: how candidates that share their computations do on splits that train on the same rows."""
+
+    train: Ints
+    tests: tuple[Ints, ...]
+    candidates: tuple[Candidate, ...]
+
+    def result(self, study: Study) -> Scores:
+        """Score them."""
+        splits = [(self.train, test) for test in self.tests]
+        return validated(self.candidates, study.samples, splits, study.preparation)
 
 
-def run_unit(
-    samples: Samples, protocol: Protocol, preparation: Any, table: dict[str, Method], unit: Unit
-) -> list[Result]:
-    """Draw, choose, fit, test: one row for each method, and its predictions where it worked."""
-    task, repeat, methods = unit
-    problem = replace(problem_of(samples, task, repeat, protocol, preparation), methods=table)
-    return rows_of(methods, problem, task.name, repeat, protocol.seed + repeat)
+@dataclass(frozen=True)
+class Trial:
+    """A piece of work: some methods on the targets of a task, with settings chosen by what the validation has found."""
+
+    task: Task
+    repeat: int
+    methods: tuple[str, ...]
+    known: Scores = field(default_factory=dict, repr=False)
+
+    def result(self, study: Study) -> list[Result]:
+        """Choose, fit, test: one row for each method, and its predictions where it worked."""
+        problem, seed = study.problem(self.task, self.repeat), study.protocol.seed + self.repeat
+        return rows_of(self.methods, problem, self.task.name, self.repeat, seed, self.known)
+
+
+Unit = Choice | Trial
+
+
+def run_unit(study: Study, unit: Unit) -> Scores | list[Result]:
+    """Do a piece of work, here or elsewhere."""
+    return unit.result(study)
+
+
+class Agenda:
+    """Pieces of work, repeat by repeat: the choices that two tasks have in common are made once for both."""
+
+    def __init__(self, study: Study, tasks: Sequence[Task], done: set[tuple[str, int, str]], known: Scores) -> None:
+        self.study = study
+        self.known = known
+        self.stages: list[list[Unit]] = [[] for _ in range(study.protocol.repeats + 1)]
+        for repeat in range(study.protocol.repeats):
+            trials = [
+                Trial(task, repeat, missing)
+                for task, batch in product(tasks, _batches(study.table))
+                if (missing := tuple(name for name in batch if (task.name, repeat, name) not in done))
+            ]
+            self.stages[repeat] += self._choices(trials)
+            self.stages[repeat + 1] += trials  # while the next repeat is being chosen for
+
+    def __len__(self) -> int:
+        return sum(map(len, self.stages))
+
+    def _choices(self, trials: Sequence[Trial]) -> Iterator[Choice]:
+        """What trials must know, as far as it is not known."""
+        wanted: dict[tuple[str, Hashable], tuple[Ints, dict[str, Ints], dict[str, Candidate]]] = {}
+        for trial in trials:
+            problem = self.study.problem(trial.task, trial.repeat)
+            choosing, able = problem.choosing, problem.able(trial.methods)
+            candidates = [one for name in able for one in choosing.candidates(name)]
+            for split in choosing.splits if candidates else ():
+                train, test = split_id(split)
+                known = self.known.get((train, test), {})
+                missing = [one for one in candidates if one.key not in known]
+                for batch in grouped(missing, _sharing):
+                    _, tests, asked = wanted.setdefault((train, _sharing(batch[0])), (split[0], {}, {}))
+                    tests[test] = split[1]
+                    asked.update((one.key, one) for one in batch)
+        for rows, tests, asked in wanted.values():
+            yield Choice(rows, tuple(tests.values()), tuple(asked.values()))
+
+    def worked(self, work: Work) -> Generator[Scores | list[Result], None, None]:
+        """What comes of the pieces of work, as they are done."""
+        for stage in self.stages:
+            units = [replace(unit, known=self._for(unit)) if isinstance(unit, Trial) else unit for unit in stage]
+            with closing(_done(self.study, units, work)) as found:
+                for part in found:
+                    if isinstance(part, dict):
+                        for split, scores in part.items():
+                            self.known.setdefault(split, {}).update(scores)
+                    yield part
+
+    def _for(self, trial: Trial) -> Scores:
+        """What a trial must know."""
+        problem = self.study.problem(trial.task, trial.repeat)
+        splits = map(split_id, problem.choosing.splits)
+        return {split: self.known[split] for split in splits if split in self.known}
+
+
+def _batches(table: dict[str, Method]) -> list[list[str]]:
+    """Methods that share their computations."""
+    return grouped(table, lambda name: table[name].shares == "decomposition" or name)
+
+
+def _sharing(candidate: Candidate) -> Hashable:
+    return candidate.shares == "decomposition" or candidate.method
+
+
+def _done(study: Study, units: Sequence[Unit], work: Work) -> Any:
+    """A generator of the results of units: by processes here, or by the workers of a cluster."""
+    if work.client is not None and units:
+        return mapped(partial(run_unit, study), units, work.client, ahead=len(units))
+    return processes(work.n_jobs)(delayed(run_unit)(study, unit) for unit in units)
 
 
 def problem_of(samples: Samples, task: Task, repeat: int, protocol: Protocol, preparation: Any = None) -> Problem:
@@ -191,12 +290,14 @@ def problem_of(samples: Samples, task: Task, repeat: int, protocol: Protocol, pr
     return Problem(samples, train, test, splits, prepare, protocol.centering, protocol.quick)
 
 
-def rows_of(methods: Sequence[str], problem: Problem, task: str, repeat: int, seed: int) -> list[Result]:
+def rows_of(
+    methods: Sequence[str], problem: Problem, task: str, repeat: int, seed: int, known: Scores | None = None
+) -> list[Result]:
     """Run some methods on a problem and score what they predict; a failure keeps its reason."""
     truth, domains = problem.samples.codes[problem.test], problem.samples.domain[problem.test]
     about: dict[str, Any] = {"task": task, "repeat": repeat, "seed": seed, "machine": machine_facts()}
     rows = []
-    for found in map(vars, outcomes(methods, problem)):
+    for found in map(vars, outcomes(methods, problem, known)):
         codes, accuracy, accuracies = found["codes"], None, {}
         if codes is not None:
             correct = codes == truth

@@ -3,7 +3,8 @@
 SQLite in WAL mode: each row is committed by itself, a process killed in mid-write leaves the earlier rows intact, the
 primary key makes every row unique, and the file can be read while a study runs. Append-only text would need its own
 answers to torn lines and duplicates; Parquet cannot append a row. SQLite does not notice when a value changes on the
-disk, so each row has a checksum; a damaged file is set aside, and its sound rows go on in a new one.
+disk, so each row has a checksum; a damaged file is set aside, and its sound rows go on in a new one. The scores by
+which settings are chosen are kept beside the rows, so that a run that was killed while it chose goes on from there.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ import numpy as np
 
 from ..algebra import Ints
 from ..files import written
+from ..selection import Score
+
+Scores = dict[tuple[str, str], dict[str, Score]]  # for rows to train on and rows to test on, those of candidates
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS configurations (key TEXT PRIMARY KEY, content TEXT NOT NULL);
@@ -36,6 +40,7 @@ CREATE TABLE IF NOT EXISTS results (
     seconds REAL, status TEXT NOT NULL, reason TEXT, machine TEXT, predicted BLOB, checksum INTEGER,
     PRIMARY KEY (configuration, method, task, repeat)
 );
+CREATE TABLE IF NOT EXISTS validations (configuration TEXT NOT NULL, content BLOB NOT NULL, checksum INTEGER);
 """
 
 
@@ -99,6 +104,7 @@ COLUMNS = tuple(field.name for field in fields(Row))
 ALL = ", ".join(("configuration", *COLUMNS, "predicted"))
 MARKS = ", ".join("?" * (2 + len(COLUMNS)))
 INSERT = "INSERT OR REPLACE INTO results"
+PART = "crc(configuration, content)"
 ROW_BYTES = 64  # a row takes many more: few are written as often as to have a larger number than this allows
 DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)  # what is wrong is in the file
 TROUBLE = (sqlite3.DatabaseError, UnicodeDecodeError)  # the latter where SQLite quotes a broken schema
@@ -169,6 +175,24 @@ class Store(AbstractContextManager["Store"]):
         (blob,) = found or (None,)
         return None if blob is None else np.frombuffer(zlib.decompress(blob), dtype="<i4").astype(np.intp)
 
+    def add_scores(self, configuration: str, scores: Scores) -> None:
+        """Write what a part of the validation found, and commit it."""
+        content = zlib.compress(json.dumps(list(scores.items())).encode())
+        with _explained(self.path), self._connection:
+            found = self._connection.execute("INSERT INTO validations VALUES (?, ?, NULL)", (configuration, content))
+            self._connection.execute(f"UPDATE validations SET checksum = {PART} WHERE rowid = ?", (found.lastrowid,))
+
+    def scores(self, configuration: str) -> Scores:
+        """What the validation has found so far; what failed will be tried again."""
+        with _explained(self.path):
+            query = "SELECT content FROM validations WHERE configuration = ?"
+            found = self._connection.execute(query, (configuration,)).fetchall()
+        read: Scores = {}
+        for at, scores in (part for (content,) in found for part in json.loads(zlib.decompress(content))):
+            sound = {candidate: Score(*values) for candidate, values in scores.items()}
+            read.setdefault(tuple(at), {}).update((key, score) for key, score in sound.items() if not score.error)
+        return read
+
     def rows(self, configuration: str) -> list[Row]:
         """All rows of a configuration."""
         with _explained(self.path):
@@ -212,8 +236,11 @@ def _sound_connection(path: Path) -> sqlite3.Connection:
     try:
         connection.execute("PRAGMA journal_mode=WAL")
         connection.executescript(SCHEMA)
-        changed = connection.execute(f"SELECT count(*) FROM results WHERE checksum IS NOT crc({ALL})").fetchone()[0]
-        if changed or connection.execute("PRAGMA integrity_check(1)").fetchone() != ("ok",):
+        changed = [
+            connection.execute(f"SELECT count(*) FROM {table} WHERE checksum IS NOT {checksum}").fetchone()[0]
+            for table, checksum in (("results", f"crc({ALL})"), ("validations", PART))
+        ]
+        if any(changed) or connection.execute("PRAGMA integrity_check(1)").fetchone() != ("ok",):
             raise sqlite3.DatabaseError("it is not as it was written")
     except BaseException:
         connection.close()
