@@ -18,7 +18,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 from helpers import three_domains
-from unseen import KFDA, ProjectionSearchCV
+from unseen import KFDA, ProjectionSearchCV, UnseenClassifier
 from unseen.kernels import median_squared_distance
 from unseen.labels import Samples
 from unseen.selection import METHODS as TABLE
@@ -26,7 +26,7 @@ from unseen.selection import method_names
 from unseen.study import Protocol, Row, Store, Task, run, tasks
 from unseen.study._outcomes import outcomes
 from unseen.study._protocol import thin
-from unseen.study._run import problem_of
+from unseen.study._run import Agenda, Choice, Study, Trial, methods_of, problem_of
 
 METHODS = method_names(compared=True)
 PROJECTIONS = method_names(is_projection=True)
@@ -107,6 +107,59 @@ def test_a_draw_takes_its_share_of_each_source_and_the_whole_target():
     assert set(D[train]) == set(PAIR.sources)
     assert len(np.unique(train)) == len(train)
     np.testing.assert_array_equal(test, np.flatnonzero(np.isin(D, PAIR.targets)))
+
+
+def test_what_is_drawn_of_a_domain_does_not_depend_on_the_task():
+    drawn = [Protocol().draw(Y, D, task, 0)[0] for task in (PAIR, *tasks("abcd"))]
+    for name in "abcd":
+        of_it = {tuple(rows[D[rows] == name]) for rows in drawn}
+        assert len(of_it - {()}) == 1
+
+
+def test_two_tasks_that_train_on_the_same_rows_choose_together():
+    todo, table = tasks("abcd"), methods_of(FEW)
+    agenda = Agenda(Study(Samples(X, Y, D), QUICK, StandardScaler(), table), todo, set(), {})
+    choices = [unit for stage in agenda.stages for unit in stage if isinstance(unit, Choice)]
+    # Each pair of domains is held out once, each of the two chooses by the other.
+    assert len(choices) == QUICK.repeats * len(FEW) * 6
+    for unit in choices:
+        (one, two), trained = (set(D[rows]) for rows in unit.tests), set(D[unit.train])
+        assert len(one) == len(two) == 1
+        assert one | two | trained == set("abcd")
+        assert len(trained) == 2
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_tasks_that_choose_together_choose_as_each_does_alone(method, tmp_path):
+    together = facts(study(tmp_path, replace(QUICK, repeats=1), [method], tasks("abcd")))
+    for task in tasks("abcd"):
+        alone = study(tmp_path, replace(QUICK, repeats=1), [method], [task], name=f"{task.name}.sqlite")
+        assert facts(alone).items() <= together.items()
+
+
+def test_a_choice_is_not_made_again_after_a_run_that_ended_before_its_trial(tmp_path, monkeypatch):
+    def no_trial(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trial, "result", no_trial)
+        with pytest.raises(KeyboardInterrupt):
+            study(tmp_path, todo=tasks("abcd"))
+    monkeypatch.setattr(Choice, "result", None)
+    protocol = replace(QUICK, repeats=1)  # whose choices were the first
+    rows = study(tmp_path, protocol, todo=tasks("abcd"))
+    monkeypatch.undo()
+    assert facts(rows) == facts(study(tmp_path, protocol, todo=tasks("abcd"), name="fresh.sqlite"))
+
+
+@pytest.mark.parametrize("task", tasks("abcd"), ids=str)
+def test_auto_is_what_the_classifier_would_choose_without_the_target(task):
+    found = problem(Protocol(preprocess="none"), task)
+    (outcome,) = outcomes(["auto"], found)
+    model = UnseenClassifier().fit(X[found.train], Y[found.train], sample_domain=D[found.train])
+    assert (outcome.settings["model"], outcome.validation) == (model.best_model_, model.best_score_)
+    assert_array_equal(model.classes_[outcome.codes], model.predict(X[found.test], sample_domain=D[found.test]))
+    assert outcome.transductive == (model.best_kind_ == "transductive")
 
 
 def test_draws_repeat_themselves_and_differ_between_repeats_and_seeds():

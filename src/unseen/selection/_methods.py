@@ -24,7 +24,7 @@ from sklearn.svm import SVC, LinearSVC
 from ..estimators import CIDG, DICA, KFDA, MDA, SCA, DomainCenterer, Projection, UndoBias
 from ._candidate import Candidate, Sharing
 
-Kind = Literal["plain", "reference", "invariant"]
+Kind = Literal["plain", "reference", "invariant", "auto"]
 Grid = Mapping[str, Sequence[Any]]
 
 # Grids are multiples of the data's own scales, so that they fit any sample size, fold and kernel. Costs go from
@@ -47,8 +47,9 @@ class Method:
     ----------
     name : str
         What it is called everywhere.
-    kind : {"plain", "reference", "invariant"}
-        Whether it uses the domain labels; a reference tells what a part of the invariant methods does alone.
+    kind : {"plain", "reference", "invariant", "auto"}
+        Whether it uses the domain labels; a reference tells what a part of the invariant methods does alone, and "auto"
+        chooses among the others.
     classifier : estimator, default=None
         What classifies; None for a projection, which takes the heads that are asked for.
     transformer : estimator, default=None
@@ -69,6 +70,8 @@ class Method:
         Types of its parts that model files would not hold otherwise.
     needs_map : bool, default=False
         Whether it is nothing without a feature map before it.
+    members : tuple of str
+        Methods it chooses among, as `UnseenClassifier` does: by their coarse settings, under every head and centring.
 
     Examples
     --------
@@ -91,6 +94,7 @@ class Method:
     automatic: bool = False
     types: tuple[type, ...] = ()
     needs_map: bool = False
+    members: tuple[str, ...] = ()
 
     @property
     def is_projection(self) -> bool:
@@ -125,7 +129,10 @@ class Method:
         """One candidate for each setting; of a projection, for each head and centring too."""
         if self.needs_map and self.transformer is None:
             raise ValueError(f"{self.name!r} needs a feature map: UnseenClassifier([{self.name!r}], feature_map=...).")
-        for setting in self.settings(n_classes, coarse=coarse, quick=quick):
+        for name in self.members:
+            how: dict[str, Any] = {"coarse": True, "quick": quick, "heads": HEADS, "centerings": ("source", "target")}
+            yield from METHODS[name].candidates(n_classes, **how)
+        for setting in [] if self.members else self.settings(n_classes, coarse=coarse, quick=quick):
             if not self.is_projection:
                 parts = (_with(self.transformer, setting), _with(self.classifier, setting))
                 yield Candidate(self.name, setting, *parts, shares=self.shares, plain=self.kind == "plain")
@@ -186,6 +193,11 @@ def register(method: Method) -> Method:
     """
     METHODS[method.name] = method
     return method
+
+
+def method_names(**like: Any) -> list[str]:
+    """Names of the methods that are like this, such as ``kind="plain"``, in the order of the table."""
+    return [name for name, method in METHODS.items() if all(getattr(method, k) == v for k, v in like.items())]
 
 
 _ONE_NN = HEADS["1-NN"]
@@ -255,6 +267,9 @@ register(
     Method(MAPPED, "plain", RidgeClassifier(), grid={"alpha": (1e4, 1e2, 1.0, 1e-2)}, compared=False, needs_map=True)
 )
 
+# What `fit` delivers, as one more contestant.
+register(Method("auto", "auto", members=tuple(method_names(automatic=True)), shares="decomposition"))
+
 
 def method_named(name: str) -> Method:
     """The method of a name, however it is spelled; a spelling of earlier versions is understood, with a hint."""
@@ -272,8 +287,3 @@ def method_named(name: str) -> Method:
 def _bare(name: str) -> str:
     """What earlier spellings have in common: ``linear_svm``, ``linear-svm``, ``centered_logistic``."""
     return re.sub(r"[^a-z0-9]", "", name.lower().replace("centered", "centred"))
-
-
-def method_names(**like: Any) -> list[str]:
-    """Names of the methods that are like this, such as ``kind="plain"``, in the order of the table."""
-    return [name for name, method in METHODS.items() if all(getattr(method, k) == v for k, v in like.items())]

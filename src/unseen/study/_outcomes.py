@@ -23,6 +23,7 @@ from ..selection import (
     LargeFit,
     Method,
     Split,
+    choose,
     contenders,
     expected_warnings,
     predictions,
@@ -81,11 +82,16 @@ class Problem:
         n_classes = len(np.unique(self.samples.codes[self.train]))
         return list(self.methods[name].candidates(n_classes, quick=self.quick, centerings=(self.centering,)))
 
-    def field(self, name: str, known: Scores) -> list[Contender]:
-        """The contenders of a method, by what the validation has found."""
+    def contender(self, name: str, known: Scores) -> Contender:
+        """What a method puts forward, by what the validation has found; one that is many chooses as `fit` does."""
         candidates, splits = self.candidates(name), [known[split_id(split)] for split in self.splits]
         found = ((i, k, split[c.key]) for i, c in enumerate(candidates) for k, split in enumerate(splits))
-        return contenders(candidates, tally(found, len(candidates), len(splits)))
+        field = contenders(candidates, tally(found, len(candidates), len(splits)))
+        if not self.methods[name].members:
+            return field[0]
+        sound = [contender for contender in field if not contender.error] or field
+        best = field[0] if sound is field else choose(sound)
+        return replace(best, seconds=sum(contender.seconds for contender in field))
 
     @cached_property
     def prepared(self) -> Samples:
@@ -98,7 +104,8 @@ class Problem:
 
     def chosen(self, name: str, settings: Mapping[str, Any]) -> Candidate:
         """The candidate with these settings, beside which there may be remarks."""
-        return next(c for c in self.candidates(name) if settings.items() >= c.settings.items())
+        of_model = (c for c in self.candidates(name) if settings.get("model", c.variant) == c.variant)
+        return next(c for c in of_model if settings.items() >= c.settings.items())
 
     def features(self, name: str, settings: Mapping[str, Any]) -> Array:
         """Rows to train on, then rows to test on, as the classifier of a method sees them."""
@@ -151,43 +158,45 @@ def outcomes(names: Sequence[str], problem: Problem, known: Scores | None = None
     if known is None:
         candidates = [candidate for name in able for candidate in choosing.candidates(name)]
         known = validated(candidates, choosing.samples, choosing.splits, choosing.preparation)
-    field = [contender for name in able for contender in choosing.field(name, known)]
-    yield from (_outcome(contender, reason=contender.error) for contender in field if contender.error)
-    chosen = [contender for contender in field if not contender.error]
+    chosen = {name: choosing.contender(name, known) for name in able}
+    yield from (_outcome(name, one, reason=one.error) for name, one in chosen.items() if one.error)
+    chosen = {name: one for name, one in chosen.items() if not one.error}
     yield from _exact(chosen, problem) if problem.plan.exact else _large(chosen, problem)
 
 
-def _exact(chosen: Sequence[Contender], problem: Problem) -> Iterator[Outcome]:
+def _exact(chosen: Mapping[str, Contender], problem: Problem) -> Iterator[Outcome]:
     """What the choices say of the targets, asked together."""
-    candidates = [contender.candidate for contender in chosen]
+    names, candidates = list(chosen), [contender.candidate for contender in chosen.values()]
     said = predictions(candidates, problem.samples, [(problem.train, problem.test)], preparation=problem.preparation)
     for p in sorted(said, key=lambda prediction: prediction.candidate):
-        yield _outcome(chosen[p.candidate], p.codes, p.error, p.fit_seconds + p.predict_seconds)
+        name = names[p.candidate]
+        yield _outcome(name, chosen[name], p.codes, p.error, p.fit_seconds + p.predict_seconds)
 
 
-def _large(chosen: Sequence[Contender], problem: Problem) -> Iterator[Outcome]:
+def _large(chosen: Mapping[str, Contender], problem: Problem) -> Iterator[Outcome]:
     """The same with as many rows as each choice can take: projections see all of them through landmarks."""
     n, prepared, plan = len(problem.train), problem.prepared, problem.plan
     train, test = prepared.take(np.arange(n)), prepared.take(n + np.arange(len(problem.test)))
     some = train.take(train.thinned(plan.sample_rows))
     large = LargeFit(some, lambda projection: collect(projection, train.X, train.y, train.domain), plan)
-    for contender in chosen:
+    for name, contender in chosen.items():
         start = time.perf_counter()
         try:
             pipeline, seen = large.fitted(contender.candidate)
             labels = pipeline[-1].predict(seen_by_classifier(pipeline, test.X, test.domain))
         except (ValueError, ArithmeticError, np.linalg.LinAlgError) as error:
-            yield _outcome(contender, reason=f"{type(error).__name__}: {error}")
+            yield _outcome(name, contender, reason=f"{type(error).__name__}: {error}")
         else:
             codes = np.searchsorted(prepared.classes, labels).astype(np.intp)
-            yield _outcome(contender, codes, seconds=time.perf_counter() - start, **seen)
+            yield _outcome(name, contender, codes, seconds=time.perf_counter() - start, **seen)
 
 
 def _outcome(
-    contender: Contender, codes: Ints | None = None, reason: str = "", seconds: float = 0.0, **remarks: Any
+    name: str, contender: Contender, codes: Ints | None = None, reason: str = "", seconds: float = 0.0, **remarks: Any
 ) -> Outcome:
     candidate = contender.candidate
     if codes is None:
-        return Outcome(candidate.method, status="failed", reason=reason)
-    settings, seconds = {**candidate.settings, **remarks}, contender.seconds + seconds
-    return Outcome(candidate.method, codes, contender.mean, settings, contender.ties, candidate.transductive, seconds)
+        return Outcome(name, status="failed", reason=reason)
+    model = {} if candidate.method == name else {"model": contender.name}
+    settings, seconds = {**model, **candidate.settings, **remarks}, contender.seconds + seconds
+    return Outcome(name, codes, contender.mean, settings, contender.ties, candidate.transductive, seconds)

@@ -184,8 +184,8 @@ def configuration(samples: Samples, protocol: Protocol, preprocessor: Any) -> di
 
 def with_method(config: dict[str, Any], method: Method, n_classes: int) -> dict[str, Any]:
     """The configuration of a method's rows: they are as good as new while the method is what it was."""
-    parts = [in_full(part) for part in (method.transformer, method.classifier)]
-    return {**config, "method": [method.name, *parts, method.settings(n_classes)]}
+    candidates = method.candidates(n_classes, quick=config["quick"], centerings=(config["centering"],))
+    return {**config, "method": [method.name, *((one.variant, one.settings, one.key) for one in candidates)]}
 
 
 def key(config: dict[str, Any]) -> str:
