@@ -189,4 +189,4 @@ def test_many_domains_do_not_cost_the_diagnosis_more_memory(monkeypatch):
 
 def test_every_method_has_a_kind():
     assert method_names(kind="reference", compared=True) == ["KFDA"]
-    assert all(method.kind in ("plain", "reference", "invariant") for method in METHODS.values())
+    assert all(method.kind in ("plain", "reference", "invariant", "auto") for method in METHODS.values())

@@ -71,7 +71,8 @@ class Method:
     needs_map : bool, default=False
         Whether it is nothing without a feature map before it.
     members : tuple of str
-        Methods it chooses among, as `UnseenClassifier` does: by their coarse settings, under every head and centring.
+        Methods it chooses among, as `UnseenClassifier` does: by their coarse settings, under every head and, unless new
+        domains are not to be looked at, under both centrings.
 
     Examples
     --------
@@ -129,9 +130,15 @@ class Method:
         """One candidate for each setting; of a projection, for each head and centring too."""
         if self.needs_map and self.transformer is None:
             raise ValueError(f"{self.name!r} needs a feature map: UnseenClassifier([{self.name!r}], feature_map=...).")
-        for name in self.members:
-            how: dict[str, Any] = {"coarse": True, "quick": quick, "heads": HEADS, "centerings": ("source", "target")}
-            yield from METHODS[name].candidates(n_classes, **how)
+        if self.members:  # a target may be looked at, but need not be
+            both: Any = ("source", "target") if "target" in centerings else ("source",)
+            how: dict[str, Any] = {"coarse": True, "quick": quick, "heads": HEADS, "centerings": both}
+            yield from (
+                candidate
+                for name in self.members
+                for candidate in METHODS[name].candidates(n_classes, **how)
+                if "target" in both or not candidate.transductive
+            )
         for setting in [] if self.members else self.settings(n_classes, coarse=coarse, quick=quick):
             if not self.is_projection:
                 parts = (_with(self.transformer, setting), _with(self.classifier, setting))
