@@ -7,7 +7,8 @@ import pytest
 from scipy.stats import t as student
 
 from unseen.study import Row
-from unseen.study._verdict import best_validated, mean_interval, sample_interval, verdict
+from unseen.study._evidence import best_validated, mean_interval, sample_interval
+from unseen.study._verdict import verdict
 
 DOMAINS = [f"hospital {k}" for k in range(6)]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -9,7 +10,7 @@ import typer
 from rich.text import Text
 
 from ..files import check_target
-from ..study import Work, compare_table
+from ..study import Work, compare_table, imbalance
 from ..tables import Request
 from . import _options as o
 from ._report import answer, errors, grid, notices, page, reporting, write
@@ -50,7 +51,8 @@ def compare(
         check_target(report, ".html", ".htm")
         asked = Request(label, domain, o.names_of(features), o.names_of(drop), unlabelled, max_per_domain, seed)
         table = o.read(data, asked)
-        notices(table.notices)
+        caution = imbalance(Counter(table.y.tolist()))
+        notices([*table.notices, *([caution] if caution else [])])
         how, chosen = o.scale_for(data, scale), o.names_of(methods) or []
         protocol = o.protocol_of(selection, repeats, quick, preprocess=how, centering=center, seed=seed)
         plan = protocol.plan(table.domain)
@@ -98,10 +100,12 @@ def show_comparison(summary: dict[str, Any]) -> None:
     console.print(summary["verdict"]["headline"], style="bold")
     for sentence in summary["verdict"]["sentences"]:
         console.print(sentence)
+    if summary["verdict"]["recommendation"]:
+        console.print(summary["verdict"]["recommendation"]["sentence"], style="bold")
 
 
 def _word(method: dict[str, Any]) -> str:
-    return "skipped" if method["skipped"] else "failed"
+    return "skipped" if method["skipped"] else "failed" if method["failed"] else "undefined"
 
 
 def _cell(cell: dict[str, float] | None, best: float | None, word: str) -> Text:
