@@ -273,14 +273,11 @@ def recommend(seen: Results, selection: str) -> Recommendation | None:
     if len(scores) >= ENOUGH:
         what = f"Expect about {about} on a new domain ({scale.text(low)} to {scale.text(high)} in nineteen of twenty)"
     else:
-        few = (
-            f"Two held-out domains, with {about} on average,"
-            if len(scores) == 2
-            else f"One held-out domain, with {about},"
-        )
-        what = f"{few} cannot tell what to expect of a new one: the interval is the whole scale"
+        many = "Two held-out domains" if len(scores) == 2 else "One held-out domain"
+        what = f"{many} (mean {about}) cannot tell what to expect of a new one: the interval is the whole scale"
     why = "chooses by itself" if automatic else f"did best in the validation on {VALIDATION[selection]}"
-    sentence = f"Use {AUTO if automatic else method}. {what}; worst domain here: {worst}, {scale.text(scores[worst])}. It {why}"
+    what += f"; worst domain here: {worst}, {scale.text(scores[worst])}"
+    sentence = f"Use {AUTO if automatic else method}. {what}. It {why}"
     if any(row.transductive for rows in seen.scored[method].values() for row in rows):
         sentence += ", and needs a batch of samples of the new domain, without labels (transductive)"
     return Recommendation(method, expected, low, high, scores[worst], worst, scores, f"{sentence}.")
