@@ -172,8 +172,7 @@ def sections(summary: Mapping[str, Any]) -> list[Section]:
     """The sections that the summary has something for."""
     present = [section for section in SECTIONS if summary.get(section[0]) not in (None, [])]
     metric = _metric(summary)[0].capitalize()
-    titles = [title.replace("Accuracy", metric) for _, title, _ in present]
     return [
-        {"name": name, "title": said, "view": view(summary)}
-        for (name, _, view), said in zip(present, titles, strict=True)
+        {"name": name, "title": title.replace("Accuracy", metric), "view": view(summary)}
+        for name, title, view in present
     ]
