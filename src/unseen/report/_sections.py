@@ -19,7 +19,7 @@ def verdict_section(summary: Mapping[str, Any]) -> Section:
     overall = {key: verdict[key] for key in ("difference", "low", "high")}
     auto = verdict.get("auto")
     intervals = [
-        *([{"domain": None, "label": "UnseenClassifier against plain", **auto}] if auto else []),
+        *([{"domain": None, "label": "Auto against plain", **auto}] if auto else []),
         {"domain": None, "label": "Invariant against plain" if auto else "All domains", **overall},
         *(verdict["per_domain"] or []),
     ]
