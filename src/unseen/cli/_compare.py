@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -79,16 +80,18 @@ def show_comparison(summary: dict[str, Any]) -> None:
     """Print methods by held-out domains, best first, and the verdict."""
     console = page()
     figures = [*summary["domains"], "mean ± sd", "seconds"]
-    rich = grid(["method", "kind"], figures, "accuracy on the held-out domain, %")
+    metric, share = summary["verdict"]["metric"], summary["verdict"]["share"]
+    digits = 1 if share else 3
+    rich = grid(["method", "kind"], figures, f"{metric.replace('_', ' ')} on the held-out domain{', %' * share}")
     best = {
         d: max((m["accuracies"][d]["mean"] for m in summary["methods"] if m["accuracies"][d]), default=None)
         for d in summary["domains"]
     }
-    for method in sorted(summary["methods"], key=lambda m: -(m["mean"] or -1.0)):
+    for method in sorted(summary["methods"], key=lambda m: math.inf if m["mean"] is None else -m["mean"]):
         star = "*" if method["transductive"] else ""
-        cells = [_cell(method["accuracies"][d], best[d], _word(method)) for d in summary["domains"]]
-        spread = "" if method["sd"] is None else f" ± {method['sd']:.1f}"
-        mean = _word(method) if method["mean"] is None else f"{method['mean']:.1f}{spread}"
+        cells = [_cell(method["accuracies"][d], best[d], _word(method), digits) for d in summary["domains"]]
+        spread = "" if method["sd"] is None else f" ± {method['sd']:.{digits}f}"
+        mean = _word(method) if method["mean"] is None else f"{method['mean']:.{digits}f}{spread}"
         rich.add_row(f"{method['name']}{star}", method["kind"], *cells, mean, f"{method['seconds']:.1f}")
     console.print(rich)
     if any(method["transductive"] for method in summary["methods"]):
@@ -108,8 +111,8 @@ def _word(method: dict[str, Any]) -> str:
     return "skipped" if method["skipped"] else "failed" if method["failed"] else "undefined"
 
 
-def _cell(cell: dict[str, float] | None, best: float | None, word: str) -> Text:
+def _cell(cell: dict[str, float] | None, best: float | None, word: str, digits: int) -> Text:
     if cell is None:
         return Text(word, style="red")
-    spread = f" ±{cell['sd']:.1f}" if cell["sd"] else ""
-    return Text(f"{cell['mean']:.1f}{spread}", style="bold" if cell["mean"] == best else "")
+    spread = f" ±{cell['sd']:.{digits}f}" if cell["sd"] else ""
+    return Text(f"{cell['mean']:.{digits}f}{spread}", style="bold" if cell["mean"] == best else "")

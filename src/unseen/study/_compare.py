@@ -109,10 +109,11 @@ class Comparison:
 
     def __str__(self) -> str:
         width = max(len(method["name"]) for method in self._summary["methods"])
-        ranked = sorted(self._summary["methods"], key=lambda method: -(method["mean"] or 0.0))
+        digits = 1 if self.verdict.scale.share else 3
+        ranked = sorted(self._summary["methods"], key=lambda m: np.inf if m["mean"] is None else -m["mean"])
         lines = [
             f"{method['name']:<{width}}  "
-            + ("failed" if method["mean"] is None else f"{method['mean']:5.1f}{'*' if method['transductive'] else ''}")
+            + ("failed" if method["mean"] is None else f"{method['mean']:5.{digits}f}{'*' * method['transductive']}")
             for method in ranked
         ]
         advice = [self.verdict.recommendation.sentence] if self.verdict.recommendation else []
