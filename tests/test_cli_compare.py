@@ -48,7 +48,7 @@ def unseen(*args):
 def test_a_table_gives_accuracies_a_verdict_and_a_report(hospitals):
     code, out, err = unseen("compare", hospitals, "--repeats", 1, *FEW, "--report", "report.html")
     assert code == 0, err
-    for word in ("CIDG*", "logistic", "north", "mean ± sd", "transductive", "points, 95% interval"):
+    for word in ("CIDG*", "logistic", "north", "mean ± sd", "transductive", "points, 95% interval", "Use "):
         assert word in out
     assert "Using 'hospital' as the domain column" in err
     assert "Using 'diagnosis' as the label column" in err

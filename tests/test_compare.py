@@ -13,6 +13,8 @@ import unseen
 from helpers import three_domains
 from unseen.selection import METHODS, method_names
 from unseen.shift import diagnose
+from unseen.study import tasks
+from unseen.study._summary import method_facts
 
 X, Y, CODES = three_domains(n_per_cell=6, n_classes=3, n_domains=3, seed=2)
 D = np.array(["north", "süd", "<west>"])[CODES]
@@ -33,6 +35,31 @@ def test_there_is_a_row_for_each_method_domain_and_repeat(found):
 def test_the_summary_is_json(found):
     text = json.dumps(found.summary(), allow_nan=False)
     assert json.loads(text)["verdict"]["headline"] == found.verdict.headline
+
+
+def test_what_to_do_is_said_wherever_the_comparison_is_shown(found):
+    advice = found.summary()["verdict"]["recommendation"]
+    told = {"method", "expected", "low", "high", "worst", "worst_domain", "scores", "sentence"}
+    assert set(advice) == told
+    (method,) = [method for method in found.summary()["methods"] if method["name"] == advice["method"]]
+    assert advice["expected"] == method["mean"]
+    assert advice["scores"] == {name: cell["mean"] for name, cell in method["accuracies"].items()}
+    assert str(found).splitlines()[-1] == advice["sentence"]
+    assert found.to_html().index(f"Use {advice['method']}") < found.to_html().index(found.verdict.headline)
+
+
+def test_scores_of_another_metric_are_tabulated_where_they_are_defined(found):
+    def undefined(row):
+        return replace(row, accuracy=float("nan")) if "north" in row.accuracies else row
+
+    todo = tasks(["north", "süd", "<west>"])
+    whole, part = (method_facts(rows, todo, share=False) for rows in (found.rows, list(map(undefined, found.rows))))
+    for one, other in zip(whole, part, strict=True):
+        assert other["accuracies"]["north"] is None
+        defined = [one["accuracies"][name]["mean"] for name in ("süd", "<west>")]
+        assert other["mean"] == pytest.approx(np.mean(defined), abs=2e-3)
+        assert max(defined) <= 1  # no percentages
+        assert not other["failed"]
 
 
 def test_accuracies_are_those_of_the_rows(found):

@@ -10,7 +10,6 @@ import itertools
 import json
 import re
 import sys
-from html.parser import HTMLParser
 from importlib.resources import files
 
 import pytest
@@ -19,48 +18,13 @@ from hypothesis import strategies as st
 
 pytest.importorskip("jinja2", reason="the report needs jinja2")
 
-from report_sample import NASTY, comparison, diagnosis
+from report_sample import NASTY, Page, comparison, diagnosis
 from unseen.report import render_comparison, render_diagnosis
 from unseen.report._charts import CANVAS, SHADES, Axis, decimals, on_canvas, shades
 from unseen.report._format import NOTHING, duration, general, number, p_value, pairs, signed
 
-VOID = {"meta", "link", "input", "br", "img"}
 SECTIONS = ["verdict", "methods", "embedding", "diagnosis", "confusion", "surface", "settings", "provenance"]
 FINITE = st.floats(-1e9, 1e9)
-
-
-class Page(HTMLParser):
-    """What a browser would find: elements with their attributes, text and ancestors. Tags must nest."""
-
-    def __init__(self, html):
-        super().__init__(convert_charrefs=True)
-        self.elements, self._open = [], []
-        self.feed(html)
-        self.close()
-        assert not self._open, f"left open: {self._open}"
-
-    def handle_starttag(self, tag, attrs):
-        element = {"tag": tag, "attrs": dict(attrs), "text": "", "inside": [each["tag"] for each in self._open]}
-        assert len(attrs) == len(element["attrs"]), f"an attribute of {tag} is given twice"
-        self.elements.append(element)
-        if tag not in VOID:
-            self._open.append(element)
-
-    def handle_startendtag(self, tag, attrs):
-        self.handle_starttag(tag, attrs)
-        self.handle_endtag(tag)
-
-    def handle_endtag(self, tag):
-        assert self._open, f"</{tag}> closes nothing"
-        assert self._open[-1]["tag"] == tag, f"</{tag}> closes {self._open[-1]['tag']}"
-        self._open.pop()
-
-    def handle_data(self, data):
-        for element in self._open:
-            element["text"] += data
-
-    def find(self, tag, **attrs):
-        return [e for e in self.elements if e["tag"] == tag and attrs.items() <= e["attrs"].items()]
 
 
 def spaced(text):
@@ -301,37 +265,6 @@ def test_transductive_methods_are_marked_and_explained_only_if_there_are_any():
     for method in summary["methods"]:
         method["transductive"] = False
     assert "ransductive" not in Page(render_comparison(summary)).find("main")[0]["text"]
-
-
-def test_only_intervals_beyond_zero_have_filled_dots():
-    page = parsed("plain")
-    marks = [e["attrs"]["class"] for e in page.find("circle")]
-    # All domains, then +3.5 to +8.5, -0.6 to +6.4, no interval, -8.8 to +2.2.
-    assert marks == ["sure", "sure", "unsure", "unsure", "unsure"]
-    text = page.find("table", **{"class": "intervals"})[0]["text"]
-    assert "no interval" in text
-    assert "+3.4" in text
-
-
-@pytest.mark.parametrize(
-    ("decision", "difference", "badge", "headline"),
-    [
-        ("invariant", 3.4, "▲ Invariance helped", "Invariance helped: +3.4 points"),
-        ("plain", -3.4, "● Plain classifiers did better", "Plain classifiers did better: -3.4 points"),
-        ("none", 0.1, "= No detectable difference", "No detectable difference between invariant methods and"),
-        ("none", None, f"{NOTHING} No verdict", "There is nothing to compare."),
-    ],
-)
-def test_the_badge_of_the_verdict_says_what_its_headline_says(decision, difference, badge, headline):
-    verdict = {**comparison(n_points=3)["verdict"], "decision": decision, "headline": headline}
-    verdict["difference"] = difference
-    if difference is None:
-        verdict.update(low=None, high=None, per_domain=[])
-    page = Page(render_comparison({"verdict": verdict}))
-    shown = next(e["text"] for e in page.find("p") if e["attrs"].get("class", "").startswith("badge"))
-    assert shown == badge
-    known = difference is not None
-    assert bool(page.find("table")) == bool(page.find("p", **{"class": "figure"})) == known
 
 
 def test_a_spread_over_repeats_is_spoken_of_only_if_there_is_one():

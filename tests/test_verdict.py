@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.stats import t as student
 
+from unseen.selection import METHODS
 from unseen.study import Row
-from unseen.study._verdict import best_validated, mean_interval, sample_interval, verdict
+from unseen.study._evidence import best_validated, mean_interval, next_domain, sample_interval, squared_error
+from unseen.study._verdict import imbalance, verdict
 
 DOMAINS = [f"hospital {k}" for k in range(6)]
 
 
-def row(method, domain=DOMAINS[0], repeat=0, validation=0.5, transductive=False, status="ok"):
-    accuracy = 0.5 if status == "ok" else None
-    accuracies = {domain: 0.5} if status == "ok" else {}
+def row(method, domain=DOMAINS[0], repeat=0, validation=0.5, transductive=False, status="ok", score=0.5):
+    accuracy = score if status == "ok" else None
+    accuracies = {domain: score} if status == "ok" else {}
     return Row(
         method,
         f"others -> {domain}",
@@ -40,9 +44,9 @@ def comparison(advantage, *, methods=("CIDG", "logistic"), repeats=1, n=200, see
     for domain in domains:
         for repeat in range(repeats):
             for method in methods:
-                rows.append(row(method, domain, repeat))
-                chance = 0.5 + (advantage if method == methods[0] else 0.0)
-                correct[method, rows[-1].task, repeat] = rng.random(n) < chance
+                right = rng.random(n) < 0.5 + (advantage if method == methods[0] else 0.0)
+                rows.append(row(method, domain, repeat, score=right.mean()))
+                correct[method, rows[-1].task, repeat] = right
     return rows, correct
 
 
@@ -206,3 +210,204 @@ def test_a_failed_method_cannot_be_champion():
     rows, correct = comparison(0.3, methods=("CIDG", "SCA", "logistic"))
     rows = [row(r.method, *r.accuracies, status="failed", validation=None) if r.method == "SCA" else r for r in rows]
     assert {d.invariant for d in verdict(rows, correct).per_domain} == {"CIDG"}
+
+
+def scored(scores, **details):
+    """Rows of methods with scores on some domains, which are all that is known of them."""
+    return [
+        row(method, domain, score=score, **details.get(method, {}))
+        for method, own in scores.items()
+        for domain, score in zip(DOMAINS, own, strict=False)
+    ]
+
+
+def test_other_metrics_are_paired_by_domain():
+    scores = {"CIDG": [0.8, 0.7, 0.9, 0.75], "logistic": [0.7, 0.65, 0.7, 0.75]}
+    found = verdict(scored(scores), {}, metric="balanced_accuracy")
+    apart = 100 * (np.array(scores["CIDG"]) - scores["logistic"])
+    margin = student.ppf(0.975, 3) * apart.std(ddof=1) / 2
+    assert found.interval.difference == pytest.approx(apart.mean())
+    assert (found.interval.low, found.interval.high) == pytest.approx((apart.mean() - margin, apart.mean() + margin))
+    assert [line.interval.difference for line in found.per_domain] == pytest.approx(apart)
+    assert np.isnan([line.interval.low for line in found.per_domain]).all()  # samples have no balanced accuracy
+    assert "% balanced accuracy on a new domain" in found.recommendation.sentence
+
+
+def test_repeats_of_other_metrics_are_averaged():
+    rows = [
+        replace(r, repeat=k, accuracy=r.accuracy + k / 10) for r in scored({"CIDG": [0.6, 0.7, 0.5]}) for k in (0, 1)
+    ]
+    rows += [replace(r, repeat=k) for r in scored({"logistic": [0.5, 0.5, 0.5]}) for k in (0, 1)]
+    found = verdict(rows, {}, metric="balanced_accuracy")
+    assert [line.interval.difference for line in found.per_domain] == pytest.approx([15, 25, 5])
+
+
+@pytest.mark.parametrize("nothing", [None, float("nan")])
+def test_domains_where_the_metric_is_undefined_are_left_out_and_counted(nothing):
+    scores = {"CIDG": [0.8, 0.7, 0.9, nothing], "logistic": [0.7, 0.65, 0.7, nothing]}
+    found = verdict(scored(scores), {}, metric="roc_auc")
+    whole = verdict(scored({name: own[:3] for name, own in scores.items()}), {}, metric="roc_auc")
+    assert found.interval == whole.interval
+    assert set(found.recommendation.scores) == set(DOMAINS[:3])
+    assert "It rests on 3 of 4 held-out domains: on 1 of the others roc auc is undefined." in found.sentences
+    none = verdict(scored({name: [nothing] for name in scores}), {}, metric="roc_auc")
+    assert (none.interval, none.recommendation) == (None, None)
+    assert "is roc auc defined" in " ".join(none.sentences)
+
+
+def test_scores_that_are_no_shares_are_plain_numbers():
+    found = verdict(
+        scored({"CIDG": [-0.4, -0.5, -0.3], "logistic": [-0.5, -0.7, -0.6]}), {}, metric="log_loss", share=False
+    )
+    assert found.interval.difference == pytest.approx(0.2)
+    assert ": +0.200, 95% interval " in found.headline
+    assert "points" not in " ".join([found.headline, *found.sentences])
+    assert "%" not in found.recommendation.sentence
+    assert found.recommendation.low < -0.5 < -0.3 < found.recommendation.high
+    alone = verdict(scored({"CIDG": [-0.4], "logistic": [-0.5]}), {}, metric="log_loss", share=False)
+    assert "no interval" in alone.headline
+
+
+def test_samples_of_a_group_count_as_one():
+    """Each sample ten times is no more evidence than once, if one says that the copies belong together."""
+    rows, correct = comparison(0.1, n=60)
+    once = verdict(rows, correct)
+    copies = {at: np.repeat(right, 10) for at, right in correct.items()}
+    groups = {at[1]: np.repeat(np.arange(60), 10) for at in correct}
+    grouped, naive = verdict(rows, copies, groups=groups), verdict(rows, copies)
+    assert grouped.interval.low == pytest.approx(once.interval.low)
+    for one, same, less in zip(once.per_domain, grouped.per_domain, naive.per_domain, strict=True):
+        assert (same.interval.low, same.interval.high) == pytest.approx((one.interval.low, one.interval.high))
+        assert less.interval.high - less.interval.low < 0.5 * (same.interval.high - same.interval.low)
+    alike = [np.repeat([1.0, 0.0, 0.0, 0.0, 1.0, 0.0], 10)] * 4  # domains agree: samples tell how sure one can be
+    errors = [squared_error(values, np.arange(60) // 10) for values in alike]
+    wide, narrow = mean_interval(alike, errors), mean_interval(alike)
+    assert wide.high - wide.low == pytest.approx(np.sqrt(10) * (narrow.high - narrow.low))
+
+
+@pytest.mark.parametrize("m", range(3, 11))
+def test_nineteen_of_twenty_intervals_hold_the_next_domain(m):
+    scores = np.random.default_rng(m).normal(70, 5, size=(4000, m + 1))
+    ends = np.array([next_domain(known)[1:] for known in scores[:, :m]])
+    covered = np.mean((ends[:, 0] <= scores[:, m]) & (scores[:, m] <= ends[:, 1]))
+    assert 0.93 < covered < 0.97
+
+
+def test_what_to_expect_is_the_mean_and_what_the_next_domain_may_do():
+    rows, correct = comparison(0.2, n=500)
+    found = verdict(rows, correct).recommendation
+    scores = np.array([100 * r.accuracy for r in rows if r.method == found.method])
+    margin = student.ppf(0.975, 5) * np.sqrt((1 + 1 / 6) * max(scores.var(ddof=1), 100**2 * 0.2 / 500))
+    assert found.expected == pytest.approx(scores.mean())
+    assert found.high - found.expected == pytest.approx(margin, rel=0.1)
+    assert found.worst == pytest.approx(scores.min())
+    assert f"worst domain here: {found.worst_domain}, {found.worst:.1f}%" in found.sentence
+    assert found.sentence.startswith(
+        f"Use {found.method}. Expect about {found.expected:.1f}% accuracy on a new domain ("
+    )
+
+
+def test_domains_that_agree_by_luck_do_not_promise_the_same_of_the_next():
+    rows, correct = comparison(0.5, n=20, domains=DOMAINS[:3])
+    right = {at: np.ones_like(values) for at, values in correct.items()}
+    found = verdict([replace(r, accuracy=1.0) for r in rows], right).recommendation
+    assert found.expected == found.high == 100
+    assert found.low < 90
+
+
+@pytest.mark.parametrize("m", [1, 2])
+def test_one_or_two_domains_cannot_tell_what_to_expect(m):
+    found = verdict(*comparison(0.3, domains=DOMAINS[:m])).recommendation
+    assert (found.low, found.high) == (0, 100)
+    assert "cannot tell what to expect of a new one: the interval is the whole scale" in found.sentence
+    assert "nineteen" not in found.sentence
+
+
+def test_the_method_to_use_is_best_in_validation_whatever_the_held_out_domains_say():
+    scores = {"CIDG": [0.5, 0.6, 0.5], "SCA": [0.9, 0.9, 0.9], "logistic": [0.8, 0.8, 0.8]}
+    validation = {"CIDG": {"validation": 0.9}, "SCA": {"validation": 0.8}, "logistic": {"validation": 0.7}}
+    found = verdict(scored(scores, **validation), {}, metric="balanced_accuracy")
+    assert found.recommendation.method == "CIDG"
+    equals = verdict(scored(scores), {}, metric="balanced_accuracy")
+    assert equals.recommendation.method == "logistic"  # the simplest of equals
+    partly = [r for r in scored(scores, **validation) if r.method != "CIDG" or DOMAINS[0] not in r.accuracies]
+    assert verdict(partly, {}, metric="balanced_accuracy").recommendation.method == "SCA"
+    only = verdict(scored({"KFDA": [0.9, 0.9, 0.9]}), {}, metric="balanced_accuracy")
+    assert only.recommendation is None  # a reference is there to compare with
+
+
+def test_a_recommendation_that_needs_a_batch_says_so():
+    scores = {"CIDG": [0.8, 0.7, 0.9], "logistic": [0.7, 0.65, 0.7]}
+    needs = scored(scores, CIDG={"validation": 0.9, "transductive": True})
+    assert "needs a batch" in verdict(needs, {}, metric="balanced_accuracy").recommendation.sentence
+    assert "needs a batch" not in verdict(scored(scores), {}, metric="balanced_accuracy").recommendation.sentence
+
+
+@pytest.fixture
+def automatic(monkeypatch):
+    monkeypatch.setitem(METHODS, "auto", replace(METHODS["logistic"], name="auto", kind="auto"))
+
+
+@pytest.mark.usefixtures("automatic")
+def test_the_automatic_choice_is_told_first_and_recommended():
+    rows, correct = comparison(0.4, methods=("auto", "CIDG", "logistic"))
+    found = verdict([replace(r, validation=None) if r.method == "auto" else r for r in rows], correct)
+    assert found.auto.sign == 1
+    assert found.headline.startswith("UnseenClassifier (auto) did better: +")
+    assert found.sentences[0].startswith("No detectable difference between invariant methods and plain classifiers")
+    assert found.decision == "none"
+    assert found.recommendation.method == "auto"
+    assert found.recommendation.sentence.startswith("Use UnseenClassifier (auto). Expect about")
+    without = verdict(*comparison(0.4, methods=("auto", "logistic")))
+    assert without.headline.startswith("UnseenClassifier (auto) did better")
+    assert without.interval is None
+
+
+def test_if_the_table_says_otherwise_a_sentence_says_why():
+    """Of two plain classifiers validation takes the worse one on every domain."""
+    scores = {"CIDG": [0.7, 0.72, 0.71], "logistic": [0.6, 0.61, 0.62], "1NN": [0.8, 0.81, 0.82]}
+    rows = scored(scores, logistic={"validation": 0.9})
+    found = verdict(rows, {}, metric="balanced_accuracy")
+    assert found.interval.difference > 0
+    (said,) = [sentence for sentence in found.sentences if "hindsight" in sentence]
+    assert "1NN has 81.0%, CIDG 71.0%" in said
+    assert "invariant methods that have 71.0% and plain classifiers that have 61.0%" in said
+    agree = verdict(scored(scores, **{"1NN": {"validation": 0.9}}), {}, metric="balanced_accuracy")
+    assert not any("hindsight" in sentence for sentence in agree.sentences)
+
+
+@pytest.fixture
+def majority(monkeypatch):
+    if "majority" not in METHODS:
+        monkeypatch.setitem(METHODS, "majority", replace(METHODS["1NN"], name="majority"))
+
+
+@pytest.mark.usefixtures("majority")
+def test_a_model_that_hardly_beats_the_majority_is_no_success():
+    rows, correct = comparison(0.0, methods=("CIDG", "logistic", "majority"))
+    found = verdict(rows, correct)
+    assert found.recommendation.method == "logistic"  # of equals, one that looks at the samples
+    rows = [replace(r, validation=0.9) if r.method == "logistic" else r for r in rows]
+    right = {at: correct["majority", at[1], at[2]] for at in correct}
+    same = {at: values.mean() for at, values in right.items()}
+    rows = [replace(r, accuracy=same[r.method, r.task, r.repeat]) for r in rows]
+    hardly = verdict(rows, right)
+    assert any("Always answering the most frequent class" in s and "--metric" in s for s in hardly.sentences)
+    better, clear = comparison(0.3, methods=("logistic", "CIDG", "majority"))
+    assert not any("most frequent" in s for s in verdict(better, clear).sentences)
+    best = verdict([replace(r, validation=0.95) if r.method == "majority" else r for r in rows], right)
+    assert best.recommendation.method == "majority"
+    assert any("nothing did better in the validation" in s for s in best.sentences)
+
+
+def test_a_rare_class_is_pointed_out_before_anything_is_run():
+    said = imbalance({"ill": 5, "well": 95})
+    assert "Class ill has 5.0%" in said
+    assert "--metric balanced_accuracy" in said
+    assert imbalance({"ill": 5, "well": 95}, metric="balanced_accuracy") is None
+    assert imbalance({"ill": 20, "well": 80}) is None
+    assert imbalance(dict.fromkeys(range(20), 10)) is None  # each has a twentieth, and none is rare
+    found = verdict(*comparison(0.3))
+    assert found.cautioned(None) is found
+    assert found.cautioned(said).sentences == [*found.sentences, said]
+    assert found.cautioned(said).cautioned(said).sentences.count(said) == 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -9,7 +11,7 @@ import typer
 from rich.text import Text
 
 from ..files import check_target
-from ..study import Work, compare_table
+from ..study import Work, compare_table, imbalance
 from ..tables import Request
 from . import _options as o
 from ._report import answer, errors, grid, notices, page, reporting, write
@@ -50,7 +52,8 @@ def compare(
         check_target(report, ".html", ".htm")
         asked = Request(label, domain, o.names_of(features), o.names_of(drop), unlabelled, max_per_domain, seed)
         table = o.read(data, asked)
-        notices(table.notices)
+        caution = imbalance(Counter(table.y.tolist()))
+        notices([*table.notices, *([caution] if caution else [])])
         how, chosen = o.scale_for(data, scale), o.names_of(methods) or []
         protocol = o.protocol_of(selection, repeats, quick, preprocess=how, centering=center, seed=seed)
         plan = protocol.plan(table.domain)
@@ -77,16 +80,18 @@ def show_comparison(summary: dict[str, Any]) -> None:
     """Print methods by held-out domains, best first, and the verdict."""
     console = page()
     figures = [*summary["domains"], "mean ± sd", "seconds"]
-    rich = grid(["method", "kind"], figures, "accuracy on the held-out domain, %")
+    metric, share = summary["verdict"]["metric"], summary["verdict"]["share"]
+    digits = 1 if share else 3
+    rich = grid(["method", "kind"], figures, f"{metric.replace('_', ' ')} on the held-out domain{', %' * share}")
     best = {
         d: max((m["accuracies"][d]["mean"] for m in summary["methods"] if m["accuracies"][d]), default=None)
         for d in summary["domains"]
     }
-    for method in sorted(summary["methods"], key=lambda m: -(m["mean"] or -1.0)):
+    for method in sorted(summary["methods"], key=lambda m: math.inf if m["mean"] is None else -m["mean"]):
         star = "*" if method["transductive"] else ""
-        cells = [_cell(method["accuracies"][d], best[d], _word(method)) for d in summary["domains"]]
-        spread = "" if method["sd"] is None else f" ± {method['sd']:.1f}"
-        mean = _word(method) if method["mean"] is None else f"{method['mean']:.1f}{spread}"
+        cells = [_cell(method["accuracies"][d], best[d], _word(method), digits) for d in summary["domains"]]
+        spread = "" if method["sd"] is None else f" ± {method['sd']:.{digits}f}"
+        mean = _word(method) if method["mean"] is None else f"{method['mean']:.{digits}f}{spread}"
         rich.add_row(f"{method['name']}{star}", method["kind"], *cells, mean, f"{method['seconds']:.1f}")
     console.print(rich)
     if any(method["transductive"] for method in summary["methods"]):
@@ -98,14 +103,16 @@ def show_comparison(summary: dict[str, Any]) -> None:
     console.print(summary["verdict"]["headline"], style="bold")
     for sentence in summary["verdict"]["sentences"]:
         console.print(sentence)
+    if summary["verdict"]["recommendation"]:
+        console.print(summary["verdict"]["recommendation"]["sentence"], style="bold")
 
 
 def _word(method: dict[str, Any]) -> str:
-    return "skipped" if method["skipped"] else "failed"
+    return "skipped" if method["skipped"] else "failed" if method["failed"] else "undefined"
 
 
-def _cell(cell: dict[str, float] | None, best: float | None, word: str) -> Text:
+def _cell(cell: dict[str, float] | None, best: float | None, word: str, digits: int) -> Text:
     if cell is None:
         return Text(word, style="red")
-    spread = f" ±{cell['sd']:.1f}" if cell["sd"] else ""
-    return Text(f"{cell['mean']:.1f}{spread}", style="bold" if cell["mean"] == best else "")
+    spread = f" ±{cell['sd']:.{digits}f}" if cell["sd"] else ""
+    return Text(f"{cell['mean']:.{digits}f}{spread}", style="bold" if cell["mean"] == best else "")

@@ -21,9 +21,10 @@ class Axis:
     high: float
 
     @classmethod
-    def around(cls, values: Iterable[Any]) -> Axis:
-        """Room for all values and for zero, with a margin on both sides."""
-        known = [0.0, *(float(value) for value in values if is_number(value))]
+    def around(cls, values: Iterable[Any], zero: bool = True) -> Axis:
+        """Room for all values, and for zero if it matters, with a margin on both sides."""
+        known = [float(value) for value in values if is_number(value)]
+        known += [0.0] if zero or not known else []
         low, high = min(known), max(known)
         margin = 0.08 * (high - low) or 1.0
         return cls(low - margin, high + margin)
@@ -33,7 +34,7 @@ class Axis:
         return round(100 * (value - self.low) / (self.high - self.low), 3) if is_number(value) else None
 
     def ticks(self, about: int = 6) -> list[tuple[float, float]]:
-        """Round values and their positions, zero among them."""
+        """Round values and their positions, zero among them if it is on the axis."""
         rough = (self.high - self.low) / about
         size = 10.0 ** math.floor(math.log10(rough))
         step = next(size * factor for factor in (1, 2, 5, 10) if size * factor >= rough)

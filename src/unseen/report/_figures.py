@@ -45,18 +45,20 @@ def write_cells(image: Any, texts: Sequence[Sequence[str]]) -> None:
 
 def draw_comparison(summary: dict[str, Any], figure: Any = None) -> Any:
     """Draw methods by held-out domains on the left, paired differences with their intervals on the right."""
-    methods = sorted(summary["methods"], key=lambda method: -(method["mean"] or 0.0))
-    domains = summary["domains"]
+    methods = sorted(summary["methods"], key=lambda m: np.inf if m["mean"] is None else -m["mean"])
+    domains, share = summary["domains"], summary["verdict"].get("share", True)
     size = (5.5 + 0.9 * len(domains), 1.8 + 0.32 * len(methods))
     figure = figure or pyplot().figure(figsize=size, layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=(1.6, 1))
     values = np.array([[(m["accuracies"][d] or {"mean": np.nan})["mean"] for d in domains] for m in methods], float)
     image = heat_map(left, values, [m["name"] + ("*" if m["transductive"] else "") for m in methods], domains)
-    write_cells(image, [[f"{value:.1f}" if np.isfinite(value) else "failed" for value in row] for row in values])
-    best = values == np.nanmax(values, axis=0, initial=0.0)
+    texts = [[f"{value:.{1 if share else 3}f}" if np.isfinite(value) else "none" for value in row] for row in values]
+    write_cells(image, texts)
+    best = values == np.nanmax(values, axis=0, initial=-np.inf)
     for text, bold in zip(left.texts, best.ravel(), strict=True):
         text.set_weight("bold" if bold else "normal")
-    left.set_title("accuracy on the held-out domain, %", fontsize="medium")
+    metric = str(summary["verdict"].get("metric", "accuracy")).replace("_", " ")
+    left.set_title(f"{metric} on the held-out domain{', %' * share}", fontsize="medium")
     if any(m["transductive"] for m in methods):
         left.set_xlabel("* transductive: saw unlabelled samples of that domain", fontsize="small")
     figure.colorbar(image, ax=left, pad=0.01).outline.set_visible(False)
@@ -71,13 +73,13 @@ def _forest(ax: Any, verdict: dict[str, Any]) -> None:
         lines.append(({**verdict, "domain": "all domains"}, ACCENT))
     for position, (line, colour) in enumerate(lines):
         last = colour == ACCENT
-        low, high = (float(np.clip(line[name], -100, 100)) for name in ("low", "high"))
-        ax.plot([low, high], [position, position], color=colour, lw=3 if last else 1.5)
+        if None not in (line["low"], line["high"]):
+            ax.plot([line["low"], line["high"]], [position, position], color=colour, lw=3 if last else 1.5)
         ax.plot(line["difference"], position, "D" if last else "o", color=colour)
     ax.axvline(0, color="0.6", lw=1, zorder=0)
     ax.set_yticks(range(len(lines)), [line["domain"] for line, _ in lines], parse_math=False)
     ax.set_ylim(len(lines) - 0.4, -0.6)
-    ax.set_title("invariant minus plain, points", fontsize="medium")
+    ax.set_title(f"invariant minus plain{', points' * verdict.get('share', True)}", fontsize="medium")
     ax.spines[["top", "right"]].set_visible(False)
 
 

@@ -14,10 +14,15 @@ LEGIBLE_TOGETHER = 6  # classes; confusion tables with more are shown one domain
 
 
 def verdict_section(summary: Mapping[str, Any]) -> Section:
-    """The intervals of the verdict on one axis: overall first, then each held-out domain."""
+    """What to do, and the intervals of the verdict on one axis: overall first, then each held-out domain."""
     verdict = summary["verdict"]
     overall = {key: verdict[key] for key in ("difference", "low", "high")}
-    intervals = [{"domain": None, **overall}, *(verdict["per_domain"] or [])]
+    auto = verdict.get("auto")
+    intervals = [
+        *([{"domain": None, "label": "Auto against plain", **auto}] if auto else []),
+        {"domain": None, "label": "Invariant against plain" if auto else "All domains", **overall},
+        *(verdict["per_domain"] or []),
+    ]
     axis = Axis.around(row[key] for row in intervals for key in overall)
 
     def placed(row: Mapping[str, Any]) -> Section:
@@ -28,9 +33,15 @@ def verdict_section(summary: Mapping[str, Any]) -> Section:
 
     ticks = axis.ticks()
     zero = [value for value, _ in ticks].index(0.0)
+    metric, share = _metric(summary)
     return {
         **verdict,
-        "known": is_number(verdict["difference"]),
+        "metric": metric,
+        "share": share,
+        "digits": 1 if share else 3,
+        "advice": _advice(verdict.get("recommendation"), share),
+        "auto": auto,
+        "known": is_number(intervals[0]["difference"]),
         "rows": [placed(row) for row in intervals],
         "zero": axis.at(0.0),
         # Every other label is left out where there is little room; zero keeps its own.
@@ -38,14 +49,42 @@ def verdict_section(summary: Mapping[str, Any]) -> Section:
     }
 
 
+def _advice(advice: Mapping[str, Any] | None, share: bool) -> Section | None:
+    """What to use, and on one axis the held-out domains, their mean and where the next one is expected."""
+    if not advice:
+        return None
+    scores, ends = advice["scores"], {key: advice[key] for key in ("expected", "low", "high")}
+    axis = Axis.around([*scores.values(), *ends.values()], zero=False)
+    use, _, rest = advice["sentence"].partition(". ")
+    return {
+        **advice,
+        "use": use,
+        "rest": rest,
+        "dots": [(name, score, axis.at(score)) for name, score in scores.items() if is_number(score)],
+        **{f"{key}_at": axis.at(value) for key, value in ends.items()},
+        "ticks": [(value, at) for value, at in axis.ticks() if not share or 0 <= value <= 100],
+    }
+
+
+def _metric(summary: Mapping[str, Any]) -> tuple[str, bool]:
+    """What the scores are called, and whether they are percentages."""
+    verdict = summary.get("verdict") or {}
+    return str(verdict.get("metric") or "accuracy").replace("_", " "), verdict.get("share", True)
+
+
 def accuracy_section(summary: Mapping[str, Any]) -> Section:
     """Cells with shades, and the best of each column among the methods that compete."""
     domains, methods = summary["domains"], summary["methods"]
+    metric, share = _metric(summary)
+    digits = 1 if share else 3
     found = [[method["accuracies"].get(name) or {} for name in domains] for method in methods]
     means = [[cell.get("mean") for cell in cells] for cells in found]
     # Ties at the precision shown are all best; the last column is the mean over domains.
     competing = [
-        [round(v, 1) if is_number(v) and method["kind"] != "reference" else None for v in (*values, method["mean"])]
+        [
+            round(v, digits) if is_number(v) and method["kind"] != "reference" else None
+            for v in (*values, method["mean"])
+        ]
         for method, values in zip(methods, means, strict=True)
     ]
     tops = [max(filter(is_number, column), default=math.inf) for column in zip(*competing, strict=True)]
@@ -58,7 +97,8 @@ def accuracy_section(summary: Mapping[str, Any]) -> Section:
         ]
         rows.append({**method, "cells": shown, "best": best_mean})
     repeated = any(cell["sd"] is not None for row in rows for cell in row["cells"])
-    return {"domains": domains, "rows": rows, "repeated": repeated}
+    about = {"metric": metric, "share": share, "digits": digits}
+    return {"domains": domains, "rows": rows, "repeated": repeated, **about}
 
 
 def embedding_section(summary: Mapping[str, Any]) -> Section:
@@ -131,4 +171,8 @@ SECTIONS: list[tuple[str, str, Callable[[Mapping[str, Any]], Any]]] = [
 def sections(summary: Mapping[str, Any]) -> list[Section]:
     """The sections that the summary has something for."""
     present = [section for section in SECTIONS if summary.get(section[0]) not in (None, [])]
-    return [{"name": name, "title": title, "view": view(summary)} for name, title, view in present]
+    metric = _metric(summary)[0].capitalize()
+    return [
+        {"name": name, "title": title.replace("Accuracy", metric), "view": view(summary)}
+        for name, title, view in present
+    ]

@@ -12,6 +12,7 @@ from ._run import Work, run
 from ._store import Row, Store
 from ._synthetic import CHOSEN_BY, check_draw, fresh_draw, run_synthetic, synthetic_problem, ties
 from ._tables import AccuracyTable, Cell, accuracy_table, published, summary_lines
+from ._verdict import imbalance
 
 __all__ = ["METHODS", "Comparison", "Protocol", "Row", "Store", "Task", "run", "tasks"]
 # For other rooms, and for nobody else.
@@ -25,6 +26,7 @@ __all__ += [
     "compare",
     "compare_table",
     "fresh_draw",
+    "imbalance",
     "published",
     "run_synthetic",
     "summary_lines",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +23,7 @@ from ._protocol import Protocol, Task, tasks, thin
 from ._run import HERE, Work, all_results
 from ._store import Row
 from ._summary import confusions, data_facts, method_facts, provenance, settings_facts, verdict_facts, views
-from ._verdict import Verdict, verdict
+from ._verdict import Verdict, imbalance, verdict
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,8 @@ class Comparison:
     rows : list of unseen.study.Row
         One for each method, held-out domain and repeat.
     verdict : Verdict
-        Whether invariance helped: `decision`, `headline`, `sentences`, and the `interval` of the paired difference.
+        Whether invariance helped: `decision`, `headline`, `sentences`, and the `interval` of the paired difference; and
+        its `recommendation`: the method to use, and what to expect of it on a new domain.
     diagnosis : Diagnosis or None
         How the domains differ.
 
@@ -107,13 +109,15 @@ class Comparison:
 
     def __str__(self) -> str:
         width = max(len(method["name"]) for method in self._summary["methods"])
-        ranked = sorted(self._summary["methods"], key=lambda method: -(method["mean"] or 0.0))
+        digits = 1 if self.verdict.scale.share else 3
+        ranked = sorted(self._summary["methods"], key=lambda m: np.inf if m["mean"] is None else -m["mean"])
         lines = [
             f"{method['name']:<{width}}  "
-            + ("failed" if method["mean"] is None else f"{method['mean']:5.1f}{'*' if method['transductive'] else ''}")
+            + ("failed" if method["mean"] is None else f"{method['mean']:5.{digits}f}{'*' * method['transductive']}")
             for method in ranked
         ]
-        return "\n".join([*lines, "", self.verdict.headline, *self.verdict.sentences])
+        advice = [self.verdict.recommendation.sentence] if self.verdict.recommendation else []
+        return "\n".join([*lines, "", self.verdict.headline, *self.verdict.sentences, *advice])
 
 
 def compare(
@@ -238,6 +242,7 @@ def compare_table(
     start = time.perf_counter()
     data, todo = data_facts(table), tasks(list(dict.fromkeys(table.domain.tolist())))
     rows, predicted, truth, judged = judge(table, todo, protocol, methods, work)
+    judged = judged.cautioned(imbalance(Counter(table.y.tolist())))
     # The matrix of the diagnosis must not cost more than the comparison, however many domains there are.
     most = max(20, min(500, 6000 // len(todo)))
     # Prepared on all domains: for looking at, not for scoring.

@@ -17,12 +17,13 @@ from ..kernels import Plan
 from ..labels import encode_domains
 from ..selection import METHODS, method_names
 from ..tables import Table, preprocessor
+from ._evidence import LEVEL, Interval, champions
 from ._outcomes import Problem
 from ._protocol import Protocol, Task
 from ._run import problem_of
 from ._store import Row
-from ._tables import Cell, accuracy_table
-from ._verdict import Interval, Verdict, champions
+from ._tables import Cell, accuracy_table, defined
+from ._verdict import Verdict
 
 VALIDATED_ON = {
     "domain": "held-out source domains",
@@ -45,7 +46,7 @@ def showpiece(rows: Sequence[Row]) -> Row | None:
 
     def plainly(row: Row) -> float:
         rival = rivals[row.task, row.repeat][1]
-        return 1.0 if rival is None or rival.accuracy is None else rival.accuracy
+        return rival.accuracy if rival is not None and rival.accuracy is not None and defined(rival) else np.inf
 
     return min((row for row in own if row.repeat == repeat), key=plainly)
 
@@ -163,31 +164,46 @@ def data_facts(table: Table) -> dict[str, Any]:
 
 
 def verdict_facts(verdict: Verdict) -> dict[str, Any]:
-    """The verdict, in percentage points and in words."""
+    """The verdict in numbers, percentage points unless scores are no shares, and in words."""
+    advice = verdict.recommendation
     return {
         "decision": verdict.decision,
         "headline": verdict.headline,
         "sentences": verdict.sentences,
         **_points(verdict.interval),
-        "level": 0.95,
+        "level": LEVEL,
+        "metric": verdict.scale.metric,
+        "share": verdict.scale.share,
         "per_domain": [
             {"domain": d.domain, "invariant": d.invariant, "plain": d.plain, **_points(d.interval)}
             for d in verdict.per_domain
         ],
+        "auto": _points(verdict.auto) if verdict.auto else None,
+        "recommendation": advice and {name: _finite(value) for name, value in asdict(advice).items()},
     }
 
 
 def _points(interval: Interval | None) -> dict[str, Any]:
-    return {name: interval and round(getattr(interval, name), 3) for name in ("difference", "low", "high")}
+    return {name: interval and _finite(getattr(interval, name)) for name in ("difference", "low", "high")}
 
 
-def method_facts(rows: Sequence[Row], tasks: Sequence[Task]) -> list[dict[str, Any]]:
-    """Each method's accuracies in percent: mean and sd over repeats on each domain, then over domains."""
-    table, records = accuracy_table(rows), []
+def _finite(value: Any) -> Any:
+    """Numbers as JSON can hold them, and as many digits as anyone reads."""
+    if isinstance(value, dict):
+        return {name: _finite(part) for name, part in value.items()}
+    return (round(value, 3) if np.isfinite(value) else None) if isinstance(value, float) else value
+
+
+def method_facts(rows: Sequence[Row], tasks: Sequence[Task], share: bool = True) -> list[dict[str, Any]]:
+    """Each method's scores, in percent if they are shares: mean and sd over repeats on each domain, then over domains.
+
+    Domains on which the metric is undefined are left out of the mean.
+    """
+    table, records = accuracy_table(rows, share=share), []
     for method in table.methods:
         cells = {task.targets[0]: table.cells[task.name, method] for task in tasks}
         means = [cell.mean for cell in cells.values() if cell.repeats]
-        complete = len(means) == len(cells)
+        complete = means and all(cell.repeats or not cell.failed for cell in cells.values())
         records.append(
             {
                 "name": method,

@@ -41,7 +41,7 @@ class Cell:
     @property
     def word(self) -> str:
         """What stands where there is no accuracy."""
-        return "skipped" if self.skipped else "failed"
+        return "skipped" if self.skipped else "failed" if self.failed else "undefined"
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,9 @@ class AccuracyTable:
     printed: str = "the paper's figure"
 
     def means(self) -> dict[str, float]:
-        """Mean over tasks of each method."""
-        return {m: float(np.mean([self.cells[t, m].mean for t in self.tasks])) for m in self.methods}
+        """Mean over tasks of each method; NaN if it failed on one, while tasks without a score are left out."""
+        found = {m: [c.mean for t in self.tasks if (c := self.cells[t, m]).repeats or c.failed] for m in self.methods}
+        return {m: float(np.mean(values or [np.nan])) for m, values in found.items()}
 
     def ranks(self) -> dict[str, float]:
         """Mean rank of each method over tasks; 1 is best, and equals share."""
@@ -75,30 +76,41 @@ class AccuracyTable:
         return writers[format](self)
 
 
+def defined(row: Row) -> bool:
+    """Whether a row has a score; some metrics have none where a class is missing."""
+    return row.accuracy is not None and bool(np.isfinite(row.accuracy))
+
+
 def accuracy_table(
-    rows: Sequence[Row], published: dict[tuple[str, str], float] | None = None, printed: str = AccuracyTable.printed
+    rows: Sequence[Row],
+    published: dict[tuple[str, str], float] | None = None,
+    printed: str = AccuracyTable.printed,
+    share: bool = True,
 ) -> AccuracyTable:
-    """Summarise rows; `published` maps (task, method) to the paper's figure, and `printed` says what that is."""
+    """Summarise rows, in percent if their scores are shares.
+
+    `published` maps (task, method) to the paper's figure, and `printed` says what that is.
+    """
     if not rows:
         raise ValueError("There are no rows to tabulate.")
     tasks = list(dict.fromkeys(row.task for row in rows))
     present = dict.fromkeys(row.method for row in rows)
     methods = [m for m in METHODS if m in present] + [m for m in present if m not in METHODS]
-    cells = {}
+    cells, factor = {}, 100 if share else 1
     for task in tasks:
         found = {m: [r for r in rows if r.task == task and r.method == m] for m in methods}
-        means = {m: np.mean([r.accuracy for r in f if r.accuracy is not None] or [np.nan]) for m, f in found.items()}
+        means = {m: np.mean([r.accuracy for r in f if defined(r)] or [np.nan]) for m, f in found.items()}
         top = np.fmax.reduce(list(means.values()))  # of those that did not fail
         for method, own in found.items():
-            values = [100 * r.accuracy for r in own if r.accuracy is not None]
+            values = [factor * r.accuracy for r in own if r.accuracy is not None and defined(r)]
             cells[task, method] = Cell(
-                float(100 * means[method]),
+                float(factor * means[method]),
                 float(np.std(values, ddof=1)) if len(values) > 1 else 0.0,
                 len(values),
                 any(r.transductive for r in own),
                 bool(means[method] >= top - 10.0**-DIGITS),
                 (published or {}).get((task, method)),
-                next((r.reason for r in own if r.status != "ok"), ""),
+                next((r.reason for r in own if r.status != "ok"), "" if own else "there is no result"),
                 any(r.status == "skipped" for r in own),
             )
     return AccuracyTable(tasks, methods, cells, printed)

@@ -1,182 +1,174 @@
-"""The verdict of a comparison: whether invariance helped, and how sure one can be.
+"""The verdict of a comparison: what to use, what to expect of it, whether invariance helped, and how sure one can be.
 
-On each held-out domain the invariant method and the plain classifier that did best in the *validation* stand for their
-kinds. Choosing them by their results on the held-out domain would reward the kind with more methods, whatever they do.
-The differences are paired by sample and averaged over domains. Domains are what varies from one use to the next, and
-they are few: the standard error, over domains and over samples within them, is read on Student's t with one degree of
-freedom less than there are domains.
+The method to use is the one best in the validation, as are those that stand for their kinds (``_evidence.py``): results
+on held-out domains have no say in it, or the best of many would always look better than it is.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
-from scipy.stats import t as student
 
-from ..algebra import Array
 from ..selection import METHODS, method_names
+from ._evidence import (
+    ENOUGH,
+    KEPT,
+    PERCENT,
+    Correct,
+    DomainDifference,
+    Interval,
+    Kind,
+    Pair,
+    Results,
+    Scale,
+    best_validated,
+    next_domain,
+    validated,
+)
 from ._store import Row
 
-Correct = Mapping[tuple[str, str, int], npt.NDArray[np.bool_]]
-DRAWS = 4000
-Kind = Literal["invariant", "plain", "none"]
 VALIDATION = {"domain": "the other domains", "within": "held-out samples of the other domains"}
-KEPT = 12  # decimal places in which two sample-wise differences count as equal
+MAJORITY = "majority"
+AUTO = "UnseenClassifier (auto)"
+CLOSE = 2.0  # points above the majority that are hardly worth a model
+RARE = 0.1  # share of a class that accuracy hardly sees
+BALANCED = "Accuracy says little about that: --metric balanced_accuracy counts all classes alike."
 
 
 @dataclass(frozen=True)
-class Interval:
-    """A mean difference, of invariant methods from plain ones, in percentage points, and its confidence interval."""
+class Recommendation:
+    """The method to use, and what to expect of it on a domain that nobody has seen, in percent if scores are shares.
 
-    difference: float
+    Nineteen in twenty new domains have a score from `low` to `high`; `scores` are those of the held-out domains.
+    """
+
+    method: str
+    expected: float
     low: float
     high: float
-
-    @property
-    def decision(self) -> Kind:
-        """Which side is better, if one detectably is."""
-        return "invariant" if self.low > 0 else "plain" if self.high < 0 else "none"
-
-    def __str__(self) -> str:
-        return f"{self.difference:+.1f} points, 95% interval {self.low:+.1f} to {self.high:+.1f}"
-
-
-@dataclass(frozen=True)
-class DomainDifference:
-    """The two champions on one held-out domain; the interval knows of the sampling of its samples only."""
-
-    domain: str
-    invariant: str
-    plain: str
-    interval: Interval
+    worst: float
+    worst_domain: str
+    scores: dict[str, float]
+    sentence: str
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Invariant minus plain, over all held-out domains, in numbers and in words."""
+    """Invariant minus plain, over all held-out domains, in numbers and in words, and what to do.
+
+    `auto` is the difference of the automatic choice from plain classifiers, if it took part.
+    """
 
     decision: Kind
     interval: Interval | None
     per_domain: list[DomainDifference]
     headline: str
     sentences: list[str]
+    auto: Interval | None = None
+    recommendation: Recommendation | None = None
+    scale: Scale = PERCENT
 
-
-def best_validated(rows: Iterable[Row], methods: Sequence[str]) -> Row | None:
-    """Best row of some methods by validation alone; of equals, the first in the order of METHODS."""
-    fit = [r for r in rows if r.method in methods and r.status == "ok" and r.validation is not None]
-    return max(fit, key=lambda r: (r.validation, -list(METHODS).index(r.method)), default=None)
-
-
-def champions(
-    rows: Sequence[Row], first: Sequence[str] | None = None, second: Sequence[str] | None = None
-) -> dict[tuple[str, int], tuple[Row | None, Row | None]]:
-    """Who stands for the first and for the second methods, invariant and plain ones, for each task and repeat."""
-    first, second = first or method_names(kind="invariant"), second or method_names(kind="plain")
-    places: dict[tuple[str, int], list[Row]] = {}
-    for row in rows:
-        places.setdefault((row.task, row.repeat), []).append(row)
-    return {at: (best_validated(here, first), best_validated(here, second)) for at, here in places.items()}
-
-
-def mean_interval(samples: Sequence[Array], level: float = 0.95) -> Interval:
-    """Mean over domains of sample-wise differences, with an interval for the mean over all domains there might be.
-
-    `samples` holds one array for each domain, with values between -1 and 1; the result is in percentage points. The
-    standard errors are those that a bootstrap over domains, and one over the samples within them, converge to. The
-    first already holds the noise of the samples; the second bounds it from below where few domains agree by luck.
-    """
-    m = len(samples)
-    means = 100 * np.array([values.mean() for values in samples])
-    if m < 2:
-        return Interval(float(means.mean()), -100.0, 100.0)  # one domain says nothing about the next
-    over_domains = means.var(ddof=1) / m
-    # Where no sample tells the two apart, as if one did: agreement on a few samples is no proof of equality.
-    over_samples = np.mean([100**2 * max(values.var(), 1 / len(values)) / len(values) for values in samples]) / m
-    margin = student.ppf((1 + level) / 2, m - 1) * np.sqrt(max(over_domains, over_samples))
-    return _interval(means.mean(), means.mean() - margin, means.mean() + margin)
-
-
-def _interval(mean: float, low: float, high: float) -> Interval:
-    """In percentage points, of which there are a hundred on either side."""
-    return Interval(float(mean), max(float(low), -100.0), min(float(high), 100.0))
-
-
-def sample_interval(values: Array, level: float = 0.95, seed: int = 0) -> Interval:
-    """Mean difference on one domain, with a bootstrap interval over its samples."""
-    # Differences take few values, so that counting how often each is drawn is enough.
-    distinct, counts = np.unique(values.round(KEPT), return_counts=True)
-    n = len(values)
-    if len(distinct) == 1:  # no bootstrap can tell: the rule of three
-        return _interval(100 * distinct[0], 100 * distinct[0] - 300 / n, 100 * distinct[0] + 300 / n)
-    means = 100 * (np.random.default_rng(seed).multinomial(n, counts / n, size=DRAWS) @ distinct) / n
-    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
-    return Interval(100 * float(values.mean()), float(low), float(high))
+    def cautioned(self, caution: str | None) -> Verdict:
+        """The same with one more sentence, unless there is none or its advice was given already."""
+        said = caution is None or any(BALANCED in sentence for sentence in self.sentences)
+        return self if said else replace(self, sentences=[*self.sentences, str(caution)])
 
 
 def verdict(
-    rows: Sequence[Row], correct: Correct, selection: str = "domain", level: float = 0.95, seed: int = 0
+    rows: Sequence[Row],
+    correct: Correct,
+    selection: str = "domain",
+    *,
+    seed: int = 0,
+    metric: str = "accuracy",
+    share: bool = True,
+    groups: Mapping[str, Any] | None = None,
 ) -> Verdict:
     """Judge a comparison with one held-out domain to each task.
 
     `correct` tells for each (method, task, repeat) which samples of the target were classified correctly, and
-    `selection` who chose the settings.
+    `selection` who chose the settings. `metric` is what the rows call accuracy: more is better, NaN or None is
+    undefined, and `share` tells whether it lies between 0 and 1. `groups` labels, for each task, the target's samples
+    that belong together, such as those of one patient.
     """
     if selection == "oracle":
         reason = "The settings, and with them the champions of each kind, saw the labels of the held-out domains."
-        return Verdict("none", None, [], "No verdict: an oracle chose, for reference only.", [reason])
-    found = _paired(rows, correct, method_names(kind="invariant"), method_names(kind="plain"))
-    if not found:
-        return Verdict("none", None, [], "There is nothing to compare.", [_no_pair(rows)])
-    differences, firsts, seconds = zip(*found.values(), strict=True)
-    overall = mean_interval(differences, level)
-    per_domain = [
-        DomainDifference(target, _distinct_names(first), _distinct_names(second), sample_interval(values, level, seed))
-        for target, (values, first, second) in found.items()
-    ]
-    sentences = [
-        "On each held-out domain, the invariant method and the plain classifier that did best in the validation on "
-        f"{VALIDATION[selection]} stand for their kinds. Invariant: {_shares(firsts)}. Plain: {_shares(seconds)}.",
-        *_left_out(rows, len(found)),
-        *_attribution(rows, correct, level),
-        *_cautions(rows, firsts, len(found)),
-    ]
-    return Verdict(overall.decision, overall, per_domain, _headline(overall), sentences)
+        headline = "No verdict: an oracle chose, for reference only."
+        return Verdict("none", None, [], headline, [reason], scale=Scale(metric, share))
+    seen = Results(rows, correct, Scale(metric, share), groups or {})
+    pairs = seen.pairs(method_names(kind="invariant"), method_names(kind="plain"))
+    overall = seen.interval(pairs) if pairs else None
+    headlines = [] if overall is None else [_headline(overall)]
+    automatic = seen.pairs(names, method_names(kind="plain")) if (names := method_names(kind="auto")) else []
+    auto = seen.interval(automatic) if automatic else None
+    if auto is not None:
+        headlines.insert(0, _headline(auto, AUTO, f"{AUTO} did better"))
+    headline, *others = headlines or ["There is nothing to compare."]
+    return Verdict(
+        overall.decision if overall else "none",
+        overall,
+        [seen.per_domain(pair, seed) for pair in pairs],
+        headline,
+        [*others, *_sentences(seen, pairs, overall, selection)],
+        auto,
+        recommend(seen, selection),
+        seen.scale,
+    )
 
 
-def _paired(
-    rows: Sequence[Row], correct: Correct, first: Sequence[str], second: Sequence[str]
-) -> dict[str, tuple[Array, list[str], list[str]]]:
-    """For each target: differences by sample, mean over repeats, and the champions of each repeat."""
-    found: dict[str, tuple[list[Array], list[str], list[str]]] = {}
-    for (task, repeat), (one, two) in champions(rows, first, second).items():
-        if one is not None and two is not None:
-            differences, ones, twos = found.setdefault(", ".join(one.accuracies), ([], [], []))
-            differences.append(correct[one.method, task, repeat].astype(float) - correct[two.method, task, repeat])
-            ones.append(one.method)
-            twos.append(two.method)
-    return {target: (np.mean(each, axis=0), ones, twos) for target, (each, ones, twos) in found.items()}
+def _sentences(seen: Results, pairs: Sequence[Pair], overall: Interval | None, selection: str) -> Iterator[str]:
+    """What the difference of invariant methods from plain ones rests on, and how far it can be trusted."""
+    if overall is None:
+        yield _no_pair(seen)
+    else:
+        firsts, seconds = (_shares([pair.names(side) for pair in pairs]) for side in (0, 1))
+        yield (
+            "On each held-out domain, the invariant method and the plain classifier that did best in the validation on "
+            f"{VALIDATION[selection]} stand for their kinds. Invariant: {firsts}. Plain: {seconds}."
+        )
+        yield from _left_out(seen, len(pairs))
+        yield from _hindsight(seen, pairs, overall)
+        yield from _attribution(seen)
+        yield from _cautions(pairs)
+    yield from _hardly_more_than_majority(seen)
 
 
-def _headline(interval: Interval) -> str:
-    if interval.decision == "invariant":
-        return f"Invariance helped: {interval}, over plain classifiers."
-    if interval.decision == "plain":
-        return f"Plain classifiers did better: {interval}, for invariant methods."
-    return f"No detectable difference between invariant methods and plain classifiers: {interval}."
+def _headline(interval: Interval, who: str = "invariant methods", won: str = "Invariance helped") -> str:
+    if interval.sign > 0:
+        return f"{won}: {interval}, over plain classifiers."
+    if interval.sign < 0:
+        return f"Plain classifiers did better: {interval}, for {who}."
+    return f"No detectable difference between {who} and plain classifiers: {interval}."
 
 
-def _attribution(rows: Sequence[Row], correct: Correct, level: float) -> Iterator[str]:
-    """KFDA is the same projection, centred the same way, without invariance: the rest is the invariance's own."""
-    found = _paired(rows, correct, method_names(kind="invariant", is_projection=True), ["KFDA"])
-    if not found:
+def _hindsight(seen: Results, pairs: Sequence[Pair], overall: Interval) -> Iterator[str]:
+    """Say why, if the best means of the table speak for the other kind."""
+    kinds = [[name for name in method_names(kind=kind) if name in seen.means] for kind in ("invariant", "plain")]
+    if not all(kinds):
         return
-    interval = mean_interval([values for values, _, _ in found.values()], level)
+    best = [max(names, key=lambda name: seen.means[name]) for names in kinds]
+    lead, digits = seen.means[best[0]] - seen.means[best[1]], 1 if seen.scale.share else 3
+    if round(lead, digits) * round(overall.difference, digits) < 0:
+        ahead, behind = best if lead > 0 else best[::-1]
+        means = [seen.scale.factor * float(np.mean([pair.score(side) for pair in pairs])) for side in (0, 1)]
+        text = seen.scale.text
+        yield (
+            f"The table seems to say otherwise: {ahead} has {text(seen.means[ahead])}, {behind} "
+            f"{text(seen.means[behind])}. That is hindsight: the verdict compares what the validation chose on each "
+            f"domain, invariant methods that have {text(means[0])} and plain classifiers that have {text(means[1])}."
+        )
+
+
+def _attribution(seen: Results) -> Iterator[str]:
+    """KFDA is the same projection, centred the same way, without invariance: the rest is the invariance's own."""
+    pairs = seen.pairs(method_names(kind="invariant", is_projection=True), ["KFDA"])
+    if not pairs:
+        return
+    interval = seen.interval(pairs)
     reading = {
         "invariant": "the invariance itself adds something",
         "plain": "the invariance itself costs something",
@@ -188,34 +180,107 @@ def _attribution(rows: Sequence[Row], correct: Correct, level: float) -> Iterato
     )
 
 
-def _cautions(rows: Sequence[Row], champions: Sequence[list[str]], domains: int) -> Iterator[str]:
-    names = {name for part in champions for name in part}
-    if any(row.transductive and row.method in names for row in rows):
+def _cautions(pairs: Sequence[Pair]) -> Iterator[str]:
+    if any(one.transductive for pair in pairs for one, _ in pair.rows):
         yield (
             "The invariant methods looked at unlabelled samples of the held-out domain (transductive); the plain "
             "classifiers did not."
         )
-    if domains < 6:
+    if len(pairs) < 6:
         yield (
-            f"With {domains} held-out domain{'s' * (domains > 1)} the interval is wide: it speaks of the next one, and "
-            "there are few examples of it."
+            f"With {len(pairs)} held-out domain{'s' * (len(pairs) > 1)} the interval is wide: it speaks of the next "
+            "one, and there are few examples of it."
         )
 
 
-def _left_out(rows: Sequence[Row], judged: int) -> Iterator[str]:
+def _left_out(seen: Results, judged: int) -> Iterator[str]:
     """Say so if the verdict does not speak of all held-out domains."""
-    tasks = len({row.task for row in rows})
-    if judged < tasks:
-        yield f"It rests on {judged} of {tasks} held-out domains: on the others all methods of a kind failed."
+    tasks = {row.task for row in seen.rows}
+    undefined = len(seen.undefined)
+    if judged < len(tasks):
+        whys = [
+            f"on {undefined} of the others {seen.scale.words} is undefined" * (undefined > 0),
+            "on the others all methods of a kind failed" * (judged + undefined < len(tasks)),
+        ]
+        yield f"It rests on {judged} of {len(tasks)} held-out domains: {'; '.join(filter(None, whys))}."
 
 
-def _no_pair(rows: Sequence[Row]) -> str:
-    kinds = [kind for kind in ("invariant", "plain") if best_validated(rows, method_names(kind=kind)) is None]
+def _no_pair(seen: Results) -> str:
+    kinds = [kind for kind in ("invariant", "plain") if best_validated(seen.rows, method_names(kind=kind)) is None]
+    if not kinds:
+        return f"On none of the {len(seen.undefined)} held-out domains is {seen.scale.words} defined."
     return f"A verdict needs an invariant method and a plain classifier; there is no {' and no '.join(kinds)} one."
 
 
-def _distinct_names(methods: Sequence[str]) -> str:
-    return ", ".join(dict.fromkeys(methods))
+def _hardly_more_than_majority(seen: Results) -> Iterator[str]:
+    """Say so if the method to use is hardly better than one that looks at nothing."""
+    method, means = recommended(seen.rows), {name: seen.mean(name) for name in seen.scored}
+    if method is None or not seen.sampled or not {method, MAJORITY} <= set(means):
+        return
+    if means[method] - means[MAJORITY] < CLOSE:
+        text = seen.scale.text
+        rival = f", {method} {text(means[method])}" if method != MAJORITY else "; nothing did better in the validation"
+        yield f"Always answering the most frequent class has {text(means[MAJORITY])}{rival}. {BALANCED}"
+
+
+def imbalance(counts: Mapping[Any, int], metric: str = "accuracy") -> str | None:
+    """A caution if a class is so rare that accuracy hardly sees it; `counts` are the samples of each class.
+
+    Rare is less than a tenth, and less than half of an equal part: of twenty classes each may well have a twentieth.
+    """
+    rarest, frequent = min(counts, key=lambda name: counts[name]), max(counts, key=lambda name: counts[name])
+    total = sum(counts.values())
+    if metric != "accuracy" or counts[rarest] / total >= min(RARE, 0.5 / len(counts)):
+        return None
+    return (
+        f"Class {rarest} has {counts[rarest] / total:.1%} of the samples, and always answering {frequent} would be "
+        f"right for {counts[frequent] / total:.1%}. {BALANCED}"
+    )
+
+
+def recommended(rows: Sequence[Row]) -> str | None:
+    """The method to use: auto if it took part, otherwise the best mean score in the validation.
+
+    Only methods that worked as often as any are considered. Of equals a plain one is preferred, then the first in the
+    order of METHODS; one that looks at nothing comes last.
+    """
+    fit = [row for row in rows if row.status == "ok"]
+    chooses = [name for name in method_names(kind="auto") if any(row.method == name for row in fit)]
+    if chooses:
+        return chooses[0]
+    found: dict[str, list[float]] = {}
+    for row in fit:
+        if row.method in METHODS and METHODS[row.method].kind != "reference" and np.isfinite(validated(row)):
+            found.setdefault(row.method, []).append(validated(row))
+    most = max(map(len, found.values()), default=0)
+
+    def merit(name: str) -> tuple[Any, ...]:
+        return round(float(np.mean(found[name])), KEPT), name != MAJORITY, METHODS[name].kind == "plain"
+
+    return max((name for name in METHODS if 0 < len(found.get(name, [])) == most), key=merit, default=None)
+
+
+def recommend(seen: Results, selection: str) -> Recommendation | None:
+    """The method to use, and what its scores on the held-out domains let expect of the next one."""
+    method, scale = recommended(seen.rows), seen.scale
+    if method is None or method not in seen.scored:
+        return None
+    scores = seen.scores(method)
+    expected, low, high = next_domain(np.array([*scores.values()]), seen.noise(method), scale)
+    worst = min(scores, key=lambda name: scores[name])
+    named = f" {scale.words}" if scale.share else f" ({scale.words}; more is better)"
+    about, automatic = f"{scale.text(expected)}{named}", method in method_names(kind="auto")
+    if len(scores) >= ENOUGH:
+        what = f"Expect about {about} on a new domain ({scale.text(low)} to {scale.text(high)} in nineteen of twenty)"
+    else:
+        many = "Two held-out domains" if len(scores) == 2 else "One held-out domain"
+        what = f"{many} (mean {about}) cannot tell what to expect of a new one: the interval is the whole scale"
+    why = "chooses by itself" if automatic else f"did best in the validation on {VALIDATION[selection]}"
+    what += f"; worst domain here: {worst}, {scale.text(scores[worst])}"
+    sentence = f"Use {AUTO if automatic else method}. {what}. It {why}"
+    if any(row.transductive for rows in seen.scored[method].values() for row in rows):
+        sentence += ", and needs a batch of samples of the new domain, without labels (transductive)"
+    return Recommendation(method, expected, low, high, scores[worst], worst, scores, f"{sentence}.")
 
 
 def _shares(parts: Sequence[list[str]]) -> str:

@@ -1,0 +1,299 @@
+"""What a verdict rests on: who stands for a side on each held-out domain, their differences, and intervals of means.
+
+On each held-out domain the methods that did best in the *validation* stand for their side. Choosing them by their
+results on that domain would reward the side with more methods, whatever they do. Accuracies are paired by sample,
+scores of other metrics by domain, and their differences averaged over domains. Domains are what varies from one use to
+the next, and they are few: the standard error, over domains and over samples within them, is read on Student's t with
+one degree of freedom less than there are domains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import stdtrit
+
+from ..algebra import Array
+from ..selection import METHODS, method_names
+from ._store import Row
+from ._tables import defined
+
+Correct = Mapping[tuple[str, str, int], npt.NDArray[np.bool_]]
+LEVEL = 0.95
+DRAWS = 4000
+KEPT = 12  # decimal places in which two differences, or two means, count as equal
+ENOUGH = 3  # domains for an interval of the next one: with two, Student's t reaches 12.7 standard errors
+Kind = Literal["invariant", "plain", "none"]
+
+
+@dataclass(frozen=True)
+class Scale:
+    """What scores are measured in: percent where they are shares, plain numbers elsewhere; more is better."""
+
+    metric: str = "accuracy"
+    share: bool = True
+
+    @property
+    def factor(self) -> float:
+        """What the score of a row is multiplied by."""
+        return 100.0 if self.share else 1.0
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The smallest and the largest score there can be."""
+        return (0.0, 100.0) if self.share else (-np.inf, np.inf)
+
+    def text(self, score: float) -> str:
+        """A score as people read it."""
+        return f"{score:.1f}%" if self.share else f"{score:.3f}"
+
+    @property
+    def words(self) -> str:
+        """The metric as people say it."""
+        return self.metric.replace("_", " ")
+
+
+PERCENT = Scale()
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean difference and its confidence interval: points of percent, or plain numbers where scores are no shares."""
+
+    difference: float
+    low: float
+    high: float
+    share: bool = True
+
+    @property
+    def sign(self) -> int:
+        """1 or -1 if the first or the second side is detectably better, otherwise 0."""
+        return int(self.low > 0) - int(self.high < 0)
+
+    @property
+    def decision(self) -> Kind:
+        """Which side is better, if one detectably is, of invariant methods and plain ones."""
+        sides: tuple[Kind, Kind, Kind] = ("none", "invariant", "plain")
+        return sides[self.sign]
+
+    def __str__(self) -> str:
+        digits, unit = (1, " points") if self.share else (3, "")
+        low, high = (f"{end:+.{digits}f}" for end in (self.low, self.high))
+        known = np.isfinite(self.low) and np.isfinite(self.high)
+        rest = f"{LEVEL:.0%} interval {low} to {high}" if known else "and no interval, which one domain cannot give"
+        return f"{self.difference:+.{digits}f}{unit}, {rest}"
+
+
+def validated(row: Row) -> float:
+    """The score of the choice; where there is none, nothing is worse."""
+    return row.validation if row.validation is not None and np.isfinite(row.validation) else -np.inf
+
+
+def best_validated(rows: Iterable[Row], methods: Sequence[str]) -> Row | None:
+    """Best row of some methods by validation alone; of equals, the first in the order of METHODS."""
+    fit = [r for r in rows if r.method in methods and r.status == "ok"]
+    return max(fit, key=lambda r: (validated(r), -list(METHODS).index(r.method)), default=None)
+
+
+def champions(
+    rows: Sequence[Row], first: Sequence[str] | None = None, second: Sequence[str] | None = None
+) -> dict[tuple[str, int], tuple[Row | None, Row | None]]:
+    """Who stands for the first and for the second methods, invariant and plain ones, for each task and repeat."""
+    first, second = first or method_names(kind="invariant"), second or method_names(kind="plain")
+    places: dict[tuple[str, int], list[Row]] = {}
+    for row in rows:
+        places.setdefault((row.task, row.repeat), []).append(row)
+    return {at: (best_validated(here, first), best_validated(here, second)) for at, here in places.items()}
+
+
+def _drawn_together(values: Array, groups: Any = None) -> tuple[Array, Array]:
+    """Sums and sizes of what is drawn together: single samples, or groups of them."""
+    if groups is None:
+        return values, np.ones(len(values))
+    codes = np.unique(groups, return_inverse=True)[1]
+    return np.bincount(codes, values).astype(float), np.bincount(codes).astype(float)
+
+
+def squared_error(values: Array, groups: Any = None) -> float:
+    """Squared standard error of the mean of samples, of which those of a group, such as a patient, belong together."""
+    totals, sizes = _drawn_together(values, groups)
+    off = totals - sizes * values.mean()
+    # Where no unit tells two methods apart, as if one did: agreement on a few samples is no proof of equality.
+    return float(max(off @ off / len(values) ** 2, 1 / len(totals) ** 2))
+
+
+def mean_interval(samples: Sequence[Array], errors: Sequence[float] | None = None, share: bool = True) -> Interval:
+    """Mean over domains of differences, with an interval for the mean over all domains there might be.
+
+    `samples` holds one array for each domain, with sample-wise values between -1 and 1, and `errors` the squared
+    standard errors of their means; None takes samples as independent. The standard errors are those that a bootstrap
+    over domains, and one over the samples within them, converge to. The first already holds the noise of the samples;
+    the second bounds it from below where few domains agree by luck.
+    """
+    scale, m = Scale(share=share), len(samples)
+    means = scale.factor * np.array([values.mean() for values in samples])
+    over_samples = scale.factor**2 * np.mean([squared_error(v) for v in samples] if errors is None else errors)
+    # One domain says nothing about the next.
+    error = np.sqrt(max(means.var(ddof=1), over_samples) / m) if m > 1 else np.inf
+    return _interval(means.mean(), means.mean() - _reach(m) * error, means.mean() + _reach(m) * error, scale)
+
+
+def _reach(m: int) -> float:
+    """How many standard errors an interval reaches that rests on so many domains."""
+    return float(stdtrit(max(m - 1, 1), (1 + LEVEL) / 2))
+
+
+def _interval(mean: float, low: float, high: float, scale: Scale) -> Interval:
+    """Differences of shares lie within a hundred points on either side."""
+    most = scale.ends[1]
+    return Interval(float(mean), max(float(low), -most), min(float(high), most), scale.share)
+
+
+def sample_interval(values: Array, seed: int = 0, groups: Any = None) -> Interval:
+    """Mean difference on one domain, with a bootstrap interval over its samples, or over groups of them."""
+    totals, sizes = _drawn_together(values, groups)
+    # Differences take few values, so that counting how often each is drawn is enough. A sum and its size make one
+    # complex number, which sorts in one go.
+    distinct, counts = np.unique(totals.round(KEPT) + 1j * sizes, return_counts=True)
+    n, mean = len(totals), 100 * float(values.mean())
+    if np.ptp((distinct.real / distinct.imag).round(KEPT)) == 0:  # no bootstrap can tell: the rule of three
+        return _interval(mean, mean - 300 / n, mean + 300 / n, PERCENT)
+    draws = np.random.default_rng(seed).multinomial(n, counts / n, size=DRAWS)
+    means = 100 * (draws @ distinct.real) / (draws @ distinct.imag)
+    low, high = np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return Interval(mean, float(low), float(high))
+
+
+def next_domain(scores: Array, error: float = 0.0, scale: Scale = PERCENT) -> tuple[float, float, float]:
+    """Mean of the scores of some domains, and the ends of an interval for the score of the next one.
+
+    A prediction interval for normal scores. `error` is the squared standard error of a score within its domain, from
+    which it bounds the spread from below where few domains agree by luck.
+    """
+    m, mean = len(scores), float(scores.mean())
+    margin = _reach(m) * np.sqrt(max(scores.var(ddof=1), error) * (1 + 1 / m)) if m >= ENOUGH else np.inf
+    return mean, float(max(mean - margin, scale.ends[0])), float(min(mean + margin, scale.ends[1]))
+
+
+@dataclass(frozen=True)
+class DomainDifference:
+    """The two champions on one held-out domain; the interval knows of the sampling of its samples only.
+
+    It is NaN for metrics that no sample has by itself.
+    """
+
+    domain: str
+    invariant: str
+    plain: str
+    interval: Interval
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The champions of two sides on one held-out domain, in each repeat, and their differences, mean over repeats."""
+
+    domain: str
+    rows: list[tuple[Row, Row]]
+    values: Array
+    error: float
+
+    def names(self, side: int) -> list[str]:
+        return [rows[side].method for rows in self.rows]
+
+    def score(self, side: int) -> float:
+        return float(np.mean([rows[side].accuracy for rows in self.rows]))
+
+
+@dataclass(frozen=True)
+class Results:
+    """What a verdict rests on, and readings of it."""
+
+    rows: Sequence[Row]
+    correct: Correct
+    scale: Scale
+    groups: Mapping[str, Any]
+
+    @property
+    def sampled(self) -> bool:
+        """Whether every sample has a score of its own, which pairs samples and tells how noisy a mean of them is."""
+        return self.scale.metric == "accuracy"
+
+    def values(self, row: Row) -> Array:
+        """Scores of single samples, or the one score there is."""
+        at = row.method, row.task, row.repeat
+        return self.correct[at].astype(float) if self.sampled else np.array([row.accuracy], dtype=float)
+
+    def error(self, values: Array, task: str) -> float:
+        return squared_error(values, self.groups.get(task)) if self.sampled else 0.0
+
+    def pairs(self, first: Sequence[str], second: Sequence[str]) -> list[Pair]:
+        """The champions of two sides on each domain where both have a score."""
+        found: dict[str, list[tuple[Row, Row]]] = {}
+        for one, two in champions(self.rows, first, second).values():
+            if one is not None and two is not None and defined(one) and defined(two):
+                found.setdefault(target_of(one), []).append((one, two))
+        pairs = []
+        for domain, rows in found.items():
+            values = np.mean([self.values(one) - self.values(two) for one, two in rows], axis=0)
+            pairs.append(Pair(domain, rows, values, self.error(values, rows[0][0].task)))
+        return pairs
+
+    def interval(self, pairs: Sequence[Pair]) -> Interval:
+        """The mean difference over all domains."""
+        return mean_interval([pair.values for pair in pairs], [pair.error for pair in pairs], self.scale.share)
+
+    def per_domain(self, pair: Pair, seed: int) -> DomainDifference:
+        """The difference on one domain, with an interval if samples are paired."""
+        if self.sampled:
+            interval = sample_interval(pair.values, seed, self.groups.get(pair.rows[0][0].task))
+        else:
+            interval = Interval(self.scale.factor * float(pair.values[0]), np.nan, np.nan, self.scale.share)
+        invariant, plain = (", ".join(dict.fromkeys(pair.names(side))) for side in (0, 1))
+        return DomainDifference(pair.domain, invariant, plain, interval)
+
+    @cached_property
+    def scored(self) -> dict[str, dict[str, list[Row]]]:
+        """Rows by method and domain, where they have a score."""
+        found: dict[str, dict[str, list[Row]]] = {}
+        for row in self.rows:
+            if row.status == "ok" and defined(row):
+                found.setdefault(row.method, {}).setdefault(target_of(row), []).append(row)
+        return found
+
+    @cached_property
+    def undefined(self) -> set[str]:
+        """Tasks on which methods answered, but no answer has a score."""
+        answered = [row for row in self.rows if row.status == "ok"]
+        return {row.task for row in answered} - {row.task for row in answered if defined(row)}
+
+    def scores(self, method: str) -> dict[str, float]:
+        """Scores of a method by domain, mean over repeats, as they are read."""
+        found = self.scored[method].items()
+        return {name: self.scale.factor * float(np.mean([row.accuracy for row in rows])) for name, rows in found}
+
+    def mean(self, method: str) -> float:
+        """Mean score of a method over domains."""
+        return float(np.mean([*self.scores(method).values()]))
+
+    @cached_property
+    def means(self) -> dict[str, float]:
+        """What the table says: mean scores of the methods that have one on every domain."""
+        most = max(map(len, self.scored.values()), default=0)
+        return {method: self.mean(method) for method, domains in self.scored.items() if len(domains) == most}
+
+    def noise(self, method: str) -> float:
+        """Squared standard error of a score within its domain, mean over domains, as scores are read."""
+        errors = [
+            self.error(np.mean([self.values(row) for row in rows], axis=0), rows[0].task)
+            for rows in self.scored[method].values()
+        ]
+        return self.scale.factor**2 * float(np.mean(errors))
+
+
+def target_of(row: Row) -> str:
+    return ", ".join(row.accuracies)

@@ -1,0 +1,83 @@
+"""The section of the report that says what to do, and why."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("jinja2", reason="the report needs jinja2")
+
+from report_sample import Page, comparison
+from unseen.report import render_comparison
+from unseen.report._format import NOTHING
+
+
+def test_only_intervals_beyond_zero_have_filled_dots():
+    page = Page(render_comparison(comparison()))
+    marks = [e["attrs"]["class"] for e in page.find("circle") if e["attrs"]["class"] not in ("mean", "ring")]
+    # All domains, then +3.5 to +8.5, -0.6 to +6.4, no interval, -8.8 to +2.2.
+    assert marks == ["sure", "sure", "unsure", "unsure", "unsure"]
+    text = page.find("table", **{"class": "intervals"})[0]["text"]
+    assert "no interval" in text
+    assert "+3.4" in text
+
+
+@pytest.mark.parametrize(
+    ("decision", "difference", "badge", "headline"),
+    [
+        ("invariant", 3.4, "▲ Invariance helped", "Invariance helped: +3.4 points"),
+        ("plain", -3.4, "● Plain classifiers did better", "Plain classifiers did better: -3.4 points"),
+        ("none", 0.1, "= No detectable difference", "No detectable difference between invariant methods and"),
+        ("none", None, f"{NOTHING} No verdict", "There is nothing to compare."),
+    ],
+)
+def test_the_badge_of_the_verdict_says_what_its_headline_says(decision, difference, badge, headline):
+    verdict = {**comparison(n_points=3)["verdict"], "decision": decision, "headline": headline}
+    verdict["difference"] = difference
+    if difference is None:
+        verdict.update(low=None, high=None, per_domain=[])
+    page = Page(render_comparison({"verdict": verdict}))
+    shown = next(e["text"] for e in page.find("p") if e["attrs"].get("class", "").startswith("badge"))
+    assert shown == badge
+    known = difference is not None
+    assert bool(page.find("table")) == bool(page.find("p", **{"class": "figure"})) == known
+
+
+def test_what_to_do_stands_first_with_a_ring_for_each_domain():
+    summary = comparison(n_points=3)
+    advice = summary["verdict"]["recommendation"]
+    page = Page(render_comparison(summary))
+    section = page.find("section", id="verdict")[0]["text"]
+    assert section.index("Use CIDG") < section.index(summary["verdict"]["headline"])
+    at = [float(e["attrs"]["cx"].rstrip("%")) for e in page.find("circle", **{"class": "ring"})]
+    assert len(at) == len(advice["scores"])
+    assert at == sorted(at)
+    (mean,) = (float(e["attrs"]["cx"].rstrip("%")) for e in page.find("circle", **{"class": "mean"}))
+    assert min(at) < mean < max(at)
+    advice.update(low=None, high=None)  # as for scores without bounds, and two domains
+    assert "nineteen of twenty new domains" not in render_comparison(summary)
+    del summary["verdict"]["recommendation"]  # as in summaries of earlier versions
+    assert not Page(render_comparison(summary)).find("circle", **{"class": "ring"})
+
+
+def test_the_automatic_choice_comes_before_the_invariant_methods():
+    summary = comparison(n_points=3)
+    summary["verdict"]["auto"] = {"difference": 5.5, "low": 1.5, "high": 9.5}
+    page = Page(render_comparison(summary))
+    shown = next(e["text"] for e in page.find("p") if e["attrs"].get("class", "").startswith("badge"))
+    assert shown == "▲ UnseenClassifier did better"
+    assert "+5.5" in page.find("p", **{"class": "figure"})[0]["text"]
+    text = page.find("table", **{"class": "intervals"})[0]["text"]
+    assert text.index("Auto against plain") < text.index("Invariant against plain")
+
+
+def test_scores_that_are_no_shares_have_no_percent_and_more_digits():
+    summary = comparison(n_points=3)
+    summary["verdict"].update(metric="log_loss", share=False, difference=0.0234, low=0.0012, high=0.0456)
+    summary["verdict"].update(headline="", sentences=[])
+    summary["verdict"]["recommendation"]["sentence"] = "Use CIDG."
+    page = Page(render_comparison({key: summary[key] for key in ("verdict", "domains", "methods")}))
+    assert "Log loss where each domain was held out" in [e["text"] for e in page.find("h2")]
+    main = page.find("main")[0]["text"]
+    assert "+0.023" in main
+    assert "points" not in main
+    assert "%" not in main.replace("95% interval", "")
