@@ -13,6 +13,7 @@ from ..study import Work, compare_table
 from ..tables import Request
 from . import _options as o
 from ._report import answer, errors, grid, notices, page, reporting, write
+from ._with import beside, own_methods
 
 
 def compare(
@@ -23,6 +24,7 @@ def compare(
     drop: o.Drop = None,
     unlabelled: o.Unlabelled = None,
     methods: o.Methods = o.ALL,
+    with_models: o.With = None,
     repeats: o.Repeats = 3,
     selection: o.Selection = "domain",
     scale: o.Scale = None,
@@ -51,7 +53,7 @@ def compare(
         asked = Request(label, domain, o.names_of(features), o.names_of(drop), unlabelled, max_per_domain, seed)
         table = o.read(data, asked)
         notices(table.notices)
-        how, chosen = o.scale_for(data, scale), o.names_of(methods) or []
+        how, chosen = o.scale_for(data, scale), beside(o.names_of(methods) or [], own_methods(with_models or []))
         protocol = o.protocol_of(selection, repeats, quick, preprocess=how, centering=center, seed=seed)
         plan = protocol.plan(table.domain)
         notices([] if plan.exact else [str(plan)])

@@ -10,13 +10,14 @@ from ._candidate import (
     is_one_nearest,
     is_transductive,
     nearest,
+    placed,
     seen_by_classifier,
 )
-from ._contest import Contender, choose, contest, leaderboard
+from ._contest import Contender, choose, contest, leaderboard, warn_of_failures
 from ._displays import LeaderboardDisplay, ValidationSurfaceDisplay
 from ._engine import TIE, Scorer, Split, predictions, table_of
 from ._large import LargeFit
-from ._methods import HEADS, METHODS, Method, method_named, method_names, register
+from ._methods import HEADS, METHODS, Method, method_named, method_names, methods_from, register
 from ._search import ProjectionSearchCV
 from ._splitters import HeldOutDomains, LeaveOneDomainOut, LeavePDomainsOut, WithinDomainSplit
 from ._unseen import UnseenClassifier
@@ -51,8 +52,11 @@ __all__ += [
     "leaderboard",
     "method_named",
     "method_names",
+    "methods_from",
     "nearest",
+    "placed",
     "predictions",
     "seen_by_classifier",
     "table_of",
+    "warn_of_failures",
 ]
