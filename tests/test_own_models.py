@@ -70,7 +70,7 @@ class Checking(TransformerMixin, BaseEstimator):
 
 def _rows(Z):
     """Which samples these are."""
-    return [int(np.flatnonzero((X == z).all(axis=1))[0]) for z in np.asarray(Z)]
+    return [int(np.flatnonzero((z == X).all(axis=1))[0]) for z in np.asarray(Z)]
 
 
 class Broken(ClassifierMixin, BaseEstimator):
@@ -263,7 +263,7 @@ def test_what_a_method_of_the_package_raises_unexpectedly_is_raised():
 
 
 def test_where_nothing_can_be_scored_the_reason_is_told():
-    with pytest.raises(ValueError, match="No model could be scored.* mine: RuntimeError: no luck"):
+    with pytest.raises(ValueError, match=r"No model could be scored.* mine: RuntimeError: no luck"):
         fit_table(TABLE, ("mine", Broken(RuntimeError)))
 
 
@@ -330,7 +330,7 @@ def test_centring_inside_a_pipeline_needs_whole_batches():
     more = fit_table(TABLE, ("mine", make_pipeline(DomainCenterer(), StandardScaler(), LogisticRegression())))
     model = unseen.models.Model(more.model, model_card(TABLE, more))
     assert model.predict(X).shape == Y.shape
-    with pytest.raises(ValueError, match="looks at all samples of a new domain.*pipeline of two steps"):
+    with pytest.raises(ValueError, match=r"looks at all samples of a new domain.*pipeline of two steps"):
         model.predict_table(X)
 
 

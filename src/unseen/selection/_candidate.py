@@ -143,9 +143,10 @@ def placed(model: Any, X: Any, sample_domain: Any) -> tuple[Any, Any]:
     """
     if _step_by_step(model):
         return placed(model.steps[-1][1], seen_by_classifier(model, X, sample_domain), sample_domain)
-    asking = {name: method for name in ANSWERS if takes_domains(method := getattr(model, name, None))}
+    asking = [name for name in ANSWERS if takes_domains(getattr(model, name, None))]
     told = copy(model) if asking else model
-    for name, method in asking.items():  # scorers want to know the name of what they call
+    for name in asking:
+        method = getattr(model, name)  # whose name scorers want to know
         setattr(told, name, update_wrapper(partial(method, sample_domain=sample_domain), method))
     return told, X
 
