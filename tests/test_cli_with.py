@@ -73,6 +73,7 @@ def run(*args):
 
 
 def test_classifiers_from_a_file_are_compared_beside_the_others(folder):
+    """In two processes, which know nothing of the file."""
     places = [part for name in ("Bayes", "shy", "tuned", "method") for part in ("--with", f"models.py:{name}")]
     code, out, err = run("compare", *TABLE, "--methods", "shy,logistic", "--quick", "-j", 2, "--json", *places)
     assert code == 0, err

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import pickle
-import threading
 from dataclasses import replace
 
 import numpy as np
@@ -93,18 +92,10 @@ class Mute(GaussianNB):
         return np.full(len(X), 99)
 
 
-class Unsendable(GaussianNB):
-    """What it learns cannot be sent to another process."""
-
-    def fit(self, X, y):
-        self.lock_ = threading.Lock()
-        return super().fit(X, y)
-
-
-def scored(*items, scoring="accuracy", n_jobs=None):
+def scored(*items):
     """The contenders that items become."""
     candidates = [c for method in methods_from(items) for c in method.candidates(3)]
-    return contest(candidates, Samples(X, Y, D), SPLITS, scoring=scoring, n_jobs=n_jobs)
+    return contest(candidates, Samples(X, Y, D), SPLITS)
 
 
 def test_names_pairs_triples_and_methods_become_methods_in_their_order():
@@ -270,15 +261,6 @@ def test_where_nothing_can_be_scored_the_reason_is_told():
 def test_labels_that_are_no_class_are_a_failure_that_names_them():
     (mine,) = scored(("mine", Mute()))
     assert "one of the classes 0, 1, 2 for each of 24 samples; got 24 labels, such as 99" in mine.error
-
-
-def test_ones_own_is_sent_to_other_processes_whatever_it_is():
-    class Local(GaussianNB):
-        """Known to this function only."""
-
-    (here,) = scored(("mine", GaussianNB()))
-    for there in scored(("mine", Local()), ("other", Unsendable()), n_jobs=2):
-        np.testing.assert_array_equal(here.scores, there.scores)
 
 
 def test_a_contest_with_ones_own_can_be_cloned_and_pickled():
