@@ -15,6 +15,7 @@ from ..study import Work, compare_table, imbalance
 from ..tables import Request
 from . import _options as o
 from ._report import answer, errors, grid, notices, page, reporting, write
+from ._with import beside, own_methods
 
 
 def compare(
@@ -25,6 +26,7 @@ def compare(
     drop: o.Drop = None,
     unlabelled: o.Unlabelled = None,
     methods: o.Methods = o.ALL,
+    with_models: o.With = None,
     repeats: o.Repeats = 3,
     selection: o.Selection = "domain",
     scale: o.Scale = None,
@@ -54,7 +56,7 @@ def compare(
         table = o.read(data, asked)
         caution = imbalance(Counter(table.y.tolist()))
         notices([*table.notices, *([caution] if caution else [])])
-        how, chosen = o.scale_for(data, scale), o.names_of(methods) or []
+        how, chosen = o.scale_for(data, scale), beside(o.names_of(methods) or [], own_methods(with_models or []))
         protocol = o.protocol_of(selection, repeats, quick, preprocess=how, centering=center, seed=seed)
         plan = protocol.plan(table.domain)
         notices([] if plan.exact else [str(plan)])

@@ -11,16 +11,17 @@ import typer
 
 from ..files import check_target
 from ..kernels import Plan
-from ..models import AUTO, TableRows, fit_notices, fit_table, model_card, rows_for, save_model
-from ..selection import METHODS, method_named
+from ..models import AUTO, TableRows, fit_notices, fit_table, model_card, require_storable, rows_for, save_model
+from ..selection import METHODS, method_names
 from ..tables import Request, survey_table
 from . import _options as o
 from ._report import answer, errors, notices, reporting
 from ._show import describe
+from ._with import beside, named, own_methods
 
 EXACT = {"none": True, "nystroem": False}  # otherwise the number of rows decides
 NOT_USED = "not used: exact kernels are fitted here. Pass --feature-map nystroem for landmarks."
-METHOD = f"One of {', '.join(METHODS)}; {AUTO} compares all and prefers simple models."
+METHOD = f"One of {', '.join(METHODS)}; {AUTO} compares many and prefers simple models; help says what they are."
 
 
 def fit(
@@ -31,7 +32,8 @@ def fit(
     features: o.Features = None,
     drop: o.Drop = None,
     unlabelled: o.Unlabelled = None,
-    method: Annotated[str, typer.Option(help=METHOD)] = AUTO,
+    method: Annotated[str, typer.Option(callback=o.or_help, is_eager=True, help=METHOD)] = AUTO,
+    with_models: o.With = None,
     max_per_domain: o.MaxPerDomain = None,
     scale: o.Scale = None,
     seed: o.Seed = 0,
@@ -51,7 +53,10 @@ def fit(
     """
     with reporting("Nothing was written."):
         check_target(output, ".unseen")
-        method = method if method == AUTO else method_named(method).name
+        own = own_methods(with_models or [])
+        wanted = beside(method_names(automatic=True), own) if method == AUTO else [named(method, own)]
+        require_storable([(one.transformer, one.classifier) for one in wanted if one.own or method != AUTO])
+        method = method if method == AUTO else wanted[0].name
         asked = Request(label, domain, o.names_of(features), o.names_of(drop), unlabelled, max_per_domain, seed)
         source = TableRows(o.embedded_table(asked)) if data is None else survey_table(data, asked)
         how: dict[str, Any] = {"scale": o.scale_for(data, scale), "seed": seed}
@@ -61,10 +66,10 @@ def fit(
             asked_for = {"--components": components, "--workers": workers, "--scheduler": scheduler}
             unused = " and ".join(name for name, value in asked_for.items() if value is not None and plan.exact)
             said = [f"{unused} {NOT_USED}"] if unused else []
-            notices([*fit_notices(table, method, plan), *said])
+            notices([*fit_notices(table, wanted, plan), *said])
             work: dict[str, Any] = {"inductive": inductive, "n_jobs": jobs, "verbose": 1}
             with nullcontext() if plan.exact else o.cluster(workers, scheduler) as client:
-                found = fit_table(table, method, plan=plan, stream=source, client=client, **work, **how)
+                found = fit_table(table, wanted, plan=plan, stream=source, client=client, **work, **how)
         except MemoryError as error:
             raise MemoryError(f"{error} With this command: --max-per-domain N.") from error
         notices(found.remarks)

@@ -18,9 +18,10 @@ import typer
 from ..citizen import optional_import
 from ..datasets import embedded
 from ..estimators import ClusterLost
-from ..selection import method_names
+from ..selection import METHODS, method_names
 from ..study import Protocol
 from ..tables import Request, Table, loaded, survey_table
+from ._report import grid, page
 
 CONNECT_SECONDS = 10
 # What workers of ours fail with is raised here, and what they lose is done again: logs would only say so beside it.
@@ -28,6 +29,17 @@ QUIET = {"distributed.nanny.pre-spawn-environ.DASK_LOGGING__DISTRIBUTED": "criti
 # No port that others may have, as that of a dashboard which is None.
 LOCAL: dict[str, Any] = {"threads_per_worker": 1, "host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}
 LOCAL |= {"processes": True, "silence_logs": logging.CRITICAL}
+
+
+def or_help(names: str) -> str:
+    """Instead of going on, list all methods if somebody asks for help with them."""
+    if names.strip().lower() != "help":
+        return names
+    table = grid(["method", "kind", "what it is"], [])
+    for method in METHODS.values():
+        table.add_row(method.name, method.kind, method.about)
+    page().print(table)
+    raise typer.Exit
 
 
 def _some_jobs(jobs: int) -> int:
@@ -76,7 +88,17 @@ JOBS = "Processes; -1 for one on each core. Not used for what Dask workers do."
 Jobs = Annotated[int, typer.Option("--jobs", "-j", callback=_some_jobs, help=JOBS)]
 Quick = Annotated[bool, typer.Option("--quick", help="A smoke version: one repeat, small grids.")]
 Repeats = Annotated[int, typer.Option(min=1, help="Random draws of the training data.")]
-Methods = Annotated[str, typer.Option(help="Comma-separated; see the documentation for the names.")]
+Methods = Annotated[
+    str, typer.Option(callback=or_help, is_eager=True, help="Comma-separated; help lists them, and what they are.")
+]
+With = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--with",
+        metavar="PLACE:NAME",
+        help="Also this classifier of your own: file.py:NAME or package.module:NAME. Its code runs. May be repeated.",
+    ),
+]
 ALL = ",".join(method_names(compared=True))
 Store = Annotated[Path | None, typer.Option(dir_okay=False, help="File of results; rerun to continue.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the whole result as JSON, for machines.")]

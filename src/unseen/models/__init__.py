@@ -4,7 +4,7 @@ Stands on the tables, the selection and the novelty of a new table.
 """
 
 from ._card import model_card
-from ._file import load_model, read_card, save_model
+from ._file import load_model, read_card, require_storable, save_model
 from ._fit import AUTO, TableFit, fit_notices, fit_table
 from ._model import TableModel
 from ._predict import BATCH, RESULT_ENDINGS, Model, ModelFileError, TablePredictions
@@ -23,4 +23,4 @@ __all__ = [
 ]
 # For other rooms, and for nobody else.
 __all__ += ["AUTO", "BATCH", "RESULT_ENDINGS", "TableRows", "fit_notices", "load_model"]
-__all__ += ["rows_for"]
+__all__ += ["require_storable", "rows_for"]

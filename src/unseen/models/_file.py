@@ -67,12 +67,7 @@ def save_model(model: Any, path: str | os.PathLike[str], card: Mapping[str, Any]
     """
     skops = optional_import("skops.io", "Saving a model")
     path = Path(path)
-    unknown = strangers(model)
-    if unknown:
-        raise ModelFileError(
-            f"This model cannot be stored: it holds objects of type {', '.join(unknown)}, which no reader would trust. "
-            "Build it from the estimators that `unseen fit` uses; nearest neighbours need algorithm='brute'."
-        )
+    require_storable(model)
     try:  # what would not be read back is not written
         check_parts(model)
         payload = skops.dumps(model)
@@ -93,6 +88,18 @@ def save_model(model: Any, path: str | os.PathLike[str], card: Mapping[str, Any]
     with written(path) as file, zipfile.ZipFile(file, "w", compression=zipfile.ZIP_STORED) as archive:
         archive.writestr(CARD, text)
         archive.writestr(PAYLOAD, payload)
+
+
+def require_storable(model: Any) -> None:
+    """Refuse what consists of parts that no model file holds; of estimators, before the work of fitting them."""
+    unknown = strangers(model)
+    if unknown:
+        parts = ", ".join(sorted(kind.__name__ for kind in estimator_types() if kind not in OURS))
+        raise ModelFileError(
+            f"This model cannot be stored: it holds objects of type {', '.join(unknown)}, which no reader would trust. "
+            f"Build it from the estimators of unseen and {parts}; nearest neighbours need algorithm='brute'. Or keep "
+            "it in a file that you alone read: in Python, joblib.dump(unseen.models.fit_table(...).model, path)."
+        )
 
 
 def read_card(path: str | os.PathLike[str]) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -18,12 +18,14 @@ from ..selection import (
     Contender,
     LargeFit,
     LeaveOneDomainOut,
+    Method,
     choose,
     contest,
     expected_warnings,
     leaderboard,
-    method_named,
     method_names,
+    methods_from,
+    warn_of_failures,
 )
 from ..shift import Novelty
 from ..tables import Table, preprocessor
@@ -87,7 +89,7 @@ class TableFit:
 
 def fit_table(
     table: Table,
-    method: str = AUTO,
+    method: Any = AUTO,
     *,
     scale: str = "standardize",
     inductive: bool = False,
@@ -104,8 +106,10 @@ def fit_table(
     ----------
     table : Table
         What `unseen.tables.load_table` read; or a sample of `stream`, for scales, novelty, landmarks and classifier.
-    method : str, default="auto"
-        "auto" compares all models of :class:`unseen.UnseenClassifier`; or a name in `unseen.selection.METHODS`.
+    method : str, tuple, Method or list of these, default="auto"
+        "auto" compares all models of :class:`unseen.UnseenClassifier`; or a name in `unseen.selection.METHODS`, or a
+        classifier of your own such as ``("mine", SVC(), {"C": [1, 10]})``: see :ref:`own_models`. The best of several
+        is fitted.
     scale : {"standardize", "l2", "none"}, default="standardize"
         See `unseen.tables.preprocessor`.
     inductive : bool, default=False
@@ -141,7 +145,8 @@ def fit_table(
     samples = table.samples
     few = samples if plan.exact else samples.take(samples.thinned(plan.choice_rows, seed))
     unfitted = preprocessor(table.schema, scale)  # type: ignore[arg-type]
-    field, chosen = _chosen(few, unfitted, method, inductive, {"n_jobs": n_jobs, "verbose": verbose})
+    methods = asked_methods(method)
+    field, chosen = _chosen(few, unfitted, methods, inductive, {"n_jobs": n_jobs, "verbose": verbose})
     preparation = clone(unfitted).fit(table.X)
     prepared = replace(samples, X=np.asarray(preparation.transform(table.X), dtype=np.float64))
     novelty, seen = Novelty(random_state=seed).fit(prepared.X, sample_domain=table.domain), dict[str, Any]()
@@ -156,41 +161,49 @@ def fit_table(
     board = leaderboard(field, chosen, domains)
     baseline = next((row["scores"] for row in board if chosen.kind != "plain" and row["model"] == BASELINE), None)
     model, scores = TableModel(preparation, pipeline, novelty), dict(zip(domains, chosen.scores.tolist(), strict=True))
-    board = board if method == AUTO else []
+    board = board if len(methods) > 1 else []
     return TableFit(model, chosen.name, chosen.kind, chosen.candidate.params, scores, baseline, board, seen)
 
 
+def asked_methods(method: Any) -> list[Method]:
+    """The methods that `fit_table` compares."""
+    if isinstance(method, str) and method == AUTO:
+        return [METHODS[name] for name in method_names(automatic=True)]
+    return methods_from(method if isinstance(method, list) else [method])
+
+
 def _chosen(
-    few: Samples, preparation: Any, method: str, inductive: bool, work: dict[str, Any]
+    few: Samples, preparation: Any, methods: Sequence[Method], inductive: bool, work: dict[str, Any]
 ) -> tuple[list[Contender], Contender]:
     """All contenders and the chosen one, by holding out one domain after the other.
 
     A score stands for a domain that nobody has seen: the preparation, the kernel's width and the model are fitted
     without it. What is left of a bias is that the settings themselves were chosen on these domains.
     """
-    auto = method == AUTO
-    methods = [METHODS[name] for name in method_names(automatic=True)] if auto else [method_named(method)]
-    how: dict[str, Any] = {"coarse": auto, "heads": tuple(HEADS) if auto else ("1-NN",)}
-    if auto and not inductive:
+    many = len(methods) > 1
+    how: dict[str, Any] = {"coarse": many, "heads": tuple(HEADS) if many else ("1-NN",)}
+    if many and not inductive:
         how["centerings"] = ("source", "target")
     candidates = [c for one in methods for c in one.candidates(len(few.classes), **how)]
     candidates = [c for c in candidates if not (inductive and c.transductive)]
-    if not auto and methods[0].kind != "plain":  # a plain classifier always stands beside an invariant one
+    if all(method.kind != "plain" for method in methods):  # a plain classifier always stands beside an invariant one
         candidates += METHODS[BASELINE].candidates(len(few.classes))
     splits = list(LeaveOneDomainOut().split(few.X, few.y, few.domain))
-    shown = {"description": f"Choosing {'a model' if auto else 'settings'}", "verbose": work["verbose"]}
+    shown = {"description": f"Choosing {'a model' if many else 'settings'}", "verbose": work["verbose"]}
     field = contest(candidates, few, splits, preparation=preparation, n_jobs=work["n_jobs"], shown=shown)
     names = {one.name for one in methods}
-    return field, choose([contender for contender in field if contender.candidate.method in names])
+    contenders = [contender for contender in field if contender.candidate.method in names]
+    warn_of_failures(contenders)
+    return field, choose(contenders)
 
 
-def fit_notices(table: Table, method: str, plan: Plan) -> Iterator[str]:
+def fit_notices(table: Table, method: Any, plan: Plan) -> Iterator[str]:
     """What was assumed in reading a table, and what is about to be done with it."""
     yield from table.notices
     if not plan.exact:
         yield f"{plan} So it is with --feature-map nystroem."
     if len(np.unique(table.domain)) == 2:
         yield "With two domains each is scored by a model that has seen only the other, which says little."
-    kernels = method == AUTO or method_named(method).shares != "nothing"
+    kernels = any(one.shares != "nothing" for one in asked_methods(method))
     if plan.exact and plan.rows > SLOW and kernels:
         yield f"{plan.rows:,} rows will take a while with kernels; --max-per-domain 500 gives a quick first answer."

@@ -13,7 +13,7 @@ from sklearn.preprocessing import normalize
 from ..algebra import Array, Moments
 from ..estimators import Centring, DomainCenterer, Projection, centring_of, uncentred
 from ..labels import Labels
-from ..selection import is_one_nearest, is_transductive, nearest, seen_by_classifier
+from ..selection import is_one_nearest, is_transductive, nearest, placed, seen_by_classifier
 from ..shift import Novelty
 
 
@@ -57,7 +57,7 @@ class TableModel:
     @property
     def transductive(self) -> bool:
         """Whether predictions depend on the other samples of their domain."""
-        return is_transductive(self.transformer)
+        return is_transductive(self.pipeline)
 
     @property
     def has_probabilities(self) -> bool:
@@ -74,15 +74,16 @@ class TableModel:
 
     def predict(self, X: Any, *, sample_domain: Any = None) -> Labels:
         """Classify encoded samples; a transductive model needs whole batches of each new domain."""
-        return self.classify(self.represent(self.prepare(X), sample_domain))[0]
+        return self.classify(self.represent(self.prepare(X), sample_domain), sample_domain)[0]
 
     def predict_proba(self, X: Any, *, sample_domain: Any = None) -> Array:
         """Class probabilities of encoded samples, if the classifier has them."""
-        return self.pipeline[-1].predict_proba(self.represent(self.prepare(X), sample_domain))
+        classifier, Z = placed(self.pipeline[-1], self.represent(self.prepare(X), sample_domain), sample_domain)
+        return classifier.predict_proba(Z)
 
-    def classify(self, Z: Any) -> tuple[Labels, Array | None]:
+    def classify(self, Z: Any, sample_domain: Any = None) -> tuple[Labels, Array | None]:
         """Classes of transformed samples, and their probabilities if the classifier has them."""
-        classifier = self.pipeline[-1]
+        classifier, Z = placed(self.pipeline[-1], Z, sample_domain)
         if is_one_nearest(classifier):  # sooner, and once for both
             codes = classifier._y[nearest(classifier._fit_X, np.asarray(Z, dtype=np.float64))]
             return self.classes_[codes], np.eye(len(self.classes_))[codes]
@@ -91,6 +92,12 @@ class TableModel:
     def centring(self) -> Centring:
         """How new domains are centred on their own samples, whatever pieces these come in."""
         if not isinstance(self.transformer, (DomainCenterer, Projection)):
+            if self.transductive:
+                raise ValueError(
+                    "A step inside the model looks at all samples of a new domain, which a table that is read in "
+                    "pieces does not give it. Use load_model(file).predict(table), or fit a pipeline of two steps: the "
+                    "projection or DomainCenterer, then the classifier."
+                )
             raise ValueError(
                 "The model has no centre to move: only projections and centred classifiers do. Leave the centring out, "
                 "or fit with --method CIDG, MDA, SCA, DICA or KFDA."

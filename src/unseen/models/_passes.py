@@ -81,13 +81,13 @@ class Run:
             told["missing"] = dict(zip(self.table.schema.feature_names, missing, strict=True))
             told["novelty"] = domain_moments(model, prepared, piece.domain)
         if self.centring is None:
-            Z = model.represent(prepared)
+            Z = model.represent(prepared, piece.domain)
         elif self.centres is None:
             told["centres"] = self.centring.moments(model.uncentred(prepared), piece.domain)
             return len(piece.X), told, None
         else:
             Z = model.centred(prepared, piece.domain, self.centres)
-        labels, probabilities = model.classify(Z)
+        labels, probabilities = model.classify(Z, piece.domain)
         told |= {"labels": Counter(labels.tolist()), "new": piece.new}  # levels that training did not have
         if piece.labels is not None:
             told["agreement"] = {"label": Agreement.of(piece.labels, labels, model.classes_, piece.domain)}

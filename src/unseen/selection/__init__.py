@@ -12,13 +12,14 @@ from ._candidate import (
     is_one_nearest,
     is_transductive,
     nearest,
+    placed,
     seen_by_classifier,
 )
-from ._contest import Contender, choose, contenders, contest, leaderboard
+from ._contest import Contender, choose, contenders, contest, leaderboard, warn_of_failures
 from ._displays import LeaderboardDisplay, ValidationSurfaceDisplay
 from ._engine import TIE, Score, Scorer, Split, predictions, scores, tally
 from ._large import LargeFit
-from ._methods import HEADS, METHODS, Method, method_named, method_names, register
+from ._methods import HEADS, METHODS, Method, method_named, method_names, methods_from, register
 from ._search import ProjectionSearchCV
 from ._splitters import HeldOutDomains, LeaveOneDomainOut, LeavePDomainsOut, WithinDomainSplit
 from ._unseen import UnseenClassifier
@@ -57,9 +58,12 @@ __all__ += [
     "leaderboard",
     "method_named",
     "method_names",
+    "methods_from",
     "nearest",
+    "placed",
     "predictions",
     "scores",
     "seen_by_classifier",
     "tally",
+    "warn_of_failures",
 ]

@@ -12,19 +12,20 @@ from typing import Any, TypeVar
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.utils import _safe_indexing
+from sklearn.utils import _safe_indexing, column_or_1d
 from threadpoolctl import ThreadpoolController
 
 from ..algebra import Array, Ints
 from ..estimators import Projection, learns_nothing
 from ..kernels import require_square, squared_distances
-from ..labels import Samples
+from ..labels import Labels, Samples, listed
 from ._candidate import (
     Candidate,
-    domains_for,
     expected_warnings,
+    fitted_copy,
     is_one_nearest,
     nearest,
+    placed,
     takes_domains,
     width,
     with_width,
@@ -115,7 +116,7 @@ class Stage:
             fitted.set_output(transform="default").fit(parts[0], samples.y[train], sample_domain=samples.domain[train])
             seen = [fitted.transform(X, sample_domain=samples.domain[of]) for X, of in zip(parts, rows, strict=True)]
         else:
-            fitted.fit(parts[0])
+            fitted.fit(parts[0], samples.y[train])
             seen = [features_of(fitted, X) for X in parts]
         return Stage(replace(samples.take(rows.all), X=np.vstack(seen))), rows.in_order
 
@@ -176,7 +177,9 @@ def grouped(items: Iterable[T], key: Callable[[T], Hashable]) -> list[list[T]]:
 def sharing_key(numbered: Numbered) -> Hashable:
     """What candidates that are asked together agree on."""
     candidate = numbered[1]
-    return kernel_key(candidate.transformer) if candidate.shares == "decomposition" else candidate.method
+    if candidate.shares == "decomposition":
+        return kernel_key(candidate.transformer), candidate.own  # so that what a user's raises is not that of all
+    return candidate.method
 
 
 def ask(group: list[Numbered], stage: Stage, splits: Sequence[int], rows: Rows, asks: Asks = ()) -> list[Prediction]:
@@ -199,11 +202,13 @@ class _Held:
     said: list[Prediction] = field(default_factory=list)
 
     @contextmanager
-    def trying(self, group: Iterable[Numbered]) -> Iterator[None]:
-        """Let what unfit data or settings raise be the answer of all of a group."""
+    def trying(self, group: Sequence[Numbered]) -> Iterator[None]:
+        """Let what unfit data or settings raise, and all that a user's own does, be the answer of all of a group."""
         try:
             yield
-        except EXPECTED as error:
+        except Exception as error:
+            if not isinstance(error, EXPECTED) and not all(candidate.own for _, candidate in group):
+                raise
             reason = f"{type(error).__name__}: {error}"
             said = {(prediction.candidate, prediction.split) for prediction in self.said}
             failed = [(index, k) for index, _ in group for k in self.splits if (index, k) not in said]
@@ -218,8 +223,7 @@ class _Held:
         with self.trying([one for one, _ in asked]):
             model = None
             if not nearest_is_enough:
-                model = with_width(classifier, Z)
-                model.fit(Z, samples.y[train], **domains_for(model.fit, samples.domain[train]))
+                model = fitted_copy(classifier, Z, samples.y[train], samples.domain[train])
             seconds = shared + (time.perf_counter() - start) / len(asked)
             for (index, _), parts in asked:
                 for split, test, Z_test in zip(self.splits, self.rows.tests, parts, strict=True):
@@ -227,15 +231,28 @@ class _Held:
                     if model is None:
                         codes = samples.codes[train][nearest(Z, Z_test)]
                     else:
-                        codes = np.searchsorted(samples.classes, model.predict(Z_test)).astype(np.intp)
+                        told, seen = placed(model, Z_test, samples.domain[test])
+                        codes = codes_of(told.predict(seen), samples.classes, len(test))
                         if callable(self.asks):
-                            responses = {"score": self.asks(model, Z_test, samples.y[test])}
+                            responses = {"score": self.asks(told, seen, samples.y[test])}
                         elif self.asks:
-                            known = (name for name in self.asks if hasattr(model, name))
-                            responses = {name: getattr(model, name)(Z_test) for name in known}
-                            responses["classes_"] = model.classes_
+                            responses = {name: getattr(told, name)(seen) for name in self.asks if hasattr(told, name)}
+                            responses["classes_"] = told.classes_
                     costs = seconds / len(self.splits), time.perf_counter() - begin
                     self.said.append(Prediction(index, split, codes, responses, *costs, **facts))
+
+
+def codes_of(labels: Any, classes: Labels, n_samples: int) -> Ints:
+    """Positions of predicted labels among the classes; ValueError if they are not what a classifier may say."""
+    labels = column_or_1d(labels)
+    codes = np.searchsorted(classes, labels).astype(np.intp)
+    strange = labels[classes[np.minimum(codes, len(classes) - 1)] != labels]
+    if len(labels) != n_samples or len(strange):
+        raise ValueError(
+            f"predict must give one of the classes {listed(classes.tolist())} for each of {n_samples} samples; got "
+            f"{len(labels)} labels" + (f", such as {strange.tolist()[0]!r}." if len(strange) else ".")
+        )
+    return codes
 
 
 def one_thread() -> Any:

@@ -8,15 +8,18 @@ import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache, partial, update_wrapper
 from typing import Any, Literal
 
 import numpy as np
+from sklearn import get_config
 from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import Pipeline
+from sklearn.utils.metadata_routing import get_routing_for_object
 
 from ..algebra import Array
 from ..estimators import DomainCenterer, Projection
@@ -24,6 +27,7 @@ from ..exceptions import FewerComponentsWarning, MaskedLabelsWarning, SingleDoma
 from ..kernels import factor, is_multiple, median_squared_distance
 
 BLOCK = 64  # rows of scores that stay in cache between the product and the search for their maximum
+ANSWERS = ("predict", "predict_proba", "decision_function")
 Sharing = Literal["nothing", "decomposition", "kernel matrix"]
 
 
@@ -45,6 +49,8 @@ class Candidate:
         What it has in common with others of its method: see `unseen.selection.Method`.
     plain : bool
         Whether it ignores domains.
+    own : bool
+        Whether it is a user's: whatever it raises is its answer.
     """
 
     method: str
@@ -54,11 +60,12 @@ class Candidate:
     head: str = ""
     shares: Sharing = "nothing"
     plain: bool = True
+    own: bool = False
 
     @property
     def transductive(self) -> bool:
         """Whether predictions depend on the other samples of their domain."""
-        return is_transductive(self.transformer)
+        return is_transductive(self.transformer) or is_transductive(self.classifier)
 
     @property
     def kind(self) -> Literal["plain", "inductive", "transductive"]:
@@ -90,8 +97,10 @@ class Candidate:
             transformer.fit(Z, y, **domains_for(transformer.fit, sample_domain))
             Z = transformer.transform(Z, **domains_for(transformer.transform, sample_domain))
             steps.append(("projection" if isinstance(transformer, Projection) else "transformer", transformer))
-        classifier = with_width(self.classifier, Z)
-        classifier.fit(Z, y, **domains_for(classifier.fit, sample_domain))
+        classifier = fitted_copy(self.classifier, Z, y, sample_domain)
+        pair = not steps and type(classifier) is Pipeline and len(classifier) == 2
+        if pair and isinstance(classifier[0], (DomainCenterer, Projection)):  # a user's own, of the form that ours have
+            return classifier
         return Pipeline([*steps, ("classifier", classifier)])
 
 
@@ -112,21 +121,88 @@ def _plain(text: str) -> str:
     return re.sub(r" at 0x[0-9a-f]+", "", text)  # where something lies in memory says nothing about it
 
 
-def is_transductive(transformer: Any) -> bool:
-    """Whether what stands before a classifier looks at the batch that it transforms."""
-    return isinstance(transformer, DomainCenterer) or getattr(transformer, "centering", "source") == "target"
+def is_transductive(estimator: Any) -> bool:
+    """Whether an estimator, or a step of a pipeline, looks at the batch that it transforms."""
+    if isinstance(estimator, Pipeline):
+        return any(is_transductive(step) for _, step in estimator.steps)
+    return isinstance(estimator, DomainCenterer) or getattr(estimator, "centering", "source") == "target"
+
+
+def fitted_copy(estimator: Any, X: Any, y: Any, sample_domain: Any) -> Any:
+    """A fitted copy; whoever asks is told the domains, steps of a pipeline among them, with routing on and off."""
+    return _fit(with_width(estimator, X), X, y, sample_domain)
+
+
+def _fit(model: Any, X: Any, y: Any, sample_domain: Any) -> Any:
+    if not _step_by_step(model):
+        return model.fit(X, y, **domains_for(model.fit, sample_domain))
+    for _, step in model.steps[:-1]:
+        if _step_by_step(step) or wants_domains(step):
+            X = _transformed(_fit(step, X, y, sample_domain), X, sample_domain)
+        elif not _is_passed(step):
+            X = step.fit_transform(X, y) if hasattr(step, "fit_transform") else step.fit(X, y).transform(X)
+    _fit(model.steps[-1][1], X, y, sample_domain)
+    return model
+
+
+def _step_by_step(model: Any) -> bool:
+    """Whether a model is a pipeline with a step that asks for domains, which Pipeline would not always hand on."""
+    return type(model) is Pipeline and wants_domains(model)
+
+
+def _is_passed(step: Any) -> bool:
+    return step is None or (isinstance(step, str) and step == "passthrough")
+
+
+def _transformed(step: Any, X: Any, sample_domain: Any) -> Any:
+    """Samples behind a fitted step, which may be a pipeline."""
+    if _step_by_step(step):
+        return _transformed(step.steps[-1][1], seen_by_classifier(step, X, sample_domain), sample_domain)
+    return X if _is_passed(step) else step.transform(X, **domains_for(step.transform, sample_domain))
+
+
+def placed(model: Any, X: Any, sample_domain: Any) -> tuple[Any, Any]:
+    """A fitted classifier and samples for whoever asks it without a word on domains, as scorers do.
+
+    Steps of a pipeline that ask for domains are behind it, and a classifier that asks is told them.
+    """
+    if _step_by_step(model):
+        return placed(model.steps[-1][1], seen_by_classifier(model, X, sample_domain), sample_domain)
+    asking = [name for name in ANSWERS if takes_domains(getattr(model, name, None))]
+    told = copy(model) if asking else model
+    for name in asking:
+        method = getattr(model, name)  # whose name scorers want to know
+        setattr(told, name, update_wrapper(partial(method, sample_domain=sample_domain), method))
+    return told, X
 
 
 def seen_by_classifier(pipeline: Pipeline, X: Any, sample_domain: Any = None) -> Any:
     """Samples as the last step of a fitted pipeline sees them."""
     for _, step in pipeline.steps[:-1]:
-        X = step.transform(X, **domains_for(step.transform, sample_domain))
+        X = _transformed(step, X, sample_domain)
     return X
 
 
+def wants_domains(estimator: Any) -> bool:
+    """Whether an estimator, or a step of a pipeline, asks for the domains of samples anywhere."""
+    if type(estimator) is Pipeline:
+        return any(wants_domains(step) for _, step in estimator.steps)
+    return any(takes_domains(getattr(estimator, name, None)) for name in ("fit", "transform", *ANSWERS))
+
+
 def takes_domains(method: Any) -> bool:
-    """Whether a method of an estimator asks for the domains of samples."""
-    return "sample_domain" in inspect.signature(method).parameters
+    """Whether a method of an estimator asks for the domains of samples; others may by routing, while that is on."""
+    if method is None or _names_domains(getattr(method, "__func__", method)):
+        return method is not None
+    owner = getattr(method, "__self__", None)
+    if not get_config()["enable_metadata_routing"] or type(owner) is Pipeline or not isinstance(owner, BaseEstimator):
+        return False
+    return bool(get_routing_for_object(owner).consumes(method.__name__, ["sample_domain"]))
+
+
+@lru_cache(maxsize=1000)
+def _names_domains(function: Any) -> bool:
+    return "sample_domain" in inspect.signature(function).parameters
 
 
 def domains_for(method: Any, sample_domain: Any) -> dict[str, Any]:
@@ -154,6 +230,7 @@ def expected_warnings() -> Iterator[None]:
     with warnings.catch_warnings():
         for category in (SingleDomainWarning, MaskedLabelsWarning, FewerComponentsWarning, ConvergenceWarning):
             warnings.simplefilter("ignore", category)
+        warnings.filterwarnings("ignore", "self.within_class_std_dev_", UserWarning)  # of a constant feature's mean
         yield
 
 

@@ -18,6 +18,7 @@ from sklearn.utils.metaestimators import available_if
 from ..citizen import DocLinkMixin, parameters
 from ..estimators import is_dask
 from ..progress import CallbackSupportMixin
+from ._candidate import placed
 from ._splitters import splitter
 
 
@@ -140,7 +141,7 @@ class ChosenModel(DocLinkMixin, CallbackSupportMixin, ClassifierMixin, BaseEstim
         """
         refuse_dask(X, f"{type(self).__name__}.score", "Compute what `predict` gives, and compare it with y.")
         Z = self._transformed(X, sample_domain)
-        model = self.best_estimator_[-1]
+        model, Z = placed(self.best_estimator_[-1], Z, sample_domain)
         weights = {} if sample_weight is None else {"sample_weight": sample_weight}  # not every scorer takes them
         return float(check_scoring(model, scoring=self.scoring)(model, Z, y, **weights))
 
@@ -148,7 +149,8 @@ class ChosenModel(DocLinkMixin, CallbackSupportMixin, ClassifierMixin, BaseEstim
         """What the chosen classifier says of samples, wherever they are."""
         if not is_dask(X):
             Z = self._transformed(X, sample_domain)
-            return getattr(self.best_estimator_[-1], method)(Z)
+            model, Z = placed(self.best_estimator_[-1], Z, sample_domain)
+            return getattr(model, method)(Z)
         from .. import distributed
 
         return distributed.predict(self, X, sample_domain=sample_domain, method=method)

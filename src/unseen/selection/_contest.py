@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ..algebra import Array
+from ..exceptions import warn
 from ..labels import Samples
 from ._asking import grouped
 from ._candidate import Candidate
@@ -79,11 +80,21 @@ def contenders(candidates: Sequence[Candidate], results: dict[str, Any]) -> list
     return field
 
 
+def warn_of_failures(field: Sequence[Contender]) -> None:
+    """Say why some contenders have no score, if others have."""
+    for contender in field:
+        if contender.error and not all(other.error for other in field):
+            text = f"{contender.name} cannot be scored and is left out of the choice: {contender.error}"
+            warn(text, RuntimeWarning)
+
+
 def choose(field: Sequence[Contender]) -> Contender:
     """Best mean, unless the champion of a simpler kind is no worse by one standard error of the paired difference."""
+    reasons = [f" {contender.name}: {contender.error}" for contender in field if contender.error]
     field = [contender for contender in field if np.isfinite(contender.mean)]
     if not field:
-        raise ValueError("No model could be scored on every held-out part; check the data and the scorer.")
+        advice = "check the data and the scorer."
+        raise ValueError(f"No model could be scored on every held-out part; {advice}{''.join(reasons[:1])}")
     best = max(field, key=lambda c: (c.mean, -SIMPLICITY.index(c.kind)))
     for kind in SIMPLICITY[: SIMPLICITY.index(best.kind)]:
         rivals = [contender for contender in field if contender.kind == kind]

@@ -1,7 +1,8 @@
 """The table of methods: one line each, and the only list of them.
 
 Comparisons, searches, fits and the command read this table and nothing else. A method is what stands before a
-classifier, the classifier, and the settings to choose from; :func:`register` adds one.
+classifier, the classifier, and the settings to choose from; :func:`register` adds one. Those that a user hands over
+beside them become methods here, too, and nowhere else.
 """
 
 from __future__ import annotations
@@ -12,17 +13,21 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from sklearn.base import clone
+import numpy as np
+from sklearn.base import clone, is_classifier
 from sklearn.decomposition import KernelPCA
+from sklearn.dummy import DummyClassifier
+from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.model_selection import ParameterGrid
-from sklearn.neighbors import KNeighborsClassifier
+from sklearn.neighbors import KNeighborsClassifier, NearestCentroid
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import KernelCenterer, StandardScaler
 from sklearn.svm import SVC, LinearSVC
 
 from ..estimators import CIDG, DICA, KFDA, MDA, SCA, DomainCenterer, Projection, UndoBias
-from ._candidate import Candidate, Sharing
+from ..labels import listed
+from ._candidate import Candidate, Sharing, is_transductive, wants_domains
 
 Kind = Literal["plain", "reference", "invariant", "auto"]
 Grid = Mapping[str, Sequence[Any]]
@@ -73,6 +78,10 @@ class Method:
     members : tuple of str
         Methods it chooses among, as `UnseenClassifier` does: by their coarse settings, under every head and, unless new
         domains are not to be looked at, under both centrings.
+    about : str
+        What it is, in a few words.
+    own : bool, default=False
+        Whether it is a user's: whatever its estimators raise is then why it has no score, and no fault of this package.
 
     Examples
     --------
@@ -96,6 +105,13 @@ class Method:
     types: tuple[type, ...] = ()
     needs_map: bool = False
     members: tuple[str, ...] = ()
+    about: str = ""
+    own: bool = False
+
+    @property
+    def transductive(self) -> bool:
+        """Whether its predictions always depend on the other samples of their domain."""
+        return is_transductive(self.transformer) or is_transductive(self.classifier)
 
     @property
     def is_projection(self) -> bool:
@@ -141,15 +157,16 @@ class Method:
             )
         for setting in [] if self.members else self.settings(n_classes, coarse=coarse, quick=quick):
             if not self.is_projection:
-                parts = (_with(self.transformer, setting), _with(self.classifier, setting))
-                yield Candidate(self.name, setting, *parts, shares=self.shares, plain=self.kind == "plain")
+                transformer, classifier = _with(self.transformer, setting), _with(self.classifier, setting)
+                told = {name: _plain_value(value) for name, value in setting.items()} if self.own else setting
+                parts = (transformer, classifier, "", self.shares)
+                yield Candidate(self.name, told, *parts, plain=self.kind == "plain", own=self.own)
                 continue
             for centering in centerings:
                 projection = clone(self.transformer).set_params(centering=centering, **setting)
                 for head in heads:
-                    yield Candidate(
-                        self.name, setting, projection, HEADS[head], head=head, shares=self.shares, plain=False
-                    )
+                    parts = (projection, HEADS[head], head, self.shares)
+                    yield Candidate(self.name, setting, *parts, plain=False, own=self.own)
 
 
 def _with(estimator: Any, setting: Mapping[str, Any]) -> Any:
@@ -161,16 +178,23 @@ def _with(estimator: Any, setting: Mapping[str, Any]) -> Any:
     return clone(estimator).set_params(**own) if own else estimator
 
 
-def _projection(projection: Projection, grid: Grid, coarse: Grid | None, **about: Any) -> Method:
+def _plain_value(value: Any) -> Any:
+    """A setting as files of results have it; an estimator, say, is told by its words."""
+    value = value.item() if isinstance(value, np.generic) else value
+    return value if isinstance(value, (bool, float, int, str, type(None))) else repr(value)
+
+
+def _projection(projection: Projection, grid: Grid, coarse: Grid | None, about: str, **more: Any) -> Method:
     return Method(
         type(projection).__name__,
-        about.pop("kind", "invariant"),
+        more.pop("kind", "invariant"),
         transformer=projection,
         grid={"gamma": WIDTHS, **grid},
         coarse=None if coarse is None else {**AMONG_MANY, **coarse},
         shares="decomposition",
         automatic=coarse is not None,
-        **about,
+        about=about,
+        **more,
     )
 
 
@@ -214,7 +238,7 @@ _SVM_GRID: Grid = {"C": (1.0, 10.0, 100.0), "gamma": WIDTHS[1:]}
 _COSTS: Grid = {"C": COSTS}
 
 for _method in (
-    Method("1NN", "plain", _ONE_NN),
+    Method("1NN", "plain", _ONE_NN, about="the class of the nearest sample"),
     Method(
         "KPCA",
         "plain",
@@ -225,10 +249,13 @@ for _method in (
         most_rows=8_000,
         too_large="decomposes the whole kernel matrix, which does not fit; --max-per-domain makes it possible",
         types=(KernelPCA, KernelCenterer),
+        about="kernel principal components, then 1NN",
     ),
     # KFDA is CIDG without the domain labels: it tells what centring alone does.
-    _projection(KFDA(), {"ridge": RIDGES}, None, kind="reference"),
-    _projection(DICA(), {"ridge": RIDGES}, {}),
+    _projection(
+        KFDA(), {"ridge": RIDGES}, None, "kernel discriminants: CIDG without its invariance terms", kind="reference"
+    ),
+    _projection(DICA(), {"ridge": RIDGES}, {}, "components whose mean differs little between domains"),
     Method(
         "Undo-Bias",
         "invariant",
@@ -236,11 +263,13 @@ for _method in (
         grid=[{"shared_cost": [c], "domain_cost": [c], "offset_penalty": (1.0, 10.0)} for c in (1e-4, 1e-3)],
         most_rows=8_000,
         too_large="copies every sample for every domain; --max-per-domain makes it possible",
+        about="a linear SVM with shared weights and an offset for each domain",
     ),
     _projection(
         SCA(),
         {"ridge": RIDGES[::2], "between_weight": (0.5, 0.9), "domain_weight": ("scale", "1e2*scale")},
         {"domain_weight": ("scale", "1e2*scale")},
+        "scatter component analysis: classes apart, domains together",
         components=(1, 2),
     ),
     _projection(
@@ -251,27 +280,77 @@ for _method in (
             "prior_weight": (0.0, "scale", "1e2*scale"),
         },
         {"conditional_weight": ("scale", "1e2*scale"), "prior_weight": (0.0, "scale")},
+        "conditional invariance: each class alike in all domains",
     ),
     _projection(
         MDA(),
         {"ridge": RIDGES, "conditional_weight": (0.0, 1.0, 1e2, 1e4), "within_weight": (1.0, 1e2)},
         {"conditional_weight": (1.0, 1e2)},
+        "multidomain discriminants: conditional invariance and narrow classes",
     ),
-    Method("logistic", "plain", _LOGISTIC, grid=_COSTS, automatic=True),
-    Method("linear SVM", "plain", _LINEAR_SVM, grid=_COSTS, automatic=True),
-    Method("RBF SVM", "plain", SVC(), grid=_SVM_GRID, shares="kernel matrix", automatic=True),
+    Method("logistic", "plain", _LOGISTIC, grid=_COSTS, automatic=True, about="logistic regression"),
+    Method("linear SVM", "plain", _LINEAR_SVM, grid=_COSTS, automatic=True, about="a linear support vector machine"),
+    Method(
+        "RBF SVM",
+        "plain",
+        SVC(),
+        grid=_SVM_GRID,
+        shares="kernel matrix",
+        automatic=True,
+        about="a support vector machine with curved boundaries",
+    ),
+    # Model files hold neither kind of trees: compiled code follows their branches without asking where these lead.
+    Method(
+        "extra trees",
+        "plain",
+        ExtraTreesClassifier(n_estimators=200, random_state=0, n_jobs=1),
+        grid={"min_samples_leaf": (5, 1)},
+        about="the mean of 200 trees with random splits",
+    ),
+    # Small trees and few bins: thrice as fast as the defaults on small tables, and as good there.
+    Method(
+        "gradient boosting",
+        "plain",
+        HistGradientBoostingClassifier(
+            max_iter=50, max_leaf_nodes=8, max_bins=64, early_stopping=False, random_state=0
+        ),
+        grid={"learning_rate": (0.1, 0.3)},
+        about="trees that correct each other one by one",
+    ),
+    Method(
+        "majority",
+        "plain",
+        DummyClassifier(strategy="most_frequent"),
+        types=(DummyClassifier,),
+        about="the most frequent class, whatever the sample: what any method must beat",
+    ),
+    Method(
+        "nearest mean",
+        "plain",
+        NearestCentroid(),
+        types=(NearestCentroid,),
+        about="the class whose mean is nearest",
+    ),
 ):
     register(_method)
 # The same behind a DomainCenterer: the simplest look at the new domain.
 for _name in ("logistic", "linear SVM", "RBF SVM"):
-    register(
-        replace(METHODS[_name], name=f"centred {_name}", kind="reference", transformer=DomainCenterer(), compared=False)
-    )
+    _about = f"{METHODS[_name].about}, each domain centred on its own mean"
+    _centred: dict[str, Any] = {"kind": "reference", "transformer": DomainCenterer(), "compared": False}
+    register(replace(METHODS[_name], name=f"centred {_name}", about=_about, **_centred))
 # Behind a feature map a plain classifier with curved boundaries stands beside the projections, as the RBF SVM does
 # beside kernels: otherwise invariance would be praised for what the map alone does.
 MAPPED = "mapped ridge"
 register(
-    Method(MAPPED, "plain", RidgeClassifier(), grid={"alpha": (1e4, 1e2, 1.0, 1e-2)}, compared=False, needs_map=True)
+    Method(
+        MAPPED,
+        "plain",
+        RidgeClassifier(),
+        grid={"alpha": (1e4, 1e2, 1.0, 1e-2)},
+        compared=False,
+        needs_map=True,
+        about="ridge classification behind the feature map of UnseenClassifier",
+    )
 )
 
 # What `fit` delivers, as one more contestant.
@@ -294,3 +373,91 @@ def method_named(name: str) -> Method:
 def _bare(name: str) -> str:
     """What earlier spellings have in common: ``linear_svm``, ``linear-svm``, ``centered_logistic``."""
     return re.sub(r"[^a-z0-9]", "", name.lower().replace("centered", "centred"))
+
+
+RESERVED = ("auto", "help")  # what else may be asked for in the place of a name
+
+
+def methods_from(items: Iterable[Any]) -> list[Method]:
+    """Methods by their names, or of a user's own, in the order in which they come.
+
+    Parameters
+    ----------
+    items : iterable
+        Each a name in `METHODS`; a pair of a name and a classifier; the same with a grid of its parameters, as
+        GridSearchCV takes it, to choose from on held-out domains; or a `Method`.
+
+    Returns
+    -------
+    methods : list of Method
+        Of different names.
+
+    Examples
+    --------
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> from unseen.selection import methods_from
+    >>> found = methods_from(["logistic", ("Bayes", GaussianNB(), {"var_smoothing": [1e-9, 1e-3]})])
+    >>> [(method.name, method.kind, len(method.settings(2))) for method in found]
+    [('logistic', 'plain', 5), ('Bayes', 'plain', 2)]
+    """
+    found: dict[str, Method] = {}
+    items = list(items)
+    for item in items:
+        method = _own(item) if isinstance(item, Method) else method_named(item) if isinstance(item, str) else None
+        if method is None:
+            if not isinstance(item, (tuple, list)) or len(item) not in (2, 3) or not isinstance(item[0], str):
+                raise ValueError(
+                    f"methods must be names among {', '.join(METHODS)}; pairs such as ('mine', SVC()); triples such as "
+                    f"('mine', SVC(), {{'C': [1, 10]}}); or objects of unseen.selection.Method; got {items!r}."
+                )
+            method = _method_of(*item)
+        if found.setdefault(method.name, method) is not method:
+            raise ValueError(f"Two methods are called {method.name!r}: give one of them another name.")
+    return list(found.values())
+
+
+def _own(method: Method) -> Method:
+    """The same, known to be a user's unless it is in the table."""
+    if METHODS.get(method.name) is method:
+        return method
+    if not method.is_projection:
+        _require_classifier(method.name, method.classifier)
+    return replace(method, own=True)
+
+
+def _method_of(name: str, classifier: Any, grid: Any = None) -> Method:
+    """A method from a user's classifier; it is invariant if it wants to know the domains."""
+    taken = next((known for known in (*METHODS, *RESERVED) if _bare(known) == _bare(name) or known == name), None)
+    if taken is not None or not name.strip():
+        raise ValueError(f"{name!r} cannot be the name of a method of your own: {taken or 'it'} means something else.")
+    _require_classifier(name, classifier)
+    grid = {} if grid is None else grid
+    _require_grid(name, classifier, grid)
+    kind: Kind = "invariant" if wants_domains(classifier) else "plain"
+    return Method(name, kind, classifier, grid=grid, about=f"your own: {type(classifier).__name__}", own=True)
+
+
+def _require_classifier(name: str, classifier: Any) -> None:
+    """Raise unless scikit-learn would take it for a classifier that it can copy."""
+    able = all(hasattr(classifier, part) for part in ("fit", "predict", "get_params", "__sklearn_tags__"))
+    if isinstance(classifier, type):
+        raise TypeError(
+            f"{name!r} stands for the class {classifier.__name__}; pass {classifier.__name__}(...) instead."
+        )
+    if not able or not is_classifier(classifier):
+        raise TypeError(
+            f"{name!r} is no classifier: got {classifier!r}. Pass a classifier of scikit-learn, a Pipeline that ends "
+            "in one, or an object of your own class(ClassifierMixin, BaseEstimator) with fit and predict."
+        )
+
+
+def _require_grid(name: str, classifier: Any, grid: Any) -> None:
+    """Raise unless a grid names parameters of the classifier, with values for each."""
+    try:
+        asked = {parameter for setting in ParameterGrid(grid) for parameter in setting}
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"The settings of {name!r} are no grid as GridSearchCV takes it: {error}") from error
+    known = classifier.get_params()
+    unknown = sorted(asked - known.keys())
+    if unknown:
+        raise ValueError(f"{name!r} has no parameter {listed(unknown)}; it has {listed(known, most=40, quote=False)}.")

@@ -17,16 +17,15 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..citizen import forget
 from ..estimators import FEATURE_MAPS, collect
-from ..exceptions import warn
 from ..kernels import EXACT_ROWS, Plan
 from ..labels import Labels, Samples, check_domains, domains_by_name, encode_classes
 from ..progress import with_callbacks
 from ._candidate import expected_warnings, is_transductive, seen_by_classifier
 from ._chosen import ChosenModel, refuse_dask
-from ._contest import Contender, choose, contest, leaderboard
+from ._contest import Contender, choose, contest, leaderboard, warn_of_failures
 from ._engine import Split
 from ._large import LargeFit
-from ._methods import HEADS, MAPPED, METHODS, Method, method_named, method_names
+from ._methods import HEADS, MAPPED, METHODS, Method, method_names, methods_from
 from ._splitters import domain_splits
 
 
@@ -43,8 +42,10 @@ class UnseenClassifier(ChosenModel):
 
     Parameters
     ----------
-    methods : "auto" or list of str, default="auto"
-        What to compare, by the names in `unseen.selection.METHODS`; "auto" is "logistic", "linear SVM", "RBF SVM", the
+    methods : "auto" or list, default="auto"
+        What to compare: names in `unseen.selection.METHODS`, and classifiers of your own, as pairs ``("mine", SVC())``
+        or, to have their settings chosen as well, as triples ``("mine", SVC(), {"C": [1, 10]})``; see
+        :ref:`own_models`. "auto" is "logistic", "linear SVM", "RBF SVM", the
         same behind a centerer ("centred logistic" and so on), "CIDG", "MDA", "SCA" and "DICA". With `feature_map` also
         "mapped ridge", ridge classification behind the map, which stands in for the RBF SVMs in "auto".
     feature_map : transformer, "linear" or None, default=None
@@ -105,6 +106,14 @@ class UnseenClassifier(ChosenModel):
     >>> model = model.fit(data.data, data.target, sample_domain=data.domain)
     >>> [row["model"] for row in model.leaderboard_ if row["chosen"]] == [model.best_model_]
     True
+
+    Beside a classifier of one's own, with settings to choose from:
+
+    >>> from sklearn.neighbors import KNeighborsClassifier
+    >>> mine = ("mine", KNeighborsClassifier(), {"n_neighbors": [5, 25]})
+    >>> model = UnseenClassifier(methods=["logistic", mine]).fit(data.data, data.target, sample_domain=data.domain)
+    >>> sorted(row["model"] for row in model.leaderboard_)
+    ['logistic', 'mine']
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -119,7 +128,7 @@ class UnseenClassifier(ChosenModel):
 
     def __init__(
         self,
-        methods: Literal["auto"] | Sequence[str] = "auto",
+        methods: Literal["auto"] | Sequence[Any] = "auto",
         *,
         feature_map: Any = None,
         transductive: bool = True,
@@ -200,10 +209,7 @@ class UnseenClassifier(ChosenModel):
         candidates = [c for method in methods for c in method.candidates(len(self.classes_), **how)]
         shown = {"description": type(self).__name__, "verbose": self.verbose, "owner": self}
         field = contest(candidates, samples, splits, scoring=self.scoring, n_jobs=self.n_jobs, shown=shown)
-        for contender in field:
-            if contender.error and not all(other.error for other in field):
-                text = f"{contender.name} cannot be scored and is left out of the choice: {contender.error}"
-                warn(text, RuntimeWarning)
+        warn_of_failures(field)
         return field
 
     def _methods(self, X: Any) -> list[Method]:
@@ -215,20 +221,22 @@ class UnseenClassifier(ChosenModel):
                 methods = [method for method in methods if method.shares != "kernel matrix"]
                 methods += [METHODS[MAPPED]] if mapped else []
             if not self.transductive or sparse.issparse(X):  # sparse samples cannot be centred
-                methods = [method for method in methods if not is_transductive(method.transformer)]
-        elif not self.methods or not all(isinstance(name, str) for name in self.methods):
+                methods = [method for method in methods if not method.transductive]
+        elif not self.methods:
             raise ValueError(
-                f'methods must be "auto" or a list of names among {", ".join(METHODS)}; got {self.methods!r}.'
+                f'methods must be "auto" or a list of names among {", ".join(METHODS)}, or of classifiers of your own; '
+                f"got {self.methods!r}."
             )
         else:
-            methods = list(dict.fromkeys(method_named(name) for name in self.methods))
+            methods = methods_from(self.methods)
             self._refuse_useless(methods, X, mapped)
         return [self._with_map(method) for method in methods]
 
     def _refuse_useless(self, methods: list[Method], X: Any, mapped: bool) -> None:
+        looking = [method.name for method in methods if method.transductive]
+        if looking and not self.transductive:
+            raise ValueError(f"transductive=False leaves no use for {looking[0]!r} in methods={self.methods!r}.")
         centred = [method.name for method in methods if is_transductive(method.transformer)]
-        if centred and not self.transductive:
-            raise ValueError(f"transductive=False leaves no use for {centred[0]!r} in methods={self.methods!r}.")
         if centred and sparse.issparse(X):
             raise ValueError(f"methods={self.methods!r} holds {centred[0]!r}, but sparse X cannot be centred.")
         if METHODS[MAPPED] in methods and not mapped:

@@ -128,7 +128,7 @@ def compare(
     label: str | None = None,
     domain: str | None = None,
     unlabelled: str | int | None = None,
-    methods: Sequence[str] | None = None,
+    methods: Sequence[Any] | None = None,
     repeats: int = 3,
     selection: Literal["domain", "within", "oracle"] = "domain",
     scale: Literal["standardize", "l2", "none"] = "standardize",
@@ -156,8 +156,9 @@ def compare(
     unlabelled : str or int, default=None
         The label of rows of the table that have none, such as 0 or unknown, or NA for all that are missing: they are
         left out.
-    methods : sequence of str, default=None
-        Which methods, by their names in `unseen.selection.METHODS`; None takes all that are meant for comparisons.
+    methods : sequence, default=None
+        Which methods: names in `unseen.selection.METHODS`, and classifiers of your own such as
+        ``("mine", SVC(), {"C": [1, 10]})``: see :ref:`own_models`. None takes all that are meant for comparisons.
     repeats : int, default=3
         Number of random draws of 70% of each source domain.
     selection : {"domain", "within", "oracle"}, default="domain"
@@ -236,7 +237,7 @@ def table_of_arrays(X: Any, y: Any, sample_domain: Any) -> Table:
 
 
 def compare_table(
-    table: Table, protocol: Protocol, methods: Sequence[str] | None = None, work: Work = HERE, command: str = ""
+    table: Table, protocol: Protocol, methods: Sequence[Any] | None = None, work: Work = HERE, command: str = ""
 ) -> Comparison:
     """Run the study on a table, judge it and gather what there is to say."""
     start = time.perf_counter()
@@ -264,7 +265,7 @@ def compare_table(
 
 
 def judge(
-    table: Table, todo: Sequence[Task], protocol: Protocol, methods: Sequence[str] | None = None, work: Work = HERE
+    table: Table, todo: Sequence[Task], protocol: Protocol, methods: Sequence[Any] | None = None, work: Work = HERE
 ) -> tuple[list[Row], dict[tuple[str, str, int], Ints], dict[str, Ints], Verdict]:
     """Rows, what each of them predicted, the true classes of each task's target, and the verdict."""
     samples, prepare = table.samples, preprocessor(table.schema, protocol.preprocess)

@@ -19,7 +19,7 @@ from ..citizen import machine_facts
 from ..estimators import mapped, processes
 from ..labels import Samples
 from ..progress import track
-from ..selection import METHODS, Candidate, Method, grouped, method_named, method_names
+from ..selection import METHODS, Candidate, Method, grouped, method_names, methods_from
 from ._outcomes import Problem, outcomes, split_id, validated
 from ._protocol import PREPROCESSORS, Protocol, Task, configuration, key, with_method
 from ._store import Row, Scores, Store
@@ -155,8 +155,8 @@ def all_results(
 def methods_of(names: str | Sequence[str] | None) -> dict[str, Method]:
     """Methods by their names, in the order of the table; None for all that are meant for comparisons."""
     wanted = method_names(compared=True) if names is None else [names] if isinstance(names, str) else names
-    known = {method_named(name).name for name in wanted}
-    return {name: method for name, method in METHODS.items() if name in known}
+    found = {method.name: method for method in methods_from(wanted)}
+    return {name: found[name] for name in METHODS if name in found} | found
 
 
 @dataclass(frozen=True)
