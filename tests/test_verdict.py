@@ -34,6 +34,7 @@ def row(method, domain=DOMAINS[0], repeat=0, validation=0.5, transductive=False,
         status,
         "",
         {},
+        METHODS[method].kind if method in METHODS else "reference",
     )
 
 
@@ -343,12 +344,6 @@ def test_a_recommendation_that_needs_a_batch_says_so():
     assert "needs a batch" not in verdict(scored(scores), {}, metric="balanced_accuracy").recommendation.sentence
 
 
-@pytest.fixture
-def automatic(monkeypatch):
-    monkeypatch.setitem(METHODS, "auto", replace(METHODS["logistic"], name="auto", kind="auto"))
-
-
-@pytest.mark.usefixtures("automatic")
 def test_the_automatic_choice_is_told_first_and_recommended():
     rows, correct = comparison(0.4, methods=("auto", "CIDG", "logistic"))
     found = verdict([replace(r, validation=None) if r.method == "auto" else r for r in rows], correct)
@@ -376,13 +371,6 @@ def test_if_the_table_says_otherwise_a_sentence_says_why():
     assert not any("hindsight" in sentence for sentence in agree.sentences)
 
 
-@pytest.fixture
-def majority(monkeypatch):
-    if "majority" not in METHODS:
-        monkeypatch.setitem(METHODS, "majority", replace(METHODS["1NN"], name="majority"))
-
-
-@pytest.mark.usefixtures("majority")
 def test_a_model_that_hardly_beats_the_majority_is_no_success():
     rows, correct = comparison(0.0, methods=("CIDG", "logistic", "majority"))
     found = verdict(rows, correct)

@@ -21,9 +21,9 @@ from ..selection import (
     Method,
     choose,
     contest,
+    contestants,
     expected_warnings,
     leaderboard,
-    method_names,
     methods_from,
     warn_of_failures,
 )
@@ -167,9 +167,7 @@ def fit_table(
 
 def asked_methods(method: Any) -> list[Method]:
     """The methods that `fit_table` compares."""
-    if isinstance(method, str) and method == AUTO:
-        return [METHODS[name] for name in method_names(automatic=True)]
-    return methods_from(method if isinstance(method, list) else [method])
+    return contestants(methods_from(method if isinstance(method, list) else [method]))
 
 
 def _chosen(

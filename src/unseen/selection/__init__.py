@@ -19,7 +19,7 @@ from ._contest import Contender, choose, contenders, contest, leaderboard, warn_
 from ._displays import LeaderboardDisplay, ValidationSurfaceDisplay
 from ._engine import TIE, Score, Scorer, Split, predictions, scores, tally
 from ._large import LargeFit
-from ._methods import HEADS, METHODS, Method, method_named, method_names, methods_from, register
+from ._methods import HEADS, METHODS, Method, contestants, method_named, method_names, methods_from, register
 from ._search import ProjectionSearchCV
 from ._splitters import HeldOutDomains, LeaveOneDomainOut, LeavePDomainsOut, WithinDomainSplit
 from ._unseen import UnseenClassifier
@@ -50,6 +50,7 @@ __all__ += [
     "choose",
     "contenders",
     "contest",
+    "contestants",
     "expected_warnings",
     "grouped",
     "in_full",

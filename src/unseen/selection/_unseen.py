@@ -25,7 +25,7 @@ from ._chosen import ChosenModel, refuse_dask
 from ._contest import Contender, choose, contest, leaderboard, warn_of_failures
 from ._engine import Split
 from ._large import LargeFit
-from ._methods import HEADS, MAPPED, METHODS, Method, method_names, methods_from
+from ._methods import HEADS, MAPPED, METHODS, Method, contestants, methods_from
 from ._splitters import domain_splits
 
 
@@ -216,7 +216,7 @@ class UnseenClassifier(ChosenModel):
         """The methods to compare, with the feature map in its place."""
         mapped = self.feature_map is not None and not isinstance(self.feature_map, str)
         if isinstance(self.methods, str):
-            methods = [METHODS[name] for name in method_names(automatic=True)]
+            methods = contestants([METHODS["auto"]])
             if self.feature_map is not None:  # what stands behind a map has no kernel matrix
                 methods = [method for method in methods if method.shares != "kernel matrix"]
                 methods += [METHODS[MAPPED]] if mapped else []
@@ -228,7 +228,7 @@ class UnseenClassifier(ChosenModel):
                 f"got {self.methods!r}."
             )
         else:
-            methods = methods_from(self.methods)
+            methods = contestants(methods_from(self.methods))
             self._refuse_useless(methods, X, mapped)
         return [self._with_map(method) for method in methods]
 

@@ -9,7 +9,7 @@ one degree of freedom less than there are domains.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -19,7 +19,7 @@ import numpy.typing as npt
 from scipy.special import stdtrit
 
 from ..algebra import Array
-from ..selection import METHODS, method_names
+from ..selection import METHODS
 from ._store import Row
 from ._tables import defined
 
@@ -94,17 +94,25 @@ def validated(row: Row) -> float:
     return row.validation if row.validation is not None and np.isfinite(row.validation) else -np.inf
 
 
-def best_validated(rows: Iterable[Row], methods: Sequence[str]) -> Row | None:
-    """Best row of some methods by validation alone; of equals, the first in the order of METHODS."""
+def best_validated(rows: Iterable[Row], methods: Container[str]) -> Row | None:
+    """Best row of some methods by validation alone; of equals, the first in the order of METHODS, then of the rows."""
+    order = {name: -position for position, name in enumerate(METHODS)}
     fit = [r for r in rows if r.method in methods and r.status == "ok"]
-    return max(fit, key=lambda r: (validated(r), -list(METHODS).index(r.method)), default=None)
+    return max(fit, key=lambda r: (validated(r), order.get(r.method, -len(order))), default=None)
+
+
+def of_kind(rows: Iterable[Row], *kinds: str) -> list[str]:
+    """Methods of some kinds, in the order of METHODS, then of the rows."""
+    present = dict.fromkeys(row.method for row in rows if row.kind in kinds)
+    return [name for name in METHODS if name in present] + [name for name in present if name not in METHODS]
 
 
 def champions(
     rows: Sequence[Row], first: Sequence[str] | None = None, second: Sequence[str] | None = None
 ) -> dict[tuple[str, int], tuple[Row | None, Row | None]]:
     """Who stands for the first and for the second methods, invariant and plain ones, for each task and repeat."""
-    first, second = first or method_names(kind="invariant"), second or method_names(kind="plain")
+    first = of_kind(rows, "invariant") if first is None else first
+    second = of_kind(rows, "plain") if second is None else second
     places: dict[tuple[str, int], list[Row]] = {}
     for row in rows:
         places.setdefault((row.task, row.repeat), []).append(row)
@@ -222,6 +230,10 @@ class Results:
     def sampled(self) -> bool:
         """Whether every sample has a score of its own, which pairs samples and tells how noisy a mean of them is."""
         return self.scale.metric == "accuracy"
+
+    def kind(self, kind: str) -> list[str]:
+        """Methods of a kind."""
+        return of_kind(self.rows, kind)
 
     def values(self, row: Row) -> Array:
         """Scores of single samples, or the one score there is."""

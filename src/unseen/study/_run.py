@@ -296,6 +296,7 @@ def rows_of(
     """Run some methods on a problem and score what they predict; a failure keeps its reason."""
     truth, domains = problem.samples.codes[problem.test], problem.samples.domain[problem.test]
     about: dict[str, Any] = {"task": task, "repeat": repeat, "seed": seed, "machine": machine_facts()}
+    kinds = {name: problem.methods[name].kind for name in methods}
     rows = []
     for found in map(vars, outcomes(methods, problem, known)):
         codes, accuracy, accuracies = found["codes"], None, {}
@@ -304,5 +305,6 @@ def rows_of(
             accuracy = float(correct.mean())
             accuracies = {str(name): float(correct[domains == name].mean()) for name in np.unique(domains)}
         told = {name: value for name, value in found.items() if name != "codes"}
-        rows.append((Row(accuracy=accuracy, accuracies=accuracies, **told, **about), codes))
+        row = Row(accuracy=accuracy, accuracies=accuracies, kind=kinds[found["method"]], **told, **about)
+        rows.append((row, codes))
     return rows

@@ -37,7 +37,7 @@ CREATE TABLE IF NOT EXISTS results (
     configuration TEXT NOT NULL REFERENCES configurations (key),
     method TEXT NOT NULL, task TEXT NOT NULL, repeat INTEGER NOT NULL,
     seed INTEGER, accuracy REAL, accuracies TEXT, validation REAL, settings TEXT, ties INTEGER, transductive INTEGER,
-    seconds REAL, status TEXT NOT NULL, reason TEXT, machine TEXT, predicted BLOB, checksum INTEGER,
+    seconds REAL, status TEXT NOT NULL, reason TEXT, machine TEXT, kind TEXT, predicted BLOB, checksum INTEGER,
     PRIMARY KEY (configuration, method, task, repeat)
 );
 CREATE TABLE IF NOT EXISTS validations (configuration TEXT NOT NULL, content BLOB NOT NULL, checksum INTEGER);
@@ -74,6 +74,8 @@ class Row:
         Why it failed or was skipped.
     machine : dict
         Versions, threads and machine.
+    kind : {"plain", "reference", "invariant", "auto"}
+        What the method does with domains: see `unseen.selection.Method`.
 
     Examples
     --------
@@ -97,6 +99,7 @@ class Row:
     status: str
     reason: str
     machine: dict[str, Any]
+    kind: str = "plain"
 
 
 JSON_FIELDS = ("accuracies", "settings", "machine")
@@ -235,6 +238,9 @@ def _sound_connection(path: Path) -> sqlite3.Connection:
     connection = _connected(path)
     try:
         connection.execute("PRAGMA journal_mode=WAL")
+        columns = {column[1] for column in connection.execute("PRAGMA table_info(results)")}
+        if columns and "kind" not in columns:  # of version 0.1, whose rows nobody would take up
+            connection.execute("ALTER TABLE results RENAME TO results_of_version_0_1")
         connection.executescript(SCHEMA)
         changed = [
             connection.execute(f"SELECT count(*) FROM {table} WHERE checksum IS NOT {checksum}").fetchone()[0]

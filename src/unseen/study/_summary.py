@@ -15,7 +15,7 @@ from ..citizen import machine_facts
 from ..estimators import invariance_weights
 from ..kernels import Plan
 from ..labels import encode_domains
-from ..selection import METHODS, method_names
+from ..selection import method_names
 from ..tables import Table, preprocessor
 from ._evidence import LEVEL, Interval, champions
 from ._outcomes import Problem
@@ -207,7 +207,7 @@ def method_facts(rows: Sequence[Row], tasks: Sequence[Task], share: bool = True)
         records.append(
             {
                 "name": method,
-                "kind": METHODS[method].kind if method in METHODS else "reference",
+                "kind": next(row.kind for row in rows if row.method == method),
                 "transductive": any(cell.transductive for cell in cells.values()),
                 "mean": round(float(np.mean(means)), 3) if complete else None,
                 "sd": round(float(np.std(means, ddof=1)), 3) if complete and len(means) > 1 else None,

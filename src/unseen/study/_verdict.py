@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..selection import METHODS, method_names
+from ..selection import METHODS
 from ._evidence import (
     ENOUGH,
     KEPT,
@@ -27,6 +27,7 @@ from ._evidence import (
     Scale,
     best_validated,
     next_domain,
+    of_kind,
     validated,
 )
 from ._store import Row
@@ -100,10 +101,10 @@ def verdict(
         headline = "No verdict: an oracle chose, for reference only."
         return Verdict("none", None, [], headline, [reason], scale=Scale(metric, share))
     seen = Results(rows, correct, Scale(metric, share), groups or {})
-    pairs = seen.pairs(method_names(kind="invariant"), method_names(kind="plain"))
+    pairs = seen.pairs(seen.kind("invariant"), seen.kind("plain"))
     overall = seen.interval(pairs) if pairs else None
     headlines = [] if overall is None else [_headline(overall)]
-    automatic = seen.pairs(names, method_names(kind="plain")) if (names := method_names(kind="auto")) else []
+    automatic = seen.pairs(seen.kind("auto"), seen.kind("plain"))
     auto = seen.interval(automatic) if automatic else None
     if auto is not None:
         headlines.insert(0, _headline(auto, AUTO, f"{AUTO} did better"))
@@ -147,7 +148,7 @@ def _headline(interval: Interval, who: str = "invariant methods", won: str = "In
 
 def _hindsight(seen: Results, pairs: Sequence[Pair], overall: Interval) -> Iterator[str]:
     """Say why, if the best means of the table speak for the other kind."""
-    kinds = [[name for name in method_names(kind=kind) if name in seen.means] for kind in ("invariant", "plain")]
+    kinds = [[name for name in seen.kind(kind) if name in seen.means] for kind in ("invariant", "plain")]
     if not all(kinds):
         return
     best = [max(names, key=lambda name: seen.means[name]) for names in kinds]
@@ -165,7 +166,8 @@ def _hindsight(seen: Results, pairs: Sequence[Pair], overall: Interval) -> Itera
 
 def _attribution(seen: Results) -> Iterator[str]:
     """KFDA is the same projection, centred the same way, without invariance: the rest is the invariance's own."""
-    pairs = seen.pairs(method_names(kind="invariant", is_projection=True), ["KFDA"])
+    projections = [name for name in seen.kind("invariant") if name in METHODS and METHODS[name].is_projection]
+    pairs = seen.pairs(projections, ["KFDA"])
     if not pairs:
         return
     interval = seen.interval(pairs)
@@ -206,7 +208,7 @@ def _left_out(seen: Results, judged: int) -> Iterator[str]:
 
 
 def _no_pair(seen: Results) -> str:
-    kinds = [kind for kind in ("invariant", "plain") if best_validated(seen.rows, method_names(kind=kind)) is None]
+    kinds = [kind for kind in ("invariant", "plain") if best_validated(seen.rows, seen.kind(kind)) is None]
     if not kinds:
         return f"On none of the {len(seen.undefined)} held-out domains is {seen.scale.words} defined."
     return f"A verdict needs an invariant method and a plain classifier; there is no {' and no '.join(kinds)} one."
@@ -245,19 +247,19 @@ def recommended(rows: Sequence[Row]) -> str | None:
     order of METHODS; one that looks at nothing comes last.
     """
     fit = [row for row in rows if row.status == "ok"]
-    chooses = [name for name in method_names(kind="auto") if any(row.method == name for row in fit)]
-    if chooses:
+    if chooses := of_kind(fit, "auto"):
         return chooses[0]
     found: dict[str, list[float]] = {}
     for row in fit:
-        if row.method in METHODS and METHODS[row.method].kind != "reference" and np.isfinite(validated(row)):
+        if row.kind != "reference" and np.isfinite(validated(row)):
             found.setdefault(row.method, []).append(validated(row))
     most = max(map(len, found.values()), default=0)
 
     def merit(name: str) -> tuple[Any, ...]:
-        return round(float(np.mean(found[name])), KEPT), name != MAJORITY, METHODS[name].kind == "plain"
+        return round(float(np.mean(found[name])), KEPT), name != MAJORITY, name in plain
 
-    return max((name for name in METHODS if 0 < len(found.get(name, [])) == most), key=merit, default=None)
+    ordered, plain = of_kind(fit, "plain", "invariant"), of_kind(fit, "plain")
+    return max((name for name in ordered if 0 < len(found.get(name, [])) == most), key=merit, default=None)
 
 
 def recommend(seen: Results, selection: str) -> Recommendation | None:
@@ -269,7 +271,7 @@ def recommend(seen: Results, selection: str) -> Recommendation | None:
     expected, low, high = next_domain(np.array([*scores.values()]), seen.noise(method), scale)
     worst = min(scores, key=lambda name: scores[name])
     named = f" {scale.words}" if scale.share else f" ({scale.words}; more is better)"
-    about, automatic = f"{scale.text(expected)}{named}", method in method_names(kind="auto")
+    about, automatic = f"{scale.text(expected)}{named}", method in seen.kind("auto")
     if len(scores) >= ENOUGH:
         what = f"Expect about {about} on a new domain ({scale.text(low)} to {scale.text(high)} in nineteen of twenty)"
     else:
