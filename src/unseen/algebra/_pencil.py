@@ -157,30 +157,53 @@ def whiten(spectrum: Spectrum, recipe: Recipe) -> Whitened:
 
 def cholesky_is_sound(recipe: Recipe, size: float) -> bool:
     """Whether `whiten_by_cholesky` serves a recipe on a Gram matrix of Frobenius norm `size`."""
-    served = recipe.low_rank and recipe.inside > 0 and recipe.norm == 0
-    return served and recipe.ridge > 1e-8 * recipe.inside * size**2
+    return recipe.low_rank and recipe.ridge > 1e-8 * (recipe.inside * size**2 + recipe.norm * size)
 
 
-def whiten_by_cholesky(K: Array, membership: Membership, recipe: Recipe) -> Whitened:
-    """Reduce the pencil to cell space by one Cholesky factorisation of ``t K^2 + eps I``.
+def whiten_by_cholesky(K: Array, membership: Membership, recipe: Recipe) -> Whitened | None:
+    """Reduce the pencil to cell space by one Cholesky factorisation of ``M = t K^2 + kappa K + eps I``.
 
-    Several times cheaper than the eigendecomposition of `K`, for a single fit with ``norm = 0``. The factorisation
-    squares the condition number: sound while the ridge is above 1e-8 of the squared top eigenvalue.
+    Several times cheaper than the eigendecomposition of `K`, for a single fit. The factorisation squares the condition
+    number: sound while the ridge is above 1e-8 of the largest eigenvalue of `M`. None for a kernel that is not positive
+    semi-definite where that matters.
     """
     indicators = membership.indicators
     # K is symmetric, so its transpose is the same matrix in the memory order that BLAS reads without a copy.
-    squared = linalg.blas.dsyrk(recipe.inside, K.T, lower=True)
-    squared.ravel(order="K")[:: len(K) + 1] += recipe.ridge
-    lower, failed = linalg.lapack.dpotrf(squared, lower=True, overwrite_a=True, clean=False)
+    fixed = linalg.blas.dsyrk(recipe.inside, K.T, beta=recipe.norm, c=K.T, lower=True)
+    fixed.ravel(order="K")[:: len(K) + 1] += recipe.ridge
+    lower, failed = linalg.lapack.dpotrf(fixed, lower=True, overwrite_a=True, clean=False)
     if failed:
-        raise SingularPencilError("The ridge is lost in rounding beside the squared kernel matrix.")
+        return None
     rhs = np.asfortranarray(np.hstack([(indicators @ K).T, indicators.T.toarray()]))
     solved, _ = linalg.lapack.dtrtrs(lower, rhs, lower=True, overwrite_b=True)
     F, inverse = np.hsplit(solved, 2)
-    Q, T, sines = _cosines_and_sines(F, np.sqrt(recipe.ridge) * inverse, recipe.inside)
-    directions, _ = linalg.lapack.dtrtrs(lower, np.asfortranarray(Q), lower=True, trans=True)
+    # S'S = E'(kappa K + eps I) M^-1 E. The first term is small where sines are, so its root may be taken of a product.
+    values, vectors = linalg.eigh(recipe.norm * product(F.T, inverse), check_finite=False)
     size = norm(K)
-    return Whitened(Q, T, sines, directions, directions, float(size / np.sqrt(recipe.inside * size**2 + recipe.ridge)))
+    if values.min() < -1e-11 - recipe.norm * len(K) * np.finfo(float).eps * size / recipe.ridge:  # more than rounding
+        return None
+    S = np.vstack([np.sqrt(recipe.ridge) * inverse, np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T])
+    Q, T, sines = _cosines_and_sines(F, S, recipe.inside)
+    directions, _ = linalg.lapack.dtrtrs(lower, np.asfortranarray(Q), lower=True, trans=True)
+    spread = float(size / np.sqrt(recipe.inside * size**2 + recipe.norm * size + recipe.ridge))
+    return Whitened(Q, T, sines, directions, directions, spread)
+
+
+def residual(K: Array, membership: Membership, recipe: Recipe, solution: Solution) -> float:
+    """How far components are from solving the pencil, as a bound on the relative error of their eigenvalues.
+
+    With ``B'AB = I`` and ``A >= eps I``, an eigenvalue lies within ``|N b - A b g| / sqrt(eps)`` of each g.
+    """
+    indicators, g = membership.indicators, solution.eigenvalues
+    KB = product(K, solution.coefficients)
+    cells = indicators @ KB
+    low_rank = recipe.inside * g * cells
+    for weight, contrast in ((np.ones(1), recipe.numerator), *((-w * g, contrast) for w, contrast in recipe.penalties)):
+        W = _orthonormal(contrast, membership.counts)
+        low_rank += weight * (W @ (W.T @ cells))
+    full = (recipe.total - recipe.inside * g) * KB - recipe.norm * g * solution.coefficients
+    left = product(K, full + indicators.T @ low_rank) - recipe.ridge * g * solution.coefficients
+    return float((np.linalg.norm(left, axis=0) / (np.sqrt(recipe.ridge) * g)).max(initial=0.0))
 
 
 def solve(pencil: Whitened, recipe: Recipe, counts: Ints) -> Solution:
