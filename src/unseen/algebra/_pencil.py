@@ -232,31 +232,26 @@ def solve_with_total(spectrum: Spectrum, pencil: Whitened, recipe: Recipe, count
     """Solve a pencil whose numerator has the total scatter too, by Lanczos iterations on A^-1/2 N A^-1/2."""
     root = np.sqrt(_diagonal(spectrum.values, recipe))
     variances = recipe.total * (spectrum.values / root) ** 2
-    N = pencil.cells @ _orthonormal(recipe.numerator, counts)
     inverse_root = _inverse_root(_denominator(pencil, recipe, counts))
-    Q = pencil.basis
-    correction = inverse_root - np.eye(len(N))
-
-    def whitened(x: Array) -> Array:  # A^-1/2 x = x + Q ((J'J)^-1/2 - I) Q'x
-        return x + Q @ (correction @ (Q.T @ x))
-
-    def apply(x: Array) -> Array:
-        y = whitened(x)
-        return whitened(variances[:, None] * y + Q @ (N @ (N.T @ (Q.T @ y))))
-
+    numerator = inverse_root @ pencil.cells @ _orthonormal(recipe.numerator, counts)
+    Q, correction = pencil.basis, inverse_root - np.eye(len(inverse_root))  # A^-1/2 = I + Q correction Q'
+    # The diagonal v of the numerator and A^-1/2 on both sides of it: v, and a matrix of low rank on Q and v Q.
+    both = np.hstack([Q, variances[:, None] * Q])
+    inner = correction @ product(Q.T, both[:, Q.shape[1] :]) @ correction + numerator @ numerator.T
+    middle = np.block([[inner, correction], [correction, np.zeros_like(inner)]])
     size = len(variances)
     if n_components > size // 4 or size < 200:  # Lanczos pays only for a few components of many
-        dense = apply(np.eye(size))
-        values, vectors = linalg.eigh((dense + dense.T) / 2)
+        values, vectors = linalg.eigh(np.diag(variances) + both @ middle @ both.T)
     else:
         start = np.ones(size) / np.sqrt(size)  # a fixed start keeps the result reproducible
         operator = LinearOperator(
-            (size, size), matvec=lambda x: apply(x.reshape(-1, 1)), matmat=apply, dtype=np.float64
+            (size, size), matvec=lambda x: variances * x + both @ (middle @ (x @ both)), dtype=np.float64
         )
         values, vectors = eigsh(operator, k=n_components, which="LA", v0=start, ncv=4 * n_components + 20)
     order = np.argsort(values)[::-1][:n_components]
     order = order[values[order] > size * np.finfo(float).eps * values.max(initial=0.0)]
-    coordinates = whitened(vectors[:, order])
+    vectors = vectors[:, order]
+    coordinates = vectors + Q @ (correction @ (Q.T @ vectors))
     unwhitened = coordinates / root[:, None]
     return Solution(
         values[order],
