@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import cache, reduce
 from typing import Any
 
 import numpy as np
@@ -211,8 +211,7 @@ class Source:
         return Cells.of(features[train], _membership(self.samples, train))
 
 
-def solution_params(projection: Projection) -> tuple[str, ...]:
+@cache
+def solution_params(kind: Any) -> tuple[str, ...]:
     """Names of what changes the solution, given the decomposition: the method and its own parameters."""
-    recipe = Equation(projection, np.ones((2, 2), dtype=np.intp), 1.0).recipe
-    shape = SHAPE_PARAMS if recipe.low_rank else SHAPE_PARAMS[:2]
-    return ("__class__", *sorted(projection.get_params(deep=False).keys() - {*KERNEL_PARAMS, *shape}))
+    return ("__class__", *sorted({*kind._get_param_names()} - {*KERNEL_PARAMS, *SHAPE_PARAMS}))
