@@ -7,7 +7,7 @@ needs to know about the data.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,9 @@ from scipy.linalg import blas
 Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.intp]
 Gram = Callable[[Array], Array]
+
+KRYLOV_STEP = 8  # powers between one look and the next
+KRYLOV_MOST = 1000  # dimensions beyond which a whole eigendecomposition is no dearer
 
 # The wheels of NumPy and SciPy bring a BLAS each, with threads of its own that stay awake for a while after a product.
 # Where products alternate with factorisations, which are SciPy's, two sets of threads then wait for the same cores: on
@@ -112,13 +115,38 @@ class Spectrum:
         return Spectrum(self.values[keep], self.lift[:, keep], cells, _defect(cells))
 
 
-def gram_spectrum(K: Array, membership: Membership) -> Spectrum:
-    """Decompose a centred n x n Gram matrix; `K` is destroyed."""
+def gram_spectrum(K: Array, membership: Membership, basis: Array | None = None) -> Spectrum:
+    """Decompose a centred n x n Gram matrix, or what is left of it on the rows of a `basis`; `K` is destroyed."""
     values, vectors = linalg.eigh(K, overwrite_a=True, check_finite=False, driver="evd")
     noise = len(values) * np.finfo(float).eps * np.abs(values).max(initial=0.0)
     values[np.abs(values) <= noise] = 0.0  # rounding must not look like a negative eigenvalue
-    cells = (membership.indicators @ vectors).T
-    return Spectrum(values, vectors, cells, outside=np.zeros((0, cells.shape[1])))
+    lift = vectors if basis is None else product(basis.T, vectors)
+    cells = (membership.indicators @ lift).T
+    return Spectrum(values, lift, cells, outside=np.zeros((0, cells.shape[1])))
+
+
+def krylov_spectra(K: Array, membership: Membership, more: int) -> Iterator[Spectrum]:
+    """Decompose a centred Gram matrix on ever larger spaces: what its powers make of the cells and `more` vectors.
+
+    Components are functions of `K` applied to cells, or belong to its largest eigenvalues, and powers bring forth both.
+    A few hundred dimensions hold them, however many samples there are, unless the ridge is tiny or eigenvalues lie
+    close together. Whether a space is large enough, `residual` tells.
+    """
+    width = np.count_nonzero(membership.counts) + more
+    most = min(KRYLOV_MOST, len(K) // 4)
+    basis = np.empty((most - most % (KRYLOV_STEP * width), len(K)))  # a vector in each row
+    small = np.empty((len(basis), len(basis)))
+    rng = np.random.default_rng(0)  # any vectors will do that share no symmetry with the data; the same ones each time
+    block = np.vstack([membership.indicators.toarray(), rng.normal(size=(more if len(basis) else 0, len(K)))])
+    for end in range(width, len(basis) + 1, width):
+        for _ in range(2):  # what is orthogonal only up to cancellation, or arbitrary, is made so again
+            block -= product(product(block, basis[: end - width].T), basis[: end - width])
+            block = linalg.qr(block.T, mode="economic", check_finite=False)[0].T
+        basis[end - width : end] = block
+        block = product(block, K)
+        small[end - width : end, :end] = product(block, basis[:end].T)  # the lower triangle is all that is read
+        if end % (KRYLOV_STEP * width) == 0:
+            yield gram_spectrum(small[:end, :end].copy(), membership, basis[:end])
 
 
 @dataclass(frozen=True)

@@ -157,30 +157,53 @@ def whiten(spectrum: Spectrum, recipe: Recipe) -> Whitened:
 
 def cholesky_is_sound(recipe: Recipe, size: float) -> bool:
     """Whether `whiten_by_cholesky` serves a recipe on a Gram matrix of Frobenius norm `size`."""
-    served = recipe.low_rank and recipe.inside > 0 and recipe.norm == 0
-    return served and recipe.ridge > 1e-8 * recipe.inside * size**2
+    return recipe.low_rank and recipe.ridge > 1e-8 * (recipe.inside * size**2 + recipe.norm * size)
 
 
-def whiten_by_cholesky(K: Array, membership: Membership, recipe: Recipe) -> Whitened:
-    """Reduce the pencil to cell space by one Cholesky factorisation of ``t K^2 + eps I``.
+def whiten_by_cholesky(K: Array, membership: Membership, recipe: Recipe) -> Whitened | None:
+    """Reduce the pencil to cell space by one Cholesky factorisation of ``M = t K^2 + kappa K + eps I``.
 
-    Several times cheaper than the eigendecomposition of `K`, for a single fit with ``norm = 0``. The factorisation
-    squares the condition number: sound while the ridge is above 1e-8 of the squared top eigenvalue.
+    Several times cheaper than the eigendecomposition of `K`, for a single fit. The factorisation squares the condition
+    number: sound while the ridge is above 1e-8 of the largest eigenvalue of `M`. None for a kernel that is not positive
+    semi-definite where that matters.
     """
     indicators = membership.indicators
     # K is symmetric, so its transpose is the same matrix in the memory order that BLAS reads without a copy.
-    squared = linalg.blas.dsyrk(recipe.inside, K.T, lower=True)
-    squared.ravel(order="K")[:: len(K) + 1] += recipe.ridge
-    lower, failed = linalg.lapack.dpotrf(squared, lower=True, overwrite_a=True, clean=False)
+    fixed = linalg.blas.dsyrk(recipe.inside, K.T, beta=recipe.norm, c=K.T, lower=True)
+    fixed.ravel(order="K")[:: len(K) + 1] += recipe.ridge
+    lower, failed = linalg.lapack.dpotrf(fixed, lower=True, overwrite_a=True, clean=False)
     if failed:
-        raise SingularPencilError("The ridge is lost in rounding beside the squared kernel matrix.")
+        return None
     rhs = np.asfortranarray(np.hstack([(indicators @ K).T, indicators.T.toarray()]))
     solved, _ = linalg.lapack.dtrtrs(lower, rhs, lower=True, overwrite_b=True)
     F, inverse = np.hsplit(solved, 2)
-    Q, T, sines = _cosines_and_sines(F, np.sqrt(recipe.ridge) * inverse, recipe.inside)
-    directions, _ = linalg.lapack.dtrtrs(lower, np.asfortranarray(Q), lower=True, trans=True)
+    # S'S = E'(kappa K + eps I) M^-1 E. The first term is small where sines are, so its root may be taken of a product.
+    values, vectors = linalg.eigh(recipe.norm * product(F.T, inverse), check_finite=False)
     size = norm(K)
-    return Whitened(Q, T, sines, directions, directions, float(size / np.sqrt(recipe.inside * size**2 + recipe.ridge)))
+    if values.min() < -1e-11 - recipe.norm * len(K) * np.finfo(float).eps * size / recipe.ridge:  # more than rounding
+        return None
+    S = np.vstack([np.sqrt(recipe.ridge) * inverse, np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T])
+    Q, T, sines = _cosines_and_sines(F, S, recipe.inside)
+    directions, _ = linalg.lapack.dtrtrs(lower, np.asfortranarray(Q), lower=True, trans=True)
+    spread = float(size / np.sqrt(recipe.inside * size**2 + recipe.norm * size + recipe.ridge))
+    return Whitened(Q, T, sines, directions, directions, spread)
+
+
+def residual(K: Array, membership: Membership, recipe: Recipe, solution: Solution) -> float:
+    """How far components are from solving the pencil, as a bound on the relative error of their eigenvalues.
+
+    With ``B'AB = I`` and ``A >= eps I``, an eigenvalue lies within ``|N b - A b g| / sqrt(eps)`` of each g.
+    """
+    indicators, g = membership.indicators, solution.eigenvalues
+    KB = product(K, solution.coefficients)
+    cells = indicators @ KB
+    low_rank = recipe.inside * g * cells
+    for weight, contrast in ((np.ones(1), recipe.numerator), *((-w * g, contrast) for w, contrast in recipe.penalties)):
+        W = _orthonormal(contrast, membership.counts)
+        low_rank += weight * (W @ (W.T @ cells))
+    full = (recipe.total - recipe.inside * g) * KB - recipe.norm * g * solution.coefficients
+    left = product(K, full + indicators.T @ low_rank) - recipe.ridge * g * solution.coefficients
+    return float((np.linalg.norm(left, axis=0) / (np.sqrt(recipe.ridge) * g)).max(initial=0.0))
 
 
 def solve(pencil: Whitened, recipe: Recipe, counts: Ints) -> Solution:
@@ -209,31 +232,26 @@ def solve_with_total(spectrum: Spectrum, pencil: Whitened, recipe: Recipe, count
     """Solve a pencil whose numerator has the total scatter too, by Lanczos iterations on A^-1/2 N A^-1/2."""
     root = np.sqrt(_diagonal(spectrum.values, recipe))
     variances = recipe.total * (spectrum.values / root) ** 2
-    N = pencil.cells @ _orthonormal(recipe.numerator, counts)
     inverse_root = _inverse_root(_denominator(pencil, recipe, counts))
-    Q = pencil.basis
-    correction = inverse_root - np.eye(len(N))
-
-    def whitened(x: Array) -> Array:  # A^-1/2 x = x + Q ((J'J)^-1/2 - I) Q'x
-        return x + Q @ (correction @ (Q.T @ x))
-
-    def apply(x: Array) -> Array:
-        y = whitened(x)
-        return whitened(variances[:, None] * y + Q @ (N @ (N.T @ (Q.T @ y))))
-
+    numerator = inverse_root @ pencil.cells @ _orthonormal(recipe.numerator, counts)
+    Q, correction = pencil.basis, inverse_root - np.eye(len(inverse_root))  # A^-1/2 = I + Q correction Q'
+    # The diagonal v of the numerator and A^-1/2 on both sides of it: v, and a matrix of low rank on Q and v Q.
+    both = np.hstack([Q, variances[:, None] * Q])
+    inner = correction @ product(Q.T, both[:, Q.shape[1] :]) @ correction + numerator @ numerator.T
+    middle = np.block([[inner, correction], [correction, np.zeros_like(inner)]])
     size = len(variances)
     if n_components > size // 4 or size < 200:  # Lanczos pays only for a few components of many
-        dense = apply(np.eye(size))
-        values, vectors = linalg.eigh((dense + dense.T) / 2)
+        values, vectors = linalg.eigh(np.diag(variances) + both @ middle @ both.T)
     else:
         start = np.ones(size) / np.sqrt(size)  # a fixed start keeps the result reproducible
         operator = LinearOperator(
-            (size, size), matvec=lambda x: apply(x.reshape(-1, 1)), matmat=apply, dtype=np.float64
+            (size, size), matvec=lambda x: variances * x + both @ (middle @ (x @ both)), dtype=np.float64
         )
         values, vectors = eigsh(operator, k=n_components, which="LA", v0=start, ncv=4 * n_components + 20)
     order = np.argsort(values)[::-1][:n_components]
     order = order[values[order] > size * np.finfo(float).eps * values.max(initial=0.0)]
-    coordinates = whitened(vectors[:, order])
+    vectors = vectors[:, order]
+    coordinates = vectors + Q @ (correction @ (Q.T @ vectors))
     unwhitened = coordinates / root[:, None]
     return Solution(
         values[order],

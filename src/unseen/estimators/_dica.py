@@ -9,7 +9,7 @@ import numpy as np
 from scipy import linalg
 from sklearn.utils._param_validation import Interval
 
-from ..algebra import Array, Ints, Recipe, Solution, Spectrum, apply_inverse, dica_output, domain, whiten
+from ..algebra import Array, Ints, Recipe, Solution, Spectrum, Whitened, apply_inverse, dica_output, domain
 from ..citizen import parameters
 from ._projection import Projection
 
@@ -94,15 +94,16 @@ class DICA(Projection):
             symmetric=not (self.supervised and self.as_published),
         )
 
-    def _solve_spectrum(self, spectrum: Spectrum, recipe: Recipe, counts: Ints) -> Solution:
+    def _solve_pencil(self, spectrum: Spectrum, pencil: Whitened, recipe: Recipe, counts: Ints) -> Solution:
         if recipe.symmetric:
-            return super()._solve_spectrum(spectrum, recipe, counts)
-        return _solve_as_published(spectrum, recipe, counts, self.output_ridge)
+            return super()._solve_pencil(spectrum, pencil, recipe, counts)
+        return _solve_as_published(spectrum, pencil, recipe, counts, self.output_ridge)
 
 
-def _solve_as_published(spectrum: Spectrum, recipe: Recipe, counts: Ints, output_ridge: float) -> Solution:
+def _solve_as_published(
+    spectrum: Spectrum, pencil: Whitened, recipe: Recipe, counts: Ints, output_ridge: float
+) -> Solution:
     """L (L + n eps I)^-1 K^2 b = A b g: with L = Zc Zc', eigenpairs of the C x C matrix S Zc' K^2 A^-1 Zc."""
-    pencil = whiten(spectrum, recipe)
     class_sizes = counts.sum(axis=0)
     n, n_classes = class_sizes.sum(), len(class_sizes)
     # Class indicators in the eigenbasis; it is orthogonal to constants, so they are centred already.

@@ -25,8 +25,11 @@ from ..algebra import (
     SingularPencilError,
     Solution,
     Spectrum,
+    Whitened,
     cholesky_is_sound,
     gram_spectrum,
+    krylov_spectra,
+    residual,
     solve,
     solve_with_total,
     whiten,
@@ -44,6 +47,7 @@ from ._statistics import Statistics, UnsolvedError, collect, declared_classes, f
 NON_NEGATIVE = Interval(Real, 0, None, closed="left")
 FEATURE_MAPS: list[Any] = [StrOptions({"linear"}), HasMethods(["fit", "transform"]), None]
 EXACT_BELOW = 500  # samples up to which an eigendecomposition is cheap enough to be preferred for its accuracy
+KRYLOV_CELLS = 150  # samples for each cell from which a space of some powers of the kernel matrix is a small one
 
 
 def _has_feature_map(projection: Projection) -> bool:
@@ -315,7 +319,7 @@ class Projection(DomainTransformer, KernelTransformer):
         self._warn_of_table()
         spectrum = feature_spectrum(cells, type(self).__name__)
         equation = Equation.of(self, cells.counts, float(np.linalg.norm(spectrum.values)))
-        solution = equation.finish(equation.solve(spectrum))
+        solution = equation.finish(equation.solve(*equation.whitened(spectrum)))
         B = solution.coefficients
         self.__dict__.update(eigenvalues_=solution.eigenvalues, coef_=B, offset_=cells.mean @ B, recentered_=False)
 
@@ -335,8 +339,7 @@ class Projection(DomainTransformer, KernelTransformer):
         offset = means @ self.dual_coef_
         self.__dict__.update(eigenvalues_=solution.eigenvalues, offset_=offset, recentered_=False)
 
-    def _solve_spectrum(self, spectrum: Spectrum, recipe: Recipe, counts: Ints) -> Solution:
-        pencil = whiten(spectrum, recipe)
+    def _solve_pencil(self, spectrum: Spectrum, pencil: Whitened, recipe: Recipe, counts: Ints) -> Solution:
         if recipe.total:
             wanted = self._wanted(counts) or len(spectrum.values)
             return solve_with_total(spectrum, pencil, recipe, counts, wanted)
@@ -411,18 +414,40 @@ class Equation:
         """Sum of the weights that ask for invariance across domains."""
         return sum(self.projection._weight(name, self.counts) for name in self.projection._invariance_weights)
 
-    def solve(self, spectrum: Spectrum) -> Solution:
-        """All components, from a decomposition of the centred data."""
+    def whitened(self, spectrum: Spectrum) -> tuple[Spectrum, Whitened]:
+        """Reduce to cell space what varies in a decomposition of the centred data; weights have no say in it."""
         with self._singularity_explained():
             varying = spectrum if self.ridge else spectrum.without_null()
-            return self.projection._solve_spectrum(varying, self.recipe, self.counts)
+            return varying, whiten(varying, self.recipe)
+
+    def solve(self, varying: Spectrum, pencil: Whitened) -> Solution:
+        """All components, from what `whitened` gives."""
+        with self._singularity_explained():
+            return self.projection._solve_pencil(varying, pencil, self.recipe, self.counts)
 
     def solve_gram(self, K: Array, size: float, membership: Membership) -> Solution:
         """The same from a centred kernel matrix of norm `size`, which is destroyed."""
-        if len(K) <= EXACT_BELOW or not cholesky_is_sound(self.recipe, size):
-            return self.solve(gram_spectrum(K, membership))
-        with self._singularity_explained():
-            return solve(whiten_by_cholesky(K, membership, self.recipe), self.recipe, self.counts)
+        recipe, solution = self.recipe, None
+        if len(K) > EXACT_BELOW and recipe.symmetric and self.ridge:
+            cells, top = np.count_nonzero(self.counts), recipe.inside * size**2 + recipe.norm * size
+            # Beside the cubes of a Cholesky factorisation, spaces pay that are small and that a ridge keeps small.
+            if recipe.total or (KRYLOV_CELLS * cells < len(K) and self.ridge > 1e-5 * top):
+                solution = self._solve_in_krylov_spaces(K, membership)
+            if solution is None and cholesky_is_sound(recipe, size):
+                pencil = whiten_by_cholesky(K, membership, recipe)
+                solution = None if pencil is None else solve(pencil, recipe, self.counts)
+        return self.solve(*self.whitened(gram_spectrum(K, membership))) if solution is None else solution
+
+    def _solve_in_krylov_spaces(self, K: Array, membership: Membership) -> Solution | None:
+        """The components, from a space that holds them to nine digits; None if none does that is smaller by far."""
+        recipe, wanted = self.recipe, self.projection._wanted(self.counts)
+        for spectrum in krylov_spectra(K, membership, wanted or len(K) if recipe.total else 0):
+            if recipe.norm and spectrum.values.min() < 0:  # the residual says nothing of an indefinite denominator
+                return None
+            solution = self.solve(*self.whitened(spectrum))
+            if residual(K, membership, recipe, solution.first(wanted)) < 1e-9:
+                return solution
+        return None
 
     def finish(self, solution: Solution, X: Any = None) -> Solution:
         """Keep the components asked for, with their scale and their sign; `X` are what they weigh, if known."""

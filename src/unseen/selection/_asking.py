@@ -303,8 +303,8 @@ def _solution_key(transformer: Any) -> Any:
     """What changes the solution, given the decomposition; one for the most components serves those with fewer."""
     if not isinstance(transformer, Projection):
         return type(transformer)
-    names = (name for name in solution_params(transformer) if name != "n_components")
-    return transformer.n_components is None, _values(transformer, names)
+    kind: Any = type(transformer)
+    return transformer.n_components is None, _values(transformer, solution_params(kind))
 
 
 def _by_components(group: list[Numbered], held: _Held, fold: Fold, shared: float) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import cache, reduce
 from typing import Any
 
 import numpy as np
@@ -18,14 +18,12 @@ from ..algebra import (
     Cells,
     Ints,
     Membership,
-    Recipe,
     Solution,
     Spectrum,
     Whitened,
     gram_spectrum,
     product,
     solve,
-    whiten,
 )
 from ..estimators import Centring, Equation, Projection, feature_spectrum, features_of, learns_nothing
 from ..kernels import Kernel, is_multiple, require_square
@@ -110,7 +108,7 @@ class Fold:
         self.size = float(np.linalg.norm(spectrum.values))
         self._test_domain = samples.domain[test]
         self._known = Coded.domains(samples.domain[train], len(train)).names.tolist()
-        self._pencils: dict[tuple[float, float, float], tuple[Whitened, Combine]] = {}
+        self._pencils: dict[tuple[float, float, float], tuple[Spectrum, Whitened, Combine]] = {}
 
     def equation(self, projection: Projection) -> Equation:
         """The eigenproblem of a setting."""
@@ -119,19 +117,20 @@ class Fold:
     def solve(self, projection: Projection) -> tuple[Solution, Combine]:
         """All components of a setting, and what combines coordinates by them."""
         equation = self.equation(projection)
+        varying, pencil, combine = self._pencil(equation)
         if not equation.recipe.low_rank:
-            return equation.solve(self.spectrum), self.combine
-        pencil, combine = self._pencil(equation.recipe)
+            return equation.solve(varying, pencil), self.combine
         return solve(pencil, equation.recipe, self.counts), combine
 
-    def _pencil(self, recipe: Recipe) -> tuple[Whitened, Combine]:
+    def _pencil(self, equation: Equation) -> tuple[Spectrum, Whitened, Combine]:
         """Reduce to cell space, once for each (inside, norm, ridge)."""
+        recipe = equation.recipe
         key = (recipe.inside, recipe.norm, recipe.ridge)
         if key not in self._pencils:
-            pencil = whiten(self.spectrum if recipe.ridge else self.spectrum.without_null(), recipe)
+            varying, pencil = equation.whitened(self.spectrum)
             (norms,) = linalg.qr(pencil.norm_factor, mode="r")
             reduced = replace(pencil, directions=np.eye(pencil.directions.shape[1]), norm_factor=norms)
-            self._pencils[key] = reduced, self.combine(pencil.directions).combined
+            self._pencils[key] = varying, reduced, self.combine(pencil.directions).combined
         return self._pencils[key]
 
     def ridge_and_weight(self, projection: Projection) -> tuple[float, float]:
@@ -215,8 +214,7 @@ class Source:
         return Cells.of(features[train], _membership(self.samples, train))
 
 
-def solution_params(projection: Projection) -> tuple[str, ...]:
+@cache
+def solution_params(kind: Any) -> tuple[str, ...]:
     """Names of what changes the solution, given the decomposition: the method and its own parameters."""
-    recipe = Equation(projection, np.ones((2, 2), dtype=np.intp), 1.0).recipe
-    shape = SHAPE_PARAMS if recipe.low_rank else SHAPE_PARAMS[:2]
-    return ("__class__", *sorted(projection.get_params(deep=False).keys() - {*KERNEL_PARAMS, *shape}))
+    return ("__class__", *sorted({*kind._get_param_names()} - {*KERNEL_PARAMS, *SHAPE_PARAMS}))

@@ -1,0 +1,170 @@
+"""A single fit goes without a full eigendecomposition where it can, and nobody can tell but by the clock."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import linalg
+from sklearn.metrics.pairwise import rbf_kernel
+
+import textbook
+from helpers import METHODS, make, match, pencil, three_domains
+from unseen import CIDG, DICA, MDA, SCA
+from unseen.algebra import (
+    Membership,
+    cholesky_is_sound,
+    gram_spectrum,
+    krylov_spectra,
+    residual,
+    solve,
+    whiten,
+    whiten_by_cholesky,
+)
+from unseen.estimators import _projection as _base
+
+LOW_RANK = [name for name in METHODS if name not in ("SCA", "UDICA")]
+POWERS = st.floats(-7.9, 2).map(lambda power: 10.0**power)
+
+
+def problem(**options):
+    X, y, d = three_domains(**options)
+    return textbook.centred(rbf_kernel(X, gamma=0.1)), Membership.of(y, d), y, d
+
+
+SMALL, LARGE = problem(), problem(n_per_cell=90, n_classes=2)  # the second is beyond EXACT_BELOW
+
+
+def scale(recipe, size):
+    """The largest eigenvalue of the denominator's fixed part, but for the ridge."""
+    return recipe.inside * size**2 + recipe.norm * size
+
+
+@given(st.sampled_from(LOW_RANK), POWERS, st.floats(-3, 5), st.sampled_from([0.0, 1e-4, 1e-2, 1.0, 100.0]))
+@settings(max_examples=60, deadline=None)
+def test_cholesky_equals_the_eigendecomposition_wherever_it_is_sound(name, ridge, weight, norm):
+    K, membership, _, _ = SMALL
+    size = np.linalg.norm(K)
+    recipe = make(name)._recipe(membership.counts, 1.0)
+    recipe = replace(recipe, norm=recipe.norm or norm * size * recipe.inside)
+    recipe = replace(recipe, penalties=tuple((10**weight * w, contrast) for w, contrast in recipe.penalties))
+    recipe = replace(recipe, ridge=ridge * scale(recipe, size))
+    assert cholesky_is_sound(recipe, size)
+    fast = solve(whiten_by_cholesky(K, membership, recipe), recipe, membership.counts)
+    full = solve(whiten(gram_spectrum(K.copy(), membership), recipe), recipe, membership.counts)
+    np.testing.assert_allclose(fast.eigenvalues, full.eigenvalues, rtol=1e-8)
+    np.testing.assert_allclose(fast.norms, full.norms, rtol=1e-6)
+    expected = K @ full.coefficients
+    found = match(K @ fast.coefficients, expected, full.eigenvalues)
+    np.testing.assert_allclose(found, expected, atol=1e-7 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("name", LOW_RANK)
+@pytest.mark.parametrize("side", [0.5, 2.0])
+def test_nothing_happens_where_the_route_changes(name, side, monkeypatch):
+    K, membership, y, d = SMALL
+    size = np.linalg.norm(K)
+    recipe = make(name)._recipe(membership.counts, 1.0)
+    ridge = side * 1e-8 * scale(recipe, size)
+    assert cholesky_is_sound(replace(recipe, ridge=ridge), size) == (side > 1)
+    model = make(name, kernel="precomputed", ridge=ridge)
+    exact = model.fit(K, y, sample_domain=d).transform(K)
+    monkeypatch.setattr(_base, "EXACT_BELOW", 10)
+    np.testing.assert_allclose(model.fit(K, y, sample_domain=d).transform(K), exact, atol=1e-6 * np.abs(exact).max())
+
+
+@pytest.mark.parametrize(
+    ("name", "closed"),
+    [(name, "whiten_by_cholesky") for name in METHODS] + [(name, "krylov_spectra") for name in LOW_RANK],
+)
+def test_large_fits_equal_the_textbook_without_an_eigendecomposition(name, closed, monkeypatch):
+    K, _, y, d = LARGE
+    monkeypatch.setattr(_base, "gram_spectrum", None)
+    monkeypatch.setattr(_base, closed, None)  # each of the other two ways, alone
+    monkeypatch.setattr(_base, "KRYLOV_CELLS", len(K) if closed == "krylov_spectra" else 0)
+    n_components = 1 if name in LOW_RANK else 2
+    ridge = 1e-2 * np.linalg.norm(K) ** METHODS[name][3]
+    model = make(name, n_components=n_components, kernel="precomputed", ridge=ridge).fit(K, y, sample_domain=d)
+    N, A = pencil(name, K, y, d, ridge)
+    values, B = textbook.solve(N, A, n_components)
+    np.testing.assert_allclose(model.eigenvalues_, values, rtol=1e-9)
+    ours = model.dual_coef_ * np.sqrt(model.eigenvalues_)
+    np.testing.assert_allclose(match(K @ ours, K @ B, values), K @ B, atol=1e-8 * np.abs(K @ B).max())
+    np.testing.assert_allclose(N @ ours, A @ ours * values, atol=1e-10 * np.abs(N @ ours).max())
+
+
+@pytest.mark.parametrize("model", [CIDG(norm_weight=1), MDA(), DICA(), SCA(), DICA(2, supervised=False)])
+def test_default_ridges_need_no_eigendecomposition(model, monkeypatch):
+    K, _, y, d = LARGE
+    monkeypatch.setattr(_base, "gram_spectrum", None)
+    model.set_params(kernel="precomputed").fit(K, y, sample_domain=d)
+
+
+@pytest.mark.parametrize("name", ["SCA", "UDICA", "DICA"])
+def test_a_tiny_ridge_is_left_to_the_eigendecomposition(name, monkeypatch):
+    K, _, y, d = LARGE
+    model = make(name, n_components=1, kernel="precomputed", ridge=1e-13 * np.linalg.norm(K) ** METHODS[name][3])
+    seen = []
+    monkeypatch.setattr(_base, "gram_spectrum", lambda *given: seen.append(1) or gram_spectrum(*given))
+    short = model.fit(K, y, sample_domain=d).transform(K)
+    assert seen
+    monkeypatch.setattr(_base, "EXACT_BELOW", len(K))
+    np.testing.assert_array_equal(short, model.fit(K, y, sample_domain=d).transform(K))
+
+
+@pytest.mark.parametrize("name", ["MDA", "CIDG with norm", "DICA", "SCA"])
+def test_an_indefinite_kernel_gets_what_the_eigendecomposition_says(name, monkeypatch):
+    K, _, y, d = LARGE
+    values, vectors = linalg.eigh(K)
+    values[:200] -= 0.05
+    K = textbook.centred(vectors * values @ vectors.T)
+    model = make(name, n_components=1, kernel="precomputed", ridge=0.1 * np.linalg.norm(K) ** METHODS[name][3])
+    short = model.fit(K, y, sample_domain=d).transform(K)
+    monkeypatch.setattr(_base, "EXACT_BELOW", len(K))
+    np.testing.assert_allclose(short, model.fit(K, y, sample_domain=d).transform(K), atol=1e-7 * np.abs(short).max())
+
+
+def test_what_is_not_positive_definite_has_no_cholesky_factor():
+    K, membership, _, _ = SMALL
+    recipe = make("DICA")._recipe(membership.counts, 1e-3)
+    assert whiten_by_cholesky(-K, membership, recipe) is None
+    # t K^2 outweighs the negative K here, so there is a factor, but no sines.
+    assert whiten_by_cholesky(-K, membership, replace(recipe, inside=1e3, ridge=0.1)) is None
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_the_residual_is_that_of_the_textbook_and_bounds_the_error(name):
+    K, membership, y, d = SMALL
+    ridge = 0.01 * np.linalg.norm(K) ** METHODS[name][3]
+    N, A = pencil(name, K, y, d, ridge)
+    model = make(name, n_components=2, kernel="precomputed", ridge=ridge).fit(K, y, sample_domain=d)
+    recipe = model._recipe(membership.counts, ridge)
+    equation = _base.Equation(model, membership.counts, ridge)
+    solution = equation.solve(*equation.whitened(gram_spectrum(K.copy(), membership))).first(2)
+    assert residual(K, membership, recipe, solution) < 1e-10
+    noise = np.random.default_rng(0).normal(size=solution.coefficients.shape)
+    wrong = solution.coefficients + 1e-3 * np.linalg.norm(solution.coefficients) * (noise - noise.mean(axis=0)) / 10
+    wrong /= np.sqrt(np.einsum("ik,ij,jk->k", wrong, A, wrong))
+    g = np.einsum("ik,ij,jk->k", wrong, N, wrong)
+    off = replace(solution, coefficients=wrong, eigenvalues=g)
+    expected = np.linalg.norm(N @ wrong - A @ wrong * g, axis=0) / np.sqrt(ridge) / g
+    assert residual(K, membership, recipe, off) == pytest.approx(expected.max(), rel=1e-9)
+    nearest = np.abs(linalg.eigh(N, A, eigvals_only=True)[:, None] - g).min(axis=0)
+    assert (nearest <= expected * g).all()
+
+
+def test_spaces_of_powers_are_orthonormal_nested_and_hold_the_cells():
+    K, membership, _, _ = LARGE
+    spectra = list(krylov_spectra(K, membership, 2))
+    assert len(spectra) == 2
+    top = linalg.eigvalsh(K)[-1]
+    for spectrum in spectra:
+        k = len(spectrum.values)
+        np.testing.assert_allclose(spectrum.lift.T @ spectrum.lift, np.eye(k), atol=1e-12)
+        np.testing.assert_allclose(spectrum.cells.T @ spectrum.cells, np.eye(spectrum.cells.shape[1]), atol=1e-12)
+        np.testing.assert_allclose(spectrum.lift.T @ K @ spectrum.lift, np.diag(spectrum.values), atol=1e-12 * top)
+        assert spectrum.values[-1] == pytest.approx(top, rel=1e-10)
+    assert not list(krylov_spectra(K, membership, len(K)))  # no space for so many
