@@ -10,17 +10,12 @@ from typing import Annotated, Any
 import typer
 
 from ..files import check_target
-from ..kernels import Plan
-from ..models import AUTO, TableRows, fit_notices, fit_table, model_card, rows_for, save_model
-from ..selection import METHODS, method_named
-from ..tables import Request, survey_table
 from . import _options as o
 from ._report import answer, errors, notices, reporting
 from ._show import describe
 
 EXACT = {"none": True, "nystroem": False}  # otherwise the number of rows decides
 NOT_USED = "not used: exact kernels are fitted here. Pass --feature-map nystroem for landmarks."
-METHOD = f"One of {', '.join(METHODS)}; {AUTO} compares all and prefers simple models."
 
 
 def fit(
@@ -31,7 +26,9 @@ def fit(
     features: o.Features = None,
     drop: o.Drop = None,
     unlabelled: o.Unlabelled = None,
-    method: Annotated[str, typer.Option(help=METHOD)] = AUTO,
+    method: Annotated[
+        str, typer.Option(help="auto compares all and prefers simple models; --method help lists them.")
+    ] = "auto",
     max_per_domain: o.MaxPerDomain = None,
     scale: o.Scale = None,
     seed: o.Seed = 0,
@@ -49,6 +46,11 @@ def fit(
 
     Example: unseen fit patients.csv --label diagnosis --domain hospital -o model.unseen
     """
+    from ..kernels import Plan
+    from ..models import AUTO, TableRows, fit_notices, fit_table, model_card, rows_for, save_model
+    from ..selection import method_named
+    from ..tables import Request, survey_table
+
     with reporting("Nothing was written."):
         check_target(output, ".unseen")
         method = method if method == AUTO else method_named(method).name
