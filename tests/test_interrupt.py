@@ -14,10 +14,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from joblib import cpu_count
+from joblib._parallel_backends import LokyBackend
 from sklearn.base import clone
+from sklearn.utils.parallel import delayed
 
+from cluster_work import after
 from helpers import three_domains
 from unseen import CIDG, ProjectionSearchCV, UnseenClassifier
+from unseen.estimators import processes
 from unseen.progress import progress, track
 
 X, Y, D = three_domains()
@@ -76,7 +81,7 @@ def working(tmp_path, script):
     """A process of a session of its own, once both its workers are at it; nothing of it is left afterwards."""
     (tmp_path / "script.py").write_text(script)
     command = [sys.executable, str(tmp_path / "script.py"), str(tmp_path / "results.sqlite")]
-    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "JOBLIB_TEMP_FOLDER": str(tmp_path / "shared")}
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "TMPDIR": str(tmp_path / "shared")}
     (tmp_path / "shared").mkdir()
     with (tmp_path / "out").open("w") as out, (tmp_path / "err").open("w") as err:
         process = subprocess.Popen(command, stdout=out, stderr=err, env=environment, start_new_session=True)
@@ -115,12 +120,24 @@ def test_an_interrupted_search_stops_at_once_and_leaves_no_process_behind(tmp_pa
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="counts processes in /proc")
 def test_the_workers_of_a_comparison_end_within_10_seconds_of_a_killed_parent(tmp_path):
+    def shared():
+        """What joblib shares among processes: folders and semaphores, in memory where there is enough."""
+        return [*Path("/dev/shm").glob(f"*[-_]{process.pid}[-_]*"), *(tmp_path / "shared").iterdir()]
+
     with working(tmp_path, WAITING) as process:
-        assert list((tmp_path / "shared").iterdir())
+        assert any("memmapping" in path.name for path in shared())
         os.kill(process.pid, signal.SIGKILL)
         process.wait(timeout=10)
         wait_for_the_end(process.pid, 10)
-    assert not list((tmp_path / "shared").iterdir())
+    assert not shared()
+
+
+def test_results_may_come_as_they_are_finished_and_threads_are_no_more_than_cores(tmp_path, monkeypatch):
+    for name in LokyBackend.MAX_NUM_THREADS_VARS:
+        monkeypatch.delenv(name, raising=False)
+    found = list(processes(2, ordered=False)(delayed(after)(tmp_path, names) for names in ("cab", "a", "b")))
+    assert [name for name, _ in found] == ["a", "b", "c"]
+    assert {threads for _, threads in found} == {max(cpu_count() // 2, 1)}
 
 
 # Progress
