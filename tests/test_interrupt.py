@@ -213,6 +213,59 @@ def test_rows_that_take_long_are_told_of_and_short_jobs_say_nothing(capsys, monk
     assert capsys.readouterr().err == "Reading: 1,500/3,000 done, 6 s, about 6 s left\n"
 
 
+def test_the_time_that_is_left_follows_from_costs(capsys, monkeypatch):
+    clock = iter([0.0, 6.0, 12.0, 7200.0])
+    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
+    assert list(track("abc", 3, "letters", verbose=1, costs=[1.0, 1.0, 100.0])) == list("abc")
+    assert capsys.readouterr().err.splitlines() == [
+        "letters: 1/3 done, 6 s, about 10 min left",
+        "letters: 2/3 done, 12 s, about 10 min left",
+        "letters: 3/3 done, 2.0 h, about 0 s left",
+    ]
+
+
+def test_results_from_before_are_told_of_once_and_count(capsys):
+    assert list(track("ab", 2, "letters", verbose=1, kept=1200)) == ["a", "b"]
+    assert list(track("", 0, "letters", verbose=1, kept=1202)) == []
+    assert capsys.readouterr().err.splitlines() == [
+        "letters: 1,200 of 1,202 results kept from before",
+        "letters: 1,202/1,202 done, 0 s, about 0 s left",
+        "letters: 1,202 of 1,202 results kept from before",
+    ]
+
+
+def test_a_log_hears_that_time_goes_on_until_the_end_and_not_beyond_it(capsys, monkeypatch):
+    monkeypatch.setattr("unseen.progress.SECONDS", 0.05)
+    monkeypatch.setattr("unseen.progress.HEARTBEAT", 0.1)
+    threads, start = threading.active_count(), time.monotonic()
+    with progress("Reading", 3, last=True) as advance:
+        time.sleep(0.3)
+        advance(3)
+        told, seconds = capsys.readouterr().err.splitlines(), time.monotonic() - start
+        time.sleep(0.15)
+    assert set(told[:-1]) == {"Reading: 0/3 done, 0 s"}
+    assert 1 <= len(told[:-1]) <= 1 + (seconds - 0.05) / 0.1  # the first comes soon
+    assert told[-1] == "Reading: 3/3 done, 0 s, about 0 s left"
+    assert threading.active_count() == threads
+    assert capsys.readouterr().err == ""
+
+
+def test_a_heart_stops_when_the_work_fails(capsys, monkeypatch):
+    monkeypatch.setattr("unseen.progress.SECONDS", 0.01)
+    threads = threading.active_count()
+    with pytest.raises(KeyboardInterrupt), progress("Reading", 3):
+        raise KeyboardInterrupt
+    assert threading.active_count() == threads
+    capsys.readouterr()
+    time.sleep(0.05)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_terminal_that_cannot_move_gets_lines(terminal, monkeypatch):
+    monkeypatch.setenv("TERM", "dumb")
+    assert "CIDG search: 3/3 done" in terminal(verbose=1)
+
+
 # scikit-learn's callbacks
 
 
