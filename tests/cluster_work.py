@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import time
+from pathlib import Path
+
+from threadpoolctl import threadpool_info
 
 
 def squared(seconds, x):
@@ -26,3 +29,14 @@ def refuse(limit, x):
     if x > limit:
         raise KeyError(f"{x} is too large")
     return x
+
+
+def after(folder, names):
+    """The first of these, once the others are done, and with how many threads."""
+    name, *others = names
+    deadline = time.monotonic() + 60
+    while not all(Path(folder, other).exists() for other in others):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    Path(folder, name).touch()
+    return name, max(pool["num_threads"] for pool in threadpool_info())

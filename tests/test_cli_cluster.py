@@ -26,7 +26,7 @@ from polars.testing import assert_frame_equal
 from typer.testing import CliRunner
 
 import unseen as library
-from cluster_work import process, refuse, squared, waiting
+from cluster_work import after, process, refuse, squared, waiting
 from unseen.cli._app import app
 from unseen.cli._options import cluster
 from unseen.datasets import make_synthetic
@@ -80,6 +80,13 @@ def test_results_come_in_the_order_of_the_items(client):
     assert list(mapped(partial(squared, 0), range(20), client)) == [x * x for x in range(20)]
     assert list(mapped(waiting, waits, client, ahead=6)) == waits
     assert list(mapped(waiting, [], client)) == []
+    assert forgotten(client)
+
+
+def test_results_may_come_as_they_are_finished(client, tmp_path):
+    found = list(mapped(partial(after, tmp_path), ["cba", "a", "b"], client, ordered=False))
+    assert found[-1][0] == "c"
+    assert {threads for _, threads in found} == {1}  # as Dask sees to it
     assert forgotten(client)
 
 

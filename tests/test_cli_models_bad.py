@@ -182,8 +182,8 @@ def test_a_target_that_cannot_be_written_is_refused_before_the_work(home, monkey
     def worked(*_):
         raise AssertionError
 
-    monkeypatch.setattr("unseen.cli._fit.survey_table", worked)
-    monkeypatch.setattr("unseen.cli._predict.load_model", worked)
+    monkeypatch.setattr("unseen.tables.survey_table", worked)
+    monkeypatch.setattr("unseen.models.load_model", worked)
     (home / "taken.unseen").mkdir(exist_ok=True)
     assert unseen("fit", home / "train.csv", "-o", home / "taken.unseen")[0] == 2
     assert unseen("predict", home / "plain.unseen", home / "new.csv", "-o", home / "new.csv" / "o.csv")[0] == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from functools import reduce
 
 import numpy as np
@@ -15,6 +16,8 @@ import polars as pl
 
 from cli_models import FEATURES, SITES, encoded, predictions, printed_json, probabilities, unseen
 from unseen.algebra import pooled
+from unseen.cli._predict import predict
+from unseen.models import Model
 from unseen.models._file import load_model, read_card
 from unseen.tables import Agreement
 
@@ -41,6 +44,11 @@ def test_predictions_are_those_of_the_whole_table_in_its_order(home, tmp_path, m
         found["label"].value_counts().iter_rows()
     )
     assert list(tmp_path.iterdir()) == [output]
+
+
+def test_the_command_reads_as_many_rows_at_a_time_as_the_library():
+    command, library = (inspect.signature(asked).parameters["batch_size"] for asked in (predict, Model.open_table))
+    assert command.default == library.default
 
 
 def test_models_without_probabilities_say_so(home, tmp_path):

@@ -14,10 +14,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from joblib import cpu_count
+from joblib._parallel_backends import LokyBackend
 from sklearn.base import clone
+from sklearn.utils.parallel import delayed
 
+from cluster_work import after
 from helpers import three_domains
 from unseen import CIDG, ProjectionSearchCV, UnseenClassifier
+from unseen.estimators import processes
 from unseen.progress import progress, track
 
 X, Y, D = three_domains()
@@ -76,7 +81,7 @@ def working(tmp_path, script):
     """A process of a session of its own, once both its workers are at it; nothing of it is left afterwards."""
     (tmp_path / "script.py").write_text(script)
     command = [sys.executable, str(tmp_path / "script.py"), str(tmp_path / "results.sqlite")]
-    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "JOBLIB_TEMP_FOLDER": str(tmp_path / "shared")}
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "TMPDIR": str(tmp_path / "shared")}
     (tmp_path / "shared").mkdir()
     with (tmp_path / "out").open("w") as out, (tmp_path / "err").open("w") as err:
         process = subprocess.Popen(command, stdout=out, stderr=err, env=environment, start_new_session=True)
@@ -115,12 +120,24 @@ def test_an_interrupted_search_stops_at_once_and_leaves_no_process_behind(tmp_pa
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="counts processes in /proc")
 def test_the_workers_of_a_comparison_end_within_10_seconds_of_a_killed_parent(tmp_path):
+    def shared():
+        """What joblib shares among processes: folders and semaphores, in memory where there is enough."""
+        return [*Path("/dev/shm").glob(f"*[-_]{process.pid}[-_]*"), *(tmp_path / "shared").iterdir()]
+
     with working(tmp_path, WAITING) as process:
-        assert list((tmp_path / "shared").iterdir())
+        assert any("memmapping" in path.name for path in shared())
         os.kill(process.pid, signal.SIGKILL)
         process.wait(timeout=10)
         wait_for_the_end(process.pid, 10)
-    assert not list((tmp_path / "shared").iterdir())
+    assert not shared()
+
+
+def test_results_may_come_as_they_are_finished_and_threads_are_no_more_than_cores(tmp_path, monkeypatch):
+    for name in LokyBackend.MAX_NUM_THREADS_VARS:
+        monkeypatch.delenv(name, raising=False)
+    found = list(processes(2, ordered=False)(delayed(after)(tmp_path, names) for names in ("cab", "a", "b")))
+    assert [name for name, _ in found] == ["a", "b", "c"]
+    assert {threads for _, threads in found} == {max(cpu_count() // 2, 1)}
 
 
 # Progress
@@ -194,6 +211,59 @@ def test_rows_that_take_long_are_told_of_and_short_jobs_say_nothing(capsys, monk
             for rows in pieces:
                 advance(rows)  # what a lost worker had told of comes twice
     assert capsys.readouterr().err == "Reading: 1,500/3,000 done, 6 s, about 6 s left\n"
+
+
+def test_the_time_that_is_left_follows_from_costs(capsys, monkeypatch):
+    clock = iter([0.0, 6.0, 12.0, 7200.0])
+    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
+    assert list(track("abc", 3, "letters", verbose=1, costs=[1.0, 1.0, 100.0])) == list("abc")
+    assert capsys.readouterr().err.splitlines() == [
+        "letters: 1/3 done, 6 s, about 10 min left",
+        "letters: 2/3 done, 12 s, about 10 min left",
+        "letters: 3/3 done, 2.0 h, about 0 s left",
+    ]
+
+
+def test_results_from_before_are_told_of_once_and_count(capsys):
+    assert list(track("ab", 2, "letters", verbose=1, kept=1200)) == ["a", "b"]
+    assert list(track("", 0, "letters", verbose=1, kept=1202)) == []
+    assert capsys.readouterr().err.splitlines() == [
+        "letters: 1,200 of 1,202 results kept from before",
+        "letters: 1,202/1,202 done, 0 s, about 0 s left",
+        "letters: 1,202 of 1,202 results kept from before",
+    ]
+
+
+def test_a_log_hears_that_time_goes_on_until_the_end_and_not_beyond_it(capsys, monkeypatch):
+    monkeypatch.setattr("unseen.progress.SECONDS", 0.05)
+    monkeypatch.setattr("unseen.progress.HEARTBEAT", 0.1)
+    threads, start = threading.active_count(), time.monotonic()
+    with progress("Reading", 3, last=True) as advance:
+        time.sleep(0.3)
+        advance(3)
+        told, seconds = capsys.readouterr().err.splitlines(), time.monotonic() - start
+        time.sleep(0.15)
+    assert set(told[:-1]) == {"Reading: 0/3 done, 0 s"}
+    assert 1 <= len(told[:-1]) <= 1 + (seconds - 0.05) / 0.1  # the first comes soon
+    assert told[-1] == "Reading: 3/3 done, 0 s, about 0 s left"
+    assert threading.active_count() == threads
+    assert capsys.readouterr().err == ""
+
+
+def test_a_heart_stops_when_the_work_fails(capsys, monkeypatch):
+    monkeypatch.setattr("unseen.progress.SECONDS", 0.01)
+    threads = threading.active_count()
+    with pytest.raises(KeyboardInterrupt), progress("Reading", 3):
+        raise KeyboardInterrupt
+    assert threading.active_count() == threads
+    capsys.readouterr()
+    time.sleep(0.05)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_terminal_that_cannot_move_gets_lines(terminal, monkeypatch):
+    monkeypatch.setenv("TERM", "dumb")
+    assert "CIDG search: 3/3 done" in terminal(verbose=1)
 
 
 # scikit-learn's callbacks

@@ -65,6 +65,24 @@ report["loaded"] = sorted({name.split(".")[0] for name in set(sys.modules) - loa
 print(json.dumps(report))
 """
 
+# Likewise: what the help of every command loads, and prints.
+HELP = """
+import io, json, sys
+from contextlib import redirect_stdout
+from unseen.cli import main
+
+printed = {}
+for command in ["", "compare", "diagnose", "fit", "predict", "show", "reproduce", "reproduce folder"]:
+    sys.argv = ["unseen", *command.split(), "--help"]
+    with redirect_stdout(io.StringIO()) as out:
+        try:
+            main()
+        except SystemExit as end:
+            assert not end.code
+    printed[command] = out.getvalue()
+print(json.dumps({"printed": printed, "loaded": sorted({name.split(".")[0] for name in sys.modules})}))
+"""
+
 
 @functools.cache
 def probe(code):
@@ -88,6 +106,14 @@ def test_import_is_cheap():
     assert "unseen" in loaded
     assert HEAVY.isdisjoint(loaded)
     assert not {name for name in loaded if name.startswith(("unseen.", "sklearn.", "numpy"))}
+
+
+def test_help_is_there_at_once():
+    """Without scikit-learn, which takes a second to load, and what comes with it."""
+    pytest.importorskip("typer", reason="the command needs its extra")
+    found = probe(HELP)
+    assert all("Usage" in text and "Example" in text for text in found["printed"].values())
+    assert {"numpy", "scipy", "sklearn", "joblib", "pandas", "polars"}.isdisjoint(found["loaded"])
 
 
 @pytest.mark.parametrize("name", unseen.__all__)

@@ -11,8 +11,6 @@ import typer
 from rich.text import Text
 
 from ..files import check_target
-from ..study import Work, compare_table, imbalance
-from ..tables import Request
 from . import _options as o
 from ._report import answer, errors, grid, notices, page, reporting, write
 from ._with import beside, own_methods
@@ -50,6 +48,9 @@ def compare(
 
     Example: unseen compare hospitals.csv --label diagnosis --domain hospital --report report.html
     """
+    from ..study import Work, compare_table, imbalance
+    from ..tables import Request
+
     with reporting():
         check_target(report, ".html", ".htm")
         asked = Request(label, domain, o.names_of(features), o.names_of(drop), unlabelled, max_per_domain, seed)

@@ -8,8 +8,6 @@ from typing import Annotated, Any
 import typer
 
 from ..files import check_target
-from ..shift import diagnose as diagnose_arrays
-from ..tables import Request, preprocessor
 from . import _options as o
 from ._report import answer, clean, notices, reporting, save_figure, write
 
@@ -37,6 +35,9 @@ def diagnose(
 
     Example: unseen diagnose hospitals.csv --label diagnosis --domain hospital --figure shift.png
     """
+    from ..shift import diagnose as diagnose_arrays
+    from ..tables import Request, preprocessor
+
     with reporting():
         check_target(report, ".html", ".htm")
         check_target(figure, ".png", ".svg", ".pdf")

@@ -10,10 +10,6 @@ from typing import Annotated, Any
 import typer
 
 from ..files import check_target
-from ..kernels import Plan
-from ..models import AUTO, TableRows, fit_notices, fit_table, model_card, require_storable, rows_for, save_model
-from ..selection import METHODS, method_names
-from ..tables import Request, survey_table
 from . import _options as o
 from ._report import answer, errors, notices, reporting
 from ._show import describe
@@ -21,7 +17,6 @@ from ._with import beside, named, own_methods
 
 EXACT = {"none": True, "nystroem": False}  # otherwise the number of rows decides
 NOT_USED = "not used: exact kernels are fitted here. Pass --feature-map nystroem for landmarks."
-METHOD = f"One of {', '.join(METHODS)}; {AUTO} compares many and prefers simple models; help says what they are."
 
 
 def fit(
@@ -32,7 +27,14 @@ def fit(
     features: o.Features = None,
     drop: o.Drop = None,
     unlabelled: o.Unlabelled = None,
-    method: Annotated[str, typer.Option(callback=o.or_help, is_eager=True, help=METHOD)] = AUTO,
+    method: Annotated[
+        str,
+        typer.Option(
+            callback=o.or_help,
+            is_eager=True,
+            help="auto compares many and prefers simple models; --method help lists them, and what they are.",
+        ),
+    ] = "auto",
     with_models: o.With = None,
     max_per_domain: o.MaxPerDomain = None,
     scale: o.Scale = None,
@@ -51,6 +53,11 @@ def fit(
 
     Example: unseen fit patients.csv --label diagnosis --domain hospital -o model.unseen
     """
+    from ..kernels import Plan
+    from ..models import AUTO, TableRows, fit_notices, fit_table, model_card, require_storable, rows_for, save_model
+    from ..selection import method_names
+    from ..tables import Request, survey_table
+
     with reporting("Nothing was written."):
         check_target(output, ".unseen")
         own = own_methods(with_models or [])

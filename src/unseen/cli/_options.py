@@ -1,4 +1,7 @@
-"""Options that several commands share, and what they stand for."""
+"""Options that several commands share, and what they stand for.
+
+Here and in the commands, rooms are entered by the functions that need them: help is there before scikit-learn would be.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +14,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from ..citizen import optional_import
-from ..datasets import embedded
-from ..estimators import ClusterLost
-from ..selection import METHODS, method_names
-from ..study import Protocol
-from ..tables import Request, Table, loaded, survey_table
 from ._report import grid, page
+
+if TYPE_CHECKING:
+    from ..study import Protocol
+    from ..tables import Request, Table
 
 CONNECT_SECONDS = 10
 # What workers of ours fail with is raised here, and what they lose is done again: logs would only say so beside it.
@@ -35,6 +36,8 @@ def or_help(names: str) -> str:
     """Instead of going on, list all methods if somebody asks for help with them."""
     if names.strip().lower() != "help":
         return names
+    from ..selection import METHODS
+
     table = grid(["method", "kind", "what it is"], [])
     for method in METHODS.values():
         table.add_row(method.name, method.kind, method.about)
@@ -89,7 +92,10 @@ Jobs = Annotated[int, typer.Option("--jobs", "-j", callback=_some_jobs, help=JOB
 Quick = Annotated[bool, typer.Option("--quick", help="A smoke version: one repeat, small grids.")]
 Repeats = Annotated[int, typer.Option(min=1, help="Random draws of the training data.")]
 Methods = Annotated[
-    str, typer.Option(callback=or_help, is_eager=True, help="Comma-separated; help lists them, and what they are.")
+    str,
+    typer.Option(
+        callback=or_help, is_eager=True, help="Comma-separated; --methods help lists them.", show_default="all"
+    ),
 ]
 With = Annotated[
     list[str] | None,
@@ -99,10 +105,18 @@ With = Annotated[
         help="Also this classifier of your own: file.py:NAME or package.module:NAME. Its code runs. May be repeated.",
     ),
 ]
-ALL = ",".join(method_names(compared=True))
 Store = Annotated[Path | None, typer.Option(dir_okay=False, help="File of results; rerun to continue.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the whole result as JSON, for machines.")]
 Report = Annotated[Path | None, typer.Option(dir_okay=False, help="Write the report to this .html file.")]
+
+
+def _all_methods() -> str:
+    from ..selection import method_names
+
+    return ",".join(method_names(compared=True))
+
+
+ALL: Any = _all_methods  # called when a command runs: help needs no table of methods
 
 
 def names_of(names: str | None) -> list[str] | None:
@@ -121,6 +135,8 @@ def names_of(names: str | None) -> list[str] | None:
 
 def read(data: Path | None, request: Request) -> Table:
     """The table a command is about; the embedded rotated digits if none is named."""
+    from ..tables import loaded, survey_table
+
     if data is None:
         return embedded_table(request)
     return loaded(survey_table(data, request), request.seed)
@@ -128,6 +144,9 @@ def read(data: Path | None, request: Request) -> Table:
 
 def embedded_table(request: Request) -> Table:
     """The rotated digits, for commands without a table."""
+    from ..datasets import embedded
+    from ..tables import Request
+
     if request != Request(max_per_domain=request.max_per_domain, seed=request.seed):
         raise ValueError(
             "--label, --domain, --features, --drop and --unlabelled speak of a table; name one, or leave them out."
@@ -139,6 +158,9 @@ def embedded_table(request: Request) -> Table:
 @contextmanager
 def cluster(workers: int | None, scheduler: str | None) -> Iterator[Any]:
     """A Dask client: of a running cluster, of workers started here, or None if nobody asked for one."""
+    from ..citizen import optional_import
+    from ..estimators import ClusterLost
+
     if workers is None and scheduler is None:
         yield None
         return
@@ -166,6 +188,8 @@ def scale_for(data: Path | None, scale: Any) -> Any:
 
 def protocol_of(selection: Any, repeats: int, quick: bool, **more: Any) -> Protocol:
     """How a study is run; a quick one has one repeat."""
+    from ..study import Protocol
+
     return Protocol(selection, repeats=1 if quick else repeats, quick=quick, **more)
 
 

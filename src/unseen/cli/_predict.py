@@ -9,8 +9,6 @@ import typer
 from rich.text import Text
 
 from ..files import check_target
-from ..models import BATCH, RESULT_ENDINGS, load_model
-from ..tables import counted
 from . import _options as o
 from ._report import answer, clean, errors, grid, notices, page, reporting
 from ._show import readable
@@ -31,7 +29,7 @@ def predict(
     keep: Annotated[
         str | None, typer.Option(help="Columns to copy into the output, comma-separated, such as identifiers; or all.")
     ] = None,
-    batch_size: Annotated[int, typer.Option(min=1, help="Rows in memory at a time, fewer if they are wide.")] = BATCH,
+    batch_size: Annotated[int, typer.Option(min=1, help="Rows in memory at a time, fewer if they are wide.")] = 20_000,
     workers: o.Workers = None,
     scheduler: o.Scheduler = None,
     as_json: o.Json = False,
@@ -40,6 +38,8 @@ def predict(
 
     Example: unseen predict model.unseen new_hospital.csv -o predictions.csv
     """
+    from ..models import RESULT_ENDINGS, load_model
+
     with reporting("Nothing was written."):
         check_target(output, *RESULT_ENDINGS, reads=(new, model))
         fitted, kept = load_model(model), "all" if keep == "all" else o.names_of(keep)
@@ -55,7 +55,7 @@ def predict(
 def show_predictions(summary: dict[str, Any]) -> None:
     """Print how many rows got which label, how far they lie from the sources, and which labels were right."""
     names_domains = any(entry["domain"] is not None for entry in summary["novelty"])
-    _say(counted(summary["rows"], "row"))
+    _say(_rows(summary["rows"]))
     for entry in summary["labels"]:
         _say(f"  {readable(entry['label'])}: {entry['rows']:,}")
     if summary["agreement"]:
@@ -73,7 +73,7 @@ def show_predictions(summary: dict[str, Any]) -> None:
 
 def _print_agreement(found: dict[str, Any], names_domains: bool) -> None:
     """Accuracy, and which label was predicted as which."""
-    without = f"; {counted(found['unlabelled'], 'row')} without a label" if found["unlabelled"] else ""
+    without = f"; {_rows(found['unlabelled'])} without a label" if found["unlabelled"] else ""
     _say(f"Accuracy: {_share(found)}{without}")
     domains = sorted(found["domains"], key=lambda entry: float(entry["accuracy"])) if names_domains else []
     _say_some([f"  {readable(entry['domain'])}: {_share(entry)}" for entry in domains], "none of them worse", "  ")
@@ -91,7 +91,13 @@ def _print_agreement(found: dict[str, Any], names_domains: bool) -> None:
 
 
 def _share(found: dict[str, Any]) -> str:
-    return f"{100 * found['accuracy']:.1f}%, {found['right']:,} of {counted(found['rows'], 'row')} right"
+    return f"{100 * found['accuracy']:.1f}%, {found['right']:,} of {_rows(found['rows'])} right"
+
+
+def _rows(number: int) -> str:
+    from ..tables import counted
+
+    return counted(number, "row")
 
 
 def _say_some(lines: list[str], rest: str, indent: str = "") -> None:

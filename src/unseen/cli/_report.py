@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
@@ -18,7 +18,9 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from ..files import written
-from ..study import AccuracyTable, Cell, summary_lines
+
+if TYPE_CHECKING:
+    from ..study import AccuracyTable, Cell
 
 # Marks that turn the direction of what follows, also beyond the name that holds them, and two that break lines.
 DIRECTION = (0x061C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A))
@@ -104,6 +106,8 @@ def answer(facts: dict[str, Any], as_json: bool, show: Callable[[dict[str, Any]]
 
 def show_table(table: AccuracyTable, title: str) -> None:
     """Print a table like the paper's: best in bold, the printed figure in grey, transductive entries starred."""
+    from ..study import summary_lines
+
     console = page()
     rich = grid(["task"], table.methods, title)
     for task in table.tasks:

@@ -5,30 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import numpy as np
 import typer
 
-from ..datasets import fetch_office_caltech, load_folder, load_vlcs
-from ..study import (
-    CHOSEN_BY,
-    AccuracyTable,
-    accuracy_table,
-    check_draw,
-    fresh_draw,
-    published,
-    run,
-    run_synthetic,
-    synthetic_figure,
-    synthetic_problem,
-    tasks,
-    thin,
-    ties,
-)
-from ..tables import load_table
 from . import _options as o
 from ._report import errors, notices, reporting, save_figure, show_table, write
+
+if TYPE_CHECKING:
+    from ..study import AccuracyTable
 
 reproduce = typer.Typer(
     no_args_is_help=True,
@@ -79,6 +64,20 @@ def synthetic(
 
     Example: unseen reproduce synthetic --draw toy.csv --grid authors
     """
+    import numpy as np
+
+    from ..study import (
+        CHOSEN_BY,
+        accuracy_table,
+        check_draw,
+        fresh_draw,
+        run_synthetic,
+        synthetic_figure,
+        synthetic_problem,
+        ties,
+    )
+    from ..tables import load_table
+
     with reporting():
         if draw is None:
             draws = [fresh_draw(seed) for seed in range(2 if quick else seeds)]
@@ -118,6 +117,8 @@ def office_caltech(
 
     Example: unseen reproduce office-caltech --features surf --quick
     """
+    from ..datasets import fetch_office_caltech
+
     load = partial(fetch_office_caltech, features, data_home=data_home, download=download)
     _compare(load, "office-caltech", f"office-caltech-{features}", locals())
 
@@ -138,6 +139,8 @@ def vlcs(
 
     Example: unseen reproduce vlcs ~/data/VLCS --quick
     """
+    from ..datasets import load_vlcs
+
     _compare(partial(load_vlcs, folder), "vlcs", "vlcs", locals())
 
 
@@ -158,11 +161,15 @@ def folder_command(
 
     Example: unseen reproduce folder ./hospitals --repeats 3 --format markdown
     """
+    from ..datasets import load_folder
+
     _compare(partial(load_folder, folder), "", folder.expanduser().resolve().name, locals())
 
 
 def _compare(load: Callable[[], Any], paper: str, name: str, options: dict[str, Any]) -> None:
     """Run the study on some data and print or write its table."""
+    from ..study import AccuracyTable, accuracy_table, published, run, tasks, thin
+
     with reporting():
         data = load()
     store, resume = o.results_of(name, options["store"])

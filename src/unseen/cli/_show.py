@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from statistics import fmean, median
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 from rich.table import Table as RichTable
 
-from ..labels import listed
-from ..models import ModelFileError, read_card
 from ._report import answer, grid, page, reporting
 
 KINDS = {
@@ -30,6 +28,8 @@ def show(
 
     Example: unseen show model.unseen
     """
+    from ..models import ModelFileError, read_card
+
     with reporting():
         facts = read_card(model)
         try:
@@ -87,6 +87,8 @@ def readable(label: object) -> str:
 
 
 def _number_and_names(names: list[str]) -> str:
+    from ..labels import listed
+
     return f"{len(names)}: {listed(names, SHOWN, quote=False)}" if names else ""
 
 
@@ -94,7 +96,7 @@ def _novelty_text(reference: dict[str, float]) -> str:
     if not reference:
         return ""
     furthest = max(reference, key=lambda name: reference[name])
-    middle = float(np.median(list(reference.values())))
+    middle = float(median(reference.values()))
     largest = f"{readable(furthest)} with {reference[furthest]:.3f}"
     return f"a source lies {middle:.3f} from the nearest other one (median); furthest is {largest}"
 
@@ -106,6 +108,6 @@ def _score_table(card: dict[str, Any], scores: dict[str, Any]) -> RichTable:
         accuracies = [score, baseline[name]] if baseline else [score]
         table.add_row(readable(name), f"{rows.get(name, 0):,}", *(f"{100 * value:.1f}" for value in accuracies))
     table.add_section()
-    means = [scores["mean"], np.mean(list(baseline.values()))] if baseline else [scores["mean"]]
+    means = [scores["mean"], fmean(baseline.values())] if baseline else [scores["mean"]]
     table.add_row("mean", "", *(f"{100 * mean:.1f}" for mean in means))
     return table

@@ -8,10 +8,10 @@ from dataclasses import replace
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..labels import listed
-from ..selection import Method, method_named, methods_from
+if TYPE_CHECKING:
+    from ..selection import Method
 
 
 def own_methods(places: Sequence[str]) -> list[Method]:
@@ -20,6 +20,8 @@ def own_methods(places: Sequence[str]) -> list[Method]:
     A name stands for a classifier, a class that makes one without arguments, a `Method`, or a tuple of a name, a
     classifier and perhaps a grid of its parameters.
     """
+    from ..selection import methods_from
+
     found = []
     for place in places:
         (method,) = methods_from([_item(place)])
@@ -29,6 +31,8 @@ def own_methods(places: Sequence[str]) -> list[Method]:
 
 def named(name: str, own: Sequence[Method]) -> Method:
     """The method of a name, a user's own if there is one."""
+    from ..selection import method_named
+
     return next((method for method in own if method.name == name), None) or method_named(name)
 
 
@@ -39,6 +43,9 @@ def beside(names: Sequence[str], own: Sequence[Method]) -> list[Method]:
 
 def _item(place: str) -> Any:
     """What a place holds, as `methods_from` takes it."""
+    from ..labels import listed
+    from ..selection import Method
+
     where, _, name = place.rpartition(":")
     if not where or not name.isidentifier():
         raise ValueError(f"--with takes file.py:NAME or package.module:NAME; got {place!r}.")

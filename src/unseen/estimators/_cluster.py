@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import threading
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import CancelledError, wait
+from collections.abc import Callable, Collection, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
 from importlib import import_module
 from itertools import islice
 from typing import Any, TypeVar
@@ -27,17 +28,26 @@ AHEAD = 2  # items for each thread of a cluster: one that is worked on, and the 
 SILENT = {"distributed.admin.large-graph-warning-threshold": "1 PiB"}
 
 
-def processes(n_jobs: int | None, **options: Any) -> Any:
-    """Processes here that give results in order, as they are made, and end with this one in whatever way it ends."""
-    return Parallel(n_jobs=n_jobs, return_as="generator", initializer=_end_with, initargs=(os.getpid(),), **options)
+def processes(n_jobs: int | None, *, ordered: bool = True, **options: Any) -> Any:
+    """Processes here that give results as they are made, and end with this one in whatever way it ends.
+
+    Results come in the order of the work; or, not `ordered`, as they are finished, so that what takes long holds
+    nothing back. joblib gives each process its share of the cores for the threads of BLAS and OpenMP, unless an
+    environment variable says how many; one process has them all.
+    """
+    how = {"return_as": "generator"} if ordered else {"return_as": "generator_unordered", "batch_size": 1}
+    return Parallel(n_jobs=n_jobs, initializer=_end_with, initargs=(os.getpid(),), **how | options)
 
 
 def _end_with(parent: int) -> None:
-    """In a worker: end soon after its parent. Killed, that cannot tell, and joblib's workers wait 300 s for more.
+    """In a worker: end with its parent, and not before it.
 
-    An orphan gets another parent, except on Windows. A signal of Linux for this purpose comes when the thread that
-    started the worker ends, which is too early. joblib removes its shared memory once all workers have ended.
+    Killed, a parent cannot tell, and joblib's workers wait 300 s for more. An orphan gets another parent, except on
+    Windows. A signal of Linux for this purpose comes when the thread that started the worker ends, which is too early.
+    joblib removes its shared memory once all workers have ended. A terminal interrupts workers, too; their parent is
+    the one to end them, and they need not say where they were.
     """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def watch() -> None:
         while os.getppid() == parent:
@@ -57,20 +67,33 @@ def awaited(future: Any, client: Any) -> Any:
     That of a cluster which has lost all its workers would be waited for until the end of days; here it is for as long
     as Dask's configuration says under "unseen.no-workers-timeout".
     """
-    seconds = import_module("dask.utils").parse_timedelta(import_module("dask").config.get(*PATIENCE))
+    return _value(_first([_on_its_way(future, client)], client))
+
+
+def _on_its_way(future: Any, client: Any) -> Future[Any]:
+    """What a future of Dask comes to, brought here as soon as it is there."""
     # Not `future.result()`: a worker that is lost while it hands over a result makes that wait without end as well.
-    result = asyncio.run_coroutine_threadsafe(client.gather(future, asynchronous=True), client.loop.asyncio_loop)
+    return asyncio.run_coroutine_threadsafe(client.gather(future, asynchronous=True), client.loop.asyncio_loop)
+
+
+def _first(results: Collection[Future[Any]], client: Any) -> Future[Any]:
+    """One of the results that are there, once there is one."""
+    seconds = import_module("dask.utils").parse_timedelta(import_module("dask").config.get(*PATIENCE))
     last_seen = time.monotonic()
+    while not (done := wait(results, POLL_SECONDS, FIRST_COMPLETED).done):
+        if _threads(client):
+            last_seen = time.monotonic()
+        elif time.monotonic() - last_seen > seconds:
+            raise ClusterLost(
+                f"The Dask cluster at {client.scheduler.address} has had no workers for {seconds:g} seconds, so "
+                "the computation was given up. Start workers and try again, or wait longer with "
+                f'dask.config.set({{"{PATIENCE[0]}": "5 minutes"}}).'
+            )
+    return done.pop()
+
+
+def _value(result: Future[Any]) -> Any:
     try:
-        while not wait([result], POLL_SECONDS).done:
-            if _threads(client):
-                last_seen = time.monotonic()
-            elif time.monotonic() - last_seen > seconds:
-                raise ClusterLost(
-                    f"The Dask cluster at {client.scheduler.address} has had no workers for {seconds:g} seconds, so "
-                    "the computation was given up. Start workers and try again, or wait longer with "
-                    f'dask.config.set({{"{PATIENCE[0]}": "5 minutes"}}).'
-                )
         return result.result()
     except CancelledError as error:
         raise ClusterLost(f"The Dask cluster dropped the computation: {error}") from error
@@ -83,8 +106,15 @@ def _threads(client: Any) -> int:
         raise ClusterLost(f"The Dask scheduler at {client.scheduler.address} does not answer: {error}") from error
 
 
-def mapped(function: Callable[[T], R], items: Iterable[T], client: Any = None, ahead: int | None = None) -> Iterator[R]:
-    """Apply a function to items, here or on a cluster, and give the results in the order of the items.
+def mapped(
+    function: Callable[[T], R],
+    items: Iterable[T],
+    client: Any = None,
+    ahead: int | None = None,
+    *,
+    ordered: bool = True,
+) -> Iterator[R]:
+    """Apply a function to items, here or on a cluster, and give the results.
 
     Parameters
     ----------
@@ -97,6 +127,9 @@ def mapped(function: Callable[[T], R], items: Iterable[T], client: Any = None, a
     ahead : int, default=None
         At most so many items are out at a time, or results not yet taken; None means two for each thread of the
         cluster. So memory does not grow with the number of items.
+    ordered : bool, default=True
+        Whether results come in the order of the items; otherwise as they are finished, so that an item that takes long
+        holds nothing back.
 
     Yields
     ------
@@ -113,7 +146,8 @@ def mapped(function: Callable[[T], R], items: Iterable[T], client: Any = None, a
         yield from map(function, items)
         return
     dumps = import_module("distributed.protocol.pickle").dumps
-    name, rest, out = f"unseen-{uuid.uuid4()}", enumerate(items), deque[Any]()
+    name, rest = f"unseen-{uuid.uuid4()}", enumerate(items)
+    out, coming = deque[Any](), dict[Future[Any], Any]()  # Dask's futures, and those whose results are on their way
 
     def submit(key: Any, task: Callable[..., Any], *arguments: Any) -> Any:
         with import_module("dask").config.set(SILENT):
@@ -124,16 +158,20 @@ def mapped(function: Callable[[T], R], items: Iterable[T], client: Any = None, a
     sent = submit(f"function-{name}", _unpickled, dumps(function))
     try:
         while True:
-            room = (ahead or AHEAD * _threads(client) or 1) - len(out)
+            room = (ahead or AHEAD * _threads(client) or 1) - len(out) - len(coming)
             for number, item in islice(rest, max(room, 0)):
                 out.append(submit((name, number), _call, sent, dumps(item)))
-            if not out:
+            while out and not (ordered and coming):
+                future = out.popleft()
+                coming[_on_its_way(future, client)] = future
+            if not coming:
                 return
-            result = awaited(out[0], client)
-            client.cancel(out.popleft())
+            found = _first(coming, client)
+            result = _value(found)
+            client.cancel(coming.pop(found))
             yield result
     finally:
-        client.cancel([sent, *out])
+        client.cancel([sent, *out, *coming.values()])
 
 
 def _unpickled(pickled: bytes) -> Any:

@@ -7,7 +7,7 @@ from ._card import model_card
 from ._file import load_model, read_card, require_storable, save_model
 from ._fit import AUTO, TableFit, fit_notices, fit_table
 from ._model import TableModel
-from ._predict import BATCH, RESULT_ENDINGS, Model, ModelFileError, TablePredictions
+from ._predict import RESULT_ENDINGS, Model, ModelFileError, TablePredictions
 from ._stream import TableRows, rows_for
 
 __all__ = [
@@ -22,5 +22,5 @@ __all__ = [
     "save_model",
 ]
 # For other rooms, and for nobody else.
-__all__ += ["AUTO", "BATCH", "RESULT_ENDINGS", "TableRows", "fit_notices", "load_model"]
+__all__ += ["AUTO", "RESULT_ENDINGS", "TableRows", "fit_notices", "load_model"]
 __all__ += ["require_storable", "rows_for"]
