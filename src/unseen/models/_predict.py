@@ -16,9 +16,9 @@ from ..algebra import Array
 from ..files import check_target, temporary, written
 from ..labels import Labels, listed
 from ..shift import NoveltyResult
-from ..tables import Schema, counted
+from ..tables import Schema, counted, has_columns, is_path
 from ._model import TableModel
-from ._new_table import NewTable, has_columns, is_path
+from ._new_table import NewTable
 from ._passes import Run, domain_moments
 
 if TYPE_CHECKING:
