@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -12,16 +13,18 @@ from ..files import check_target
 from ..study import Work, compare_table
 from ..tables import Request
 from . import _options as o
-from ._report import answer, errors, grid, notices, page, reporting, write
+from ._report import answer, errors, grid, notices, page, reporting, show_columns, write
 
 
 def compare(
     data: o.Data = None,
     label: o.Label = None,
     domain: o.Domain = None,
+    group: o.Group = None,
     features: o.Features = None,
     drop: o.Drop = None,
     unlabelled: o.Unlabelled = None,
+    dates: o.Dates = "drop",
     methods: o.Methods = o.ALL,
     repeats: o.Repeats = 3,
     selection: o.Selection = "domain",
@@ -38,6 +41,7 @@ def compare(
     jobs: o.Jobs = 2,
     workers: o.Workers = None,
     scheduler: o.Scheduler = None,
+    columns: o.Columns = False,
     as_json: o.Json = False,
 ) -> None:
     """Hold out each domain, run every method, and say whether invariance helps.
@@ -49,7 +53,7 @@ def compare(
     with reporting():
         check_target(report, ".html", ".htm")
         asked = Request(label, domain, o.names_of(features), o.names_of(drop), unlabelled, max_per_domain, seed)
-        table = o.read(data, asked)
+        table = o.read(data, replace(asked, group=group, dates=dates))
         notices(table.notices)
         how, chosen = o.scale_for(data, scale), o.names_of(methods) or []
         protocol = o.protocol_of(selection, repeats, quick, preprocess=how, centering=center, seed=seed)
@@ -66,6 +70,7 @@ def compare(
             found = compare_table(table, protocol, chosen, work, command=o.command_line())
         summary = found.summary()
         answer(summary, as_json, show_comparison)
+        show_columns(summary["data"]["columns"], columns and not as_json)
         if report is not None:
             write(found.to_html(), report)
     if any(method["failed"] and not method["skipped"] for method in summary["methods"]):

@@ -15,7 +15,7 @@ from ..models import AUTO, TableRows, fit_notices, fit_table, model_card, rows_f
 from ..selection import METHODS, method_named
 from ..tables import Request, survey_table
 from . import _options as o
-from ._report import answer, errors, notices, reporting
+from ._report import answer, errors, notices, reporting, show_columns
 from ._show import describe
 
 EXACT = {"none": True, "nystroem": False}  # otherwise the number of rows decides
@@ -28,9 +28,11 @@ def fit(
     data: o.Data = None,
     label: o.Label = None,
     domain: o.Domain = None,
+    group: o.Group = None,
     features: o.Features = None,
     drop: o.Drop = None,
     unlabelled: o.Unlabelled = None,
+    dates: o.Dates = "drop",
     method: Annotated[str, typer.Option(help=METHOD)] = AUTO,
     max_per_domain: o.MaxPerDomain = None,
     scale: o.Scale = None,
@@ -43,6 +45,7 @@ def fit(
     components: o.Components = None,
     workers: o.Workers = None,
     scheduler: o.Scheduler = None,
+    columns: o.Columns = False,
     as_json: o.Json = False,
 ) -> None:
     """Fit a model for places that are not in the table, and score it on each place held out.
@@ -53,6 +56,7 @@ def fit(
         check_target(output, ".unseen")
         method = method if method == AUTO else method_named(method).name
         asked = Request(label, domain, o.names_of(features), o.names_of(drop), unlabelled, max_per_domain, seed)
+        asked = replace(asked, group=group, dates=dates)
         source = TableRows(o.embedded_table(asked)) if data is None else survey_table(data, asked)
         how: dict[str, Any] = {"scale": o.scale_for(data, scale), "seed": seed}
         try:
@@ -72,4 +76,5 @@ def fit(
         card = model_card(table, found, method=method, source=source, command=o.command_line(), **how)
         save_model(found.model, output, card)
         answer(card, as_json, describe)
+        show_columns(card["data"]["columns"], columns and not as_json)
         errors.print(f"Wrote {output}")

@@ -18,6 +18,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from ..files import written
+from ..report import column_lines
 from ..study import AccuracyTable, Cell, summary_lines
 
 # Marks that turn the direction of what follows, also beyond the name that holds them, and two that break lines.
@@ -129,6 +130,15 @@ def _entry(cell: Cell) -> Text:
     if cell.published is not None:
         text.append(f"\n{cell.published:.1f}", style="bright_black")
     return text
+
+
+def show_columns(uses: list[dict[str, Any]], wanted: bool = True) -> None:
+    """Print how every column of a table was used."""
+    if wanted:
+        table = grid(["column", "use"], [])
+        for name, use in column_lines(uses):
+            table.add_row(name, use)
+        page().print(table)
 
 
 def write(text: str, path: Path | None) -> None:

@@ -172,11 +172,12 @@ USES = {"numeric": "number", "categorical": "category", "date": "date, as days s
 
 def column_uses(schema: Schema, left_out: Mapping[str, str]) -> list[dict[str, Any]]:
     """How every column was used, in plain values: for labels, domains or groups, as a feature, or not, and why."""
-    named = [(getattr(schema, role), role) for role in ROLES]
-    uses: list[dict[str, Any]] = [{"column": name, "use": role} for name, role in named if name is not None]
-    uses += [{"column": c.name, "use": USES[c.kind], "levels": len(c.levels) or None} for c in schema.columns]
-    uses += [{"column": name, "use": "left out", "why": why} for name, why in left_out.items()]
-    return [{"levels": None, "why": None, **use} for use in uses]
+    used: list[tuple[Any, ...]] = [
+        (name, role, None, None) for role in ROLES if (name := getattr(schema, role)) is not None
+    ]
+    used += [(column.name, USES[column.kind], len(column.levels) or None, None) for column in schema.columns]
+    used += [(name, "left out", None, why) for name, why in left_out.items()]
+    return [dict(zip(("column", "use", "levels", "why"), each, strict=True)) for each in used]
 
 
 def _problem(column: Column) -> str | None:
