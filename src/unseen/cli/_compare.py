@@ -13,7 +13,7 @@ from ..files import check_target
 from ..study import Work, compare_table
 from ..tables import Request
 from . import _options as o
-from ._report import answer, errors, grid, notices, page, reporting, show_columns, write
+from ._report import answer, errors, fitting, grid, notices, page, reporting, shortened, show_columns, write
 
 
 def compare(
@@ -79,21 +79,24 @@ def compare(
 
 
 def show_comparison(summary: dict[str, Any]) -> None:
-    """Print methods by held-out domains, best first, and the verdict."""
-    console = page()
-    figures = [*summary["domains"], "mean ± sd", "seconds"]
-    rich = grid(["method", "kind"], figures, "accuracy on the held-out domain, %")
-    best = {
-        d: max((m["accuracies"][d]["mean"] for m in summary["methods"] if m["accuracies"][d]), default=None)
-        for d in summary["domains"]
-    }
-    for method in sorted(summary["methods"], key=lambda m: -(m["mean"] or -1.0)):
-        star = "*" if method["transductive"] else ""
-        cells = [_cell(method["accuracies"][d], best[d], _word(method)) for d in summary["domains"]]
-        spread = "" if method["sd"] is None else f" ± {method['sd']:.1f}"
-        mean = _word(method) if method["mean"] is None else f"{method['mean']:.1f}{spread}"
-        rich.add_row(f"{method['name']}{star}", method["kind"], *cells, mean, f"{method['seconds']:.1f}")
+    """Print methods by held-out domains, best first, and the verdict; of many domains, as many as there is room for."""
+    console, domains = page(), summary["domains"]
+    methods = sorted(summary["methods"], key=lambda m: -(m["mean"] or -1.0))
+    for widest in WIDEST:
+        columns = _columns(methods, domains, widest)
+        shown = fitting(columns, console.width, needed=4)
+        if len(shown) == len(columns):
+            break
+    rich = grid(shown[:1], [], "accuracy on the held-out domain, %")
+    for name in shown[1:]:
+        rich.add_column(str(columns[name][0]), justify="left" if name == "kind" else "right", no_wrap=True)
+    for i in range(len(methods)):
+        rich.add_row(*(columns[name][1 + i] for name in shown))
     console.print(rich)
+    absent = len(set(_keys(domains)) - set(shown))
+    if absent:
+        text = f"{absent} of {len(domains)} domains not shown, for want of room: --report and --json have all of them."
+        console.print(text, style="dim")
     if any(method["transductive"] for method in summary["methods"]):
         console.print("* transductive: saw unlabelled samples of the held-out domain", style="dim")
     for method in summary["methods"]:
@@ -103,6 +106,35 @@ def show_comparison(summary: dict[str, Any]) -> None:
     console.print(summary["verdict"]["headline"], style="bold")
     for sentence in summary["verdict"]["sentences"]:
         console.print(sentence)
+
+
+Cell = str | Text
+WIDEST = (24, 14, 9)  # of the name of a domain above its column, the less the less room there is
+
+
+def _columns(methods: list[dict[str, Any]], domains: list[str], widest: int) -> dict[Any, list[Cell]]:
+    """A header and a cell for each method, of each column, the most important columns first."""
+    found: dict[Any, list[Cell]] = {name: [name] for name in ("method", "mean ± sd", "worst", "best", "kind")}
+    found |= {key: [shortened(domain, widest)] for key, domain in zip(_keys(domains), domains, strict=True)}
+    found["seconds"] = ["seconds"]
+    accuracies = {d: [m["accuracies"][d]["mean"] for m in methods if m["accuracies"][d]] for d in domains}
+    for method in methods:
+        own = [cell["mean"] for cell in method["accuracies"].values() if cell]
+        spread = "" if method["sd"] is None else f" ± {method['sd']:.1f}"
+        found["method"].append(f"{method['name']}{'*' if method['transductive'] else ''}")
+        found["mean ± sd"].append(_word(method) if method["mean"] is None else f"{method['mean']:.1f}{spread}")
+        found["worst"].append(f"{min(own):.1f}" if own else "")
+        found["best"].append(f"{max(own):.1f}" if own else "")
+        found["kind"].append(method["kind"])
+        for key, domain in zip(_keys(domains), domains, strict=True):
+            best = max(accuracies[domain], default=None)
+            found[key].append(_cell(method["accuracies"][domain], best, _word(method)))
+        found["seconds"].append(f"{method['seconds']:.1f}")
+    return found
+
+
+def _keys(domains: list[str]) -> range:
+    return range(len(domains))  # a domain may be called like another column
 
 
 def _word(method: dict[str, Any]) -> str:
