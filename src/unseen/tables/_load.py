@@ -286,7 +286,8 @@ def load_table(
     Examples
     --------
     >>> import tempfile
-    >>>     >>> from unseen.tables import load_table
+    >>> from pathlib import Path
+    >>> from unseen.tables import load_table
     >>> rows = [f"{place},{age},{'yes' if age > 50 else 'no'}" for place in ("bonn", "leeds") for age in range(40, 60)]
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     file = Path(folder, "patients.csv")

@@ -216,7 +216,7 @@ def _obvious(names: list[str]) -> list[str]:
     """Of several names that tell domains, the only one that is of places and not of patients, if there is one."""
     places = [name for name in names if not re.fullmatch(GROUP, _stem(name))]
     plain = [name for name in places if not _may_group(name)]
-    return next((some for some in (plain, places) if len(some) == 1), names)
+    return plain if len(plain) == 1 else places or names
 
 
 def _may_group(name: str) -> bool:
