@@ -42,11 +42,13 @@ ASKED = [{}, {"dates": "ordinal", "group": "patient_id"}, {"features": ["age", "
 
 @pytest.mark.parametrize(("asked", "unit"), list(zip(ASKED, ["s", "ns", "ms"], strict=True)), ids=str)
 def test_a_frame_is_read_as_its_parquet_file(tmp_path, asked, unit):
-    pytest.importorskip("pyarrow")
+    pyarrow = pytest.importorskip("pyarrow")
+    pytest.importorskip("pyarrow.parquet")
     frame = PATIENTS.astype({"admitted": f"datetime64[{unit}]"})
     frame.to_parquet(tmp_path / "patients.parquet", index=False)
     expected = load_table(tmp_path / "patients.parquet", **asked)
-    for same in (frame, pl.read_parquet(tmp_path / "patients.parquet"), pl.scan_parquet(tmp_path / "patients.parquet")):
+    path = tmp_path / "patients.parquet"
+    for same in (frame, pl.read_parquet(path), pl.scan_parquet(path), pyarrow.parquet.read_table(path)):
         found = load_table(same, **asked)
         assert_same(found, expected)
         assert (found.notices, found.left_out) == (expected.notices, expected.left_out)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..citizen import is_dask
 from ._errors import refuse
 from ._files import repeated
 from ._values import polars
@@ -26,6 +27,10 @@ def as_frame(data: Any, name: str) -> pl.DataFrame:
         return data.collect()
     if isinstance(data, pl.DataFrame):
         return data
+    if is_dask(data):
+        raise TypeError("A Dask dataframe is not read as a table: pass the path of its files, or what compute() gives.")
+    if not hasattr(data, "items"):  # a table of Arrow, which polars reads by itself
+        return pl.DataFrame(data)
     names = [str(column) for column in data.columns]
     refuse(repeated(names), name)
     columns = zip(names, (column for _, column in data.items()), strict=True)
