@@ -189,7 +189,7 @@ MISTAKES = [
     Mistake("one class, SVM", UndoBias(), r"UndoBias needs .* at least 2 classes.* \['a'\]", y=np.full(N, "a")),
     Mistake("continuous y", CIDG(), "Unknown label type: continuous", y=X[:, 0]),
     Mistake("y in 2-d", CIDG(), r"y should be a 1d array, got an array of shape \(18, 2\)", y=np.c_[Y, Y]),
-    Mistake("NaN in y", CIDG(), "Input y contains NaN", y=replaced(Y * 1.0, 0, np.nan)),
+    Mistake("NaN in y", CIDG(), "y has no label for 1 of 18 samples", y=replaced(Y * 1.0, 0, np.nan)),
     # samples
     Mistake("X in 1-d", CIDG(), "Expected 2D array, got 1D array", X=X[:, 0]),
     Mistake("X in 3-d", CIDG(), "dim 3", X=X[:, :, None]),

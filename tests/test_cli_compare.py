@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 from helpers import three_domains
 from unseen.cli._app import app
+from unseen.cli._compare import show_comparison
 from unseen.cli._report import write
 from unseen.selection import METHODS
 
@@ -254,3 +255,37 @@ def test_a_process_that_dies_is_explained(hospitals, monkeypatch):
     assert code == 1
     assert "A process died" in err
     assert "run the same command again to continue" in err
+
+
+def test_how_columns_were_used_is_listed_on_request(hospitals):
+    code, out, err = unseen("diagnose", hospitals, "--permutations", 19, "--columns")
+    assert code == 0, err
+    said = {"age": "number", "smoker": "category with 2 levels", "record": "left out: identifier", "hospital": "domain"}
+    for name, use in said.items():
+        assert re.search(rf"{name} +│ {use}", out)
+    assert "age" not in unseen("diagnose", hospitals, "--permutations", 19)[1]
+
+
+@pytest.mark.parametrize("width", [60, 80, 120, 200])
+@pytest.mark.parametrize("n", [3, 8, 29])
+def test_the_printed_table_fits_its_terminal(monkeypatch, capsys, width, n):
+    rng = np.random.default_rng(n)
+    domains = [f"University Hospital of the Town of Number {i}" for i in range(n)]
+    methods = [
+        {"name": name, "kind": "invariant", "transductive": True, "mean": 71.5, "sd": 12.3, "seconds": 1234.5}
+        | {"failed": "", "skipped": False}
+        | {"accuracies": {d: {"mean": float(rng.uniform(20, 100)), "sd": 10.5} for d in domains}}
+        for name in ("CIDG, M = 1", "linear SVM", "best")
+    ]
+    monkeypatch.setattr("unseen.cli._report.PAGE", width)
+    show_comparison({"domains": domains, "methods": methods, "verdict": {"headline": "", "sentences": []}})
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= width
+    header = [name.strip() for name in lines[2].strip("┃").split("┃")]
+    assert header[:4] == ["method", "mean ± sd", "worst", "best"]
+    assert len([line for line in lines if line.startswith("│")]) == len(methods)  # no row is broken in two
+    shown = [name for name in header if name.startswith("Univ")]
+    assert len(shown) == len(set(shown))
+    assert len(shown) == n or f"{n - len(shown)} of {n} domains not shown" in "".join(lines)
+    if (n, width) in ((3, 120), (8, 200)):
+        assert len(shown) == n

@@ -101,7 +101,7 @@ def test_what_cannot_be_predicted_is_refused_with_a_reason(home, tmp_path, model
         model.predict(frame.drop("x1"))
     with pytest.raises(TableError, match="it holds no rows"):
         model.predict_table(frame.clear())
-    with pytest.raises(TableError, match="called alike"):
+    with pytest.raises(TableError, match="2 columns are called 'x0'"):
         model.predict(pd.DataFrame([[1.0, 2.0]], columns=["x0", "x0"]))
     with pytest.raises(ValueError, match=r"should end in \.csv or \.parquet"):
         model.predict_table(frame, tmp_path / "o.xlsx")

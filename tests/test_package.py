@@ -21,7 +21,7 @@ SOURCE = Path(unseen.__file__).parent
 FILES = sorted(SOURCE.rglob("*.py"))
 # Each room may import those before it, and the hall: what lies beside the rooms.
 MATHEMATICS = ["_cells", "_scatters", "_pencil"]  # likewise
-ROOMS = ["report", "algebra", "kernels", "estimators", "selection", "shift", "tables", "datasets", "models", "study"]
+ROOMS = ["report", "algebra", "kernels", "estimators", "selection", "tables", "shift", "datasets", "models", "study"]
 ROOMS += ["cli"]
 HALL = {"citizen", "distributed", "exceptions", "files", "labels", "progress"}
 ALONE = {"report"}  # takes plain values, so that any program may use it: imports no other room

@@ -66,9 +66,9 @@ BAD_TEXTS = {
     ),
     "no telling domain": (replaced("hospital", "where"), {}, ["which column holds the domains cannot be told"]),
     "two telling domains": (
-        replaced("age", "Patient ID"),
+        replaced("age", "Scanner"),
         {},
-        ["'hospital', 'Patient ID' could each be the domain column: pass --domain to choose one."],
+        ["'hospital', 'Scanner' could each be the domain column: pass --domain to choose one."],
     ),
     "missing labels": (
         with_rows("bonn,50,f,", "bonn,51,f,NA", "leeds,52,f,ill"),

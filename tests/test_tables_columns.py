@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import date, timedelta
 
 import numpy as np
 import pytest
 
 pl = pytest.importorskip("polars")
 
-from unseen.tables import load_table, preprocessor  # noqa: E402
+from unseen.tables import TableError, load_table, preprocessor  # noqa: E402
 from written_tables import FRAME, changed, written  # noqa: E402
 
 
@@ -215,3 +215,97 @@ def test_a_domain_may_lack_some_classes_but_sharing_none_is_said(tmp_path):
     diagnoses = ["ill", "well", "well"] * 8
     table = load_table(written(tmp_path, changed(diagnosis=[f"{d}{i % 2}" for i, d in enumerate(diagnoses)])))
     assert "No class of these domains occurs in any other: 'bonn'." in table.notices
+
+
+DAYS = pl.date_range(pl.date(2024, 1, 30), pl.date(2024, 2, 22), eager=True)
+
+
+@pytest.mark.parametrize(
+    "day",
+    [
+        DAYS,
+        DAYS.cast(pl.Datetime("ms")),
+        DAYS.cast(pl.String),
+        DAYS.cast(pl.String) + "T00:00",
+        DAYS.dt.strftime(" %F "),
+    ],
+    ids=["date", "datetime", "text", "text with time", "text with spaces"],
+)
+def test_dates_are_left_out_or_days_since_1970(tmp_path, day):
+    path = written(tmp_path, changed(day=day), "parquet")
+    table = load_table(path)
+    assert "day" not in table.schema.feature_names
+    assert "Left out, since they are dates: 'day'. Pass --dates ordinal to use their days since 1970." in table.notices
+    for asked in ({"dates": "ordinal"}, {"features": ["day"]}):
+        used = load_table(path, **asked)
+        assert used.schema.columns[-1].kind == "date"
+        np.testing.assert_array_equal(used.X[:, -1], np.arange(24) + (DAYS[0] - date(1970, 1, 1)).days)
+
+
+def test_times_are_parts_of_days_wherever_they_were_taken(tmp_path):
+    moments = ["1970-01-02 12:00", "1970-01-02T13:00:00+01:00", "1970-01-02 09:30:00.000-0230", "1970-01-02T12:00Z"]
+    table = load_table(
+        written(tmp_path, changed(when=["NA", *moments * 5, "", "1970-01-01", "1970-01-01"])), dates="ordinal"
+    )
+    np.testing.assert_array_equal(table.X[:, -1], [np.nan, *[1.5] * 20, np.nan, 0.0, 0.0])
+
+
+@pytest.mark.parametrize("odd", ["soon", "2024-02-31", "2024-01-01 25:00", "31.1.2024", "2024"])
+def test_a_column_with_something_else_than_dates_holds_levels(tmp_path, odd):
+    table = load_table(written(tmp_path, changed(day=[odd, *["2024-01-01", "2024-01-02"] * 11, odd])))
+    assert table.schema.columns[-1].levels == tuple(sorted({odd, "2024-01-01", "2024-01-02"}))
+
+
+def test_a_date_may_be_the_domain_and_the_label(tmp_path):
+    day = pl.Series([date(2024, 1, 1), date(2024, 1, 2)] * 12)
+    for name, kind in (("hospital", pl.Date), ("hospital", pl.Datetime("us")), ("diagnosis", pl.Date)):
+        table = load_table(written(tmp_path, FRAME.with_columns(day.cast(kind).alias(name)), "parquet"))
+        values = table.domain if name == "hospital" else table.y
+        assert sorted(set(values.tolist())) == ["2024-01-01", "2024-01-02"]
+
+
+def visits(**more):
+    """Four hospitals, each with six patients who came twice, by the same numbers."""
+    patients = [{"hospital": h, "patient_id": p} for h in "abcd" for p in range(6) for _ in range(2)]
+    return pl.DataFrame(patients).with_columns(x=pl.int_range(48) * 7 % 11, label=pl.int_range(48) // 3 % 2, **more)
+
+
+def test_patients_are_no_domains_beside_hospitals_and_are_no_features(tmp_path):
+    table = load_table(written(tmp_path, visits()))
+    assert (table.schema.domain, table.schema.feature_names, table.group) == ("hospital", ["x"], None)
+    assert "patient_id repeats within domains: --group patient_id keeps its rows together." in table.notices
+    once = load_table(written(tmp_path, visits().unique(["hospital", "patient_id"], maintain_order=True)))
+    assert not any("repeats" in notice for notice in once.notices)
+    assert load_table(written(tmp_path, visits()), features=["patient_id"]).schema.feature_names == ["patient_id"]
+
+
+def test_places_are_preferred_to_codes_and_two_places_are_asked_about(tmp_path):
+    renamed = visits().rename({"hospital": "hospital_id"})
+    assert load_table(written(tmp_path, renamed)).schema.domain == "hospital_id"
+    coded = visits(study_id=pl.int_range(48) % 5)
+    assert load_table(written(tmp_path, coded)).schema.domain == "hospital"
+    with pytest.raises(TableError, match="'hospital', 'scanner' could each be the domain column"):
+        load_table(written(tmp_path, visits(scanner=pl.int_range(48) % 5)))
+
+
+def test_groups_go_with_their_rows(tmp_path):
+    table = load_table(written(tmp_path, visits()), group="patient_id", max_per_domain=6)
+    assert table.group.tolist() == [str(row % 12 // 2) for row in table.rows]
+    kept = np.array([5, 1])
+    assert table.take(kept).group.tolist() == table.group[kept].tolist()
+    assert not any("repeats" in notice for notice in table.notices)
+    for wrong, said in (("hospital", "both the domain and the group"), ("patient", "no column 'patient'")):
+        with pytest.raises(TableError, match=said):
+            load_table(written(tmp_path, visits()), domain="hospital", group=wrong)
+    lost = visits().with_columns(patient_id=pl.when(pl.int_range(48) != 2).then("patient_id"))
+    with pytest.raises(TableError, match="the group column 'patient_id' is missing in 1 row: row 3"):
+        load_table(written(tmp_path, lost), group="patient_id")
+
+
+def test_every_column_has_a_use_or_a_reason(tmp_path):
+    frame = changed(one=[1] * 24, none=[None] * 24, record=[f"r{i}" for i in range(24)], day=DAYS)
+    uses = load_table(written(tmp_path, frame, "parquet"), drop=["age"]).column_uses()
+    assert [use["column"] for use in uses[:2]] == ["diagnosis", "hospital"]
+    left_out = {"age": "dropped", "one": "constant", "none": "all missing", "record": "identifier", "day": "date"}
+    assert {use["column"]: use["why"] for use in uses if use["use"] == "left out"} == left_out
+    assert sorted(use["column"] for use in uses) == sorted(frame.columns)

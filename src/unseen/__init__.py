@@ -13,7 +13,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from .estimators import CIDG, DICA, KFDA, MDA, SCA, DomainCenterer, UndoBias
     from .kernels import PivotedNystroem
-    from .models import load_model
+    from .models import fit, load_model
     from .selection import ProjectionSearchCV, UnseenClassifier
     from .shift import diagnose
     from .study import compare
@@ -25,6 +25,7 @@ _HOMES = {
     "UnseenClassifier": "selection",
     "compare": "study",
     "diagnose": "shift",
+    "fit": "models",
     "load_model": "models",
 }
 _SUBMODULES = ("datasets", "distributed", "exceptions", "models", "report", "selection", "shift", "study", "tables")
@@ -42,6 +43,7 @@ __all__ = [
     "UnseenClassifier",
     "compare",
     "diagnose",
+    "fit",
     "load_model",
 ]
 

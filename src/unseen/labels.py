@@ -13,6 +13,7 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 
 from .algebra import Ints, Membership
+from .citizen import is_dask
 from .exceptions import MaskedLabelsWarning, SingleDomainWarning, warn
 
 Labels = np.ndarray[Any, np.dtype[Any]]
@@ -22,7 +23,11 @@ MASK = -1  # what adaptation libraries put in the place of the labels of a targe
 
 
 def domains_by_name(method: Callable[P, R]) -> Callable[P, R]:
-    """Tell who passes domains by position, or as scikit-learn's `groups`, what they are called here."""
+    """Tell who passes domains by position, or as scikit-learn's `groups`, what they are called here.
+
+    Whoever passes labels of which some are missing is told as well, before scikit-learn asks NA whether it is true.
+    """
+    names = list(inspect.signature(method).parameters)
     kinds = [parameter.kind for parameter in inspect.signature(method).parameters.values()]
     n_positional = kinds.count(inspect.Parameter.POSITIONAL_OR_KEYWORD)
     takes_groups = inspect.Parameter.VAR_KEYWORD in kinds
@@ -36,9 +41,17 @@ def domains_by_name(method: Callable[P, R]) -> Callable[P, R]:
                 f"{type(args[0]).__name__}.{method.__name__} takes the domain of each sample by its own name; got "
                 f"{received}. Use sample_domain=, as in {method.__name__}(X, y, sample_domain=domain)."
             )
+        refuse_missing(kwargs.get("y", dict(zip(names, args, strict=False)).get("y")))
         return method(*args, **kwargs)
 
     return call
+
+
+def refuse_missing(y: Any) -> None:
+    """Raise if labels are missing, unless they are elsewhere, as those of Dask are."""
+    labels = np.asarray(None if is_dask(y) else y)
+    if labels.ndim == 1 and labels.dtype.kind in "Of":
+        require_labels(labels, "y")
 
 
 def encode_classes(y: Labels, caller: str) -> tuple[Labels, Ints]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -12,7 +13,7 @@ from rich.text import Text
 
 from ..files import check_target
 from . import _options as o
-from ._report import answer, errors, grid, notices, page, reporting, write
+from ._report import answer, errors, fitting, grid, notices, page, reporting, shortened, show_columns, write
 from ._with import beside, own_methods
 
 
@@ -20,9 +21,11 @@ def compare(
     data: o.Data = None,
     label: o.Label = None,
     domain: o.Domain = None,
+    group: o.Group = None,
     features: o.Features = None,
     drop: o.Drop = None,
     unlabelled: o.Unlabelled = None,
+    dates: o.Dates = "drop",
     methods: o.Methods = o.ALL,
     with_models: o.With = None,
     repeats: o.Repeats = 3,
@@ -40,6 +43,7 @@ def compare(
     jobs: o.Jobs = 2,
     workers: o.Workers = None,
     scheduler: o.Scheduler = None,
+    columns: o.Columns = False,
     as_json: o.Json = False,
 ) -> None:
     """Hold out each domain, run every method, and say whether invariance helps.
@@ -54,7 +58,7 @@ def compare(
     with reporting():
         check_target(report, ".html", ".htm")
         asked = Request(label, domain, o.names_of(features), o.names_of(drop), unlabelled, max_per_domain, seed)
-        table = o.read(data, asked)
+        table = o.read(data, replace(asked, group=group, dates=dates))
         caution = imbalance(Counter(table.y.tolist()))
         notices([*table.notices, *([caution] if caution else [])])
         how, chosen = o.scale_for(data, scale), beside(o.names_of(methods) or [], own_methods(with_models or []))
@@ -72,6 +76,7 @@ def compare(
             found = compare_table(table, protocol, chosen, work, command=o.command_line())
         summary = found.summary()
         answer(summary, as_json, show_comparison)
+        show_columns(summary["data"]["columns"], columns and not as_json)
         if report is not None:
             write(found.to_html(), report)
     if any(method["failed"] and not method["skipped"] for method in summary["methods"]):
@@ -80,23 +85,25 @@ def compare(
 
 
 def show_comparison(summary: dict[str, Any]) -> None:
-    """Print methods by held-out domains, best first, and the verdict."""
-    console = page()
-    figures = [*summary["domains"], "mean ± sd", "seconds"]
+    """Print methods by held-out domains, best first, and the verdict; of many domains, as many as there is room for."""
+    console, domains = page(), summary["domains"]
     metric, share = summary["verdict"]["metric"], summary["verdict"]["share"]
-    digits = 1 if share else 3
-    rich = grid(["method", "kind"], figures, f"{metric.replace('_', ' ')} on the held-out domain{', %' * share}")
-    best = {
-        d: max((m["accuracies"][d]["mean"] for m in summary["methods"] if m["accuracies"][d]), default=None)
-        for d in summary["domains"]
-    }
-    for method in sorted(summary["methods"], key=lambda m: math.inf if m["mean"] is None else -m["mean"]):
-        star = "*" if method["transductive"] else ""
-        cells = [_cell(method["accuracies"][d], best[d], _word(method), digits) for d in summary["domains"]]
-        spread = "" if method["sd"] is None else f" ± {method['sd']:.{digits}f}"
-        mean = _word(method) if method["mean"] is None else f"{method['mean']:.{digits}f}{spread}"
-        rich.add_row(f"{method['name']}{star}", method["kind"], *cells, mean, f"{method['seconds']:.1f}")
+    methods = sorted(summary["methods"], key=lambda m: math.inf if m["mean"] is None else -m["mean"])
+    for widest in WIDEST:
+        columns = _columns(methods, domains, widest, digits=1 if share else 3)
+        shown = fitting(columns, console.width, needed=4)
+        if len(shown) == len(columns):
+            break
+    rich = grid(shown[:1], [], f"{metric.replace('_', ' ')} on the held-out domain{', %' * share}")
+    for name in shown[1:]:
+        rich.add_column(str(columns[name][0]), justify="left" if name == "kind" else "right", no_wrap=True)
+    for i in range(len(methods)):
+        rich.add_row(*(columns[name][1 + i] for name in shown))
     console.print(rich)
+    absent = len(set(_keys(domains)) - set(shown))
+    if absent:
+        text = f"{absent} of {len(domains)} domains not shown, for want of room: --report and --json have all of them."
+        console.print(text, style="dim")
     if any(method["transductive"] for method in summary["methods"]):
         console.print("* transductive: saw unlabelled samples of the held-out domain", style="dim")
     for method in summary["methods"]:
@@ -108,6 +115,35 @@ def show_comparison(summary: dict[str, Any]) -> None:
         console.print(sentence)
     if summary["verdict"]["recommendation"]:
         console.print(summary["verdict"]["recommendation"]["sentence"], style="bold")
+
+
+Cell = str | Text
+WIDEST = (24, 14, 9)  # of the name of a domain above its column, the less the less room there is
+
+
+def _columns(methods: list[dict[str, Any]], domains: list[str], widest: int, digits: int) -> dict[Any, list[Cell]]:
+    """A header and a cell for each method, of each column, the most important columns first."""
+    found: dict[Any, list[Cell]] = {name: [name] for name in ("method", "mean ± sd", "worst", "best", "kind")}
+    found |= {key: [shortened(domain, widest)] for key, domain in zip(_keys(domains), domains, strict=True)}
+    found["seconds"] = ["seconds"]
+    accuracies = {d: [m["accuracies"][d]["mean"] for m in methods if m["accuracies"][d]] for d in domains}
+    for method in methods:
+        own = [cell["mean"] for cell in method["accuracies"].values() if cell]
+        spread = "" if method["sd"] is None else f" ± {method['sd']:.{digits}f}"
+        found["method"].append(f"{method['name']}{'*' if method['transductive'] else ''}")
+        found["mean ± sd"].append(_word(method) if method["mean"] is None else f"{method['mean']:.{digits}f}{spread}")
+        found["worst"].append(f"{min(own):.{digits}f}" if own else "")
+        found["best"].append(f"{max(own):.{digits}f}" if own else "")
+        found["kind"].append(method["kind"])
+        for key, domain in zip(_keys(domains), domains, strict=True):
+            best = max(accuracies[domain], default=None)
+            found[key].append(_cell(method["accuracies"][domain], best, _word(method), digits))
+        found["seconds"].append(f"{method['seconds']:.1f}")
+    return found
+
+
+def _keys(domains: list[str]) -> range:
+    return range(len(domains))  # a domain may be called like another column
 
 
 def _word(method: dict[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,16 +10,18 @@ import typer
 
 from ..files import check_target
 from . import _options as o
-from ._report import answer, clean, notices, reporting, save_figure, write
+from ._report import answer, clean, notices, reporting, save_figure, show_columns, write
 
 
 def diagnose(
     data: o.Data = None,
     label: o.Label = None,
     domain: o.Domain = None,
+    group: o.Group = None,
     features: o.Features = None,
     drop: o.Drop = None,
     unlabelled: o.Unlabelled = None,
+    dates: o.Dates = "drop",
     scale: o.Scale = None,
     permutations: Annotated[int, typer.Option(min=19, help="Random permutations behind each p-value.")] = 499,
     max_per_domain: Annotated[
@@ -27,6 +30,7 @@ def diagnose(
     report: o.Report = None,
     figure: Annotated[Path | None, typer.Option(dir_okay=False, help="Draw the diagnosis: .png, .svg or .pdf.")] = None,
     seed: o.Seed = 0,
+    columns: o.Columns = False,
     as_json: o.Json = False,
 ) -> None:
     """Tell how the domains differ: in P(Y), in P(X), in P(X|Y), and which methods that suits.
@@ -42,7 +46,7 @@ def diagnose(
         check_target(report, ".html", ".htm")
         check_target(figure, ".png", ".svg", ".pdf")
         asked = Request(label, domain, o.names_of(features), o.names_of(drop), unlabelled, seed=seed)
-        table = o.read(data, asked)
+        table = o.read(data, replace(asked, group=group, dates=dates))
         notices(table.notices)
         prepared = preprocessor(table.schema, o.scale_for(data, scale)).fit_transform(table.X)
         limits: dict[str, Any] = {"n_permutations": permutations, "max_per_domain": max_per_domain}
@@ -52,3 +56,4 @@ def diagnose(
         if figure is not None:
             save_figure(found.plot(), figure)
         answer(found.summary(), as_json, lambda _: typer.echo(clean(str(found))))
+        show_columns(table.column_uses(), columns and not as_json)

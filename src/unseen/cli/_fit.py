@@ -11,7 +11,7 @@ import typer
 
 from ..files import check_target
 from . import _options as o
-from ._report import answer, errors, notices, reporting
+from ._report import answer, errors, notices, reporting, show_columns
 from ._show import describe
 from ._with import beside, named, own_methods
 
@@ -24,9 +24,11 @@ def fit(
     data: o.Data = None,
     label: o.Label = None,
     domain: o.Domain = None,
+    group: o.Group = None,
     features: o.Features = None,
     drop: o.Drop = None,
     unlabelled: o.Unlabelled = None,
+    dates: o.Dates = "drop",
     method: Annotated[
         str,
         typer.Option(
@@ -47,6 +49,7 @@ def fit(
     components: o.Components = None,
     workers: o.Workers = None,
     scheduler: o.Scheduler = None,
+    columns: o.Columns = False,
     as_json: o.Json = False,
 ) -> None:
     """Fit a model for places that are not in the table, and score it on each place held out.
@@ -65,6 +68,7 @@ def fit(
         require_storable([(one.transformer, one.classifier) for one in wanted if one.own or method != AUTO])
         method = method if method == AUTO else wanted[0].name
         asked = Request(label, domain, o.names_of(features), o.names_of(drop), unlabelled, max_per_domain, seed)
+        asked = replace(asked, group=group, dates=dates)
         source = TableRows(o.embedded_table(asked)) if data is None else survey_table(data, asked)
         how: dict[str, Any] = {"scale": o.scale_for(data, scale), "seed": seed}
         try:
@@ -84,4 +88,5 @@ def fit(
         card = model_card(table, found, method=method, source=source, command=o.command_line(), **how)
         save_model(found.model, output, card)
         answer(card, as_json, describe)
+        show_columns(card["data"]["columns"], columns and not as_json)
         errors.print(f"Wrote {output}")

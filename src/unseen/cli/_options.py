@@ -60,6 +60,9 @@ Data = Annotated[
 ]
 Label = Annotated[str | None, typer.Option(help="Column of the classes; guessed from obvious names.")]
 Domain = Annotated[str | None, typer.Option(help="Column of the domains; guessed from obvious names.")]
+Group = Annotated[str | None, typer.Option(help="Column of what several rows come from, such as the patient.")]
+Dates = Annotated[Literal["drop", "ordinal"], typer.Option(help="Leave out dates, or use them as days since 1970.")]
+Columns = Annotated[bool, typer.Option("--columns", help="Also list how every column was used.")]
 Features = Annotated[
     str | None,
     typer.Option(
@@ -149,7 +152,8 @@ def embedded_table(request: Request) -> Table:
 
     if request != Request(max_per_domain=request.max_per_domain, seed=request.seed):
         raise ValueError(
-            "--label, --domain, --features, --drop and --unlabelled speak of a table; name one, or leave them out."
+            "--label, --domain, --group, --features, --drop, --unlabelled and --dates speak of a table; name one, or "
+            "leave them out."
         )
     table = embedded()
     return table.take(table.samples.thinned(most=request.max_per_domain, seed=request.seed))

@@ -6,13 +6,15 @@ import errno
 import json
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
@@ -61,6 +63,22 @@ def grid(names: Iterable[str], figures: Iterable[str], title: str | None = None)
     for name in figures:
         table.add_column(clean(name), justify="right")
     return table
+
+
+def fitting(columns: Mapping[Any, Sequence[str | Text]], width: int, needed: int) -> list[Any]:
+    """The first columns for which a table has room, but as many as are needed at least."""
+    widths = [3 + max(Text.assemble(cell).cell_len for cell in cells) for cells in columns.values()]  # edge and spaces
+    used = list(accumulate(widths, initial=1))[1:]
+    return [name for i, (name, total) in enumerate(zip(columns, used, strict=True)) if i < needed or total <= width]
+
+
+def shortened(name: str, most: int) -> str:
+    """A name that is not too wide: what is too much is taken out of its middle, since names tend to begin alike."""
+    text = clean(name)
+    if cell_len(text) <= most:
+        return text
+    half = (most - 1) // 2
+    return f"{set_cell_size(text, most - 1 - half)}…{set_cell_size(text[::-1], half)[::-1]}"
 
 
 @contextmanager
@@ -133,6 +151,17 @@ def _entry(cell: Cell) -> Text:
     if cell.published is not None:
         text.append(f"\n{cell.published:.1f}", style="bright_black")
     return text
+
+
+def show_columns(uses: list[dict[str, Any]], wanted: bool = True) -> None:
+    """Print how every column of a table was used."""
+    from ..report import column_lines
+
+    if wanted:
+        table = grid(["column", "use"], [])
+        for name, use in column_lines(uses):
+            table.add_row(name, use)
+        page().print(table)
 
 
 def write(text: str, path: Path | None) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table as RichTable
 
-from ._report import answer, grid, page, reporting
+from ._report import answer, grid, page, reporting, show_columns
 
 KINDS = {
     "plain": "plain: classifies row by row",
@@ -22,6 +22,7 @@ SHOWN = 12  # classes and domains listed by name
 
 def show(
     model: Annotated[Path, typer.Argument(help="A file that unseen fit wrote.")],
+    columns: Annotated[bool, typer.Option("--columns", help="Also list how every column was used.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the whole card as JSON.")] = False,
 ) -> None:
     """Show what a model was fitted on, what was chosen, and how it scored. Reads the card only, runs nothing.
@@ -34,6 +35,7 @@ def show(
         facts = read_card(model)
         try:
             answer(facts, as_json, describe)
+            show_columns(facts.get("data", {}).get("columns", []), columns and not as_json)
         except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
             raise ModelFileError(f"{model}: its card is not one that `unseen fit` wrote; --json shows it.") from error
 

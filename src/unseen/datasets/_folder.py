@@ -89,7 +89,7 @@ def read_folder(
 
 def samples_of(found: SurveyedTable) -> Samples:
     """All rows of a table; single precision stays single."""
-    samples, _ = found.read()
+    samples, *_ = found.read()
     return replace(samples, X=samples.X.astype(np.float32)) if found.single else samples
 
 

@@ -4,6 +4,7 @@ Stands on the tables, the selection and the novelty of a new table.
 """
 
 from ._card import model_card
+from ._door import fit
 from ._file import load_model, read_card, require_storable, save_model
 from ._fit import AUTO, TableFit, fit_notices, fit_table
 from ._model import TableModel
@@ -16,6 +17,7 @@ __all__ = [
     "TableFit",
     "TableModel",
     "TablePredictions",
+    "fit",
     "fit_table",
     "model_card",
     "read_card",

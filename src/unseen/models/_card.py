@@ -69,6 +69,7 @@ def model_card(
             "missing": {name: share for name, share in zip(table.schema.feature_names, missing, strict=True) if share},
             "classes": [{"class": value, "rows": count} for value, count in class_rows.items()],
             "notices": list(table.notices),
+            "columns": table.column_uses(),
         },
         "schema": table.schema.to_dict(),
         "method": method,

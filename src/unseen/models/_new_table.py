@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,13 +17,16 @@ from ..tables import (
     NewValues,
     Schema,
     TableError,
+    as_frame,
     as_text,
     batch_size,
     counted,
     ending_of,
     file_batches,
     files,
+    has_columns,
     holds_several,
+    is_path,
     is_readable,
     look_like_parts,
     scan,
@@ -181,28 +183,11 @@ class NewTable:
         return np.concatenate([piece.X for piece in pieces]), np.concatenate(named) if named else None
 
 
-def is_path(data: Any) -> bool:
-    """Whether data are in files."""
-    return isinstance(data, (str, os.PathLike))
-
-
-def has_columns(data: Any) -> bool:
-    """Whether data in memory are a frame, of any library, and not an array."""
-    return hasattr(type(data), "columns")  # to ask a lazy frame itself would read it
-
-
 def _frame_of(data: Any, schema: Schema) -> pl.DataFrame:
     """A frame of pandas or polars, or an array with a column for each feature, as polars has it."""
-    pl = optional_import("polars", "Predicting a table")
-    if isinstance(data, pl.DataFrame):
-        return data
-    if isinstance(data, pl.LazyFrame):
-        return data.collect()
     if has_columns(data):
-        names = [str(name) for name in data.columns]
-        if len(set(names)) < len(names):
-            raise TableError(["several columns are called alike: rename them."], source=IN_MEMORY.name)
-        return pl.DataFrame({name: _values(column) for name, (_, column) in zip(names, data.items(), strict=True)})
+        return as_frame(data, IN_MEMORY.name)
+    pl = optional_import("polars", "Predicting a table")
     X = np.asarray(data, dtype=np.float64)
     if X.ndim != 2 or X.shape[1] != len(schema.columns):
         raise ValueError(
@@ -210,13 +195,6 @@ def _frame_of(data: Any, schema: Schema) -> pl.DataFrame:
             f"training; got the shape {X.shape}. Pass a frame to have columns found by name."
         )
     return pl.from_numpy(X, schema=schema.feature_names, orient="row")
-
-
-def _values(column: Any) -> Any:
-    """The values of a column of pandas, which has several ways to say that one is missing."""
-    if isinstance(column.dtype, np.dtype) and column.dtype.kind in "biufmM":
-        return column.to_numpy()
-    return column.astype(object).where(column.notna(), None).tolist()
 
 
 def _common(types: Sequence[Mapping[str, Any]], name: str) -> Any:

@@ -16,9 +16,9 @@ from ..algebra import Array
 from ..files import check_target, temporary, written
 from ..labels import Labels, listed
 from ..shift import NoveltyResult
-from ..tables import Schema, counted
+from ..tables import Schema, counted, has_columns, is_path
 from ._model import TableModel
-from ._new_table import NewTable, has_columns, is_path
+from ._new_table import NewTable
 from ._passes import Run, domain_moments
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class TablePredictions:
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """A fitted model and its card, as :func:`unseen.load_model` gives it.
+    """A fitted model and its card, as :func:`unseen.fit` and :func:`unseen.load_model` give it.
 
     Data are a frame of pandas or polars, the path of a table, folder or pattern, whose columns are found by name and
     encoded as those of the training table were, or an array that is encoded already.
@@ -98,6 +98,18 @@ class Model:
             reason = " ".join(getattr(error, "problems", []))
             text = f"{self.name}: its card does not say which columns the model needs. {reason}"
             raise ModelFileError(text.strip()) from error
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model and its card to a file, whole or not at all; :func:`unseen.load_model` reads it.
+
+        Parameters
+        ----------
+        path : str or path
+            The file, by custom with the ending ``.unseen``; an existing one is replaced.
+        """
+        from ._file import save_model  # which makes models of files, so it comes after this
+
+        save_model(self.estimator, path, self.card)
 
     def predict(self, data: Any, *, sample_domain: Any = None) -> Labels:
         """Classify all rows at once; a transductive model needs whole batches of each new domain.

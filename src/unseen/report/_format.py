@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeGuard
 
 NOTHING = "–"  # noqa: RUF001 (an en dash, as tables print it)
@@ -68,4 +68,20 @@ def pairs(settings: Mapping[str, Any] | None) -> list[tuple[str, str]]:
     return [(str(name), f"{value:g}" if isinstance(value, float) else str(value)) for name, value in found]
 
 
-FILTERS = {filter.__name__: filter for filter in (number, signed, general, p_value, duration, pairs)}
+MANY = 100  # columns of one use; more of them than this are listed in one line
+
+
+def column_lines(uses: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    """The columns of a table, each with its use and, if it was left out, why: those of a long list in one line."""
+    told: dict[str, list[str]] = {}
+    for use in uses:
+        levels = f" with {use['levels']:,} level{'' if use['levels'] == 1 else 's'}" if use["levels"] else ""
+        told.setdefault(f"{use['use']}{levels}{': ' + use['why'] if use['why'] else ''}", []).append(use["column"])
+    lines = []
+    for text, names in told.items():
+        many = len(names) > MANY
+        lines += [(f"{names[0]} to {names[-1]}, {len(names):,} columns", text)] if many else [(n, text) for n in names]
+    return lines
+
+
+FILTERS = {filter.__name__: filter for filter in (number, signed, general, p_value, duration, pairs, column_lines)}

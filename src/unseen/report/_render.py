@@ -84,7 +84,12 @@ def render_diagnosis(summary: Mapping[str, Any], *, fragment: bool = False) -> s
 def _render(template: str, title: str, summary: Mapping[str, Any]) -> str:
     jinja2 = optional_import("jinja2", "An HTML report")
     scripts = (f"(() => {{\n{_asset(name)}}})();\n" for name in ("report.js", "scatter.js"))
-    fixed = {"title": title, "data": summary.get("data"), "style": _asset("report.css"), "script": "".join(scripts)}
+    fixed = {
+        "title": title,
+        "data": summary.get("data") and {"columns": [], **summary["data"]},
+        "style": _asset("report.css"),
+        "script": "".join(scripts),
+    }
     try:
         html: str = _environment().get_template(template).render(sections=sections(summary), **fixed)
     except (KeyError, jinja2.UndefinedError) as error:

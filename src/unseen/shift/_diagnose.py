@@ -10,7 +10,8 @@ from sklearn.utils import check_random_state, check_scalar, check_X_y
 
 from ..algebra import Array, Ints, Membership
 from ..kernels import Kernel, available_bytes
-from ..labels import Labels, Samples, check_domains, encode_classes, encode_domains
+from ..labels import Labels, Samples, check_domains, encode_classes, encode_domains, refuse_missing
+from ..tables import Dates, is_table, load_table, preprocessor
 from . import _words
 from ._diagnosis import ClassShift, Diagnosis, Shift
 from ._evidence import Evidence, chi_square, distance_matrices, kernel_evidence, permuted_tables, standing_apart
@@ -18,9 +19,14 @@ from ._evidence import Evidence, chi_square, distance_matrices, kernel_evidence,
 
 def diagnose(
     X: Any,
-    y: Any,
+    y: Any = None,
     *,
-    sample_domain: Any,
+    sample_domain: Any = None,
+    label: str | None = None,
+    domain: str | None = None,
+    group: str | None = None,
+    unlabelled: str | int | None = None,
+    dates: Dates = "drop",
     n_permutations: int = 499,
     max_per_domain: int = 500,
     alpha: float = 0.05,
@@ -34,19 +40,23 @@ def diagnose(
     domain labels over all samples. The others permute them within classes, so that changed class proportions alone
     do not raise an alarm. Features are compared by the distances of their mean embeddings in the space of an rbf
     kernel, whose `gamma` is one over the median squared distance. Features are used as they come: standardise those
-    that do not share a scale.
+    that do not share a scale. Those of a table are prepared as for a comparison, and standardised.
 
     The tests take the samples of a domain as independent. Frames of one film or slices of one patient are not, and
     make every p-value too small.
 
     Parameters
     ----------
-    X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        Features.
-    y : array-like of shape (n_samples,)
-        Class labels.
-    sample_domain : array-like of shape (n_samples,)
-        Domain of each sample, at least two.
+    X : {array-like, sparse matrix} of shape (n_samples, n_features), DataFrame, str or path
+        Features; or a table with labels and domains, as :func:`unseen.tables.load_table` takes it.
+    y : array-like of shape (n_samples,), default=None
+        Class labels, unless they are a column of a table.
+    sample_domain : array-like of shape (n_samples,), default=None
+        Domain of each sample, at least two, unless a column of a table tells.
+    label, domain : str, default=None
+        Columns of the table; None guesses them from obvious names.
+    group, unlabelled, dates
+        What else may be said of a table, as for :func:`unseen.tables.load_table`.
     n_permutations : int, default=499
         Permutations behind every p-value; none can be smaller than ``1 / (n_permutations + 1)``.
     max_per_domain : int, default=500
@@ -79,6 +89,14 @@ def diagnose(
     check_scalar(n_permutations, "n_permutations", Integral, min_val=1)
     check_scalar(max_per_domain, "max_per_domain", Integral, min_val=2)
     check_scalar(alpha, "alpha", Real, min_val=0, max_val=1, include_boundaries="neither")
+    assumed: list[str] = []
+    if is_table(X, y, sample_domain):
+        table = load_table(X, label=label, domain=domain, group=group, unlabelled=unlabelled, dates=dates)
+        X, y, sample_domain = preprocessor(table.schema).fit_transform(table.X), table.y, table.domain
+        assumed = table.notices
+    if y is None or sample_domain is None:
+        raise ValueError("diagnose needs labels and domains: pass y and sample_domain, or a table that has both.")
+    refuse_missing(y)
     X, y = check_X_y(X, y, accept_sparse="csr", dtype=np.float64)
     classes, _ = encode_classes(y, "diagnose")
     samples = Samples(X, y, check_domains(sample_domain, len(y)), classes)
@@ -119,6 +137,7 @@ def diagnose(
         marginal_distances=marginal,
         conditional_distances=conditional,
         odd_one_out=None if odd is None else domains.tolist()[odd],
+        assumed=tuple(assumed),
     )
 
 

@@ -120,6 +120,8 @@ class Diagnosis:
         NaN where there is nothing to compare.
     odd_one_out : object or None
         The domain that stands apart from the others, if one does.
+    assumed : tuple of str
+        What was assumed or left out when a table was read, in sentences.
     """
 
     n_samples: int
@@ -135,11 +137,12 @@ class Diagnosis:
     marginal_distances: Array
     conditional_distances: Array
     odd_one_out: Any
+    assumed: tuple[str, ...] = ()
 
     @cached_property
     def notices(self) -> tuple[str, ...]:
         """What else a reader should know, such as cells without samples."""
-        return tuple(_words.limits(self))
+        return (*self.assumed, *_words.limits(self))
 
     @cached_property
     def reading(self) -> list[str]:

@@ -18,8 +18,8 @@ from ..citizen import optional_import
 from ..labels import check_domains, encode_classes
 from ..report import draw_comparison, render_comparison
 from ..shift import Diagnosis, diagnose
-from ..tables import Column, Schema, Table, load_table, preprocessor
-from ._protocol import Protocol, Task, tasks, thin
+from ..tables import Column, Dates, Schema, Table, is_table, load_table, preprocessor
+from ._protocol import Protocol, Task, tasks
 from ._run import HERE, Work, all_results
 from ._store import Row
 from ._summary import confusions, data_facts, method_facts, provenance, settings_facts, verdict_facts, views
@@ -127,7 +127,9 @@ def compare(
     sample_domain: Any = None,
     label: str | None = None,
     domain: str | None = None,
+    group: str | None = None,
     unlabelled: str | int | None = None,
+    dates: Dates = "drop",
     methods: Sequence[Any] | None = None,
     repeats: int = 3,
     selection: Literal["domain", "within", "oracle"] = "domain",
@@ -145,17 +147,22 @@ def compare(
 
     Parameters
     ----------
-    data : array-like of shape (n_samples, n_features), str or path
-        Samples, or a table or folder to read: see :doc:`/user_guide/compare`.
+    data : array-like of shape (n_samples, n_features), DataFrame, str or path
+        Samples; or a table, in a frame of pandas or polars or to be read from a file or folder: see
+        :doc:`/user_guide/compare`.
     y : array-like of shape (n_samples,), default=None
-        Class labels, unless `data` is a table.
+        Class labels, unless they are a column of a table.
     sample_domain : array-like of shape (n_samples,), default=None
-        The domain each sample comes from, unless `data` is a table.
+        The domain each sample comes from, unless a column of a table tells.
     label, domain : str, default=None
         Columns of the table; None guesses them from obvious names.
+    group : str, default=None
+        Column of the table that tells what rows come from, such as the patient.
     unlabelled : str or int, default=None
         The label of rows of the table that have none, such as 0 or unknown, or NA for all that are missing: they are
         left out.
+    dates : {"drop", "ordinal"}, default="drop"
+        Leave out columns of dates, or use them as days since 1970.
     methods : sequence, default=None
         Which methods: names in `unseen.selection.METHODS`, and classifiers of your own such as
         ``("mine", SVC(), {"C": [1, 10]})``: see :ref:`own_models`. None takes all that are meant for comparisons.
@@ -168,7 +175,7 @@ def compare(
     centering : {"target", "source"}, default="target"
         Centring of the projections: "target" is the paper's, and transductive.
     max_per_domain : int, default=None
-        At most so many samples of each domain, drawn at random.
+        At most so many samples of each domain, drawn at random, of all its classes.
     quick : bool, default=False
         Small grids, for a first look.
     store : str or path, default=None
@@ -206,12 +213,12 @@ def compare(
     protocol = Protocol(
         selection, repeats=repeats, preprocess=scale, centering=centering, quick=quick, seed=random_state
     )
-    if isinstance(data, (str, Path)):
-        limits: dict[str, Any] = {"max_per_domain": max_per_domain, "seed": random_state}
-        table = load_table(data, label=label, domain=domain, unlabelled=unlabelled, **limits)
+    if is_table(data, y, sample_domain):
+        asked: dict[str, Any] = {"group": group, "dates": dates, "max_per_domain": max_per_domain, "seed": random_state}
+        table = load_table(data, label=label, domain=domain, unlabelled=unlabelled, **asked)
     else:
         table = table_of_arrays(data, y, sample_domain)
-        table = table.take(thin(table.domain, max_per_domain, random_state))
+        table = table.take(table.samples.thinned(most=max_per_domain, seed=random_state))
     work = Work(store, n_jobs, verbose, client)
     return compare_table(table, protocol, methods, work, command="unseen.compare(...)")
 
@@ -221,7 +228,7 @@ def table_of_arrays(X: Any, y: Any, sample_domain: Any) -> Table:
     if y is None or sample_domain is None:
         raise ValueError(
             f"Samples need labels and domains; got y={'None' if y is None else '...'} and "
-            f"sample_domain={'None' if sample_domain is None else '...'}. Pass both, or the path of a table."
+            f"sample_domain={'None' if sample_domain is None else '...'}. Pass both, or a table that has them."
         )
     X = check_array(X, dtype=np.float64, ensure_all_finite="allow-nan", input_name="X")
     y = column_or_1d(y)

@@ -2,9 +2,21 @@
 
 from ._agreement import Agreement
 from ._errors import TableError, counted, understanding, unknown_column
-from ._files import batches, ending_of, file_batches, files, holds_several, look_like_parts, scan
+from ._files import (
+    batches,
+    ending_of,
+    file_batches,
+    files,
+    has_columns,
+    holds_several,
+    is_path,
+    is_table,
+    look_like_parts,
+    scan,
+)
+from ._frames import as_frame
 from ._load import SurveyedTable, Table, load_table, loaded, survey_files, survey_table
-from ._roles import Request
+from ._roles import Dates, Request
 from ._schema import Column, NewValues, Schema, preprocessor
 from ._survey import batch_size
 from ._values import as_text, is_readable
@@ -23,16 +35,21 @@ __all__ = [
 ]
 # For other rooms, and for nobody else.
 __all__ += [
+    "Dates",
     "NewValues",
     "Request",
     "SurveyedTable",
+    "as_frame",
     "as_text",
     "batch_size",
     "counted",
     "ending_of",
     "file_batches",
+    "has_columns",
     "holds_several",
+    "is_path",
     "is_readable",
+    "is_table",
     "loaded",
     "look_like_parts",
     "survey_files",

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from ..algebra import Ints
 from ..labels import listed
 from ._errors import SHOWN, counted
-from ._roles import Request, Roles
+from ._roles import Request, Roles, left_out_notices
 from ._schema import Column
-from ._survey import MOST_LEVELS, Coding, Survey
+from ._survey import MOST_LEVELS, Coding, Survey, Tallies
 from ._values import polars
 
 if TYPE_CHECKING:
@@ -61,6 +61,7 @@ def value_problems(labels: NDArray[Any], roles: Roles, survey: Survey, *, entire
     if len(classes) * len(domains) > MOST_CELLS:
         return problems or [f"{len(classes):,} classes in {len(domains):,} domains are too many to be counted."]
     counts = survey.counts(labels)
+    problems += _missing_names(survey.group, "group", survey)
     if roles.by_file:
         problems += _mixed_labels(domains, classes, counts)
     if entire or (roles.domain is None and not roles.by_file):
@@ -188,36 +189,49 @@ def _missing_names(coding: Coding, role: str, survey: Survey, advice: str = "") 
     ]
 
 
-def choose_columns(survey: Survey, request: Request) -> tuple[tuple[Column, ...], list[str], list[str]]:
-    """The features, what to tell about them, and what is wrong; columns that were asked for go only if constant."""
+def choose_columns(survey: Survey, roles: Roles, request: Request) -> tuple[tuple[Column, ...], list[str], list[str]]:
+    """The features, what to tell about them, and what is wrong; columns that were asked for go only if constant.
+
+    What does not become a feature goes to those that the roles leave out already.
+    """
     asked, tallies = request.features is not None, survey.tallies
-    names, numeric, constant = tallies.names, tallies.numeric, tallies.constant
+    names, numeric, constant, dates = tallies.names, tallies.numeric, tallies.constant, tallies.dates
+    groups = survey.groups()
     left_out = {
-        "they hold a single value or none": constant,
-        "they identify samples rather than describe them": tallies.identifies & ~constant & (not asked),
+        "all missing": constant & (tallies.present == 0),
+        "constant": constant,
+        "date": dates & (request.dates == "drop") & (not asked),
+        "names a group": np.isin(names, groups),  # such columns were not asked for
+        "too many levels": tallies.too_many_levels & ~numeric & ~dates & (not asked),
+        "identifier": tallies.identifies & ~dates & (not asked),
     }
     if request.entire:
-        left_out = {"they are not numbers": ~numeric}
-    kept = ~np.logical_or.reduce(list(left_out.values()))
-    notices = [
-        f"Left out, since {reason}: {listed(compress(names, group))}."
-        for reason, group in left_out.items()
-        if group.any() and survey.rows
-    ]
+        left_out = {"not numbers": ~numeric}
+    reasons = {names[i]: why for why, group in reversed(left_out.items()) for i in np.flatnonzero(group)}  # the first
+    kept = np.array([name not in reasons for name in names], dtype=bool)
+    roles.left_out |= {name: reasons[name] for name in names if name in reasons and survey.rows}
+    notices = left_out_notices(roles.left_out)
+    if request.group is None:
+        notices += [f"{name} repeats within domains: --group {name} keeps its rows together." for name in groups]
     problems = [
         f"the column {name!r} has more than {MOST_LEVELS:,} different values that are not numbers, "
         "too many for a feature."
-        for name in compress(names, kept & tallies.too_many_levels & ~numeric)
+        for name in compress(names, kept & tallies.too_many_levels & ~numeric & ~dates)
     ]
     if request.entire and asked and not kept.all():
         problems.append(f"features must be columns of numbers, not such as {listed(compress(names, ~kept))}.")
     elif not kept.any() and survey.rows:
         problems.append("no columns are left to be features.")
-    columns = [
-        Column(names[i], "numeric") if numeric[i] else Column(names[i], "categorical", tuple(sorted(tallies.levels[i])))
-        for i in np.flatnonzero(kept)
-    ]
-    return tuple(columns), notices + _readings(survey, ~constant | request.entire), problems
+    columns = tuple(_column(tallies, i) for i in np.flatnonzero(kept).tolist())
+    return columns, notices + _readings(survey, ~constant | request.entire), problems
+
+
+def _column(tallies: Tallies, i: int) -> Column:
+    if tallies.numeric[i]:
+        return Column(tallies.names[i], "numeric")
+    if tallies.dates[i]:
+        return Column(tallies.names[i], "date")
+    return Column(tallies.names[i], "categorical", tuple(sorted(tallies.levels[i])))
 
 
 def _readings(survey: Survey, told: NDArray[np.bool_]) -> list[str]:

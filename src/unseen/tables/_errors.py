@@ -6,7 +6,7 @@ import difflib
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
+from typing import Any
 
 from ..labels import listed
 from ._values import polars
@@ -63,7 +63,7 @@ def refuse(problems: Sequence[str], source: str = "The table") -> None:
 
 
 @contextmanager
-def understanding(path: Path, *, anything: bool = False) -> Iterator[None]:
+def understanding(path: Any, *, anything: bool = False) -> Iterator[None]:
     """What polars cannot do with a file, or `anything` that a reader raises on a broken one, becomes a TableError."""
     exceptions = polars().exceptions
     kinds = (exceptions.PanicException, Exception if anything else exceptions.PolarsError)

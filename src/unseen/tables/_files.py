@@ -10,6 +10,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -76,6 +77,21 @@ def files(path: str | os.PathLike[str]) -> list[tuple[str, Path]]:
     return [(_stem(path), path)]
 
 
+def is_path(data: Any) -> bool:
+    """Whether data are in files."""
+    return isinstance(data, (str, os.PathLike))
+
+
+def has_columns(data: Any) -> bool:
+    """Whether data in memory are a frame, of any library, and not an array."""
+    return hasattr(type(data), "columns")  # to ask a lazy frame itself would read it
+
+
+def is_table(data: Any, y: Any, sample_domain: Any) -> bool:
+    """Whether labels and domains are in columns of the data: of files, or of a frame that comes without others."""
+    return is_path(data) or (has_columns(data) and y is None and sample_domain is None)
+
+
 def is_pattern(path: Path) -> bool:
     """Whether a path stands for whatever matches it; a file that is called so goes first."""
     return glob.has_magic(str(path)) and not path.exists()
@@ -101,7 +117,7 @@ def data_name(path: str | os.PathLike[str]) -> str:
     return path.resolve().name
 
 
-def ending_of(path: Path) -> str | None:
+def ending_of(path: Source) -> str | None:
     """The ending that tells the format, None if there is none."""
     fitting = [ending for ending in ENDINGS if path.name.lower().endswith(ending) and len(path.name) > len(ending)]
     return max(fitting, key=len, default=None)
@@ -125,11 +141,27 @@ HEADER_SIZE = 2**24  # characters; csv allows for less, and a header that is not
 SLICE_VALUES = 4_000_000  # of a Parquet file, decoded at a time: a row group may hold the whole table
 
 
+@dataclass(frozen=True, eq=False)
+class FrameFile:
+    """A frame in memory in the place of a file, which has no ending."""
+
+    frame: pl.DataFrame
+    name: str = "The frame"
+    suffix: str = ""
+
+    def absolute(self) -> FrameFile:
+        """Where it is: here."""
+        return self
+
+
+Source = Path | FrameFile
+
+
 class TableFile(NamedTuple):
     """A file and its columns."""
 
     name: str  # without its ending
-    path: Path
+    path: Source
     types: dict[str, Any]  # the polars type of each column, by name
     beside: tuple[str, ...] = ()  # vectors that stand beside a matrix of features, and are not features
     names: ArrayNames | None = None  # of its arrays, if it has any
@@ -208,7 +240,7 @@ def batches(
 
 
 def file_batches(
-    file: Path,
+    file: Source,
     columns: Sequence[str] | None,
     size: int,
     first: int = 0,
@@ -217,7 +249,7 @@ def file_batches(
 ) -> Iterator[pl.DataFrame]:
     """Read one file a few rows at a time, in order; of a Parquet file, only some rows from the first on if asked."""
     with understanding(file, anything=True):
-        if ending_of(file) in ARRAY_ENDINGS:
+        if isinstance(file, Path) and ending_of(file) in ARRAY_ENDINGS:
             arrays = read_arrays(file, names)
             for rows_here in gen_batches(len(arrays.matrix), size):
                 yield _selected(file, arrays.frame(rows_here).lazy(), columns).collect()
@@ -238,27 +270,34 @@ def file_batches(
             yield from part.collect(engine="streaming").iter_slices(size)
 
 
-def open_table(name: str, file: Path, names: ArrayNames | None = None) -> TableFile:
+def open_table(name: str, file: Source, names: ArrayNames | None = None) -> TableFile:
     """Find out the columns of a file and their types."""
     with understanding(file, anything=True):
-        if ending_of(file) in ARRAY_ENDINGS:
+        if isinstance(file, Path) and ending_of(file) in ARRAY_ENDINGS:
             arrays = read_arrays(file, names)
             types = dict(arrays.frame(slice(1)).schema)
             return TableFile(name, file, types, tuple(arrays.vectors), arrays.names, arrays.classes)
         return TableFile(name, file, dict(_scan(file).collect_schema()))
 
 
-def header_problems(file: Path) -> list[str]:
+def header_problems(file: Source) -> list[str]:
     """Columns that share a name; polars would rename them without a word."""
     with understanding(file, anything=True):
-        if ending_of(file) not in TEXT_ENDINGS:
+        if isinstance(file, FrameFile) or ending_of(file) not in TEXT_ENDINGS:
             return []
         header, _ = _header_of(file)
-    repeated = sorted((name, times) for name, times in Counter(header).items() if times > 1)
-    return [f"{counted(times, 'column')} are called {name!r}: rename them." for name, times in repeated]
+    return repeated(header)
 
 
-def _scan(file: Path) -> pl.LazyFrame:
+def repeated(names: Iterable[str]) -> list[str]:
+    """What is wrong with names of columns that are not different."""
+    twice = sorted((name, times) for name, times in Counter(names).items() if times > 1)
+    return [f"{counted(times, 'column')} are called {name!r}: rename them." for name, times in twice]
+
+
+def _scan(file: Source) -> pl.LazyFrame:
+    if isinstance(file, FrameFile):
+        return file.frame.lazy()
     ending, pl = ending_of(file), polars()
     with understanding(file, anything=True):
         if not file.stat().st_size:
@@ -278,7 +317,7 @@ def _scan(file: Path) -> pl.LazyFrame:
         return lazy
 
 
-def _selected(file: Path, lazy: pl.LazyFrame, columns: Sequence[str] | None) -> pl.LazyFrame:
+def _selected(file: Source, lazy: pl.LazyFrame, columns: Sequence[str] | None) -> pl.LazyFrame:
     if columns is None:
         return lazy
     held = lazy.collect_schema()

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,9 +17,21 @@ from ..labels import Samples, level, quota
 from ._arrays import ArrayNames
 from ._checks import as_labels, choose_columns, name_notices, unlabelled_rows, value_problems
 from ._errors import TableError, refuse, understanding
-from ._files import TableFile, data_name, file_batches, files, header_problems, holds_several, open_table
-from ._roles import Request, choose_roles
-from ._schema import Schema
+from ._files import (
+    FrameFile,
+    Source,
+    TableFile,
+    data_name,
+    file_batches,
+    files,
+    header_problems,
+    holds_several,
+    is_path,
+    open_table,
+)
+from ._frames import as_frame
+from ._roles import Dates, Request, choose_roles
+from ._schema import Schema, column_uses
 from ._survey import Cell, Coding, Part, batch_size, count_cells, look_through, sum_cells
 
 Draw = dict[Cell, Ints]  # which rows of each cell, counted from 0 through all files, in order
@@ -42,10 +52,12 @@ class SurveyedTable:
     cells: dict[Cell, int]
     label_coding: Coding
     domain_coding: Coding
+    group_coding: Coding
     labels: NDArray[Any]  # of each number, less one
     domains: NDArray[np.str_]
     class_names: dict[str, tuple[str, ...]]  # by file, where it gives them
     single: bool  # whether the files hold all features in single precision
+    left_out: dict[str, str]  # columns that are not used, and why
     draw: Draw | None = None
 
     @property
@@ -87,12 +99,13 @@ class SurveyedTable:
 
     def pieces(self, part: Part) -> Iterator[Samples]:
         """The wanted rows of a part, in their order, a few at a time."""
-        return (piece for piece, _ in self._placed_pieces(part))
+        return (piece for piece, *_ in self._placed_pieces(part))
 
-    def _placed_pieces(self, part: Part) -> Iterator[tuple[Samples, Ints]]:
-        """The same, with the places of the rows, counted from 0 through all files."""
+    def _placed_pieces(self, part: Part) -> Iterator[tuple[Samples, Ints, Ints]]:
+        """The same, with the places of the rows, counted from 0 through all files, and the numbers of their groups."""
         before, start, classes = dict(part.before), part.start, np.unique(self.labels)
-        columns = [*self.schema.feature_names, self.label_coding.column, self.domain_coding.column]
+        roles = [coding.column for coding in (self.label_coding, self.domain_coding, self.group_coding)]
+        columns = [*self.schema.feature_names, *roles]
         names = list(dict.fromkeys(name for name in columns if name is not None))
         for frame in file_batches(part.path, names, batch_size(len(names)), part.first, part.rows, part.names):
             with understanding(part.path):
@@ -107,7 +120,8 @@ class SurveyedTable:
                     domains, labels = domains[wanted], labels[wanted]
                 X = self.schema.encode(counting) if counting.height else None
             if X is not None:
-                yield Samples(X, self.labels[labels - 1], self.domains[domains - 1], classes), rows
+                piece = Samples(X, self.labels[labels - 1], self.domains[domains - 1], classes)
+                yield piece, rows, self.group_coding.codes(counting)
 
     def _wanted(self, domains: Ints, labels: Ints, before: dict[Cell, int]) -> NDArray[np.bool_]:
         """Which rows were drawn; `before` counts those of each cell that have gone by, and goes on counting."""
@@ -121,19 +135,20 @@ class SurveyedTable:
             before[cell] = first + count
         return wanted
 
-    def read(self) -> tuple[Samples, Ints]:
-        """All wanted rows at once, and their places, counted from 0 through all files."""
+    def read(self) -> tuple[Samples, Ints, NDArray[np.str_] | None]:
+        """All wanted rows, their places, counted from 0 through all files, and their groups if there are any."""
         X = np.empty((self.rows, len(self.schema.columns)))
         y, domain = np.empty(len(X), dtype=self.labels.dtype), np.empty(len(X), dtype=self.domains.dtype)
-        places, filled = np.empty(len(X), dtype=np.intp), 0
+        (places, groups), filled = np.empty((2, len(X)), dtype=np.intp), 0
         for part in self.parts:
-            for piece, rows in self._placed_pieces(part):
+            for piece, rows, own in self._placed_pieces(part):
                 here = slice(filled, filled + len(rows))
-                X[here], y[here], domain[here], places[here] = piece.X, piece.y, piece.domain, rows
+                X[here], y[here], domain[here], places[here], groups[here] = piece.X, piece.y, piece.domain, rows, own
                 filled += len(rows)
         if filled != len(X):
             raise TableError([f"it had {len(X):,} rows and now has {filled:,}. Begin again."], source=self.name)
-        return Samples(X, y, domain), places
+        names = np.array(self.group_coding.names, dtype=str)
+        return Samples(X, y, domain), places, None if self.group_coding.column is None else names[groups - 1]
 
 
 def _totals(names: NDArray[Any], rows: Ints) -> dict[Any, int]:
@@ -166,6 +181,10 @@ class Table:
         What the data are called.
     rows : ndarray of shape (n_samples,), default=None
         The place of each sample in the user's table, counted from 0, through all files in order; None for all rows.
+    group : ndarray of shape (n_samples,), default=None
+        What the samples come from, such as their patients, if a column tells: strings.
+    left_out : dict, default={}
+        Columns that are not used, and why.
 
     Examples
     --------
@@ -182,6 +201,8 @@ class Table:
     notices: list[str]
     name: str
     rows: NDArray[np.intp] = None  # type: ignore[assignment]
+    group: NDArray[np.str_] | None = None
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.rows is None:
@@ -189,7 +210,13 @@ class Table:
 
     def take(self, kept: NDArray[Any]) -> Table:
         """Some of the samples, by their positions among these."""
-        return replace(self, X=self.X[kept], y=self.y[kept], domain=self.domain[kept], rows=self.rows[kept])
+        group = None if self.group is None else self.group[kept]
+        rest = {"domain": self.domain[kept], "rows": self.rows[kept], "group": group}
+        return replace(self, X=self.X[kept], y=self.y[kept], **rest)
+
+    def column_uses(self) -> list[dict[str, Any]]:
+        """How every column was used: its name, its use, its number of levels, and why if it was left out."""
+        return column_uses(self.schema, self.left_out)
 
     @cached_property
     def samples(self) -> Samples:
@@ -198,13 +225,15 @@ class Table:
 
 
 def load_table(
-    path: str | os.PathLike[str],
+    path: Any,
     *,
     label: str | None = None,
     domain: str | None = None,
+    group: str | None = None,
     features: Sequence[str] | None = None,
     drop: Sequence[str] | None = None,
     unlabelled: str | int | None = None,
+    dates: Dates = "drop",
     max_per_domain: int | None = None,
     seed: int = 0,
 ) -> Table:
@@ -216,26 +245,31 @@ def load_table(
 
     Parameters
     ----------
-    path : str or path
-        A file (.csv, .tsv, .csv.gz, .tsv.gz, .parquet, .feather, .arrow, .ipc, .npz or .mat); or several, by the folder
-        that they are in or a pattern such as ``data/part-*.parquet``. Each of several files is a domain, named after
-        it. They are parts of one table if `domain` names a column; or if all are called like parts, as part-0001,
-        chunk_3 or 00012, and have the same label column and domain column with telling names. In .npz and .mat files
-        the features are the matrix called X, data, features, feas or fts, or the only one; labels and domains are
-        vectors.
+    path : str, path or DataFrame
+        A frame of pandas or polars, read as the same table in a file would be. Or a file (.csv, .tsv, .csv.gz, .tsv.gz,
+        .parquet, .feather, .arrow, .ipc, .npz or .mat); or several, by the folder that they are in or a pattern such as
+        ``data/part-*.parquet``. Each of several files is a domain, named after it. They are parts of one table if
+        `domain` names a column; or if all are called like parts, as part-0001, chunk_3 or 00012, and have the same
+        label column and domain column with telling names. In .npz and .mat files the features are the matrix called X,
+        data, features, feas or fts, or the only one; labels and domains are vectors.
     label, domain : str, default=None
         The columns of labels and of domains. By default the only one with a telling name, such as diagnosis or species,
         hospital or batch; `notices` says which.
+    group : str, default=None
+        The column that tells what rows come from, such as the patient, where several rows come from the same.
     features : sequence of str, default=None
         The columns to use, in this order. By default all but those that hold a single value, or identify samples rather
-        than describe them: row numbers, unique text, integers called id.
+        than describe them: row numbers, unique text, integers called id, and names of patients or the like.
     drop : sequence of str, default=None
         Columns not to use.
     unlabelled : str or int, default=None
         The label of rows that have none, such as 0 or unknown, or NA for all that are missing: they are left out.
         `notices` says how many.
+    dates : {"drop", "ordinal"}, default="drop"
+        Leave out columns of dates, typed or in text such as 2024-03-31 or 2024-03-31T12:30; or use them as days since
+        1970. Those that `features` names are used so in any case.
     max_per_domain : int, default=None
-        Use at most so many rows of each domain, drawn at random.
+        Use at most so many rows of each domain, drawn at random, of all its classes.
     seed : int, default=0
         Seed of that draw.
 
@@ -264,16 +298,19 @@ def load_table(
     >>> table.notices[1]
     "Using 'hospital' as the domain column: pass --domain to choose another."
     """
-    request = Request(label, domain, features, drop, unlabelled, max_per_domain, seed)
+    request = Request(label, domain, features, drop, unlabelled, max_per_domain, seed, group=group, dates=dates)
     return loaded(survey_table(path, request), seed)
 
 
-def survey_table(path: str | os.PathLike[str], request: Request | None = None) -> SurveyedTable:
+def survey_table(path: Any, request: Request | None = None) -> SurveyedTable:
     """Look through a table, as `load_table` does first, without reading it into memory."""
+    if not is_path(path):
+        frame = FrameFile(as_frame(path, FrameFile.name))
+        return survey_files([(frame.name, frame)], request or Request(), frame.name, several=False)
     return survey_files(files(path), request or Request(), data_name(path), several=holds_several(path))
 
 
-def survey_files(found: Sequence[tuple[str, Path]], request: Request, name: str, *, several: bool) -> SurveyedTable:
+def survey_files(found: Sequence[tuple[str, Source]], request: Request, name: str, *, several: bool) -> SurveyedTable:
     """Look through some files with their names, which are `several` even if it turns out to be one."""
     tables, problems = _open(found, request, prefixed=several)
     if not tables:
@@ -289,7 +326,7 @@ def survey_files(found: Sequence[tuple[str, Path]], request: Request, name: str,
         before = f"{error.source}: " if several and error.source in {file.name for _, file in found} else ""
         broken = [before + problem for problem in error.problems]
         raise TableError([*problems, *roles.problems, *broken], source=name) from error
-    columns, notices, wrong = choose_columns(first_pass, request)
+    columns, notices, wrong = choose_columns(first_pass, roles, request)
     problems += roles.problems + wrong
     labels = as_labels(first_pass.label.names)
     problems += value_problems(labels, roles, first_pass, entire=request.entire)
@@ -297,16 +334,18 @@ def survey_files(found: Sequence[tuple[str, Path]], request: Request, name: str,
     single = all(str(table.types[column.name]) == "Float32" for table in tables for column in columns)
     table = SurveyedTable(
         name,
-        Schema(columns, label=roles.label, domain=roles.domain),
+        Schema(columns, roles.label, roles.domain, roles.group),
         [*roles.notices, *unlabelled_rows(first_pass), *notices, *name_notices(labels, first_pass)],
         first_pass.parts,
         dict(first_pass.cells),
         first_pass.label,
         first_pass.domain,
+        first_pass.group,
         labels,
         np.array(first_pass.domain.names, dtype=str),
         {table.name: table.classes for table in tables if table.classes},
         single,
+        roles.left_out,
     )
     return table if request.max_per_domain is None else table.thinned(request.max_per_domain, request.seed)
 
@@ -322,11 +361,14 @@ def loaded(found: SurveyedTable, seed: int = 0) -> Table:
             "how many to use."
         )
         found = replace(found, notices=[*found.notices, text]).thinned(max(limit, 2), seed)
-    samples, rows = found.read()
-    return Table(samples.X, samples.y, samples.domain, found.schema, found.notices, found.name, rows)
+    samples, rows, group = found.read()
+    told: dict[str, Any] = {"rows": rows, "group": group, "left_out": found.left_out}
+    return Table(samples.X, samples.y, samples.domain, found.schema, found.notices, found.name, **told)
 
 
-def _open(found: Sequence[tuple[str, Path]], request: Request, *, prefixed: bool) -> tuple[list[TableFile], list[str]]:
+def _open(
+    found: Sequence[tuple[str, Source]], request: Request, *, prefixed: bool
+) -> tuple[list[TableFile], list[str]]:
     """The files that can be opened, and all that is wrong with their names and headers."""
     tables: list[TableFile] = []
     problems: list[str] = []

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from itertools import combinations
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -20,6 +21,38 @@ USUAL_NAMES = {
     "domain": "(sample_)?domains?|groups?|d|site|hospital|clinic|cent(er|re)|institution|lab(oratory)?|batch|plate|"
     "cohort|study|patient|subject|participant|donor|camera|scanner|device|instrument|station|location",
 }
+# Whom or what several rows may come from, beside whatever is called an id.
+GROUP = "patient|subject|participant|donor|person|individual|animal|specimen"
+ID_ENDING = re.compile(r"(^|[\s_.\-])(?i:id|uuid|guid)$|[a-z](ID|Id)$")
+Dates = Literal["drop", "ordinal"]
+# Why columns are no features: each on its own, and in a notice about all of them, if they are worth one.
+LEFT_OUT = {
+    "dropped": "",
+    "not asked for": "",
+    "not in every file": "not every file has them",
+    "not in the matrix": "they are not in the matrix of features",
+    "tells the domain": "the files are the domains",
+    "lists, records or bytes": "they hold lists, records or bytes",
+    "not numbers": "they are not numbers",
+    "all missing": "they hold a single value or none",
+    "constant": "they hold a single value or none",
+    "date": "they are dates",
+    "too many levels": "they identify samples rather than describe them",
+    "identifier": "they identify samples rather than describe them",
+    "names a group": "they name what several samples come from",
+}
+ADVICE = {
+    "tells the domain": " Pass --domain to use one.",
+    "date": " Pass --dates ordinal to use their days since 1970.",
+}
+
+
+def left_out_notices(left_out: Mapping[str, str]) -> list[str]:
+    """A notice for each reason to leave columns out, given the reason of each column."""
+    told: dict[str, list[str]] = {}
+    for name, why in left_out.items():
+        told.setdefault(f"Left out, since {LEFT_OUT[why]}: {{}}.{ADVICE.get(why, '')}", []).append(name)
+    return [text.format(listed(names)) for text, names in told.items() if "since :" not in text]
 
 
 @dataclass(frozen=True)
@@ -38,9 +71,13 @@ class Request:
     max_per_domain: int | None = None
     seed: int = 0
     entire: bool = False
+    group: str | None = None
+    dates: Dates = "drop"
 
     def __post_init__(self) -> None:
-        for role in ("label", "domain"):
+        if self.dates not in get_args(Dates):
+            raise ValueError(f"dates must be one of {', '.join(get_args(Dates))}; got {self.dates!r}.")
+        for role in ("label", "domain", "group"):
             if not isinstance(getattr(self, role), str | None):
                 raise TypeError(f"{role} must be the name of a column; got {getattr(self, role)!r}.")
         object.__setattr__(self, "features", _column_names(self.features, "features"))
@@ -63,12 +100,19 @@ def _column_names(names: Any, parameter: str) -> tuple[str, ...] | None:
 
 @dataclass
 class Roles:
-    """What each column is for; label and domain are None where that is not known, or files are domains."""
+    """What each column is for; label and domain are None where that is not known, or files are domains.
+
+    Columns in `left_out` are no features, for the reasons in `LEFT_OUT`; those in `maybe_groups` are called like what
+    several rows come from.
+    """
 
     by_file: bool = False  # each file is a domain
     label: str | None = None
     domain: str | None = None
+    group: str | None = None
     features: list[str] = field(default_factory=list)
+    maybe_groups: list[str] = field(default_factory=list)
+    left_out: dict[str, str] = field(default_factory=dict)
     notices: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
@@ -76,19 +120,19 @@ class Roles:
 def choose_roles(tables: Sequence[TableFile], request: Request, *, several: bool) -> Roles:
     """The role of each column that all files have; of `several` files each may be a domain, or all be one table."""
     columns = [name for name in tables[0].types if all(name in table.types for table in tables)]
-    roles = Roles()
     if request.features and all(table.names and (table.names.features,) == request.features for table in tables):
         request = replace(request, features=None)  # it was the name of an array, not of a column
+    roles = Roles(group=request.group if request.group in columns else None)
     drop, asked_features = request.drop or (), request.features or ()
-    named = [name for name in (request.label, request.domain, *asked_features) if name is not None]
+    named = [name for name in (request.label, request.domain, request.group, *asked_features) if name is not None]
     nowhere = [name for name in drop if not any(name in table.types for table in tables)]  # some will do
     for name in [*dict.fromkeys(named), *dict.fromkeys(nowhere)]:
         roles.problems += _absent(name, tables)
-    taken = {*drop, *asked_features}
+    taken = {*drop, *asked_features, *([] if request.group is None else [request.group])}
     free = [name for name in columns if name not in taken]
     roles.label = _chosen("label", request, columns, [name for name in free if name != request.domain], roles)
     free = [name for name in free if name != roles.label]
-    by_file, telling = several and request.domain is None, _usual("domain", free)
+    by_file, telling = several and request.domain is None, _obvious(_usual("domain", free))
     parts = by_file and not request.entire and look_like_parts(table.name for table in tables)
     if parts and roles.label is not None and len(telling) == 1:
         roles.domain = telling[0]
@@ -101,22 +145,32 @@ def choose_roles(tables: Sequence[TableFile], request: Request, *, several: bool
         roles.notices.append("Each file is a domain, named as the file.")
     else:
         roles.domain = _chosen("domain", request, columns, free, roles)
-    for role in ("label", "domain"):
-        for others, use in ((drop, "dropped"), (asked_features, "a feature")):
-            if (asked := getattr(request, role)) in others:
-                roles.problems.append(f"{asked!r} is the {role} column and cannot be {use} as well.")
-    if roles.label is not None and roles.label == roles.domain:
-        roles.problems.append(f"{roles.label!r} is both the label and the domain column: choose two columns.")
+    roles.problems += _conflicts(roles, request)
+    others = [name for name in free if name != roles.domain]
     if request.features is not None:
-        known = set(columns)
-        chosen = [name for name in dict.fromkeys(request.features) if name in known]
+        chosen = [name for name in dict.fromkeys(request.features) if name in set(columns)]
+        roles.left_out = dict.fromkeys(others, "not asked for")
     else:
-        others = [name for name in free if name != roles.domain]
         chosen = _default_features(tables, others, taken, roles, entire=request.entire)
-    other_roles = {roles.label, roles.domain, *drop}
+        roles.maybe_groups = [name for name in others if _may_group(name) and not request.entire]
+    roles.left_out |= dict.fromkeys((name for name in drop if name not in nowhere), "dropped")
+    other_roles = {roles.label, roles.domain, roles.group, *drop}
     roles.features = [name for name in chosen if name not in other_roles]
     _leave_out_unreadable(tables, roles)
     return roles
+
+
+def _conflicts(roles: Roles, request: Request) -> list[str]:
+    """Columns that were asked to be two things at once."""
+    problems = []
+    for role in ("label", "domain", "group"):
+        for others, use in ((request.drop or (), "dropped"), (request.features or (), "a feature")):
+            if (asked := getattr(request, role)) in others:
+                problems.append(f"{asked!r} is the {role} column and cannot be {use} as well.")
+    for one, other in combinations(("label", "domain", "group"), 2):
+        if (name := getattr(roles, one)) is not None and name == getattr(roles, other):
+            problems.append(f"{name!r} is both the {one} and the {other} column: choose two columns.")
+    return problems
 
 
 def _absent(name: str, tables: Sequence[TableFile]) -> list[str]:
@@ -134,6 +188,7 @@ def _chosen(role: str, request: Request, columns: Iterable[str], candidates: Ite
     if asked is not None:
         return asked if asked in columns else None
     fitting = _usual(role, candidates)
+    fitting = _obvious(fitting) if role == "domain" else fitting
     if len(fitting) == 1:
         roles.notices.append(f"Using {fitting[0]!r} as the {role} column: pass --{role} to choose another.")
         return fitting[0]
@@ -146,11 +201,27 @@ def _chosen(role: str, request: Request, columns: Iterable[str], candidates: Ite
     return None
 
 
+def _stem(name: str) -> str:
+    """A name in lower case, whatever its spaces, and without an ending such as _id."""
+    plain = re.sub(r"[\s.\-]+", "_", name.strip()).lower()
+    return re.sub(r"_?(id|name|code)$", "", plain) or plain
+
+
 def _usual(role: str, names: Iterable[str]) -> list[str]:
-    """The names that tell a role, whatever their case and spaces, and an ending such as _id."""
-    plain = {name: re.sub(r"[\s.\-]+", "_", name.strip()).lower() for name in names}
-    stems = {name: re.sub(r"_?(id|name|code)$", "", text) or text for name, text in plain.items()}
-    return [name for name, stem in stems.items() if re.fullmatch(USUAL_NAMES[role], stem)]
+    """The names that tell a role."""
+    return [name for name in names if re.fullmatch(USUAL_NAMES[role], _stem(name))]
+
+
+def _obvious(names: list[str]) -> list[str]:
+    """Of several names that tell domains, the only one that is of places and not of patients, if there is one."""
+    places = [name for name in names if not re.fullmatch(GROUP, _stem(name))]
+    plain = [name for name in places if not _may_group(name)]
+    return plain if len(plain) == 1 else places or names
+
+
+def _may_group(name: str) -> bool:
+    """Whether a column is called like what several rows may come from."""
+    return bool(re.fullmatch(GROUP, _stem(name)) or ID_ENDING.search(name.strip()))
 
 
 def _default_features(
@@ -164,24 +235,20 @@ def _default_features(
         lacking = {table.name: [name for name in partial if name not in {*table.types, *beside}] for table in tables}
         each = "; ".join(f"{name} lacks {listed(names)}" for name, names in lacking.items() if names)
         roles.problems.append(f"the files differ in their columns: {each}. Pass --features to choose some.")
-    elif partial:
-        roles.notices.append(f"Left out, since not every file has them: {listed(partial)}.")
-    vectors = sorted(beside & set(free))
-    if vectors:
-        roles.notices.append(f"Left out, since they are not in the matrix of features: {listed(vectors)}.")
+    else:
+        roles.left_out |= dict.fromkeys(partial, "not in every file")
+    roles.left_out |= dict.fromkeys(sorted(beside & set(free)), "not in the matrix")
     telling = _usual("domain", free) if roles.by_file else []
-    if telling:
-        roles.notices.append(f"Left out, since the files are the domains: {listed(telling)}. Pass --domain to use one.")
-    return [name for name in free if name not in beside and name not in telling]
+    roles.left_out |= dict.fromkeys(telling, "tells the domain")
+    return [name for name in free if name not in roles.left_out]
 
 
 def _leave_out_unreadable(tables: Sequence[TableFile], roles: Roles) -> None:
     unreadable = {name for table in tables for name, kind in table.types.items() if not is_readable(kind)}
-    left_out = [name for name in roles.features if name in unreadable]
-    if left_out:
-        roles.notices.append(f"Left out, since they hold lists, records or bytes: {listed(left_out)}.")
-        roles.features = [name for name in roles.features if name not in unreadable]
-    for role in ("label", "domain"):
+    roles.left_out |= dict.fromkeys((name for name in roles.features if name in unreadable), "lists, records or bytes")
+    roles.features = [name for name in roles.features if name not in unreadable]
+    roles.maybe_groups = [name for name in roles.maybe_groups if name not in unreadable]
+    for role in ("label", "domain", "group"):
         name = getattr(roles, role)
         if name in unreadable:
             roles.problems.append(f"the {role} column {name!r} must hold a word or number per row, not lists or bytes.")

@@ -11,26 +11,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ._errors import SHOWN, counted, refuse, unknown_column
-from ._values import as_text, frame_numbers, polars
+from ._values import as_text, days, frame_numbers, polars
 
 if TYPE_CHECKING:
     import polars as pl
 
-Kind = Literal["numeric", "categorical"]
-ROLES = ("label", "domain")
+Kind = Literal["numeric", "categorical", "date"]
+ROLES = ("label", "domain", "group")
 NEW_LEVEL = -1.0  # what a level is encoded as that training did not have
 
 
 @dataclass(frozen=True)
 class Column:
-    """A feature: its name, and whether its values are numbers or levels.
+    """A feature: its name, and whether its values are numbers, levels or dates.
 
     Parameters
     ----------
     name : str
         The name of the column.
-    kind : {"numeric", "categorical"}
-        What it holds.
+    kind : {"numeric", "categorical", "date"}
+        What it holds; a date becomes the number of days since 1970.
     levels : tuple of str, default=()
         The levels of a categorical column, sorted.
 
@@ -72,8 +72,9 @@ class Schema:
     ----------
     columns : tuple of Column
         The features.
-    label, domain : str, default=None
-        The columns that held the labels and the domains; None where there were none, as for a folder of files.
+    label, domain, group : str, default=None
+        The columns that held the labels, the domains, and what rows belong together by; None where there were none, as
+        for a folder of files.
 
     Examples
     --------
@@ -89,6 +90,7 @@ class Schema:
     columns: tuple[Column, ...]
     label: str | None = None
     domain: str | None = None
+    group: str | None = None
 
     @property
     def feature_names(self) -> list[str]:
@@ -98,9 +100,9 @@ class Schema:
     def encode(self, frame: pl.DataFrame) -> NDArray[np.float64]:
         """Turn a frame that has these columns, in any order and among others, into a matrix.
 
-        Numbers stay as they are; missing and infinite ones become NaN. A level becomes its position among `levels`,
-        -1 if it is not there, and NaN if it is missing. Text that reads as a number counts as one, so a table may be
-        typed in one place and plain text in another.
+        Numbers stay as they are; missing and infinite ones become NaN. A date becomes its days since 1970. A level
+        becomes its position among `levels`, -1 if it is not there, and NaN if it is missing. Text that reads as a
+        number counts as one, so a table may be typed in one place and plain text in another.
         """
         self.match(frame.columns, "The table")
         numeric = [position for position, column in enumerate(self.columns) if column.kind == "numeric"]
@@ -109,15 +111,20 @@ class Schema:
         encoded = np.full((frame.height, len(self.columns)), np.nan)
         if numeric:
             encoded[:, numeric] = np.where(np.isinf(values), np.nan, values)
+        wrong = {numbers.columns[position]: ("number", rows) for position, rows in not_numbers.items()}
         for position, column in enumerate(self.columns):
             if column.kind == "categorical":
                 encoded[:, position] = positions(frame[column.name], column.levels)
+            elif column.kind == "date":
+                found = days(frame[column.name])
+                encoded[:, position] = found.to_numpy()
+                no_dates = (found.is_null() & as_text(frame[column.name]).is_not_null()).to_numpy()
+                wrong |= {column.name: ("date", no_dates)} if no_dates.any() else {}
         problems = []
-        for position, wrong in not_numbers.items():
-            series = numbers.to_series(position)
-            example = series.gather([int(wrong.argmax())]).cast(polars().String).item()
+        for name, (kind, rows) in wrong.items():
+            example = frame[name].gather([int(rows.argmax())]).cast(polars().String).item()
             problems.append(
-                f"column {series.name!r} must hold numbers, but {counted(int(wrong.sum()), 'value')} cannot be "
+                f"column {name!r} must hold {kind}s, but {counted(int(rows.sum()), 'value')} cannot be "
                 f"read as one, such as {example!r}."
             )
         refuse(problems)
@@ -139,24 +146,38 @@ class Schema:
         others = [name for name in names if name not in features]
         problems = [unknown_column(name, names, candidates=others) for name in self.feature_names if name not in held]
         refuse(problems, source)
-        return [name for name in others if name not in (self.label, self.domain)]
+        return [name for name in others if name not in (self.label, self.domain, self.group)]
 
     def to_dict(self) -> dict[str, Any]:
         """The schema in lists, dicts and strings, for JSON."""
         columns = [{**asdict(column), "levels": list(column.levels)} for column in self.columns]
-        return {"columns": columns, "label": self.label, "domain": self.domain}
+        return {"columns": columns, **{role: getattr(self, role) for role in ROLES}}
 
     @classmethod
     def from_dict(cls, d: Mapping[str, Any]) -> Schema:
         """The schema that `to_dict` wrote; a TableError if it says what no schema can."""
         columns = [Column(column["name"], column["kind"], tuple(column["levels"])) for column in d["columns"]]
         problems = [problem for column in columns if (problem := _problem(column))]
-        wrong = {key: d[key] for key in ROLES if not isinstance(d[key], str | None)}
+        roles = {"label": d["label"], "domain": d["domain"], "group": d.get("group")}  # older ones know of no groups
+        wrong = {key: value for key, value in roles.items() if not isinstance(value, str | None)}
         problems += [f"{key} must be a name or null, but it is {value!r}." for key, value in wrong.items()]
         twice = [name for name, count in Counter(column.name for column in columns).items() if count > 1]
         problems += [f"column {name!r} is there more than once." for name in twice]
         refuse(problems, "The description of the columns")
-        return cls(tuple(columns), label=d["label"], domain=d["domain"])
+        return cls(tuple(columns), **roles)
+
+
+USES = {"numeric": "number", "categorical": "category", "date": "date, as days since 1970"}
+
+
+def column_uses(schema: Schema, left_out: Mapping[str, str]) -> list[dict[str, Any]]:
+    """How every column was used, in plain values: for labels, domains or groups, as a feature, or not, and why."""
+    used: list[tuple[Any, ...]] = [
+        (name, role, None, None) for role in ROLES if (name := getattr(schema, role)) is not None
+    ]
+    used += [(column.name, USES[column.kind], len(column.levels) or None, None) for column in schema.columns]
+    used += [(name, "left out", None, why) for name, why in left_out.items()]
+    return [dict(zip(("column", "use", "levels", "why"), each, strict=True)) for each in used]
 
 
 def _problem(column: Column) -> str | None:
@@ -220,7 +241,7 @@ def preprocessor(schema: Schema, scale: Scale = "standardize") -> Any:
 
     if scale not in get_args(Scale):
         raise ValueError(f"scale must be one of {', '.join(get_args(Scale))}; got {scale!r}.")
-    numeric = [i for i, column in enumerate(schema.columns) if column.kind == "numeric"]
+    numeric = [i for i, column in enumerate(schema.columns) if column.kind != "categorical"]
     categorical = [i for i, column in enumerate(schema.columns) if column.kind == "categorical"]
     if scale == "l2" and categorical:
         names = ", ".join(repr(schema.columns[i].name) for i in categorical)

@@ -7,7 +7,6 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,9 +15,9 @@ from numpy.typing import NDArray
 from ..algebra import Ints
 from ._arrays import ArrayNames
 from ._errors import SHOWN, TableError, understanding
-from ._files import TableFile, file_batches
-from ._roles import Roles
-from ._values import MISSING_MARKS, as_text, frame_numbers, is_text, polars
+from ._files import Source, TableFile, file_batches
+from ._roles import ID_ENDING, Roles
+from ._values import MISSING_MARKS, as_text, days, frame_numbers, is_text, polars
 
 if TYPE_CHECKING:
     import polars as pl
@@ -96,7 +95,8 @@ MOST_LEVELS = 1000
 VALUES_PER_BATCH = 500_000  # some 40 bytes each while they are text, and polars reads several batches ahead
 PART_ROWS = 250_000  # of a Parquet file, to be read again by one worker
 KEPT_IDS = 1_000_000  # rows on which it is decided whether integers identify samples
-ID_NAME = re.compile(r"^(?i:index|idx|key|row|)$|(^|[\s_.\-])(?i:id|uuid|guid)$|[a-z](ID|Id)$")
+GROUPS_PER_DOMAIN = 5  # of fewer one cannot say that rows of a domain come from several
+ID_NAME = re.compile(rf"^(?i:index|idx|key|row|)$|{ID_ENDING.pattern}")
 
 
 class Tallies:
@@ -111,6 +111,7 @@ class Tallies:
         self.marks: dict[int, set[str]] = {}  # of missing values, such as NA
         self.levels: list[set[str]] = [set() for _ in self.names]
         self.too_many_levels = np.zeros(width, dtype=bool)
+        self.may_be_dates = np.ones(width, dtype=bool)
         # Whether a column may number the rows: from 0 or 1, in each file or through all.
         self.numberings = {(where, first): np.ones(width, dtype=bool) for where in ("file", "all") for first in (0, 1)}
         # Values of the columns that are called like identifiers.
@@ -123,9 +124,14 @@ class Tallies:
         return self.not_numbers == 0
 
     @property
+    def dates(self) -> NDArray[np.bool_]:
+        """Where all that is not missing is a date."""
+        return self.may_be_dates & (self.not_numbers == self.present) & ~self.numeric
+
+    @property
     def constant(self) -> NDArray[np.bool_]:
         """Which columns tell nothing: the same everywhere (missing numbers are filled in), or nothing at all."""
-        single_level = (self._n_levels() == 1) & (self.absent == 0)
+        single_level = (self._n_levels() == 1) & ((self.absent == 0) | self.dates)
         return np.where(self.numeric, self.low >= self.high, single_level)
 
     @property
@@ -149,6 +155,9 @@ class Tallies:
                 first = int(wrong.argmax())
                 value = as_text(frame.to_series(position).slice(first, 1)).item()
                 self.first_not_number[position] = value, int(rows[first])
+            if self.may_be_dates[position]:
+                no_date = days(frame.to_series(position)).is_null().to_numpy()
+                self.may_be_dates[position] = not (wrong & no_date).any()
             self.not_numbers[position] += wrong.sum()
             self.present[position] += wrong.sum()
             nothing[:, position] &= ~wrong
@@ -191,7 +200,7 @@ Cell = tuple[int, int]  # the numbers of a domain and of a label
 class Part:
     """Rows of one file that are read in one go."""
 
-    path: Path
+    path: Source
     domain: int  # the number of the domain that the file is; 0 if a column tells
     first: int  # row of the file
     start: int  # the same, counted through all files
@@ -207,6 +216,8 @@ class Survey:
     label: Coding
     domain: Coding
     tallies: Tallies
+    group: Coding = field(default_factory=lambda: Coding(None))
+    named: dict[str, list[NDArray[np.uint64]]] = field(default_factory=dict)  # what may group rows: value and domain
     cells: Counter[Cell] = field(default_factory=Counter)
     parts: list[Part] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
@@ -219,6 +230,12 @@ class Survey:
         """The domains that have rows."""
         numbers = {domain for domain, _ in self.cells}
         return [name for name, number in self.domain.numbers.items() if number in numbers]
+
+    def groups(self) -> list[str]:
+        """The columns whose values repeat within domains, as those of patients do who came more than once."""
+        found = {name: np.concatenate([np.empty(0, dtype=np.uint64), *pieces]) for name, pieces in self.named.items()}
+        least = GROUPS_PER_DOMAIN * len(self.present)
+        return [name for name, pairs in found.items() if least <= len(np.unique(pairs)) < len(pairs)]
 
     def where(self, rows: Sequence[int], total: int | None = None) -> str:
         """The first few of some rows, as people count them: from 1, below the header, in each file."""
@@ -235,8 +252,10 @@ class Survey:
 
 def look_through(tables: Sequence[TableFile], roles: Roles, unlabelled: str | None = None) -> Survey:
     """Read all files once, and columns that turn out not to be numbers once more, for their levels."""
-    result = Survey(Coding(roles.label, unlabelled), Coding(roles.domain), Tallies(roles.features))
-    wanted = dict.fromkeys([*roles.features, *(name for name in (roles.label, roles.domain) if name is not None)])
+    result = Survey(Coding(roles.label, unlabelled), Coding(roles.domain), Tallies(roles.features), Coding(roles.group))
+    result.named = {name: [] for name in roles.maybe_groups}
+    others = (name for name in (roles.label, roles.domain, roles.group) if name is not None)
+    wanted = dict.fromkeys([*roles.features, *others, *roles.maybe_groups])
     for table in tables:
         result.files.append(table.path.name)
         result.starts.append(result.rows)
@@ -277,6 +296,11 @@ def _add_rows(result: Survey, frame: pl.DataFrame, own: int) -> None:
     if tallies.names:
         tallies.add(frame.select(polars().col(tallies.names)), rows, rows - result.starts[-1])
     domains, labels = result.domain.add(frame, rows, own), result.label.add(frame, rows)
+    result.group.add(frame, rows)
+    for name, pieces in result.named.items() if rows[0] < KEPT_IDS else ():
+        text = as_text(frame[name])
+        pairs = text.hash().to_numpy() + domains.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        pieces.append(pairs[text.is_not_null().to_numpy()])
     result.cells.update(dict(count_cells(domains, labels)))
 
 

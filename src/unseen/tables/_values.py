@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 # What stands for a missing value in text, whatever its case and the spaces around it.
 MISSING_MARKS = ("", "na", "n/a", "#n/a", "<na>", "nan", "null", "?")
 LARGEST = 1e150  # larger numbers count as infinite: their squares, and so all distances, would be
+# A day, perhaps with a time, perhaps with its distance from Greenwich.
+ISO_DATE = r"^\s*(\d{4}-\d\d-\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d(?:\.\d+)?))?\s*(?:Z|([+-])(\d\d):?(\d\d))?)?\s*$"
+MIDNIGHT = r" 00:00:00(\.0+)?$"
 UNITS = {"ms": 10**3, "us": 10**6, "ns": 10**9}  # of durations, in a second
 
 
@@ -47,12 +50,28 @@ def as_text(series: pl.Series) -> pl.Series:
         series = series.fill_nan(None)
         whole = ((series == series.round()) & (series.abs() < 2**53)).fill_null(False)
         return series.cast(pl.Int64, strict=False).cast(pl.String).zip_with(whole, series.cast(pl.String))
+    if series.dtype == pl.Datetime:  # in Greenwich, and a day is written as one, as it would be in a text file
+        return series.dt.convert_time_zone("UTC").dt.replace_time_zone(None).cast(pl.String).str.replace(MIDNIGHT, "")
     text = series.cast(pl.String)
     if not is_text(series.dtype):
         return text
     different = text.unique()  # few, as a rule, and each of them is looked at once
     marks = different.filter(missing(different)).drop_nulls()
     return text.set(text.is_in(marks.to_list()), None) if len(marks) else text
+
+
+def days(series: pl.Series) -> pl.Series:
+    """Dates, typed or as ISO 8601 writes them, as days since 1970, a time as a part of one; null if there is none."""
+    pl, text = polars(), as_text(series)
+    parts = text.str.extract_groups(ISO_DATE).struct.unnest()
+    day, hour, minute, second, sign, away_hours, away_minutes = parts.get_columns()
+    hours, minutes, seconds, *away = (
+        part.cast(pl.Float64).fill_null(0.0) for part in (hour, minute, second, away_hours, away_minutes)
+    )
+    ahead = (60 * away[0] + away[1]) * sign.replace_strict({"+": 1.0, "-": -1.0}, default=0.0)
+    since = day.str.to_date("%Y-%m-%d", strict=False).to_physical().cast(pl.Float64)
+    found = since + (60 * (60 * hours + minutes - ahead) + seconds) / 86_400
+    return found.set((hours >= 24) | (minutes >= 60) | (seconds > 60), None)
 
 
 def missing(text: pl.Series) -> pl.Series:

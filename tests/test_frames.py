@@ -1,0 +1,152 @@
+"""Frames of pandas and polars by the names of their columns: read, compared, diagnosed and fitted as files are."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+pd = pytest.importorskip("pandas")
+pl = pytest.importorskip("polars")
+
+import unseen  # noqa: E402
+from unseen.tables import TableError, load_table, preprocessor  # noqa: E402
+from written_tables import assert_same  # noqa: E402
+
+N = 96
+RNG = np.random.default_rng(3)
+ILL = RNG.random(N) < 0.5
+PATIENTS = pd.DataFrame(
+    {
+        "hospital": pd.Categorical(np.repeat(["bonn", "leeds", "york"], N // 3)),
+        "patient_id": np.tile(np.repeat(np.arange(8), 4), 3),
+        "age": RNG.normal(50, 10, N) + 15 * ILL,
+        "weight": RNG.normal(70, 9, N).astype(np.float32),
+        "sex": pd.array(RNG.choice(["f", "m"], N), dtype="string"),
+        "smokes": pd.array([None, True, False] * (N // 3), dtype="boolean"),
+        "visits": pd.array([None if i % 6 == 0 else i % 4 for i in range(N)], dtype="Int64"),
+        "admitted": pd.date_range("2020-01-01", periods=N, freq="36h"),
+        "seen": pd.date_range("2021-03-01 10:30", periods=N, freq="1D", tz="Europe/Berlin"),
+        "born": [f"19{50 + i % 40}-0{1 + i % 9}-11" for i in range(N)],
+        "ward": 7,
+        "note": None,
+        "diagnosis": np.where(ILL, "ill", "well"),
+    }
+)
+ODD = PATIENTS.assign(
+    band=pd.cut(PATIENTS["age"], 3),
+    mixed=[1 if i % 2 else "a" for i in range(N)],
+    half=[1 if i % 2 else 2.5 for i in range(N)],
+).astype({"half": object, "weight": float})  # single precision is written in fewer digits
+ASKED = [{}, {"dates": "ordinal", "group": "patient_id"}, {"features": ["age", "born"], "max_per_domain": 10}]
+
+
+@pytest.mark.parametrize(("asked", "unit"), list(zip(ASKED, ["s", "ns", "ms"], strict=True)), ids=str)
+def test_a_frame_is_read_as_its_parquet_file(tmp_path, asked, unit):
+    pyarrow = pytest.importorskip("pyarrow")
+    pytest.importorskip("pyarrow.parquet")
+    frame = PATIENTS.astype({"admitted": f"datetime64[{unit}]"})
+    frame.to_parquet(tmp_path / "patients.parquet", index=False)
+    expected = load_table(tmp_path / "patients.parquet", **asked)
+    path = tmp_path / "patients.parquet"
+    for same in (frame, pl.read_parquet(path), pl.scan_parquet(path), pyarrow.parquet.read_table(path)):
+        found = load_table(same, **asked)
+        assert_same(found, expected)
+        assert (found.notices, found.left_out) == (expected.notices, expected.left_out)
+        np.testing.assert_array_equal(found.rows, expected.rows)
+        np.testing.assert_array_equal(found.group, expected.group)
+
+
+@pytest.mark.parametrize("asked", ASKED, ids=str)
+def test_a_frame_is_read_as_its_csv_file(tmp_path, asked):
+    ODD.to_csv(tmp_path / "patients.csv", index=False)
+    found, expected = load_table(ODD, **asked), load_table(tmp_path / "patients.csv", **asked)
+    assert_same(found, expected)
+    assert found.notices == expected.notices
+
+
+def test_what_is_wrong_with_a_frame_is_told_as_of_a_file():
+    with pytest.raises(TableError, match="The frame cannot be used:\n- it has no column 'diagnoses': did you mean"):
+        load_table(PATIENTS, label="diagnoses")
+    with pytest.raises(TableError, match="2 columns are called 'age': rename them"):
+        load_table(PATIENTS.rename(columns={"weight": "age"}))
+    gap = PATIENTS.assign(diagnosis=PATIENTS["diagnosis"].where(PATIENTS.index != 4))
+    with pytest.raises(TableError, match="'diagnosis' is missing in 1 row: row 5"):
+        load_table(gap)
+    assert len(load_table(gap, unlabelled="NA").y) == N - 1
+
+
+def test_a_comparison_of_a_frame_is_that_of_its_file(tmp_path):
+    PATIENTS.to_csv(tmp_path / "patients.csv", index=False)
+    few = {"methods": ["logistic", "1NN"], "repeats": 1, "quick": True, "label": "diagnosis", "domain": "hospital"}
+    found, expected = unseen.compare(PATIENTS, **few), unseen.compare(tmp_path / "patients.csv", **few)
+    told = [{key: m[key] for key in ("name", "accuracies", "mean")} for m in expected.summary()["methods"]]
+    assert [{key: m[key] for key in ("name", "accuracies", "mean")} for m in found.summary()["methods"]] == told
+    uses = {use["column"]: use for use in found.summary()["data"]["columns"]}
+    assert set(uses) == set(PATIENTS.columns)
+    assert (uses["age"]["use"], uses["sex"]["levels"]) == ("number", 2)
+    reasons = {"born": "date", "ward": "constant", "note": "all missing", "patient_id": "names a group"}
+    assert {name: uses[name]["why"] for name in reasons} == reasons
+    page = found.to_html()
+    assert f"How each of its {len(uses)} columns was used" in page
+    assert "left out: constant" in page
+
+
+def test_a_frame_beside_labels_and_domains_is_an_array():
+    X = PATIENTS[["age", "weight"]]
+    few = {"methods": ["1NN"], "repeats": 1, "quick": True}
+    found = unseen.compare(X, PATIENTS["diagnosis"], sample_domain=PATIENTS["hospital"], **few)
+    assert found.summary()["data"]["name"] == "arrays"
+    with pytest.raises(ValueError, match="Samples need labels and domains; got y=None"):
+        unseen.compare(X, sample_domain=PATIENTS["hospital"])
+
+
+def test_a_frame_is_diagnosed_as_its_prepared_samples():
+    table = load_table(PATIENTS)
+    prepared = preprocessor(table.schema).fit_transform(table.X)
+    found = unseen.diagnose(PATIENTS, label="diagnosis", domain="hospital", n_permutations=19)
+    expected = unseen.diagnose(prepared, table.y, sample_domain=table.domain, n_permutations=19)
+    assert found.tests == expected.tests
+    assert any("they are dates: 'admitted'" in notice for notice in found.notices)
+    with pytest.raises(ValueError, match="diagnose needs labels and domains"):
+        unseen.diagnose(prepared, table.y)
+
+
+def test_a_model_of_a_frame_predicts_frames_and_files_also_when_it_was_saved(tmp_path):
+    pytest.importorskip("skops")
+    model = unseen.fit(PATIENTS, "logistic", dates="ordinal", group="patient_id")
+    assert [c.name for c in model.schema.columns if c.kind == "date"] == ["admitted", "seen", "born"]
+    assert {use["column"]: use["use"] for use in model.card["data"]["columns"]}["patient_id"] == "group"
+    expected = model.predict(PATIENTS)
+    model.save(tmp_path / "model.unseen")
+    PATIENTS.to_csv(tmp_path / "patients.csv", index=False)
+    copy = unseen.load_model(tmp_path / "model.unseen")
+    assert copy.schema == model.schema
+    for same in (PATIENTS, pl.read_csv(tmp_path / "patients.csv"), tmp_path / "patients.csv"):
+        np.testing.assert_array_equal(copy.predict(same), expected)
+    with pytest.raises(
+        TableError, match="column 'born' must hold dates, but 1 value cannot be read as one, such as 'x'"
+    ):
+        copy.predict(PATIENTS.assign(born=["x", *PATIENTS["born"][1:]]))
+
+
+def test_a_missing_label_of_pandas_is_told_in_our_words():
+    X, domain = PATIENTS[["age", "weight"]].to_numpy(), PATIENTS["hospital"].to_numpy()
+    for kind in ("Int64", "string", "object"):
+        y = pd.Series(ILL.astype(int)).astype(kind)
+        y.iloc[3] = pd.NA
+        for model in (unseen.KFDA(), unseen.UndoBias(), unseen.UnseenClassifier()):
+            with pytest.raises(ValueError, match=r"y has no label for 1 of 96 samples \(first at position 3\)"):
+                model.fit(X, y, sample_domain=domain)
+        with pytest.raises(ValueError, match="y has no label for 1 of 96 samples"):
+            unseen.diagnose(X, y, sample_domain=domain)
+
+
+def test_a_draw_of_arrays_keeps_every_class_of_every_domain():
+    y = np.where(np.arange(N) % 32 < 2, "rare", np.where(ILL, "ill", "well"))
+    few = {"methods": ["1NN"], "repeats": 1, "quick": True, "max_per_domain": 8}
+    for seed in range(3):
+        X = PATIENTS[["age", "weight"]]
+        found = unseen.compare(X, y, sample_domain=PATIENTS["hospital"], random_state=seed, **few)
+        assert all(min(domain["counts"]) > 0 for domain in found.summary()["data"]["domains"])
+    table = load_table(PATIENTS.assign(diagnosis=y), max_per_domain=8)
+    assert table.samples.counts().min() > 0
