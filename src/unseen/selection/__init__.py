@@ -17,6 +17,7 @@ from ._displays import LeaderboardDisplay, ValidationSurfaceDisplay
 from ._engine import TIE, Scorer, Split, predictions, table_of
 from ._large import LargeFit
 from ._methods import HEADS, METHODS, Method, method_named, method_names, register
+from ._metric import Metric, metric_named
 from ._search import ProjectionSearchCV
 from ._splitters import HeldOutDomains, LeaveOneDomainOut, LeavePDomainsOut, WithinDomainSplit
 from ._unseen import UnseenClassifier
@@ -41,6 +42,7 @@ __all__ += [
     "Candidate",
     "Contender",
     "LargeFit",
+    "Metric",
     "Scorer",
     "Split",
     "choose",
@@ -51,6 +53,7 @@ __all__ += [
     "leaderboard",
     "method_named",
     "method_names",
+    "metric_named",
     "nearest",
     "predictions",
     "seen_by_classifier",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
@@ -19,8 +20,8 @@ from ..kernels import require_square, squared_distances
 from ..labels import Samples
 from ._candidate import (
     Candidate,
-    domains_for,
     expected_warnings,
+    fitted_classifier,
     is_one_nearest,
     nearest,
     takes_domains,
@@ -149,9 +150,16 @@ def sharing_key(numbered: Numbered) -> Hashable:
     return kernel_key(candidate.transformer) if candidate.shares == "decomposition" else candidate.method
 
 
-def ask(group: list[Numbered], stage: Stage, split: int, rows: tuple[Ints, Ints], asks: Asks = ()) -> list[Prediction]:
-    """Ask candidates that share something on one split."""
-    held = _Held(stage, split, *rows, asks)
+def ask(
+    group: list[Numbered],
+    stage: Stage,
+    split: int,
+    rows: tuple[Ints, Ints],
+    asks: Asks = (),
+    weight: Array | None = None,
+) -> list[Prediction]:
+    """Ask candidates that share something on one split; `weight` is that of the rows to train on."""
+    held = _Held(stage, split, *rows, asks, weight)
     how = _by_decomposition if group[0][1].shares == "decomposition" else _by_classifier
     with expected_warnings(), held.trying(group):
         how(group, held)
@@ -167,6 +175,7 @@ class _Held:
     train: Ints
     test: Ints
     asks: Asks
+    weight: Array | None
     said: list[Prediction] = field(default_factory=list)
 
     @contextmanager
@@ -189,8 +198,8 @@ class _Held:
         with self.trying([one for one, _ in asked]):
             model = None
             if not nearest_is_enough:
-                model = with_width(classifier, Z)
-                model.fit(Z, samples.y[self.train], **domains_for(model.fit, samples.domain[self.train]))
+                y, domain = samples.y[self.train], samples.domain[self.train]
+                model = fitted_classifier(classifier, Z, y, domain, self.weight)
             seconds = shared + (time.perf_counter() - start) / len(asked)
             for (index, _), Z_test in asked:
                 begin, responses = time.perf_counter(), dict[str, Any]()
@@ -199,12 +208,19 @@ class _Held:
                 else:
                     codes = np.searchsorted(samples.classes, model.predict(Z_test)).astype(np.intp)
                     if callable(self.asks):
-                        responses = {"score": self.asks(model, Z_test, samples.y[self.test])}
+                        weight = None if samples.weight is None else samples.weight[self.test]
+                        responses = {"score": scored(self.asks, model, Z_test, samples.y[self.test], weight)}
                     elif self.asks:
                         responses = {name: getattr(model, name)(Z_test) for name in self.asks if hasattr(model, name)}
                         responses["classes_"] = model.classes_
                 end = time.perf_counter()
                 self.said.append(Prediction(index, self.split, codes, responses, seconds, end - begin, **facts))
+
+
+def scored(scorer: Any, model: Any, X: Any, y: Any, sample_weight: Any) -> float:
+    """What a scorer says of a model; it is told of weights if it, or the metric behind it, asks for them."""
+    asks = "sample_weight" in inspect.signature(getattr(scorer, "_score_func", scorer)).parameters
+    return float(scorer(model, X, y, **({} if sample_weight is None or not asks else {"sample_weight": sample_weight})))
 
 
 def one_thread() -> Any:

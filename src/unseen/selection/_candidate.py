@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+from sklearn import config_context
 from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import has_fit_parameter
 
 from ..algebra import Array
 from ..estimators import DomainCenterer, Projection
@@ -73,7 +75,7 @@ class Candidate:
         """The settings, and the centring of a projection."""
         return {**self.settings, "centering": self.transformer.centering} if self.head else self.settings
 
-    def fitted(self, X: Any, y: Any, sample_domain: Any) -> Pipeline:
+    def fitted(self, X: Any, y: Any, sample_domain: Any, sample_weight: Array | None = None) -> Pipeline:
         """A pipeline fitted step by step: Pipeline.fit takes metadata differently with routing on and off."""
         steps, Z = [], X
         if self.transformer is not None:
@@ -81,8 +83,7 @@ class Candidate:
             transformer.fit(Z, y, **domains_for(transformer.fit, sample_domain))
             Z = transformer.transform(Z, **domains_for(transformer.transform, sample_domain))
             steps.append(("projection" if isinstance(transformer, Projection) else "transformer", transformer))
-        classifier = with_width(self.classifier, Z)
-        classifier.fit(Z, y, **domains_for(classifier.fit, sample_domain))
+        classifier = fitted_classifier(self.classifier, Z, y, sample_domain, sample_weight)
         return Pipeline([*steps, ("classifier", classifier)])
 
 
@@ -106,6 +107,25 @@ def takes_domains(method: Any) -> bool:
 def domains_for(method: Any, sample_domain: Any) -> dict[str, Any]:
     """What a method is told of domains: nothing, unless it asks."""
     return {"sample_domain": sample_domain} if takes_domains(method) else {}
+
+
+def weights_for(estimator: Any, weight: Array) -> dict[str, Any]:
+    """What the fit of an estimator is told of weights: nothing, unless it asks; of a pipeline, each step that asks."""
+    if isinstance(estimator, Pipeline):
+        told = ((name, weights_for(step, weight)) for name, step in estimator.steps if hasattr(step, "fit"))
+        return {f"{name}__{key}": value for name, values in told for key, value in values.items()}
+    return {"sample_weight": weight} if has_fit_parameter(estimator, "sample_weight") else {}
+
+
+def fitted_classifier(classifier: Any, Z: Any, y: Any, sample_domain: Any, sample_weight: Array | None) -> Any:
+    """A copy of a classifier, fitted; it is told of domains and of weights if it asks for them."""
+    model = with_width(classifier, Z)
+    told = domains_for(model.fit, sample_domain)
+    if sample_weight is None:
+        return model.fit(Z, y, **told)
+    # Steps of a pipeline are told by their names, which routing would refuse.
+    with config_context(enable_metadata_routing=False):
+        return model.fit(Z, y, **told, **weights_for(model, sample_weight))
 
 
 def with_width(estimator: Any, X: Any) -> Any:

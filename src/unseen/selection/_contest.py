@@ -12,7 +12,8 @@ from ..algebra import Array
 from ..labels import Samples
 from ._asking import grouped
 from ._candidate import Candidate
-from ._engine import Scorer, Scoring, Split, predictions, preferred, table_of, ties
+from ._engine import Scorer, Split, predictions, preferred, table_of, ties
+from ._metric import Scoring
 
 SIMPLICITY = ("plain", "inductive", "transductive")
 
@@ -26,13 +27,15 @@ class Contender:
     candidate : Candidate
         The best settings, by the mean over held-out parts.
     scores : ndarray of shape (n_splits,)
-        On each held-out part; NaN where it failed.
+        On each held-out part; NaN where it failed, and where the metric is not defined.
     ties : int
         How many other settings have the same mean.
     seconds : float
         What all settings of the variant cost.
     error : str
         Why there are no scores, if there are none.
+    defined : ndarray of bool, default=...
+        Held-out parts that count, the same for all contenders.
     """
 
     candidate: Candidate
@@ -40,6 +43,7 @@ class Contender:
     ties: int = 0
     seconds: float = 0.0
     error: str = ""
+    defined: Any = ...
 
     @property
     def name(self) -> str:
@@ -53,8 +57,8 @@ class Contender:
 
     @property
     def mean(self) -> float:
-        """Mean score over held-out parts."""
-        return float(np.mean(self.scores))
+        """Mean score over held-out parts that count."""
+        return float(np.mean(self.scores[self.defined]))
 
 
 def contest(
@@ -67,7 +71,8 @@ def contest(
 ) -> list[Contender]:
     """Ask all candidates on all splits, as `predictions` does; the best settings of each variant contend.
 
-    A variant that fails on some split is a contender without a mean, which is never chosen and tells its reason.
+    A variant that fails on some split is a contender without a mean, which is never chosen and tells its reason. Splits
+    on which the metric is not defined count for nobody.
     """
     said = predictions(candidates, samples, splits, scoring=scoring, **how)
     results = table_of(candidates, said, Scorer(scoring, samples, splits), len(splits))
@@ -78,7 +83,8 @@ def contest(
         error = next((results["errors"][i] for i in variant if results["errors"][i]), "")
         seconds = float(sum(results["seconds"][i].sum() for i in variant))
         tied = ties(results["mean_test_score"][variant])
-        field.append(Contender(candidates[best], scores, tied, seconds, "" if np.isfinite(scores).all() else error))
+        error = "" if np.isfinite(results["mean_test_score"][best]) else error
+        field.append(Contender(candidates[best], scores, tied, seconds, error, results["defined"]))
     return field
 
 
@@ -108,7 +114,7 @@ def champion(rivals: Sequence[Contender]) -> Contender:
 
 def indistinguishable(better: Contender, other: Contender) -> bool:
     """Whether an advantage, paired by held-out part, is within one standard error of zero."""
-    difference = better.scores - other.scores
+    difference = (better.scores - other.scores)[better.defined]
     return bool(difference.mean() <= standard_error(difference))
 
 
@@ -124,7 +130,7 @@ def leaderboard(field: Sequence[Contender], chosen: Contender, names: Sequence[s
             "model": c.name,
             "kind": c.kind,
             "mean": c.mean,
-            "standard_error": standard_error(c.scores),
+            "standard_error": standard_error(c.scores[c.defined]),
             "scores": dict(zip(names, c.scores.tolist(), strict=True)),
             "params": c.candidate.params,
             "seconds": c.seconds,

@@ -8,6 +8,7 @@ from dataclasses import field, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from scipy.stats import rankdata
 from sklearn.base import MetaEstimatorMixin, clone
 from sklearn.model_selection import ParameterGrid
 from sklearn.utils import get_tags
@@ -22,7 +23,7 @@ from ..progress import with_callbacks
 from ._asking import as_key
 from ._candidate import Candidate
 from ._chosen import ChosenModel, refuse_dask
-from ._engine import Scorer, Split, predictions, preferred, table_of, tabulate
+from ._engine import TIE, Scorer, Split, predictions, preferred, table_of
 from ._folds import KERNEL_PARAMS
 from ._methods import HEADS, METHODS
 from ._splitters import domain_splits
@@ -276,6 +277,40 @@ class ProjectionSearchCV(MetaEstimatorMixin, ChosenModel):
         tags.transformer_tags = inner.transformer_tags
         tags.input_tags.sparse, tags.input_tags.pairwise = inner.input_tags.sparse, inner.input_tags.pairwise
         return tags
+
+
+def tabulate(results: dict[str, Any], candidates: Sequence[Candidate]) -> dict[str, Any]:
+    """The same as GridSearchCV's ``cv_results_``, with some columns of our own."""
+    scores, means, facts = results["scores"], results["mean_test_score"], results["facts"]
+    spread = scores[:, results["defined"]].std(axis=1)
+    params = [candidate.settings for candidate in candidates]
+    return {
+        "mean_fit_time": facts["fit_seconds"].mean(axis=1),
+        "std_fit_time": facts["fit_seconds"].std(axis=1),
+        "mean_score_time": facts["predict_seconds"].mean(axis=1),
+        "std_score_time": facts["predict_seconds"].std(axis=1),
+        **_param_columns(params),
+        "params": params,
+        **{f"split{k}_test_score": column for k, column in enumerate(scores.T)},
+        "mean_test_score": means,
+        "std_test_score": spread,
+        "rank_test_score": rankdata(-np.nan_to_num(means, nan=-np.inf), method="min").astype(np.int32),
+        "n_ties": np.array([np.sum(np.abs(means - mean) <= TIE) - 1 if np.isfinite(mean) else 0 for mean in means]),
+        **{name: results[name] for name in ("mean_n_components", "mean_ridge", "mean_invariance_weight")},
+        "transductive": np.array([candidate.transductive for candidate in candidates]),
+    }
+
+
+def _param_columns(params: list[dict[str, Any]]) -> dict[str, Any]:
+    names = dict.fromkeys(name for setting in params for name in setting)
+    columns = {}
+    for name in names:
+        column = np.ma.MaskedArray(np.empty(len(params), dtype=object), mask=True)
+        for i, setting in enumerate(params):
+            if name in setting:
+                column[i] = setting[name]
+        columns[f"param_{name}"] = column
+    return columns
 
 
 def _require_effect(projection: Projection, setting: dict[str, Any]) -> None:
