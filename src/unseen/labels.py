@@ -273,6 +273,14 @@ class Samples:
         return np.flatnonzero(kept)
 
 
+def samples_of(X: Any, y: Labels, sample_domain: Any, sample_weight: Any, groups: Any) -> Samples:
+    """Samples from what a user passed beside them, all of it checked; without domains there is one."""
+    n = len(y)
+    domain = np.zeros(n, dtype=np.intp) if sample_domain is None else check_domains(sample_domain, n)
+    group = None if groups is None else check_domains(groups, n, "groups")
+    return Samples(X, y, domain, weight=check_weights(sample_weight, n), group=group)
+
+
 def quota(counts: Ints, *, total: int | None = None, most: int | None = None) -> Ints:
     """How many rows of each cell to keep, for so many in all or for at most so many of each domain; None is no limit.
 

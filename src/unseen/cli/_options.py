@@ -18,6 +18,7 @@ import typer
 from ..citizen import optional_import
 from ..datasets import embedded
 from ..estimators import ClusterLost
+from ..labels import Balance
 from ..selection import method_names
 from ..study import Protocol
 from ..tables import Request, Table, loaded, survey_table
@@ -59,6 +60,10 @@ MaxPerDomain = Annotated[int | None, typer.Option(min=2, help="At most so many s
 Scale = Annotated[
     Literal["standardize", "l2", "none"] | None,
     typer.Option(help="Columns to unit variance, rows to unit length, or nothing. [default: standardize]"),
+]
+Weighing = Annotated[
+    Balance,
+    typer.Option(help="Let all classes, or all domains, weigh alike in training; 1-NN takes no weights."),
 ]
 FeatureMap = Annotated[
     Literal["auto", "none", "nystroem"],

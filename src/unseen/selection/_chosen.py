@@ -158,7 +158,7 @@ class ChosenModel(DocLinkMixin, CallbackSupportMixin, ClassifierMixin, BaseEstim
         return splitter(self.cv, y)
 
     def get_metadata_routing(self) -> MetadataRouter:
-        """Say which metadata go where: `sample_domain` and `sample_weight` here, and what the splitter asks for to the splitter.
+        """Say which metadata go where: domains and weights here, and what the splitter asks for to the splitter.
 
         Returns
         -------

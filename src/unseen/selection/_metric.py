@@ -75,7 +75,7 @@ OWN: dict[str, Callable[..., float]] = {
 def scorer_of(scoring: Scoring, model: Any) -> Callable[..., float]:
     """The scorer of a name, or the callable itself."""
     own = OWN.get(scoring) if isinstance(scoring, str) else None
-    return own or check_scoring(model, scoring=scoring)  # type: ignore[no-any-return]
+    return own or check_scoring(model, scoring=scoring)
 
 
 @dataclass(frozen=True)

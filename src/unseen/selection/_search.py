@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from ..citizen import forget, parameters
 from ..estimators import Projection, check_gram, validation_of
 from ..exceptions import MaskedLabelsWarning, SingleDomainWarning, warn
-from ..labels import Samples, check_domains, domains_by_name, encode_classes
+from ..labels import Samples, domains_by_name, encode_classes, samples_of
 from ..progress import with_callbacks
 from ._asking import as_key
 from ._candidate import Candidate
@@ -110,7 +110,7 @@ class ProjectionSearchCV(MetaEstimatorMixin, ChosenModel):
     }
 
     @domains_by_name
-    def fit(self, X: Any, y: Any, *, sample_domain: Any = None, **params: Any) -> Self:
+    def fit(self, X: Any, y: Any, *, sample_domain: Any = None, sample_weight: Any = None, **params: Any) -> Self:
         """Score every setting and refit the best.
 
         Parameters
@@ -121,8 +121,11 @@ class ProjectionSearchCV(MetaEstimatorMixin, ChosenModel):
             Class labels.
         sample_domain : array-like of shape (n_samples,), default=None
             The domain each sample comes from; also handed to `cv`.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights, for scores and for a classifier that takes them. The projection sees all samples alike.
         **params : dict
-            `groups`, for a `cv` that wants other groups than the domains.
+            `groups`: which samples belong together, for `cv` to keep on one side of a split; one that parts them is
+            refused.
 
         Returns
         -------
@@ -137,8 +140,8 @@ class ProjectionSearchCV(MetaEstimatorMixin, ChosenModel):
                 "estimators use sklearn.model_selection.GridSearchCV with cv=LeaveOneDomainOut()."
             )
         refuse_dask(X, type(self).__name__)
-        data = self._check_data(X, y, sample_domain)
-        splits = domain_splits(self, data.X, data.y, data.domain_codes, sample_domain, params)
+        data = self._check_data(X, y, sample_domain, sample_weight, params.pop("groups", None))
+        splits = domain_splits(self, data, sample_domain, params)
         settings = self._settings()
         if not settings:
             raise ValueError(
@@ -154,16 +157,15 @@ class ProjectionSearchCV(MetaEstimatorMixin, ChosenModel):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", SingleDomainWarning)  # the search has warned already
                 warnings.simplefilter("ignore", MaskedLabelsWarning)
-                self.best_estimator_ = candidates[self.best_index_].fitted(data.X, data.y, sample_domain)
+                self.best_estimator_ = candidates[self.best_index_].fitted(data.X, data.y, sample_domain, data.weight)
         return self
 
-    def _check_data(self, X: Any, y: Any, sample_domain: Any) -> Samples:
+    def _check_data(self, X: Any, y: Any, sample_domain: Any, sample_weight: Any, groups: Any) -> Samples:
         X, y = validate_data(self, X, y, **validation_of(self.estimator))
         if self.estimator.kernel == "precomputed" and self.estimator.feature_map is None:
             check_gram(X)
         self.classes_, _ = encode_classes(y, type(self).__name__)
-        unknown = np.zeros(X.shape[0], dtype=np.intp)
-        return Samples(X, y, unknown if sample_domain is None else check_domains(sample_domain, X.shape[0]))
+        return samples_of(X, y, sample_domain, sample_weight, groups)
 
     def _head(self) -> Any:
         return HEADS["1-NN"] if self.classifier is None else self.classifier
