@@ -72,6 +72,12 @@ def check_domains(sample_domain: Any, n_samples: int, parameter: str = "sample_d
     return labels
 
 
+def check_groups(groups: Any, domain: Labels) -> Labels | None:
+    """Which samples belong together; None if nobody said so, or only that those of a domain do, by another name."""
+    labels = None if groups is None else check_domains(groups, len(domain), "groups")
+    return None if labels is None or np.array_equal(labels, domain) else labels
+
+
 def check_weights(sample_weight: Any, n_samples: int) -> Array | None:
     """Weights as a 1-d array of numbers that are not negative, one per sample; None if there are none."""
     if sample_weight is None:
@@ -277,8 +283,7 @@ def samples_of(X: Any, y: Labels, sample_domain: Any, sample_weight: Any, groups
     """Samples from what a user passed beside them, all of it checked; without domains there is one."""
     n = len(y)
     domain = np.zeros(n, dtype=np.intp) if sample_domain is None else check_domains(sample_domain, n)
-    group = None if groups is None else check_domains(groups, n, "groups")
-    return Samples(X, y, domain, weight=check_weights(sample_weight, n), group=group)
+    return Samples(X, y, domain, weight=check_weights(sample_weight, n), group=check_groups(groups, domain))
 
 
 def quota(counts: Ints, *, total: int | None = None, most: int | None = None) -> Ints:

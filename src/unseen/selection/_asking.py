@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import time
+import warnings
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -11,6 +12,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.utils import _safe_indexing
 from threadpoolctl import ThreadpoolController
 
@@ -220,7 +222,12 @@ class _Held:
 def scored(scorer: Any, model: Any, X: Any, y: Any, sample_weight: Any) -> float:
     """What a scorer says of a model; it is told of weights if it, or the metric behind it, asks for them."""
     asks = "sample_weight" in inspect.signature(getattr(scorer, "_score_func", scorer)).parameters
-    return float(scorer(model, X, y, **({} if sample_weight is None or not asks else {"sample_weight": sample_weight})))
+    told = {"sample_weight": sample_weight} if asks and sample_weight is not None else {}
+    with warnings.catch_warnings():
+        # What is not defined is left out, and told once for all models.
+        warnings.simplefilter("ignore", UndefinedMetricWarning)
+        warnings.filterwarnings("ignore", "y_pred contains classes not in y_true", UserWarning)
+        return float(scorer(model, X, y, **told))
 
 
 def one_thread() -> Any:

@@ -6,7 +6,6 @@ leaderboard needs to know: they are readings of these predictions.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Self
@@ -160,11 +159,7 @@ class Scorer:
 
     def _scored(self, test: Ints, told: Classifier) -> float:
         X, y = _safe_indexing(self.samples.X, test), self.samples.y[test]
-        with warnings.catch_warnings():
-            # What is not defined is left out, and told once for all models.
-            warnings.simplefilter("ignore", UndefinedMetricWarning)
-            warnings.filterwarnings("ignore", "y_pred contains classes not in y_true", UserWarning)
-            return scored(self.scorer, told, X, y, self._weight(test))
+        return scored(self.scorer, told, X, y, self._weight(test))
 
 
 def _truth(y: Labels, known: Labels) -> Classifier:

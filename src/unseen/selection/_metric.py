@@ -28,14 +28,15 @@ def by_labels(scoring: str) -> bool:
     return scoring not in OWN and getattr(get_scorer(scoring), "_response_method", None) == "predict"
 
 
-def _one_against_rest(measure: Any, model: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
+def _one_against_rest(
+    measure: Any, names: tuple[str, ...], model: Any, X: Any, y: Any, sample_weight: Any = None
+) -> float:
     """Mean of a ranking measure over the classes that occur beside others; of two classes, that of the second.
 
-    As scikit-learn's where all classes occur; it also takes decision values, and parts that lack a class.
+    As scikit-learn's where all classes occur; it takes decision values or probabilities, and parts that lack a class.
     """
     classes, binary = model.classes_, len(model.classes_) == 2
-    names = ("decision_function", "predict_proba")
-    scores = _response(model, X, *(names if binary else names[::-1]))
+    scores = _response(model, X, *names)
     scores = np.column_stack([-scores, scores]) if scores.ndim == 1 else scores
     values = []
     for k in range(int(binary), len(classes)):
@@ -63,11 +64,11 @@ def _response(model: Any, X: Any, *names: str) -> Array:
     raise AttributeError(f"The metric needs {' or '.join(names)}, which the classifier does not have.")
 
 
-_auc = partial(_one_against_rest, roc_auc_score)
+DECISIONS = ("decision_function", "predict_proba")
 OWN: dict[str, Callable[..., float]] = {
-    "roc_auc": _auc,
-    "roc_auc_ovr": _auc,
-    "average_precision": partial(_one_against_rest, average_precision_score),
+    "roc_auc": partial(_one_against_rest, roc_auc_score, DECISIONS),
+    "roc_auc_ovr": partial(_one_against_rest, roc_auc_score, DECISIONS[::-1]),
+    "average_precision": partial(_one_against_rest, average_precision_score, DECISIONS),
     "neg_log_loss": _negative_log_loss,
 }
 

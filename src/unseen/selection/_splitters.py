@@ -19,7 +19,7 @@ from sklearn.utils.validation import _num_samples
 
 from ..algebra import Ints
 from ..exceptions import SingleDomainWarning, warn
-from ..labels import Labels, Samples, check_domains, encode_domains, listed, warn_of_masks
+from ..labels import Labels, Samples, check_domains, check_groups, encode_domains, listed, warn_of_masks
 
 Split = tuple[Ints, Ints]
 
@@ -50,7 +50,7 @@ class _DomainSplitter(BaseCrossValidator):
             Indices of the split.
         """
         labels = self._domains(X, groups, sample_domain)
-        together = None if sample_domain is None or groups is None else check_domains(groups, len(labels), "groups")
+        together = None if sample_domain is None else check_groups(groups, labels)
         for k, (train, test) in enumerate(self._cut(X, y, self._codes(labels), together)):
             if together is not None:
                 refuse_parted(together, labels, (train, test), f"Split {k} of {type(self).__name__}")
