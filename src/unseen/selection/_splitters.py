@@ -295,17 +295,16 @@ def domain_splits(search: Any, samples: Samples, sample_domain: Any, params: dic
     if sample_domain is not None:
         warn_of_masks(samples.classes, encode_domains(samples.domain)[0], samples.counts(), name)
     cut = search._splitter(y)
-    known = {} if samples.group is None else {"groups": samples.group}
+    ours = isinstance(cut, _DomainSplitter)
+    groups = samples.group if ours or samples.group is not None else sample_domain  # by scikit-learn's name
+    known = {} if groups is None else {"groups": groups}
     if get_config()["enable_metadata_routing"]:
-        wanted = get_routing_for_object(cut).consumes("split", known)
-        told = {**params, **{key: known[key] for key in wanted}}
-        split_params = process_routing(search, "fit", sample_domain=sample_domain, **told).splitter.split
+        told = known if get_routing_for_object(cut).consumes("split", known) else {}
+        split_params = process_routing(search, "fit", sample_domain=sample_domain, **told, **params).splitter.split
     elif params:
         raise TypeError(f"{name}.fit got an unexpected argument {min(params)!r}.")
-    elif isinstance(cut, _DomainSplitter):
-        split_params = {"sample_domain": sample_domain, **known}
     else:
-        split_params = {"groups": sample_domain, **known}
+        split_params = known | ({"sample_domain": sample_domain} if ours else {})
     with warnings.catch_warnings():
         # Nobody asked for groups here; a splitter that has no use for the domains need not say so.
         warnings.filterwarnings("ignore", "The groups parameter is ignored by", UserWarning)
