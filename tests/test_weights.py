@@ -256,7 +256,7 @@ def test_no_search_parts_a_group(search, routing):
     X, y, d, patient = visits()
     known = {"sample_domain": d, "groups": patient}
     with sklearn.config_context(enable_metadata_routing=routing):
-        for cv in (None, WithinDomainSplit(random_state=0), GroupKFold(3)):
+        for cv in (None, WithinDomainSplit(n_splits=2, random_state=0), GroupKFold(3)):
             sklearn.clone(search).set_params(cv=cv).fit(X, y, **known)
             sklearn.clone(search).set_params(cv=cv).fit(X, y, sample_domain=d, groups=d)  # says nothing new
         with pytest.raises(ValueError, match=r"of the cv of .* belong together: group 'p\d+' .* Use WithinDomainSplit"):

@@ -74,7 +74,8 @@ class UnseenClassifier(ChosenModel):
     ----------
     leaderboard_ : list of dict
         Every contender, best first: `model`, `kind`, `mean`, `standard_error`, `scores` (one per held-out part, by the
-        name of the domain where it is one domain; NaN where it has none), `params`, `seconds` and whether it was `chosen`.
+        name of the domain where it is one domain; NaN where there is none), `params`, `seconds` and whether it was
+        `chosen`.
     best_model_ : str
         Name of the chosen contender.
     best_kind_ : {"plain", "inductive", "transductive"}
