@@ -406,8 +406,24 @@ def test_a_stratified_split_asks_for_labels():
 
 @pytest.mark.parametrize("model", [search(), plain()], ids=["search", "comparison"])
 def test_an_unknown_argument_of_fit_is_named(model):
-    with pytest.raises(TypeError, match=f"{type(model).__name__}.fit got an unexpected argument 'sample_weight'"):
-        model.fit(X, Y, sample_domain=D, sample_weight=Y)
+    with pytest.raises(TypeError, match=f"{type(model).__name__}.fit got an unexpected argument 'weight'"):
+        model.fit(X, Y, sample_domain=D, weight=Y)
+
+
+@pytest.mark.parametrize("model", [search(), plain(), UndoBias()], ids=["search", "comparison", "Undo-Bias"])
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        (np.ones(len(Y) - 1), r"one number per sample; got an array of shape \("),
+        (np.where(np.arange(len(Y)) == 2, -1.0, 1.0), "not negative.* got -1.0 at position 2"),
+        (np.where(np.arange(len(Y)) == 3, np.nan, 1.0), "finite.* got nan at position 3"),
+        (np.zeros(len(Y)), "one above zero; got zeros only"),
+    ],
+    ids=["few", "negative", "missing", "zero"],
+)
+def test_weights_that_are_none_are_refused(model, weights, message):
+    with pytest.raises(ValueError, match=f"sample_weight must hold .*{message}"):
+        model.fit(X, Y, sample_domain=D, sample_weight=weights)
 
 
 FITS = [CIDG().fit, CIDG().fit_transform, CIDG(feature_map="linear").partial_fit, UndoBias().fit, DomainCenterer().fit]

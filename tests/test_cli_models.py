@@ -57,14 +57,16 @@ def test_fit_says_what_it_chose_and_how_each_domain_did(home, tmp_path):
 
 def test_the_card_of_fit_is_what_show_shows(home, tmp_path):
     path = tmp_path / "m.unseen"
-    facts = printed_json("fit", home / "train.csv", "--method", "undo-bias", "--seed", 3, "-o", path)
+    facts = printed_json(
+        "fit", home / "train.csv", "--method", "undo-bias", "--seed", 3, "--balance", "domains", "-o", path
+    )
     shown = printed_json("show", path)
     assert {key: shown[key] for key in facts} == facts
     assert shown == read_card(path)
     assert facts["data"]["rows"] == 72
     assert facts["data"]["domains"] == dict.fromkeys(SITES, 24)
     assert facts["data"]["classes"] == [{"class": "ill", "rows": 36}, {"class": "well", "rows": 36}]
-    assert facts["seed"] == 3
+    assert (facts["seed"], facts["balance"]) == (3, "domains")
     assert facts["method"] == "Undo-Bias"
     assert set(facts["novelty"]["reference"]) == set(SITES)
     assert facts["scores"]["mean"] == pytest.approx(np.mean(list(facts["scores"]["by_domain"].values())))

@@ -6,19 +6,20 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Literal, ParamSpec, TypeVar
 
 import numpy as np
 from sklearn.utils import _safe_indexing
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 
-from .algebra import Ints, Membership
+from .algebra import Array, Ints, Membership
 from .citizen import is_dask
 from .exceptions import MaskedLabelsWarning, SingleDomainWarning, warn
 
 Labels = np.ndarray[Any, np.dtype[Any]]
 P = ParamSpec("P")
 R = TypeVar("R")
+Balance = Literal["none", "classes", "domains"]
 MASK = -1  # what adaptation libraries put in the place of the labels of a target domain
 
 
@@ -67,21 +68,45 @@ def encode_classes(y: Labels, caller: str) -> tuple[Labels, Ints]:
     return classes, codes.astype(np.intp)
 
 
-def check_domains(sample_domain: Any, n_samples: int) -> Labels:
-    """Domain labels as a 1-d array of scalars, one per sample, none missing."""
+def check_domains(sample_domain: Any, n_samples: int, parameter: str = "sample_domain") -> Labels:
+    """Domain labels, or labels of groups, as a 1-d array of scalars, one per sample, none missing."""
     # Lists of mixed types would turn into strings, and 1 would equal "1": an object array keeps them apart.
     mixed = isinstance(sample_domain, (list, tuple)) and len({type(label) for label in sample_domain}) > 1
     labels = np.asarray(sample_domain, dtype=object if mixed else None)
     if labels.ndim != 1:
         raise ValueError(
-            f"sample_domain must hold one label per sample in one dimension; got an array of shape {labels.shape}."
+            f"{parameter} must hold one label per sample in one dimension; got an array of shape {labels.shape}."
         )
     if len(labels) != n_samples:
         raise ValueError(
-            f"sample_domain must hold one label per sample; got {len(labels)} labels for {n_samples} samples of X."
+            f"{parameter} must hold one label per sample; got {len(labels)} labels for {n_samples} samples of X."
         )
-    require_labels(labels, "sample_domain")
+    require_labels(labels, parameter)
     return labels
+
+
+def check_groups(groups: Any, domain: Labels) -> Labels | None:
+    """Which samples belong together; None if nobody said so, or only that those of a domain do, by another name."""
+    labels = None if groups is None else check_domains(groups, len(domain), "groups")
+    return None if labels is None or np.array_equal(labels, domain) else labels
+
+
+def check_weights(sample_weight: Any, n_samples: int) -> Array | None:
+    """Weights as a 1-d array of numbers that are not negative, one per sample; None if there are none."""
+    if sample_weight is None:
+        return None
+    weight = np.asarray(sample_weight, dtype=np.float64)
+    if weight.shape != (n_samples,):
+        raise ValueError(
+            f"sample_weight must hold one number per sample; got an array of shape {weight.shape} for {n_samples} "
+            "samples of X."
+        )
+    wrong = ~(np.isfinite(weight) & (weight >= 0))
+    if wrong.any() or not weight.any():
+        first = int(np.argmax(wrong))
+        got = f"{weight[first]} at position {first}" if wrong.any() else "zeros only"
+        raise ValueError(f"sample_weight must hold finite numbers that are not negative, one above zero; got {got}.")
+    return weight
 
 
 def require_labels(labels: Labels, parameter: str) -> None:
@@ -202,13 +227,16 @@ def _is_missing(label: Any) -> bool:
 class Samples:
     """Rows and what is known of them: their classes and their domains, as labels of any kind that can be sorted.
 
-    `classes` are all that there are, sorted, if these rows may lack some.
+    `classes` are all that there are, sorted, if these rows may lack some. `weight` says how much each row counts, and
+    `group` which rows belong together, such as the visits of a patient; None means one by one, all alike.
     """
 
     X: Any
     y: Labels
     domain: Labels
     classes: Labels = None  # type: ignore[assignment]
+    weight: Array | None = None
+    group: Labels | None = None
 
     def __post_init__(self) -> None:
         if self.classes is None:
@@ -229,7 +257,23 @@ class Samples:
 
     def take(self, rows: Any) -> Samples:
         """Some of the rows."""
-        return Samples(_safe_indexing(self.X, rows), self.y[rows], self.domain[rows], self.classes)
+        weight, group = (None if values is None else values[rows] for values in (self.weight, self.group))
+        return Samples(_safe_indexing(self.X, rows), self.y[rows], self.domain[rows], self.classes, weight, group)
+
+    def weights(self, rows: Any = slice(None), balance: Balance = "none") -> Array | None:
+        """Weights of rows to train on; balanced, all classes or all domains among them weigh alike.
+
+        Balanced weights have the mean of those that were given, or one: a row counts n / (C n_c), as it does under
+        scikit-learn's ``class_weight="balanced"``.
+        """
+        weight = None if self.weight is None else self.weight[rows]
+        if balance == "none":
+            return weight
+        codes = (self.codes if balance == "classes" else self.domain_codes)[rows]
+        weight = np.ones(len(codes)) if weight is None else weight
+        totals = np.bincount(codes, weight)
+        parts = np.count_nonzero(totals) * totals
+        return weight * np.divide(weight.sum(), parts, out=np.zeros_like(parts), where=parts > 0)[codes]
 
     def counts(self) -> Ints:
         """How many rows each domain has of each class, over the distinct domains and all classes."""
@@ -246,6 +290,13 @@ class Samples:
             members = np.flatnonzero(cells == cell)
             kept[rng.choice(members, len(members) - wanted[cell], replace=False)] = False
         return np.flatnonzero(kept)
+
+
+def samples_of(X: Any, y: Labels, sample_domain: Any, sample_weight: Any, groups: Any) -> Samples:
+    """Samples from what a user passed beside them, all of it checked; without domains there is one."""
+    n = len(y)
+    domain = np.zeros(n, dtype=np.intp) if sample_domain is None else check_domains(sample_domain, n)
+    return Samples(X, y, domain, weight=check_weights(sample_weight, n), group=check_groups(groups, domain))
 
 
 def quota(counts: Ints, *, total: int | None = None, most: int | None = None) -> Ints:

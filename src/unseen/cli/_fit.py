@@ -45,6 +45,7 @@ def fit(
     inductive: Annotated[
         bool, typer.Option("--inductive", help="No models that need a batch of the new domain to predict.")
     ] = False,
+    balance: o.Weighing = "none",
     feature_map: o.FeatureMap = "auto",
     components: o.Components = None,
     workers: o.Workers = None,
@@ -78,7 +79,7 @@ def fit(
             unused = " and ".join(name for name, value in asked_for.items() if value is not None and plan.exact)
             said = [f"{unused} {NOT_USED}"] if unused else []
             notices([*fit_notices(table, wanted, plan), *said])
-            work: dict[str, Any] = {"inductive": inductive, "n_jobs": jobs, "verbose": 1}
+            work: dict[str, Any] = {"inductive": inductive, "balance": balance, "n_jobs": jobs, "verbose": 1}
             with nullcontext() if plan.exact else o.cluster(workers, scheduler) as client:
                 found = fit_table(table, wanted, plan=plan, stream=source, client=client, **work, **how)
         except MemoryError as error:

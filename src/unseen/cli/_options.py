@@ -78,6 +78,10 @@ Scale = Annotated[
     Literal["standardize", "l2", "none"] | None,
     typer.Option(help="Columns to unit variance, rows to unit length, or nothing. [default: standardize]"),
 ]
+Weighing = Annotated[
+    Literal["none", "classes", "domains"],
+    typer.Option(help="Let all classes, or all domains, weigh alike in training; 1-NN takes no weights."),
+]
 FeatureMap = Annotated[
     Literal["auto", "none", "nystroem"],
     typer.Option(

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..algebra import Array, Ints, Membership
 from ..citizen import DocLinkMixin, parameters
-from ..labels import Coded, domains_by_name, encode_classes, warn_of_masks, warn_of_single
+from ..labels import Coded, check_weights, domains_by_name, encode_classes, warn_of_masks, warn_of_single
 
 BIAS = 10.0  # a column this large makes the penalty on its weight, hence on the intercept, negligible
 POSITIVE = Interval(Real, 0, None, closed="neither")
@@ -90,7 +90,8 @@ class UndoBias(DocLinkMixin, LinearClassifierMixin, BaseEstimator):
     max_iter: int = 100_000
     random_state: Any = 0
 
-    __metadata_request__fit: ClassVar = {"sample_domain": True}
+    __metadata_request__fit: ClassVar = {"sample_domain": True, "sample_weight": True}
+    __metadata_request__score: ClassVar = {"sample_weight": True}
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "shared_cost": [POSITIVE],
         "domain_cost": [POSITIVE],
@@ -101,7 +102,7 @@ class UndoBias(DocLinkMixin, LinearClassifierMixin, BaseEstimator):
     }
 
     @domains_by_name
-    def fit(self, X: Any, y: Any, *, sample_domain: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, *, sample_domain: Any = None, sample_weight: Any = None) -> Self:
         """Fit the shared vector and the offsets.
 
         Parameters
@@ -112,6 +113,8 @@ class UndoBias(DocLinkMixin, LinearClassifierMixin, BaseEstimator):
             Class labels.
         sample_domain : array-like of shape (n_samples,), default=None
             The domain each sample comes from; None means one domain, with a `SingleDomainWarning`.
+        sample_weight : array-like of shape (n_samples,), default=None
+            What both losses of a sample, and its share in the standardisation, are multiplied by; None means one.
 
         Returns
         -------
@@ -125,18 +128,12 @@ class UndoBias(DocLinkMixin, LinearClassifierMixin, BaseEstimator):
         domains, domain = coded.names, coded.codes
         warn_of_single(domains, type(self).__name__)
         warn_of_masks(classes, domains, Membership.of(codes, domain).counts, type(self).__name__)
-        with np.errstate(over="ignore", invalid="ignore"):
-            mean, scale = X.mean(axis=0), X.std(axis=0)
-        if not np.isfinite(scale).all():
-            raise ValueError(
-                f"X is too large: the squares of values up to {np.abs(X).max():.3g} are more than numbers in double "
-                "precision can be. Scale X, for example divide it by 1e100."
-            )
-        # A constant column has a standard deviation of rounding errors: dividing by it would make a feature of them.
-        scale[np.ptp(X, axis=0) <= 10 * np.finfo(float).eps * np.abs(mean)] = 1.0
+        weight = check_weights(sample_weight, len(X))
+        mean, scale = mean_and_scale(X, weight)
         standard = np.hstack([(X - mean) / scale, np.full((len(X), 1), BIAS)])
         rows = augmented(standard, domain, len(domains), self.offset_penalty)
-        costs = np.repeat([self.shared_cost, self.domain_cost], len(X))
+        once = np.ones(len(X)) if weight is None else weight
+        costs = np.concatenate([self.shared_cost * once, self.domain_cost * once])
         svm = LinearSVC(
             loss="hinge", fit_intercept=False, tol=self.tol, max_iter=self.max_iter, random_state=self.random_state
         )
@@ -171,6 +168,25 @@ class UndoBias(DocLinkMixin, LinearClassifierMixin, BaseEstimator):
         X = validate_data(self, X, dtype=np.float64, reset=False)
         scores = X @ self.coef_.T + self.intercept_
         return scores[:, 0] if len(self.classes_) == 2 else scores
+
+
+def mean_and_scale(X: Array, weight: Array | None) -> tuple[Array, Array]:
+    """Mean and standard deviation of each column, which is one where a column is constant."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        if weight is None:
+            mean, scale = X.mean(axis=0), X.std(axis=0)
+        else:
+            mean = np.average(X, axis=0, weights=weight)
+            scale = np.sqrt(np.average((X - mean) ** 2, axis=0, weights=weight))
+    if not np.isfinite(scale).all():
+        raise ValueError(
+            f"X is too large: the squares of values up to {np.abs(X).max():.3g} are more than numbers in double "
+            "precision can be. Scale X, for example divide it by 1e100."
+        )
+    # A constant column has a standard deviation of rounding errors: dividing by it would make a feature of them.
+    seen = X if weight is None else X[weight > 0]
+    scale[np.ptp(seen, axis=0) <= 10 * np.finfo(float).eps * np.abs(mean)] = 1.0
+    return mean, scale
 
 
 def augmented(X: Array, domain: Ints, n_domains: int, offset_penalty: float) -> sparse.csr_array:

@@ -78,6 +78,7 @@ def model_card(
         "settings": found.settings,
         "scale": scale,
         "seed": seed,
+        "balance": found.balance,
         "probabilities": found.model.has_probabilities,
         "scores": {
             "measure": "accuracy on a domain by a model fitted on the other domains"

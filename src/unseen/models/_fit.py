@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.base import clone
 
 from ..kernels import Plan
-from ..labels import Samples
+from ..labels import Balance, Samples
 from ..selection import (
     HEADS,
     METHODS,
@@ -55,6 +55,8 @@ class TableFit:
         What the choice was made from, best first; empty where there was none.
     stream : dict
         For tables of which not all rows were used for everything: how many were used for what. Empty otherwise.
+    balance : str
+        What weighed alike in training.
     """
 
     model: TableModel
@@ -65,6 +67,7 @@ class TableFit:
     baseline: dict[str, float] | None
     leaderboard: list[dict[str, Any]]
     stream: dict[str, Any] = field(default_factory=dict)
+    balance: Balance = "none"
 
     @property
     def mean(self) -> float:
@@ -93,6 +96,7 @@ def fit_table(
     *,
     scale: str = "standardize",
     inductive: bool = False,
+    balance: Balance = "none",
     seed: int = 0,
     n_jobs: int | None = None,
     verbose: int = 0,
@@ -114,6 +118,8 @@ def fit_table(
         See `unseen.tables.preprocessor`.
     inductive : bool, default=False
         Leave out models that need batches of the new domain.
+    balance : {"none", "classes", "domains"}, default="none"
+        What weighs alike in training, as in :class:`unseen.UnseenClassifier`. Scores are of the rows as they are.
     seed : int, default=0
         Seed of all draws, such as of landmarks.
     n_jobs : int, default=None
@@ -145,24 +151,25 @@ def fit_table(
     samples = table.samples
     few = samples if plan.exact else samples.take(samples.thinned(plan.choice_rows, seed))
     unfitted = preprocessor(table.schema, scale)  # type: ignore[arg-type]
-    methods = asked_methods(method)
-    field, chosen = _chosen(few, unfitted, methods, inductive, {"n_jobs": n_jobs, "verbose": verbose})
+    methods, work = asked_methods(method), {"balance": balance, "n_jobs": n_jobs, "verbose": verbose}
+    field, chosen = _chosen(few, unfitted, methods, inductive, work)
     preparation = clone(unfitted).fit(table.X)
     prepared = replace(samples, X=np.asarray(preparation.transform(table.X), dtype=np.float64))
     novelty, seen = Novelty(random_state=seed).fit(prepared.X, sample_domain=table.domain), dict[str, Any]()
     if plan.exact:
         with expected_warnings():
-            pipeline = chosen.candidate.fitted(prepared.X, prepared.y, prepared.domain)
+            weight = prepared.weights(balance=balance)
+            pipeline = chosen.candidate.fitted(prepared.X, prepared.y, prepared.domain, weight)
     else:
         collect = partial(collected, stream, preparation, client, verbose)
-        pipeline, seen = LargeFit(prepared, collect, plan, seed).fitted(chosen.candidate)
+        pipeline, seen = LargeFit(prepared, collect, plan, seed, balance).fitted(chosen.candidate)
         seen |= {"rows": stream.rows, "choice_rows": len(few)}
     domains = np.unique(table.domain).tolist()
     board = leaderboard(field, chosen, domains)
     baseline = next((row["scores"] for row in board if chosen.kind != "plain" and row["model"] == BASELINE), None)
     model, scores = TableModel(preparation, pipeline, novelty), dict(zip(domains, chosen.scores.tolist(), strict=True))
     board = board if len(methods) > 1 else []
-    return TableFit(model, chosen.name, chosen.kind, chosen.candidate.params, scores, baseline, board, seen)
+    return TableFit(model, chosen.name, chosen.kind, chosen.candidate.params, scores, baseline, board, seen, balance)
 
 
 def asked_methods(method: Any) -> list[Method]:
@@ -187,8 +194,8 @@ def _chosen(
     if all(method.kind != "plain" for method in methods):  # a plain classifier always stands beside an invariant one
         candidates += METHODS[BASELINE].candidates(len(few.classes))
     splits = list(LeaveOneDomainOut().split(few.X, few.y, few.domain))
-    shown = {"description": f"Choosing {'a model' if many else 'settings'}", "verbose": work["verbose"]}
-    field = contest(candidates, few, splits, preparation=preparation, n_jobs=work["n_jobs"], shown=shown)
+    shown = {"description": f"Choosing {'a model' if many else 'settings'}", "verbose": work.pop("verbose")}
+    field = contest(candidates, few, splits, preparation=preparation, shown=shown, **work)
     names = {one.name for one in methods}
     contenders = [contender for contender in field if contender.candidate.method in names]
     warn_of_failures(contenders)

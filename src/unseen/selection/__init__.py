@@ -17,9 +17,10 @@ from ._candidate import (
 )
 from ._contest import Contender, choose, contenders, contest, leaderboard, warn_of_failures
 from ._displays import LeaderboardDisplay, ValidationSurfaceDisplay
-from ._engine import TIE, Score, Scorer, Split, predictions, scores, tally
+from ._engine import TIE, Score, Scorer, Split, graded, predictions, results_of, scores, tally
 from ._large import LargeFit
 from ._methods import HEADS, METHODS, Method, contestants, method_named, method_names, methods_from, register
+from ._metric import Metric, metric_named
 from ._search import ProjectionSearchCV
 from ._splitters import HeldOutDomains, LeaveOneDomainOut, LeavePDomainsOut, WithinDomainSplit
 from ._unseen import UnseenClassifier
@@ -44,6 +45,7 @@ __all__ += [
     "Candidate",
     "Contender",
     "LargeFit",
+    "Metric",
     "Score",
     "Scorer",
     "Split",
@@ -52,6 +54,7 @@ __all__ += [
     "contest",
     "contestants",
     "expected_warnings",
+    "graded",
     "grouped",
     "in_full",
     "is_one_nearest",
@@ -60,9 +63,11 @@ __all__ += [
     "method_named",
     "method_names",
     "methods_from",
+    "metric_named",
     "nearest",
     "placed",
     "predictions",
+    "results_of",
     "scores",
     "seen_by_classifier",
     "tally",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import time
+import warnings
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -12,6 +14,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.utils import _safe_indexing, column_or_1d
 from threadpoolctl import ThreadpoolController
 
@@ -182,9 +185,16 @@ def sharing_key(numbered: Numbered) -> Hashable:
     return candidate.method
 
 
-def ask(group: list[Numbered], stage: Stage, splits: Sequence[int], rows: Rows, asks: Asks = ()) -> list[Prediction]:
-    """Ask candidates that share something on splits that train on the same rows."""
-    held = _Held(stage, splits, rows, asks)
+def ask(
+    group: list[Numbered],
+    stage: Stage,
+    splits: Sequence[int],
+    rows: Rows,
+    asks: Asks = (),
+    weight: Array | None = None,
+) -> list[Prediction]:
+    """Ask candidates that share something on splits that train on the same rows, which have that `weight`."""
+    held = _Held(stage, splits, rows, asks, weight)
     how = _by_decomposition if group[0][1].shares == "decomposition" else _by_classifier
     with expected_warnings(), held.trying(group):
         how(group, held)
@@ -199,6 +209,7 @@ class _Held:
     splits: Sequence[int]
     rows: Rows
     asks: Asks
+    weight: Array | None
     said: list[Prediction] = field(default_factory=list)
 
     @contextmanager
@@ -223,7 +234,7 @@ class _Held:
         with self.trying([one for one, _ in asked]):
             model = None
             if not nearest_is_enough:
-                model = fitted_copy(classifier, Z, samples.y[train], samples.domain[train])
+                model = fitted_copy(classifier, Z, samples.y[train], samples.domain[train], self.weight)
             seconds = shared + (time.perf_counter() - start) / len(asked)
             for (index, _), parts in asked:
                 for split, test, Z_test in zip(self.splits, self.rows.tests, parts, strict=True):
@@ -234,7 +245,8 @@ class _Held:
                         told, seen = placed(model, Z_test, samples.domain[test])
                         codes = codes_of(told.predict(seen), samples.classes, len(test))
                         if callable(self.asks):
-                            responses = {"score": self.asks(told, seen, samples.y[test])}
+                            weight = None if samples.weight is None else samples.weight[test]
+                            responses = {"score": scored(self.asks, told, seen, samples.y[test], weight)}
                         elif self.asks:
                             responses = {name: getattr(told, name)(seen) for name in self.asks if hasattr(told, name)}
                             responses["classes_"] = told.classes_
@@ -253,6 +265,17 @@ def codes_of(labels: Any, classes: Labels, n_samples: int) -> Ints:
             f"{len(labels)} labels" + (f", such as {strange.tolist()[0]!r}." if len(strange) else ".")
         )
     return codes
+
+
+def scored(scorer: Any, model: Any, X: Any, y: Any, sample_weight: Any) -> float:
+    """What a scorer says of a model; it is told of weights if it, or the metric behind it, asks for them."""
+    asks = "sample_weight" in inspect.signature(getattr(scorer, "_score_func", scorer)).parameters
+    told = {"sample_weight": sample_weight} if asks and sample_weight is not None else {}
+    with warnings.catch_warnings():
+        # What is not defined is left out, and told once for all models.
+        warnings.simplefilter("ignore", UndefinedMetricWarning)
+        warnings.filterwarnings("ignore", "y_pred contains classes not in y_true", UserWarning)
+        return float(scorer(model, X, y, **told))
 
 
 def one_thread() -> Any:

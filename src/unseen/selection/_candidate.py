@@ -14,12 +14,13 @@ from functools import cached_property, lru_cache, partial, update_wrapper
 from typing import Any, Literal
 
 import numpy as np
-from sklearn import get_config
+from sklearn import config_context, get_config
 from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import Pipeline
 from sklearn.utils.metadata_routing import get_routing_for_object
+from sklearn.utils.validation import has_fit_parameter
 
 from ..algebra import Array
 from ..estimators import DomainCenterer, Projection
@@ -89,7 +90,7 @@ class Candidate:
         parts = (in_full(part) for part in (self.transformer, self.classifier))
         return hashlib.sha256("\n".join((self.variant, *parts)).encode()).hexdigest()[:16]
 
-    def fitted(self, X: Any, y: Any, sample_domain: Any) -> Pipeline:
+    def fitted(self, X: Any, y: Any, sample_domain: Any, sample_weight: Array | None = None) -> Pipeline:
         """A pipeline fitted step by step: Pipeline.fit takes metadata differently with routing on and off."""
         steps, Z = [], X
         if self.transformer is not None:
@@ -97,7 +98,7 @@ class Candidate:
             transformer.fit(Z, y, **domains_for(transformer.fit, sample_domain))
             Z = transformer.transform(Z, **domains_for(transformer.transform, sample_domain))
             steps.append(("projection" if isinstance(transformer, Projection) else "transformer", transformer))
-        classifier = fitted_copy(self.classifier, Z, y, sample_domain)
+        classifier = fitted_copy(self.classifier, Z, y, sample_domain, sample_weight)
         pair = not steps and type(classifier) is Pipeline and len(classifier) == 2
         if pair and isinstance(classifier[0], (DomainCenterer, Projection)):  # a user's own, of the form that ours have
             return classifier
@@ -128,20 +129,27 @@ def is_transductive(estimator: Any) -> bool:
     return isinstance(estimator, DomainCenterer) or getattr(estimator, "centering", "source") == "target"
 
 
-def fitted_copy(estimator: Any, X: Any, y: Any, sample_domain: Any) -> Any:
-    """A fitted copy; whoever asks is told the domains, steps of a pipeline among them, with routing on and off."""
-    return _fit(with_width(estimator, X), X, y, sample_domain)
+def fitted_copy(estimator: Any, X: Any, y: Any, sample_domain: Any, sample_weight: Array | None = None) -> Any:
+    """A fitted copy; who asks is told domains and weights, steps of a pipeline among them, with routing on and off."""
+    return _fit(with_width(estimator, X), X, y, sample_domain, sample_weight)
 
 
-def _fit(model: Any, X: Any, y: Any, sample_domain: Any) -> Any:
+def _fit(model: Any, X: Any, y: Any, sample_domain: Any, weight: Array | None) -> Any:
     if not _step_by_step(model):
-        return model.fit(X, y, **domains_for(model.fit, sample_domain))
+        told = domains_for(model.fit, sample_domain)
+        if weight is None:
+            return model.fit(X, y, **told)
+        # Steps of a pipeline are told by their names, which routing would refuse.
+        with config_context(enable_metadata_routing=False):
+            return model.fit(X, y, **told, **weights_for(model, weight))
     for _, step in model.steps[:-1]:
         if _step_by_step(step) or wants_domains(step):
-            X = _transformed(_fit(step, X, y, sample_domain), X, sample_domain)
+            X = _transformed(_fit(step, X, y, sample_domain, weight), X, sample_domain)
         elif not _is_passed(step):
-            X = step.fit_transform(X, y) if hasattr(step, "fit_transform") else step.fit(X, y).transform(X)
-    _fit(model.steps[-1][1], X, y, sample_domain)
+            told = {} if weight is None else weights_for(step, weight)
+            fits = hasattr(step, "fit_transform")
+            X = step.fit_transform(X, y, **told) if fits else step.fit(X, y, **told).transform(X)
+    _fit(model.steps[-1][1], X, y, sample_domain, weight)
     return model
 
 
@@ -208,6 +216,14 @@ def _names_domains(function: Any) -> bool:
 def domains_for(method: Any, sample_domain: Any) -> dict[str, Any]:
     """What a method is told of domains: nothing, unless it asks."""
     return {"sample_domain": sample_domain} if takes_domains(method) else {}
+
+
+def weights_for(estimator: Any, weight: Array) -> dict[str, Any]:
+    """What the fit of an estimator is told of weights: nothing, unless it asks; of a pipeline, each step that asks."""
+    if isinstance(estimator, Pipeline):
+        told = ((name, weights_for(step, weight)) for name, step in estimator.steps if hasattr(step, "fit"))
+        return {f"{name}__{key}": value for name, values in told for key, value in values.items()}
+    return {"sample_weight": weight} if has_fit_parameter(estimator, "sample_weight") else {}
 
 
 def with_width(estimator: Any, X: Any) -> Any:

@@ -9,7 +9,7 @@ from numbers import Integral
 from typing import Any, ClassVar
 
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.metrics import check_scoring, get_scorer_names
+from sklearn.metrics import get_scorer_names
 from sklearn.pipeline import Pipeline
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
@@ -19,6 +19,7 @@ from ..citizen import DocLinkMixin, parameters
 from ..estimators import is_dask
 from ..progress import CallbackSupportMixin
 from ._candidate import placed
+from ._metric import scorer_of
 from ._splitters import splitter
 
 
@@ -45,11 +46,11 @@ def refuse_dask(X: Any, name: str, advice: str = CHOOSE) -> None:
 class ChosenModel(DocLinkMixin, CallbackSupportMixin, ClassifierMixin, BaseEstimator):
     """A classifier that stands for its `best_estimator_`: at most one transformer, then a classifier."""
 
-    __metadata_request__fit: ClassVar = {"sample_domain": True}
+    __metadata_request__fit: ClassVar = {"sample_domain": True, "sample_weight": True}
     __metadata_request__predict: ClassVar = {"sample_domain": True}
     __metadata_request__predict_proba: ClassVar = {"sample_domain": True}
     __metadata_request__decision_function: ClassVar = {"sample_domain": True}
-    __metadata_request__score: ClassVar = {"sample_domain": True}
+    __metadata_request__score: ClassVar = {"sample_domain": True, "sample_weight": True}
 
     cv: Any = None
     scoring: str | Callable[..., float] = "accuracy"
@@ -143,7 +144,7 @@ class ChosenModel(DocLinkMixin, CallbackSupportMixin, ClassifierMixin, BaseEstim
         Z = self._transformed(X, sample_domain)
         model, Z = placed(self.best_estimator_[-1], Z, sample_domain)
         weights = {} if sample_weight is None else {"sample_weight": sample_weight}  # not every scorer takes them
-        return float(check_scoring(model, scoring=self.scoring)(model, Z, y, **weights))
+        return float(scorer_of(self.scoring, model)(model, Z, y, **weights))
 
     def _answer(self, method: str, X: Any, sample_domain: Any) -> Any:
         """What the chosen classifier says of samples, wherever they are."""
@@ -159,7 +160,7 @@ class ChosenModel(DocLinkMixin, CallbackSupportMixin, ClassifierMixin, BaseEstim
         return splitter(self.cv, y)
 
     def get_metadata_routing(self) -> MetadataRouter:
-        """Say which metadata go where: `sample_domain` here, and what the splitter asks for to the splitter.
+        """Say which metadata go where: domains and weights here, and what the splitter asks for to the splitter.
 
         Returns
         -------

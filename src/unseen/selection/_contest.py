@@ -13,7 +13,7 @@ from ..exceptions import warn
 from ..labels import Samples
 from ._asking import grouped
 from ._candidate import Candidate
-from ._engine import Split, preferred, scores, tally, ties
+from ._engine import Split, preferred, results_of, ties
 
 SIMPLICITY = ("plain", "inductive", "transductive")
 
@@ -27,13 +27,15 @@ class Contender:
     candidate : Candidate
         The best settings, by the mean over held-out parts.
     scores : ndarray of shape (n_splits,)
-        On each held-out part; NaN where it failed.
+        On each held-out part; NaN where it failed, and where the metric is not defined.
     ties : int
         How many other settings have the same mean.
     seconds : float
         What all settings of the variant cost.
     error : str
         Why there are no scores, if there are none.
+    defined : ndarray of bool, default=...
+        Held-out parts that count, the same for all contenders.
     """
 
     candidate: Candidate
@@ -41,6 +43,7 @@ class Contender:
     ties: int = 0
     seconds: float = 0.0
     error: str = ""
+    defined: Any = ...
 
     @property
     def name(self) -> str:
@@ -54,20 +57,20 @@ class Contender:
 
     @property
     def mean(self) -> float:
-        """Mean score over held-out parts."""
-        return float(np.mean(self.scores))
+        """Mean score over held-out parts that count."""
+        return float(np.mean(self.scores[self.defined]))
 
 
 def contest(candidates: Sequence[Candidate], samples: Samples, splits: Sequence[Split], **how: Any) -> list[Contender]:
     """Ask all candidates on all splits, as `scores` does; the best settings of each variant contend."""
-    found = scores(candidates, samples, splits, **how)
-    return contenders(candidates, tally(found, len(candidates), len(splits)))
+    return contenders(candidates, results_of(candidates, samples, splits, **how))
 
 
 def contenders(candidates: Sequence[Candidate], results: dict[str, Any]) -> list[Contender]:
     """The best settings of each variant, by the table of all candidates on all splits.
 
-    A variant that fails on some split is a contender without a mean, which is never chosen and tells its reason.
+    A variant that fails on some split is a contender without a mean, which is never chosen and tells its reason. Splits
+    on which the metric is not defined count for nobody.
     """
     field = []
     for variant in grouped(range(len(candidates)), lambda i: candidates[i].variant):
@@ -76,7 +79,8 @@ def contenders(candidates: Sequence[Candidate], results: dict[str, Any]) -> list
         error = next((results["errors"][i] for i in variant if results["errors"][i]), "")
         seconds = float(sum(results["seconds"][i].sum() for i in variant))
         tied = ties(results["mean_test_score"][variant])
-        field.append(Contender(candidates[best], scores, tied, seconds, "" if np.isfinite(scores).all() else error))
+        error = "" if np.isfinite(results["mean_test_score"][best]) else error
+        field.append(Contender(candidates[best], scores, tied, seconds, error, results["defined"]))
     return field
 
 
@@ -116,7 +120,7 @@ def champion(rivals: Sequence[Contender]) -> Contender:
 
 def indistinguishable(better: Contender, other: Contender) -> bool:
     """Whether an advantage, paired by held-out part, is within one standard error of zero."""
-    difference = better.scores - other.scores
+    difference = (better.scores - other.scores)[better.defined]
     return bool(difference.mean() <= standard_error(difference))
 
 
@@ -132,7 +136,7 @@ def leaderboard(field: Sequence[Contender], chosen: Contender, names: Sequence[s
             "model": c.name,
             "kind": c.kind,
             "mean": c.mean,
-            "standard_error": standard_error(c.scores),
+            "standard_error": standard_error(c.scores[c.defined]),
             "scores": dict(zip(names, c.scores.tolist(), strict=True)),
             "params": c.candidate.params,
             "seconds": c.seconds,

@@ -11,22 +11,22 @@ from dataclasses import replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from scipy.stats import rankdata
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.metrics import check_scoring
+from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.utils import _safe_indexing
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.parallel import delayed
 
 from ..algebra import Array, Ints
 from ..estimators import processes
-from ..labels import Samples
+from ..exceptions import warn
+from ..labels import Balance, Labels, Samples, listed
 from ..progress import track
-from ._asking import Prediction, Rows, Stage, ask, grouped, sharing_key
+from ._asking import Prediction, Rows, Stage, ask, grouped, scored, sharing_key
 from ._candidate import Candidate
+from ._metric import Scoring, by_labels, scorer_of
 
 Split = tuple[Ints, Ints]
-Scoring = str | Callable[..., float]
 RESPONSES = ("predict_proba", "decision_function")
 TIE = 1e-12  # means of the same fractions may differ by rounding
 FACTS = ("fit_seconds", "predict_seconds", "n_components", "ridge", "weight")  # of Prediction, and of Score
@@ -39,6 +39,7 @@ def predictions(
     *,
     preparation: Any = None,
     scoring: Scoring = "accuracy",
+    balance: Balance = "none",
     n_jobs: int | None = None,
     shown: dict[str, Any] | None = None,
 ) -> Iterator[Prediction]:
@@ -55,8 +56,10 @@ def predictions(
     preparation : transformer, default=None
         Fitted on the training rows of each split, and on no others; None takes samples as they are.
     scoring : str or callable
-        What will be made of the predictions: all but accuracy may need probabilities or decision values, and a function
-        gets the fitted classifier and what that sees.
+        What will be made of the predictions: some metrics need probabilities or decision values, and a function gets
+        the fitted classifier and what that sees.
+    balance : {"none", "classes", "domains"}, default="none"
+        What weighs alike among the training rows of each split, for classifiers that take weights.
     n_jobs : int, default=None
         Number of processes.
     shown : dict, default=None
@@ -70,9 +73,9 @@ def predictions(
     groups = grouped(enumerate(candidates), sharing_key)
     # Splits that train on the same rows are one piece of work, whatever they hold out.
     alike = grouped(range(len(splits)), lambda k: np.asarray(splits[k][0]).tobytes())
-    asks: Any = scoring if callable(scoring) else () if scoring == "accuracy" else RESPONSES
+    asks: Any = scoring if callable(scoring) else () if scoring == "accuracy" or by_labels(scoring) else RESPONSES
     done = processes(n_jobs, pre_dispatch="n_jobs")(
-        delayed(ask)(group, stage, same, rows, asks)
+        delayed(ask)(group, stage, same, rows, asks, samples.weights(splits[same[0]][0], balance))
         for same, (stage, rows) in zip(alike, _stages(samples, splits, alike, preparation), strict=True)
         for group in groups
     )
@@ -97,26 +100,77 @@ def _stages(
 
 
 class Scorer:
-    """Turns predictions on splits of samples into scores: accuracy by counting, all else by scikit-learn's scorers."""
+    """Turns predictions on splits of samples into scores: accuracy by counting, all else by scorers, weighted or not.
+
+    Where even the truth itself would have no score, such as AUC where a single class was held out, the score is NaN for
+    everybody.
+    """
 
     def __init__(self, scoring: Scoring, samples: Samples, splits: Sequence[Split]) -> None:
+        self.scoring = scoring
         self.samples = samples
         self.splits = splits
         known = callable(scoring) or scoring == "accuracy"
-        self.scorer = None if known else check_scoring(Classifier(samples.classes, {}), scoring=scoring)
+        self.scorer = None if known else scorer_of(scoring, Classifier(samples.classes, {}))
+        self._undefined: dict[int, str] = {}
 
     def __call__(self, prediction: Prediction) -> float:
         """The score of a prediction; what it lacks for that is a ValueError or an AttributeError."""
-        test = self.splits[prediction.split][1]
-        if prediction.codes is None:
+        if prediction.codes is None or self.undefined(prediction.split):
             return np.nan
         if "score" in prediction.responses:
             return float(prediction.responses["score"])
+        test = self.splits[prediction.split][1]
         if self.scorer is None:
-            return float(np.mean(prediction.codes == self.samples.codes[test]))
+            right = prediction.codes == self.samples.codes[test]
+            return float(np.average(right, weights=self._weight(test)))
         responses = {"predict": self.samples.classes[prediction.codes], **prediction.responses}
-        told = Classifier(responses.pop("classes_"), responses)
-        return float(self.scorer(told, _safe_indexing(self.samples.X, test), self.samples.y[test]))
+        return self._scored(test, Classifier(responses.pop("classes_", self.samples.classes), responses))
+
+    def undefined(self, split: int) -> str:
+        """Why nothing can have a score on a split; empty if something can."""
+        if split not in self._undefined:
+            train, test = self.splits[split]
+            weight, reason = self._weight(test), ""
+            if weight is not None and not weight.any():
+                reason = "its samples have no weight"
+            elif self.scorer is not None:
+                truth = _truth(self.samples.y[test], np.unique(self.samples.y[train]))
+                try:
+                    reason = "" if np.isfinite(self._scored(test, truth)) else "it is not a number there"
+                except ValueError as error:
+                    reason = str(error)
+            self._undefined[split] = reason
+        return self._undefined[split]
+
+    def leave_out(self, splits: Sequence[int]) -> None:
+        """Tell of splits that count for nobody, once for all; if there are no others, that is an error."""
+        if not len(splits):
+            return
+        name = self.scoring if isinstance(self.scoring, str) else "The score"
+        domains = [np.unique(self.samples.domain[self.splits[k][1]].astype(str)).tolist() for k in splits]
+        reason = self.undefined(splits[0]) or "it is not a number for anybody"
+        told = f"{name} is not defined on {len(splits)} of {len(self.splits)} held-out parts, with the domains "
+        told += f"{listed(dict.fromkeys(domain for part in domains for domain in part))}; of the first: {reason}"
+        told = f"{told.rstrip('.')}. "
+        if len(splits) == len(self.splits):
+            raise ValueError(f"{told}Hold out parts that have all classes, or score by accuracy.")
+        warn(f"{told}They are left out of the means of all models alike.", UndefinedMetricWarning)
+
+    def _weight(self, rows: Ints) -> Array | None:
+        return None if self.samples.weight is None else self.samples.weight[rows]
+
+    def _scored(self, test: Ints, told: Classifier) -> float:
+        X, y = _safe_indexing(self.samples.X, test), self.samples.y[test]
+        return scored(self.scorer, told, X, y, self._weight(test))
+
+
+def _truth(y: Labels, known: Labels) -> Classifier:
+    """A classifier that knows the answers, as far as they are among the classes that were trained on."""
+    sure = (y[:, None] == known).astype(np.float64)
+    sure[~sure.any(axis=1)] = 1 / len(known)
+    decisions = 2 * sure[:, 1] - 1 if len(known) == 2 else sure
+    return Classifier(known, {"predict": y, "predict_proba": sure, "decision_function": decisions})
 
 
 def _said(name: str) -> Callable[[Classifier], bool]:
@@ -170,8 +224,13 @@ def scores(
     **how: Any,
 ) -> Iterator[tuple[int, int, Score]]:
     """Positions of candidate and split, and the score, for each of the `predictions`."""
-    score = Scorer(scoring, samples, splits)
-    for prediction in predictions(candidates, samples, splits, scoring=scoring, **how):
+    said = predictions(candidates, samples, splits, scoring=scoring, **how)
+    return graded(said, Scorer(scoring, samples, splits))
+
+
+def graded(said: Iterable[Prediction], score: Callable[[Prediction], float]) -> Iterator[tuple[int, int, Score]]:
+    """Positions of candidate and split, and the score, for each prediction."""
+    for prediction in said:
         value, error = np.nan, prediction.error
         try:
             value = score(prediction)
@@ -181,59 +240,49 @@ def scores(
         yield prediction.candidate, prediction.split, Score(value, error, *facts)
 
 
+def results_of(
+    candidates: Sequence[Candidate],
+    samples: Samples,
+    splits: Sequence[Split],
+    *,
+    scoring: Scoring = "accuracy",
+    **how: Any,
+) -> dict[str, Any]:
+    """The `tally` of all `scores`; splits that count for nobody are told of."""
+    found = scores(candidates, samples, splits, scoring=scoring, **how)
+    results = tally(found, len(candidates), len(splits))
+    Scorer(scoring, samples, splits).leave_out(np.flatnonzero(~results["defined"]).tolist())
+    return results
+
+
 def tally(found: Iterable[tuple[int, int, Score]], n_candidates: int, n_splits: int) -> dict[str, Any]:
-    """Scores and what they cost, candidates by splits; their means; and the first error of each candidate."""
+    """Scores and what they cost, candidates by splits; their means; and the first error of each candidate.
+
+    Splits that are `defined` are those on which somebody has a score, or all who were asked failed: only they count.
+    """
     shape = n_candidates, n_splits
     scores, facts = np.full(shape, np.nan), {name: np.zeros(shape) for name in FACTS}
-    errors = [""] * n_candidates
+    reasons = np.full(shape, "", dtype=object)
     for candidate, split, score in found:
         scores[candidate, split] = score.value
-        errors[candidate] = errors[candidate] or score.error
+        reasons[candidate, split] = score.error
         for name, values in facts.items():
             values[candidate, split] = getattr(score, name)
+    scored_by_none = ~np.isfinite(scores).any(axis=0)
+    defined = ~(scored_by_none & (reasons == "").any(axis=0))
+    reasons[~np.isfinite(scores) & (reasons == "")] = "The score is not a number."
+    errors = [next(filter(None, row[defined]), "") for row in reasons]
     return {
         "scores": scores,
+        "defined": defined,
         "seconds": facts["fit_seconds"] + facts["predict_seconds"],
         "errors": errors,
         "facts": facts,
-        "mean_test_score": scores.mean(axis=1),
+        "mean_test_score": scores[:, defined].mean(axis=1),
         "mean_n_components": facts["n_components"].mean(axis=1),
         "mean_ridge": facts["ridge"].mean(axis=1),
         "mean_invariance_weight": facts["weight"].mean(axis=1),
     }
-
-
-def tabulate(results: dict[str, Any], candidates: Sequence[Candidate]) -> dict[str, Any]:
-    """The same as GridSearchCV's ``cv_results_``, with some columns of our own."""
-    scores, means, facts = results["scores"], results["mean_test_score"], results["facts"]
-    params = [candidate.settings for candidate in candidates]
-    return {
-        "mean_fit_time": facts["fit_seconds"].mean(axis=1),
-        "std_fit_time": facts["fit_seconds"].std(axis=1),
-        "mean_score_time": facts["predict_seconds"].mean(axis=1),
-        "std_score_time": facts["predict_seconds"].std(axis=1),
-        **_param_columns(params),
-        "params": params,
-        **{f"split{k}_test_score": column for k, column in enumerate(scores.T)},
-        "mean_test_score": means,
-        "std_test_score": scores.std(axis=1),
-        "rank_test_score": rankdata(-np.nan_to_num(means, nan=-np.inf), method="min").astype(np.int32),
-        "n_ties": np.array([np.sum(np.abs(means - mean) <= TIE) - 1 if np.isfinite(mean) else 0 for mean in means]),
-        **{name: results[name] for name in ("mean_n_components", "mean_ridge", "mean_invariance_weight")},
-        "transductive": np.array([candidate.transductive for candidate in candidates]),
-    }
-
-
-def _param_columns(params: list[dict[str, Any]]) -> dict[str, Any]:
-    names = dict.fromkeys(name for setting in params for name in setting)
-    columns = {}
-    for name in names:
-        column = np.ma.MaskedArray(np.empty(len(params), dtype=object), mask=True)
-        for i, setting in enumerate(params):
-            if name in setting:
-                column[i] = setting[name]
-        columns[f"param_{name}"] = column
-    return columns
 
 
 def preferred(results: dict[str, Any], among: Sequence[int] | Ints | None = None) -> int:

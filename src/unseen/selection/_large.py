@@ -14,8 +14,8 @@ from sklearn.svm import LinearSVC
 
 from ..estimators import Projection, Statistics, adopt
 from ..kernels import PivotedNystroem, Plan
-from ..labels import Samples
-from ._candidate import Candidate, expected_warnings
+from ..labels import Balance, Samples
+from ._candidate import Candidate, expected_warnings, fitted_copy
 
 
 @dataclass
@@ -23,13 +23,14 @@ class LargeFit:
     """Fits candidates by a plan; those of one kernel share landmarks and statistics.
 
     `sample` holds prepared rows, for the landmarks and to train classifiers; `collect` gives the statistics of all rows
-    for a projection behind its landmarks.
+    for a projection behind its landmarks. Classifiers that take weights get those of the sample, balanced or not.
     """
 
     sample: Samples
     collect: Callable[[Projection], Statistics]
     plan: Plan
     seed: int = 0
+    balance: Balance = "none"
     _maps: dict[Any, PivotedNystroem] = field(default_factory=dict)
     _statistics: dict[Any, Statistics] = field(default_factory=dict)
 
@@ -46,7 +47,7 @@ class LargeFit:
                 linear = make_pipeline(landmarks, LinearSVC(C=candidate.classifier.C, random_state=0))
                 candidate = replace(candidate, classifier=linear)
                 seen["landmarks"] = landmarks.n_components
-            return candidate.fitted(sample.X, sample.y, sample.domain), seen
+            return candidate.fitted(sample.X, sample.y, sample.domain, sample.weights(balance=self.balance)), seen
 
     def _projected(self, candidate: Candidate, seen: dict[str, Any]) -> tuple[Pipeline, dict[str, Any]]:
         sample, key = self.sample, (candidate.transformer.kernel, candidate.transformer.gamma)
@@ -60,7 +61,8 @@ class LargeFit:
         statistics = self._statistics[key]
         adopt(projection, statistics, sample.X.shape[1])
         Z = projection.transform(sample.X, sample_domain=sample.domain)
-        head = clone(candidate.classifier).fit(Z, sample.y)
+        weight = sample.weights(balance=self.balance)
+        head = fitted_copy(candidate.classifier, Z, sample.y, sample.domain, weight)
         seen |= {
             "projection_rows": int(statistics.cells.counts.sum()),
             "landmarks": landmarks.n_components_,

@@ -8,6 +8,7 @@ from dataclasses import field, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from scipy.stats import rankdata
 from sklearn.base import MetaEstimatorMixin, clone
 from sklearn.model_selection import ParameterGrid
 from sklearn.utils import get_tags
@@ -17,12 +18,12 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from ..citizen import forget, parameters
 from ..estimators import Projection, check_gram, validation_of
 from ..exceptions import MaskedLabelsWarning, SingleDomainWarning, warn
-from ..labels import Samples, check_domains, domains_by_name, encode_classes
+from ..labels import Samples, domains_by_name, encode_classes, samples_of
 from ..progress import with_callbacks
 from ._asking import as_key
 from ._candidate import Candidate
 from ._chosen import ChosenModel, refuse_dask
-from ._engine import Split, preferred, scores, tabulate, tally
+from ._engine import TIE, Split, preferred, results_of
 from ._folds import KERNEL_PARAMS
 from ._methods import HEADS, METHODS
 from ._splitters import domain_splits
@@ -109,7 +110,7 @@ class ProjectionSearchCV(MetaEstimatorMixin, ChosenModel):
     }
 
     @domains_by_name
-    def fit(self, X: Any, y: Any, *, sample_domain: Any = None, **params: Any) -> Self:
+    def fit(self, X: Any, y: Any, *, sample_domain: Any = None, sample_weight: Any = None, **params: Any) -> Self:
         """Score every setting and refit the best.
 
         Parameters
@@ -120,8 +121,11 @@ class ProjectionSearchCV(MetaEstimatorMixin, ChosenModel):
             Class labels.
         sample_domain : array-like of shape (n_samples,), default=None
             The domain each sample comes from; also handed to `cv`.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights, for scores and for a classifier that takes them. The projection sees all samples alike.
         **params : dict
-            `groups`, for a `cv` that wants other groups than the domains.
+            `groups`: which samples belong together, for `cv` to keep on one side of a split; one that parts them is
+            refused.
 
         Returns
         -------
@@ -136,8 +140,8 @@ class ProjectionSearchCV(MetaEstimatorMixin, ChosenModel):
                 "estimators use sklearn.model_selection.GridSearchCV with cv=LeaveOneDomainOut()."
             )
         refuse_dask(X, type(self).__name__)
-        data = self._check_data(X, y, sample_domain)
-        splits = domain_splits(self, data.X, data.y, data.domain_codes, sample_domain, params)
+        data = self._check_data(X, y, sample_domain, sample_weight, params.pop("groups", None))
+        splits = domain_splits(self, data, sample_domain, params)
         settings = self._settings()
         if not settings:
             raise ValueError(
@@ -153,16 +157,15 @@ class ProjectionSearchCV(MetaEstimatorMixin, ChosenModel):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", SingleDomainWarning)  # the search has warned already
                 warnings.simplefilter("ignore", MaskedLabelsWarning)
-                self.best_estimator_ = candidates[self.best_index_].fitted(data.X, data.y, sample_domain)
+                self.best_estimator_ = candidates[self.best_index_].fitted(data.X, data.y, sample_domain, data.weight)
         return self
 
-    def _check_data(self, X: Any, y: Any, sample_domain: Any) -> Samples:
+    def _check_data(self, X: Any, y: Any, sample_domain: Any, sample_weight: Any, groups: Any) -> Samples:
         X, y = validate_data(self, X, y, **validation_of(self.estimator))
         if self.estimator.kernel == "precomputed" and self.estimator.feature_map is None:
             check_gram(X)
         self.classes_, _ = encode_classes(y, type(self).__name__)
-        unknown = np.zeros(X.shape[0], dtype=np.intp)
-        return Samples(X, y, unknown if sample_domain is None else check_domains(sample_domain, X.shape[0]))
+        return samples_of(X, y, sample_domain, sample_weight, groups)
 
     def _head(self) -> Any:
         return HEADS["1-NN"] if self.classifier is None else self.classifier
@@ -192,8 +195,7 @@ class ProjectionSearchCV(MetaEstimatorMixin, ChosenModel):
     def _score(self, candidates: list[Candidate], data: Samples, splits: list[Split]) -> dict[str, Any]:
         name = f"{type(self.estimator).__name__} search"
         shown = {"description": name, "verbose": self.verbose, "owner": self}
-        found = scores(candidates, data, splits, scoring=self.scoring, n_jobs=self.n_jobs, shown=shown)
-        return tally(found, len(candidates), len(splits))
+        return results_of(candidates, data, splits, scoring=self.scoring, n_jobs=self.n_jobs, shown=shown)
 
     def _settings(self) -> list[dict[str, Any]]:
         if self.param_grid is not None:
@@ -276,6 +278,40 @@ class ProjectionSearchCV(MetaEstimatorMixin, ChosenModel):
         tags.transformer_tags = inner.transformer_tags
         tags.input_tags.sparse, tags.input_tags.pairwise = inner.input_tags.sparse, inner.input_tags.pairwise
         return tags
+
+
+def tabulate(results: dict[str, Any], candidates: Sequence[Candidate]) -> dict[str, Any]:
+    """The same as GridSearchCV's ``cv_results_``, with some columns of our own."""
+    scores, means, facts = results["scores"], results["mean_test_score"], results["facts"]
+    spread = scores[:, results["defined"]].std(axis=1)
+    params = [candidate.settings for candidate in candidates]
+    return {
+        "mean_fit_time": facts["fit_seconds"].mean(axis=1),
+        "std_fit_time": facts["fit_seconds"].std(axis=1),
+        "mean_score_time": facts["predict_seconds"].mean(axis=1),
+        "std_score_time": facts["predict_seconds"].std(axis=1),
+        **_param_columns(params),
+        "params": params,
+        **{f"split{k}_test_score": column for k, column in enumerate(scores.T)},
+        "mean_test_score": means,
+        "std_test_score": spread,
+        "rank_test_score": rankdata(-np.nan_to_num(means, nan=-np.inf), method="min").astype(np.int32),
+        "n_ties": np.array([np.sum(np.abs(means - mean) <= TIE) - 1 if np.isfinite(mean) else 0 for mean in means]),
+        **{name: results[name] for name in ("mean_n_components", "mean_ridge", "mean_invariance_weight")},
+        "transductive": np.array([candidate.transductive for candidate in candidates]),
+    }
+
+
+def _param_columns(params: list[dict[str, Any]]) -> dict[str, Any]:
+    names = dict.fromkeys(name for setting in params for name in setting)
+    columns = {}
+    for name in names:
+        column = np.ma.MaskedArray(np.empty(len(params), dtype=object), mask=True)
+        for i, setting in enumerate(params):
+            if name in setting:
+                column[i] = setting[name]
+        columns[f"param_{name}"] = column
+    return columns
 
 
 def _require_effect(projection: Projection, setting: dict[str, Any]) -> None:

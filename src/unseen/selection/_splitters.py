@@ -1,4 +1,7 @@
-"""Splitters that know about domains; each takes them as `groups` or as `sample_domain`."""
+"""Splitters that know about domains; each takes them as `groups` or as `sample_domain`.
+
+With both, `sample_domain` names the domains, and `groups` tells which rows belong together: these are never parted.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,13 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn import get_config
 from sklearn.model_selection import BaseCrossValidator, LeaveOneGroupOut, LeavePGroupsOut, check_cv
-from sklearn.utils import check_random_state
-from sklearn.utils.metadata_routing import process_routing
+from sklearn.utils import check_random_state, indexable
+from sklearn.utils.metadata_routing import get_routing_for_object, process_routing
 from sklearn.utils.validation import _num_samples
 
-from ..algebra import Ints, Membership
+from ..algebra import Ints
 from ..exceptions import SingleDomainWarning, warn
-from ..labels import Labels, check_domains, encode_domains, warn_of_masks
+from ..labels import Labels, Samples, check_domains, check_groups, encode_domains, listed, warn_of_masks
 
 Split = tuple[Ints, Ints]
 
@@ -36,7 +39,8 @@ class _DomainSplitter(BaseCrossValidator):
         y : array-like of shape (n_samples,), default=None
             Class labels.
         groups : array-like of shape (n_samples,), default=None
-            The domain of each sample, by scikit-learn's name.
+            The domain of each sample, by scikit-learn's name; beside `sample_domain`, which samples belong together,
+            such as those of a patient. A split that parts them is an error.
         sample_domain : array-like of shape (n_samples,), default=None
             The domain of each sample, by this package's name.
 
@@ -46,7 +50,15 @@ class _DomainSplitter(BaseCrossValidator):
             Indices of the split.
         """
         labels = self._domains(X, groups, sample_domain)
-        yield from super().split(X, y, self._codes(labels))
+        together = None if sample_domain is None else check_groups(groups, labels)
+        for k, (train, test) in enumerate(self._cut(X, y, self._codes(labels), together)):
+            if together is not None:
+                refuse_parted(together, labels, (train, test), f"Split {k} of {type(self).__name__}")
+            yield train, test
+
+    def _cut(self, X: Any, y: Any, codes: Any, together: Labels | None) -> Iterator[Split]:
+        """Split by codes of domains, as the splitter of scikit-learn does."""
+        yield from super().split(X, y, codes)
 
     def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None, *, sample_domain: Any = None) -> int:
         """Return the number of splits.
@@ -56,7 +68,7 @@ class _DomainSplitter(BaseCrossValidator):
         X, y : object
             Not used.
         groups, sample_domain : array-like of shape (n_samples,), default=None
-            The domain of each sample, under either name; not used where the number is fixed beforehand.
+            The domain of each sample, as for `split`; not used where the number is fixed beforehand.
 
         Returns
         -------
@@ -177,6 +189,8 @@ class HeldOutDomains(_DomainSplitter):
 class WithinDomainSplit(_DomainSplitter):
     """Split every domain at random, as the paper does: training and test data come from the same domains.
 
+    With `groups` beside `sample_domain`, whole groups go to one side or the other.
+
     Good for measuring, useless for choosing invariance weights: dozens of settings classify held-out data of the *same*
     domains perfectly and still differ widely on a new one.
 
@@ -184,11 +198,12 @@ class WithinDomainSplit(_DomainSplitter):
     ----------
     train_size : float, default=0.7
         Share of each domain (with `stratify`, of each class in it) that is trained on. Where there are two samples or
-        more, at least one goes to each side.
+        more, at least one goes to each side. Whole groups meet it as nearly as they can.
     n_splits : int, default=5
         Number of random splits.
     stratify : bool, default=True
-        Whether to split each class of each domain by itself.
+        Whether to split each class of each domain by itself. A group is of the class that most of its samples have;
+        those that are alone with theirs in a domain are split together.
     random_state : int, RandomState instance or None, default=None
         Seed.
 
@@ -209,30 +224,62 @@ class WithinDomainSplit(_DomainSplitter):
         self.stratify = stratify
         self.random_state = random_state
 
-    def _iter_test_masks(self, X: Any = None, y: Any = None, groups: Any = None) -> Iterator[Any]:
+    def _cut(self, X: Any, y: Any, codes: Any, together: Labels | None) -> Iterator[Split]:
         if not isinstance(self.train_size, Real) or not 0 < self.train_size < 1:
             raise ValueError(f"train_size must lie between 0 and 1; got {self.train_size!r}.")
         if not isinstance(self.n_splits, Integral) or self.n_splits < 1:
             raise ValueError(f"n_splits must be a positive integer; got {self.n_splits!r}.")
         if self.stratify and y is None:
             raise ValueError("WithinDomainSplit(stratify=True) needs y. Pass it, or set stratify=False.")
+        indexable(X, y, codes)
         random = check_random_state(self.random_state)
-        strata = groups
-        if self.stratify:
-            classes = np.unique(np.asarray(y), return_inverse=True)[1]
-            strata = groups * (classes.max() + 1) + classes
+        classes = np.unique(np.asarray(y), return_inverse=True)[1] if self.stratify else np.zeros_like(codes)
+        n_classes = classes.max() + 1
+        unit, strata = np.arange(len(codes)), codes * n_classes + classes
+        if together is not None:
+            unit, strata = _grouped_strata(together, strata, n_classes)
+        sizes = np.bincount(unit)
         for _ in range(self.n_splits):
-            mask = np.zeros(len(groups), dtype=bool)
+            held = np.zeros(len(sizes), dtype=bool)
             for stratum in np.unique(strata):
                 members = random.permutation(np.flatnonzero(strata == stratum))
-                n_train = min(max(round(self.train_size * len(members)), 1), max(len(members) - 1, 1))
-                mask[members[n_train:]] = True
-            if not mask.any():
+                filled = np.cumsum(sizes[members])
+                wanted = round(self.train_size * filled[-1])
+                n_train = min(int(np.argmin(np.abs(filled - wanted))) + 1, max(len(members) - 1, 1))
+                held[members[n_train:]] = True
+            if not held.any():
                 raise ValueError(
                     "WithinDomainSplit has nothing to test on: no domain (with stratify, no class in a domain) has two "
-                    "samples."
+                    f"{'samples' if together is None else 'groups'}."
                 )
-            yield mask
+            yield np.flatnonzero(~held[unit]), np.flatnonzero(held[unit])
+
+
+def _grouped_strata(together: Labels, strata: Ints, n_classes: int) -> tuple[Ints, Ints]:
+    """Each row's position among the groups, and the stratum of each group: the one that most of its rows lie in."""
+    unit = encode_domains(together)[1]
+    pairs, counts = np.unique(np.column_stack([unit, strata]), axis=0, return_counts=True)
+    pairs = pairs[np.lexsort((-counts, pairs[:, 0]))]
+    most = pairs[np.unique(pairs[:, 0], return_index=True)[1], 1]
+    alone = np.bincount(most)[most] == 1
+    return unit, np.where(alone, strata.max() + 1 + most // n_classes, most)
+
+
+def refuse_parted(groups: Labels, domains: Labels, rows: Split, caller: str) -> None:
+    """Raise if a group has rows on both sides of a split."""
+    (train, test), codes = rows, encode_domains(groups)[1]
+    parted = test[np.isin(codes[test], codes[train])]
+    if not len(parted):
+        return
+    name = groups[parted].tolist()[0]
+    homes = encode_domains(domains[codes == codes[parted[0]]])[0].tolist()
+    advice = "Use WithinDomainSplit or GroupKFold as cv, which keep groups whole."
+    if len(homes) > 1:
+        advice = "Leave them out, or, if the name means one group in each domain, pass names that differ."
+    raise ValueError(
+        f"{caller} trains and tests on samples that belong together: group {name!r} has samples on both "
+        f"sides, of {'the domains' if len(homes) > 1 else 'domain'} {listed(homes)}. {advice}"
+    )
 
 
 def splitter(cv: Any, y: Any = None) -> Any:
@@ -242,27 +289,31 @@ def splitter(cv: Any, y: Any = None) -> Any:
     return LeaveOneDomainOut() if cv is None else check_cv(cv, y, classifier=True)
 
 
-def domain_splits(search: Any, X: Any, y: Any, domain: Ints, sample_domain: Any, params: dict[str, Any]) -> list[Split]:
-    """Splits of a search's `cv`, which is told about domains in whichever way metadata routing asks for."""
-    name = type(search).__name__
+def domain_splits(search: Any, samples: Samples, sample_domain: Any, params: dict[str, Any]) -> list[Split]:
+    """Splits of a search's `cv`, which is told about domains and groups in whichever way metadata routing asks for."""
+    name, X, y, domain = type(search).__name__, samples.X, samples.y, samples.domain_codes
     if sample_domain is not None:
-        classes, codes = np.unique(y, return_inverse=True)
-        names, _ = encode_domains(check_domains(sample_domain, len(y)))
-        warn_of_masks(classes, names, Membership.of(codes, domain).counts, name)
+        warn_of_masks(samples.classes, encode_domains(samples.domain)[0], samples.counts(), name)
+    cut = search._splitter(y)
+    ours = isinstance(cut, _DomainSplitter)
+    groups = samples.group if ours or samples.group is not None else sample_domain  # by scikit-learn's name
+    known = {} if groups is None else {"groups": groups}
     if get_config()["enable_metadata_routing"]:
-        split_params = process_routing(search, "fit", sample_domain=sample_domain, **params).splitter.split
+        told = known if get_routing_for_object(cut).consumes("split", known) else {}
+        split_params = process_routing(search, "fit", sample_domain=sample_domain, **told, **params).splitter.split
+    elif params:
+        raise TypeError(f"{name}.fit got an unexpected argument {min(params)!r}.")
     else:
-        unknown = sorted(set(params) - {"groups"})
-        if unknown:
-            raise TypeError(f"{name}.fit got an unexpected argument {unknown[0]!r}.")
-        split_params = {"groups": params.get("groups", sample_domain)}
+        split_params = known | ({"sample_domain": sample_domain} if ours else {})
     with warnings.catch_warnings():
         # Nobody asked for groups here; a splitter that has no use for the domains need not say so.
         warnings.filterwarnings("ignore", "The groups parameter is ignored by", UserWarning)
-        splits = list(search._splitter(y).split(X, y, **split_params))
+        splits = list(cut.split(X, y, **split_params))
     if not splits:
         raise ValueError(f"cv={search.cv!r} gave {name} no split to score on.")
-    for k, (train, _) in enumerate(splits):
+    for k, (train, test) in enumerate(splits):
+        if samples.group is not None:
+            refuse_parted(samples.group, samples.domain, (train, test), f"Split {k} of the cv of {name}")
         classes = np.unique(y[train])
         if len(classes) < 2:
             raise ValueError(

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from numbers import Integral
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 from scipy import sparse
@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from ..citizen import forget
 from ..estimators import FEATURE_MAPS, collect
 from ..kernels import EXACT_ROWS, Plan
-from ..labels import Labels, Samples, check_domains, domains_by_name, encode_classes
+from ..labels import Balance, Labels, Samples, domains_by_name, encode_classes, samples_of
 from ..progress import with_callbacks
 from ._candidate import expected_warnings, is_transductive, seen_by_classifier
 from ._chosen import ChosenModel, refuse_dask
@@ -60,7 +60,12 @@ class UnseenClassifier(ChosenModel):
     cv : splitter, int or iterable, default=None
         None means :class:`~unseen.selection.LeaveOneDomainOut`.
     scoring : str or callable, default="accuracy"
-        A scikit-learn scorer.
+        A scikit-learn scorer. A held-out part on which it is not defined, such as AUC on a domain with one class, is
+        left out for all models alike, with a warning.
+    balance : {"none", "classes", "domains"}, default="none"
+        What weighs alike in training: nothing, all classes (as with scikit-learn's ``class_weight="balanced"``) or all
+        domains. These are weights of samples, made for each training set, for classifiers that take them: all but
+        1-nearest-neighbour. Scores are not balanced: that is for `scoring` to say.
     n_jobs : int, default=None
         Number of processes over methods.
     verbose : int, default=0
@@ -70,7 +75,8 @@ class UnseenClassifier(ChosenModel):
     ----------
     leaderboard_ : list of dict
         Every contender, best first: `model`, `kind`, `mean`, `standard_error`, `scores` (one per held-out part, by the
-        name of the domain where it is one domain), `params`, `seconds` and whether it was `chosen`.
+        name of the domain where it is one domain; NaN where there is none), `params`, `seconds` and whether it was
+        `chosen`.
     best_model_ : str
         Name of the chosen contender.
     best_kind_ : {"plain", "inductive", "transductive"}
@@ -122,6 +128,7 @@ class UnseenClassifier(ChosenModel):
         "transductive": ["boolean"],
         "cv": ["cv_object"],
         "scoring": [StrOptions(set(get_scorer_names())), callable],
+        "balance": [StrOptions(set(get_args(Balance)))],
         "n_jobs": [Integral, None],
         "verbose": [Interval(Integral, 0, None, closed="left"), "boolean"],
     }
@@ -134,6 +141,7 @@ class UnseenClassifier(ChosenModel):
         transductive: bool = True,
         cv: Any = None,
         scoring: str | Callable[..., float] = "accuracy",
+        balance: Balance = "none",
         n_jobs: int | None = None,
         verbose: int = 0,
     ) -> None:
@@ -142,11 +150,12 @@ class UnseenClassifier(ChosenModel):
         self.transductive = transductive
         self.cv = cv
         self.scoring = scoring
+        self.balance = balance
         self.n_jobs = n_jobs
         self.verbose = verbose
 
     @domains_by_name
-    def fit(self, X: Any, y: Any, *, sample_domain: Any = None, **params: Any) -> Self:
+    def fit(self, X: Any, y: Any, *, sample_domain: Any = None, sample_weight: Any = None, **params: Any) -> Self:
         """Compare the models and refit the chosen one.
 
         Parameters
@@ -157,8 +166,11 @@ class UnseenClassifier(ChosenModel):
             Class labels.
         sample_domain : array-like of shape (n_samples,), default=None
             The domain each sample comes from; also handed to `cv`.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights, for scores and for classifiers that take them. Projections see all samples alike.
         **params : dict
-            `groups`, for a `cv` that wants other groups than the domains.
+            `groups`: which samples belong together, for `cv` to keep on one side of a split; one that parts them is
+            refused.
 
         Returns
         -------
@@ -171,22 +183,22 @@ class UnseenClassifier(ChosenModel):
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=(np.float64, np.float32))
         self.classes_, _ = encode_classes(y, type(self).__name__)
         methods = self._methods(X)
-        labels = None if sample_domain is None else check_domains(sample_domain, X.shape[0])
-        samples = Samples(X, y, np.zeros(X.shape[0], dtype=np.intp) if labels is None else labels)
+        samples = samples_of(X, y, sample_domain, sample_weight, params.pop("groups", None))
         plan = self._plan(methods, len(samples), params)
         few = samples if plan.exact else samples.take(samples.thinned(plan.choice_rows))
-        domain = None if labels is None else few.domain
-        splits = domain_splits(self, few.X, few.y, few.domain_codes, sample_domain if plan.exact else domain, params)
+        domain = None if sample_domain is None else few.domain
+        splits = domain_splits(self, few, sample_domain if plan.exact else domain, params)
         field = self._compare(methods, few, splits)
         chosen = choose(field)
         self.leaderboard_ = leaderboard(field, chosen, _names(splits, domain))
         self.best_model_, self.best_kind_, self.best_score_ = chosen.name, chosen.kind, chosen.mean
         with expected_warnings():  # the comparison has said what there is to say
             if plan.exact:
-                self.best_estimator_ = chosen.candidate.fitted(X, y, sample_domain)
+                weight = samples.weights(balance=self.balance)
+                self.best_estimator_ = chosen.candidate.fitted(X, y, sample_domain, weight)
             else:
                 sample = samples.take(samples.thinned(plan.sample_rows))
-                large = LargeFit(sample, lambda projection: collect(projection, X, y, samples.domain), plan)
+                large = LargeFit(sample, lambda p: collect(p, X, y, samples.domain), plan, balance=self.balance)
                 self.best_estimator_, _ = large.fitted(chosen.candidate)
         return self
 
@@ -208,7 +220,8 @@ class UnseenClassifier(ChosenModel):
         how: dict[str, Any] = {"coarse": True, "heads": heads, "centerings": centerings}
         candidates = [c for method in methods for c in method.candidates(len(self.classes_), **how)]
         shown = {"description": type(self).__name__, "verbose": self.verbose, "owner": self}
-        field = contest(candidates, samples, splits, scoring=self.scoring, n_jobs=self.n_jobs, shown=shown)
+        work: dict[str, Any] = {"balance": self.balance, "n_jobs": self.n_jobs, "shown": shown}
+        field = contest(candidates, samples, splits, scoring=self.scoring, **work)
         warn_of_failures(field)
         return field
 

@@ -239,7 +239,7 @@ def _sound_connection(path: Path) -> sqlite3.Connection:
     try:
         connection.execute("PRAGMA journal_mode=WAL")
         columns = {column[1] for column in connection.execute("PRAGMA table_info(results)")}
-        if columns and "kind" not in columns:  # of version 0.1, whose rows nobody would take up
+        if "configuration" in columns and "kind" not in columns:  # of version 0.1, whose rows nobody would take up
             connection.execute("ALTER TABLE results RENAME TO results_of_version_0_1")
         connection.executescript(SCHEMA)
         changed = [

@@ -1,0 +1,152 @@
+"""Metrics by their names, on parts that lack a class, and where they are not defined."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import UndefinedMetricWarning
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import get_scorer, make_scorer, roc_auc_score
+from sklearn.naive_bayes import GaussianNB
+from sklearn.svm import SVC
+
+from helpers import three_domains
+from unseen import KFDA, ProjectionSearchCV, UnseenClassifier
+from unseen.labels import Samples
+from unseen.selection import (
+    METHODS,
+    Candidate,
+    LeaveOneDomainOut,
+    Scorer,
+    graded,
+    method_names,
+    metric_named,
+    predictions,
+    tally,
+)
+
+NAMES = ["accuracy", "balanced_accuracy", "macro F1", "AUC", "average_precision", "log_loss"]
+
+
+def places(n_classes=3, lacking=2):
+    """Four domains; the last lacks the classes from `lacking` on."""
+    X, y, d = three_domains(n_per_cell=7, n_classes=n_classes, n_domains=4)
+    kept = (d != 3) | (y < lacking)
+    return 0.4 * X[kept], y[kept], d[kept]
+
+
+def of(y, d, X):
+    return Samples(X, y, d), list(LeaveOneDomainOut().split(X, y, d))
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_every_method_has_every_score_on_a_part_that_lacks_a_class(n_classes):
+    X, y, d = places(n_classes)
+    samples, splits = of(y, d, X)
+    methods = [method for method in method_names(needs_map=False, members=()) if not method.startswith("centred")]
+    candidates = [next(METHODS[method].candidates(n_classes)) for method in methods]
+    said = list(predictions(candidates, samples, splits, scoring="neg_log_loss"))  # with all that metrics may need
+    uncertain = [method in {"linear SVM", "RBF SVM", "Undo-Bias"} for method in methods]  # no probabilities
+    for name in NAMES:
+        found = graded(said, Scorer(metric_named(name).scoring, samples, splits))
+        table = tally(found, len(candidates), len(splits))
+        without = uncertain if name == "log_loss" else [False] * len(methods)
+        assert np.isnan(table["mean_test_score"]).tolist() == without
+        assert ["predict_proba" in error for error in table["errors"]] == without
+
+
+@pytest.mark.parametrize("classifier", [LogisticRegression(), GaussianNB()], ids=["both", "probabilities"])
+@pytest.mark.parametrize(
+    ("scoring", "n_classes"),
+    [("roc_auc", 2), *((name, n) for name in ("roc_auc_ovr", "average_precision", "neg_log_loss") for n in (2, 3))],
+)
+def test_with_all_classes_scores_are_those_of_scikit_learn(scoring, classifier, n_classes):
+    X, y, d = places(n_classes, lacking=n_classes)
+    samples, splits = of(y, d, X)
+    candidate, score = Candidate("own", {}, None, classifier), Scorer(scoring, samples, splits)
+    for prediction in predictions([candidate], samples, splits, scoring=scoring):
+        train, test = splits[prediction.split]
+        model = clone(classifier).fit(X[train], y[train])
+        assert score(prediction) == pytest.approx(get_scorer(scoring)(model, X[test], y[test]))
+
+
+def test_decision_values_rank_where_there_are_no_probabilities():
+    X, y, d = places(3, lacking=3)
+    search = ProjectionSearchCV(KFDA(), {"ridge": ["scale"]}, classifier=SVC(), scoring="roc_auc_ovr")
+    search.fit(X, y, sample_domain=d)
+    decisions = search.decision_function(X)
+    expected = np.mean([roc_auc_score(y == c, decisions[:, c]) for c in range(3)])
+    assert search.score(X, y) == pytest.approx(expected)
+
+
+def test_names_of_classes_make_no_difference():
+    X, y, d = places(2, lacking=2)
+    scores = [
+        UnseenClassifier(["logistic"], scoring="average_precision").fit(X, labels, sample_domain=d).best_score_
+        for labels in (y, np.array(["healthy", "ill"])[y])
+    ]
+    assert scores[0] == scores[1]
+
+
+@pytest.mark.parametrize(
+    "scoring", ["roc_auc", "average_precision", make_scorer(roc_auc_score, response_method="decision_function")]
+)
+def test_a_part_without_a_score_is_left_out_for_all_models_alike(scoring):
+    X, y, d = places(2, lacking=1)
+    with pytest.warns(UndefinedMetricWarning) as caught:
+        model = UnseenClassifier(["logistic", "linear SVM"], scoring=scoring).fit(X, y, sample_domain=d)
+    told = [str(one.message) for one in caught]
+    assert len(told) == 1
+    assert "not defined on 1 of 4 held-out parts, with the domains '3'" in told[0]
+    for row in model.leaderboard_:
+        scores = [row["scores"][name] for name in "012"]
+        assert row["mean"] == pytest.approx(np.mean(scores))
+        assert row["standard_error"] == pytest.approx(np.std(scores, ddof=1) / np.sqrt(3))
+        assert np.isnan(row["scores"]["3"])
+
+
+def test_a_search_leaves_it_out_of_its_means_too():
+    X, y, d = places(2, lacking=1)
+    search = ProjectionSearchCV(KFDA(), {"ridge": ["1e-2*scale", "scale"]}, scoring="roc_auc")
+    with pytest.warns(UndefinedMetricWarning, match="'3'"):
+        search.fit(X, y, sample_domain=d)
+    scores = np.array([search.cv_results_[f"split{k}_test_score"] for k in range(4)])
+    np.testing.assert_allclose(search.cv_results_["mean_test_score"], scores[:3].mean(axis=0))
+    np.testing.assert_allclose(search.cv_results_["std_test_score"], scores[:3].std(axis=0))
+    assert np.isnan(scores[3]).all()
+
+
+def test_log_loss_needs_classes_that_were_trained_on():
+    X, y, d = places(3, lacking=3)
+    y[(d < 3) & (y == 2)] = 1  # which leaves the third class to the last domain
+    with pytest.warns(UndefinedMetricWarning, match=r"neg_log_loss is not defined on 1 of 4 .*'3'.* trained on"):
+        model = UnseenClassifier(["logistic"], scoring="neg_log_loss").fit(X, y, sample_domain=d)
+    assert np.isfinite(model.best_score_)
+
+
+def test_a_metric_that_is_defined_nowhere_is_an_error():
+    X, y, d = places(2, lacking=2)
+    d = 2 * d + y  # each domain has one class
+    with pytest.raises(ValueError, match=r"roc_auc is not defined on 8 of 8 held-out parts.* two classes.* Hold out"):
+        UnseenClassifier(["logistic"], scoring="roc_auc").fit(X, y, sample_domain=d)
+
+
+def test_what_fails_is_not_excused_by_a_part_that_nobody_is_scored_on():
+    X, y, d = places(2, lacking=1)
+    with pytest.warns(
+        (UndefinedMetricWarning, RuntimeWarning), match="not defined on 1 of 4|linear SVM cannot be scored"
+    ):
+        model = UnseenClassifier(["1NN", "linear SVM"], scoring="roc_auc_ovo").fit(X, y, sample_domain=d)
+    means = {row["model"]: row["mean"] for row in model.leaderboard_}
+    assert model.best_model_ == "1NN"
+    assert np.isnan(means["linear SVM"])
+
+
+def test_metrics_go_by_several_names():
+    for names in (("f1", "macro F1", "f1_macro"), ("AUC", "roc_auc", "roc_auc_ovr"), ("log_loss", "neg_log_loss")):
+        assert len({metric_named(name) for name in names}) == 1
+    assert [metric_named(name).percent for name in ("f1_weighted", "recall", "AUC", "neg_brier_score")] == [1, 1, 0, 0]
+    assert metric_named("neg_brier_score").label == "negative brier score"
+    with pytest.raises(ValueError, match=r"There is no metric 'acuracy'; there are accuracy, .*get_scorer_names"):
+        metric_named("acuracy")

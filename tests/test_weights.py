@@ -1,0 +1,265 @@
+"""Samples that weigh more than others, classes and domains that weigh alike, and samples that belong together."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import sklearn
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import make_scorer
+from sklearn.model_selection import GroupKFold
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from helpers import three_domains
+from unseen import KFDA, ProjectionSearchCV, UndoBias, UnseenClassifier
+from unseen.estimators import collect
+from unseen.kernels import Plan
+from unseen.labels import Samples
+from unseen.models import fit_table
+from unseen.selection import (
+    METHODS,
+    HeldOutDomains,
+    LargeFit,
+    LeaveOneDomainOut,
+    WithinDomainSplit,
+    predictions,
+    results_of,
+)
+from unseen.study._compare import table_of_arrays
+
+
+def uneven(seed=0):
+    """Four domains of unequal sizes, in which one of three classes is rare; overlapping, so that weights matter."""
+    X, y, d = three_domains(n_per_cell=12, n_domains=4, seed=seed)
+    kept = np.random.default_rng(seed).uniform(size=len(y)) < np.where(y == 2, 0.35, 1.0) * np.where(d == 1, 0.5, 1.0)
+    return 0.3 * X[kept], y[kept], d[kept]
+
+
+def copies(seed=0):
+    X, y, d = uneven(seed)
+    return X, y, d, np.random.default_rng(1).integers(1, 4, len(y))
+
+
+def said_of(method, samples, splits, **how):
+    """What the first settings of a method say of the held-out parts, in the order of the splits."""
+    candidates = [next(METHODS[method].candidates(len(samples.classes)))]
+    return sorted(predictions(candidates, samples, splits, **how), key=lambda prediction: prediction.split)
+
+
+# Weights of samples
+
+
+@pytest.mark.parametrize("method", ["logistic", "linear SVM", "RBF SVM", "centred logistic", "DICA", "Undo-Bias"])
+def test_weights_of_one_are_no_weights(method):
+    X, y, d = uneven()
+    model = UnseenClassifier([method], transductive="centred" in method)
+    fits = [sklearn.clone(model).fit(X, y, sample_domain=d, sample_weight=w) for w in (None, np.ones(len(y)))]
+    rows = [[(row["model"], row["mean"], row["params"]) for row in fit.leaderboard_] for fit in fits]
+    assert rows[0] == rows[1]
+
+
+def test_whole_weights_are_repeated_rows():
+    X, y, d, n = copies()
+    weighted = UnseenClassifier(["logistic"]).fit(X, y, sample_domain=d, sample_weight=n)
+    repeated = UnseenClassifier(["logistic"]).fit(X.repeat(n, 0), y.repeat(n), sample_domain=d.repeat(n))
+    assert weighted.leaderboard_[0]["scores"] == pytest.approx(repeated.leaderboard_[0]["scores"])
+    np.testing.assert_allclose(weighted.predict_proba(X), repeated.predict_proba(X), atol=1e-3)
+    assert weighted.score(X, y, sample_weight=n) == pytest.approx(repeated.score(X.repeat(n, 0), y.repeat(n)))
+    alike = UnseenClassifier(["logistic"]).fit(X, y, sample_domain=d)
+    assert np.abs(weighted.predict_proba(X) - alike.predict_proba(X)).max() > 1e-2  # or it would say little
+
+
+@pytest.mark.parametrize("routing", [False, True])
+def test_the_head_is_weighted_and_the_projection_is_not(routing):
+    X, y, d, n = copies()
+    head = make_pipeline(StandardScaler(), LogisticRegression(tol=1e-10))
+    with sklearn.config_context(enable_metadata_routing=routing):
+        search = ProjectionSearchCV(KFDA(), {"ridge": ["scale"]}, classifier=head)
+        search.fit(X, y, sample_domain=d, sample_weight=n)
+    Z = KFDA(ridge="scale").fit_transform(X, y, sample_domain=d)
+    np.testing.assert_allclose(search.transform(X), Z)
+    head.fit(Z.repeat(n, 0), y.repeat(n))
+    np.testing.assert_allclose(search.predict_proba(X), head.predict_proba(Z), atol=1e-7)
+
+
+def test_undo_bias_takes_weights_for_repeated_rows():
+    X, y, d, n = copies()
+    exactly = {"tol": 1e-9, "shared_cost": 0.01, "domain_cost": 0.02}
+    weighted = UndoBias(**exactly).fit(X, y, sample_domain=d, sample_weight=n)
+    repeated = UndoBias(**exactly).fit(X.repeat(n, 0), y.repeat(n), sample_domain=d.repeat(n))
+    np.testing.assert_allclose(weighted.decision_function(X), repeated.decision_function(X), atol=1e-5)
+    absent = UndoBias(**exactly).fit(X, y, sample_domain=d, sample_weight=(d != 3).astype(float))
+    left_out = UndoBias(**exactly).fit(X[d != 3], y[d != 3], sample_domain=d[d != 3])
+    np.testing.assert_allclose(absent.decision_function(X), left_out.decision_function(X), atol=1e-5)
+
+
+def right(y, predicted):
+    return np.mean(y == predicted)
+
+
+def right_by_weight(y, predicted, sample_weight=None):
+    return np.average(y == predicted, weights=sample_weight)
+
+
+@pytest.mark.parametrize("scoring", ["accuracy", "f1_macro", "roc_auc", "neg_log_loss", make_scorer(right_by_weight)])
+def test_validation_scores_are_weighted(scoring):
+    X, y, d, n = copies()
+    splits = list(LeaveOneDomainOut().split(X, y, d))
+    samples = Samples(X, y, d, weight=n.astype(float))
+    table = results_of([next(METHODS["logistic"].candidates(3))], samples, splits, scoring=scoring)
+    for score, (train, test) in zip(table["scores"][0], splits, strict=True):
+        model = UnseenClassifier(["logistic"], scoring=scoring)
+        model.best_estimator_ = next(METHODS["logistic"].candidates(3)).fitted(X[train], y[train], d[train], n[train])
+        model.n_features_in_ = X.shape[1]
+        rows = test.repeat(n[test])
+        assert score == pytest.approx(model.score(X[rows], y[rows]))
+
+
+def test_a_metric_without_weights_is_asked_without_them():
+    X, y, d, n = copies()
+    model = UnseenClassifier(["logistic"], scoring=make_scorer(right))
+    assert np.isfinite(model.fit(X, y, sample_domain=d, sample_weight=n).best_score_)
+
+
+# Classes, or domains, that weigh alike
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(0, 3)), min_size=1, max_size=20),
+    st.sampled_from(["classes", "domains"]),
+)
+def test_balanced_parts_weigh_alike_and_together_what_they_did(rows, balance):
+    y, d, weight = np.array(rows).T
+    total = weight.sum()
+    samples = Samples(np.zeros((len(y), 1)), y, d, weight=weight.astype(float))
+    balanced = samples.weights(balance=balance)
+    codes = y if balance == "classes" else d
+    sums = np.bincount(codes, balanced)[np.unique(codes[weight > 0])]
+    np.testing.assert_allclose(sums, total / max(len(sums), 1))
+    np.testing.assert_array_equal(balanced == 0, weight == 0)
+    np.testing.assert_array_equal(samples.weights(), weight)
+
+
+@pytest.mark.parametrize("balance", ["classes", "domains"])
+def test_each_training_set_is_balanced_by_itself(balance):
+    X, y, d = uneven()
+    samples, splits = Samples(X, y, d), list(LeaveOneDomainOut().split(X, y, d))
+    said = said_of("logistic", samples, splits, balance=balance, scoring="neg_log_loss")
+    classifier = next(METHODS["logistic"].candidates(3)).classifier
+    for prediction, (train, test) in zip(said, splits, strict=True):
+        labels = (y if balance == "classes" else d)[train]
+        weight = np.array([len(train) / (len(set(labels)) * np.sum(labels == label)) for label in labels])
+        model = sklearn.clone(classifier).fit(X[train], y[train], sample_weight=weight)
+        np.testing.assert_allclose(prediction.responses["predict_proba"], model.predict_proba(X[test]))
+
+
+@pytest.mark.parametrize("kind", ["arrays", "table"])
+def test_balanced_classes_are_those_of_scikit_learn(kind):
+    X, y, d = uneven()
+    if kind == "arrays":
+        fit = UnseenClassifier(["logistic"], balance="classes").fit(X, y, sample_domain=d)
+        pipeline = fit.best_estimator_
+    else:
+        table = table_of_arrays(X, y.astype(str), d.astype(str))
+        pipeline = fit_table(table, "logistic", scale="none", balance="classes").model.pipeline
+    expected = sklearn.clone(pipeline[-1]).set_params(class_weight="balanced").fit(X, y)
+    np.testing.assert_allclose(pipeline[-1].coef_, expected.coef_, atol=1e-3)
+    assert np.abs(sklearn.clone(pipeline[-1]).fit(X, y).coef_ - expected.coef_).max() > 1e-2
+
+
+def test_a_nearest_neighbour_is_as_it_was():
+    X, y, d = uneven()
+    samples, splits = Samples(X, y, d), list(LeaveOneDomainOut().split(X, y, d))
+    for balance in ("classes", "domains"):
+        for one, other in zip(
+            said_of("1NN", samples, splits), said_of("1NN", samples, splits, balance=balance), strict=True
+        ):
+            np.testing.assert_array_equal(one.codes, other.codes)
+
+
+def test_through_landmarks_the_head_is_balanced_too():
+    X, y, d = uneven()
+    samples, plan = Samples(X, y, d), Plan.of(len(y), exact=False, landmarks=20)
+    candidate = next(METHODS["KFDA"].candidates(3, heads=["logistic"]))
+    large = LargeFit(samples, lambda projection: collect(projection, X, y, d), plan, balance="domains")
+    pipeline, _ = large.fitted(candidate)
+    Z, weight = pipeline[0].transform(X), samples.weights(balance="domains")
+    named = {f"{step}__sample_weight": weight for step in ("standardscaler", "logisticregression")}
+    expected = sklearn.clone(pipeline[-1]).fit(Z, y, **named)
+    np.testing.assert_allclose(pipeline[-1].predict_proba(Z), expected.predict_proba(Z))
+
+
+# Samples that belong together
+
+
+def visits(seed=0):
+    """Domains of ten patients with one to six visits; most visits of a patient have one class."""
+    rng = np.random.default_rng(seed)
+    patient = np.repeat(np.arange(30), rng.integers(1, 7, 30))
+    d = patient // 10
+    y = np.where(rng.uniform(size=len(patient)) < 0.2, rng.integers(0, 2, len(patient)), patient % 2)
+    return rng.normal(size=(len(y), 2)) + y[:, None], y, d, np.array([f"p{i}" for i in patient])
+
+
+@pytest.mark.parametrize("stratify", [True, False])
+@pytest.mark.parametrize("train_size", [0.3, 0.7])
+def test_groups_are_never_parted_and_shares_are_nearly_kept(train_size, stratify):
+    X, y, d, patient = visits()
+    splitter = WithinDomainSplit(train_size, n_splits=10, stratify=stratify, random_state=0)
+    for train, test in splitter.split(X, y, groups=patient, sample_domain=d):
+        assert not set(patient[train]) & set(patient[test])
+        np.testing.assert_array_equal(np.sort(np.concatenate([train, test])), np.arange(len(y)))
+        for domain in range(3):
+            share = np.mean(np.isin(np.flatnonzero(d == domain), train))
+            # Half of a patient's visits is missed in each stratum, at most.
+            assert abs(share - train_size) <= 2 * 3 / np.sum(d == domain) + 0.02
+
+
+def test_groups_of_one_are_no_groups():
+    X, y, d, _ = visits()
+    how = {"random_state": 3, "n_splits": 4}
+    alone = list(WithinDomainSplit(**how).split(X, y, d))
+    grouped = list(WithinDomainSplit(**how).split(X, y, groups=np.arange(len(y)), sample_domain=d))
+    for one, other in zip(alone, grouped, strict=True):
+        for rows, same in zip(one, other, strict=True):
+            np.testing.assert_array_equal(rows, same)
+
+
+def test_groups_alone_with_their_class_are_split_together():
+    y, patient = np.array([0, 0, 1, 1]), np.array(["a", "a", "b", "b"])
+    train, test = next(WithinDomainSplit().split(np.zeros((4, 1)), y, groups=patient, sample_domain=["x"] * 4))
+    assert len(set(patient[train])) == len(set(patient[test])) == 1
+
+
+@pytest.mark.parametrize("cut", [LeaveOneDomainOut(), HeldOutDomains([0])], ids=["each", "one"])
+def test_a_group_in_two_domains_is_told_by_its_name_and_theirs(cut):
+    X, y, d, patient = visits()
+    patient[[0, -1]] = "all"
+    with pytest.raises(ValueError, match=r"group 'all' has samples on both sides, of the domains 0, 2\. Leave"):
+        list(cut.split(X, y, groups=patient, sample_domain=d))
+    train, test = next(WithinDomainSplit(random_state=0).split(X, y, groups=patient, sample_domain=d))
+    assert not set(patient[train]) & set(patient[test])
+
+
+@pytest.mark.parametrize("routing", [False, True])
+@pytest.mark.parametrize("search", [UnseenClassifier(["logistic"]), ProjectionSearchCV(KFDA(), {"ridge": ["scale"]})])
+def test_no_search_parts_a_group(search, routing):
+    X, y, d, patient = visits()
+    known = {"sample_domain": d, "groups": patient}
+    with sklearn.config_context(enable_metadata_routing=routing):
+        for cv in (None, WithinDomainSplit(n_splits=2, random_state=0), GroupKFold(3)):
+            sklearn.clone(search).set_params(cv=cv).fit(X, y, **known)
+            sklearn.clone(search).set_params(cv=cv).fit(X, y, sample_domain=d, groups=d)  # says nothing new
+        with pytest.raises(ValueError, match=r"of the cv of .* belong together: group 'p\d+' .* Use WithinDomainSplit"):
+            sklearn.clone(search).set_params(cv=3).fit(X, y, **known)
+        with pytest.raises(ValueError, match="groups must hold one label per sample; got 2 labels"):
+            sklearn.clone(search).fit(X, y, sample_domain=d, groups=[1, 2])
+
+
+def test_some_of_the_samples_keep_their_weights_and_groups():
+    X, y, d, patient = visits()
+    some = Samples(X, y, d, weight=np.arange(len(y)), group=patient).take(np.array([5, 2]))
+    assert (some.weight.tolist(), some.group.tolist()) == ([5, 2], patient[[5, 2]].tolist())
