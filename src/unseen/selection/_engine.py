@@ -278,7 +278,7 @@ def tally(found: Iterable[tuple[int, int, Score]], n_candidates: int, n_splits: 
         "seconds": facts["fit_seconds"] + facts["predict_seconds"],
         "errors": errors,
         "facts": facts,
-        "mean_test_score": scores[:, defined].mean(axis=1),
+        "mean_test_score": scores[:, defined].mean(axis=1) if defined.any() else np.full(n_candidates, np.nan),
         "mean_n_components": facts["n_components"].mean(axis=1),
         "mean_ridge": facts["ridge"].mean(axis=1),
         "mean_invariance_weight": facts["weight"].mean(axis=1),
