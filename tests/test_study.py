@@ -32,6 +32,7 @@ METHODS = method_names(compared=True)
 PROJECTIONS = method_names(is_projection=True)
 X, Y, CODES = three_domains(n_per_cell=7, n_domains=4, seed=3)
 D = np.array(["a", "b", "c", "d"])[CODES]
+SAMPLES = Samples(X, Y, D)
 PAIR = Task(("a", "b"), ("c", "d"))
 QUICK = Protocol(repeats=2, quick=True)
 FEW = ["1NN", "KFDA", "logistic"]
@@ -101,7 +102,7 @@ def test_a_protocol_refuses_what_it_does_not_know(options, message):
 
 
 def test_a_draw_takes_its_share_of_each_source_and_the_whole_target():
-    train, test = Protocol().draw(Y, D, PAIR, 0)
+    train, test = Protocol().draw(SAMPLES, PAIR, 0)
     for name in PAIR.sources:
         assert abs(np.sum(D[train] == name) - 0.7 * D.tolist().count(name)) < 1
     assert set(D[train]) == set(PAIR.sources)
@@ -110,7 +111,7 @@ def test_a_draw_takes_its_share_of_each_source_and_the_whole_target():
 
 
 def test_what_is_drawn_of_a_domain_does_not_depend_on_the_task():
-    drawn = [Protocol().draw(Y, D, task, 0)[0] for task in (PAIR, *tasks("abcd"))]
+    drawn = [Protocol().draw(SAMPLES, task, 0)[0] for task in (PAIR, *tasks("abcd"))]
     for name in "abcd":
         of_it = {tuple(rows[D[rows] == name]) for rows in drawn}
         assert len(of_it - {()}) == 1
@@ -164,7 +165,7 @@ def test_auto_is_what_the_classifier_would_choose_without_the_target(task):
 
 def test_draws_repeat_themselves_and_differ_between_repeats_and_seeds():
     def drawn(repeat, seed=0):
-        return Protocol(seed=seed).draw(Y, D, PAIR, repeat)[0].tolist()
+        return Protocol(seed=seed).draw(SAMPLES, PAIR, repeat)[0].tolist()
 
     assert drawn(0) == drawn(0)
     assert drawn(0) != drawn(1)
@@ -174,8 +175,8 @@ def test_draws_repeat_themselves_and_differ_between_repeats_and_seeds():
 
 def splits_of(selection, task=PAIR):
     protocol = Protocol(selection=selection)
-    train, test = protocol.draw(Y, D, task, 0)
-    return train, test, protocol.validation(Y, D, train, test, 0)
+    train, test = protocol.draw(SAMPLES, task, 0)
+    return train, test, protocol.validation(SAMPLES, train, test, 0)
 
 
 def test_within_holds_out_thirty_percent_of_the_training_data():
@@ -408,7 +409,7 @@ def test_a_preprocessor_is_fitted_on_the_training_data_and_may_fill_in_missing_v
     fill = make_pipeline(SimpleImputer(), StandardScaler())
     rows = study(tmp_path, data=(holes, Y, D), preprocessor=fill)
     assert {row.status for row in rows} == {"ok"}
-    train, _ = QUICK.draw(Y, D, PAIR, 0)
+    train, _ = QUICK.draw(SAMPLES, PAIR, 0)
     expected = clone(fill).fit(holes[train]).transform(holes[train])
     found = problem_of(Samples(holes, Y, D), PAIR, 0, QUICK, fill)
     assert_array_equal(found.prepared.X[: len(train)], expected)

@@ -21,7 +21,7 @@ except ImportError:  # scikit-learn before 1.9 has none
 
 T = TypeVar("T")
 
-__all__ = ["CallbackSupportMixin", "progress", "track", "with_callbacks"]
+__all__ = ["CallbackSupportMixin", "progress", "span", "track", "with_callbacks"]
 SECONDS = 5  # before the first line, and between two that tell of something new
 HEARTBEAT = 30  # seconds until a log is told that nothing is new; a terminal is after SECONDS
 
@@ -102,12 +102,12 @@ class _Job:
     def say(self, elapsed: float) -> None:
         """Print a line, and remember when the next is due at the latest."""
         self.said, self.due = elapsed, elapsed + (SECONDS if sys.stderr.isatty() else HEARTBEAT)
-        parts = f"{self.kept + self.done:,}/{self.kept + self.total:,} done", _span(elapsed), self.left(elapsed)
+        parts = f"{self.kept + self.done:,}/{self.kept + self.total:,} done", span(elapsed), self.left(elapsed)
         print(f"{self.description}: {', '.join(filter(None, parts))}", file=sys.stderr)
 
     def left(self, elapsed: float) -> str:
         """When it may end, if there is anything to go by."""
-        return f"about {_span(elapsed * (self.cost / self.paid - 1))} left" if self.paid else ""
+        return f"about {span(elapsed * (self.cost / self.paid - 1))} left" if self.paid else ""
 
     def beat(self, ended: threading.Event) -> None:
         """In a thread: print a line whenever one is due."""
@@ -133,7 +133,8 @@ def _beating(job: _Job) -> Iterator[None]:
         heart.join()
 
 
-def _span(seconds: float) -> str:
+def span(seconds: float) -> str:
+    """A time as people say it."""
     if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

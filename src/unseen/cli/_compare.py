@@ -35,6 +35,8 @@ def compare(
         Literal["target", "source"],
         typer.Option(help="Centre projections on the new domain (transductive) or the sources."),
     ] = "target",
+    metric: o.Metric = "accuracy",
+    balance: o.Weighing = "none",
     max_per_domain: o.MaxPerDomain = None,
     quick: o.Quick = False,
     report: o.Report = None,
@@ -52,6 +54,7 @@ def compare(
 
     Example: unseen compare hospitals.csv --label diagnosis --domain hospital --report report.html
     """
+    from ..selection import metric_named
     from ..study import Work, compare_table, imbalance
     from ..tables import Request
 
@@ -59,10 +62,11 @@ def compare(
         check_target(report, ".html", ".htm")
         asked = Request(label, domain, o.names_of(features), o.names_of(drop), unlabelled, max_per_domain, seed)
         table = o.read(data, replace(asked, group=group, dates=dates))
-        caution = imbalance(Counter(table.y.tolist()))
+        caution = imbalance(Counter(table.y.tolist()), metric_named(metric).label)
         notices([*table.notices, *([caution] if caution else [])])
         how, chosen = o.scale_for(data, scale), beside(o.names_of(methods) or [], own_methods(with_models or []))
-        protocol = o.protocol_of(selection, repeats, quick, preprocess=how, centering=center, seed=seed)
+        rules: dict[str, Any] = {"preprocess": how, "centering": center, "metric": metric, "balance": balance}
+        protocol = o.protocol_of(selection, repeats, quick, seed=seed, **rules)
         plan = protocol.plan(table.domain)
         notices([] if plan.exact else [str(plan)])
         kept, resume = o.results_of(Path(table.name).stem.replace(" ", "-"), store)

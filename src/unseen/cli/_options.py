@@ -73,6 +73,13 @@ Drop = Annotated[str | None, typer.Option(help="Columns to leave out, written li
 Unlabelled = Annotated[
     str | None, typer.Option(help="Leave out rows with this label, such as 0 or unknown; NA for missing ones.")
 ]
+Metric = Annotated[
+    str,
+    typer.Option(
+        help="What is compared: accuracy, balanced_accuracy, f1, roc_auc, average_precision, log_loss, or a scorer of "
+        "scikit-learn."
+    ),
+]
 MaxPerDomain = Annotated[int | None, typer.Option(min=2, help="At most so many samples of each domain, at random.")]
 Scale = Annotated[
     Literal["standardize", "l2", "none"] | None,

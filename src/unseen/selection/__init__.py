@@ -4,7 +4,7 @@ Stands on the estimators. The engine turns samples, splits and candidates into o
 readings of these.
 """
 
-from ._asking import grouped
+from ._asking import EXPECTED, Prediction, codes_of, grouped, responses
 from ._candidate import (
     Candidate,
     expected_warnings,
@@ -17,7 +17,7 @@ from ._candidate import (
 )
 from ._contest import Contender, choose, contenders, contest, leaderboard, warn_of_failures
 from ._displays import LeaderboardDisplay, ValidationSurfaceDisplay
-from ._engine import TIE, Score, Scorer, Split, graded, predictions, results_of, scores, tally
+from ._engine import TIE, Score, Scorer, Split, asks_for, graded, predictions, results_of, scores, tally
 from ._large import LargeFit
 from ._methods import HEADS, METHODS, Method, contestants, method_named, method_names, methods_from, register
 from ._metric import Metric, metric_named
@@ -40,16 +40,20 @@ __all__ = [
 ]
 # For other rooms, and for nobody else.
 __all__ += [
+    "EXPECTED",
     "HEADS",
     "TIE",
     "Candidate",
     "Contender",
     "LargeFit",
     "Metric",
+    "Prediction",
     "Score",
     "Scorer",
     "Split",
+    "asks_for",
     "choose",
+    "codes_of",
     "contenders",
     "contest",
     "contestants",
@@ -67,6 +71,7 @@ __all__ += [
     "nearest",
     "placed",
     "predictions",
+    "responses",
     "results_of",
     "scores",
     "seen_by_classifier",

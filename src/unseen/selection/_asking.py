@@ -238,7 +238,7 @@ class _Held:
             seconds = shared + (time.perf_counter() - start) / len(asked)
             for (index, _), parts in asked:
                 for split, test, Z_test in zip(self.splits, self.rows.tests, parts, strict=True):
-                    begin, responses = time.perf_counter(), dict[str, Any]()
+                    begin, more = time.perf_counter(), dict[str, Any]()
                     if model is None:
                         codes = samples.codes[train][nearest(Z, Z_test)]
                     else:
@@ -246,12 +246,17 @@ class _Held:
                         codes = codes_of(told.predict(seen), samples.classes, len(test))
                         if callable(self.asks):
                             weight = None if samples.weight is None else samples.weight[test]
-                            responses = {"score": scored(self.asks, told, seen, samples.y[test], weight)}
-                        elif self.asks:
-                            responses = {name: getattr(told, name)(seen) for name in self.asks if hasattr(told, name)}
-                            responses["classes_"] = told.classes_
+                            more = {"score": scored(self.asks, told, seen, samples.y[test], weight)}
+                        else:
+                            more = responses(told, seen, self.asks)
                     costs = seconds / len(self.splits), time.perf_counter() - begin
-                    self.said.append(Prediction(index, split, codes, responses, *costs, **facts))
+                    self.said.append(Prediction(index, split, codes, more, *costs, **facts))
+
+
+def responses(model: Any, X: Any, names: Iterable[str]) -> dict[str, Any]:
+    """What methods of a classifier give, as far as it has them; and the classes of which they speak."""
+    found = {name: getattr(model, name)(X) for name in names if hasattr(model, name)}
+    return {**found, "classes_": model.classes_} if found else {}
 
 
 def codes_of(labels: Any, classes: Labels, n_samples: int) -> Ints:

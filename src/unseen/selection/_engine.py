@@ -73,7 +73,7 @@ def predictions(
     groups = grouped(enumerate(candidates), sharing_key)
     # Splits that train on the same rows are one piece of work, whatever they hold out.
     alike = grouped(range(len(splits)), lambda k: np.asarray(splits[k][0]).tobytes())
-    asks: Any = scoring if callable(scoring) else () if scoring == "accuracy" or by_labels(scoring) else RESPONSES
+    asks = scoring if callable(scoring) else asks_for(scoring)
     done = processes(n_jobs, pre_dispatch="n_jobs")(
         delayed(ask)(group, stage, same, rows, asks, samples.weights(splits[same[0]][0], balance))
         for same, (stage, rows) in zip(alike, _stages(samples, splits, alike, preparation), strict=True)
@@ -82,6 +82,11 @@ def predictions(
     total = len(groups) * len(alike)
     for piece in track(done, total, **(shown or {"description": "", "verbose": 0})):
         yield from piece
+
+
+def asks_for(scoring: str) -> tuple[str, ...]:
+    """What a metric needs beside predicted labels."""
+    return () if scoring == "accuracy" or by_labels(scoring) else RESPONSES
 
 
 def _stages(

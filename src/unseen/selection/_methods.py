@@ -76,6 +76,8 @@ class Method:
         Types of its parts that model files would not hold otherwise.
     needs_map : bool, default=False
         Whether it is nothing without a feature map before it.
+    effort : float, default=1.0
+        What a fit costs beside one of logistic regression, roughly: for estimates of time.
     members : tuple of str
         Methods it chooses among, as `UnseenClassifier` does: by their coarse settings, under every head and, unless new
         domains are not to be looked at, under both centrings.
@@ -106,6 +108,7 @@ class Method:
     types: tuple[type, ...] = ()
     needs_map: bool = False
     members: tuple[str, ...] = ()
+    effort: float = 1.0
     about: str = ""
     own: bool = False
 
@@ -290,7 +293,15 @@ for _method in (
         "multidomain discriminants: conditional invariance and narrow classes",
     ),
     Method("logistic", "plain", _LOGISTIC, grid=_COSTS, automatic=True, about="logistic regression"),
-    Method("linear SVM", "plain", _LINEAR_SVM, grid=_COSTS, automatic=True, about="a linear support vector machine"),
+    Method(
+        "linear SVM",
+        "plain",
+        _LINEAR_SVM,
+        grid=_COSTS,
+        automatic=True,
+        about="a linear support vector machine",
+        effort=3.0,
+    ),
     Method(
         "RBF SVM",
         "plain",
@@ -307,6 +318,7 @@ for _method in (
         ExtraTreesClassifier(random_state=0),
         grid={"min_samples_leaf": (5, 1)},
         about="the mean of 100 trees with random splits",
+        effort=5.0,
     ),
     # Few small trees and no choice: each class has trees of its own, and twice as many settings would cost more than
     # all other methods together.
@@ -317,6 +329,7 @@ for _method in (
             learning_rate=0.2, max_iter=50, max_leaf_nodes=8, max_bins=64, early_stopping=False, random_state=0
         ),
         about="trees that correct each other one by one",
+        effort=15.0,
     ),
     Method(
         "majority",

@@ -15,8 +15,9 @@ from sklearn.utils import check_array, check_consistent_length, column_or_1d
 
 from ..algebra import Ints
 from ..citizen import optional_import
-from ..labels import check_domains, encode_classes
+from ..labels import Balance, check_domains, encode_classes
 from ..report import draw_comparison, render_comparison
+from ..selection import metric_named
 from ..shift import Diagnosis, diagnose
 from ..tables import Column, Dates, Schema, Table, is_table, load_table, preprocessor
 from ._protocol import Protocol, Task, tasks
@@ -135,6 +136,8 @@ def compare(
     selection: Literal["domain", "within", "oracle"] = "domain",
     scale: Literal["standardize", "l2", "none"] = "standardize",
     centering: Literal["target", "source"] = "target",
+    metric: str = "accuracy",
+    balance: Balance = "none",
     max_per_domain: int | None = None,
     quick: bool = False,
     store: str | Path | None = None,
@@ -174,6 +177,11 @@ def compare(
         Columns to zero mean and unit variance, rows to unit length, or nothing; fitted on the sources alone.
     centering : {"target", "source"}, default="target"
         Centring of the projections: "target" is the paper's, and transductive.
+    metric : str, default="accuracy"
+        What settings are chosen by, the table shows and the verdict is about: "accuracy", "balanced_accuracy", "f1"
+        (the mean over classes), "roc_auc", "average_precision", "log_loss", or a scorer of scikit-learn by its name.
+    balance : {"none", "classes", "domains"}, default="none"
+        Let all classes, or all domains, weigh alike in training, for classifiers that take weights.
     max_per_domain : int, default=None
         At most so many samples of each domain, drawn at random, of all its classes.
     quick : bool, default=False
@@ -210,9 +218,8 @@ def compare(
     >>> [method["name"] for method in found.summary()["methods"]]
     ['CIDG', 'logistic']
     """
-    protocol = Protocol(
-        selection, repeats=repeats, preprocess=scale, centering=centering, quick=quick, seed=random_state
-    )
+    rules: dict[str, Any] = {"repeats": repeats, "preprocess": scale, "centering": centering, "quick": quick}
+    protocol = Protocol(selection, **rules, seed=random_state, metric=metric, balance=balance)
     if is_table(data, y, sample_domain):
         asked: dict[str, Any] = {"group": group, "dates": dates, "max_per_domain": max_per_domain, "seed": random_state}
         table = load_table(data, label=label, domain=domain, unlabelled=unlabelled, **asked)
@@ -250,7 +257,8 @@ def compare_table(
     start = time.perf_counter()
     data, todo = data_facts(table), tasks(list(dict.fromkeys(table.domain.tolist())))
     rows, predicted, truth, judged = judge(table, todo, protocol, methods, work)
-    judged = judged.cautioned(imbalance(Counter(table.y.tolist())))
+    metric = metric_named(protocol.metric)
+    judged = judged.cautioned(imbalance(Counter(table.y.tolist()), metric.label))
     # The matrix of the diagnosis must not cost more than the comparison, however many domains there are.
     most = max(20, min(500, 6000 // len(todo)))
     # Prepared on all domains: for looking at, not for scoring.
@@ -261,7 +269,7 @@ def compare_table(
         "data": data,
         "verdict": verdict_facts(judged),
         "domains": [task.targets[0] for task in todo],
-        "methods": method_facts(rows, todo),
+        "methods": method_facts(rows, todo, share=metric.percent),
         **views(rows, table, todo, protocol),
         "diagnosis": diagnosis.summary(),
         "confusion": confusions(rows, predicted, truth, data["classes"]),
@@ -282,4 +290,7 @@ def judge(
     truth = {task.name: samples.codes[np.isin(samples.domain, task.targets)] for task in todo}
     correct = {at: found == truth[at[1]] for at, found in predicted.items()}
     selection = protocol.chooses(len(todo[0].sources))
-    return rows, predicted, truth, verdict(rows, correct, selection, seed=protocol.seed)
+    metric, group = metric_named(protocol.metric), samples.group
+    belong = {} if group is None else {task.name: group[np.isin(samples.domain, task.targets)] for task in todo}
+    about: dict[str, Any] = {"metric": metric.label, "share": metric.percent, "groups": belong}
+    return rows, predicted, truth, verdict(rows, correct, selection, seed=protocol.seed, **about)

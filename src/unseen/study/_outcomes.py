@@ -15,18 +15,27 @@ from sklearn.base import clone
 from ..algebra import Array, Ints
 from ..estimators import collect
 from ..kernels import Plan
-from ..labels import Samples
+from ..labels import Balance, Samples
 from ..selection import (
+    EXPECTED,
     METHODS,
     Candidate,
     Contender,
     LargeFit,
     Method,
+    Prediction,
+    Scorer,
     Split,
+    asks_for,
     choose,
+    codes_of,
     contenders,
     expected_warnings,
+    graded,
+    grouped,
+    placed,
     predictions,
+    responses,
     scores,
     seen_by_classifier,
     tally,
@@ -36,10 +45,11 @@ from ._store import Scores
 
 @dataclass(frozen=True)
 class Outcome:
-    """A method's predictions for the targets and how it came to its settings; or why there are none."""
+    """A method's predictions for the targets, their scores, and how it came to its settings; or why there are none."""
 
     method: str
     codes: Ints | None = None
+    scores: dict[str, float] = field(default_factory=dict)  # of each target
     validation: float | None = None
     settings: dict[str, Any] = field(default_factory=dict)
     ties: int = 0
@@ -60,6 +70,8 @@ class Problem:
     preparation: Any = None  # fitted on the rows that are trained on, and on no others
     centering: str = "target"
     quick: bool = False
+    scoring: str = "accuracy"
+    balance: Balance = "none"
     methods: Mapping[str, Method] = field(default_factory=lambda: METHODS)
 
     @property
@@ -111,13 +123,25 @@ class Problem:
         """Rows to train on, then rows to test on, as the classifier of a method sees them."""
         rows, n = self.prepared, len(self.train)
         with expected_warnings():
-            pipeline = self.chosen(name, settings).fitted(rows.X[:n], rows.y[:n], rows.domain[:n])
+            known = rows.take(np.arange(n))
+            weight = known.weights(balance=self.balance)
+            pipeline = self.chosen(name, settings).fitted(known.X, known.y, known.domain, weight)
         return seen_by_classifier(pipeline, rows.X, rows.domain)
 
     def scores(self, candidates: Sequence[Candidate], splits: Sequence[Split]) -> dict[str, Any]:
-        """Accuracies of candidates on splits, and their means."""
-        found = scores(candidates, self.samples, splits, preparation=self.preparation)
-        return tally(found, len(candidates), len(splits))
+        """Scores of candidates on splits, and their means."""
+        return tally(scores(candidates, self.samples, splits, **self.how), len(candidates), len(splits))
+
+    @property
+    def how(self) -> dict[str, Any]:
+        """How predictions are made, and for whom."""
+        return {"preparation": self.preparation, "scoring": self.scoring, "balance": self.balance}
+
+    @property
+    def targets(self) -> list[Split]:
+        """What is trained on, and each target."""
+        names = self.samples.domain[self.test]
+        return [(self.train, self.test[names == name]) for name in np.unique(names)]
 
     def thinned(self, total: int, seed: int = 0) -> Problem:
         """The same problem with about so many rows to train on, and to test on."""
@@ -138,13 +162,11 @@ def split_id(split: Split) -> tuple[str, str]:
     return train, test
 
 
-def validated(
-    candidates: Sequence[Candidate], samples: Samples, splits: Sequence[Split], preparation: Any = None
-) -> Scores:
+def validated(candidates: Sequence[Candidate], samples: Samples, splits: Sequence[Split], **how: Any) -> Scores:
     """How candidates do on splits."""
     ids = [split_id(split) for split in splits]
     found: Scores = {at: {} for at in ids}
-    for i, k, score in scores(candidates, samples, splits, preparation=preparation):
+    for i, k, score in scores(candidates, samples, splits, **how):
         found[ids[k]][candidates[i].key] = score
     return found
 
@@ -157,9 +179,9 @@ def outcomes(names: Sequence[str], problem: Problem, known: Scores | None = None
     )
     if known is None:
         candidates = [candidate for name in able for candidate in choosing.candidates(name)]
-        known = validated(candidates, choosing.samples, choosing.splits, choosing.preparation)
+        known = validated(candidates, choosing.samples, choosing.splits, **choosing.how)
     chosen = {name: choosing.contender(name, known) for name in able}
-    yield from (_outcome(name, one, reason=one.error) for name, one in chosen.items() if one.error)
+    yield from (_outcome(name, one, problem) for name, one in chosen.items() if one.error)
     chosen = {name: one for name, one in chosen.items() if not one.error}
     yield from _exact(chosen, problem) if problem.plan.exact else _large(chosen, problem)
 
@@ -167,36 +189,61 @@ def outcomes(names: Sequence[str], problem: Problem, known: Scores | None = None
 def _exact(chosen: Mapping[str, Contender], problem: Problem) -> Iterator[Outcome]:
     """What the choices say of the targets, asked together."""
     names, candidates = list(chosen), [contender.candidate for contender in chosen.values()]
-    said = predictions(candidates, problem.samples, [(problem.train, problem.test)], preparation=problem.preparation)
-    for p in sorted(said, key=lambda prediction: prediction.candidate):
-        name = names[p.candidate]
-        yield _outcome(name, chosen[name], p.codes, p.error, p.fit_seconds + p.predict_seconds)
+    said = predictions(candidates, problem.samples, problem.targets, **problem.how)
+    parts = grouped(sorted(said, key=lambda one: (one.candidate, one.split)), lambda one: one.candidate)
+    for own in parts:
+        name = names[own[0].candidate]
+        yield _outcome(name, chosen[name], problem, own, sum(one.fit_seconds + one.predict_seconds for one in own))
 
 
 def _large(chosen: Mapping[str, Contender], problem: Problem) -> Iterator[Outcome]:
     """The same with as many rows as each choice can take: projections see all of them through landmarks."""
     n, prepared, plan = len(problem.train), problem.prepared, problem.plan
     train, test = prepared.take(np.arange(n)), prepared.take(n + np.arange(len(problem.test)))
-    some = train.take(train.thinned(plan.sample_rows))
-    large = LargeFit(some, lambda projection: collect(projection, train.X, train.y, train.domain), plan)
+    some, asks = train.take(train.thinned(plan.sample_rows)), asks_for(problem.scoring)
+    large = LargeFit(
+        some, lambda projection: collect(projection, train.X, train.y, train.domain), plan, balance=problem.balance
+    )
     for name, contender in chosen.items():
-        start = time.perf_counter()
+        start, own = time.perf_counter(), list[Prediction]()
+        expected: Any = Exception if contender.candidate.own else EXPECTED
+        seen: dict[str, Any] = {}
         try:
             pipeline, seen = large.fitted(contender.candidate)
-            labels = pipeline[-1].predict(seen_by_classifier(pipeline, test.X, test.domain))
-        except (ValueError, ArithmeticError, np.linalg.LinAlgError) as error:
-            yield _outcome(name, contender, reason=f"{type(error).__name__}: {error}")
-        else:
-            codes = np.searchsorted(prepared.classes, labels).astype(np.intp)
-            yield _outcome(name, contender, codes, seconds=time.perf_counter() - start, **seen)
+            for k, target in enumerate(np.unique(test.domain)):
+                here = test.domain == target
+                model, Z = placed(pipeline, test.X[here], test.domain[here])
+                codes = codes_of(model.predict(Z), test.classes, int(here.sum()))
+                own.append(Prediction(0, k, codes, responses(model, Z, asks)))
+        except expected as error:
+            own = [Prediction(0, 0, error=f"{type(error).__name__}: {error}")]
+        yield _outcome(name, contender, problem, own, time.perf_counter() - start, **seen)
 
 
 def _outcome(
-    name: str, contender: Contender, codes: Ints | None = None, reason: str = "", seconds: float = 0.0, **remarks: Any
+    name: str,
+    contender: Contender,
+    problem: Problem,
+    said: Sequence[Prediction] = (),
+    seconds: float = 0.0,
+    **remarks: Any,
 ) -> Outcome:
-    candidate = contender.candidate
-    if codes is None:
+    """What a choice says of each target, or why it says nothing."""
+    candidate, score = contender.candidate, Scorer(problem.scoring, problem.samples, problem.targets)
+    found = [grade for _, _, grade in graded(said, score)]
+    reason = contender.error or next((one.error for one in found if one.error), "")
+    if reason:
         return Outcome(name, status="failed", reason=reason)
-    model = {} if candidate.method == name else {"model": contender.name}
-    settings, seconds = {**model, **candidate.settings, **remarks}, contender.seconds + seconds
-    return Outcome(name, codes, contender.mean, settings, contender.ties, candidate.transductive, seconds)
+    codes = np.empty(len(problem.test), dtype=np.intp)
+    codes[np.argsort(problem.samples.domain[problem.test], kind="stable")] = np.concatenate([p.codes for p in said])
+    names = np.unique(problem.samples.domain[problem.test]).tolist()
+    return Outcome(
+        name,
+        codes,
+        {str(target): one.value for target, one in zip(names, found, strict=True)},
+        contender.mean,
+        {**({} if candidate.method == name else {"model": contender.name}), **candidate.settings, **remarks},
+        contender.ties,
+        candidate.transductive,
+        contender.seconds + seconds,
+    )

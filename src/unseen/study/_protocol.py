@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
 from numbers import Integral, Real
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScaler
@@ -17,8 +17,8 @@ from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScale
 from .. import __version__
 from ..algebra import Ints
 from ..kernels import Plan
-from ..labels import Labels, Samples
-from ..selection import LeaveOneDomainOut, Method, WithinDomainSplit, in_full
+from ..labels import Balance, Labels, Samples
+from ..selection import LeaveOneDomainOut, Method, WithinDomainSplit, in_full, metric_named
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,12 @@ def tasks(domains: Sequence[str], n_targets: int = 1) -> list[Task]:
 
 Selection = Literal["within", "domain", "oracle"]
 PREPROCESSORS: dict[str, Any] = {"l2": Normalizer(), "standardize": StandardScaler(), "none": FunctionTransformer()}
-CHOICES = {"selection": ("within", "domain", "oracle"), "preprocess": PREPROCESSORS, "centering": ("source", "target")}
+CHOICES = {
+    "selection": ("within", "domain", "oracle"),
+    "preprocess": PREPROCESSORS,
+    "centering": ("source", "target"),
+    "balance": get_args(Balance),
+}
 
 
 @dataclass(frozen=True)
@@ -110,6 +115,10 @@ class Protocol:
         Small grids, for a smoke test.
     seed : int, default=0
         Seed of the first draw.
+    metric : str, default="accuracy"
+        What settings are chosen by and methods compared on: see `unseen.selection.metric_named`.
+    balance : {"none", "classes", "domains"}, default="none"
+        Whether classes, or domains, weigh alike in training, for classifiers that take weights.
 
     Examples
     --------
@@ -125,8 +134,11 @@ class Protocol:
     centering: Literal["source", "target"] = "target"
     quick: bool = False
     seed: int = 0
+    metric: str = "accuracy"
+    balance: Balance = "none"
 
     def __post_init__(self) -> None:
+        metric_named(self.metric)
         for name, known in CHOICES.items():
             if getattr(self, name) not in known:
                 raise ValueError(f"{name} must be one of {', '.join(known)}; got {getattr(self, name)!r}.")
@@ -136,14 +148,14 @@ class Protocol:
         if not isinstance(self.train_size, Real) or not 0 < self.train_size < 1:
             raise ValueError(f"train_size must lie between 0 and 1; got {self.train_size!r}.")
 
-    def draw(self, y: Labels, domain: Labels, task: Task, repeat: int) -> tuple[Ints, Ints]:
+    def draw(self, samples: Samples, task: Task, repeat: int) -> tuple[Ints, Ints]:
         """Training samples of one repeat and all samples of the targets.
 
         What is drawn of a domain does not depend on the task: tasks that leave out two domains in either order, one to
         test on and one to choose by, train on the same rows.
         """
-        split = WithinDomainSplit(self.train_size, n_splits=1, stratify=False, random_state=self.seed + repeat)
-        drawn, _ = next(split.split(domain, y, domain))
+        split, domain = self._within(self.train_size, repeat, stratify=False), samples.domain
+        drawn, _ = next(split.split(domain, samples.y, samples.group, sample_domain=domain))
         return drawn[np.isin(domain[drawn], task.sources)], np.flatnonzero(np.isin(domain, task.targets))
 
     def plan(self, domain: Labels) -> Plan:
@@ -155,14 +167,19 @@ class Protocol:
         """Who chooses with so many sources: a single domain cannot be held out of itself."""
         return "within" if self.selection == "domain" and n_sources < 2 else self.selection
 
-    def validation(self, y: Labels, domain: Labels, train: Ints, test: Ints, repeat: int) -> list[tuple[Ints, Ints]]:
+    def validation(self, samples: Samples, train: Ints, test: Ints, repeat: int) -> list[tuple[Ints, Ints]]:
         """Splits that choose the settings, as positions of rows."""
-        selection = self.chooses(len(np.unique(domain[train])))
+        known = samples.take(train)
+        selection = self.chooses(len(np.unique(known.domain)))
         if selection == "oracle":
             return [(train, test)]
-        within = WithinDomainSplit(0.7, n_splits=1, random_state=self.seed + repeat)
-        splitter = LeaveOneDomainOut() if selection == "domain" else within
-        return [(train[a], train[b]) for a, b in splitter.split(train, y[train], domain[train])]
+        splitter = LeaveOneDomainOut() if selection == "domain" else self._within(0.7, repeat)
+        splits = splitter.split(train, known.y, known.group, sample_domain=known.domain)
+        return [(train[a], train[b]) for a, b in splits]
+
+    def _within(self, share: float, repeat: int, **how: Any) -> WithinDomainSplit:
+        """Part of each domain, drawn at random; rows that belong together stay together."""
+        return WithinDomainSplit(share, n_splits=1, random_state=self.seed + repeat, **how)
 
 
 def thin(domain: Labels, most: int | None, seed: int = 0, y: Labels | None = None) -> Ints:
@@ -174,7 +191,8 @@ def configuration(samples: Samples, protocol: Protocol, preprocessor: Any) -> di
     """What results depend on besides method, task and repeat; rows of another configuration are never mixed in."""
     digest = hashlib.sha256()
     X = np.ascontiguousarray(samples.X, dtype=np.float64)
-    for array in (X, samples.y.astype(str), samples.domain.astype(str)):
+    known = (samples.y, samples.domain, *(() if samples.group is None else (samples.group,)))
+    for array in (X, *(labels.astype(str) for labels in known)):
         digest.update(str(array.shape).encode())
         digest.update(array.tobytes())
     settings = asdict(protocol)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import timeit
 from collections.abc import Generator, Hashable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -11,15 +13,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from joblib import effective_n_jobs  # type: ignore[import-untyped, unused-ignore]
+from scipy import linalg
 from sklearn.utils import check_array, check_consistent_length
 from sklearn.utils.parallel import delayed
 
 from ..algebra import Ints
 from ..citizen import machine_facts
 from ..estimators import mapped, processes
+from ..kernels import EXACT_ROWS
 from ..labels import Samples
-from ..progress import track
-from ..selection import METHODS, Candidate, Method, grouped, method_names, methods_from
+from ..progress import progress, span
+from ..selection import METHODS, Candidate, Method, grouped, method_names, methods_from, metric_named
 from ._outcomes import Problem, outcomes, split_id, validated
 from ._protocol import PREPROCESSORS, Protocol, Task, configuration, key, with_method
 from ._store import Row, Scores, Store
@@ -38,6 +43,11 @@ class Work:
 
 
 HERE = Work()
+# Seconds on one core: of a decomposition for the cube of the rows, of a solution for their square, of a fit for the
+# product of rows, columns and classes. They order the work and tell about how long it takes.
+EIGH, SOLUTION, FIT = 1.2e-10, 5e-9, 5e-8
+PROBE, PROBED = 300, 8e-3  # rows of a decomposition that tells how fast a machine is, and what it takes on that core
+PATIENCE = 300  # seconds beyond which it is told what makes a study short
 
 
 def run(
@@ -140,8 +150,12 @@ def all_results(
         kept = (row for own in names.values() for row in results.rows(own))
         done = {(row.task, row.repeat, row.method) for row in kept if row.status == "ok"}
         todo = Agenda(study, tasks, done, results.scores(name))
-        with closing(todo.worked(work)) as found:
-            for part in track(found, len(todo), "study", work.verbose):
+        if work.verbose:
+            print(todo.told(work, len(done)), file=sys.stderr)
+        shown = progress("study", len(todo), work.verbose, last=True, cost=todo.cost)
+        with closing(todo.worked(work)) as found, shown as advance:
+            for cost, part in found:
+                advance(1, cost)
                 if isinstance(part, dict):
                     results.add_scores(name, part)
                 else:
@@ -168,6 +182,29 @@ class Study:
     preparation: Any
     table: dict[str, Method]
 
+    @property
+    def how(self) -> dict[str, Any]:
+        """How predictions are made, and for whom."""
+        scoring = metric_named(self.protocol.metric).scoring
+        return {"preparation": self.preparation, "scoring": scoring, "balance": self.protocol.balance}
+
+    def cost(self, unit: Unit) -> float:
+        """About how many seconds a piece of work takes on a core of 2020: decompositions, solutions, fits."""
+        shape, known = self.samples.X.shape[1] * len(self.samples.classes), {**METHODS, **self.table}
+        if isinstance(unit, Trial):
+            n = self.protocol.train_size * float(np.isin(self.samples.domain, unit.task.sources).sum())
+            asked: Sequence[Any] = [known[name] for name in unit.methods]
+            kernels = solutions = sum(method.shares == "decomposition" for method in asked)
+            efforts = [method.effort for method in asked if method.shares != "decomposition"]
+        else:
+            n, asked = float(len(unit.train)), unit.candidates
+            sharing = [one.settings.get("gamma") for one in asked if one.shares == "decomposition"]
+            kernels, solutions = len(set(map(str, sharing))), len(sharing)
+            efforts = [known[one.method].effort for one in asked if one.shares != "decomposition"]
+        most = min(n, EXACT_ROWS)
+        shared = kernels * EIGH * most**3 + solutions * (1e-3 + SOLUTION * most**2)
+        return shared + sum(efforts) * (1e-3 + FIT * n * shape)
+
     def problem(self, task: Task, repeat: int) -> Problem:
         """A task, with the draw of a repeat."""
         found = problem_of(self.samples, task, repeat, self.protocol, self.preparation)
@@ -185,7 +222,7 @@ class Choice:
     def result(self, study: Study) -> Scores:
         """Score them."""
         splits = [(self.train, test) for test in self.tests]
-        return validated(self.candidates, study.samples, splits, study.preparation)
+        return validated(self.candidates, study.samples, splits, **study.how)
 
 
 @dataclass(frozen=True)
@@ -206,9 +243,9 @@ class Trial:
 Unit = Choice | Trial
 
 
-def run_unit(study: Study, unit: Unit) -> Scores | list[Result]:
-    """Do a piece of work, here or elsewhere."""
-    return unit.result(study)
+def run_unit(study: Study, unit: Unit) -> tuple[float, Scores | list[Result]]:
+    """Do a piece of work, here or elsewhere; what it was thought to cost, and what came of it."""
+    return study.cost(unit), unit.result(study)
 
 
 class Agenda:
@@ -230,6 +267,22 @@ class Agenda:
     def __len__(self) -> int:
         return sum(map(len, self.stages))
 
+    @property
+    def cost(self) -> float:
+        """What all pieces cost together."""
+        return sum(self.study.cost(unit) for stage in self.stages for unit in stage)
+
+    def told(self, work: Work, kept: int) -> str:
+        """What will be done, and about how long it takes."""
+        jobs = effective_n_jobs(work.n_jobs)
+        there = "on the cluster" if work.client is not None else f"in {jobs} process{'es' * (jobs > 1)}"
+        seconds = _slowness() * self.cost / jobs
+        told = f"study: {kept:,} results kept from before. " if kept else "study: "
+        told += f"{len(self):,} pieces of work {there}"
+        told += f", about {span(seconds)}" if work.client is None and len(self) else ""
+        short = "Fewer samples of each domain (max_per_domain), fewer methods or quick grids make it short."
+        return f"{told}. {short}" if work.client is None and seconds > PATIENCE else f"{told}."
+
     def _choices(self, trials: Sequence[Trial]) -> Iterator[Choice]:
         """What trials must know, as far as it is not known."""
         wanted: dict[tuple[str, Hashable], tuple[Ints, dict[str, Ints], dict[str, Candidate]]] = {}
@@ -248,16 +301,17 @@ class Agenda:
         for rows, tests, asked in wanted.values():
             yield Choice(rows, tuple(tests.values()), tuple(asked.values()))
 
-    def worked(self, work: Work) -> Generator[Scores | list[Result], None, None]:
-        """What comes of the pieces of work, as they are done."""
+    def worked(self, work: Work) -> Generator[tuple[float, Scores | list[Result]], None, None]:
+        """What comes of the pieces of work, as they are done, and what they cost."""
         for stage in self.stages:
             units = [replace(unit, known=self._for(unit)) if isinstance(unit, Trial) else unit for unit in stage]
+            units.sort(key=self.study.cost, reverse=True)  # a large one at the end would be waited for by all others
             with closing(_done(self.study, units, work)) as found:
-                for part in found:
+                for cost, part in found:
                     if isinstance(part, dict):
                         for split, scores in part.items():
                             self.known.setdefault(split, {}).update(scores)
-                    yield part
+                    yield cost, part
 
     def _for(self, trial: Trial) -> Scores:
         """What a trial must know."""
@@ -276,35 +330,41 @@ def _sharing(candidate: Candidate) -> Hashable:
 
 
 def _done(study: Study, units: Sequence[Unit], work: Work) -> Any:
-    """A generator of the results of units: by processes here, or by the workers of a cluster."""
+    """A generator of the results of units, as they are done: by processes here, or by the workers of a cluster."""
     if work.client is not None and units:
-        return mapped(partial(run_unit, study), units, work.client, ahead=len(units))
-    return processes(work.n_jobs)(delayed(run_unit)(study, unit) for unit in units)
+        return mapped(partial(run_unit, study), units, work.client, ahead=len(units), ordered=False)
+    return processes(work.n_jobs, ordered=False)(delayed(run_unit)(study, unit) for unit in units)
+
+
+def _slowness() -> float:
+    """How many times longer than the machine of the costs this one takes, by a short probe."""
+    K = np.random.default_rng(0).normal(size=(PROBE, PROBE))
+    return min(timeit.repeat(lambda: linalg.eigh(K), number=1, repeat=3)) / PROBED
 
 
 def problem_of(samples: Samples, task: Task, repeat: int, protocol: Protocol, preparation: Any = None) -> Problem:
     """Draw the training data of a repeat, and lay down the splits that choose the settings."""
-    train, test = protocol.draw(samples.y, samples.domain, task, repeat)
-    splits = protocol.validation(samples.y, samples.domain, train, test, repeat)
+    train, test = protocol.draw(samples, task, repeat)
+    splits = protocol.validation(samples, train, test, repeat)
     prepare = PREPROCESSORS[protocol.preprocess] if preparation is None else preparation
-    return Problem(samples, train, test, splits, prepare, protocol.centering, protocol.quick)
+    about = protocol.centering, protocol.quick, metric_named(protocol.metric).scoring, protocol.balance
+    return Problem(samples, train, test, splits, prepare, *about)
 
 
 def rows_of(
     methods: Sequence[str], problem: Problem, task: str, repeat: int, seed: int, known: Scores | None = None
 ) -> list[Result]:
     """Run some methods on a problem and score what they predict; a failure keeps its reason."""
-    truth, domains = problem.samples.codes[problem.test], problem.samples.domain[problem.test]
+    truth, sampled = problem.samples.codes[problem.test], problem.scoring == "accuracy"
     about: dict[str, Any] = {"task": task, "repeat": repeat, "seed": seed, "machine": machine_facts()}
     kinds = {name: problem.methods[name].kind for name in methods}
     rows = []
     for found in map(vars, outcomes(methods, problem, known)):
-        codes, accuracy, accuracies = found["codes"], None, {}
+        told = {name: value for name, value in found.items() if name not in ("codes", "scores")}
+        codes, scores, score = found["codes"], found["scores"], None
         if codes is not None:
-            correct = codes == truth
-            accuracy = float(correct.mean())
-            accuracies = {str(name): float(correct[domains == name].mean()) for name in np.unique(domains)}
-        told = {name: value for name, value in found.items() if name != "codes"}
-        row = Row(accuracy=accuracy, accuracies=accuracies, kind=kinds[found["method"]], **told, **about)
+            score = float(np.mean(codes == truth) if sampled else np.mean([*scores.values()]))
+            score = score if np.isfinite(score) else None
+        row = Row(accuracy=score, accuracies=scores, kind=kinds[found["method"]], **told, **about)
         rows.append((row, codes))
     return rows

@@ -55,7 +55,8 @@ class Row:
     repeat, seed : int
         Which draw of the training data, and its seed.
     accuracy : float or None
-        Share of the targets' samples that are classified correctly; None after a failure.
+        Share of the targets' samples that are classified correctly; None after a failure. Under another metric of the
+        protocol, the mean of its scores over the targets; None where it is undefined.
     accuracies : dict of str to float
         The same for each target domain.
     validation : float or None

@@ -15,7 +15,7 @@ from ..citizen import machine_facts
 from ..estimators import invariance_weights
 from ..kernels import Plan
 from ..labels import encode_domains
-from ..selection import method_names
+from ..selection import Metric, method_names, metric_named
 from ..tables import Table, preprocessor
 from ._evidence import LEVEL, Interval, champions
 from ._outcomes import Problem
@@ -99,7 +99,7 @@ def _in_unit_square(points: Array) -> list[list[float]]:
     return (points / (np.abs(points).max() or 1.0)).round(4).tolist()
 
 
-def surface_facts(problem: Problem, row: Row, selection: str) -> dict[str, Any] | None:
+def surface_facts(problem: Problem, row: Row, selection: str, metric: Metric) -> dict[str, Any] | None:
     """Validation scores over two settings of a projection, the others as chosen."""
     chosen, every = problem.chosen(row.method, row.settings), problem.candidates(row.method)
     grid = {name: list(dict.fromkeys(c.settings[name] for c in every)) for name in chosen.settings}
@@ -110,7 +110,7 @@ def surface_facts(problem: Problem, row: Row, selection: str) -> dict[str, Any] 
     x_name, y_name = names
     wanted = [{**chosen.settings, x_name: x, y_name: y} for y in grid[y_name] for x in grid[x_name]]
     candidates = [next(c for c in every if c.settings == setting) for setting in wanted]
-    results = problem.scores(candidates, problem.splits)
+    results, factor = problem.scores(candidates, problem.splits), 100 if metric.percent else 1
     means = results["mean_test_score"].reshape(len(grid[y_name]), len(grid[x_name]))
     return {
         "method": row.method,
@@ -119,9 +119,10 @@ def surface_facts(problem: Problem, row: Row, selection: str) -> dict[str, Any] 
         "y_name": y_name,
         "x": [str(value) for value in grid[x_name]],
         "y": [str(value) for value in grid[y_name]],
-        "scores": [[round(100 * v, 2) if np.isfinite(v) else None for v in line] for line in means.tolist()],
+        "scores": [[round(factor * v, 4) if np.isfinite(v) else None for v in line] for line in means.tolist()],
         "chosen": [grid[y_name].index(row.settings[y_name]), grid[x_name].index(row.settings[x_name])],
-        "note": f"Mean accuracy in percent on {VALIDATED_ON[selection]}; the other settings are as chosen."
+        "note": f"Mean {metric.label}{' in percent' * metric.percent} on {VALIDATED_ON[selection]}; the other settings "
+        + "are as chosen."
         + (" All settings tie: validation cannot tell these weights apart." if np.ptp(means) == 0 else ""),
     }
 
@@ -241,7 +242,7 @@ def views(rows: Sequence[Row], table: Table, tasks: Sequence[Task], how: Protoco
     numbers = table.rows[np.concatenate([problem.train, problem.test])] + 1
     return {
         "embedding": embedding_facts(problem, row, numbers, list(map(str, samples.classes)), how.seed),
-        "surface": surface_facts(problem, row, how.chooses(len(task.sources))),
+        "surface": surface_facts(problem, row, how.chooses(len(task.sources)), metric_named(how.metric)),
     }
 
 

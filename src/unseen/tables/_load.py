@@ -221,7 +221,7 @@ class Table:
     @cached_property
     def samples(self) -> Samples:
         """The samples alone, to be counted, thinned or split."""
-        return Samples(self.X, self.y, self.domain)
+        return Samples(self.X, self.y, self.domain, group=self.group)
 
 
 def load_table(
