@@ -188,15 +188,15 @@ def _plain_value(value: Any) -> Any:
     return value if isinstance(value, (bool, float, int, str, type(None))) else repr(value)
 
 
-def _projection(projection: Projection, grid: Grid, coarse: Grid | None, about: str, **more: Any) -> Method:
+def _projection(projection: Projection, grid: Grid, coarse: Grid, about: str, **more: Any) -> Method:
     return Method(
         type(projection).__name__,
         more.pop("kind", "invariant"),
         transformer=projection,
         grid={"gamma": WIDTHS, **grid},
-        coarse=None if coarse is None else {**AMONG_MANY, **coarse},
+        coarse={**AMONG_MANY, **coarse},
         shares="decomposition",
-        automatic=coarse is not None,
+        automatic=more.pop("automatic", True),
         about=about,
         **more,
     )
@@ -249,6 +249,7 @@ for _method in (
         _ONE_NN,
         KernelPCA(kernel="rbf", eigen_solver="dense"),
         grid={"gamma": WIDTHS, "n_components": (10, 30, 100)},
+        coarse={"gamma": WIDTHS[1:], "n_components": (10, 30, 100)},
         shares="decomposition",
         most_rows=8_000,
         too_large="decomposes the whole kernel matrix, which does not fit; --max-per-domain makes it possible",
@@ -257,7 +258,12 @@ for _method in (
     ),
     # KFDA is CIDG without the domain labels: it tells what centring alone does.
     _projection(
-        KFDA(), {"ridge": RIDGES}, None, "kernel discriminants: CIDG without its invariance terms", kind="reference"
+        KFDA(),
+        {"ridge": RIDGES},
+        {},
+        "kernel discriminants: CIDG without its invariance terms",
+        kind="reference",
+        automatic=False,
     ),
     _projection(DICA(), {"ridge": RIDGES}, {}, "components whose mean differs little between domains"),
     Method(

@@ -140,6 +140,7 @@ def compare(
     balance: Balance = "none",
     max_per_domain: int | None = None,
     quick: bool = False,
+    grid: Literal["coarse", "full"] = "coarse",
     store: str | Path | None = None,
     random_state: int = 0,
     n_jobs: int | None = None,
@@ -184,6 +185,8 @@ def compare(
         Let all classes, or all domains, weigh alike in training, for classifiers that take weights.
     max_per_domain : int, default=None
         At most so many samples of each domain, drawn at random, of all its classes.
+    grid : {"coarse", "full"}, default="coarse"
+        Settings to choose from: a few of each method, or all.
     quick : bool, default=False
         Small grids, for a first look.
     store : str or path, default=None
@@ -218,7 +221,13 @@ def compare(
     >>> [method["name"] for method in found.summary()["methods"]]
     ['CIDG', 'logistic']
     """
-    rules: dict[str, Any] = {"repeats": repeats, "preprocess": scale, "centering": centering, "quick": quick}
+    rules: dict[str, Any] = {
+        "repeats": repeats,
+        "preprocess": scale,
+        "centering": centering,
+        "quick": quick,
+        "grid": grid,
+    }
     protocol = Protocol(selection, **rules, seed=random_state, metric=metric, balance=balance)
     if is_table(data, y, sample_domain):
         asked: dict[str, Any] = {"group": group, "dates": dates, "max_per_domain": max_per_domain, "seed": random_state}

@@ -353,8 +353,10 @@ def problem_of(samples: Samples, task: Task, repeat: int, protocol: Protocol, pr
     train, test = protocol.draw(samples, task, repeat)
     splits = protocol.validation(samples, train, test, repeat)
     prepare = PREPROCESSORS[protocol.preprocess] if preparation is None else preparation
-    about = protocol.centering, protocol.quick, metric_named(protocol.metric).scoring, protocol.balance
-    return Problem(samples, train, test, splits, prepare, *about)
+    grids = protocol.centering, protocol.quick, protocol.grid == "coarse"
+    return Problem(
+        samples, train, test, splits, prepare, *grids, metric_named(protocol.metric).scoring, protocol.balance
+    )
 
 
 def rows_of(
