@@ -40,8 +40,9 @@ def compare(
     max_per_domain: o.MaxPerDomain = None,
     quick: o.Quick = False,
     grids: Annotated[
-        Literal["coarse", "full"], typer.Option("--grid", help="Choose among a few settings of each method, or all.")
-    ] = "coarse",
+        Literal["lean", "full"],
+        typer.Option("--grid", help="All settings, or without the widest kernel and the smallest ridge."),
+    ] = "lean",
     report: o.Report = None,
     store: o.Store = None,
     seed: o.Seed = 0,

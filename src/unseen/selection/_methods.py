@@ -38,6 +38,7 @@ Grid = Mapping[str, Sequence[Any]]
 WIDTHS = ("0.01*median", "0.1*median", "median")
 RIDGES = ("1e-4*scale", "1e-2*scale", "scale", "1e2*scale")
 COSTS = (0.01, 0.1, 1.0, 10.0, 100.0)
+EXTREMES = (WIDTHS[0], RIDGES[0])  # what lean grids leave out: the widest kernel and the smallest ridge
 AMONG_MANY: Grid = {"gamma": WIDTHS[1:], "ridge": RIDGES[1:]}
 HEADS: dict[str, Any] = {
     "1-NN": KNeighborsClassifier(n_neighbors=1, algorithm="brute"),  # trees are not trusted in model files
@@ -122,13 +123,18 @@ class Method:
         """Whether components are learned, and a head stands behind them."""
         return isinstance(self.transformer, Projection)
 
-    def settings(self, n_classes: int, *, coarse: bool = False, quick: bool = False) -> list[dict[str, Any]]:
+    def settings(
+        self, n_classes: int, *, coarse: bool = False, lean: bool = False, quick: bool = False
+    ) -> list[dict[str, Any]]:
         """All settings to choose from; `quick` leaves two: of each parameter of a projection, and of all others."""
         projects = self.is_projection
         grids = self.coarse if coarse and self.coarse is not None else self.grid
         found = []
         for grid in [grids] if isinstance(grids, Mapping) else grids:
             full = {name: list(values) for name, values in grid.items()}
+            if lean:
+                few = {name: [v for v in values if v not in EXTREMES] for name, values in full.items()}
+                full = {name: few[name] if len(few[name]) > 1 else values for name, values in full.items()}
             if projects and (self.transformer.feature_map is not None or self.transformer.kernel != "rbf"):
                 full.pop("gamma", None)  # nothing to choose
             if self.components:
@@ -143,6 +149,7 @@ class Method:
         n_classes: int,
         *,
         coarse: bool = False,
+        lean: bool = False,
         quick: bool = False,
         heads: Iterable[str] = ("1-NN",),
         centerings: Iterable[str] = ("source",),
@@ -159,7 +166,7 @@ class Method:
                 for candidate in METHODS[name].candidates(n_classes, **how)
                 if "target" in both or not candidate.transductive
             )
-        for setting in [] if self.members else self.settings(n_classes, coarse=coarse, quick=quick):
+        for setting in [] if self.members else self.settings(n_classes, coarse=coarse, lean=lean, quick=quick):
             if not self.is_projection:
                 transformer, classifier = _with(self.transformer, setting), _with(self.classifier, setting)
                 told = {name: _plain_value(value) for name, value in setting.items()} if self.own else setting
@@ -249,7 +256,6 @@ for _method in (
         _ONE_NN,
         KernelPCA(kernel="rbf", eigen_solver="dense"),
         grid={"gamma": WIDTHS, "n_components": (10, 30, 100)},
-        coarse={"gamma": WIDTHS[1:], "n_components": (10, 30, 100)},
         shares="decomposition",
         most_rows=8_000,
         too_large="decomposes the whole kernel matrix, which does not fit; --max-per-domain makes it possible",

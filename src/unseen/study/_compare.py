@@ -140,7 +140,7 @@ def compare(
     balance: Balance = "none",
     max_per_domain: int | None = None,
     quick: bool = False,
-    grid: Literal["coarse", "full"] = "coarse",
+    grid: Literal["lean", "full"] = "lean",
     store: str | Path | None = None,
     random_state: int = 0,
     n_jobs: int | None = None,
@@ -185,8 +185,8 @@ def compare(
         Let all classes, or all domains, weigh alike in training, for classifiers that take weights.
     max_per_domain : int, default=None
         At most so many samples of each domain, drawn at random, of all its classes.
-    grid : {"coarse", "full"}, default="coarse"
-        Settings to choose from: a few of each method, or all.
+    grid : {"lean", "full"}, default="lean"
+        Settings to choose from: all of a method, or without the widest kernel and the smallest ridge.
     quick : bool, default=False
         Small grids, for a first look.
     store : str or path, default=None

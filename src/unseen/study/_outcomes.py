@@ -70,7 +70,7 @@ class Problem:
     preparation: Any = None  # fitted on the rows that are trained on, and on no others
     centering: str = "target"
     quick: bool = False
-    coarse: bool = False
+    lean: bool = False
     scoring: str = "accuracy"
     balance: Balance = "none"
     methods: Mapping[str, Method] = field(default_factory=lambda: METHODS)
@@ -93,7 +93,7 @@ class Problem:
     def candidates(self, name: str) -> list[Candidate]:
         """The settings of a method to choose from."""
         n_classes = len(np.unique(self.samples.codes[self.train]))
-        how: dict[str, Any] = {"coarse": self.coarse, "quick": self.quick, "centerings": (self.centering,)}
+        how: dict[str, Any] = {"lean": self.lean, "quick": self.quick, "centerings": (self.centering,)}
         return list(self.methods[name].candidates(n_classes, **how))
 
     def contender(self, name: str, known: Scores) -> Contender:

@@ -353,7 +353,7 @@ def problem_of(samples: Samples, task: Task, repeat: int, protocol: Protocol, pr
     train, test = protocol.draw(samples, task, repeat)
     splits = protocol.validation(samples, train, test, repeat)
     prepare = PREPROCESSORS[protocol.preprocess] if preparation is None else preparation
-    grids = protocol.centering, protocol.quick, protocol.grid == "coarse"
+    grids = protocol.centering, protocol.quick, protocol.grid == "lean"
     return Problem(
         samples, train, test, splits, prepare, *grids, metric_named(protocol.metric).scoring, protocol.balance
     )
