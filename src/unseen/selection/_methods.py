@@ -351,11 +351,7 @@ for _method in (
         about="the most frequent class, whatever the sample: what any method must beat",
     ),
     Method(
-        "nearest mean",
-        "plain",
-        NearestCentroid(),
-        types=(NearestCentroid,),
-        about="the class whose mean is nearest",
+        "nearest mean", "plain", NearestCentroid(), types=(NearestCentroid,), about="the class whose mean is nearest"
     ),
 ):
     register(_method)
