@@ -278,7 +278,8 @@ def test_the_printed_table_fits_its_terminal(monkeypatch, capsys, width, n):
         for name in ("CIDG, M = 1", "linear SVM", "best")
     ]
     monkeypatch.setattr("unseen.cli._report.PAGE", width)
-    show_comparison({"domains": domains, "methods": methods, "verdict": {"headline": "", "sentences": []}})
+    verdict = {"headline": "", "sentences": [], "metric": "accuracy", "share": True, "recommendation": None}
+    show_comparison({"domains": domains, "methods": methods, "verdict": verdict})
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= width
     header = [name.strip() for name in lines[2].strip("┃").split("┃")]
