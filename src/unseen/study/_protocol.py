@@ -18,7 +18,7 @@ from .. import __version__
 from ..algebra import Ints
 from ..kernels import Plan
 from ..labels import Balance, Labels, Samples
-from ..selection import LeaveOneDomainOut, Method, WithinDomainSplit, in_full, metric_named
+from ..selection import LeaveOneDomainOut, Method, WithinDomainSplit, in_full, metric_named, refuse_parted
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,10 @@ class Protocol:
         """
         split, domain = self._within(self.train_size, repeat, stratify=False), samples.domain
         drawn, _ = next(split.split(domain, samples.y, samples.group, sample_domain=domain))
-        return drawn[np.isin(domain[drawn], task.sources)], np.flatnonzero(np.isin(domain, task.targets))
+        sources, targets = (np.flatnonzero(np.isin(domain, names)) for names in (task.sources, task.targets))
+        if samples.group is not None:
+            refuse_parted(samples.group, domain, (sources, targets), f"The task {task.name}")
+        return np.intersect1d(drawn, sources), targets
 
     def plan(self, domain: Labels) -> Plan:
         """How many rows are used for what in the largest task that leaves out one domain."""
