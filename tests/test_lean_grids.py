@@ -1,0 +1,58 @@
+"""Lean grids, which comparisons choose from unless told otherwise, end within noise of the full ones (make slow)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from unseen.datasets import embedded
+from unseen.selection import METHODS, method_names
+from unseen.study import Protocol, run, tasks
+from unseen.tables import load_table
+
+DATA = Path(__file__).parents[2] / "shared" / "data"
+SETS = {"rotated_mnist": 150, "office_caltech_surf": 120, "office_caltech_efflite0": 120, "gvhd": 40}
+SHARING = [name for name in method_names(compared=True, shares="decomposition") if not METHODS[name].members]
+
+
+def test_lean_grids_are_about_half_of_the_full_ones_and_never_a_single_value():
+    for name in SHARING:
+        full, lean = (METHODS[name].settings(5, lean=lean) for lean in (False, True))
+        assert len(lean) < 0.8 * len(full)
+        assert all(setting in full for setting in lean)
+        for parameter in full[0]:
+            kinds = [len({str(setting[parameter]) for setting in settings}) for settings in (full, lean)]
+            assert min(kinds) == kinds[0] == 1 or kinds[1] > 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["digits", *SETS])
+def test_lean_grids_end_within_noise_of_full_ones(name, tmp_path):
+    if name != "digits" and not (DATA / name).is_dir():
+        pytest.skip(f"{DATA / name} is not there")
+    table = embedded() if name == "digits" else load_table(DATA / name, max_per_domain=SETS[name])
+    todo, repeats = tasks(sorted(set(table.domain.tolist()))), 2
+    rules = {"repeats": repeats, "preprocess": "standardize" if name == "gvhd" else "l2"}
+    found = {
+        (grid, row.method, row.task, row.repeat): row.accuracy
+        for grid in ("full", "lean")
+        for row in run(
+            np.asarray(table.X, dtype=float),
+            table.y,
+            table.domain,
+            todo,
+            store=tmp_path / "results.sqlite",
+            protocol=Protocol(grid=grid, **rules),
+            methods=SHARING,
+        )
+    }
+    for method in SHARING:
+        lean, full = (
+            np.array([np.mean([found[grid, method, task.name, r] for r in range(repeats)]) for task in todo])
+            for grid in ("lean", "full")
+        )
+        lost = 100 * (full - lean)
+        print(f"{name}, {method}: full {100 * full.mean():.2f}, lean {-lost.mean():+.2f}")
+        assert lost.mean() <= max(0.5, 2 * lost.std(ddof=1) / np.sqrt(len(lost)))
