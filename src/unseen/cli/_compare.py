@@ -83,7 +83,7 @@ def compare(
     with reporting(resume):
         errors.print(
             f"{len(table.y):,} samples, {len(set(table.domain.tolist()))} domains, {len(chosen)} methods, "
-            f"{protocol.repeats} repeats -> {kept}"
+            f"{protocol.repeats} repeat{'s' * (protocol.repeats > 1)} -> {kept}"
         )
         with o.cluster(workers, scheduler) as client:
             work = Work(kept, n_jobs=jobs, verbose=1, client=client)

@@ -6,7 +6,7 @@ import hashlib
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -90,11 +90,10 @@ class Problem:
         limits = {name: self.methods[name].most_rows for name in names}
         return [name for name, most in limits.items() if most is None or self.plan.rows <= most]
 
-    def candidates(self, name: str) -> list[Candidate]:
+    def candidates(self, name: str) -> tuple[Candidate, ...]:
         """The settings of a method to choose from."""
         n_classes = len(np.unique(self.samples.codes[self.train]))
-        how: dict[str, Any] = {"lean": self.lean, "quick": self.quick, "centerings": (self.centering,)}
-        return list(self.methods[name].candidates(n_classes, **how))
+        return _candidates(self.methods[name], n_classes, self.lean, self.quick, self.centering)
 
     def contender(self, name: str, known: Scores) -> Contender:
         """What a method puts forward, by what the validation has found; one that is many chooses as `fit` does."""
@@ -156,6 +155,12 @@ class Problem:
         kept = np.concatenate([train, test, others])
         splits = [(a[np.isin(a, kept)], b[np.isin(b, kept)]) for a, b in self.splits]
         return replace(self, train=train, test=test, splits=splits)
+
+
+@lru_cache(maxsize=100)
+def _candidates(method: Method, n_classes: int, lean: bool, quick: bool, centering: str) -> tuple[Candidate, ...]:
+    """The same for all problems with so many classes: what tells candidates apart takes a moment to find out."""
+    return tuple(method.candidates(n_classes, lean=lean, quick=quick, centerings=(centering,)))
 
 
 def split_id(split: Split) -> tuple[str, str]:
