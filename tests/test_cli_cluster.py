@@ -84,9 +84,12 @@ def test_results_come_in_the_order_of_the_items(client):
 
 
 def test_results_may_come_as_they_are_finished(client, tmp_path):
-    found = list(mapped(partial(after, tmp_path), ["cba", "a", "b"], client, ordered=False))
-    assert found[-1][0] == "c"
-    assert {threads for _, threads in found} == {1}  # as Dask sees to it
+    found = []
+    for name, threads in mapped(partial(after, tmp_path), ["cba", "a", "b"], client, ordered=False):
+        (tmp_path / name).touch()  # what the first item waits for
+        found.append(name)
+        assert threads == 1  # as Dask sees to it
+    assert found[-1] == "c"
     assert forgotten(client)
 
 
