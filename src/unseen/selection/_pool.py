@@ -20,22 +20,20 @@ from sklearn.neighbors import NearestNeighbors
 
 from ..algebra import Array, Ints
 
-Arrays = Sequence[Array]  # one for each domain
-Codes = Sequence[Ints]  # likewise
+Arrays = Sequence[Array]  # one for each domain, as are Codes
+Codes = Sequence[Ints]
 Mask = npt.NDArray[np.bool_]
-# All members' probabilities, (J, n, C), on a batch of a held-out domain: its position, and rows of it, some of them
-# perhaps more than once. An inductive member says the same of a row in every batch; a transductive one has to be asked
-# again, because another batch has another centre.
+# All members' probabilities, (J, n, C), on a batch of a held-out domain: its position, and rows of it, some repeated.
+# An inductive member says the same of a row in every batch; a transductive one is asked again: the centre has moved.
 PredictBatch = Callable[[int, Ints], Array]
 LOWEST = -1e9  # scores from here down are those of classes that training did not show
 FLOOR = 1e-12  # of probabilities whose logarithm is taken
-NEIGHBOURS = 5
+NEIGHBOURS, BINS = 5, 15
 BLOCK = 4096  # rows among which neighbours are looked for: beyond it time grows with the rows, not with their square
-STRENGTHS = (0.5, 1.0, 2.0)  # of smoothing
+STRENGTHS, STILL = (0.5, 1.0, 2.0), 1e-6  # of smoothing, and what change of a probability ends it
 DRAWS = 5  # of skewed batches from each domain
 FEW = 4  # domains from which nested scores are taken at their word
-BINS = 15
-ROUNDING = 1e-12
+ROUNDING = 1e-9  # of sums of the shares of rows
 
 
 def _shares(domains: Sequence[npt.NDArray[Any]]) -> Array:
@@ -56,7 +54,9 @@ def _columns(scores: Array) -> Array:
 
 def softmax(scores: Array, beta: float = 1.0) -> Array:
     """Probabilities (n, C) from log-probabilities, or from votes of each class against the rest."""
-    return np.exp(log_softmax(beta * _columns(scores), axis=1))
+    exponents = beta * _columns(scores)
+    P = np.exp(exponents - exponents.max(axis=1, keepdims=True))
+    return P / P.sum(axis=1, keepdims=True)
 
 
 def temperature(scores: Arrays, codes: Codes) -> float:
@@ -78,8 +78,7 @@ def temperature(scores: Arrays, codes: Codes) -> float:
         top = exponents.max(axis=1)
         return float(share @ (top + np.log(np.exp(exponents - top[:, None]).sum(axis=1))))
 
-    found = minimize_scalar(loss, bounds=np.log([1e-3, 1e3]), method="bounded", options={"xatol": 1e-7})
-    return float(np.exp(found.x))
+    return float(np.exp(minimize_scalar(loss, bounds=np.log([1e-3, 1e3]), method="bounded", options={"xatol": 1e-7}).x))
 
 
 def pool_weights(
@@ -140,8 +139,7 @@ def prune(weights: Array, P: Arrays, codes: Codes) -> Array:
     smaller pool is wrong on b rows where the whole is right, and right on c where that is wrong, then the accuracy has
     fallen by (b - c) / n, and the standard error of this, were the two alike, is sqrt(b + c) / n: one such is noise.
     """
-    whole = [pooled(weights, p).argmax(axis=1) == c for p, c in zip(P, codes, strict=True)]
-    kept = weights
+    kept, whole = weights, [pooled(weights, p).argmax(axis=1) == c for p, c in zip(P, codes, strict=True)]
     for member in np.argsort(weights, kind="stable")[:-1]:
         fewer = np.where(np.arange(len(weights)) == member, 0, kept)
         right = [pooled(fewer, p).argmax(axis=1) == c for p, c in zip(P, codes, strict=True)]
@@ -155,7 +153,7 @@ def prune(weights: Array, P: Arrays, codes: Codes) -> Array:
 def skewed(codes: Ints, rng: np.random.Generator, share: float = 0.8) -> Ints:
     """Rows of a batch as large, of which a random half of the classes present makes up this share.
 
-    Rows are repeated only where there are too few, and then equally often, up to one. One class stays as it is.
+    Rows are repeated only where there are too few, and then equally often, up to one; one class stays as it is.
     """
     present, n = np.unique(codes), len(codes)
     many = np.isin(codes, rng.permutation(present)[: len(present) // 2])
@@ -171,16 +169,14 @@ def skewed(codes: Ints, rng: np.random.Generator, share: float = 0.8) -> Ints:
 def neighbour_graph(X: Array, k: int = NEIGHBOURS) -> csr_array:
     """Symmetrised graph of k nearest neighbours of a batch, (A + A') / 2; empty where rows are fewer than k + 2.
 
-    Neighbours are looked for within blocks of rows that lie evenly spread over the batch; one of up to `BLOCK` rows is
-    one block, and its graph exact.
+    Neighbours are looked for within blocks of rows that lie evenly spread over the batch; one block is exact.
     """
-    n = len(X)
-    if n < k + 2:
+    if (n := len(X)) < k + 2:
         return csr_array((n, n))
     A, n_blocks = np.empty((n, k), dtype=np.intp), -(-n // BLOCK)
     for rows in (np.arange(first, n, n_blocks) for first in range(n_blocks)):
         search = NearestNeighbors(n_neighbors=k, algorithm="brute").fit(X[rows])
-        A[rows] = rows[search.kneighbors(return_distance=False)]  # of the rows that it has, without themselves
+        A[rows] = rows[search.kneighbors(return_distance=False)]  # no row is a neighbour of itself
     graph = csr_array((np.full(n * k, 0.5), (np.repeat(np.arange(n), k), A.ravel())), shape=(n, n))
     return (graph + graph.T).tocsr()
 
@@ -188,31 +184,30 @@ def neighbour_graph(X: Array, k: int = NEIGHBOURS) -> csr_array:
 def smoothed(P: Array, W: csr_array, lam: float, iterations: int = 30) -> Array:
     """Probabilities (n, C) that agree better among neighbours: LAME (Boudiaf and others 2022).
 
-    Z <- softmax(log P + (2 lam / 5) W Z), from Z = P. What has probability 0 keeps it.
+    Z <- softmax(log P + (2 lam / 5) W Z), from Z = P, until nothing moves. What has probability 0 keeps it.
     """
     with np.errstate(divide="ignore"):
-        unary = np.log(P)
-    Z = P
+        Z, unary = P, np.log(P)
     for _ in range(iterations if lam else 0):
-        Z = np.exp(log_softmax(unary + (2 * lam / NEIGHBOURS) * (W @ Z), axis=1))
+        Z, before = softmax(unary + (2 * lam / NEIGHBOURS) * (W @ Z)), Z
+        if np.abs(Z - before).max() < STILL:
+            break
     return Z
 
 
 def accuracies(
-    codes: Codes, predict_batch: PredictBatch, pools: Mapping[str, Array], features: Arrays | None = None, seed: int = 0
+    codes: Codes, predict_batch: PredictBatch, pools: Mapping[str, Array], features: Arrays, seed: int = 0
 ) -> dict[tuple[str, float], Array]:
     """Accuracies of pools on natural and skewed batches: (2, m), in percent, by pool and strength of smoothing.
 
-    `pools` holds the nested weights (m, J) of each. Strength 0 is the pool as it is; others need the `features` of each
-    domain, in which neighbours are looked for. Those on skewed batches are means over the draws.
+    `pools` holds the nested weights (m, J) of each, `features` the rows of each domain as neighbours are looked for.
+    Strength 0 is the pool as it is; skewed batches are drawn several times.
     """
-    strengths = (0.0,) if features is None else (0.0, *STRENGTHS)
-    found = {(name, lam): np.zeros((2, len(codes))) for name in pools for lam in strengths}
+    found = {(name, lam): np.zeros((2, len(codes))) for name in pools for lam in (0.0, *STRENGTHS)}
     for k, truth in enumerate(codes):
         rng = np.random.default_rng([seed, k])
         for draw, rows in enumerate([np.arange(len(truth)), *(skewed(truth, rng) for _ in range(DRAWS))]):
-            P = predict_batch(k, rows)
-            W = None if features is None else neighbour_graph(features[k][rows])
+            P, W = predict_batch(k, rows), neighbour_graph(features[k][rows])
             for (name, lam), table in found.items():
                 right = smoothed(pooled(pools[name][k], P), W, lam).argmax(axis=1) == truth[rows]
                 table[min(draw, 1), k] += 100 * right.mean() / (DRAWS if draw else 1)
@@ -223,30 +218,24 @@ def accuracies(
 class Guard:
     """Whether a transductive step has earned its place, by its gains on each held-out domain, in points of accuracy.
 
-    A domain's gain is the mean of those on its natural and its skewed batches. The mean over domains has to exceed both
-    1 point and 1 standard error. Of fewer than 4 domains nested scores are worth little: it then has to exceed 5 points
-    and 3 standard errors, and every domain has to gain.
+    Their mean has to exceed both 1 point and 1 standard error. Of fewer than 4 domains nested scores are worth little:
+    it then has to exceed 5 points and 3 standard errors, and every domain has to gain.
     """
 
     step: str
     natural: Array
     skewed: Array
 
-    @classmethod
-    def over(cls, step: str, before: Array, after: Array) -> Self:
-        """From two tables of `accuracies`."""
-        return cls(step, *(after - before))
-
     @property
     def gains(self) -> Array:
-        """One for each domain."""
+        """One for each domain: the mean of that on its natural and those on its skewed batches."""
         return (self.natural + self.skewed) / 2
 
     @property
     def margin(self) -> float:
         """What the mean gain has to exceed."""
         m = len(self.gains)
-        error = self.gains.std(ddof=1) / np.sqrt(m) if m > 1 else np.inf  # one domain says nothing about the next
+        error = self.gains.std(ddof=1) / np.sqrt(m) if m > 1 else np.inf
         return float(max(1.0, error) if m >= FEW else max(5.0, 3 * error))
 
     @property
@@ -257,25 +246,19 @@ class Guard:
     @property
     def reason(self) -> str:
         """Why it is or is not, in a sentence."""
-        m = len(self.gains)
-        asked = f"more than {self.margin:.1f}" if m > 1 else "more domains"
-        asked += ", and a gain on every domain," if 1 < m < FEW else ""
-        return (
-            f"{self.step} is {'' if self.adopts else 'not '}used: it gains {self.natural.mean():.1f} points on natural "
-            f"held-out batches and {self.skewed.mean():.1f} on skewed ones, {self.gains.mean():.1f} on average, and "
-            f"with {m} source domain{'s' * (m > 1)} {asked} {'is' if m > 1 else 'are'} asked for."
-        )
+        m, means = len(self.gains), [values.mean() for values in (self.natural, self.skewed, self.gains)]
+        asked = f"more than {self.margin:.1f} is asked for" if m > 1 else "one domain says nothing about the next"
+        asked += f" on {m} domains, and a gain on each of them" if 1 < m < FEW else ""
+        found = "it gains {:.1f} points on natural held-out batches and {:.1f} on skewed ones, {:.1f} on average"
+        return f"{self.step} is {'' if self.adopts else 'not '}used: {found.format(*means)}, and {asked}."
 
 
 def guarded(found: Mapping[tuple[str, float], Array], plain: str, bold: str) -> tuple[str, float, list[Guard]]:
     """The pool to use, its strength of smoothing, and the guards of both steps; `found` as from `accuracies`."""
-    guards = [Guard.over("The pool with transductive members", found[plain, 0.0], found[bold, 0.0])]
+    guards = [Guard("The pool with transductive members", *(found[bold, 0.0] - found[plain, 0.0]))]
     name = bold if guards[0].adopts else plain
-    strengths = [lam for pool, lam in found if pool == name and lam > 0]
-    if not strengths:
-        return name, 0.0, guards
-    best = max(strengths, key=lambda lam: float(found[name, lam].mean()))  # of equals the first, which is the weakest
-    guards.append(Guard.over(f"Smoothing by neighbours (strength {best:g})", found[name, 0.0], found[name, best]))
+    best = max(STRENGTHS, key=lambda lam: float(found[name, lam].mean()))  # of equals the first, which is the weakest
+    guards.append(Guard(f"Smoothing by neighbours (strength {best:g})", *(found[name, best] - found[name, 0.0])))
     return name, best if guards[1].adopts else 0.0, guards
 
 
@@ -284,9 +267,9 @@ class ConformalSets:
     """Sets of classes that hold the true one on a new domain as often as asked (Lee, Barber, Willett 2023).
 
     `scores` holds 1 - p(true class) of the rows of each held-out domain. Where domains are exchangeable, each of them
-    and the new one have a share of 1 / (m + 1), divided among rows; that of the new one, of which nothing is known,
-    lies at infinity. The promise is a mean over new domains. It is exact if one model gave all scores and saw no row of
-    them, and close to exact where each domain was scored by a model that did not see that domain.
+    and the new one have a share of 1 / (m + 1), divided among rows; that of the new one lies at infinity. The promise
+    is a mean over new domains: exact if one model gave all scores and saw none of the domains, close to it if each was
+    scored by a model that did not see that one.
     """
 
     scores: Arrays
@@ -298,18 +281,17 @@ class ConformalSets:
 
     def threshold(self, coverage: float) -> float:
         """The score up to which classes belong to a set."""
-        m, scores = len(self.scores), np.concatenate(list(self.scores))
+        m, scores = len(self.scores), np.concatenate(self.scores)
         if not 0 < coverage < 1:
             raise ValueError(f"Coverage is a share between 0 and 1, not {coverage!r}; 0.9 asks for nine rows in ten.")
         if coverage - ROUNDING > m / (m + 1):
             raise ValueError(
                 f"Coverage {coverage:g} cannot be promised: {m} held-out domain{'s' * (m > 1)} can promise at most "
-                f"1 - 1/(m + 1) = {m / (m + 1):.3g}, because the new domain may be the strangest of the {m + 1}, and "
-                "nothing is known of that. Ask for less, or bring more domains."
+                f"1 - 1/(m + 1) = {m / (m + 1):.3g}, as the next may be the strangest. Ask for less, or bring more."
             )
         order = np.argsort(scores)
         held = np.cumsum(_shares(self.scores)[order]) * m / (m + 1)
-        return float(scores[order][int(np.searchsorted(held, coverage - ROUNDING))])
+        return float(scores[order[np.searchsorted(held, coverage - ROUNDING)]])
 
     def sets(self, P: Array, coverage: float) -> Mask:
         """Which classes belong to the set of each row (n, C): never none, since the likeliest always does."""
@@ -318,10 +300,9 @@ class ConformalSets:
 
 
 def forecast(scores: Array, error: float = 0.0, level: float = 0.95, top: float = 1.0) -> tuple[float, float, float]:
-    """Mean of the scores of m domains, and the ends of Student's t prediction interval for one more.
+    """Mean of scores between 0 and `top`, and the ends of Student's t prediction interval for one more domain.
 
-    It takes domains as draws of one normal distribution. `error`, the squared standard error of a score within its
-    domain, bounds their spread from below where few agree by luck. Scores lie between 0 and `top`; one tells nothing.
+    `error`, the squared standard error of a score within its domain, bounds the spread where few agree by luck.
     """
     m, mean = len(scores), float(np.mean(scores))
     spread = np.sqrt(max(float(np.var(scores, ddof=1)), error) * (1 + 1 / m)) if m > 1 else np.inf
@@ -340,10 +321,10 @@ def calibration(P: Arrays, codes: Codes) -> dict[str, Any]:
         place = np.minimum((BINS * p.max(axis=1)).astype(int), BINS - 1)
         values = (np.ones(len(c)), p.max(axis=1), p.argmax(axis=1) == c)
         tables.append(np.array([np.bincount(place, v, minlength=BINS) for v in values]) / len(c))
-    losses = [-np.log(np.maximum(_of_truth(p, c), FLOOR)).mean() for p, c in zip(P, codes, strict=True)]
+    truth = np.concatenate([_of_truth(p, c) for p, c in zip(P, codes, strict=True)])
     bins = [row for row in np.mean(tables, axis=0).T.tolist() if row[0] > 0]
     return {
         "ece": float(np.mean([np.abs(table[1] - table[2]).sum() for table in tables])),
-        "log_loss": float(np.mean(losses)),
+        "log_loss": float(-_shares(codes) @ np.log(np.maximum(truth, FLOOR))),
         "bins": [{"confidence": sure / n, "accuracy": hits / n, "share": n} for n, sure, hits in bins],
     }
