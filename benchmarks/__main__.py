@@ -7,7 +7,7 @@ import sys
 
 from .measure import machine
 
-SUITES = ("projections", "selection", "nystroem", "streaming", "dask_cluster")
+SUITES = ("jobs", "projections", "selection", "domains", "nystroem", "streaming", "dask_cluster")
 
 
 def main(names: list[str]) -> int:

@@ -278,7 +278,8 @@ def test_the_printed_table_fits_its_terminal(monkeypatch, capsys, width, n):
         for name in ("CIDG, M = 1", "linear SVM", "best")
     ]
     monkeypatch.setattr("unseen.cli._report.PAGE", width)
-    show_comparison({"domains": domains, "methods": methods, "verdict": {"headline": "", "sentences": []}})
+    verdict = {"headline": "", "sentences": [], "metric": "accuracy", "share": True, "recommendation": None}
+    show_comparison({"domains": domains, "methods": methods, "verdict": verdict})
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= width
     header = [name.strip() for name in lines[2].strip("┃").split("┃")]
@@ -289,3 +290,23 @@ def test_the_printed_table_fits_its_terminal(monkeypatch, capsys, width, n):
     assert len(shown) == n or f"{n - len(shown)} of {n} domains not shown" in "".join(lines)
     if (n, width) in ((3, 120), (8, 200)):
         assert len(shown) == n
+
+
+@pytest.mark.parametrize("selection", ["domain", "within"])
+def test_rows_of_a_patient_are_compared_together(tmp_path, monkeypatch, selection):
+    monkeypatch.chdir(tmp_path)
+    visits = enumerate(zip(X, Y, CODES, strict=True))
+    rows = [f"{'abc'[c]},{c}-{i // 2 % 5},{x[0]},{x[1]},{'pq'[y % 2]}" for i, (x, y, c) in visits]
+    (tmp_path / "visits.csv").write_text("\n".join(["site,patient,u,v,label", *rows]))
+    asked = ("compare", "visits.csv", *FEW, "--selection", selection, "--json")
+    code, out, err = unseen(*asked, "--group", "patient")
+    assert code == 0, err
+    together = json.loads(out)
+    assert {use["column"]: use["use"] for use in together["data"]["columns"]}["patient"] == "group"
+    code, out, err = unseen(*asked)
+    assert "--group patient keeps its rows together" in err
+    assert json.loads(out)["methods"] != together["methods"]  # other rows were drawn
+    (tmp_path / "visits.csv").write_text("\n".join(["site,patient,u,v,label", *rows, "a,1-1,0.1,0.2,p"]))
+    code, _, err = unseen(*asked, "--group", "patient")
+    assert code == 2
+    assert "group '1-1' has samples on both sides, of the domains 'a', 'b'. Leave them out" in err

@@ -94,7 +94,7 @@ def test_one_of_ones_own_is_fitted_kept_and_asked(folder):
 
 
 def test_what_a_model_file_cannot_hold_is_refused_before_the_work(folder, monkeypatch):
-    monkeypatch.setattr("unseen.cli._fit.fit_table", None)
+    monkeypatch.setattr("unseen.models.fit_table", None)
     for asked in (["Bayes", "--with", "models.py:Bayes"], ["auto", "--with", "models.py:Bayes"], ["extra trees"]):
         code, _, err = run("fit", *TABLE, "-o", "m.unseen", "--method", *asked)
         assert code == 2

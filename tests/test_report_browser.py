@@ -338,9 +338,10 @@ def test_the_tab_key_reaches_every_control_in_the_order_of_the_page(visit):
 def test_frames_take_the_focus_only_while_they_scroll(visit):
     wide, narrow = visit("plain", 1280), visit("plain", 360)
     frame = ".scroll:has(.accuracy)"
-    narrow.locator(frame).focus()
+    narrow.locator(f"{frame}[tabindex='0']").focus()  # waits for the first layout, which is when the page finds out
     narrow.keyboard.press("ArrowRight")
     narrow.wait_for_function(f"document.querySelector('{frame}').scrollLeft > 0")
+    wide.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
     assert wide.locator(frame).get_attribute("tabindex") is None
 
 

@@ -165,7 +165,7 @@ def test_pages_are_made_from_the_summary(monkeypatch):
     def render(summary, fragment=False):
         return f"{fragment}: {json.dumps(summary)}"
 
-    monkeypatch.setattr("unseen.shift._diagnosis.render_diagnosis", render)
+    monkeypatch.setattr("unseen.shift._diagnose.render_diagnosis", render)
     diagnosis = planted("nothing")
     assert diagnosis.to_html() == f"False: {json.dumps(diagnosis.summary())}"
     assert diagnosis._repr_html_() == f"True: {json.dumps(diagnosis.summary())}"

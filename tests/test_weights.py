@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import sklearn
@@ -28,6 +30,7 @@ from unseen.selection import (
     predictions,
     results_of,
 )
+from unseen.study import Protocol, tasks
 from unseen.study._compare import table_of_arrays
 
 
@@ -263,3 +266,23 @@ def test_some_of_the_samples_keep_their_weights_and_groups():
     X, y, d, patient = visits()
     some = Samples(X, y, d, weight=np.arange(len(y)), group=patient).take(np.array([5, 2]))
     assert (some.weight.tolist(), some.group.tolist()) == ([5, 2], patient[[5, 2]].tolist())
+
+
+@pytest.mark.parametrize("repeat", [0, 1])
+@pytest.mark.parametrize("selection", ["within", "domain"])
+def test_a_study_draws_and_validates_by_whole_groups(selection, repeat):
+    X, y, d, patient = visits()
+    site = np.array(["north", "south", "west"])[d]
+    samples, protocol = Samples(X, y, site, group=patient), Protocol(selection)
+    for task in tasks(["north", "south", "west"]):
+        train, test = protocol.draw(samples, task, repeat)
+        left = np.setdiff1d(np.arange(len(y)), np.concatenate([train, test]))
+        assert 0 < len(left) < len(train)
+        for one, other in [(train, left), (train, test), *protocol.validation(samples, train, test, repeat)]:
+            assert not set(patient[one]) & set(patient[other])
+    alone, _ = protocol.draw(replace(samples, group=None), task, repeat)
+    left = np.setdiff1d(np.flatnonzero(np.isin(site, task.sources)), alone)
+    assert set(patient[alone]) & set(patient[left])  # without being told, it parts them
+    patient[[0, -1]] = "all"
+    with pytest.raises(ValueError, match=r"The task south,west -> north trains and tests .* group 'all' .* Leave"):
+        protocol.draw(samples, tasks(["north", "south", "west"])[0], repeat)

@@ -95,8 +95,8 @@ class Spectrum:
     ----------
     values : ndarray of shape (rank,)
         Eigenvalues of the centred Gram matrix.
-    lift : ndarray of shape (n_samples or n_features, rank)
-        Maps coordinates in the eigenbasis to coefficients.
+    lift : ndarray of shape (n_samples or n_features, rank) or None
+        Maps coordinates in the eigenbasis to coefficients; None leaves them as they are.
     cells : ndarray of shape (rank, n_present_cells)
         The orthonormal cell indicators in the eigenbasis.
     outside : ndarray of shape (k, n_present_cells)
@@ -104,15 +104,19 @@ class Spectrum:
     """
 
     values: Array
-    lift: Array
+    lift: Array | None
     cells: Array
     outside: Array
 
     def without_null(self) -> Spectrum:
         """Leave out the directions in which the data do not vary, as a pencil without ridge must."""
         keep = self.values != 0
-        cells = self.cells[keep]
-        return Spectrum(self.values[keep], self.lift[:, keep], cells, _defect(cells))
+        cells, lift = self.cells[keep], np.eye(len(keep)) if self.lift is None else self.lift
+        return Spectrum(self.values[keep], lift[:, keep], cells, _defect(cells))
+
+    def lifted(self, coordinates: Array) -> Array:
+        """Coefficients from coordinates in the eigenbasis."""
+        return coordinates if self.lift is None else product(self.lift, coordinates)
 
 
 def gram_spectrum(K: Array, membership: Membership, basis: Array | None = None) -> Spectrum:

@@ -150,9 +150,7 @@ def whiten(spectrum: Spectrum, recipe: Recipe) -> Whitened:
     S = np.vstack([sines_of[:, None] * spectrum.cells, spectrum.outside])
     Q, T, sines = _cosines_and_sines(F, S, recipe.inside)
     unwhitened = Q / root[:, None]
-    return Whitened(
-        Q, T, sines, product(spectrum.lift, unwhitened), unwhitened, float(np.abs(values / root).max(initial=0.0))
-    )
+    return Whitened(Q, T, sines, spectrum.lifted(unwhitened), unwhitened, float(np.abs(values / root).max(initial=0.0)))
 
 
 def cholesky_is_sound(recipe: Recipe, size: float) -> bool:
@@ -255,7 +253,7 @@ def solve_with_total(spectrum: Spectrum, pencil: Whitened, recipe: Recipe, count
     unwhitened = coordinates / root[:, None]
     return Solution(
         values[order],
-        spectrum.lift @ unwhitened,
+        spectrum.lifted(unwhitened),
         np.linalg.norm(unwhitened, axis=0),
         pencil.cells.T @ (Q.T @ coordinates) / np.sqrt(counts[counts > 0])[:, None],
     )

@@ -39,6 +39,10 @@ def compare(
     balance: o.Weighing = "none",
     max_per_domain: o.MaxPerDomain = None,
     quick: o.Quick = False,
+    grids: Annotated[
+        Literal["lean", "full"],
+        typer.Option("--grid", help="All settings, or without the widest kernel and the smallest ridge."),
+    ] = "lean",
     report: o.Report = None,
     store: o.Store = None,
     seed: o.Seed = 0,
@@ -65,7 +69,13 @@ def compare(
         caution = imbalance(Counter(table.y.tolist()), metric_named(metric).label)
         notices([*table.notices, *([caution] if caution else [])])
         how, chosen = o.scale_for(data, scale), beside(o.names_of(methods) or [], own_methods(with_models or []))
-        rules: dict[str, Any] = {"preprocess": how, "centering": center, "metric": metric, "balance": balance}
+        rules: dict[str, Any] = {
+            "preprocess": how,
+            "centering": center,
+            "metric": metric,
+            "balance": balance,
+            "grid": grids,
+        }
         protocol = o.protocol_of(selection, repeats, quick, seed=seed, **rules)
         plan = protocol.plan(table.domain)
         notices([] if plan.exact else [str(plan)])

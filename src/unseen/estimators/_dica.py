@@ -128,7 +128,7 @@ def _solve_as_published(
     B = B / np.sqrt(weight)
     return Solution(
         values[order].real,
-        spectrum.lift @ B,
+        spectrum.lifted(B),
         np.linalg.norm(B, axis=0),
         cells.T @ B / np.sqrt(counts[present])[:, None],
     )

@@ -22,7 +22,7 @@ from ._large import LargeFit
 from ._methods import HEADS, METHODS, Method, contestants, method_named, method_names, methods_from, register
 from ._metric import Metric, metric_named
 from ._search import ProjectionSearchCV
-from ._splitters import HeldOutDomains, LeaveOneDomainOut, LeavePDomainsOut, WithinDomainSplit
+from ._splitters import HeldOutDomains, LeaveOneDomainOut, LeavePDomainsOut, WithinDomainSplit, refuse_parted
 from ._unseen import UnseenClassifier
 
 __all__ = [
@@ -71,6 +71,7 @@ __all__ += [
     "nearest",
     "placed",
     "predictions",
+    "refuse_parted",
     "responses",
     "results_of",
     "scores",

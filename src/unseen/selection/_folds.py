@@ -103,7 +103,7 @@ class Fold:
 
     def __init__(self, samples: Samples, train: Ints, test: Ints, spectrum: Spectrum, combine: Combine) -> None:
         self.counts = _membership(samples, train).counts
-        self.spectrum = replace(spectrum, lift=np.eye(len(spectrum.values)))
+        self.spectrum = replace(spectrum, lift=None)
         self.combine = combine
         self.size = float(np.linalg.norm(spectrum.values))
         self._test_domain = samples.domain[test]
@@ -179,19 +179,21 @@ class Source:
         means, _ = kernel.centre(K, type(self.projection).__name__)
         spectrum = gram_spectrum(K, _membership(self.samples, train))
         # Directions of a centred matrix are orthogonal to constants, but for the null space, which is of no use.
-        vectors = spectrum.lift - spectrum.lift.mean(axis=0)
+        lift = spectrum.lift
+        assert lift is not None  # as of every decomposition
+        vectors = lift - lift.mean(axis=0)
         projected = product(grams.between(kernel, test, train), vectors)
-        basis = Basis(spectrum.lift * spectrum.values, projected, means @ vectors)
+        basis = Basis(lift * spectrum.values, projected, means @ vectors)
         return Fold(self.samples, train, test, spectrum, basis.combined)
 
     def _feature_fold(self, train: Ints, test: Ints) -> Fold:
         features = self._features(_safe_indexing(self.samples.X, train)) if self.features is None else self.features
         cells = self._statistics(features, train)
         spectrum = feature_spectrum(cells, type(self.projection).__name__)
-        lift, mean = spectrum.lift, cells.mean
+        mean = cells.mean
 
         def combine(coefficients: Array) -> Basis:  # all folds share the features: nothing as large is made for one
-            weights = product(lift, coefficients)
+            weights = spectrum.lifted(coefficients)
             values, offset = product(features, weights), mean @ weights
             return Basis(values[train] - offset, values[test], offset)
 

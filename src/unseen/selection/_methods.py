@@ -38,6 +38,7 @@ Grid = Mapping[str, Sequence[Any]]
 WIDTHS = ("0.01*median", "0.1*median", "median")
 RIDGES = ("1e-4*scale", "1e-2*scale", "scale", "1e2*scale")
 COSTS = (0.01, 0.1, 1.0, 10.0, 100.0)
+EXTREMES = (WIDTHS[0], RIDGES[0])  # what lean grids leave out: the widest kernel and the smallest ridge
 AMONG_MANY: Grid = {"gamma": WIDTHS[1:], "ridge": RIDGES[1:]}
 HEADS: dict[str, Any] = {
     "1-NN": KNeighborsClassifier(n_neighbors=1, algorithm="brute"),  # trees are not trusted in model files
@@ -122,13 +123,18 @@ class Method:
         """Whether components are learned, and a head stands behind them."""
         return isinstance(self.transformer, Projection)
 
-    def settings(self, n_classes: int, *, coarse: bool = False, quick: bool = False) -> list[dict[str, Any]]:
+    def settings(
+        self, n_classes: int, *, coarse: bool = False, lean: bool = False, quick: bool = False
+    ) -> list[dict[str, Any]]:
         """All settings to choose from; `quick` leaves two: of each parameter of a projection, and of all others."""
         projects = self.is_projection
         grids = self.coarse if coarse and self.coarse is not None else self.grid
         found = []
         for grid in [grids] if isinstance(grids, Mapping) else grids:
             full = {name: list(values) for name, values in grid.items()}
+            if lean:
+                few = {name: [v for v in values if v not in EXTREMES] for name, values in full.items()}
+                full = {name: few[name] if len(few[name]) > 1 else values for name, values in full.items()}
             if projects and (self.transformer.feature_map is not None or self.transformer.kernel != "rbf"):
                 full.pop("gamma", None)  # nothing to choose
             if self.components:
@@ -143,6 +149,7 @@ class Method:
         n_classes: int,
         *,
         coarse: bool = False,
+        lean: bool = False,
         quick: bool = False,
         heads: Iterable[str] = ("1-NN",),
         centerings: Iterable[str] = ("source",),
@@ -159,7 +166,7 @@ class Method:
                 for candidate in METHODS[name].candidates(n_classes, **how)
                 if "target" in both or not candidate.transductive
             )
-        for setting in [] if self.members else self.settings(n_classes, coarse=coarse, quick=quick):
+        for setting in [] if self.members else self.settings(n_classes, coarse=coarse, lean=lean, quick=quick):
             if not self.is_projection:
                 transformer, classifier = _with(self.transformer, setting), _with(self.classifier, setting)
                 told = {name: _plain_value(value) for name, value in setting.items()} if self.own else setting
@@ -188,15 +195,15 @@ def _plain_value(value: Any) -> Any:
     return value if isinstance(value, (bool, float, int, str, type(None))) else repr(value)
 
 
-def _projection(projection: Projection, grid: Grid, coarse: Grid | None, about: str, **more: Any) -> Method:
+def _projection(projection: Projection, grid: Grid, coarse: Grid, about: str, **more: Any) -> Method:
     return Method(
         type(projection).__name__,
         more.pop("kind", "invariant"),
         transformer=projection,
         grid={"gamma": WIDTHS, **grid},
-        coarse=None if coarse is None else {**AMONG_MANY, **coarse},
+        coarse={**AMONG_MANY, **coarse},
         shares="decomposition",
-        automatic=coarse is not None,
+        automatic=more.pop("automatic", True),
         about=about,
         **more,
     )
@@ -257,7 +264,12 @@ for _method in (
     ),
     # KFDA is CIDG without the domain labels: it tells what centring alone does.
     _projection(
-        KFDA(), {"ridge": RIDGES}, None, "kernel discriminants: CIDG without its invariance terms", kind="reference"
+        KFDA(),
+        {"ridge": RIDGES},
+        {},
+        "kernel discriminants: CIDG without its invariance terms",
+        kind="reference",
+        automatic=False,
     ),
     _projection(DICA(), {"ridge": RIDGES}, {}, "components whose mean differs little between domains"),
     Method(
@@ -339,11 +351,7 @@ for _method in (
         about="the most frequent class, whatever the sample: what any method must beat",
     ),
     Method(
-        "nearest mean",
-        "plain",
-        NearestCentroid(),
-        types=(NearestCentroid,),
-        about="the class whose mean is nearest",
+        "nearest mean", "plain", NearestCentroid(), types=(NearestCentroid,), about="the class whose mean is nearest"
     ),
 ):
     register(_method)

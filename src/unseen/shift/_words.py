@@ -12,7 +12,7 @@ from ..report import percent
 from ._evidence import GAP
 
 if TYPE_CHECKING:
-    from ._diagnosis import ClassShift, Diagnosis, Shift
+    from ._diagnose import ClassShift, Diagnosis, Shift
 
 NAMES = {"label": "P(Y)", "covariate": "P(X)", "conditional": "P(X|Y)", "prior_normalised": "P(X), priors equal"}
 QUESTIONS = {

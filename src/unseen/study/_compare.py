@@ -22,7 +22,7 @@ from ..shift import Diagnosis, diagnose
 from ..tables import Column, Dates, Schema, Table, is_table, load_table, preprocessor
 from ._protocol import Protocol, Task, tasks
 from ._run import HERE, Work, all_results
-from ._store import Row
+from ._store import Row, Scores
 from ._summary import confusions, data_facts, method_facts, provenance, settings_facts, verdict_facts, views
 from ._verdict import Verdict, imbalance, verdict
 
@@ -140,6 +140,7 @@ def compare(
     balance: Balance = "none",
     max_per_domain: int | None = None,
     quick: bool = False,
+    grid: Literal["lean", "full"] = "lean",
     store: str | Path | None = None,
     random_state: int = 0,
     n_jobs: int | None = None,
@@ -184,6 +185,8 @@ def compare(
         Let all classes, or all domains, weigh alike in training, for classifiers that take weights.
     max_per_domain : int, default=None
         At most so many samples of each domain, drawn at random, of all its classes.
+    grid : {"lean", "full"}, default="lean"
+        Settings to choose from: all of a method, or without the widest kernel and the smallest ridge.
     quick : bool, default=False
         Small grids, for a first look.
     store : str or path, default=None
@@ -218,7 +221,13 @@ def compare(
     >>> [method["name"] for method in found.summary()["methods"]]
     ['CIDG', 'logistic']
     """
-    rules: dict[str, Any] = {"repeats": repeats, "preprocess": scale, "centering": centering, "quick": quick}
+    rules: dict[str, Any] = {
+        "repeats": repeats,
+        "preprocess": scale,
+        "centering": centering,
+        "quick": quick,
+        "grid": grid,
+    }
     protocol = Protocol(selection, **rules, seed=random_state, metric=metric, balance=balance)
     if is_table(data, y, sample_domain):
         asked: dict[str, Any] = {"group": group, "dates": dates, "max_per_domain": max_per_domain, "seed": random_state}
@@ -256,7 +265,8 @@ def compare_table(
     """Run the study on a table, judge it and gather what there is to say."""
     start = time.perf_counter()
     data, todo = data_facts(table), tasks(list(dict.fromkeys(table.domain.tolist())))
-    rows, predicted, truth, judged = judge(table, todo, protocol, methods, work)
+    known: Scores = {}
+    rows, predicted, truth, judged = judge(table, todo, protocol, methods, work, known)
     metric = metric_named(protocol.metric)
     judged = judged.cautioned(imbalance(Counter(table.y.tolist()), metric.label))
     # The matrix of the diagnosis must not cost more than the comparison, however many domains there are.
@@ -270,7 +280,7 @@ def compare_table(
         "verdict": verdict_facts(judged),
         "domains": [task.targets[0] for task in todo],
         "methods": method_facts(rows, todo, share=metric.percent),
-        **views(rows, table, todo, protocol),
+        **views(rows, table, todo, protocol, known),
         "diagnosis": diagnosis.summary(),
         "confusion": confusions(rows, predicted, truth, data["classes"]),
         "settings": settings_facts(rows),
@@ -280,11 +290,16 @@ def compare_table(
 
 
 def judge(
-    table: Table, todo: Sequence[Task], protocol: Protocol, methods: Sequence[Any] | None = None, work: Work = HERE
+    table: Table,
+    todo: Sequence[Task],
+    protocol: Protocol,
+    methods: Sequence[Any] | None = None,
+    work: Work = HERE,
+    known: Scores | None = None,
 ) -> tuple[list[Row], dict[tuple[str, str, int], Ints], dict[str, Ints], Verdict]:
     """Rows, what each of them predicted, the true classes of each task's target, and the verdict."""
     samples, prepare = table.samples, preprocessor(table.schema, protocol.preprocess)
-    results = list(all_results(samples, todo, protocol, prepare, methods, work))
+    results = list(all_results(samples, todo, protocol, prepare, methods, work, known))
     predicted = {(row.method, row.task, row.repeat): codes for row, codes in results if codes is not None}
     rows = [row for row, _ in results]
     truth = {task.name: samples.codes[np.isin(samples.domain, task.targets)] for task in todo}

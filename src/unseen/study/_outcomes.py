@@ -70,6 +70,7 @@ class Problem:
     preparation: Any = None  # fitted on the rows that are trained on, and on no others
     centering: str = "target"
     quick: bool = False
+    lean: bool = False
     scoring: str = "accuracy"
     balance: Balance = "none"
     methods: Mapping[str, Method] = field(default_factory=lambda: METHODS)
@@ -92,7 +93,8 @@ class Problem:
     def candidates(self, name: str) -> list[Candidate]:
         """The settings of a method to choose from."""
         n_classes = len(np.unique(self.samples.codes[self.train]))
-        return list(self.methods[name].candidates(n_classes, quick=self.quick, centerings=(self.centering,)))
+        how: dict[str, Any] = {"lean": self.lean, "quick": self.quick, "centerings": (self.centering,)}
+        return list(self.methods[name].candidates(n_classes, **how))
 
     def contender(self, name: str, known: Scores) -> Contender:
         """What a method puts forward, by what the validation has found; one that is many chooses as `fit` does."""

@@ -18,7 +18,7 @@ from .. import __version__
 from ..algebra import Ints
 from ..kernels import Plan
 from ..labels import Balance, Labels, Samples
-from ..selection import LeaveOneDomainOut, Method, WithinDomainSplit, in_full, metric_named
+from ..selection import LeaveOneDomainOut, Method, WithinDomainSplit, in_full, metric_named, refuse_parted
 
 
 @dataclass(frozen=True)
@@ -91,6 +91,7 @@ CHOICES = {
     "preprocess": PREPROCESSORS,
     "centering": ("source", "target"),
     "balance": get_args(Balance),
+    "grid": ("full", "lean"),
 }
 
 
@@ -112,7 +113,9 @@ class Protocol:
     centering : {"target", "source"}, default="target"
         Centring of the projections: "target" is the paper's, and transductive.
     quick : bool, default=False
-        Small grids, for a smoke test.
+        Two settings of each parameter, for a smoke test.
+    grid : {"full", "lean"}, default="full"
+        All settings of a method, or without the widest kernel and the smallest ridge, for half the time.
     seed : int, default=0
         Seed of the first draw.
     metric : str, default="accuracy"
@@ -136,6 +139,7 @@ class Protocol:
     seed: int = 0
     metric: str = "accuracy"
     balance: Balance = "none"
+    grid: Literal["full", "lean"] = "full"
 
     def __post_init__(self) -> None:
         metric_named(self.metric)
@@ -156,7 +160,10 @@ class Protocol:
         """
         split, domain = self._within(self.train_size, repeat, stratify=False), samples.domain
         drawn, _ = next(split.split(domain, samples.y, samples.group, sample_domain=domain))
-        return drawn[np.isin(domain[drawn], task.sources)], np.flatnonzero(np.isin(domain, task.targets))
+        sources, targets = (np.flatnonzero(np.isin(domain, names)) for names in (task.sources, task.targets))
+        if samples.group is not None:
+            refuse_parted(samples.group, domain, (sources, targets), f"The task {task.name}")
+        return np.intersect1d(drawn, sources), targets
 
     def plan(self, domain: Labels) -> Plan:
         """How many rows are used for what in the largest task that leaves out one domain."""
@@ -202,7 +209,8 @@ def configuration(samples: Samples, protocol: Protocol, preprocessor: Any) -> di
 
 def with_method(config: dict[str, Any], method: Method, n_classes: int) -> dict[str, Any]:
     """The configuration of a method's rows: they are as good as new while the method is what it was."""
-    candidates = method.candidates(n_classes, quick=config["quick"], centerings=(config["centering"],))
+    how = {"lean": config["grid"] == "lean", "quick": config["quick"], "centerings": (config["centering"],)}
+    candidates = method.candidates(n_classes, **how)
     return {**config, "method": [method.name, *((one.variant, one.settings, one.key) for one in candidates)]}
 
 

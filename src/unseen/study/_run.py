@@ -131,8 +131,12 @@ def all_results(
     preprocessor: Any = None,
     methods: str | Sequence[str] | None = None,
     work: Work = HERE,
+    known: Scores | None = None,
 ) -> Iterator[Result]:
-    """The rows of `run` and what each predicted; samples of a target are in the order of the data."""
+    """The rows of `run` and what each predicted; samples of a target are in the order of the data.
+
+    What the validation finds is put into `known`.
+    """
     table = methods_of(methods)
     if not table or not tasks:
         raise ValueError(f"There must be at least one method and one task; got {len(table)} and {len(tasks)}.")
@@ -149,7 +153,9 @@ def all_results(
             results.open_configuration(key(each), each)
         kept = (row for own in names.values() for row in results.rows(own))
         done = {(row.task, row.repeat, row.method) for row in kept if row.status == "ok"}
-        todo = Agenda(study, tasks, done, results.scores(name))
+        known = {} if known is None else known
+        known.update(results.scores(name))
+        todo = Agenda(study, tasks, done, known)
         if work.verbose:
             print(todo.told(work, len(done)), file=sys.stderr)
         shown = progress("study", len(todo), work.verbose, last=True, cost=todo.cost)
@@ -347,8 +353,10 @@ def problem_of(samples: Samples, task: Task, repeat: int, protocol: Protocol, pr
     train, test = protocol.draw(samples, task, repeat)
     splits = protocol.validation(samples, train, test, repeat)
     prepare = PREPROCESSORS[protocol.preprocess] if preparation is None else preparation
-    about = protocol.centering, protocol.quick, metric_named(protocol.metric).scoring, protocol.balance
-    return Problem(samples, train, test, splits, prepare, *about)
+    grids = protocol.centering, protocol.quick, protocol.grid == "lean"
+    return Problem(
+        samples, train, test, splits, prepare, *grids, metric_named(protocol.metric).scoring, protocol.balance
+    )
 
 
 def rows_of(

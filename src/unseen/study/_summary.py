@@ -15,13 +15,13 @@ from ..citizen import machine_facts
 from ..estimators import invariance_weights
 from ..kernels import Plan
 from ..labels import encode_domains
-from ..selection import Metric, method_names, metric_named
+from ..selection import Metric, method_names, metric_named, tally
 from ..tables import Table, preprocessor
 from ._evidence import LEVEL, Interval, champions
-from ._outcomes import Problem
+from ._outcomes import Problem, split_id
 from ._protocol import Protocol, Task
 from ._run import problem_of
-from ._store import Row
+from ._store import Row, Scores
 from ._tables import Cell, accuracy_table, defined
 from ._verdict import Verdict
 
@@ -99,8 +99,10 @@ def _in_unit_square(points: Array) -> list[list[float]]:
     return (points / (np.abs(points).max() or 1.0)).round(4).tolist()
 
 
-def surface_facts(problem: Problem, row: Row, selection: str, metric: Metric) -> dict[str, Any] | None:
-    """Validation scores over two settings of a projection, the others as chosen."""
+def surface_facts(
+    problem: Problem, row: Row, selection: str, metric: Metric, known: Scores | None = None
+) -> dict[str, Any] | None:
+    """Validation scores over two settings of a projection, the others as chosen; those not `known` are found anew."""
     chosen, every = problem.chosen(row.method, row.settings), problem.candidates(row.method)
     grid = {name: list(dict.fromkeys(c.settings[name] for c in every)) for name in chosen.settings}
     names = [*invariance_weights(chosen.transformer), "ridge", "gamma"]
@@ -110,7 +112,13 @@ def surface_facts(problem: Problem, row: Row, selection: str, metric: Metric) ->
     x_name, y_name = names
     wanted = [{**chosen.settings, x_name: x, y_name: y} for y in grid[y_name] for x in grid[x_name]]
     candidates = [next(c for c in every if c.settings == setting) for setting in wanted]
-    results, factor = problem.scores(candidates, problem.splits), 100 if metric.percent else 1
+    told = [(known or {}).get(split_id(split), {}) for split in problem.splits]
+    if all(candidate.key in scores for candidate in candidates for scores in told):
+        found = ((i, k, told[k][c.key]) for k in range(len(told)) for i, c in enumerate(candidates))
+        results = tally(found, len(candidates), len(told))
+    else:
+        results = problem.scores(candidates, problem.splits)
+    factor = 100 if metric.percent else 1
     means = results["mean_test_score"].reshape(len(grid[y_name]), len(grid[x_name]))
     return {
         "method": row.method,
@@ -228,7 +236,9 @@ def _accuracy(cell: Cell) -> dict[str, float | None] | None:
     return {"mean": round(cell.mean, 3), "sd": round(cell.sd, 3) if cell.repeats > 1 else None}
 
 
-def views(rows: Sequence[Row], table: Table, tasks: Sequence[Task], how: Protocol) -> dict[str, Any]:
+def views(
+    rows: Sequence[Row], table: Table, tasks: Sequence[Task], how: Protocol, known: Scores | None = None
+) -> dict[str, Any]:
     """The embedding and the validation surface of the row worth looking at, if there is one."""
     row = showpiece(rows)
     if row is None:
@@ -242,7 +252,7 @@ def views(rows: Sequence[Row], table: Table, tasks: Sequence[Task], how: Protoco
     numbers = table.rows[np.concatenate([problem.train, problem.test])] + 1
     return {
         "embedding": embedding_facts(problem, row, numbers, list(map(str, samples.classes)), how.seed),
-        "surface": surface_facts(problem, row, how.chooses(len(task.sources)), metric_named(how.metric)),
+        "surface": surface_facts(problem, row, how.chooses(len(task.sources)), metric_named(how.metric), known),
     }
 
 
