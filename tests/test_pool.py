@@ -16,6 +16,7 @@ from unseen.selection._pool import (
     ConformalSets,
     Guard,
     accuracies,
+    batches,
     calibration,
     forecast,
     guarded,
@@ -193,6 +194,15 @@ def test_a_skewed_batch_is_skewed_and_as_large(n_classes):
     assert not np.array_equal(rows, skewed(codes, rng))
 
 
+def test_batches_begin_with_the_natural_one_and_are_repeatable():
+    codes = np.arange(60) % 3
+    natural, *others = batches(codes, [0, 1])
+    np.testing.assert_array_equal(natural, np.arange(60))
+    assert len(others) == DRAWS
+    assert all(np.array_equal(*pair) for pair in zip(others, batches(codes, [0, 1])[1:], strict=True))
+    assert not np.array_equal(others[0], batches(codes, [0, 2])[1])
+
+
 def test_a_batch_of_one_class_cannot_be_skewed():
     np.testing.assert_array_equal(skewed(np.full(5, 2), np.random.default_rng(0)), np.arange(5))
 
@@ -294,6 +304,10 @@ def test_a_mean_gain_within_its_error_is_not_taken():
     gains = np.array([12.0, -6.0, -2.0, 10.0])
     assert not Guard("It", gains, gains).adopts
     assert Guard("It", gains + 10, gains + 10).adopts
+    lost = Guard("It", np.full(4, -0.5), np.full(4, 20.0))  # what pays on skewed batches alone
+    assert not lost.adopts
+    assert "not used" in lost.reason
+    assert lost.reason.endswith("with a gain on natural ones.")
     few = np.array([40.0, -0.1, 39.0])
     assert not Guard("It", few, few).adopts
 

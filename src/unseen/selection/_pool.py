@@ -166,6 +166,12 @@ def skewed(codes: Ints, rng: np.random.Generator, share: float = 0.8) -> Ints:
     return np.concatenate(drawn)
 
 
+def batches(codes: Ints, seed: int | Sequence[int] = 0) -> list[Ints]:
+    """Rows of the batches that a domain is asked about: the natural one, then skewed ones."""
+    rng = np.random.default_rng(seed)
+    return [np.arange(len(codes)), *(skewed(codes, rng) for _ in range(DRAWS))]
+
+
 def neighbour_graph(X: Array, k: int = NEIGHBOURS) -> csr_array:
     """Symmetrised graph of k nearest neighbours of a batch, (A + A') / 2; empty where rows are fewer than k + 2.
 
@@ -201,12 +207,11 @@ def accuracies(
     """Accuracies of pools on natural and skewed batches: (2, m), in percent, by pool and strength of smoothing.
 
     `pools` holds the nested weights (m, J) of each, `features` the rows of each domain as neighbours are looked for.
-    Strength 0 is the pool as it is; skewed batches are drawn several times.
+    Strength 0 is the pool as it is; batches are those of `batches` for seed and position, and each is asked for once.
     """
     found = {(name, lam): np.zeros((2, len(codes))) for name in pools for lam in (0.0, *STRENGTHS)}
     for k, truth in enumerate(codes):
-        rng = np.random.default_rng([seed, k])
-        for draw, rows in enumerate([np.arange(len(truth)), *(skewed(truth, rng) for _ in range(DRAWS))]):
+        for draw, rows in enumerate(batches(truth, [seed, k])):
             P, W = predict_batch(k, rows), neighbour_graph(features[k][rows])
             for (name, lam), table in found.items():
                 right = smoothed(pooled(pools[name][k], P), W, lam).argmax(axis=1) == truth[rows]
@@ -218,8 +223,9 @@ def accuracies(
 class Guard:
     """Whether a transductive step has earned its place, by its gains on each held-out domain, in points of accuracy.
 
-    Their mean has to exceed both 1 point and 1 standard error. Of fewer than 4 domains nested scores are worth little:
-    it then has to exceed 5 points and 3 standard errors, and every domain has to gain.
+    Their mean has to exceed both 1 point and 1 standard error, and natural batches have to gain: nobody pays for a skew
+    that is not there. Of fewer than 4 domains nested scores are worth little: the mean then has to exceed 5 points and 3
+    standard errors, and every domain has to gain.
     """
 
     step: str
@@ -241,7 +247,8 @@ class Guard:
     @property
     def adopts(self) -> bool:
         """Whether the step is taken."""
-        return bool(self.gains.mean() > self.margin and (len(self.gains) >= FEW or self.gains.min() > 0))
+        gained = self.natural.mean() > 0 and (len(self.gains) >= FEW or self.gains.min() > 0)
+        return bool(gained and self.gains.mean() > self.margin)
 
     @property
     def reason(self) -> str:
@@ -249,6 +256,7 @@ class Guard:
         m, means = len(self.gains), [values.mean() for values in (self.natural, self.skewed, self.gains)]
         asked = f"more than {self.margin:.1f} is asked for" if m > 1 else "one domain says nothing about the next"
         asked += f" on {m} domains, and a gain on each of them" if 1 < m < FEW else ""
+        asked += ", with a gain on natural ones" if m > 1 and means[0] <= 0 else ""
         found = "it gains {:.1f} points on natural held-out batches and {:.1f} on skewed ones, {:.1f} on average"
         return f"{self.step} is {'' if self.adopts else 'not '}used: {found.format(*means)}, and {asked}."
 
