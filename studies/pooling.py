@@ -65,12 +65,11 @@ def load_set(root: Path, name: str) -> Samples:
     if name not in TABULAR:
         return Samples(*load(root, name, None, 0))
     paths = sorted((root / name).glob("*.npz"))
-    parts = [(content["X"], content["y"], path.stem) for path in paths for content in [np.load(path)]]
-    X, y = (np.concatenate(arrays) for arrays in list(zip(*parts, strict=True))[:2])
-    known = y != TABULAR[name]
-    return Samples(
-        X[known].astype(float), y[known], np.repeat([p[2] for p in parts], [len(p[1]) for p in parts])[known]
-    )
+    parts = [(content["X"], content["y"]) for content in map(np.load, paths)]
+    X, y = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    domain = np.repeat([path.stem for path in paths], [len(part[1]) for part in parts])
+    known = np.flatnonzero(y != TABULAR[name])
+    return Samples(X[known].astype(float), y[known], domain[known])
 
 
 def drawn(samples: Samples, target: str, sizes: tuple[int, int], seed: int, aligned: bool) -> Samples:
@@ -185,12 +184,8 @@ class Answers:
         single = [self.on_target(lambda P, _, j=j: P[j]) for j in range(len(self.candidates))]
         of = {c.name: single[self.candidates.index(c.candidate)] for c in field}
         plain = {name: of[name] for name in PLAIN if name in of}
-        return {
-            **plain,
-            "pick": of[chosen.name],
-            "best candidate": np.max(single, axis=0).tolist(),
-            "chose": chosen.name,
-        }
+        best = {"best candidate": np.max(single, axis=0).tolist()}
+        return {**plain, "pick": of[chosen.name], **best, "chose": chosen.name}
 
     def pool(self, taking: Sequence[bool]) -> dict[str, Any]:
         """Pool I of inductive candidates among those that take part, A of all; then what the guards make of them."""
@@ -209,11 +204,7 @@ class Answers:
             **{f"pool {pool}": self.on_target(lambda P, _, w=w: pooled(w, P)) for pool, w in weights.items()},
             "pool A, guarded": self.on_target(lambda P, _: pooled(weights[name], P)),
             "and smoothed": self.on_target(
-                lambda P, X: (
-                    smoothed(pooled(weights[name], P), neighbour_graph(X), strength)
-                    if strength
-                    else pooled(weights[name], P)
-                )
+                lambda P, X: smoothed(pooled(weights[name], P), neighbour_graph(X), strength)
             ),
             "guards": [guard.reason for guard in guards],
             "used": [name, strength],

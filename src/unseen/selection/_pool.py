@@ -223,9 +223,9 @@ def accuracies(
 class Guard:
     """Whether a transductive step has earned its place, by its gains on each held-out domain, in points of accuracy.
 
-    Their mean has to exceed both 1 point and 1 standard error, and natural batches have to gain: nobody pays for a skew
-    that is not there. Of fewer than 4 domains nested scores are worth little: the mean then has to exceed 5 points and 3
-    standard errors, and every domain has to gain.
+    Their mean has to exceed both 1 point and 1 standard error, and that on natural batches 0: nobody pays for a skew
+    that is not there. Of fewer than 4 domains nested scores are worth little: the mean then has to exceed 5 points and
+    3 standard errors, and every domain has to gain.
     """
 
     step: str
