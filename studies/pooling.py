@@ -34,7 +34,6 @@ from unseen.selection import (
     Prediction,
     Scorer,
     accuracies,
-    batches,
     choose,
     contenders,
     graded,
@@ -48,6 +47,7 @@ from unseen.selection import (
     softmax,
     tally,
     temperature,
+    trial_batches,
 )
 
 from .unseen_classifier import PLAIN, load
@@ -125,7 +125,7 @@ class Task:
     @cached_property
     def batches(self) -> list[list[np.ndarray]]:
         """Positions among the rows of each part, as `accuracies` draws them."""
-        return [batches(codes, [self.seed, k]) for k, codes in enumerate(self.codes)]
+        return [trial_batches(codes, [self.seed, k]) for k, codes in enumerate(self.codes)]
 
     @cached_property
     def features(self) -> list[np.ndarray]:

@@ -16,7 +16,6 @@ from unseen.selection._pool import (
     ConformalSets,
     Guard,
     accuracies,
-    batches,
     calibration,
     forecast,
     guarded,
@@ -30,6 +29,7 @@ from unseen.selection._pool import (
     smoothed,
     softmax,
     temperature,
+    trial_batches,
 )
 
 
@@ -196,11 +196,11 @@ def test_a_skewed_batch_is_skewed_and_as_large(n_classes):
 
 def test_batches_begin_with_the_natural_one_and_are_repeatable():
     codes = np.arange(60) % 3
-    natural, *others = batches(codes, [0, 1])
+    natural, *others = trial_batches(codes, [0, 1])
     np.testing.assert_array_equal(natural, np.arange(60))
     assert len(others) == DRAWS
-    assert all(np.array_equal(*pair) for pair in zip(others, batches(codes, [0, 1])[1:], strict=True))
-    assert not np.array_equal(others[0], batches(codes, [0, 2])[1])
+    assert all(np.array_equal(*pair) for pair in zip(others, trial_batches(codes, [0, 1])[1:], strict=True))
+    assert not np.array_equal(others[0], trial_batches(codes, [0, 2])[1])
 
 
 def test_a_batch_of_one_class_cannot_be_skewed():
@@ -273,11 +273,11 @@ def test_each_batch_is_asked_for_once():
     codes = [np.arange(20) % 4, np.arange(30) % 2]
 
     def predict_batch(k, rows):
-        asked.append(k)
+        asked.append((k, rows.tolist()))
         return np.full((2, len(rows), 4), 1 / 4)
 
     accuracies(codes, predict_batch, {"I": np.full((2, 2), 1 / 2)}, [np.random.default_rng(0).normal(size=(30, 2))] * 2)
-    assert asked == [0] * (1 + DRAWS) + [1] * (1 + DRAWS)
+    assert asked == [(k, rows.tolist()) for k in (0, 1) for rows in trial_batches(codes[k], [0, k])]
 
 
 @pytest.mark.parametrize(

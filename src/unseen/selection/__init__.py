@@ -23,7 +23,6 @@ from ._methods import HEADS, METHODS, Method, contestants, method_named, method_
 from ._metric import Metric, metric_named
 from ._pool import (
     accuracies,
-    batches,
     guarded,
     neighbour_graph,
     nested_weights,
@@ -32,6 +31,7 @@ from ._pool import (
     smoothed,
     softmax,
     temperature,
+    trial_batches,
 )
 from ._search import ProjectionSearchCV
 from ._splitters import HeldOutDomains, LeaveOneDomainOut, LeavePDomainsOut, WithinDomainSplit, refuse_parted
@@ -65,7 +65,6 @@ __all__ += [
     "Split",
     "accuracies",
     "asks_for",
-    "batches",
     "choose",
     "codes_of",
     "contenders",
@@ -99,5 +98,6 @@ __all__ += [
     "softmax",
     "tally",
     "temperature",
+    "trial_batches",
     "warn_of_failures",
 ]

@@ -166,7 +166,7 @@ def skewed(codes: Ints, rng: np.random.Generator, share: float = 0.8) -> Ints:
     return np.concatenate(drawn)
 
 
-def batches(codes: Ints, seed: int | Sequence[int] = 0) -> list[Ints]:
+def trial_batches(codes: Ints, seed: int | Sequence[int] = 0) -> list[Ints]:
     """Rows of the batches that a domain is asked about: the natural one, then skewed ones."""
     rng = np.random.default_rng(seed)
     return [np.arange(len(codes)), *(skewed(codes, rng) for _ in range(DRAWS))]
@@ -207,11 +207,11 @@ def accuracies(
     """Accuracies of pools on natural and skewed batches: (2, m), in percent, by pool and strength of smoothing.
 
     `pools` holds the nested weights (m, J) of each, `features` the rows of each domain as neighbours are looked for.
-    Strength 0 is the pool as it is; batches are those of `batches` for seed and position, and each is asked for once.
+    Strength 0 is the pool as it is; batches are those of `trial_batches`, seeded by `seed` and the domain's position.
     """
     found = {(name, lam): np.zeros((2, len(codes))) for name in pools for lam in (0.0, *STRENGTHS)}
     for k, truth in enumerate(codes):
-        for draw, rows in enumerate(batches(truth, [seed, k])):
+        for draw, rows in enumerate(trial_batches(truth, [seed, k])):
             P, W = predict_batch(k, rows), neighbour_graph(features[k][rows])
             for (name, lam), table in found.items():
                 right = smoothed(pooled(pools[name][k], P), W, lam).argmax(axis=1) == truth[rows]
