@@ -158,6 +158,9 @@ class Answers:
         self.told = {
             (kept.index(p.candidate), *divmod(p.split, self.n_batches)): p for p in told if p.candidate not in lost
         }
+        self.costs = {c.method: 0.0 for c in self.candidates}  # seconds by method, of fits and predictions
+        for (j, _, _), p in self.told.items():
+            self.costs[self.candidates[j].method] += p.fit_seconds + p.predict_seconds
         S = {at: votes(p, task.samples.classes) for at, p in self.told.items()}
         m, J = len(codes), len(kept)
         self.betas = [temperature([S[j, k, 0] for k in range(m)], codes) for j in range(J)]
@@ -225,7 +228,7 @@ def evaluate(task: Task) -> dict[str, Any]:
     }
     sizes = {"sources": len(task.parts) - 1, "rows": [len(part) for part in task.parts]}
     betas = {"betas": [float(f"{beta:.4g}") for beta in answers.betas], "failed": answers.failed}
-    return {**answers.singles(), **whole, **less, **sizes, **betas, "seconds": seconds}
+    return {**answers.singles(), **whole, **less, **sizes, **betas, "costs": answers.costs, "seconds": seconds}
 
 
 def gains(rows: list[dict[str, Any]], step: str, batch: int, *, each: bool = False) -> np.ndarray:
