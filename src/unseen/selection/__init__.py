@@ -21,6 +21,18 @@ from ._engine import TIE, Score, Scorer, Split, asks_for, graded, predictions, r
 from ._large import LargeFit
 from ._methods import HEADS, METHODS, Method, contestants, method_named, method_names, methods_from, register
 from ._metric import Metric, metric_named
+from ._pool import (
+    accuracies,
+    guarded,
+    neighbour_graph,
+    nested_weights,
+    pool_weights,
+    pooled,
+    smoothed,
+    softmax,
+    temperature,
+    trial_batches,
+)
 from ._search import ProjectionSearchCV
 from ._splitters import HeldOutDomains, LeaveOneDomainOut, LeavePDomainsOut, WithinDomainSplit, refuse_parted
 from ._unseen import UnseenClassifier
@@ -51,6 +63,7 @@ __all__ += [
     "Score",
     "Scorer",
     "Split",
+    "accuracies",
     "asks_for",
     "choose",
     "codes_of",
@@ -60,6 +73,7 @@ __all__ += [
     "expected_warnings",
     "graded",
     "grouped",
+    "guarded",
     "in_full",
     "is_one_nearest",
     "is_transductive",
@@ -69,13 +83,21 @@ __all__ += [
     "methods_from",
     "metric_named",
     "nearest",
+    "neighbour_graph",
+    "nested_weights",
     "placed",
+    "pool_weights",
+    "pooled",
     "predictions",
     "refuse_parted",
     "responses",
     "results_of",
     "scores",
     "seen_by_classifier",
+    "smoothed",
+    "softmax",
     "tally",
+    "temperature",
+    "trial_batches",
     "warn_of_failures",
 ]

@@ -1,0 +1,394 @@
+"""The pool of members: temperatures, weights, smoothing, guards, sets and forecasts, on arrays alone."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from scipy.special import log_softmax
+
+from unseen.selection._pool import (
+    DRAWS,
+    STRENGTHS,
+    ConformalSets,
+    Guard,
+    accuracies,
+    calibration,
+    forecast,
+    guarded,
+    neighbour_graph,
+    nested,
+    nested_weights,
+    pool_weights,
+    pooled,
+    prune,
+    skewed,
+    smoothed,
+    softmax,
+    temperature,
+    trial_batches,
+)
+
+
+def members(seed=0, n_members=4, n_domains=4, n_classes=3):
+    """Out-of-domain probabilities of members of various skill, and the truth; domains differ in size."""
+    rng = np.random.default_rng(seed)
+    skill, P, codes = rng.uniform(0, 3, n_members), [], []
+    for n in rng.integers(20, 80, n_domains):
+        truth = rng.integers(n_classes, size=n)
+        noise = rng.normal(size=(n_members, n, n_classes))
+        P.append(np.exp(log_softmax(noise + skill[:, None, None] * np.eye(n_classes)[truth], axis=2)))
+        codes.append(truth)
+    return P, codes
+
+
+def loss(w, P, codes):
+    return np.mean([-np.log(pooled(w, p)[np.arange(len(c)), c]).mean() for p, c in zip(P, codes, strict=True)])
+
+
+def confident(truth, right, n_classes=2, sure=0.9):
+    """Probabilities that are sure of the truth where `right`, and of the next class elsewhere."""
+    said = np.where(right, truth, (truth + 1) % n_classes)
+    return np.where(np.eye(n_classes)[said] > 0, sure, (1 - sure) / (n_classes - 1))
+
+
+# Temperatures
+
+
+def test_temperature_undoes_a_scale():
+    P, codes = members()
+    scores = [np.log(p[0]) for p in P]
+    beta = temperature(scores, codes)
+    for scale in (0.05, 3.0, 40.0):
+        assert temperature([scale * S for S in scores], codes) == pytest.approx(beta / scale, rel=1e-6)
+
+
+def test_no_other_temperature_has_a_smaller_loss():
+    P, codes = members(1)
+    scores = [5 * np.log(p[0]) for p in P]
+    beta = temperature(scores, codes)
+    losses = [loss(np.ones(1), [softmax(S, b)[None] for S in scores], codes) for b in beta * np.array([0.99, 1, 1.01])]
+    assert losses[1] < min(losses[0], losses[2])
+
+
+def test_a_domain_weighs_alike_however_many_rows_it_has():
+    P, codes = members(2)
+    scores = [np.log(p[0]) for p in P]
+    repeated, likewise = [np.tile(scores[0], (5, 1)), *scores[1:]], [np.tile(codes[0], 5), *codes[1:]]
+    assert temperature(repeated, likewise) == pytest.approx(temperature(scores, codes), rel=1e-6)
+    tiled = [np.tile(P[0], (1, 5, 1)), *P[1:]]
+    np.testing.assert_allclose(pool_weights(tiled, likewise), pool_weights(P, codes), atol=1e-6)
+
+
+@pytest.mark.parametrize("low", [-np.inf, np.finfo(float).min])
+def test_rows_of_a_class_that_training_did_not_show_leave_the_temperature_alone(low):
+    P, codes = members(3)
+    scores = [np.column_stack([np.log(p[0]), np.full(p.shape[1], low)]) for p in P]
+    more = [np.r_[scores[0], scores[0][:9]], *scores[1:]], [np.r_[codes[0], np.full(9, 3)], *codes[1:]]
+    assert temperature(*more) == temperature(scores, codes) == temperature([np.log(p[0]) for p in P], codes)
+    assert (softmax(scores[0], 2.0)[:, 3] == 0).all()
+    assert temperature([scores[0]], [np.full(len(codes[0]), 3)]) == 1
+
+
+def test_a_decision_between_two_classes_is_one_for_the_second():
+    s = np.array([-2.0, 0.0, 3.0])
+    np.testing.assert_allclose(softmax(s, 0.7)[:, 1], 1 / (1 + np.exp(-1.4 * s)))
+    assert temperature([s], [np.array([0, 1, 0])]) == temperature([np.c_[-s, s]], [np.array([0, 1, 0])])
+
+
+# Weights
+
+
+@pytest.mark.parametrize("pull", [0.0, 0.02])
+@pytest.mark.parametrize("seed", range(4))
+def test_weights_are_those_of_a_convex_solver(pull, seed):
+    P, codes = members(seed, n_members=6)
+
+    def objective(w):
+        return loss(w, P, codes) + pull * w @ np.log(6 * w)
+
+    sums_to_one = {"type": "eq", "fun": lambda w: w.sum() - 1}
+    best = minimize(objective, np.full(6, 1 / 6), bounds=[(1e-9, 1)] * 6, constraints=sums_to_one, tol=1e-10)
+    w = pool_weights(P, codes, pull=pull)
+    assert w.sum() == pytest.approx(1)
+    assert objective(np.maximum(w, 1e-300)) == pytest.approx(best.fun, abs=1e-5)
+
+
+def test_a_pool_of_one_member_is_that_member():
+    P, codes = members(n_members=1)
+    assert pool_weights(P, codes) == pytest.approx([1])
+    for said, p in zip(nested(P, codes), P, strict=True):
+        np.testing.assert_allclose(said, p[0])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_pool_is_no_worse_than_its_best_member_nor_than_the_plain_mean(seed):
+    P, codes = members(seed, n_members=8)
+    w, single = pool_weights(P, codes), [loss(row, P, codes) for row in np.eye(8)]
+    assert loss(w, P, codes) <= loss(np.full(8, 1 / 8), P, codes)
+    assert loss(w, P, codes) <= min(single) + 0.02 * np.log(8)  # the pull's bound
+    assert loss(pool_weights(P, codes, pull=0.0), P, codes) <= min(single) + 1e-4
+
+
+def test_weights_move_with_their_members_and_copies_share_alike():
+    P, codes = members(5, n_members=5)
+    order, w = np.array([3, 0, 4, 1, 2]), pool_weights(P, codes)
+    np.testing.assert_allclose(pool_weights([p[order] for p in P], codes), w[order], atol=1e-7)
+    twice = pool_weights([p[[0, 1, 2, 3, 4, 4]] for p in P], codes)
+    assert twice[4] == pytest.approx(twice[5])
+
+
+def test_only_members_take_part():
+    P, codes = members(6, n_members=5)
+    mask = np.array([True, False, True, True, False])
+    w = pool_weights(P, codes, members=mask)
+    assert (w[~mask] == 0).all()
+    np.testing.assert_array_equal(w[mask], pool_weights([p[mask] for p in P], codes))
+
+
+def test_nested_weights_of_a_domain_do_not_see_it():
+    P, codes = members(7)
+    lies = [(codes[0] + 1) % 3, *codes[1:]]
+    before, after = nested_weights(P, codes), nested_weights(P, lies)
+    np.testing.assert_array_equal(before[0], after[0])
+    assert not np.allclose(before[1:], after[1:])
+    np.testing.assert_allclose(nested_weights(P[:1], codes[:1]), np.full((1, 4), 1 / 4))
+
+
+def test_a_truth_that_no_member_thinks_possible_is_borne():
+    P, codes = members(8)
+    P[0][:, 0] = np.eye(3)[(codes[0][0] + 1) % 3]
+    assert np.isfinite(pool_weights(P, codes)).all()
+
+
+def test_pruning_drops_what_does_not_matter_and_keeps_what_does():
+    rng = np.random.default_rng(0)
+    codes = [rng.integers(2, size=200) for _ in range(3)]
+    halves = np.arange(200) < 100  # either of two members knows one half, and is only moderately wrong elsewhere
+    P = []
+    for c in codes:
+        knows = [confident(c, half, sure=0.95) * half[:, None] + 0.5 * ~half[:, None] for half in (halves, ~halves)]
+        P.append(np.array([*knows, confident(c, rng.random(200) < 0.5)]))
+    kept = prune(np.array([0.49, 0.49, 0.02]), P, codes)
+    assert kept == pytest.approx([0.5, 0.5, 0])
+    np.testing.assert_array_equal(prune(np.array([0.0, 1.0, 0.0]), P, codes), [0, 1, 0])
+    assert prune(np.ones(1), [p[:1] for p in P], codes) == [1]
+
+
+# Batches
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 10])
+def test_a_skewed_batch_is_skewed_and_as_large(n_classes):
+    rng = np.random.default_rng(0)
+    codes = rng.integers(n_classes, size=200)
+    rows = skewed(codes, rng)
+    shares = np.sort(np.bincount(codes[rows], minlength=n_classes) / 200)[::-1]
+    assert len(rows) == 200
+    assert shares[: n_classes // 2].sum() == pytest.approx(0.8)
+    counts = np.bincount(rows, minlength=200)
+    assert all(np.ptp(counts[codes == c]) <= 2 for c in range(n_classes))
+    assert not np.array_equal(rows, skewed(codes, rng))
+
+
+def test_batches_begin_with_the_natural_one_and_are_repeatable():
+    codes = np.arange(60) % 3
+    natural, *others = trial_batches(codes, [0, 1])
+    np.testing.assert_array_equal(natural, np.arange(60))
+    assert len(others) == DRAWS
+    assert all(np.array_equal(*pair) for pair in zip(others, trial_batches(codes, [0, 1])[1:], strict=True))
+    assert not np.array_equal(others[0], trial_batches(codes, [0, 2])[1])
+
+
+def test_a_batch_of_one_class_cannot_be_skewed():
+    np.testing.assert_array_equal(skewed(np.full(5, 2), np.random.default_rng(0)), np.arange(5))
+
+
+def test_the_graph_is_symmetric_and_knows_the_nearest(monkeypatch):
+    X = np.random.default_rng(0).normal(size=(60, 3))
+    W = neighbour_graph(X).toarray()
+    distances = np.linalg.norm(X[:, None] - X, axis=2) + np.diag(np.full(60, np.inf))
+    A = np.zeros((60, 60))
+    np.put_along_axis(A, np.argsort(distances, axis=1)[:, :5], 1, axis=1)
+    np.testing.assert_array_equal(W, (A + A.T) / 2)
+    monkeypatch.setattr("unseen.selection._pool.BLOCK", 20)
+    blocks = neighbour_graph(X).toarray()
+    assert blocks.sum() == W.sum()
+    np.testing.assert_array_equal(blocks[::3, ::3], neighbour_graph(X[::3]).toarray())
+
+
+def test_small_batches_and_strength_zero_are_not_smoothed():
+    P, _ = members(9)
+    p = P[0][0]
+    X = np.random.default_rng(0).normal(size=(len(p), 2))
+    assert smoothed(p, neighbour_graph(X), 0.0) is p
+    assert neighbour_graph(X[:6]).nnz == 0
+    np.testing.assert_allclose(smoothed(p[:6], neighbour_graph(X[:6]), 2.0), p[:6])
+
+
+def test_smoothing_keeps_rows_stochastic_and_repairs_what_neighbours_know():
+    rng = np.random.default_rng(0)
+    truth = np.repeat([0, 1, 2], 40)
+    X = 8 * np.eye(3)[truth] + rng.normal(size=(120, 3))
+    p = confident(truth, rng.random(120) < 0.75, n_classes=3, sure=0.6)
+    p = np.column_stack([p, np.zeros(120)])  # a class that was ruled out
+    Z = smoothed(p, neighbour_graph(X), 2.0)
+    np.testing.assert_allclose(Z.sum(axis=1), 1)
+    assert (Z >= 0).all()
+    assert (Z[:, 3] == 0).all()
+    assert np.mean(Z.argmax(axis=1) == truth) > 0.95 > np.mean(p.argmax(axis=1) == truth)
+
+
+# Guards
+
+
+def planted(gain, n_domains=5, skewed_gain=None):
+    """A member of accuracy 0.6, and a transductive one better by a gain, that may vanish on skewed batches."""
+    codes = [np.arange(100) % 2 for _ in range(n_domains)]
+
+    def predict_batch(k, rows):
+        natural = np.array_equal(rows, np.arange(100))
+        share = 0.6 + (gain if natural or skewed_gain is None else skewed_gain)
+        place = np.arange(100) / 100
+        return np.array([confident(codes[k][rows], place < 0.6), confident(codes[k][rows], place < share)])
+
+    pools = {name: np.tile(row, (n_domains, 1)) for name, row in [("I", [1.0, 0.0]), ("A", [0.0, 1.0])]}
+    X = np.random.default_rng(0).normal(size=(100, 2))  # neighbours know nothing
+    return accuracies(codes, predict_batch, pools, [X] * n_domains)
+
+
+def test_accuracies_are_of_every_pool_at_every_strength_and_repeatable():
+    found = planted(0.2)
+    assert set(found) == {(name, lam) for name in "IA" for lam in (0.0, *STRENGTHS)}
+    np.testing.assert_allclose(found["I", 0.0], np.full((2, 5), 60))
+    np.testing.assert_allclose(found["A", 0.0], np.full((2, 5), 80))
+    np.testing.assert_array_equal(found["A", 2.0], planted(0.2)["A", 2.0])
+
+
+def test_each_batch_is_asked_for_once():
+    asked = []
+    codes = [np.arange(20) % 4, np.arange(30) % 2]
+
+    def predict_batch(k, rows):
+        asked.append((k, rows.tolist()))
+        return np.full((2, len(rows), 4), 1 / 4)
+
+    accuracies(codes, predict_batch, {"I": np.full((2, 2), 1 / 2)}, [np.random.default_rng(0).normal(size=(30, 2))] * 2)
+    assert asked == [(k, rows.tolist()) for k in (0, 1) for rows in trial_batches(codes[k], [0, k])]
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        ({"gain": 0.2}, "A"),
+        ({"gain": 0.0}, "I"),
+        ({"gain": 0.01}, "I"),  # no more than a point
+        ({"gain": 0.1, "skewed_gain": -0.2}, "I"),  # lost again where classes are skewed
+        ({"gain": 0.04, "n_domains": 3}, "I"),  # few domains, and not overwhelming
+        ({"gain": 0.2, "n_domains": 3}, "A"),
+        ({"gain": 0.2, "n_domains": 1}, "I"),
+    ],
+)
+def test_the_guard_takes_what_pays_and_says_so(options, name):
+    chosen, _, guards = guarded(planted(**options), "I", "A")
+    assert chosen == name
+    assert ("is not used" in guards[0].reason) == (name == "I")
+    assert "Smoothing" in guards[1].reason
+    assert "inf" not in guards[0].reason
+
+
+def test_a_mean_gain_within_its_error_is_not_taken():
+    gains = np.array([12.0, -6.0, -2.0, 10.0])
+    assert not Guard("It", gains, gains).adopts
+    assert Guard("It", gains + 10, gains + 10).adopts
+    lost = Guard("It", np.full(4, -0.5), np.full(4, 20.0))  # what pays on skewed batches alone
+    assert not lost.adopts
+    assert "not used" in lost.reason
+    assert lost.reason.endswith("with a gain on natural ones.")
+    few = np.array([40.0, -0.1, 39.0])
+    assert not Guard("It", few, few).adopts
+
+
+def test_smoothing_is_taken_where_neighbours_know():
+    rng = np.random.default_rng(0)
+    codes = [np.repeat([0, 1], 40) for _ in range(4)]
+    X = [6 * np.eye(2)[c] + rng.normal(size=(80, 2)) for c in codes]
+    P = [confident(c, rng.random(80) < 0.8, sure=0.6)[None] for c in codes]
+    found = accuracies(codes, lambda k, rows: P[k][:, rows], {"I": np.ones((4, 1)), "A": np.ones((4, 1))}, X)
+    name, strength, guards = guarded(found, "I", "A")
+    assert (name, strength) == ("I", max(STRENGTHS, key=lambda lam: found["I", lam].mean()))
+    assert guards[1].adopts
+
+
+# Promises
+
+
+def exchangeable(rng, n_domains, n=20):
+    """Probabilities and truth on domains that differ in how hard they are."""
+    P, codes = [], []
+    for signal in rng.gamma(2, 1, n_domains):
+        truth = rng.integers(3, size=n)
+        P.append(softmax(rng.normal(size=(n, 3)) + signal * np.eye(3)[truth]))
+        codes.append(truth)
+    return P, codes
+
+
+@pytest.mark.parametrize(("coverage", "n_domains"), [(0.8, 4), (0.8, 12), (0.6, 6)])
+def test_sets_cover_new_domains_as_often_as_promised(coverage, n_domains):
+    rng = np.random.default_rng(0)
+    held = []
+    for _ in range(600):
+        P, codes = exchangeable(rng, n_domains + 1)
+        sets = ConformalSets.of(P[:-1], codes[:-1]).sets(P[-1], coverage)
+        held.append(sets[np.arange(20), codes[-1]].mean())
+    assert np.mean(held) >= coverage - 3 * np.std(held) / np.sqrt(600)
+
+
+def test_sets_grow_with_coverage_and_are_never_empty():
+    P, codes = exchangeable(np.random.default_rng(1), 9)
+    conformal = ConformalSets.of(P, codes)
+    sizes = [conformal.sets(P[0], coverage).sum(axis=1) for coverage in (0.01, 0.3, 0.6, 0.9)]
+    assert all((after >= before).all() for before, after in pairwise(sizes))
+    assert (sizes[0] == 1).all()
+
+
+def test_more_than_domains_can_promise_is_refused():
+    P, codes = exchangeable(np.random.default_rng(2), 4)
+    conformal = ConformalSets.of(P, codes)
+    assert conformal.threshold(0.8) == max(scores.max() for scores in conformal.scores)
+    with pytest.raises(ValueError, match=r"at most 1 - 1/\(m \+ 1\) = 0.8.*bring more"):
+        conformal.threshold(0.81)
+    with pytest.raises(ValueError, match="between 0 and 1, not 90"):
+        conformal.sets(P[0], 90)
+
+
+def test_forecasts_hold_as_often_as_they_say():
+    rng = np.random.default_rng(0)
+    draws = rng.normal(0.5, 0.02, size=(2000, 5))
+    inside = [low <= row[-1] <= high for row in draws for _, low, high in [forecast(row[:-1])]]
+    assert np.mean(inside) == pytest.approx(0.95, abs=0.02)
+
+
+def test_forecasts_stay_within_the_scale_and_know_when_they_know_nothing():
+    assert forecast(np.array([0.7])) == (0.7, 0, 1)
+    assert forecast(np.array([10.0, 90.0]), top=100.0) == (50, 0, 100)
+    agreeing = np.full(4, 0.5)
+    assert forecast(agreeing) == (0.5, 0.5, 0.5)
+    mean, low, high = forecast(agreeing, error=1e-4)
+    assert low < mean < high
+
+
+def test_calibration_tells_the_honest_from_the_sure():
+    rng = np.random.default_rng(0)
+    P = [rng.dirichlet(np.ones(3), size=3000) for _ in range(3)]
+    codes = [(rng.random((3000, 1)) > np.cumsum(p, axis=1)).sum(axis=1) for p in P]
+    honest, sure = calibration(P, codes), calibration([softmax(np.log(p), 4.0) for p in P], codes)
+    assert honest["ece"] < 0.05 < sure["ece"]
+    assert honest["log_loss"] < sure["log_loss"]
+    assert sum(row["share"] for row in honest["bins"]) == pytest.approx(1)
+    assert all(abs(row["confidence"] - row["accuracy"]) < 0.1 for row in honest["bins"] if row["share"] > 0.01)
+    assert json.loads(json.dumps(honest)) == honest
+    assert calibration([np.eye(3)[codes[0]]], codes[:1])["ece"] == 0
