@@ -44,7 +44,7 @@ def of(y, d, X):
 def test_every_method_has_every_score_on_a_part_that_lacks_a_class(n_classes):
     X, y, d = places(n_classes)
     samples, splits = of(y, d, X)
-    methods = [method for method in method_names(needs_map=False, members=()) if not method.startswith("centred")]
+    methods = [method for method in method_names(needs_map=False, members=[]) if not method.startswith("centred")]
     candidates = [next(METHODS[method].candidates(n_classes)) for method in methods]
     said = list(predictions(candidates, samples, splits, scoring="neg_log_loss"))  # with all that metrics may need
     uncertain = [method in {"linear SVM", "RBF SVM", "Undo-Bias"} for method in methods]  # no probabilities

@@ -79,9 +79,6 @@ class Method:
         Whether it is nothing without a feature map before it.
     effort : float, default=1.0
         What a fit costs beside one of logistic regression, roughly: for estimates of time.
-    members : tuple of str
-        Methods it chooses among, as `UnseenClassifier` does: by their coarse settings, under every head and, unless new
-        domains are not to be looked at, under both centrings.
     about : str
         What it is, in a few words.
     own : bool, default=False
@@ -108,7 +105,6 @@ class Method:
     automatic: bool = False
     types: tuple[type, ...] = ()
     needs_map: bool = False
-    members: tuple[str, ...] = ()
     effort: float = 1.0
     about: str = ""
     own: bool = False
@@ -117,6 +113,11 @@ class Method:
     def transductive(self) -> bool:
         """Whether its predictions always depend on the other samples of their domain."""
         return is_transductive(self.transformer) or is_transductive(self.classifier)
+
+    @property
+    def members(self) -> list[str]:
+        """Methods it chooses among: coarse settings, every head and, unless targets are taboo, both centrings."""
+        return method_names(automatic=True) if self.kind == "auto" else []
 
     @property
     def is_projection(self) -> bool:
@@ -203,7 +204,6 @@ def _projection(projection: Projection, grid: Grid, coarse: Grid, about: str, **
         grid={"gamma": WIDTHS, **grid},
         coarse={**AMONG_MANY, **coarse},
         shares="decomposition",
-        automatic=more.pop("automatic", True),
         about=about,
         **more,
     )
@@ -269,7 +269,6 @@ for _method in (
         {},
         "kernel discriminants: CIDG without its invariance terms",
         kind="reference",
-        automatic=False,
     ),
     _projection(DICA(), {"ridge": RIDGES}, {}, "components whose mean differs little between domains"),
     Method(
@@ -297,6 +296,7 @@ for _method in (
         },
         {"conditional_weight": ("scale", "1e2*scale"), "prior_weight": (0.0, "scale")},
         "conditional invariance: each class alike in all domains",
+        automatic=True,  # the other projections would take as long as all that is automatic now
     ),
     _projection(
         MDA(),
@@ -380,7 +380,6 @@ register(
     Method(
         "auto",
         "auto",
-        members=tuple(method_names(automatic=True)),
         shares="decomposition",
         about="what UnseenClassifier, and with it fit, would choose",
     )

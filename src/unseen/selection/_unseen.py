@@ -33,7 +33,7 @@ class UnseenClassifier(ChosenModel):
     """The best classifier for a domain that nobody has seen.
 
     Tunes and compares, by holding out one domain after the other: plain classifiers (logistic regression, linear and
-    rbf SVM), the same behind a :class:`DomainCenterer`, and the invariant projections (CIDG, MDA, SCA, DICA) under
+    rbf SVM), the same behind a :class:`DomainCenterer`, and CIDG under
     source and target centring with 1-nearest-neighbour and logistic heads. The best mean over held-out domains wins,
     except that a simpler kind of model is preferred whenever the winner's advantage over it, paired by domain, is
     within one standard error of zero. Plain models are simplest, then inductive projections, then *transductive*
@@ -46,7 +46,7 @@ class UnseenClassifier(ChosenModel):
         What to compare: names in `unseen.selection.METHODS`, and classifiers of your own, as pairs ``("mine", SVC())``
         or, to have their settings chosen as well, as triples ``("mine", SVC(), {"C": [1, 10]})``; see
         :ref:`own_models`. "auto" is "logistic", "linear SVM", "RBF SVM", the
-        same behind a centerer ("centred logistic" and so on), "CIDG", "MDA", "SCA" and "DICA". With `feature_map` also
+        same behind a centerer ("centred logistic" and so on), and "CIDG". With `feature_map` also
         "mapped ridge", ridge classification behind the map, which stands in for the RBF SVMs in "auto".
     feature_map : transformer, "linear" or None, default=None
         For more samples than a kernel matrix can hold: what the projections see in place of a kernel, such as
