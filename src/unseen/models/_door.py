@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..kernels import Plan
+from ..selection import methods_from
 from ..tables import Dates, Request, survey_table
 from ._card import model_card
 from ._fit import AUTO, fit_notices, fit_table
@@ -15,7 +16,7 @@ from ._stream import rows_for
 
 def fit(
     data: Any,
-    method: str = AUTO,
+    method: Any = AUTO,
     *,
     label: str | None = None,
     domain: str | None = None,
@@ -35,8 +36,10 @@ def fit(
     ----------
     data : DataFrame, str or path
         A frame of pandas or polars, or a table or folder to read: see :func:`unseen.tables.load_table`.
-    method : str, default="auto"
-        "auto" compares all models of :class:`unseen.UnseenClassifier`; or a name in `unseen.selection.METHODS`.
+    method : str, tuple, Method or list of these, default="auto"
+        "auto" compares all models of :class:`unseen.UnseenClassifier`; or a name in `unseen.selection.METHODS`, or a
+        classifier of your own such as ``("mine", SVC(), {"C": [1, 10]})``: see :ref:`own_models`. The best of several
+        is fitted.
     label, domain, group, unlabelled, dates, max_per_domain
         What the columns are for, and which rows to use, as for :func:`unseen.tables.load_table`.
     scale : {"standardize", "l2", "none"}, default="standardize"
@@ -67,12 +70,14 @@ def fit(
     >>> model.predict(pl.DataFrame({"age": [20, 80]})).tolist()
     ['no', 'yes']
     """
+    wanted = methods_from(method if isinstance(method, list) else [method])
     request = Request(label, domain, None, None, unlabelled, max_per_domain, random_state, group=group, dates=dates)
     source = survey_table(data, request)
     plan = Plan.of(source.rows)
     table = rows_for(source, plan, random_state)
     how: dict[str, Any] = {"scale": scale, "seed": random_state}
     work: dict[str, Any] = {"inductive": inductive, "n_jobs": n_jobs, "verbose": verbose}
-    found = fit_table(table, method, plan=plan, stream=source, **work, **how)
-    told = replace(table, notices=[*fit_notices(table, method, plan), *found.remarks])
-    return Model(found.model, model_card(told, found, method=method, source=source, command="unseen.fit(...)", **how))
+    found = fit_table(table, wanted, plan=plan, stream=source, **work, **how)
+    told = replace(table, notices=[*fit_notices(table, wanted, plan), *found.remarks])
+    how["method"] = ", ".join(one.name for one in wanted)
+    return Model(found.model, model_card(told, found, source=source, command="unseen.fit(...)", **how))

@@ -280,14 +280,15 @@ class Agenda:
 
     def told(self, work: Work, kept: int) -> str:
         """What will be done, and about how long it takes."""
-        jobs = effective_n_jobs(work.n_jobs)
-        there = "on the cluster" if work.client is not None else f"in {jobs} process{'es' * (jobs > 1)}"
-        seconds = _slowness() * self.cost / jobs
         told = f"study: {kept:,} results kept from before. " if kept else "study: "
-        told += f"{len(self):,} pieces of work {there}"
-        told += f", about {span(seconds)}" if work.client is None and len(self) else ""
+        told += f"{len(self):,} pieces of work"
+        if work.client is not None:
+            return f"{told} on the cluster."
+        jobs = effective_n_jobs(work.n_jobs)
+        told, seconds = f"{told} in {jobs} process{'es' * (jobs > 1)}", _slowness() * self.cost / jobs
+        told += f", about {span(seconds)}" if len(self) else ""
         short = "Fewer samples of each domain (max_per_domain), fewer methods or quick grids make it short."
-        return f"{told}. {short}" if work.client is None and seconds > PATIENCE else f"{told}."
+        return f"{told}. {short}" if seconds > PATIENCE else f"{told}."
 
     def _choices(self, trials: Sequence[Trial]) -> Iterator[Choice]:
         """What trials must know, as far as it is not known."""
