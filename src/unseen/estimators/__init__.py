@@ -4,7 +4,7 @@ Stands on the algebra and the kernels. One file a method.
 """
 
 from ..citizen import is_dask
-from ._centring import Centring, centring_of, uncentred
+from ._centring import Centring, DomainTransformer, centred, centring_of, uncentred, uncentred_together
 from ._cidg import CIDG
 from ._cluster import ClusterLost, mapped, processes
 from ._dica import DICA
@@ -35,11 +35,13 @@ __all__ = [
     "Centring",
     "ClusterLost",
     "DomainCenterer",
+    "DomainTransformer",
     "Equation",
     "Projection",
     "Statistics",
     "UndoBias",
     "adopt",
+    "centred",
     "centring_of",
     "check_gram",
     "collect",
@@ -55,5 +57,6 @@ __all__ = [
     "total",
     "tree",
     "uncentred",
+    "uncentred_together",
     "validation_of",
 ]

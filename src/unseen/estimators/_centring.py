@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -10,6 +10,8 @@ from sklearn.base import TransformerMixin
 
 from ..algebra import Array, Moments
 from ..labels import Coded, Labels, domains_by_name
+
+Centres = Mapping[Any, Moments] | None
 
 
 @dataclass(frozen=True)
@@ -72,8 +74,25 @@ class DomainTransformer(TransformerMixin):
 
     _uncentred: Callable[[Any], Array]
     _centring: Callable[[], Centring]
+    offset_: Any  # what is subtracted where nothing is centred on new samples
     __metadata_request__fit: ClassVar = {"sample_domain": True}
     __metadata_request__transform: ClassVar = {"sample_domain": True}
+
+    def _place(self) -> Hashable:
+        """What transformers agree on whose uncentred samples are combinations of the same things."""
+        return id(self)
+
+    def _uncentred_beside(self, others: Sequence[Any], X: Any) -> list[Array]:
+        """Uncentred samples of others in the same place, which are all that there are beside this one."""
+        return [self._uncentred(X)]
+
+    def _centres_batches(self) -> bool:
+        """Whether what is subtracted depends on the samples that are transformed."""
+        return True
+
+    def _scaled(self, Z: Array) -> Array:
+        """What is done to samples once they are centred."""
+        return Z
 
     @domains_by_name
     def fit_transform(self, X: Any, y: Any = None, *, sample_domain: Any = None) -> Any:
@@ -100,3 +119,24 @@ def uncentred(transformer: DomainTransformer, X: Any) -> Array:
 def centring_of(transformer: DomainTransformer) -> Centring:
     """How a fitted transformer centres the samples of domains."""
     return transformer._centring()
+
+
+def uncentred_together(transformers: Sequence[DomainTransformer], X: Any) -> list[Array]:
+    """The same for several transformers: those that know the same samples look at new ones once."""
+    places, found = [transformer._place() for transformer in transformers], dict[int, Array]()
+    for place in dict.fromkeys(places):
+        alike = [i for i, own in enumerate(places) if own == place]
+        values = transformers[alike[0]]._uncentred_beside([transformers[i] for i in alike], X)
+        found |= dict(zip(alike, values, strict=True))
+    return [found[i] for i in range(len(places))]
+
+
+def centred(transformer: DomainTransformer, Z: Array, domain: Labels | Coded | None, found: Centres = None) -> Array:
+    """Finish what `uncentred` began: domains that are centred on new samples have been `found`, or are here."""
+    if found is not None:
+        centring_of(transformer).subtract(Z, domain, found)
+    elif transformer._centres_batches():
+        centring_of(transformer).of_batch(Z, domain)
+    else:
+        Z -= transformer.offset_
+    return transformer._scaled(Z)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin
 from sklearn.preprocessing import normalize
+from sklearn.utils._param_validation import StrOptions
+from sklearn.utils.extmath import row_norms
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..algebra import Array
@@ -25,8 +27,8 @@ class DomainCenterer(DocLinkMixin, OneToOneFeatureMixin, DomainTransformer, Base
 
     Parameters
     ----------
-    renormalize : bool, default=True
-        Whether to scale each row to unit Euclidean length after centring.
+    renormalize : bool or "auto", default=True
+        Whether to scale each row to unit Euclidean length after centring; "auto" does so if all rows had it in `fit`.
 
     Attributes
     ----------
@@ -34,6 +36,8 @@ class DomainCenterer(DocLinkMixin, OneToOneFeatureMixin, DomainTransformer, Base
         Domains seen in `fit`; a single None if they were not named.
     means_ : ndarray of shape (n_domains, n_features)
         Their means.
+    renormalizes_ : bool
+        Whether rows are scaled.
     {features_in}
 
     Examples
@@ -47,9 +51,9 @@ class DomainCenterer(DocLinkMixin, OneToOneFeatureMixin, DomainTransformer, Base
            [ 0.,  1.]])
     """
 
-    renormalize: bool = True
+    renormalize: bool | Literal["auto"] = True
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {"renormalize": ["boolean"]}
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {"renormalize": ["boolean", StrOptions({"auto"})]}
 
     @domains_by_name
     def fit(self, X: Any, y: Any = None, *, sample_domain: Any = None) -> Self:
@@ -74,6 +78,9 @@ class DomainCenterer(DocLinkMixin, OneToOneFeatureMixin, DomainTransformer, Base
         domains = Coded.domains(sample_domain, len(X))
         self.domains_ = domains.names
         self.means_ = np.stack([X[rows].mean(axis=0) for _, rows in domains.rows()])
+        # Rows that are directions stay so; in other units the length of a row says something.
+        unit = self.renormalize == "auto" and np.allclose(row_norms(X, squared=True), 1.0, rtol=0, atol=1e-5)
+        self.renormalizes_ = bool(unit) if self.renormalize == "auto" else bool(self.renormalize)
         return self
 
     def transform(self, X: Any, *, sample_domain: Any = None) -> Any:
@@ -92,7 +99,10 @@ class DomainCenterer(DocLinkMixin, OneToOneFeatureMixin, DomainTransformer, Base
             The centred samples.
         """
         Z = self._centring().of_batch(self._uncentred(X), sample_domain)
-        return normalize(Z, copy=False) if self.renormalize else Z
+        return self._scaled(Z)
+
+    def _scaled(self, Z: Array) -> Array:
+        return normalize(Z, copy=False) if self.renormalizes_ else Z
 
     def _uncentred(self, X: Any) -> Array:
         return validate_data(self, X, reset=False, dtype=(np.float64, np.float32), copy=True)

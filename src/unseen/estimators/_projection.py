@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -356,9 +356,13 @@ class Projection(DomainTransformer, KernelTransformer):
     def _needs_labels(self) -> bool:
         return True
 
-    def _project(self, X: Any) -> Array:
-        """Components of validated samples before centring."""
-        space, weights = self._space, self.coef_ if "feature_map_" in vars(self) else self.dual_coef_
+    @property
+    def _weights(self) -> Array:
+        return self.coef_ if "feature_map_" in vars(self) else self.dual_coef_
+
+    def _project(self, X: Any, weights: Array | None = None) -> Array:
+        """Components of validated samples before centring, or other combinations in the same space."""
+        space, weights = self._space, self._weights if weights is None else weights
         with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused below
             widest = max(len(weights), X.shape[1])  # kernel values and samples have their copies
             Z = in_blocks(lambda rows: space.combine(rows, weights), X, weights.shape[1], widest)
@@ -367,8 +371,18 @@ class Projection(DomainTransformer, KernelTransformer):
     def _uncentred(self, X: Any) -> Array:
         return self._project(self._check_samples(X, reset=False))
 
+    def _uncentred_beside(self, others: Sequence[Any], X: Any) -> list[Array]:
+        weights = [other._weights for other in others]
+        Z = self._project(self._check_samples(X, reset=False), np.hstack(weights))
+        return np.split(Z, np.cumsum([own.shape[1] for own in weights])[:-1], axis=1)
+
+    def _place(self) -> Hashable:
+        self._require_solution()
+        if "feature_map_" in vars(self):
+            return id(getattr(self.feature_map_, "estimator", self.feature_map_))
+        return id(self.X_fit_), self.gamma_, self.kernel, self.degree, self.coef0, id(self.kernel_params)
+
     def _centres_batches(self) -> bool:
-        """Whether what is subtracted depends on the samples that are transformed."""
         return self.centering == "target" and not self.recentered_
 
     def _centring(self) -> Centring:

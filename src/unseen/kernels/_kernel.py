@@ -68,10 +68,13 @@ def multiple_of_distances(X: Array, Y: Array, factor: float) -> Array:
     return D
 
 
-def squared_distances(X: Any) -> Array:
-    """Squared Euclidean distances between all rows."""
-    (rows,) = about_mean(X)
-    return euclidean_distances(rows, squared=True) if sparse.issparse(rows) else multiple_of_distances(rows, rows, 1.0)
+def squared_distances(X: Any, Y: Any = None) -> Array:
+    """Squared Euclidean distances between all rows, or of the rows of X from those of Y."""
+    rows, *others = about_mean(X) if Y is None else about_mean(X, Y)
+    columns = others[0] if others else rows
+    if sparse.issparse(rows):
+        return euclidean_distances(rows, columns, squared=True)
+    return multiple_of_distances(rows, columns, 1.0)
 
 
 def resolve_gamma(gamma: float | str | None, kernel: str | Callable[..., float], X: Any) -> float | None:

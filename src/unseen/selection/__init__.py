@@ -15,24 +15,15 @@ from ._candidate import (
     placed,
     seen_by_classifier,
 )
-from ._contest import Contender, choose, contenders, contest, leaderboard, warn_of_failures
+from ._contest import Contender, choose, contenders, contest, forecast, warn_of_failures
 from ._displays import LeaderboardDisplay, ValidationSurfaceDisplay
 from ._engine import TIE, Score, Scorer, Split, asks_for, graded, predictions, results_of, scores, tally
+from ._ensemble import Pool
 from ._large import LargeFit
 from ._methods import HEADS, METHODS, Method, contestants, method_named, method_names, methods_from, register
 from ._metric import Metric, metric_named
-from ._pool import (
-    accuracies,
-    guarded,
-    neighbour_graph,
-    nested_weights,
-    pool_weights,
-    pooled,
-    smoothed,
-    softmax,
-    temperature,
-    trial_batches,
-)
+from ._pool import pool_weights, pooled, smoothed, softmax, temperature, trial_batches
+from ._pooling import Ballot, Pooling, Trials, contest_and_pool, leaderboard
 from ._search import ProjectionSearchCV
 from ._splitters import HeldOutDomains, LeaveOneDomainOut, LeavePDomainsOut, WithinDomainSplit, refuse_parted
 from ._unseen import UnseenClassifier
@@ -44,6 +35,7 @@ __all__ = [
     "LeaveOneDomainOut",
     "LeavePDomainsOut",
     "Method",
+    "Pool",
     "ProjectionSearchCV",
     "UnseenClassifier",
     "ValidationSurfaceDisplay",
@@ -55,25 +47,28 @@ __all__ += [
     "EXPECTED",
     "HEADS",
     "TIE",
+    "Ballot",
     "Candidate",
     "Contender",
     "LargeFit",
     "Metric",
+    "Pooling",
     "Prediction",
     "Score",
     "Scorer",
     "Split",
-    "accuracies",
+    "Trials",
     "asks_for",
     "choose",
     "codes_of",
     "contenders",
     "contest",
+    "contest_and_pool",
     "contestants",
     "expected_warnings",
+    "forecast",
     "graded",
     "grouped",
-    "guarded",
     "in_full",
     "is_one_nearest",
     "is_transductive",
@@ -83,8 +78,6 @@ __all__ += [
     "methods_from",
     "metric_named",
     "nearest",
-    "neighbour_graph",
-    "nested_weights",
     "placed",
     "pool_weights",
     "pooled",

@@ -27,6 +27,7 @@ from ._candidate import (
     expected_warnings,
     fitted_copy,
     is_one_nearest,
+    is_transductive,
     nearest,
     placed,
     takes_domains,
@@ -38,6 +39,9 @@ from ._folds import KERNEL_PARAMS, Fold, Grams, Source, features_of, solution_pa
 T = TypeVar("T")
 EXPECTED = (ValueError, AttributeError, ArithmeticError, np.linalg.LinAlgError)  # what unfit data or settings may raise
 BLAS_THREADS = ThreadpoolController()
+VOTES = ("votes",)  # what a pool asks for
+ANSWERS = (*VOTES, "predict_proba", "decision_function")  # of which each sample has its own
+TINY = 1e-30  # a probability of 0 is rounded, and not that of a class that training did not show
 Numbered = tuple[int, Candidate]
 Asks = tuple[str, ...] | Callable[..., float]  # methods of classifiers, or a scorer that wants the classifier itself
 
@@ -77,8 +81,9 @@ class Prediction:
 class Stage:
     """Samples as candidates see them, and what those share on all splits; made when first asked for."""
 
-    def __init__(self, samples: Samples) -> None:
+    def __init__(self, samples: Samples, passing: bool = False) -> None:
         self.samples = samples
+        self._passing = passing  # for splits that train on the same rows, and for no others
         self._distances: Array | None = None
         self._grams: dict[Hashable, Grams] = {}
         self._sources: dict[Hashable, Source] = {}
@@ -90,6 +95,12 @@ class Stage:
             require_square(len(self.samples), copies=2, caller="An rbf SVM")
             self._distances = squared_distances(self.samples.X)
         return self._distances
+
+    def distances_to(self, train: Ints, rows: Ints) -> Array:
+        """Squared distances of some samples from those that are trained on."""
+        if self._passing:  # samples that are not trained on would be most of the columns
+            return squared_distances(*(_safe_indexing(self.samples.X, of) for of in (rows, train)))
+        return self.distances()[np.ix_(rows, train)]
 
     def source(self, projection: Projection) -> Source:
         """Where the folds of a kernel or of a feature map come from; all widths of one family share their distances."""
@@ -113,15 +124,19 @@ class Stage:
             if id(transformer) not in self._frozen:
                 self._frozen[id(transformer)] = Stage(replace(samples, X=features_of(transformer, samples.X)))
             return self._frozen[id(transformer)], rows
-        train, parts = rows.train, [_safe_indexing(samples.X, of) for of in rows]
-        fitted = with_width(transformer, parts[0])
-        if takes_domains(fitted.fit):
-            fitted.set_output(transform="default").fit(parts[0], samples.y[train], sample_domain=samples.domain[train])
-            seen = [fitted.transform(X, sample_domain=samples.domain[of]) for X, of in zip(parts, rows, strict=True)]
-        else:
-            fitted.fit(parts[0], samples.y[train])
-            seen = [features_of(fitted, X) for X in parts]
-        return Stage(replace(samples.take(rows.all), X=np.vstack(seen))), rows.in_order
+        train, X = rows.train, _safe_indexing(samples.X, rows.train)
+        fitted = with_width(transformer, X)
+        if not takes_domains(fitted.fit):
+            fitted.fit(X, samples.y[train])
+            features = features_of(fitted, _safe_indexing(samples.X, rows.all))
+            return Stage(replace(samples.take(rows.all), X=features), passing=True), rows.in_order
+        fitted.set_output(transform="default").fit(X, samples.y[train], sample_domain=samples.domain[train])
+        # A sample may look different in each split that holds it out, beside other samples.
+        seen = [fitted.transform(_safe_indexing(samples.X, of), sample_domain=samples.domain[of]) for of in rows]
+        ends = np.cumsum([len(of) for of in rows])
+        place, *places = np.split(np.arange(ends[-1]), ends[:-1])
+        apart = replace(samples.take(np.concatenate(tuple(rows))), X=np.vstack(seen))
+        return Stage(apart, passing=True), Rows(place, tuple(places))
 
 
 @dataclass(frozen=True)
@@ -136,27 +151,30 @@ class Rows:
 
     @cached_property
     def test(self) -> Ints:
-        """Everything that is held out, split after split."""
-        return np.concatenate(self.tests)
+        """Everything that is held out, each row once, however many splits hold it out."""
+        return self.tests[0] if len(self.tests) == 1 else np.unique(np.concatenate(self.tests))
+
+    @cached_property
+    def places(self) -> tuple[Ints, ...]:
+        """Where what each split holds out is among everything that is held out."""
+        if len(self.tests) == 1:
+            return (np.arange(len(self.test)),)
+        return tuple(np.searchsorted(self.test, of) for of in self.tests)
 
     @cached_property
     def all(self) -> Ints:
         """The rows to train on, then those that are held out."""
-        return np.concatenate(tuple(self))
+        return np.concatenate([self.train, self.test])
 
     @cached_property
     def in_order(self) -> Rows:
         """Where these rows are if they are taken in their order."""
-        ends = np.cumsum([len(part) for part in self])
-        train, *tests = np.split(np.arange(ends[-1]), ends[:-1])
-        return Rows(train, tuple(tests))
+        n = len(self.train)
+        return Rows(np.arange(n), tuple(n + place for place in self.places))
 
     def parts(self, Z: Any) -> list[Any]:
         """What each split holds out, of something that has a row for everything that is held out."""
-        if len(self.tests) == 1:
-            return [Z]
-        starts = np.cumsum([0, *map(len, self.tests)])
-        return [Z[a:b] for a, b in pairwise(starts.tolist())]
+        return [Z] if len(self.tests) == 1 else [_safe_indexing(Z, place) for place in self.places]
 
 
 def kernel_key(projection: Any) -> Hashable:
@@ -192,9 +210,10 @@ def ask(
     rows: Rows,
     asks: Asks = (),
     weight: Array | None = None,
+    again: frozenset[int] = frozenset(),
 ) -> list[Prediction]:
     """Ask candidates that share something on splits that train on the same rows, which have that `weight`."""
-    held = _Held(stage, splits, rows, asks, weight)
+    held = _Held(stage, splits, rows, asks, weight, again)
     how = _by_decomposition if group[0][1].shares == "decomposition" else _by_classifier
     with expected_warnings(), held.trying(group):
         how(group, held)
@@ -210,6 +229,7 @@ class _Held:
     rows: Rows
     asks: Asks
     weight: Array | None
+    again: frozenset[int]  # what is held out again, of which only those say something new who look at other samples
     said: list[Prediction] = field(default_factory=list)
 
     @contextmanager
@@ -225,10 +245,11 @@ class _Held:
             failed = [(index, k) for index, _ in group for k in self.splits if (index, k) not in said]
             self.said += [Prediction(*at, error=reason) for at in failed]
 
-    def answer(
-        self, asked: list[tuple[Numbered, list[Any]]], Z: Any, classifier: Any, shared: float, **facts: Any
-    ) -> None:
-        """Fit the classifier that candidates have in common to `Z`, and ask it about what each sees in each split."""
+    def answer(self, asked: list[tuple[Numbered, Any]], Z: Any, classifier: Any, shared: float, **facts: Any) -> None:
+        """Fit the classifier that candidates have in common to `Z`, and ask it about what each sees.
+
+        That is an array of everything that is held out, or a list of what is in each split.
+        """
         samples, start, train = self.stage.samples, time.perf_counter(), self.rows.train
         nearest_is_enough = not self.asks and is_one_nearest(classifier)
         with self.trying([one for one, _ in asked]):
@@ -236,21 +257,63 @@ class _Held:
             if not nearest_is_enough:
                 model = fitted_copy(classifier, Z, samples.y[train], samples.domain[train], self.weight)
             seconds = shared + (time.perf_counter() - start) / len(asked)
-            for (index, _), parts in asked:
-                for split, test, Z_test in zip(self.splits, self.rows.tests, parts, strict=True):
+            for (index, candidate), seen in asked:
+                for Z_test, rows, parts in self._batches(candidate, seen):
                     begin, more = time.perf_counter(), dict[str, Any]()
                     if model is None:
                         codes = samples.codes[train][nearest(Z, Z_test)]
                     else:
-                        told, seen = placed(model, Z_test, samples.domain[test])
-                        codes = codes_of(told.predict(seen), samples.classes, len(test))
-                        if callable(self.asks):
-                            weight = None if samples.weight is None else samples.weight[test]
-                            more = {"score": scored(self.asks, told, seen, samples.y[test], weight)}
-                        else:
-                            more = responses(told, seen, self.asks)
-                    costs = seconds / len(self.splits), time.perf_counter() - begin
-                    self.said.append(Prediction(index, split, codes, more, *costs, **facts))
+                        codes, more = self._told(*placed(model, Z_test, samples.domain[rows]), rows)
+                    costs = seconds / len(self.splits), (time.perf_counter() - begin) / len(parts)
+                    for split, at in parts.items():
+                        own = {name: value[at] if name in ANSWERS else value for name, value in more.items()}
+                        self.said.append(Prediction(index, split, codes[at], own, *costs, **facts))
+
+    def _batches(self, candidate: Candidate, seen: Any) -> Iterator[tuple[Any, Ints, dict[int, Any]]]:
+        """What is asked at once, the rows that it is of, and where in it is what each split holds out."""
+        splits = [k for k in self.splits if k not in self.again or candidate.transductive]
+        places = [self.splits.index(k) for k in splits]
+        if len(splits) == 1 or candidate.own or callable(self.asks):
+            parts = seen if isinstance(seen, list) else self.rows.parts(seen)
+            yield from ((parts[i], self.rows.tests[i], {self.splits[i]: slice(None)}) for i in places)
+        elif isinstance(seen, list):
+            tests = [self.rows.tests[i] for i in places]
+            ends = np.cumsum([0, *map(len, tests)]).tolist()
+            at = {k: slice(*ends) for k, ends in zip(splits, pairwise(ends), strict=True)}
+            yield np.concatenate([seen[i] for i in places]), np.concatenate(tests), at
+        else:
+            yield seen, self.rows.test, {self.splits[i]: self.rows.places[i] for i in places}
+
+    def _told(self, model: Any, X: Any, rows: Ints) -> tuple[Ints, dict[str, Any]]:
+        """Predicted classes, and what else is asked for."""
+        samples = self.stage.samples
+        codes = codes_of(model.predict(X), samples.classes, len(rows))
+        if callable(self.asks):
+            weight = None if samples.weight is None else samples.weight[rows]
+            return codes, {"score": scored(self.asks, model, X, samples.y[rows], weight)}
+        if self.asks == VOTES:
+            return codes, {"votes": votes(model, X, codes, samples.classes)}
+        return codes, responses(model, X, self.asks)
+
+
+def votes(model: Any, X: Any, codes: Ints | None, classes: Labels) -> Array:
+    """How a fitted classifier votes on classes: decision values of each, logarithms of probabilities, or its labels.
+
+    Softmax of such votes, times a number, are probabilities. A class that the classifier does not know has -inf. Pairs
+    of classes are left out of it: decision values of a pairwise machine are those of each class against the rest.
+    `codes` are what it predicts, if that is known.
+    """
+    if hasattr(model, "decision_function"):
+        S = np.asarray(model.decision_function(X), dtype=np.float64)
+        S = np.column_stack([-S, S]) / 2 if S.ndim == 1 else S  # of two, logistic regression says their difference
+    elif hasattr(model, "predict_proba"):
+        S = np.log(np.maximum(model.predict_proba(X), TINY))
+    else:
+        own = codes_of(model.predict(X), classes, X.shape[0]) if codes is None else codes
+        return np.eye(len(classes))[own]
+    found = np.full((len(S), len(classes)), -np.inf)
+    found[:, np.searchsorted(classes, model.classes_)] = S
+    return found
 
 
 def responses(model: Any, X: Any, names: Iterable[str]) -> dict[str, Any]:
@@ -295,19 +358,21 @@ def _by_classifier(group: list[Numbered], held: _Held) -> None:
             start = time.perf_counter()
             stage, rows = held.stage.behind(alike[0][1].transformer, held.rows)
             here = replace(held, stage=stage, rows=rows)  # which says it to the same list
-            X, *tests = (_safe_indexing(stage.samples.X, of) for of in rows)
+            X, X_test = (_safe_indexing(stage.samples.X, of) for of in (rows.train, rows.test))
+            apart, distances = is_transductive(alike[0][1].transformer), list[Array]()
             shared = (time.perf_counter() - start) / len(alike)
             for same_kernel in grouped(alike, lambda one: _width_of(one[1])):
                 gamma = _width_of(same_kernel[0][1])
                 if gamma is None:
                     for one in same_kernel:
-                        here.answer([(one, tests)], X, one[1].classifier, shared)
+                        here.answer([(one, rows.parts(X_test) if apart else X_test)], X, one[1].classifier, shared)
                     continue
                 number = width(gamma, X) if isinstance(gamma, str) else gamma
-                K, *seen = (np.exp(-number * stage.distances()[np.ix_(of, rows.train)]) for of in rows)
+                distances = distances or [stage.distances_to(rows.train, of) for of in (rows.train, rows.test)]
+                K, K_test = (np.exp(-number * D) for D in distances)
                 for one in same_kernel:
                     svm = clone(one[1].classifier).set_params(kernel="precomputed", gamma="scale")
-                    here.answer([(one, seen)], K, svm, shared)
+                    here.answer([(one, rows.parts(K_test) if apart else K_test)], K, svm, shared)
 
 
 def _width_of(candidate: Candidate) -> Any:
@@ -347,7 +412,7 @@ def _by_components(group: list[Numbered], held: _Held, fold: Fold, shared: float
         columns = slice(one[1].transformer.n_components)
         Z = np.ascontiguousarray(projected.train[:, columns])
         Z_test = projected.test[:, columns] - projected.offset[columns]
-        held.answer([(one, held.rows.parts(Z_test))], Z, one[1].classifier, shared)
+        held.answer([(one, Z_test)], Z, one[1].classifier, shared)
 
 
 def _by_solution(group: list[Numbered], held: _Held, fold: Fold, shared: float) -> None:
@@ -358,7 +423,7 @@ def _by_solution(group: list[Numbered], held: _Held, fold: Fold, shared: float) 
     shared += (time.perf_counter() - start) / len(group)
     ridge, weight = fold.ridge_and_weight(first)
     for alike in grouped(group, lambda one: _values(one[1].transformer, ("scaling", "n_components"))):
-        views: dict[str, tuple[Array, list[Array]]] = {}
+        views: dict[str, tuple[Array, Any]] = {}
         for same in grouped(alike, lambda one: one[1].transformer.centering):
             projection = same[0][1].transformer
             with held.trying(same):

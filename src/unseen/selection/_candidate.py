@@ -90,19 +90,32 @@ class Candidate:
         parts = (in_full(part) for part in (self.transformer, self.classifier))
         return hashlib.sha256("\n".join((self.variant, *parts)).encode()).hexdigest()[:16]
 
+    @property
+    def pipeline(self) -> Pipeline:
+        """The same as an estimator."""
+        steps = [] if self.transformer is None else [("transformer", self.transformer)]
+        return Pipeline([*steps, ("classifier", self.classifier)])
+
     def fitted(self, X: Any, y: Any, sample_domain: Any, sample_weight: Array | None = None) -> Pipeline:
-        """A pipeline fitted step by step: Pipeline.fit takes metadata differently with routing on and off."""
-        steps, Z = [], X
-        if self.transformer is not None:
-            transformer = with_width(self.transformer, Z)
-            transformer.fit(Z, y, **domains_for(transformer.fit, sample_domain))
-            Z = transformer.transform(Z, **domains_for(transformer.transform, sample_domain))
-            steps.append(("projection" if isinstance(transformer, Projection) else "transformer", transformer))
-        classifier = fitted_copy(self.classifier, Z, y, sample_domain, sample_weight)
-        pair = not steps and type(classifier) is Pipeline and len(classifier) == 2
-        if pair and isinstance(classifier[0], (DomainCenterer, Projection)):  # a user's own, of the form that ours have
-            return classifier
-        return Pipeline([*steps, ("classifier", classifier)])
+        """A fitted pipeline."""
+        return fitted_pipeline(self.pipeline, X, y, sample_domain, sample_weight)
+
+
+def fitted_pipeline(
+    pipeline: Pipeline, X: Any, y: Any, sample_domain: Any, sample_weight: Array | None = None
+) -> Pipeline:
+    """A copy of a candidate's pipeline, fitted step by step: Pipeline.fit takes metadata differently with routing."""
+    steps, Z = [], X
+    for _, unfitted in pipeline.steps[:-1]:
+        transformer = with_width(unfitted, Z)
+        transformer.fit(Z, y, **domains_for(transformer.fit, sample_domain))
+        Z = transformer.transform(Z, **domains_for(transformer.transform, sample_domain))
+        steps.append(("projection" if isinstance(transformer, Projection) else "transformer", transformer))
+    classifier = fitted_copy(pipeline.steps[-1][1], Z, y, sample_domain, sample_weight)
+    pair = not steps and type(classifier) is Pipeline and len(classifier) == 2
+    if pair and isinstance(classifier[0], (DomainCenterer, Projection)):  # a user's own, of the form that ours have
+        return classifier
+    return Pipeline([*steps, ("classifier", classifier)])
 
 
 def in_full(value: Any) -> str:

@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.metrics import get_scorer_names
-from sklearn.pipeline import Pipeline
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.metaestimators import available_if
@@ -18,7 +17,6 @@ from sklearn.utils.metaestimators import available_if
 from ..citizen import DocLinkMixin, parameters
 from ..estimators import is_dask
 from ..progress import CallbackSupportMixin
-from ._candidate import placed
 from ._metric import scorer_of
 from ._splitters import splitter
 
@@ -44,7 +42,7 @@ def refuse_dask(X: Any, name: str, advice: str = CHOOSE) -> None:
 
 @parameters
 class ChosenModel(DocLinkMixin, CallbackSupportMixin, ClassifierMixin, BaseEstimator):
-    """A classifier that stands for its `best_estimator_`: at most one transformer, then a classifier."""
+    """A classifier that stands for its `best_estimator_`."""
 
     __metadata_request__fit: ClassVar = {"sample_domain": True, "sample_weight": True}
     __metadata_request__predict: ClassVar = {"sample_domain": True}
@@ -56,7 +54,7 @@ class ChosenModel(DocLinkMixin, CallbackSupportMixin, ClassifierMixin, BaseEstim
     scoring: str | Callable[..., float] = "accuracy"
     n_jobs: int | None = None
     verbose: int = 0
-    best_estimator_: Pipeline = field(init=False)
+    best_estimator_: Any = field(init=False)
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "cv": ["cv_object"],
@@ -70,8 +68,8 @@ class ChosenModel(DocLinkMixin, CallbackSupportMixin, ClassifierMixin, BaseEstim
         """Return the chosen classifier or, before `fit`, all that may be chosen: what every one has is offered."""
 
     @abstractmethod
-    def _transformed(self, X: Any, sample_domain: Any) -> Any:
-        """Validate samples and turn them into what the chosen classifier sees."""
+    def _seen(self, X: Any, sample_domain: Any) -> tuple[Any, Any]:
+        """Validate samples; return who is asked about them, without a word on domains, and what that one sees."""
 
     def predict(self, X: Any, *, sample_domain: Any = None) -> Any:
         """Classify samples.
@@ -141,16 +139,14 @@ class ChosenModel(DocLinkMixin, CallbackSupportMixin, ClassifierMixin, BaseEstim
             The score.
         """
         refuse_dask(X, f"{type(self).__name__}.score", "Compute what `predict` gives, and compare it with y.")
-        Z = self._transformed(X, sample_domain)
-        model, Z = placed(self.best_estimator_[-1], Z, sample_domain)
+        model, Z = self._seen(X, sample_domain)
         weights = {} if sample_weight is None else {"sample_weight": sample_weight}  # not every scorer takes them
         return float(scorer_of(self.scoring, model)(model, Z, y, **weights))
 
     def _answer(self, method: str, X: Any, sample_domain: Any) -> Any:
         """What the chosen classifier says of samples, wherever they are."""
         if not is_dask(X):
-            Z = self._transformed(X, sample_domain)
-            model, Z = placed(self.best_estimator_[-1], Z, sample_domain)
+            model, Z = self._seen(X, sample_domain)
             return getattr(model, method)(Z)
         from .. import distributed
 

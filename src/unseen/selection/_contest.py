@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+from scipy.special import stdtrit
 
 from ..algebra import Array
 from ..exceptions import warn
@@ -36,6 +37,8 @@ class Contender:
         Why there are no scores, if there are none.
     defined : ndarray of bool, default=...
         Held-out parts that count, the same for all contenders.
+    skewed : float
+        Mean score on held-out parts drawn again with a skew of classes; NaN if nobody was asked about these.
     """
 
     candidate: Candidate
@@ -44,6 +47,7 @@ class Contender:
     seconds: float = 0.0
     error: str = ""
     defined: Any = ...
+    skewed: float = np.nan
 
     @property
     def name(self) -> str:
@@ -129,18 +133,30 @@ def standard_error(values: Array) -> float:
     return float(np.std(values, ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0
 
 
-def leaderboard(field: Sequence[Contender], chosen: Contender, names: Sequence[str]) -> list[dict[str, Any]]:
-    """Rows of plain values, best first."""
-    return [
-        {
-            "model": c.name,
-            "kind": c.kind,
-            "mean": c.mean,
-            "standard_error": standard_error(c.scores[c.defined]),
-            "scores": dict(zip(names, c.scores.tolist(), strict=True)),
-            "params": c.candidate.params,
-            "seconds": c.seconds,
-            "chosen": c is chosen,
-        }
-        for c in sorted(field, key=lambda c: -np.nan_to_num(c.mean, nan=-np.inf))
-    ]
+def forecast(
+    scores: Array, error: float = 0.0, ends: tuple[float, float] = (0.0, 1.0), *, level: float = 0.95, fewest: int = 2
+) -> tuple[float, float, float]:
+    """Mean of the scores of some domains, and the ends of an interval for the score of the next one.
+
+    Student's prediction interval for one more of some normal values, within the ends of the scale, which is all that
+    can be said of fewer than the `fewest`. `error` is the squared standard error of a score within its domain, which
+    bounds the spread from below where few domains agree by luck.
+    """
+    m, mean, reach = len(scores), float(np.mean(scores)), np.inf
+    if m >= max(fewest, 2):
+        reach = stdtrit(m - 1, (1 + level) / 2) * np.sqrt(max(float(np.var(scores, ddof=1)), error) * (1 + 1 / m))
+    return mean, float(max(mean - reach, ends[0])), float(min(mean + reach, ends[1]))
+
+
+def contender_row(contender: Contender, names: Sequence[str]) -> dict[str, Any]:
+    """A contender on a leaderboard, in plain values."""
+    return {
+        "model": contender.name,
+        "kind": contender.kind,
+        "mean": contender.mean,
+        "standard_error": standard_error(contender.scores[contender.defined]),
+        "scores": dict(zip(names, contender.scores.tolist(), strict=True)),
+        "skewed": contender.skewed,
+        "params": contender.candidate.params,
+        "seconds": contender.seconds,
+    }

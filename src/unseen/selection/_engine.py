@@ -22,7 +22,7 @@ from ..estimators import processes
 from ..exceptions import warn
 from ..labels import Balance, Labels, Samples, listed
 from ..progress import track
-from ._asking import Prediction, Rows, Stage, ask, grouped, scored, sharing_key
+from ._asking import VOTES, Prediction, Rows, Stage, ask, grouped, scored, sharing_key
 from ._candidate import Candidate
 from ._metric import Scoring, by_labels, scorer_of
 
@@ -42,6 +42,7 @@ def predictions(
     balance: Balance = "none",
     n_jobs: int | None = None,
     shown: dict[str, Any] | None = None,
+    again: frozenset[int] = frozenset(),
 ) -> Iterator[Prediction]:
     """What candidates say of the held-out parts of splits, as pieces of the work are done.
 
@@ -64,18 +65,20 @@ def predictions(
         Number of processes.
     shown : dict, default=None
         How progress is shown: `description`, `verbose` and `owner` of `unseen.progress.track`.
+    again : frozenset of int
+        Splits that hold out what another holds out, drawn again: only transductive candidates have more to say there.
 
     Yields
     ------
     prediction : Prediction
-        One for each candidate and split, in no particular order.
+        One for each candidate and split that it is asked about, in no particular order.
     """
     groups = grouped(enumerate(candidates), sharing_key)
     # Splits that train on the same rows are one piece of work, whatever they hold out.
     alike = grouped(range(len(splits)), lambda k: np.asarray(splits[k][0]).tobytes())
     asks = scoring if callable(scoring) else asks_for(scoring)
     done = processes(n_jobs, pre_dispatch="n_jobs")(
-        delayed(ask)(group, stage, same, rows, asks, samples.weights(splits[same[0]][0], balance))
+        delayed(ask)(group, stage, same, rows, asks, samples.weights(splits[same[0]][0], balance), again)
         for same, (stage, rows) in zip(alike, _stages(samples, splits, alike, preparation), strict=True)
         for group in groups
     )
@@ -85,7 +88,9 @@ def predictions(
 
 
 def asks_for(scoring: str) -> tuple[str, ...]:
-    """What a metric needs beside predicted labels."""
+    """What a metric, or "votes", needs beside predicted labels."""
+    if scoring in VOTES:
+        return VOTES
     return () if scoring == "accuracy" or by_labels(scoring) else RESPONSES
 
 
@@ -115,8 +120,8 @@ class Scorer:
         self.scoring = scoring
         self.samples = samples
         self.splits = splits
-        known = callable(scoring) or scoring == "accuracy"
-        self.scorer = None if known else scorer_of(scoring, Classifier(samples.classes, {}))
+        told = Classifier(samples.classes, {})
+        self.scorer = None if scoring == "accuracy" else scorer_of(scoring, told)
         self._undefined: dict[int, str] = {}
 
     def __call__(self, prediction: Prediction) -> float:
@@ -139,7 +144,7 @@ class Scorer:
             weight, reason = self._weight(test), ""
             if weight is not None and not weight.any():
                 reason = "its samples have no weight"
-            elif self.scorer is not None:
+            elif self.scorer is not None and not callable(self.scoring):
                 truth = _truth(self.samples.y[test], np.unique(self.samples.y[train]))
                 try:
                     reason = "" if np.isfinite(self._scored(test, truth)) else "it is not a number there"

@@ -140,11 +140,11 @@ class Fold:
 
     def project(
         self, projection: Projection, solution: Solution, combine: Combine, parts: Callable[[Any], list[Any]]
-    ) -> tuple[Array, list[Array]]:
-        """Training samples, and each part of the test samples, as the fitted projection would transform them."""
+    ) -> tuple[Array, Any]:
+        """Training samples and test samples, each part apart if it matters, as the projection would transform them."""
         projected = combine(self.equation(projection).finish(solution).coefficients)
         if projection.centering == "source":
-            return projected.train, parts(projected.test - projected.offset)
+            return projected.train, projected.test - projected.offset
         stored = dict.fromkeys(self._known, projected.offset)
         centring = Centring(stored, 'centering="target"', "Leave it out, or merge it with another.")
         batches = zip(parts(projected.test), parts(self._test_domain), strict=True)

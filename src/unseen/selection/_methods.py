@@ -63,7 +63,7 @@ class Method:
         What stands before the classifier.
     grid : dict or list of dict
         Settings to choose from, of the transformer or of the classifier.
-    coarse : dict, default=None
+    coarse : dict or list of dict, default=None
         Fewer settings, for a choice among many methods; None means the grid.
     components : sequence of int
         Numbers of components to choose from, in multiples of the number of classes less one.
@@ -96,7 +96,7 @@ class Method:
     classifier: Any = None
     transformer: Any = None
     grid: Grid | Sequence[Grid] = field(default_factory=dict)
-    coarse: Grid | None = None
+    coarse: Grid | Sequence[Grid] | None = None
     components: Sequence[int] = ()
     shares: Sharing = "nothing"
     most_rows: int | None = None
@@ -160,7 +160,7 @@ class Method:
             raise ValueError(f"{self.name!r} needs a feature map: UnseenClassifier([{self.name!r}], feature_map=...).")
         if self.members:  # a target may be looked at, but need not be
             both: Any = ("source", "target") if "target" in centerings else ("source",)
-            how: dict[str, Any] = {"coarse": True, "quick": quick, "heads": HEADS, "centerings": both}
+            how: dict[str, Any] = {"coarse": True, "quick": quick, "heads": ["logistic"], "centerings": both}
             yield from (
                 candidate
                 for name in self.members
@@ -196,13 +196,13 @@ def _plain_value(value: Any) -> Any:
     return value if isinstance(value, (bool, float, int, str, type(None))) else repr(value)
 
 
-def _projection(projection: Projection, grid: Grid, coarse: Grid, about: str, **more: Any) -> Method:
+def _projection(projection: Projection, grid: Grid, coarse: Grid | list[Grid], about: str, **more: Any) -> Method:
     return Method(
         type(projection).__name__,
         more.pop("kind", "invariant"),
         transformer=projection,
         grid={"gamma": WIDTHS, **grid},
-        coarse={**AMONG_MANY, **coarse},
+        coarse=[{**AMONG_MANY, **few} for few in (coarse if isinstance(coarse, list) else [coarse])],
         shares="decomposition",
         about=about,
         **more,
@@ -294,7 +294,7 @@ for _method in (
             "conditional_weight": (0.0, "scale", "1e2*scale", "1e4*scale"),
             "prior_weight": (0.0, "scale", "1e2*scale"),
         },
-        {"conditional_weight": ("scale", "1e2*scale"), "prior_weight": (0.0, "scale")},
+        [{"ridge": RIDGES[1:3], "conditional_weight": [w], "prior_weight": [w]} for w in (0.0, "scale", "1e2*scale")],
         "conditional invariance: each class alike in all domains",
         automatic=True,  # the other projections would take as long as all that is automatic now
     ),
@@ -358,7 +358,11 @@ for _method in (
 # The same behind a DomainCenterer: the simplest look at the new domain.
 for _name in ("logistic", "linear SVM", "RBF SVM"):
     _about = f"{METHODS[_name].about}, each domain centred on its own mean"
-    _centred: dict[str, Any] = {"kind": "reference", "transformer": DomainCenterer(), "compared": False}
+    _centred: dict[str, Any] = {
+        "kind": "reference",
+        "transformer": DomainCenterer(renormalize="auto"),
+        "compared": False,
+    }
     register(replace(METHODS[_name], name=f"centred {_name}", about=_about, **_centred))
 # Behind a feature map a plain classifier with curved boundaries stands beside the projections, as the RBF SVM does
 # beside kernels: otherwise invariance would be praised for what the map alone does.

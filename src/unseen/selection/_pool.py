@@ -7,7 +7,7 @@ Every mean is one over domains, each of which weighs alike however many rows it 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -15,17 +15,15 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import minimize_scalar
 from scipy.sparse import csr_array
-from scipy.special import log_softmax, stdtrit
+from scipy.special import log_softmax
 from sklearn.neighbors import NearestNeighbors
 
 from ..algebra import Array, Ints
 
 Arrays = Sequence[Array]  # one for each domain, as are Codes
 Codes = Sequence[Ints]
+Weights = Arrays | None  # of rows, if they do not weigh alike within their domain
 Mask = npt.NDArray[np.bool_]
-# All members' probabilities, (J, n, C), on a batch of a held-out domain: its position, and rows of it, some repeated.
-# An inductive member says the same of a row in every batch; a transductive one is asked again: the centre has moved.
-PredictBatch = Callable[[int, Ints], Array]
 LOWEST = -1e9  # scores from here down are those of classes that training did not show
 FLOOR = 1e-12  # of probabilities whose logarithm is taken
 NEIGHBOURS, BINS = 5, 15
@@ -36,9 +34,10 @@ FEW = 4  # domains from which nested scores are taken at their word
 ROUNDING = 1e-9  # of sums of the shares of rows
 
 
-def _shares(domains: Sequence[npt.NDArray[Any]]) -> Array:
-    """The weight of each row, domain after domain, where domains weigh alike."""
-    return np.concatenate([np.full(len(rows), 1 / (len(domains) * len(rows))) for rows in domains])
+def _shares(domains: Sequence[npt.NDArray[Any]], weights: Weights = None) -> Array:
+    """The weight of each row, domain after domain, where domains weigh alike; within them rows do, or have weights."""
+    alike = [np.ones(len(rows)) for rows in domains] if weights is None else weights
+    return np.concatenate([own / (len(domains) * own.sum()) for own in alike])
 
 
 def _of_truth(P: Array, codes: Ints) -> Array:
@@ -59,19 +58,18 @@ def softmax(scores: Array, beta: float = 1.0) -> Array:
     return P / P.sum(axis=1, keepdims=True)
 
 
-def temperature(scores: Arrays, codes: Codes) -> float:
+def temperature(scores: Arrays, codes: Codes, weights: Weights = None) -> float:
     """Inverse temperature of a member: the `beta` of `softmax` of the least log loss on held-out domains.
 
     The loss is convex in it; the search is over its logarithm, between 0.001 and 1000. Rows of a class that training
     did not show have an infinite loss at any temperature, and are left out.
     """
-    margins = []  # by which other classes exceed the true one
-    for S, c in zip(map(_columns, scores), codes, strict=True):
-        known = np.isfinite(_of_truth(S, c))
-        margins += [S[known] - _of_truth(S, c)[known, None]] if known.any() else []
-    if not margins:
+    D = np.concatenate([S - _of_truth(S, c)[:, None] for S, c in zip(map(_columns, scores), codes, strict=True)])
+    share = _shares(codes, weights)
+    known = np.isfinite(D).any(axis=1) & (share > 0)
+    if not known.any():
         return 1.0
-    D, share = np.concatenate(margins), _shares(margins)
+    D, share = D[known], share[known] / share[known].sum()
 
     def loss(log_beta: float) -> float:
         exponents = np.exp(log_beta) * D
@@ -82,18 +80,25 @@ def temperature(scores: Arrays, codes: Codes) -> float:
 
 
 def pool_weights(
-    P: Arrays, codes: Codes, *, members: Mask | None = None, steps: int = 150, rate: float = 0.3, pull: float = 0.02
+    P: Arrays,
+    codes: Codes,
+    *,
+    members: Mask | None = None,
+    weights: Weights = None,
+    steps: int = 150,
+    rate: float = 0.3,
+    pull: float = 0.02,
 ) -> Array:
     """Weights (J,) of a linear pool, by exponentiated gradient on domain-balanced log loss.
 
     Minimises the log loss of the pool plus `pull` times the Kullback-Leibler divergence of the weights from uniform
     ones, which is convex: members whose losses differ by much less than `pull` share alike. It starts from uniform
     weights at `rate`, which grows while the objective falls and is halved where it would rise, so that more steps are
-    never worse. Only `members` take part; others get 0.
+    never worse. Only `members` take part; others get 0. `weights` are those of rows.
     """
     taking = np.flatnonzero(np.ones(len(P[0]), bool) if members is None else members)
     q = np.concatenate([_of_truth(p[taking], c) for p, c in zip(P, codes, strict=True)], axis=1)
-    q, share, log_uniform = np.maximum(q, FLOOR), _shares(codes), -np.log(len(taking))
+    q, share, log_uniform = np.maximum(q, FLOOR), _shares(codes, weights), -np.log(len(taking))
 
     def objective(log_w: Array) -> tuple[float, Array]:
         mixed = np.exp(log_w) @ q
@@ -109,9 +114,9 @@ def pool_weights(
             rate = min(1.5 * rate, 0.5 / max(pull, FLOOR))  # at 1 / pull a step forgets where it came from
         else:
             rate /= 2
-    weights = np.zeros(len(P[0]))
-    weights[taking] = np.exp(log_w)
-    return weights
+    found = np.zeros(len(P[0]))
+    found[taking] = np.exp(log_w)
+    return found
 
 
 def pooled(weights: Array, P: Array) -> Array:
@@ -119,17 +124,15 @@ def pooled(weights: Array, P: Array) -> Array:
     return np.tensordot(weights, P, axes=1)
 
 
-def nested_weights(P: Arrays, codes: Codes, **options: Any) -> Array:
+def nested_weights(P: Arrays, codes: Codes, *, weights: Weights = None, **options: Any) -> Array:
     """Weights (m, J): those for domain k are fitted on the other domains, or uniform where there is no other."""
     if len(P) == 1:
         return pool_weights(P, codes, **{**options, "steps": 0})[None]
-    others = [[other for other in range(len(P)) if other != k] for k in range(len(P))]
-    return np.array([pool_weights([P[i] for i in rest], [codes[i] for i in rest], **options) for rest in others])
-
-
-def nested(P: Arrays, codes: Codes, **options: Any) -> list[Array]:
-    """Pooled probabilities (n_k, C) of each domain, by weights that did not see it; options of `pool_weights`."""
-    return [pooled(w, p) for w, p in zip(nested_weights(P, codes, **options), P, strict=True)]
+    found = []
+    for rest in ([other for other in range(len(P)) if other != k] for k in range(len(P))):
+        own = None if weights is None else [weights[i] for i in rest]
+        found.append(pool_weights([P[i] for i in rest], [codes[i] for i in rest], weights=own, **options))
+    return np.array(found)
 
 
 def prune(weights: Array, P: Arrays, codes: Codes) -> Array:
@@ -201,27 +204,20 @@ def smoothed(P: Array, W: csr_array, lam: float, iterations: int = 30) -> Array:
     return Z
 
 
-def accuracies(
-    codes: Codes, predict_batch: PredictBatch, pools: Mapping[str, Array], features: Arrays, seed: int = 0
-) -> dict[tuple[str, float], Array]:
-    """Accuracies of pools on natural and skewed batches: (2, m), in percent, by pool and strength of smoothing.
+def tried(batches: Iterable[Iterable[Array]], score: Callable[[int, int, Array], float]) -> Array:
+    """Scores of a pool on natural and skewed batches: (2, m), times 100, so that one is a point of accuracy.
 
-    `pools` holds the nested weights (m, J) of each, `features` the rows of each domain as neighbours are looked for.
-    Strength 0 is the pool as it is; batches are those of `trial_batches`, seeded by `seed` and the domain's position.
+    `batches` hold, for each domain, the probabilities of its natural batch, then those of skewed ones; `score` is told
+    the domain and the batch. What has no score, such as AUC on a single class, does not count.
     """
-    found = {(name, lam): np.zeros((2, len(codes))) for name in pools for lam in (0.0, *STRENGTHS)}
-    for k, truth in enumerate(codes):
-        for draw, rows in enumerate(trial_batches(truth, [seed, k])):
-            P, W = predict_batch(k, rows), neighbour_graph(features[k][rows])
-            for (name, lam), table in found.items():
-                right = smoothed(pooled(pools[name][k], P), W, lam).argmax(axis=1) == truth[rows]
-                table[min(draw, 1), k] += 100 * right.mean() / (DRAWS if draw else 1)
-    return found
+    found = [[100 * score(k, b, P) for b, P in enumerate(parts)] for k, parts in enumerate(batches)]
+    natural, skewed = [parts[0] for parts in found], [[v for v in parts[1:] if v == v] for parts in found]
+    return np.array([natural, [np.mean(own) if own else np.nan for own in skewed]])
 
 
 @dataclass(frozen=True)
 class Guard:
-    """Whether a transductive step has earned its place, by its gains on each held-out domain, in points of accuracy.
+    """Whether a transductive step has earned its place, by its gains on each held-out domain, in points.
 
     Their mean has to exceed both 1 point and 1 standard error, and that on natural batches 0: nobody pays for a skew
     that is not there. Of fewer than 4 domains nested scores are worth little: the mean then has to exceed 5 points and
@@ -261,13 +257,10 @@ class Guard:
         return f"{self.step} is {'' if self.adopts else 'not '}used: {found.format(*means)}, and {asked}."
 
 
-def guarded(found: Mapping[tuple[str, float], Array], plain: str, bold: str) -> tuple[str, float, list[Guard]]:
-    """The pool to use, its strength of smoothing, and the guards of both steps; `found` as from `accuracies`."""
-    guards = [Guard("The pool with transductive members", *(found[bold, 0.0] - found[plain, 0.0]))]
-    name = bold if guards[0].adopts else plain
-    best = max(STRENGTHS, key=lambda lam: float(found[name, lam].mean()))  # of equals the first, which is the weakest
-    guards.append(Guard(f"Smoothing by neighbours (strength {best:g})", *(found[name, best] - found[name, 0.0])))
-    return name, best if guards[1].adopts else 0.0, guards
+def guarded(step: str, plain: Array, bold: Array) -> Guard:
+    """The guard of a step, by what was `tried` without and with it; domains that have no score have no say."""
+    gains = bold - plain
+    return Guard(step, *gains[:, np.isfinite(gains).all(axis=0)])
 
 
 @dataclass(frozen=True)
@@ -307,32 +300,21 @@ class ConformalSets:
         return likeliest | (self.threshold(coverage) >= 1 - P)
 
 
-def forecast(scores: Array, error: float = 0.0, level: float = 0.95, top: float = 1.0) -> tuple[float, float, float]:
-    """Mean of scores between 0 and `top`, and the ends of Student's t prediction interval for one more domain.
-
-    `error`, the squared standard error of a score within its domain, bounds the spread where few agree by luck.
-    """
-    m, mean = len(scores), float(np.mean(scores))
-    spread = np.sqrt(max(float(np.var(scores, ddof=1)), error) * (1 + 1 / m)) if m > 1 else np.inf
-    reach = float(stdtrit(max(m - 1, 1), (1 + level) / 2) * spread)
-    return mean, max(mean - reach, 0.0), min(mean + reach, top)
-
-
-def calibration(P: Arrays, codes: Codes) -> dict[str, Any]:
+def calibration(P: Arrays, codes: Codes, weights: Weights = None) -> dict[str, Any]:
     """How far probabilities (n_k, C) are to be believed: means over domains, as plain values.
 
     ``"ece"`` is the expected calibration error of the likeliest class, in bins of equal width, ``"log_loss"`` that of
     the true class; ``"bins"`` has the mean confidence, the accuracy and the share of rows of each bin that has any.
     """
-    tables = []  # of each domain: shares of rows, and their confidence and their hits, bin by bin
-    for p, c in zip(P, codes, strict=True):
+    tables, share = [], np.split(len(codes) * _shares(codes, weights), np.cumsum([len(c) for c in codes])[:-1])
+    for p, c, own in zip(P, codes, share, strict=True):  # shares of rows, and their confidence and hits, bin by bin
         place = np.minimum((BINS * p.max(axis=1)).astype(int), BINS - 1)
-        values = (np.ones(len(c)), p.max(axis=1), p.argmax(axis=1) == c)
-        tables.append(np.array([np.bincount(place, v, minlength=BINS) for v in values]) / len(c))
+        values = (own, own * p.max(axis=1), own * (p.argmax(axis=1) == c))
+        tables.append(np.array([np.bincount(place, v, minlength=BINS) for v in values]))
     truth = np.concatenate([_of_truth(p, c) for p, c in zip(P, codes, strict=True)])
     bins = [row for row in np.mean(tables, axis=0).T.tolist() if row[0] > 0]
     return {
         "ece": float(np.mean([np.abs(table[1] - table[2]).sum() for table in tables])),
-        "log_loss": float(-_shares(codes) @ np.log(np.maximum(truth, FLOOR))),
+        "log_loss": float(-_shares(codes, weights) @ np.log(np.maximum(truth, FLOOR))),
         "bins": [{"confidence": sure / n, "accuracy": hits / n, "share": n} for n, sure, hits in bins],
     }

@@ -21,7 +21,7 @@ from ..exceptions import MaskedLabelsWarning, SingleDomainWarning, warn
 from ..labels import Samples, domains_by_name, encode_classes, samples_of
 from ..progress import with_callbacks
 from ._asking import as_key
-from ._candidate import Candidate
+from ._candidate import Candidate, placed
 from ._chosen import ChosenModel, refuse_dask
 from ._engine import TIE, Split, preferred, results_of
 from ._folds import KERNEL_PARAMS
@@ -216,8 +216,8 @@ class ProjectionSearchCV(MetaEstimatorMixin, ChosenModel):
     def _classifiers(self) -> Sequence[Any]:
         return [self._head()]
 
-    def _transformed(self, X: Any, sample_domain: Any) -> Any:
-        return self.transform(X, sample_domain=sample_domain)
+    def _seen(self, X: Any, sample_domain: Any) -> tuple[Any, Any]:
+        return placed(self.best_estimator_[-1], self.transform(X, sample_domain=sample_domain), sample_domain)
 
     def transform(self, X: Any, *, sample_domain: Any = None) -> Any:
         """Project samples with the chosen projection.

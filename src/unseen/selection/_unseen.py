@@ -17,51 +17,60 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..citizen import forget
 from ..estimators import FEATURE_MAPS, collect
-from ..kernels import EXACT_ROWS, Plan
+from ..kernels import Plan
 from ..labels import Balance, Labels, Samples, domains_by_name, encode_classes, samples_of
 from ..progress import with_callbacks
-from ._candidate import expected_warnings, is_transductive, seen_by_classifier
+from ._candidate import expected_warnings, is_transductive, placed
 from ._chosen import ChosenModel, refuse_dask
-from ._contest import Contender, choose, contest, leaderboard, warn_of_failures
+from ._contest import Contender, forecast, warn_of_failures
 from ._engine import Split
+from ._ensemble import Pool
 from ._large import LargeFit
 from ._methods import HEADS, MAPPED, METHODS, Method, contestants, methods_from
+from ._pooling import Pooling, contest_and_pool, leaderboard
 from ._splitters import domain_splits
 
 
 class UnseenClassifier(ChosenModel):
     """The best classifier for a domain that nobody has seen.
 
-    Tunes and compares, by holding out one domain after the other: plain classifiers (logistic regression, linear and
-    rbf SVM), the same behind a :class:`DomainCenterer`, and CIDG under
-    source and target centring with 1-nearest-neighbour and logistic heads. The best mean over held-out domains wins,
-    except that a simpler kind of model is preferred whenever the winner's advantage over it, paired by domain, is
-    within one standard error of zero. Plain models are simplest, then inductive projections, then *transductive*
-    models, which look at unlabelled samples of the new domain and predict batches. Among plain models the rbf SVM,
-    which nests the linear ones, stands for all that are within one standard error of the best.
+    Asks many models about each domain, none of them trained on it, and pools what they say: plain classifiers (logistic
+    regression, linear and rbf SVM), the same behind a :class:`DomainCenterer`, and CIDG with a logistic head under
+    source and target centring. Each has a temperature, and a share in a linear pool, that minimise the log loss on
+    held-out domains. There are two pools, one of *inductive* models and one of all. *Transductive* models, which look
+    at unlabelled samples of the new domain and predict batches, take part only if the second pool does better by more
+    than a point and a standard error on held-out domains as they are and drawn again with a skew of classes; smoothing
+    by nearest neighbours within a batch is taken by the same rule. See :ref:`pooling`.
 
     Parameters
     ----------
     methods : "auto" or list, default="auto"
-        What to compare: names in `unseen.selection.METHODS`, and classifiers of your own, as pairs ``("mine", SVC())``
-        or, to have their settings chosen as well, as triples ``("mine", SVC(), {"C": [1, 10]})``; see
+        Who takes part: names in `unseen.selection.METHODS`, and classifiers of your own, as pairs ``("mine", SVC())``
+        or, to have several settings take part, as triples ``("mine", SVC(), {"C": [1, 10]})``; see
         :ref:`own_models`. "auto" is "logistic", "linear SVM", "RBF SVM", the
         same behind a centerer ("centred logistic" and so on), and "CIDG". With `feature_map` also
         "mapped ridge", ridge classification behind the map, which stands in for the RBF SVMs in "auto".
+    pool : bool, default=True
+        Whether models are pooled. Otherwise the one with the best mean over held-out domains is picked, except that a
+        simpler kind is preferred whenever the winner's advantage over it, paired by domain, is within one standard
+        error of zero; among plain models the rbf SVM, which nests the linear ones, stands for all such.
+    heads : sequence of {"1-NN", "logistic"}, default=("logistic",)
+        What classifies behind a projection.
     feature_map : transformer, "linear" or None, default=None
         For more samples than a kernel matrix can hold: what the projections see in place of a kernel, such as
         :class:`~unseen.PivotedNystroem`. Each fold fits it anew. A fitted map in a
         :class:`~sklearn.frozen.FrozenEstimator`, or "linear" for the features as they are, is evaluated once for all
         folds, settings and methods; the statistics of each domain are then collected once, and added up for each fold.
-        Above 8,000 samples projections are followed by logistic regression alone.
     transductive : bool, default=True
-        Whether transductive models may be chosen. Set it to False to predict single samples, or to keep the new
-        domain's samples out of its predictions.
+        Whether models that look at the new domain, and smoothing, may be used. Set it to False to predict single
+        samples, or to keep the new domain's samples out of its predictions. What that promises is the level of the best
+        plain model, chosen for you.
     cv : splitter, int or iterable, default=None
         None means :class:`~unseen.selection.LeaveOneDomainOut`.
     scoring : str or callable, default="accuracy"
-        A scikit-learn scorer. A held-out part on which it is not defined, such as AUC on a domain with one class, is
-        left out for all models alike, with a warning.
+        A scikit-learn scorer, for `leaderboard_`, `forecast_`, the guards and what is picked; weights of a pool and
+        temperatures follow from log loss. A held-out part on which it is not defined, such as AUC on a domain with one
+        class, is left out for all models alike, with a warning.
     balance : {"none", "classes", "domains"}, default="none"
         What weighs alike in training: nothing, all classes (as with scikit-learn's ``class_weight="balanced"``) or all
         domains. These are weights of samples, made for each training set, for classifiers that take them: all but
@@ -74,17 +83,29 @@ class UnseenClassifier(ChosenModel):
     Attributes
     ----------
     leaderboard_ : list of dict
-        Every contender, best first: `model`, `kind`, `mean`, `standard_error`, `scores` (one per held-out part, by the
-        name of the domain where it is one domain; NaN where there is none), `params`, `seconds` and whether it was
-        `chosen`.
+        Pools and single models, best first: `model`, `kind`, `mean`, `standard_error`, `scores` (one per held-out part,
+        by the name of the domain where it is one domain; NaN where there is none), `skewed` (mean score on the same
+        parts drawn again, half of the classes with 80% of the samples), `params`, `seconds`, `weight` (its share in the
+        pool), `guard` (why the step that a pool adds is or is not taken) and whether it was `chosen`. Pools are scored
+        by weights that did not see the part.
+    members_ : list of dict
+        Who is in the pool, the weightiest first: `model`, `weight`, `kind` and `params`.
+    decisions_ : list of str
+        Why steps that look at the new domain are or are not taken, in sentences.
     best_model_ : str
-        Name of the chosen contender.
+        Name of the pool, or of the model if it has one member.
     best_kind_ : {"plain", "inductive", "transductive"}
         Its kind.
     best_score_ : float
         Its mean score over held-out domains.
-    best_estimator_ : Pipeline
-        The chosen model, refitted on all data.
+    forecast_ : tuple of float
+        What to expect on the next domain: the mean of the scores on held-out domains, and the ends of a 95% prediction
+        interval for one more.
+    calibration_ : dict
+        Expected calibration error, log loss and reliability on held-out domains, "before" probabilities were tempered,
+        and "after".
+    best_estimator_ : Pool
+        The pool, its members refitted on all data.
     classes_ : ndarray of shape (n_classes,)
         Class labels.
     n_features_in_ : int
@@ -110,20 +131,22 @@ class UnseenClassifier(ChosenModel):
     >>> data = make_synthetic(validation_domain=True, random_state=0)
     >>> model = UnseenClassifier(methods=["logistic", "CIDG"])
     >>> model = model.fit(data.data, data.target, sample_domain=data.domain)
-    >>> [row["model"] for row in model.leaderboard_ if row["chosen"]] == [model.best_model_]
-    True
+    >>> float(model.predict_proba(data.data[:2]).sum().round(6))
+    2.0
 
     Beside a classifier of one's own, with settings to choose from:
 
     >>> from sklearn.neighbors import KNeighborsClassifier
     >>> mine = ("mine", KNeighborsClassifier(), {"n_neighbors": [5, 25]})
     >>> model = UnseenClassifier(methods=["logistic", mine]).fit(data.data, data.target, sample_domain=data.domain)
-    >>> sorted(row["model"] for row in model.leaderboard_)
+    >>> sorted(row["model"] for row in model.leaderboard_ if "pool" not in row["model"])
     ['logistic', 'mine']
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "methods": [StrOptions({"auto"}), list, tuple],
+        "pool": ["boolean"],
+        "heads": [list, tuple],
         "feature_map": FEATURE_MAPS,
         "transductive": ["boolean"],
         "cv": ["cv_object"],
@@ -137,6 +160,8 @@ class UnseenClassifier(ChosenModel):
         self,
         methods: Literal["auto"] | Sequence[Any] = "auto",
         *,
+        pool: bool = True,
+        heads: Sequence[str] = ("logistic",),
         feature_map: Any = None,
         transductive: bool = True,
         cv: Any = None,
@@ -146,6 +171,8 @@ class UnseenClassifier(ChosenModel):
         verbose: int = 0,
     ) -> None:
         self.methods = methods
+        self.pool = pool
+        self.heads = heads
         self.feature_map = feature_map
         self.transductive = transductive
         self.cv = cv
@@ -156,7 +183,7 @@ class UnseenClassifier(ChosenModel):
 
     @domains_by_name
     def fit(self, X: Any, y: Any, *, sample_domain: Any = None, sample_weight: Any = None, **params: Any) -> Self:
-        """Compare the models and refit the chosen one.
+        """Ask the models about held-out domains, pool them, and refit those that matter.
 
         Parameters
         ----------
@@ -188,19 +215,28 @@ class UnseenClassifier(ChosenModel):
         few = samples if plan.exact else samples.take(samples.thinned(plan.choice_rows))
         domain = None if sample_domain is None else few.domain
         splits = domain_splits(self, few, sample_domain if plan.exact else domain, params)
-        field = self._compare(methods, few, splits)
-        chosen = choose(field)
-        self.leaderboard_ = leaderboard(field, chosen, _names(splits, domain))
-        self.best_model_, self.best_kind_, self.best_score_ = chosen.name, chosen.kind, chosen.mean
+        field, pooling = self._compare(methods, few, splits)
+        self._tell(field, pooling, _names(splits, domain))
         with expected_warnings():  # the comparison has said what there is to say
             if plan.exact:
                 weight = samples.weights(balance=self.balance)
-                self.best_estimator_ = chosen.candidate.fitted(X, y, sample_domain, weight)
+                members = [member.fitted(X, y, sample_domain, weight) for member in pooling.members]
             else:
                 sample = samples.take(samples.thinned(plan.sample_rows))
                 large = LargeFit(sample, lambda p: collect(p, X, y, samples.domain), plan, balance=self.balance)
-                self.best_estimator_, _ = large.fitted(chosen.candidate)
+                members = [large.fitted(member)[0] for member in pooling.members]
+        self.best_estimator_ = pooling.estimator(members)
         return self
+
+    def _tell(self, field: list[Contender], pooling: Pooling, names: list[str]) -> None:
+        """Set what says how the choice was made."""
+        self.leaderboard_ = leaderboard(field, pooling, names)
+        self.members_ = pooling.table
+        self.decisions_ = [guard.reason for guard in pooling.guards]
+        self.best_model_, self.best_kind_ = pooling.name, pooling.kind
+        chosen = next(row for row in self.leaderboard_ if row["chosen"])
+        scores = np.array([*chosen["scores"].values()])
+        self.best_score_, self.forecast_, self.calibration_ = chosen["mean"], forecast(scores), pooling.calibration
 
     def _plan(self, methods: Sequence[Method], n_samples: int, params: dict[str, Any]) -> Plan:
         """By size, unless somebody has said what stands for the kernel or what to hold out, or there is no kernel."""
@@ -212,18 +248,20 @@ class UnseenClassifier(ChosenModel):
         return plan
 
     @with_callbacks
-    def _compare(self, methods: Sequence[Method], samples: Samples, splits: list[Split]) -> list[Contender]:
-        # Among very many samples a nearest neighbour costs more than all else.
-        few = self.feature_map is None or len(samples) <= EXACT_ROWS
-        heads = tuple(HEADS) if few else ("logistic",)
+    def _compare(
+        self, methods: Sequence[Method], samples: Samples, splits: list[Split]
+    ) -> tuple[list[Contender], Pooling]:
+        unknown = [head for head in self.heads if head not in HEADS]
+        if unknown or not self.heads:
+            raise ValueError(f"heads must be among {', '.join(HEADS)}; got {self.heads!r}.")
         centerings = ("source", "target") if self.transductive else ("source",)
-        how: dict[str, Any] = {"coarse": True, "heads": heads, "centerings": centerings}
+        how: dict[str, Any] = {"coarse": True, "heads": tuple(self.heads), "centerings": centerings}
         candidates = [c for method in methods for c in method.candidates(len(self.classes_), **how)]
         shown = {"description": type(self).__name__, "verbose": self.verbose, "owner": self}
-        work: dict[str, Any] = {"balance": self.balance, "n_jobs": self.n_jobs, "shown": shown}
-        field = contest(candidates, samples, splits, scoring=self.scoring, **work)
-        warn_of_failures(field)
-        return field
+        work: dict[str, Any] = {"balance": self.balance, "n_jobs": self.n_jobs, "shown": shown, "scoring": self.scoring}
+        found = contest_and_pool(candidates, samples, splits, pool=self.pool, transductive=self.transductive, **work)
+        warn_of_failures(found[0])
+        return found
 
     def _methods(self, X: Any) -> list[Method]:
         """The methods to compare, with the feature map in its place."""
@@ -264,18 +302,32 @@ class UnseenClassifier(ChosenModel):
             return replace(method, transformer=projection)
         return replace(method, transformer=self.feature_map) if method.name == MAPPED else method
 
-    def _classifiers(self) -> Sequence[Any]:
-        if hasattr(self, "best_estimator_"):
-            return [self.best_estimator_[-1]]
-        methods = self._methods(None)
-        heads = HEADS.values() if any(method.is_projection for method in methods) else ()
-        return [*(method.classifier for method in methods if not method.is_projection), *heads]
+    def predict_set(self, X: Any, coverage: float = 0.9, *, sample_domain: Any = None) -> list[Any]:
+        """Tell which classes samples may have: sets that hold the true one as often as asked, on new domains.
 
-    def _transformed(self, X: Any, sample_domain: Any) -> Any:
-        """Samples as the chosen classifier sees them."""
+        Parameters
+        ----------
+        X, sample_domain
+            As for `predict`.
+        coverage : float, default=0.9
+            How often the true class is to be in the set, on average over new domains like those seen in `fit`. With m
+            held-out domains at most 1 - 1/(m + 1) can be promised, as the next may be the strangest: more is refused.
+
+        Returns
+        -------
+        sets : list of ndarray
+            The classes of each sample, the likeliest first.
+        """
+        P, pool = self.predict_proba(X, sample_domain=sample_domain), self.best_estimator_
+        return pool.named_sets(P, coverage)
+
+    def _classifiers(self) -> Sequence[Any]:
+        return [getattr(self, "best_estimator_", Pool((), np.empty(0), np.empty(0)))]
+
+    def _seen(self, X: Any, sample_domain: Any) -> tuple[Any, Any]:
         check_is_fitted(self, "best_estimator_")
         X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=(np.float64, np.float32))
-        return seen_by_classifier(self.best_estimator_, X, sample_domain)
+        return placed(self.best_estimator_, X, sample_domain)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -1,0 +1,240 @@
+"""A pool that predicts: members, what each of them weighs, and what is done with their votes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.pipeline import Pipeline
+from sklearn.utils import _safe_indexing
+from sklearn.utils.validation import check_is_fitted
+
+from ..algebra import Array, Moments
+from ..citizen import DocLinkMixin
+from ..estimators import DomainTransformer, Projection, centred, centring_of, uncentred_together
+from ..labels import Coded, Labels, check_domains
+from ._asking import votes
+from ._candidate import fitted_pipeline, is_transductive, placed
+from ._pool import ConformalSets, neighbour_graph, pooled, smoothed, softmax
+
+Centres = Mapping[tuple[int, Any], Moments]  # of new domains, for each member that is centred on them
+
+
+class Pool(DocLinkMixin, ClassifierMixin, BaseEstimator):
+    """A weighted mean of the probabilities of several classifiers.
+
+    :class:`~unseen.UnseenClassifier` and :func:`unseen.fit` make pools: they choose members, weights and temperatures
+    by what the members say of domains that they were not trained on. `fit` fits the members and changes nothing else.
+
+    Parameters
+    ----------
+    members : list of Pipeline
+        Classifiers, each alone or behind one transformer.
+    weights : ndarray of shape (n_members,)
+        Their shares, which sum to 1.
+    betas : ndarray of shape (n_members,)
+        Inverse temperatures: a member's probabilities are the softmax of its votes times this.
+    smoothing : float, default=0.0
+        How strongly samples of a batch agree with their nearest neighbours there; 0 for not at all.
+    sharpness : float, default=1.0
+        Inverse temperature of the pool itself.
+    held_out : list of ndarray, default=None
+        For prediction sets: one less the probability of the true class, of the samples of each held-out domain.
+
+    Attributes
+    ----------
+    members_ : list of Pipeline
+        The same, fitted.
+    classes_ : ndarray of shape (n_classes,)
+        Class labels.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from unseen.selection import Pool
+    >>> members = [make_pipeline(LogisticRegression(C=C)) for C in (0.1, 10)]
+    >>> pool = Pool(members, np.array([0.5, 0.5]), np.ones(2)).fit([[0.0], [1.0], [2.0], [3.0]], [0, 0, 1, 1])
+    >>> pool.predict([[-1.0], [5.0]])
+    array([0, 1])
+    """
+
+    def __init__(
+        self,
+        members: Sequence[Pipeline],
+        weights: Array,
+        betas: Array,
+        *,
+        smoothing: float = 0.0,
+        sharpness: float = 1.0,
+        held_out: Sequence[Array] | None = None,
+    ) -> None:
+        self.members = members
+        self.weights = weights
+        self.betas = betas
+        self.smoothing = smoothing
+        self.sharpness = sharpness
+        self.held_out = held_out
+
+    def fit(self, X: Any, y: Any, *, sample_domain: Any = None, sample_weight: Any = None) -> Self:
+        """Fit all members.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Samples of all source domains.
+        y : array-like of shape (n_samples,)
+            Class labels.
+        sample_domain : array-like of shape (n_samples,), default=None
+            The domain each sample comes from.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights, for members that take them.
+
+        Returns
+        -------
+        self : object
+            The fitted pool.
+        """
+        fitted = [fitted_pipeline(member, X, np.asarray(y), sample_domain, sample_weight) for member in self.members]
+        return self.of(fitted)
+
+    def of(self, members: Sequence[Pipeline]) -> Self:
+        """Take members that are fitted already, all to the same samples."""
+        known: list[Any] = []  # samples that several members hold are kept, and looked at, once
+        for member in members:
+            own = vars(member[0]).get("X_fit_") if isinstance(member[0], Projection) else None
+            if isinstance(own, np.ndarray):
+                same = next((other for other in known if np.array_equal(own, other)), None)
+                known += [own] if same is None else []
+                member[0].X_fit_ = own if same is None else same
+        self.members_ = list(members)
+        self.classes_ = members[0].classes_
+        return self
+
+    @property
+    def transductive(self) -> bool:
+        """Whether predictions depend on the other samples of their domain."""
+        return bool(self.smoothing) or any(map(is_transductive, self.members))
+
+    def predict(self, X: Any, *, sample_domain: Any = None) -> Labels:
+        """Classify samples.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Samples; if the pool is transductive, a batch of each new domain.
+        sample_domain : array-like of shape (n_samples,), default=None
+            Their domains; None means one new domain.
+
+        Returns
+        -------
+        y : ndarray of shape (n_samples,)
+            The likeliest classes.
+        """
+        return self.classes_[self.predict_proba(X, sample_domain=sample_domain).argmax(axis=1)]
+
+    def predict_proba(self, X: Any, *, sample_domain: Any = None) -> Array:
+        """Class probabilities.
+
+        Parameters
+        ----------
+        X, sample_domain
+            As for `predict`.
+
+        Returns
+        -------
+        p : ndarray of shape (n_samples, n_classes)
+            In the order of `classes_`.
+        """
+        check_is_fitted(self, "members_")
+        return self.answer(X, None if sample_domain is None else check_domains(sample_domain, X.shape[0]))
+
+    def predict_set(self, X: Any, coverage: float = 0.9, *, sample_domain: Any = None) -> np.ndarray[Any, Any]:
+        """Tell which classes a sample may have.
+
+        Parameters
+        ----------
+        X, sample_domain
+            As for `predict`.
+        coverage : float, default=0.9
+            How often the true class is to be among them, on average over new domains. With m held-out domains at most
+            1 - 1/(m + 1) can be promised; more is refused.
+
+        Returns
+        -------
+        sets : ndarray of bool of shape (n_samples, n_classes)
+            Which classes belong to the set of each sample; never none.
+        """
+        self.threshold(coverage)  # what cannot be promised is refused before anything is computed
+        return self.sets(self.predict_proba(X, sample_domain=sample_domain), coverage)
+
+    def threshold(self, coverage: float) -> float:
+        """One less the probability from which on classes belong to sets; ValueError for what cannot be promised."""
+        return self._conformal.threshold(coverage)
+
+    def sets(self, P: Array, coverage: float) -> np.ndarray[Any, Any]:
+        """Which classes belong to the sets of samples with these probabilities."""
+        return self._conformal.sets(P, coverage)
+
+    def named_sets(self, P: Array, coverage: float) -> list[Labels]:
+        """The same as labels, the likeliest first."""
+        order = np.argsort(-P, axis=1, kind="stable")
+        inside = np.take_along_axis(self.sets(P, coverage), order, axis=1)
+        return [self.classes_[own[held]] for own, held in zip(order, inside, strict=True)]
+
+    @property
+    def _conformal(self) -> ConformalSets:
+        if not self.held_out:
+            raise ValueError("This pool knows no held-out domains, from which prediction sets follow.")
+        return ConformalSets(self.held_out)
+
+    def votes(self, X: Any, domain: Labels | None = None, centres: Centres | None = None) -> list[Array]:
+        """Votes of each member on classes; members that `centres` name are centred on these, others as fitted."""
+        Z = self._uncentred(X)
+        found = []
+        for j, member in enumerate(self.members_):
+            if j in Z:
+                own = {name: at for (i, name), at in (centres or {}).items() if i == j} or None
+                seen: Any = centred(member[0], Z[j], domain, own)
+                classifier, seen = placed(member[-1], seen, domain)
+            else:
+                classifier, seen = placed(member, X, domain)
+            found.append(votes(classifier, seen, None, self.classes_))
+        return found
+
+    def members_say(self, X: Any, domain: Labels | None = None, centres: Centres | None = None) -> Array:
+        """Probabilities of each member: (n_members, n_samples, n_classes)."""
+        said = self.votes(X, domain, centres)
+        return np.array([softmax(own, beta) for own, beta in zip(said, self.betas, strict=True)])
+
+    def answer(self, X: Any, domain: Labels | None = None, centres: Centres | None = None) -> Array:
+        """Probabilities of samples: all that there are of their domains, unless `centres` are those of all pieces.
+
+        Smoothing looks for neighbours of a sample among those that are here, of its domain.
+        """
+        P = pooled(self.weights, self.members_say(X, domain, centres))
+        if self.smoothing:
+            for _, rows in Coded.domains(domain, X.shape[0]).rows():
+                P[rows] = smoothed(P[rows], neighbour_graph(_safe_indexing(X, rows)), self.smoothing)
+        if self.sharpness == 1.0:
+            return P
+        with np.errstate(divide="ignore"):
+            return softmax(np.log(P), self.sharpness)
+
+    def moments(self, X: Any, domain: Labels | None = None, *, every: bool = False) -> dict[tuple[int, Any], Moments]:
+        """What samples tell about the centres of new domains, which add up; of `every` member that has a centre."""
+        Z = self._uncentred(X)
+        moved = [j for j in Z if every or is_transductive(self.members_[j][0])]
+        found = {j: centring_of(self.members_[j][0]).moments(Z[j], domain) for j in moved}
+        return {(j, name): own for j, parts in found.items() for name, own in parts.items()}
+
+    def _uncentred(self, X: Any) -> dict[int, Array]:
+        """Samples as members have them that centre them, before they do."""
+        behind = {j: m[0] for j, m in enumerate(self.members_) if isinstance(m[0], DomainTransformer) and len(m) == 2}
+        return dict(zip(behind, uncentred_together([*behind.values()], X), strict=True))
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "members_")
