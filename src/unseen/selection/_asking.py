@@ -13,12 +13,16 @@ from itertools import pairwise
 from typing import Any, TypeVar
 
 import numpy as np
+from scipy import linalg
 from sklearn.base import clone
 from sklearn.exceptions import UndefinedMetricWarning
+from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.pipeline import Pipeline
+from sklearn.svm import LinearSVC
 from sklearn.utils import _safe_indexing, column_or_1d
 from threadpoolctl import ThreadpoolController
 
-from ..algebra import Array, Ints
+from ..algebra import Array, Ints, product
 from ..estimators import Projection, learns_nothing
 from ..kernels import require_square, squared_distances
 from ..labels import Labels, Samples, listed
@@ -41,6 +45,7 @@ EXPECTED = (ValueError, AttributeError, ArithmeticError, np.linalg.LinAlgError) 
 BLAS_THREADS = ThreadpoolController()
 VOTES = ("votes",)  # what a pool asks for
 ANSWERS = (*VOTES, "predict_proba", "decision_function")  # of which each sample has its own
+BY_VOTES = (LogisticRegression, LinearSVC, RidgeClassifier)  # who predict the class of the highest decision value
 TINY = 1e-30  # a probability of 0 is rounded, and not that of a class that training did not show
 Numbered = tuple[int, Candidate]
 Asks = tuple[str, ...] | Callable[..., float]  # methods of classifiers, or a scorer that wants the classifier itself
@@ -174,7 +179,7 @@ class Rows:
 
     def parts(self, Z: Any) -> list[Any]:
         """What each split holds out, of something that has a row for everything that is held out."""
-        return [Z] if len(self.tests) == 1 else [_safe_indexing(Z, place) for place in self.places]
+        return [Z] if len(self.tests) == 1 else [Z[place] for place in self.places]
 
 
 def kernel_key(projection: Any) -> Hashable:
@@ -287,6 +292,9 @@ class _Held:
     def _told(self, model: Any, X: Any, rows: Ints) -> tuple[Ints, dict[str, Any]]:
         """Predicted classes, and what else is asked for."""
         samples = self.stage.samples
+        if self.asks == VOTES and type(model[-1] if isinstance(model, Pipeline) else model) in BY_VOTES:
+            cast = votes(model, X, None, samples.classes)
+            return cast.argmax(axis=1), {"votes": cast}  # which is what they predict
         codes = codes_of(model.predict(X), samples.classes, len(rows))
         if callable(self.asks):
             weight = None if samples.weight is None else samples.weight[rows]
@@ -364,6 +372,8 @@ def _by_classifier(group: list[Numbered], held: _Held) -> None:
             for same_kernel in grouped(alike, lambda one: _width_of(one[1])):
                 gamma = _width_of(same_kernel[0][1])
                 if gamma is None:
+                    if all(_turns(one[1]) for one in same_kernel):
+                        X, X_test = turned(X, X_test)
                     for one in same_kernel:
                         here.answer([(one, rows.parts(X_test) if apart else X_test)], X, one[1].classifier, shared)
                     continue
@@ -373,6 +383,24 @@ def _by_classifier(group: list[Numbered], held: _Held) -> None:
                 for one in same_kernel:
                     svm = clone(one[1].classifier).set_params(kernel="precomputed", gamma="scale")
                     here.answer([(one, rows.parts(K_test) if apart else K_test)], K, svm, shared)
+
+
+def _turns(candidate: Candidate) -> bool:
+    """Whether a classifier of ours is the same in any orthonormal basis: linear, its penalty the Euclidean norm."""
+    return type(candidate.classifier) in (LogisticRegression, LinearSVC) and not candidate.own
+
+
+def turned(X: Any, X_test: Any) -> tuple[Any, Any]:
+    """Samples in a basis of the span of the training samples, if these are far fewer than their features.
+
+    Inner products, and with them all that a linear classifier says, stay as they are. One column of zeros keeps more
+    features than samples, by which scikit-learn chooses among solvers.
+    """
+    n, d = X.shape
+    if 1.5 * n > d or not isinstance(X, np.ndarray):
+        return X, X_test
+    Q = np.hstack([linalg.qr(X.T, mode="economic")[0], np.zeros((d, 1))])
+    return product(X, Q), product(X_test, Q)
 
 
 def _width_of(candidate: Candidate) -> Any:

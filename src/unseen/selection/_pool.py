@@ -30,6 +30,7 @@ NEIGHBOURS, BINS = 5, 15
 BLOCK = 4096  # rows among which neighbours are looked for: beyond it time grows with the rows, not with their square
 STRENGTHS, STILL = (0.5, 1.0, 2.0), 1e-6  # of smoothing, and what change of a probability ends it
 DRAWS = 5  # of skewed batches from each domain
+FEWEST = 5  # members that are kept, if there are so many
 FEW = 4  # domains from which nested scores are taken at their word
 ROUNDING = 1e-9  # of sums of the shares of rows
 
@@ -138,12 +139,13 @@ def nested_weights(P: Arrays, codes: Codes, *, weights: Weights = None, **option
 def prune(weights: Array, P: Arrays, codes: Codes) -> Array:
     """Weights without the members that do not matter, which get 0; the others are scaled to sum to 1.
 
-    Members are dropped from the lightest on, as long as accuracy falls on no held-out domain by more than noise. If the
-    smaller pool is wrong on b rows where the whole is right, and right on c where that is wrong, then the accuracy has
+    Members are dropped from the lightest on, as long as there are more than a few, by which prediction takes at most so
+    many times as long as by the dearest, and accuracy falls on no held-out domain by more than noise. If the smaller
+    pool is wrong on b rows where the whole is right, and right on c where that is wrong, then the accuracy has
     fallen by (b - c) / n, and the standard error of this, were the two alike, is sqrt(b + c) / n: one such is noise.
     """
     kept, whole = weights, [pooled(weights, p).argmax(axis=1) == c for p, c in zip(P, codes, strict=True)]
-    for member in np.argsort(weights, kind="stable")[:-1]:
+    for member in np.argsort(weights, kind="stable")[:-FEWEST]:
         fewer = np.where(np.arange(len(weights)) == member, 0, kept)
         right = [pooled(fewer, p).argmax(axis=1) == c for p, c in zip(P, codes, strict=True)]
         changed = [(np.sum(w & ~r), np.sum(r & ~w)) for w, r in zip(whole, right, strict=True)]
