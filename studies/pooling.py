@@ -2,8 +2,8 @@
 
 For each data set, each domain is the target in turn, with at most 120 rows of every other domain to learn from. One
 pass of the engine asks all candidates about the held-out sources and about the target, each as it is and resampled to a
-class skew of 80 to 20; everything else is a reading of these predictions. Rows go to a JSON-lines file task by task, so
-a run that was stopped continues where it was.
+class skew of 80 to 20; everything else is a reading of these votes by the code that `UnseenClassifier` reads them by.
+Rows go to a JSON-lines file task by task, so a run that was stopped continues where it was.
 
     python -m studies.pooling --data ../shared/data --names rotated_digits gvhd --output pooling.jsonl
 """
@@ -11,6 +11,7 @@ a run that was stopped continues where it was.
 from __future__ import annotations
 
 import argparse
+import csv
 import json
 import platform
 import time
@@ -26,28 +27,18 @@ import scipy
 import sklearn
 from sklearn.preprocessing import StandardScaler
 
-from unseen import DomainCenterer, __version__
+from unseen import __version__
 from unseen.labels import Samples
 from unseen.selection import (
     METHODS,
+    Ballot,
     Candidate,
-    Prediction,
-    Scorer,
-    accuracies,
+    Pooling,
+    Trials,
     choose,
-    contenders,
-    graded,
-    guarded,
-    neighbour_graph,
-    nested_weights,
-    pool_weights,
-    pooled,
+    forecast,
     predictions,
-    smoothed,
-    softmax,
-    tally,
-    temperature,
-    trial_batches,
+    tempered,
 )
 
 from .unseen_classifier import PLAIN, load
@@ -55,9 +46,9 @@ from .unseen_classifier import PLAIN, load
 NAMES = ("rotated_digits", "office_caltech_surf", "office_caltech_efflite0", "rotated_mnist", "gvhd")
 TABULAR = {"gvhd": 0}  # measurements in units of their own, and the label of rows that have none
 ALIGNED = ("rotated_mnist",)  # row by row the same images in every domain
-TINY = 1e-300  # a probability that was rounded to 0 is not that of a class that training did not show
-STEPS = ("pick", "pool I", "pool A, guarded", "and smoothed", "without CIDG", "without centring")
+STEPS = ("pick", "transductive=False", "pool", "without smoothing", "without CIDG", "without centring")
 BATCHES = ("natural", "skewed")
+COVERAGE = 0.8  # of prediction sets, or what so many domains can promise
 
 
 def load_set(root: Path, name: str) -> Samples:
@@ -84,151 +75,122 @@ def drawn(samples: Samples, target: str, sizes: tuple[int, int], seed: int, alig
     return samples.take(np.concatenate(rows))
 
 
-def members(n_classes: int, tabular: bool) -> list[Candidate]:
-    """Raw and centred plain classifiers, and CIDG with a logistic head, source- and target-centred."""
-    centred = {"transformer": DomainCenterer(renormalize=not tabular)}
-    grid = {"gamma": ("0.1*median", "median"), "ridge": ("1e-2*scale", "scale")}
-    weights = (0.0, "scale", "1e2*scale")
-    cidg = replace(METHODS["CIDG"], grid=[{**grid, "conditional_weight": [w], "prior_weight": [w]} for w in weights])
-    table = [*(METHODS[n] for n in PLAIN), *(replace(METHODS[f"centred {n}"], **centred) for n in PLAIN), cidg]
-    how: dict[str, Any] = {"heads": ["logistic"], "centerings": ["source", "target"]}
-    return [candidate for method in table for candidate in method.candidates(n_classes, **how)]
-
-
-def votes(prediction: Prediction, classes: np.ndarray) -> np.ndarray:
-    """Log-probabilities, or votes of each class against the rest; a class that training did not show has -inf."""
-    told = prediction.responses
-    S = np.log(np.maximum(told["predict_proba"], TINY)) if "predict_proba" in told else told["decision_function"]
-    found = np.full((len(S), len(classes)), -np.inf)
-    found[:, np.searchsorted(classes, told["classes_"])] = np.column_stack([-S, S]) if S.ndim == 1 else S
-    return found
+def candidates_of(n_classes: int) -> tuple[list[Candidate], list[Candidate]]:
+    """Who is in the pool, and beside them all settings of plain classifiers, which are tuned on their own."""
+    pool = list(METHODS["auto"].candidates(n_classes, centerings=["target"]))
+    known = {candidate.key for candidate in pool}
+    plain = [candidate for name in PLAIN for candidate in METHODS[name].candidates(n_classes)]
+    return pool, [candidate for candidate in plain if candidate.key not in known]
 
 
 @dataclass(frozen=True)
 class Task:
-    """Sources, and last the target; every part is asked about in batches, of which the first is the natural one."""
+    """Sources, and the target, whose labels nothing sees but the scores."""
 
     samples: Samples
-    tabular: bool
-    seed: int
+    target: str
 
     @cached_property
-    def parts(self) -> list[np.ndarray]:
-        """Rows of each domain, in the order in which they come."""
-        return [np.flatnonzero(self.samples.domain == name) for name in dict.fromkeys(self.samples.domain.tolist())]
+    def sources(self) -> Samples:
+        """What is learned from."""
+        return self.samples.take(np.flatnonzero(self.samples.domain != self.target))
 
     @cached_property
-    def codes(self) -> list[np.ndarray]:
-        """Classes of the rows of each part."""
-        return [self.samples.codes[rows] for rows in self.parts]
+    def unseen(self) -> Samples:
+        """The target."""
+        return self.samples.take(np.flatnonzero(self.samples.domain == self.target))
 
     @cached_property
-    def batches(self) -> list[list[np.ndarray]]:
-        """Positions among the rows of each part, as `accuracies` draws them."""
-        return [trial_batches(codes, [self.seed, k]) for k, codes in enumerate(self.codes)]
-
-    @cached_property
-    def features(self) -> list[np.ndarray]:
-        """Rows of each part as neighbours are looked for."""
-        X = self.samples.X
-        if self.tabular:
-            X = StandardScaler().fit(X[np.concatenate(self.parts[:-1])]).transform(X)
-        return [X[rows] for rows in self.parts]
-
-    def splits(self, n_batches: int | None = None) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Each source is left out in turn, and last nothing but the target; of each part so many batches are asked."""
-        last = len(self.parts) - 1
-        trained = [[part for i, part in enumerate(self.parts) if i not in (k, last)] for k in range(len(self.parts))]
-        parts = zip(trained, self.parts, self.batches, strict=True)
-        return [(np.concatenate(train), part[rows]) for train, part, all_rows in parts for rows in all_rows[:n_batches]]
+    def held_out(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Each source is left out in turn."""
+        domain = self.sources.domain
+        return [
+            (np.flatnonzero(domain != name), np.flatnonzero(domain == name)) for name in dict.fromkeys(domain.tolist())
+        ]
 
 
 class Answers:
-    """What the candidates of a task said, all of it out of domain, as probabilities of one temperature each."""
+    """What candidates voted on held-out sources, and, trained on all of them, on the target."""
 
     def __init__(self, task: Task) -> None:
-        self.task, codes = task, task.codes[:-1]
-        candidates, splits = members(len(task.samples.classes), task.tabular), task.splits()
-        preparation = StandardScaler() if task.tabular else None
-        told = [*predictions(candidates, task.samples, splits, preparation=preparation, scoring="neg_log_loss")]
-        self.failed = sorted({f"{candidates[p.candidate].variant}: {p.error}" for p in told if p.error})
-        lost = {p.candidate for p in told if p.error}
-        kept = [i for i in range(len(candidates)) if i not in lost]
-        self.candidates, self.n_batches = [candidates[i] for i in kept], len(task.batches[0])
-        self.told = {
-            (kept.index(p.candidate), *divmod(p.split, self.n_batches)): p for p in told if p.candidate not in lost
-        }
-        self.costs = {c.method: 0.0 for c in self.candidates}  # seconds by method, of fits and predictions
-        for (j, _, _), p in self.told.items():
-            self.costs[self.candidates[j].method] += p.fit_seconds + p.predict_seconds
-        S = {at: votes(p, task.samples.classes) for at, p in self.told.items()}
-        m, J = len(codes), len(kept)
-        self.betas = [temperature([S[j, k, 0] for k in range(m)], codes) for j in range(J)]
-        # By part and batch: (J, n, C).
-        self.P = [
-            [np.array([softmax(S[j, k, b], self.betas[j]) for j in range(J)]) for b in range(self.n_batches)]
-            for k in range(m + 1)
-        ]
+        self.task, pool_and_others = task, candidates_of(len(task.samples.classes))
+        self.pool, others = pool_and_others
+        self.candidates = [*self.pool, *others]
+        trials = Trials.of(task.sources, task.held_out)
+        start = time.process_time()
+        said = predictions(self.candidates, task.sources, trials.splits, scoring="votes", again=trials.again)
+        self.ballot = Ballot.of(self.candidates, task.sources, trials, said)
+        n, both = len(task.sources), task.samples  # of which the target comes last
+        self.target = Trials.of(both, [(np.arange(n), n + np.arange(len(task.unseen)))])
+        asked = predictions(self.candidates, both, self.target.splits, scoring="votes", again=self.target.again)
+        self.votes = {(p.candidate, p.split): p.responses["votes"] for p in asked if p.codes is not None}
+        self.seconds = time.process_time() - start
 
-    def on_target(self, say: Any) -> list[float]:
-        """Accuracy in percent on the natural batch, and its mean over skewed ones; `say` turns (P, X) into (n, C)."""
-        truth, X = self.task.codes[-1], self.task.features[-1]
-        asked = zip(self.P[-1], self.task.batches[-1], strict=True)
-        natural, *others = (100 * np.mean(say(P, X[rows]).argmax(axis=1) == truth[rows]) for P, rows in asked)
+    def on_target(self, pooling: Pooling) -> list[np.ndarray]:
+        """Probabilities of the natural batch and of skewed ones."""
+        batches = self.target.rows[0]
+        at = {id(candidate): j for j, candidate in enumerate(self.candidates)}
+        said = []
+        for b, rows in enumerate(batches):
+            cast = []
+            for member in pooling.members:
+                j = at[id(member)]
+                cast.append(self.votes[j, b] if (j, b) in self.votes else self.votes[j, 0][rows])
+            said.append(tempered(pooling, cast, self.task.unseen.X[rows]))
+        return said
+
+    def scores(self, pooling: Pooling) -> list[float]:
+        """Accuracy in percent on the natural batch, and its mean over skewed ones."""
+        truth, rows = self.task.unseen.codes, self.target.rows[0]
+        asked = zip(self.on_target(pooling), rows, strict=True)
+        natural, *others = (100 * np.mean(P.argmax(axis=1) == truth[at]) for P, at in asked)
         return [float(natural), float(np.mean(others))]
 
-    def singles(self) -> dict[str, Any]:
-        """The plain classifiers and the pick, tuned on held-out sources; the best candidate in hindsight."""
-        m, samples = len(self.task.parts) - 1, self.task.samples
-        natural = [replace(p, candidate=j, split=k) for (j, k, b), p in self.told.items() if k < m and b == 0]
-        score = Scorer("accuracy", samples, self.task.splits(1))
-        field = contenders(self.candidates, tally(graded(natural, score), len(self.candidates), m))
-        chosen = choose(field)
-        single = [self.on_target(lambda P, _, j=j: P[j]) for j in range(len(self.candidates))]
-        of = {c.name: single[self.candidates.index(c.candidate)] for c in field}
-        plain = {name: of[name] for name in PLAIN if name in of}
-        best = {"best candidate": np.max(single, axis=0).tolist()}
-        return {**plain, "pick": of[chosen.name], **best, "chose": chosen.name}
-
-    def pool(self, taking: Sequence[bool]) -> dict[str, Any]:
-        """Pool I of inductive candidates among those that take part, A of all; then what the guards make of them."""
-        m, codes, seed = len(self.task.parts) - 1, self.task.codes[:-1], self.task.seed
-        natural = [self.P[k][0] for k in range(m)]
-        inductive = np.array([not candidate.transductive for candidate in self.candidates])
-        masks = {"I": inductive & taking, "A": np.asarray(taking)}
-        nested = {name: nested_weights(natural, codes, members=mask) for name, mask in masks.items()}
-        asked = {(k, rows.tobytes()): b for k in range(m) for b, rows in enumerate(self.task.batches[k])}
-        found = accuracies(
-            codes, lambda k, rows: self.P[k][asked[k, rows.tobytes()]], nested, self.task.features[:-1], seed
-        )
-        name, strength, guards = guarded(found, "I", "A")
-        weights = {name: pool_weights(natural, codes, members=mask) for name, mask in masks.items()}
-        return {
-            **{f"pool {pool}": self.on_target(lambda P, _, w=w: pooled(w, P)) for pool, w in weights.items()},
-            "pool A, guarded": self.on_target(lambda P, _: pooled(weights[name], P)),
-            "and smoothed": self.on_target(
-                lambda P, X: smoothed(pooled(weights[name], P), neighbour_graph(X), strength)
-            ),
-            "guards": [guard.reason for guard in guards],
-            "used": [name, strength],
-            "gains": [[guard.natural.tolist(), guard.skewed.tolist()] for guard in guards],
+    def evaluate(self) -> dict[str, Any]:
+        """Everything that is measured on one task."""
+        ballot, parts = self.ballot, [self.task.sources.X[test] for _, test in self.task.held_out]
+        field = ballot.field()
+        pool_ids = set(map(id, self.pool))
+        found: dict[str, Any] = {
+            one.name: self.scores(ballot.picked(one.candidate)) for one in field if one.name in PLAIN
         }
+        inductive = [c for c in self.pool if not c.transductive]
+        picked = choose([one for one in field if id(one.candidate) in pool_ids])
+        whole = ballot.pooled(parts, self.pool)
+        variants = {
+            "pick": ballot.picked(picked.candidate),
+            "transductive=False": ballot.pooled(None, inductive),
+            "pool": whole,
+            "without smoothing": replace(whole, smoothing=0.0),
+            "without CIDG": ballot.pooled(parts, [c for c in self.pool if c.method != "CIDG"]),
+            "without centring": ballot.pooled(parts, inductive),
+        }
+        found |= {name: self.scores(pooling) for name, pooling in variants.items()}
+        singles = [self.scores(ballot.picked(c)) for c in self.pool if np.isfinite(ballot.betas[ballot.position(c)])]
+        found["best candidate"] = np.max(singles, axis=0).tolist()
+        chosen = next(one for one in whole.tried if one.chosen)
+        expected = forecast(chosen.scores[0], ends=(0.0, 100.0))
+        found["forecast"] = [*expected, bool(expected[1] <= found["pool"][0] <= expected[2])]
+        found["sets"] = self.sets(whole)
+        found["decisions"] = [guard.reason for guard in whole.guards]
+        found["used"] = [chosen.name, whole.smoothing, len(whole.members), picked.name]
+        found["calibration"] = {when: [own["ece"], own["log_loss"]] for when, own in whole.calibration.items()}
+        return found
+
+    def sets(self, pooling: Pooling) -> list[float]:
+        """What was asked of prediction sets, how often they hold the truth on the target, and how large they are."""
+        m, truth = len(self.task.held_out), self.task.unseen.codes
+        coverage = min(COVERAGE, m / (m + 1))
+        sets = pooling.sets.sets(self.on_target(pooling)[0], coverage)
+        return [coverage, float(sets[np.arange(len(truth)), truth].mean()), float(sets.sum(axis=1).mean())]
 
 
-def evaluate(task: Task) -> dict[str, Any]:
-    """Everything that is measured on one task: pairs of accuracies on natural and skewed batches of the target."""
-    start = time.process_time()
-    answers = Answers(task)
-    asked = time.process_time()
-    whole = answers.pool([True] * len(answers.candidates))
-    seconds = {"ask": asked - start, "pool": time.process_time() - asked}
-    less = {
-        "without CIDG": answers.pool([c.method != "CIDG" for c in answers.candidates])["and smoothed"],
-        "without centring": answers.pool([not c.transductive for c in answers.candidates])["and smoothed"],
-    }
-    sizes = {"sources": len(task.parts) - 1, "rows": [len(part) for part in task.parts]}
-    betas = {"betas": [float(f"{beta:.4g}") for beta in answers.betas], "failed": answers.failed}
-    return {**answers.singles(), **whole, **less, **sizes, **betas, "costs": answers.costs, "seconds": seconds}
+def prepared(samples: Samples, target: str, tabular: bool) -> Samples:
+    """The same, measurements in units of their own scaled by what the sources show."""
+    if not tabular:
+        return samples
+    scaler = StandardScaler().fit(samples.X[samples.domain != target])
+    return replace(samples, X=scaler.transform(samples.X))
 
 
 def gains(rows: list[dict[str, Any]], step: str, batch: int, *, each: bool = False) -> np.ndarray:
@@ -238,33 +200,54 @@ def gains(rows: list[dict[str, Any]], step: str, batch: int, *, each: bool = Fal
     return np.array([row[step][batch] for row in rows]) - best
 
 
+def by_set(rows: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """Rows of each data set."""
+    return {name: [row for row in rows if row["data"] == name] for name in dict.fromkeys(row["data"] for row in rows)}
+
+
 def table(rows: list[dict[str, Any]]) -> None:
     """Mean difference to the best plain classifier in hindsight, by data set, and the mean of these."""
-    steps = (*STEPS, "best candidate")
-    sets = {name: [row for row in rows if row["data"] == name] for name in dict.fromkeys(row["data"] for row in rows)}
+    steps, sets = (*STEPS, "best candidate"), by_set(rows)
     for batch, kind in enumerate(BATCHES):
-        for each in (False, True):
-            print(
-                f"\n{kind} batches, against the plain classifier best in hindsight on each {'task' if each else 'set'}"
-            )
-            print(f"{'':<26}{'plain':>7}" + "".join(f"{step:>19}" for step in steps))
-            means = []
-            for name, here in sets.items():
-                found = [gains(here, step, batch, each=each) for step in steps]
-                errors = [g.std(ddof=1) / np.sqrt(len(g)) if len(g) > 1 else np.nan for g in found]
-                best = np.mean([row["pick"][batch] for row in here]) - found[0].mean()
-                means.append([g.mean() for g in found])
-                cells = [f"{f'{mean:+.2f} ({e:.2f})':>19}" for mean, e in zip(means[-1], errors, strict=True)]
-                print(f"{f'{name} ({len(here)})':<26}{best:7.2f}" + "".join(cells))
-            print(f"{'mean of sets':<33}" + "".join(f"{f'{mean:+.2f}':>19}" for mean in np.mean(means, axis=0)))
+        print(f"\n{kind} batches, against the plain classifier that is best in hindsight on each set")
+        print(f"{'':<28}{'plain':>7}" + "".join(f"{step:>20}" for step in steps))
+        means = []
+        for name, here in sets.items():
+            found = [gains(here, step, batch) for step in steps]
+            errors = [g.std(ddof=1) / np.sqrt(len(g)) if len(g) > 1 else np.nan for g in found]
+            best = np.mean([row["pick"][batch] for row in here]) - found[0].mean()
+            means.append([g.mean() for g in found])
+            cells = [f"{f'{mean:+.2f} ({e:.2f})':>20}" for mean, e in zip(means[-1], errors, strict=True)]
+            print(f"{f'{name} ({len(here)})':<28}{best:7.2f}" + "".join(cells))
+        print(f"{'mean of sets':<35}" + "".join(f"{f'{mean:+.2f}':>20}" for mean in np.mean(means, axis=0)))
+    print("\nforecasts and sets on the target; calibration on held-out sources")
     for name, here in sets.items():
-        used = [tuple(row["used"]) for row in here]
-        counts = {f"{pool} {strength:g}": used.count((pool, strength)) for pool, strength in sorted(set(used))}
-        seconds = [np.mean([row["seconds"][part] for row in here]) for part in ("ask", "pool")]
-        print(f"{name}: pool and strength used {counts}; CPU seconds to ask {seconds[0]:.1f}, to pool {seconds[1]:.1f}")
+        inside = np.mean([row["forecast"][3] for row in here])
+        asked, held, size = np.mean([row["sets"] for row in here], axis=0)
+        before, after = (np.mean([row["calibration"][when] for row in here], axis=0) for when in ("before", "after"))
+        seconds = np.mean([row["seconds"] for row in here])
+        used = [row["used"][0] for row in here]
+        counts = {model: used.count(model) for model in sorted(set(used))}
+        print(
+            f"{name}: forecasts held {inside:.0%}; sets of {asked:.0%} held {held:.1%} with {size:.2f} classes; "
+            f"ECE {before[0]:.3f} -> {after[0]:.3f}, log loss {before[1]:.2f} -> {after[1]:.2f}; "
+            f"{seconds:.1f} CPU seconds a task; {counts}"
+        )
+    print(f"all forecasts held {np.mean([row['forecast'][3] for row in rows]):.1%} of {len(rows)}")
 
 
-def main() -> None:
+def written(rows: list[dict[str, Any]], path: Path) -> None:
+    """Write accuracies as a table that people can open."""
+    columns = [(step, kind) for step in (*PLAIN, *STEPS, "best candidate") for kind in BATCHES]
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["data", "target", "draw", *(f"{step} ({kind})" for step, kind in columns), "used"])
+        for row in rows:
+            values = [f"{row[step][BATCHES.index(kind)]:.2f}" for step, kind in columns]
+            writer.writerow([row["data"], row["target"], row["draw"], *values, row["used"][0]])
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
     """Run what is missing and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="folder with one folder per data set")
@@ -273,7 +256,8 @@ def main() -> None:
     parser.add_argument("--target-rows", type=int, default=500, help="at most so many of the target")
     parser.add_argument("--draws", type=int, default=2)
     parser.add_argument("--output", type=Path, required=True)
-    options = parser.parse_args()
+    parser.add_argument("--csv", type=Path, help="accuracies as a table")
+    options = parser.parse_args(arguments)
     options.output.parent.mkdir(parents=True, exist_ok=True)
     rows = [json.loads(line) for line in options.output.read_text().splitlines()] if options.output.exists() else []
     done = {(row["data"], row["target"], row["draw"]) for row in rows}
@@ -287,16 +271,19 @@ def main() -> None:
             for target in np.unique(samples.domain).tolist():
                 if (name, target, draw) in done:
                     continue
-                task = Task(drawn(samples, target, sizes, draw, name in ALIGNED), name in TABULAR, draw)
-                found = {"data": name, "target": target, "draw": draw, **evaluate(task), **versions}
+                here = drawn(samples, target, sizes, draw, name in ALIGNED)
+                answers = Answers(Task(prepared(here, target, name in TABULAR), target))
+                about = {"data": name, "target": target, "draw": draw, "seconds": answers.seconds}
+                found = {**about, **answers.evaluate(), **versions}
                 with options.output.open("a") as file:
                     file.write(json.dumps(found) + "\n")
                 rows.append(found)
-                told = ", ".join(f"{step} {found[step][0]:.1f}" for step in (*PLAIN, *STEPS[:4]))
-                print(
-                    f"{name} without {target}, draw {draw}: {told}; {sum(found['seconds'].values()):.0f} s", flush=True
-                )
-    table([row for row in rows if row["data"] in options.names])
+                told = ", ".join(f"{step} {found[step][0]:.1f}" for step in (*PLAIN, *STEPS[:3]))
+                print(f"{name} without {target}, draw {draw}: {told}", flush=True)
+    rows = [row for row in rows if row["data"] in options.names]
+    table(rows)
+    if options.csv is not None:
+        written(rows, options.csv)
 
 
 if __name__ == "__main__":

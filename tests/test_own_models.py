@@ -152,13 +152,14 @@ def test_two_methods_need_two_names():
 
 
 def test_settings_of_ones_own_are_chosen_as_grid_search_does():
-    pipeline, grid = make_pipeline(StandardScaler(), SVC()), {"svc__C": [0.01, 1.0, 100.0], "svc__gamma": [0.01, 1.0]}
-    model = UnseenClassifier([("mine", pipeline, grid)]).fit(X, Y, sample_domain=D)
+    svm = SVC(break_ties=True)  # whose probabilities and labels agree
+    pipeline, grid = make_pipeline(StandardScaler(), svm), {"svc__C": [0.01, 1.0, 100.0], "svc__gamma": [0.01, 1.0]}
+    model = UnseenClassifier([("mine", pipeline, grid)], pool=False).fit(X, Y, sample_domain=D)
     search = GridSearchCV(pipeline, grid, cv=SPLITS).fit(X, Y)
     assert model.best_score_ == pytest.approx(search.best_score_)
     assert model.leaderboard_[0]["params"] == search.best_params_
     np.testing.assert_array_equal(model.predict(X), search.predict(X))
-    assert search.best_params_["svc__C"] == model.best_estimator_[-1].get_params()["svc__C"]
+    assert search.best_params_["svc__C"] == model.best_estimator_.members_[0][-1].get_params()["svc__C"]
 
 
 DOMAIN_AWARE = {
@@ -266,7 +267,7 @@ def test_labels_that_are_no_class_are_a_failure_that_names_them():
 def test_a_contest_with_ones_own_can_be_cloned_and_pickled():
     model = UnseenClassifier(["logistic", ("mine", SVC(), {"C": [1, 10]}), Method("other", "plain", GaussianNB())])
     again = clone(model).fit(X, Y, sample_domain=D)
-    assert {row["model"] for row in again.leaderboard_} == {"logistic", "mine", "other"}
+    assert {row["model"] for row in again.leaderboard_ if not row["guard"]} >= {"logistic", "mine", "other"}
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(again)).predict(X), again.predict(X))
 
 

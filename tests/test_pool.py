@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import json
-from itertools import pairwise
+from dataclasses import replace
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
 from scipy.optimize import minimize
 from scipy.special import log_softmax
 
+from unseen import DomainCenterer
+from unseen.labels import Samples
+from unseen.selection import Ballot, Candidate, Prediction, Trials, forecast
 from unseen.selection._pool import (
     DRAWS,
     STRENGTHS,
     ConformalSets,
     Guard,
-    accuracies,
     calibration,
-    forecast,
-    guarded,
     neighbour_graph,
-    nested,
     nested_weights,
     pool_weights,
     pooled,
@@ -31,6 +31,7 @@ from unseen.selection._pool import (
     temperature,
     trial_batches,
 )
+from unseen.selection._pooling import ALL, INDUCTIVE
 
 
 def members(seed=0, n_members=4, n_domains=4, n_classes=3):
@@ -120,8 +121,7 @@ def test_weights_are_those_of_a_convex_solver(pull, seed):
 def test_a_pool_of_one_member_is_that_member():
     P, codes = members(n_members=1)
     assert pool_weights(P, codes) == pytest.approx([1])
-    for said, p in zip(nested(P, codes), P, strict=True):
-        np.testing.assert_allclose(said, p[0])
+    np.testing.assert_allclose(nested_weights(P, codes), np.ones((len(P), 1)))
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -172,9 +172,10 @@ def test_pruning_drops_what_does_not_matter_and_keeps_what_does():
     for c in codes:
         knows = [confident(c, half, sure=0.95) * half[:, None] + 0.5 * ~half[:, None] for half in (halves, ~halves)]
         P.append(np.array([*knows, confident(c, rng.random(200) < 0.5)]))
-    kept = prune(np.array([0.49, 0.49, 0.02]), P, codes)
+    kept = prune(np.array([0.49, 0.49, 0.02]), P, codes, fewest=1)
     assert kept == pytest.approx([0.5, 0.5, 0])
-    np.testing.assert_array_equal(prune(np.array([0.0, 1.0, 0.0]), P, codes), [0, 1, 0])
+    np.testing.assert_array_equal(prune(np.array([0.0, 1.0, 0.0]), P, codes, fewest=1), [0, 1, 0])
+    np.testing.assert_array_equal(prune(np.array([0.49, 0.49, 0.02]), P, codes), [0.49, 0.49, 0.02])
     assert prune(np.ones(1), [p[:1] for p in P], codes) == [1]
 
 
@@ -245,39 +246,40 @@ def test_smoothing_keeps_rows_stochastic_and_repairs_what_neighbours_know():
 # Guards
 
 
+def ballot(n_domains, votes, X=None, n=200):
+    """Votes of an inductive and a transductive candidate on two classes; `votes` is told who, where, and rows."""
+    y, domain = np.tile(np.arange(n) % 2, n_domains), np.repeat(np.arange(n_domains), n)
+    samples = Samples(np.zeros((len(y), 1)) if X is None else X, y, domain)
+    trials = Trials.of(samples, [(np.flatnonzero(domain != k), np.flatnonzero(domain == k)) for k in range(n_domains)])
+    candidates = [Candidate("still", {}, None, None), Candidate("moving", {}, DomainCenterer(), None, plain=False)]
+    said = [
+        Prediction(j, at, p.argmax(axis=1), {"votes": np.log(p)})
+        for j, at in product(range(2), range(len(trials.splits)))
+        if j or at < n_domains
+        for p in [votes(j, at < n_domains, trials.splits[at][1] % n)]  # of which every other is of the second class
+    ]
+    return Ballot.of(candidates, samples, trials, said)
+
+
 def planted(gain, n_domains=5, skewed_gain=None):
-    """A member of accuracy 0.6, and a transductive one better by a gain, that may vanish on skewed batches."""
-    codes = [np.arange(100) % 2 for _ in range(n_domains)]
+    """A candidate of accuracy 0.6, and a transductive one better by a gain, that may vanish on skewed batches."""
 
-    def predict_batch(k, rows):
-        natural = np.array_equal(rows, np.arange(100))
-        share = 0.6 + (gain if natural or skewed_gain is None else skewed_gain)
-        place = np.arange(100) / 100
-        return np.array([confident(codes[k][rows], place < 0.6), confident(codes[k][rows], place < share)])
+    def votes(j, natural, rows):
+        share = 0.6 + j * (gain if natural or skewed_gain is None else skewed_gain)
+        place = np.random.default_rng(0).permutation(100) / 100  # of both classes alike
+        return confident(rows % 2, place[rows // 2] < share, sure=0.7)
 
-    pools = {name: np.tile(row, (n_domains, 1)) for name, row in [("I", [1.0, 0.0]), ("A", [0.0, 1.0])]}
-    X = np.random.default_rng(0).normal(size=(100, 2))  # neighbours know nothing
-    return accuracies(codes, predict_batch, pools, [X] * n_domains)
+    return ballot(n_domains, votes)
 
 
-def test_accuracies_are_of_every_pool_at_every_strength_and_repeatable():
-    found = planted(0.2)
-    assert set(found) == {(name, lam) for name in "IA" for lam in (0.0, *STRENGTHS)}
-    np.testing.assert_allclose(found["I", 0.0], np.full((2, 5), 60))
-    np.testing.assert_allclose(found["A", 0.0], np.full((2, 5), 80))
-    np.testing.assert_array_equal(found["A", 2.0], planted(0.2)["A", 2.0])
-
-
-def test_each_batch_is_asked_for_once():
-    asked = []
-    codes = [np.arange(20) % 4, np.arange(30) % 2]
-
-    def predict_batch(k, rows):
-        asked.append((k, rows.tolist()))
-        return np.full((2, len(rows), 4), 1 / 4)
-
-    accuracies(codes, predict_batch, {"I": np.full((2, 2), 1 / 2)}, [np.random.default_rng(0).normal(size=(30, 2))] * 2)
-    assert asked == [(k, rows.tolist()) for k in (0, 1) for rows in trial_batches(codes[k], [0, k])]
+def test_trials_hold_out_again_what_was_held_out():
+    found = planted(0.1)
+    for k, (train, test) in enumerate(found.trials.natural):
+        for b, rows in enumerate(found.trials.rows[k]):
+            again = found.trials.splits[found.trials.at(k, b)]
+            assert again[0] is train
+            np.testing.assert_array_equal(again[1], test[rows])
+            assert (found.trials.at(k, b) in found.trials.again) == (b > 0)
 
 
 @pytest.mark.parametrize(
@@ -293,11 +295,24 @@ def test_each_batch_is_asked_for_once():
     ],
 )
 def test_the_guard_takes_what_pays_and_says_so(options, name):
-    chosen, _, guards = guarded(planted(**options), "I", "A")
-    assert chosen == name
-    assert ("is not used" in guards[0].reason) == (name == "I")
-    assert "Smoothing" in guards[1].reason
-    assert "inf" not in guards[0].reason
+    n = options.get("n_domains", 5)
+    found = planted(**options).pooled([*np.random.default_rng(0).normal(size=(n, 200, 2))])  # neighbours know nothing
+    bold = next(one for one in found.tried if one.name == ALL)
+    assert [one.name for one in found.tried if one.chosen] == [ALL if name == "A" else INDUCTIVE]
+    assert any(member.transductive for member in found.members) == (name == "A")
+    assert ("is not used" in bold.guard) == (name == "I")
+    assert "Smoothing" in found.guards[1].reason
+    assert not found.smoothing
+    assert "inf" not in bold.guard
+    assert found.kind == ("transductive" if name == "A" else "plain")
+    assert found.weights.sum() == pytest.approx(1)
+
+
+def test_without_features_of_batches_nothing_transductive_is_tried():
+    found = planted(0.2)
+    inductive = replace(found, candidates=found.candidates[:1], betas=found.betas[:1]).pooled(None)
+    assert inductive.guards == []
+    assert [one.name for one in inductive.tried if one.chosen] == [INDUCTIVE]
 
 
 def test_a_mean_gain_within_its_error_is_not_taken():
@@ -312,15 +327,48 @@ def test_a_mean_gain_within_its_error_is_not_taken():
     assert not Guard("It", few, few).adopts
 
 
-def test_smoothing_is_taken_where_neighbours_know():
+def test_smoothing_is_taken_where_neighbours_know_and_stays_calibrated():
     rng = np.random.default_rng(0)
-    codes = [np.repeat([0, 1], 40) for _ in range(4)]
-    X = [6 * np.eye(2)[c] + rng.normal(size=(80, 2)) for c in codes]
-    P = [confident(c, rng.random(80) < 0.8, sure=0.6)[None] for c in codes]
-    found = accuracies(codes, lambda k, rows: P[k][:, rows], {"I": np.ones((4, 1)), "A": np.ones((4, 1))}, X)
-    name, strength, guards = guarded(found, "I", "A")
-    assert (name, strength) == ("I", max(STRENGTHS, key=lambda lam: found["I", lam].mean()))
-    assert guards[1].adopts
+
+    def votes(j, natural, rows):
+        return confident(rows % 2, rows % 5 > 0, sure=0.6)
+
+    found = ballot(4, votes)
+    X = [6 * np.eye(2)[codes] + rng.normal(size=(200, 2)) for codes in found.codes]
+    pooling = found.pooled(X)
+    assert pooling.smoothing in STRENGTHS
+    assert pooling.guards[-1].adopts
+    smooth = next(one for one in pooling.tried if one.chosen)
+    assert "smoothed" in smooth.name
+    assert smooth.scores.mean() > 95
+    assert pooling.calibration["after"]["log_loss"] < pooling.calibration["before"]["log_loss"]
+    right = [P.argmax(axis=1) == codes for P, codes in zip(pooling.held_out, pooling.codes, strict=True)]
+    np.testing.assert_allclose([100 * own.mean() for own in right], smooth.scores[0])
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_what_a_domain_says_has_no_say_in_the_weights_it_is_scored_by(weighted):
+    P, codes = members(0, n_members=4)
+    weights = [np.arange(1.0, len(c) + 1) for c in codes] if weighted else None
+    before = nested_weights(P, codes, weights=weights)
+    changed = [np.roll(codes[0], 1), *codes[1:]]
+    after = nested_weights(P, changed, weights=weights)
+    np.testing.assert_array_equal(before[0], after[0])
+    assert np.abs(before[1:] - after[1:]).max() > 1e-6
+
+
+def test_weights_of_rows_are_repetitions():
+    P, codes = members(1, n_members=4)
+    times = [1 + np.arange(len(c)) % 3 for c in codes]
+    repeated = [np.repeat(p, t, axis=1) for p, t in zip(P, times, strict=True)]
+    truth = [np.repeat(c, t) for c, t in zip(codes, times, strict=True)]
+    weights = [t.astype(float) for t in times]
+    np.testing.assert_allclose(pool_weights(P, codes, weights=weights), pool_weights(repeated, truth), atol=1e-9)
+    scores = [np.log(p[0]) for p in P]
+    again = [np.log(p[0]) for p in repeated]
+    assert temperature(scores, codes, weights) == pytest.approx(temperature(again, truth), rel=1e-5)
+    one, two = calibration([p[0] for p in P], codes, weights), calibration([p[0] for p in repeated], truth)
+    assert (one["ece"], one["log_loss"]) == pytest.approx((two["ece"], two["log_loss"]))
 
 
 # Promises
@@ -374,7 +422,8 @@ def test_forecasts_hold_as_often_as_they_say():
 
 def test_forecasts_stay_within_the_scale_and_know_when_they_know_nothing():
     assert forecast(np.array([0.7])) == (0.7, 0, 1)
-    assert forecast(np.array([10.0, 90.0]), top=100.0) == (50, 0, 100)
+    assert forecast(np.array([10.0, 90.0]), ends=(0.0, 100.0)) == (50, 0, 100)
+    assert forecast(np.array([0.4, 0.5]), fewest=3) == (pytest.approx(0.45), 0, 1)
     agreeing = np.full(4, 0.5)
     assert forecast(agreeing) == (0.5, 0.5, 0.5)
     mean, low, high = forecast(agreeing, error=1e-4)

@@ -38,7 +38,7 @@ SOLVER = "liblinear visits repeated samples in another order, and the checks sto
 
 
 def expected_failures(estimator):
-    if isinstance(estimator, (ProjectionSearchCV, UnseenClassifier)):
+    if isinstance(estimator, ProjectionSearchCV):
         return dict.fromkeys(REPEATED, ALIKE)
     if isinstance(estimator, UndoBias):
         return {REPEATED[0]: SOLVER}

@@ -1,4 +1,4 @@
-"""UnseenClassifier compares honestly, prefers the simple, and finds what the unseen domain needs."""
+"""UnseenClassifier compares honestly, pools or picks, and finds what the unseen domain needs."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import warnings
 from dataclasses import replace
 from inspect import signature
 
-import joblib
 import numpy as np
 import pytest
 import sklearn
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
+from scipy.special import softmax
 from sklearn.base import clone
+from sklearn.dummy import DummyClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.kernel_approximation import Nystroem
 from sklearn.linear_model import RidgeClassifier
@@ -36,6 +37,7 @@ from unseen.selection import (
     LeavePDomainsOut,
     choose,
     method_names,
+    predictions,
 )
 from unseen.selection._candidate import width
 from unseen.selection._contest import standard_error
@@ -45,14 +47,14 @@ PLAIN = ["logistic", "linear SVM", "RBF SVM"]
 NAMES = np.array(["Athens", "Bern", "Cork"])
 METHODS = method_names(automatic=True)
 CENTERED = [name for name in METHODS if name.startswith("centred")]
-CIDG_GRID = {name: list(values) for name, values in TABLE["CIDG"].coarse.items() if name != "gamma"}
+CIDG_GRID = [{name: list(values) for name, values in grid.items() if name != "gamma"} for grid in TABLE["CIDG"].coarse]
 
 
 def contenders(methods, X, y, d, splits, feature_map=None):
     """What UnseenClassifier compares."""
     model = UnseenClassifier(methods, feature_map=feature_map)
     model.classes_ = np.unique(y)
-    return model._compare(model._methods(X), Samples(X, y, d), splits)
+    return model._compare(model._methods(X), Samples(X, y, d), splits)[0]
 
 
 def pipeline_of(contender, gamma=None):
@@ -86,17 +88,23 @@ def everything():
 
 def test_every_contender_is_on_the_leaderboard_best_first(everything):
     rows = everything.leaderboard_
-    found = {row["model"].split(" + ")[0] for row in rows}
+    found = {row["model"].split(" + ")[0] for row in rows if "pool" not in row["model"]}
     assert found == set(METHODS)
+    pools = [row for row in rows if "pool" in row["model"]]
+    assert [row["chosen"] for row in rows] == [row in pools and row["model"] == everything.best_model_ for row in rows]
+    assert sorted(row["guard"] for row in pools if row["guard"]) == sorted(everything.decisions_)
+    assert sum(row["weight"] for row in rows if row not in pools) == pytest.approx(1)
     assert len({row["model"] for row in rows}) == len(rows)
     means = [row["mean"] for row in rows]
     assert means == sorted(means, reverse=True)
-    assert [row["model"] for row in rows if row["chosen"]] == [everything.best_model_]
     for row in rows:
         scores = list(row["scores"].values())
         assert list(row["scores"]) == NAMES.tolist()
-        assert row["mean"] == np.mean(scores)
+        assert row["mean"] == pytest.approx(np.mean(scores))
         assert row["standard_error"] == pytest.approx(np.std(scores, ddof=1) / np.sqrt(3))
+        assert 0 <= row["skewed"] <= 1
+        if row in pools:
+            continue
         assert row["seconds"] > 0
         transductive = row["model"] in CENTERED or "target" in row["model"]
         assert row["kind"] == ("transductive" if transductive else "plain" if row["model"] in PLAIN else "inductive")
@@ -120,7 +128,8 @@ def test_scores_are_those_of_cross_validating_the_contenders_pipeline(everything
         assert row["params"] == contender.candidate.params
         assert list(row["scores"].values()) == contender.scores.tolist()
         if method.endswith("RBF SVM"):  # its width follows the training data of each fold, as a median does
-            data = DomainCenterer().fit_transform(X, sample_domain=d) if method in CENTERED else X
+            centerer = DomainCenterer(renormalize="auto")
+            data = centerer.fit_transform(X, sample_domain=d) if method in CENTERED else X
             expected = []
             for train, test in splits:
                 pipeline = pipeline_of(contender, width(row["params"]["gamma"], data[train]))
@@ -163,14 +172,15 @@ def test_a_frozen_map_is_evaluated_once_for_all_folds_methods_and_settings():
     feature_map = FrozenEstimator(FunctionTransformer(features).fit(X))
     splits = list(LeaveOneDomainOut().split(X, y, d))
     found = contenders(["CIDG", "MDA", "SCA", "DICA"], X, y, d, splits, feature_map)
-    assert len(found) == 16
+    assert len(found) == 8
     assert sum(rows) == len(X) + 1  # one row tells how many features there are
 
 
 def test_a_map_with_all_landmarks_compares_as_the_exact_kernel_does():
     X, y, d = noisy()
     exact = ProjectionSearchCV(CIDG(gamma=0.05), CIDG_GRID, refit=False).fit(X, y, sample_domain=d)
-    model = UnseenClassifier(["cidg"], feature_map=FrozenEstimator(PivotedNystroem(len(X), gamma=0.05).fit(X)))
+    landmarks = FrozenEstimator(PivotedNystroem(len(X), gamma=0.05).fit(X))
+    model = UnseenClassifier(["cidg"], heads=["1-NN", "logistic"], feature_map=landmarks)
     model.fit(X, y, sample_domain=d)
     (row,) = (row for row in model.leaderboard_ if row["model"] == "CIDG + 1-NN")
     assert row["mean"] == pytest.approx(exact.best_score_, abs=1e-12)
@@ -181,37 +191,40 @@ def test_of_a_choice_of_its_own_it_does_not_warn(monkeypatch):
     X, y, d = noisy()
     monkeypatch.setitem(TABLE, "SCA", replace(TABLE["SCA"], components=(2,)))
     model = UnseenClassifier(["sca"], feature_map="linear").fit(X, y, sample_domain=d)
-    assert model.best_estimator_[0].n_components == 4
-    assert len(model.best_estimator_[0].eigenvalues_) == 3
+    assert {member[0].n_components for member in model.best_estimator_.members_} == {4}
+    assert {len(member[0].eigenvalues_) for member in model.best_estimator_.members_} == {3}
 
 
-def test_among_many_samples_no_nearest_neighbour_is_sought(monkeypatch):
+@pytest.mark.parametrize("heads", [["2-NN"], []])
+def test_heads_are_those_that_there_are(heads):
     X, y, d = noisy()
-    monkeypatch.setattr("unseen.selection._unseen.EXACT_ROWS", len(X) - 1)
-    model = UnseenClassifier(["dica"], feature_map="linear").fit(X, y, sample_domain=d)
-    assert {row["model"] for row in model.leaderboard_} == {"DICA + logistic", "DICA + logistic, target-centred"}
+    with pytest.raises(ValueError, match="heads must be among 1-NN, logistic; got"):
+        UnseenClassifier(["dica"], heads=heads).fit(X, y, sample_domain=d)
 
 
-@pytest.mark.parametrize(("method", "alike"), [("CIDG", 0.99), ("RBF SVM", 0.9), ("centred RBF SVM", 0.9)])
-def test_above_a_size_it_goes_by_the_plan_and_says_so(method, alike, monkeypatch, capsys):
+@pytest.mark.parametrize(
+    ("method", "pool", "alike"),
+    [("CIDG", True, 0.99), ("CIDG", False, 0.99), ("RBF SVM", False, 0.9), ("centred RBF SVM", False, 0.9)],
+)
+def test_above_a_size_it_goes_by_the_plan_and_says_so(method, pool, alike, monkeypatch, capsys):
     """With every sample a landmark a projection is the exact one; an SVM has another loss behind landmarks."""
     X, y, d = noisy(n_per_cell=30)
-    exact = UnseenClassifier([method]).fit(X, y, sample_domain=NAMES[d])
+    exact = UnseenClassifier([method], pool=pool).fit(X, y, sample_domain=NAMES[d])
     for name, rows in {"EXACT_ROWS": len(X) - 1, "CHOICE_ROWS": len(X), "TOLERANCE": None}.items():
         monkeypatch.setattr(f"unseen.kernels._plan.{name}", rows)
-    large = UnseenClassifier([method], verbose=1).fit(X, y, sample_domain=NAMES[d])
+    large = UnseenClassifier([method], pool=pool, verbose=1).fit(X, y, sample_domain=NAMES[d])
     assert "270 rows: 270 choose the settings" in capsys.readouterr().err
     assert large.best_model_ == exact.best_model_
     assert np.mean(large.predict(X, sample_domain=NAMES[d]) == exact.predict(X, sample_domain=NAMES[d])) > alike
     monkeypatch.setattr("unseen.kernels._plan.CHOICE_ROWS", 60)
-    assert UnseenClassifier([method]).fit(X, y, sample_domain=NAMES[d]).best_score_ != exact.best_score_
-    chosen_on_all = UnseenClassifier([method], cv=LeaveOneDomainOut()).fit(X, y, sample_domain=NAMES[d])
+    assert UnseenClassifier([method], pool=pool).fit(X, y, sample_domain=NAMES[d]).best_score_ != exact.best_score_
+    chosen_on_all = UnseenClassifier([method], pool=pool, cv=LeaveOneDomainOut()).fit(X, y, sample_domain=NAMES[d])
     assert chosen_on_all.best_score_ == exact.best_score_
 
 
 def test_a_mapped_classifier_can_be_chosen_and_predicts_as_it_was_scored():
     X, y, d = noisy()
-    model = UnseenClassifier([MAPPED], feature_map=landmarks(X, frozen=False)).fit(X, y, sample_domain=d)
+    model = UnseenClassifier([MAPPED], pool=False, feature_map=landmarks(X, frozen=False)).fit(X, y, sample_domain=d)
     by_hand = make_pipeline(landmarks(X, frozen=False), RidgeClassifier(**model.leaderboard_[0]["params"])).fit(X, y)
     assert model.best_kind_ == "plain"
     np.testing.assert_array_equal(model.predict(X), by_hand.predict(X))
@@ -228,7 +241,7 @@ def test_a_mapped_classifier_needs_a_map(feature_map):
 def test_the_refit_is_the_pipeline_built_by_hand(method):
     X, y, d = noisy()
     splits = list(LeaveOneDomainOut().split(X, y, d))
-    model = UnseenClassifier(methods=[method]).fit(X, y, sample_domain=d)
+    model = UnseenClassifier(methods=[method], pool=False).fit(X, y, sample_domain=d)
     (chosen,) = (c for c in contenders([method], X, y, d, splits) if c.name == model.best_model_)
     Z, steps = X, pipeline_of(chosen)
     for step in steps[:-1]:
@@ -236,7 +249,9 @@ def test_the_refit_is_the_pipeline_built_by_hand(method):
     if method.endswith("RBF SVM"):
         steps.set_params(classifier__gamma=width(chosen.candidate.settings["gamma"], Z))
     by_hand = steps[-1].fit(Z, y)
-    assert isinstance(model.best_estimator_, Pipeline)
+    (member,) = model.best_estimator_.members_
+    assert isinstance(member, Pipeline)
+    assert model.best_estimator_.weights.tolist() == [1]
     np.testing.assert_array_equal(model.predict(X, sample_domain=d), by_hand.predict(Z))
     assert model.score(X, y, sample_domain=d) == by_hand.score(Z, y)
 
@@ -256,20 +271,17 @@ def test_labels_of_a_held_out_domain_reach_nothing_that_is_fitted():
     shuffled = y.copy()
     shuffled[d == 2] = np.random.default_rng(0).permutation(y[d == 2])
     assert (shuffled != y).any()
-    fitted = {"true": [], "shuffled": []}
-
-    def spy(key):
-        def score(model, Z, labels):
-            fitted[key].append(joblib.hash((model, Z)))  # everything the model has learned, and what it is shown
-            return 0.0
-
-        return score
-
-    methods = ["logistic", "RBF SVM", "centred linear SVM", "cidg", "dica"]
-    for key, labels in {"true": y, "shuffled": shuffled}.items():
-        UnseenClassifier(methods, cv=HeldOutDomains([2]), scoring=spy(key)).fit(X, labels, sample_domain=d)
-    assert len(fitted["true"]) > 50
-    assert fitted["true"] == fitted["shuffled"]
+    splits = list(HeldOutDomains([2]).split(X, y, d))
+    methods = [TABLE[name] for name in ("logistic", "RBF SVM", "centred linear SVM", "CIDG", "DICA")]
+    how = {"coarse": True, "heads": ["1-NN", "logistic"], "centerings": ["source", "target"]}
+    candidates = [candidate for method in methods for candidate in method.candidates(3, **how)]
+    found = []
+    for labels in (y, shuffled):
+        said = predictions(candidates, Samples(X, labels, d), splits, scoring="votes")
+        found.append({p.candidate: p.responses["votes"] for p in said})
+    assert len(found[0]) == len(candidates) > 50
+    for index, votes in found[0].items():
+        np.testing.assert_array_equal(votes, found[1][index])
 
 
 # How it chooses
@@ -356,23 +368,49 @@ def test_what_is_chosen_is_never_worse_than_the_best_by_more_than_a_standard_err
 
 def test_predictions_and_scores_are_those_of_the_chosen_model():
     X, y, d = noisy()
-    model = UnseenClassifier(["logistic"], scoring="balanced_accuracy").fit(X, y, sample_domain=d)
-    inner = model.best_estimator_[-1]
+    model = UnseenClassifier(["logistic"], pool=False, scoring="balanced_accuracy").fit(X, y, sample_domain=d)
+    inner, beta = model.best_estimator_.members_[0][-1], model.best_estimator_.betas[0]
     np.testing.assert_array_equal(model.predict(X), inner.predict(X))
-    np.testing.assert_array_equal(model.predict_proba(X), inner.predict_proba(X))
-    np.testing.assert_array_equal(model.decision_function(X), inner.decision_function(X))
+    tempered = inner.predict_proba(X) ** beta
+    np.testing.assert_allclose(model.predict_proba(X), tempered / tempered.sum(axis=1, keepdims=True), atol=1e-12)
     assert model.score(X, y) == balanced_accuracy_score(y, model.predict(X))
     assert (model.best_model_, model.best_kind_) == ("logistic", "plain")
     assert model.best_score_ == model.leaderboard_[0]["mean"]
 
 
-def test_probabilities_exist_if_the_chosen_classifier_has_them():
+def test_a_pool_is_the_weighted_mean_of_what_its_members_say():
+    X, y, d = noisy(n_domains=4)
+    model = UnseenClassifier(["logistic", "linear SVM", "cidg"], transductive=False).fit(X, y, sample_domain=d)
+    pool, expected = model.best_estimator_, 0.0
+    assert len(pool.members_) == len(model.members_) > 1
+    for member, weight, beta in zip(pool.members_, pool.weights, pool.betas, strict=True):
+        Z = member[0].transform(X) if len(member) > 1 else X
+        expected = expected + weight * softmax(beta * member[-1].decision_function(Z), axis=1)
+    expected = expected**pool.sharpness
+    np.testing.assert_allclose(model.predict_proba(X), expected / expected.sum(axis=1, keepdims=True), atol=1e-9)
+    again = clone(pool).fit(X, y, sample_domain=d)
+    np.testing.assert_allclose(again.predict_proba(X), model.predict_proba(X), atol=1e-9)
+
+
+def test_there_are_always_probabilities():
     X, y, d = noisy()
-    svm = UnseenClassifier(["linear SVM"]).fit(X, y, sample_domain=d)
-    assert not hasattr(svm, "predict_proba")
-    assert svm.decision_function(X).shape == (len(X), 3)
-    projection = UnseenClassifier(["dica"]).fit(X, y, sample_domain=d)
-    np.testing.assert_allclose(projection.predict_proba(X).sum(axis=1), 1)
+    for methods in (["linear SVM"], ["RBF SVM", "1NN"], ["dica"]):
+        model = UnseenClassifier(methods).fit(X, y, sample_domain=d)
+        assert not hasattr(model, "decision_function")
+        np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1)
+        np.testing.assert_array_equal(model.predict(X), model.classes_[model.predict_proba(X).argmax(axis=1)])
+
+
+def test_sets_hold_the_likeliest_class_and_grow_with_what_is_asked():
+    X, y, d = noisy(n_domains=4)
+    model = UnseenClassifier(["logistic", "cidg"]).fit(X, y, sample_domain=d)
+    few, many = (model.predict_set(X, coverage, sample_domain=d) for coverage in (0.3, 0.8))
+    labels = model.predict(X, sample_domain=d)
+    assert [one[0] for one in few] == labels.tolist()
+    assert all(set(one) <= set(more) for one, more in zip(few, many, strict=True))
+    assert sum(map(len, many)) > sum(map(len, few))
+    with pytest.raises(ValueError, match="4 held-out domains can promise at most"):
+        model.predict_set(X, 0.81, sample_domain=d)
 
 
 def test_a_transductive_choice_needs_a_batch_and_knows_each_domain():
@@ -475,10 +513,15 @@ def test_progress_is_shown_only_when_asked_for(capsys):
     assert "UnseenClassifier: 6/6 done" in capsys.readouterr().err
 
 
-def test_a_model_that_the_scorer_cannot_score_is_listed_but_never_chosen():
+def test_a_model_that_cannot_be_asked_is_listed_but_never_chosen():
     X, y, d = three_domains(n_per_cell=10)
-    model = UnseenClassifier(["logistic", "linear SVM"], scoring="neg_log_loss")
-    with pytest.warns(RuntimeWarning, match="linear SVM cannot be scored.* predict_proba"):
+    model = UnseenClassifier(["logistic", ("mine", Refuses())])
+    with pytest.warns(RuntimeWarning, match="mine cannot be scored.* not today"):
         model.fit(X, y, sample_domain=d)
-    assert model.best_model_ == "logistic"
-    assert np.isnan(next(row["mean"] for row in model.leaderboard_ if row["model"] == "linear SVM"))
+    assert {member["model"] for member in model.members_} == {"logistic"}
+    assert np.isnan(next(row["mean"] for row in model.leaderboard_ if row["model"] == "mine"))
+
+
+class Refuses(DummyClassifier):
+    def predict(self, X):
+        raise RuntimeError("not today")

@@ -163,8 +163,8 @@ def test_each_training_set_is_balanced_by_itself(balance):
 def test_balanced_classes_are_those_of_scikit_learn(kind):
     X, y, d = uneven()
     if kind == "arrays":
-        fit = UnseenClassifier(["logistic"], balance="classes").fit(X, y, sample_domain=d)
-        pipeline = fit.best_estimator_
+        fit = UnseenClassifier(["logistic"], pool=False, balance="classes").fit(X, y, sample_domain=d)
+        pipeline = fit.best_estimator_.members_[0]
     else:
         table = table_of_arrays(X, y.astype(str), d.astype(str))
         pipeline = fit_table(table, "logistic", scale="none", balance="classes").model.pipeline

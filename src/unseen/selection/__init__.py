@@ -18,7 +18,7 @@ from ._candidate import (
 from ._contest import Contender, choose, contenders, contest, forecast, warn_of_failures
 from ._displays import LeaderboardDisplay, ValidationSurfaceDisplay
 from ._engine import TIE, Score, Scorer, Split, asks_for, graded, predictions, results_of, scores, tally
-from ._ensemble import Pool
+from ._ensemble import Pool, tempered
 from ._large import LargeFit
 from ._methods import HEADS, METHODS, Method, contestants, method_named, method_names, methods_from, register
 from ._metric import Metric, metric_named
@@ -91,6 +91,7 @@ __all__ += [
     "softmax",
     "tally",
     "temperature",
+    "tempered",
     "trial_batches",
     "warn_of_failures",
 ]

@@ -18,7 +18,7 @@ from sklearn.base import clone
 from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.pipeline import Pipeline
-from sklearn.svm import LinearSVC
+from sklearn.svm import SVC, LinearSVC
 from sklearn.utils import _safe_indexing, column_or_1d
 from threadpoolctl import ThreadpoolController
 
@@ -292,7 +292,8 @@ class _Held:
     def _told(self, model: Any, X: Any, rows: Ints) -> tuple[Ints, dict[str, Any]]:
         """Predicted classes, and what else is asked for."""
         samples = self.stage.samples
-        if self.asks == VOTES and type(model[-1] if isinstance(model, Pipeline) else model) in BY_VOTES:
+        last = model[-1] if isinstance(model, Pipeline) else model
+        if self.asks == VOTES and (type(last) in BY_VOTES or (type(last) is SVC and last.break_ties)):
             cast = votes(model, X, None, samples.classes)
             return cast.argmax(axis=1), {"votes": cast}  # which is what they predict
         codes = codes_of(model.predict(X), samples.classes, len(rows))

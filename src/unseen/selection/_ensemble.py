@@ -215,14 +215,7 @@ class Pool(DocLinkMixin, ClassifierMixin, BaseEstimator):
 
         Smoothing looks for neighbours of a sample among those that are here, of its domain.
         """
-        P = pooled(self.weights, self.members_say(X, domain, centres))
-        if self.smoothing:
-            for _, rows in Coded.domains(domain, X.shape[0]).rows():
-                P[rows] = smoothed(P[rows], neighbour_graph(_safe_indexing(X, rows)), self.smoothing)
-        if self.sharpness == 1.0:
-            return P
-        with np.errstate(divide="ignore"):
-            return softmax(np.log(P), self.sharpness)
+        return tempered(self, self.votes(X, domain, centres), X, domain)
 
     def moments(self, X: Any, domain: Labels | None = None, *, every: bool = False) -> dict[tuple[int, Any], Moments]:
         """What samples tell about the centres of new domains, which add up; of `every` member that has a centre."""
@@ -238,3 +231,16 @@ class Pool(DocLinkMixin, ClassifierMixin, BaseEstimator):
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "members_")
+
+
+def tempered(pool: Any, votes: Sequence[Array], X: Any, domain: Labels | None = None) -> Array:
+    """Probabilities by a pool of the votes of its members on samples, in batches of their domains."""
+    said = [softmax(own, beta) for own, beta in zip(votes, pool.betas, strict=True)]
+    P = pooled(pool.weights, np.array(said))
+    if pool.smoothing:
+        for _, rows in Coded.domains(domain, X.shape[0]).rows():
+            P[rows] = smoothed(P[rows], neighbour_graph(_safe_indexing(X, rows)), pool.smoothing)
+    if pool.sharpness == 1.0:
+        return P
+    with np.errstate(divide="ignore"):
+        return softmax(np.log(P), pool.sharpness)

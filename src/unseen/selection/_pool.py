@@ -30,7 +30,6 @@ NEIGHBOURS, BINS = 5, 15
 BLOCK = 4096  # rows among which neighbours are looked for: beyond it time grows with the rows, not with their square
 STRENGTHS, STILL = (0.5, 1.0, 2.0), 1e-6  # of smoothing, and what change of a probability ends it
 DRAWS = 5  # of skewed batches from each domain
-FEWEST = 5  # members that are kept, if there are so many
 FEW = 4  # domains from which nested scores are taken at their word
 ROUNDING = 1e-9  # of sums of the shares of rows
 
@@ -65,12 +64,15 @@ def temperature(scores: Arrays, codes: Codes, weights: Weights = None) -> float:
     The loss is convex in it; the search is over its logarithm, between 0.001 and 1000. Rows of a class that training
     did not show have an infinite loss at any temperature, and are left out.
     """
-    D = np.concatenate([S - _of_truth(S, c)[:, None] for S, c in zip(map(_columns, scores), codes, strict=True)])
-    share = _shares(codes, weights)
-    known = np.isfinite(D).any(axis=1) & (share > 0)
-    if not known.any():
+    margins, rows = [], []  # by how much other classes exceed the true one, and what these rows weigh
+    for k, (S, c) in enumerate(zip(map(_columns, scores), codes, strict=True)):
+        own = np.isfinite(_of_truth(S, c)) * (1.0 if weights is None else weights[k])
+        known = own > 0
+        margins += [S[known] - _of_truth(S, c)[known, None]] if known.any() else []
+        rows += [own[known]] if known.any() else []
+    if not margins:
         return 1.0
-    D, share = D[known], share[known] / share[known].sum()
+    D, share = np.concatenate(margins), _shares(margins, rows)
 
     def loss(log_beta: float) -> float:
         exponents = np.exp(log_beta) * D
@@ -136,16 +138,16 @@ def nested_weights(P: Arrays, codes: Codes, *, weights: Weights = None, **option
     return np.array(found)
 
 
-def prune(weights: Array, P: Arrays, codes: Codes) -> Array:
+def prune(weights: Array, P: Arrays, codes: Codes, fewest: int = 5) -> Array:
     """Weights without the members that do not matter, which get 0; the others are scaled to sum to 1.
 
-    Members are dropped from the lightest on, as long as there are more than a few, by which prediction takes at most so
-    many times as long as by the dearest, and accuracy falls on no held-out domain by more than noise. If the smaller
-    pool is wrong on b rows where the whole is right, and right on c where that is wrong, then the accuracy has
-    fallen by (b - c) / n, and the standard error of this, were the two alike, is sqrt(b + c) / n: one such is noise.
+    Members are dropped from the lightest on, as long as there are more than the `fewest`, which take at most so many
+    times as long to ask as the dearest, and accuracy falls on no held-out domain by more than noise. If the smaller
+    pool is wrong on b rows where the whole is right, and right on c where that is wrong, then the accuracy has fallen
+    by (b - c) / n, and the standard error of this, were the two alike, is sqrt(b + c) / n: one such is noise.
     """
     kept, whole = weights, [pooled(weights, p).argmax(axis=1) == c for p, c in zip(P, codes, strict=True)]
-    for member in np.argsort(weights, kind="stable")[:-FEWEST]:
+    for member in np.argsort(weights, kind="stable")[:-fewest]:
         fewer = np.where(np.arange(len(weights)) == member, 0, kept)
         right = [pooled(fewer, p).argmax(axis=1) == c for p, c in zip(P, codes, strict=True)]
         changed = [(np.sum(w & ~r), np.sum(r & ~w)) for w, r in zip(whole, right, strict=True)]
@@ -182,7 +184,7 @@ def neighbour_graph(X: Array, k: int = NEIGHBOURS) -> csr_array:
 
     Neighbours are looked for within blocks of rows that lie evenly spread over the batch; one block is exact.
     """
-    if (n := len(X)) < k + 2:
+    if (n := X.shape[0]) < k + 2:
         return csr_array((n, n))
     A, n_blocks = np.empty((n, k), dtype=np.intp), -(-n // BLOCK)
     for rows in (np.arange(first, n, n_blocks) for first in range(n_blocks)):

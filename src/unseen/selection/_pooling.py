@@ -18,8 +18,8 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing
 
 from ..algebra import Array, Ints
-from ..labels import Balance, Samples
-from ._asking import VOTES, Prediction
+from ..labels import Balance, Labels, Samples
+from ._asking import TINY, VOTES, Prediction
 from ._candidate import Candidate
 from ._contest import Contender, choose, contender_row, contenders, standard_error
 from ._engine import Scorer, Split, graded, predictions, tally
@@ -151,10 +151,15 @@ class Pooling:
         shares = zip(self.members, self.weights.tolist(), strict=True)
         return [{"model": one.variant, "weight": w, "kind": one.kind, "params": one.params} for one, w in shares]
 
+    @property
+    def sets(self) -> ConformalSets:
+        """What prediction sets follow from."""
+        return ConformalSets.of(self.held_out, self.codes)
+
     def estimator(self, members: Sequence[Pipeline]) -> Pool:
         """What predicts, of fitted members."""
         how = {"smoothing": self.smoothing, "sharpness": self.sharpness}
-        scores = list(ConformalSets.of(self.held_out, self.codes).scores)
+        scores = list(self.sets.scores)
         return Pool([one.pipeline for one in self.members], self.weights, self.betas, **how, held_out=scores).of(
             members
         )
@@ -226,18 +231,18 @@ class Ballot:
         betas = np.full(len(candidates), np.nan)
         for j in set(range(len(candidates))) - lost:
             betas[j] = temperature([votes[j, k] for k in range(len(parts))], codes, weights)
-        score = Scorer(scoring, samples, trials.splits)
 
         def probable(p: Prediction) -> Prediction:
             if p.codes is None:
                 return p
-            told = softmax(p.responses["votes"], 1.0 if np.isnan(betas[p.candidate]) else betas[p.candidate])
-            return replace(p, responses={"predict_proba": told, "classes_": samples.classes})
+            P = softmax(p.responses["votes"], 1.0 if np.isnan(betas[p.candidate]) else betas[p.candidate])
+            return replace(p, responses=_said(P, samples.classes))
 
+        score = Scorer(scoring, samples, trials.natural)
         found = graded((probable(p) for p in told if p.split not in trials.again), score)
         results = tally(found, len(candidates), len(parts))
         score.leave_out(np.flatnonzero(~results["defined"]).tolist())
-        return cls(candidates, samples, trials, votes, results, betas, score, weights)
+        return cls(candidates, samples, trials, votes, results, betas, Scorer(scoring, samples, trials.splits), weights)
 
     @property
     def codes(self) -> list[Ints]:
@@ -251,19 +256,20 @@ class Ballot:
 
     def _skewed(self, candidate: Candidate) -> float:
         """Mean score of a candidate on skewed batches."""
-        j = self._position(candidate)
+        j = self.position(candidate)
         if np.isnan(self.betas[j]):
             return np.nan
         alone = (np.arange(len(self.candidates)) == j).astype(float)
         scores = tried([self._batches(k, alone) for k in range(len(self.codes))], self._scored)[1]
         return float(np.nanmean(scores) / 100) if np.isfinite(scores).any() else np.nan
 
-    def _position(self, candidate: Candidate) -> int:
+    def position(self, candidate: Candidate) -> int:
+        """Where a candidate is among all."""
         return next(j for j, other in enumerate(self.candidates) if other is candidate)
 
     def picked(self, candidate: Candidate) -> Pooling:
         """A pool of one."""
-        j = self._position(candidate)
+        j = self.position(candidate)
         votes = [self.votes[j, k] for k in range(len(self.codes))]
         beta = self.betas[j : j + 1]
         held_out = [softmax(own, beta[0]) for own in votes]
@@ -355,12 +361,19 @@ class Ballot:
             yield sum((weights[j] * softmax(self.votes[j, at], self.betas[j]) for j in moving), start=steady[rows])
 
     def _scored(self, k: int, b: int, P: Array) -> float:
-        codes, responses = P.argmax(axis=1), {"predict_proba": P, "classes_": self.samples.classes}
-        return self.score(Prediction(0, self.trials.at(k, b), codes, responses))
+        responses = _said(P, self.samples.classes)
+        return self.score(Prediction(0, self.trials.at(k, b), P.argmax(axis=1), responses))
 
     def _calibration(self, before: list[Array], after: list[Array]) -> dict[str, Any]:
         said = {"before": before, "after": after}
         return {when: calibration(P, self.codes, self.weights) for when, P in said.items()}
+
+
+def _said(P: Array, classes: Labels) -> dict[str, Any]:
+    """Probabilities in every form that a scorer may ask for."""
+    logits = np.log(np.maximum(P, TINY))
+    decisions = logits[:, 1] - logits[:, 0] if len(classes) == 2 else logits
+    return {"predict_proba": P, "decision_function": decisions, "classes_": classes}
 
 
 def leaderboard(field: Sequence[Contender], pooling: Pooling, names: Sequence[str]) -> list[dict[str, Any]]:

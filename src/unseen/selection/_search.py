@@ -217,7 +217,8 @@ class ProjectionSearchCV(MetaEstimatorMixin, ChosenModel):
         return [self._head()]
 
     def _seen(self, X: Any, sample_domain: Any) -> tuple[Any, Any]:
-        return placed(self.best_estimator_[-1], self.transform(X, sample_domain=sample_domain), sample_domain)
+        Z = self.transform(X, sample_domain=sample_domain)
+        return placed(self.best_estimator_[-1], Z, sample_domain)
 
     def transform(self, X: Any, *, sample_domain: Any = None) -> Any:
         """Project samples with the chosen projection.
