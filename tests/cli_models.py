@@ -22,7 +22,7 @@ from unseen.cli._show import show
 from unseen.models import TableFit, fit_table, model_card
 from unseen.models._file import load_model, save_model
 from unseen.models._model import TableModel
-from unseen.selection import Candidate
+from unseen.selection import Candidate, Pool
 from unseen.tables import Schema, load_table
 
 APP = typer.Typer(pretty_exceptions_enable=False)
@@ -77,7 +77,8 @@ def write(table, path, transformer, classifier):
     plain = fit_table(table, "1nn")
     candidate = Candidate("", {}, transformer, classifier)
     fitted = candidate.fitted(plain.model.prepare(table.X), table.y, table.domain)
-    model = TableModel(plain.model.preprocessor, fitted, plain.model.novelty)
+    pool = Pool([candidate.pipeline], np.ones(1), np.ones(1), held_out=plain.model.pool.held_out).of([fitted])
+    model = TableModel(plain.model.preprocessor, pool, plain.model.novelty)
     found = TableFit(model, "by hand", "transductive", {}, plain.scores, None, [])
     save_model(model, path, model_card(table, found))
 

@@ -19,6 +19,7 @@ from unseen.algebra import pooled
 from unseen.cli._predict import predict
 from unseen.models import Model
 from unseen.models._file import load_model, read_card
+from unseen.models._model import require_batches
 from unseen.tables import Agreement
 
 
@@ -33,12 +34,8 @@ def test_predictions_are_those_of_the_whole_table_in_its_order(home, tmp_path, m
     X, _ = encoded(home)
     found = predictions(output)
     np.testing.assert_array_equal(found["label"].to_numpy(), fitted.predict(X))
-    if model == "svm":
-        assert found.columns == ["label"]
-        assert not facts["probabilities"]
-    else:
-        assert found.columns == ["label", "p(ill)", "p(well)"]
-        np.testing.assert_allclose(probabilities(found), fitted.predict_proba(X), rtol=1e-12)
+    assert found.columns == ["label", "p(ill)", "p(well)"]
+    np.testing.assert_allclose(probabilities(found), fitted.predict_proba(X), rtol=1e-12)
     assert facts["rows"] == len(found) == 50
     assert {entry["label"]: entry["rows"] for entry in facts["labels"]} == dict(
         found["label"].value_counts().iter_rows()
@@ -49,13 +46,6 @@ def test_predictions_are_those_of_the_whole_table_in_its_order(home, tmp_path, m
 def test_the_command_reads_as_many_rows_at_a_time_as_the_library():
     command, library = (inspect.signature(asked).parameters["batch_size"] for asked in (predict, Model.open_table))
     assert command.default == library.default
-
-
-def test_models_without_probabilities_say_so(home, tmp_path):
-    assert (
-        "gives labels without probabilities"
-        in unseen("predict", home / "svm.unseen", home / "new.csv", "-o", tmp_path / "o.csv")[1]
-    )
 
 
 @pytest.mark.parametrize("model", ["target", "centred"])
@@ -81,7 +71,7 @@ def test_a_model_centred_on_the_sources_may_be_centred_on_the_target(home, tmp_p
     before = probabilities(predictions(output))
     assert printed_json(*command, "--center", "target", "--batch-size", 4)["transductive"]
     fitted = load_model(home / "source.unseen").estimator
-    fitted.transformer.set_params(centering="target")
+    fitted.pool.members_[0][0].set_params(centering="target")
     X, domain = encoded(home)
     after = probabilities(predictions(output))
     np.testing.assert_allclose(after, fitted.predict_proba(X, sample_domain=domain), atol=1e-10)
@@ -111,13 +101,13 @@ def test_centres_found_in_pieces_are_those_of_the_whole(home, model, cuts, names
     prepared = fitted.prepare(encoded(home)[0])
     domain = np.array(names)
     domain[:2] = domain[2:4] = ["a", "b"]  # no new domain of a single sample
-    centring, cuts = fitted.centring(), sorted(cuts)
+    pool, cuts = fitted.pool, sorted(cuts)
     pieces = list(zip(np.split(prepared, cuts), np.split(domain, cuts), strict=True))
     pieces = [piece for piece in pieces if len(piece[0])]
-    centres = reduce(pooled, [centring.moments(fitted.uncentred(piece), names) for piece, names in pieces])
-    centring.require_batches(centres)
-    found = np.vstack([fitted.centred(*piece, centres) for piece in pieces])
-    np.testing.assert_allclose(found, fitted.transformer.transform(prepared, sample_domain=domain), atol=1e-10)
+    centres = reduce(pooled, [pool.moments(*piece) for piece in pieces])
+    require_batches(centres)
+    found = np.vstack([pool.answer(*piece, centres) for piece in pieces])
+    np.testing.assert_allclose(found, pool.predict_proba(prepared, sample_domain=domain), atol=1e-10)
 
 
 def test_columns_are_found_by_name_whatever_their_order_and_company(home, tmp_path):

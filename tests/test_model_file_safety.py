@@ -85,7 +85,7 @@ def test_a_pickle_is_never_read_wherever_it_hides(file, tmp_path):
 def loads_altered(file, tmp_path, model, alter):
     """Load a copy of a model in which something was changed, with checksums to match."""
     other = copy.deepcopy(model)
-    alter(other.pipeline[-1], other.preprocessor)
+    alter(other.pool.members_[0][-1], other.preprocessor)
     return load_model(with_payload(tmp_path / "altered.unseen", file, skops.dumps(other)))
 
 
@@ -193,7 +193,7 @@ class Stranger(LogisticRegression):
 
 def test_unknown_types_are_refused_by_name_on_both_sides(file, tmp_path):
     stranger = by_hand(None, LogisticRegression())
-    stranger.pipeline.steps[-1] = ("classifier", Stranger())
+    stranger.pool.members_[0].steps[-1] = ("classifier", Stranger())
     with pytest.raises(ModelFileError, match=r"cannot be stored: it holds objects of type .*Stranger"):
         save_model(stranger, tmp_path / "m.unseen", {})
     path = with_payload(tmp_path / "m.unseen", file, skops.dumps(stranger))
@@ -367,14 +367,14 @@ def test_an_older_protocol_which_older_code_would_read_is_refused(file):
 
 LACKING = {
     "a part of the model": lambda model: vars(model).pop("preprocessor"),
-    "the steps": lambda model: vars(model.pipeline).pop("steps"),
-    "a classifier": lambda model: model.pipeline.steps.pop(),
+    "the steps": lambda model: vars(model.pool.members_[0]).pop("steps"),
+    "a classifier": lambda model: model.pool.members_[0].steps.pop(),
     "a parameter": lambda model: vars(model.preprocessor).pop("n_jobs"),
     "a fitted attribute": lambda model: vars(model.novelty).pop("resolution_"),
     "all fitted attributes": lambda model: vars(model.novelty).clear(),
-    "columns": lambda model: setattr(model.pipeline[-1], "coef_", model.pipeline[-1].coef_[:, :0]),
-    "classes": lambda model: setattr(model.pipeline[-1], "classes_", model.pipeline[-1].classes_[:0]),
-    "a finite number": lambda model: setattr(model.pipeline[0], "gamma_", 10**400),
+    "columns": lambda model: setattr(model.pool.members_[0][-1], "coef_", model.pool.members_[0][-1].coef_[:, :0]),
+    "classes": lambda model: setattr(model.pool.members_[0][-1], "classes_", model.pool.members_[0][-1].classes_[:0]),
+    "a finite number": lambda model: setattr(model.pool.members_[0][0], "gamma_", 10**400),
 }
 
 
