@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.pipeline import Pipeline
 
 from ..algebra import Array, Moments
-from ..estimators import Centring, DomainCenterer, Projection
+from ..estimators import Centring, DomainTransformer
 from ..labels import Labels
 from ..selection import Pool, is_transductive
 from ..shift import Novelty
@@ -71,24 +69,13 @@ class TableModel:
         """Class probabilities of encoded samples."""
         return self.pool.predict_proba(self.prepare(X), sample_domain=sample_domain)
 
-    def recentred(self) -> TableModel:
-        """The same model, every projection of which centres new domains on their own samples."""
-        if not any(isinstance(member[0], (DomainCenterer, Projection)) for member in self.pool.members_):
+    def require_centre(self) -> None:
+        """Raise if there is nothing in the model that could be centred on new samples."""
+        if not any(isinstance(member[0], DomainTransformer) for member in self.pool.members_):
             raise ValueError(
                 "The model has no centre to move: only projections and centred classifiers do. Leave the centring out, "
                 "or fit with --method CIDG, MDA, SCA, DICA or KFDA."
             )
-        pool = copy(self.pool)
-        pool.members = [_recentred(member) for member in pool.members]
-        pool.members_ = [_recentred(member) for member in pool.members_]
-        return replace(self, pool=pool)
-
-
-def _recentred(member: Pipeline) -> Pipeline:
-    """A copy that shares all that it has learned."""
-    (name, first), *others = member.steps
-    moved = copy(first).set_params(centering="target") if isinstance(first, Projection) else first
-    return Pipeline([(name, moved), *others])
 
 
 def require_batches(centres: Mapping[tuple[int, Any], Moments]) -> None:

@@ -40,6 +40,7 @@ class Run:
     model: TableModel
     table: NewTable
     verbose: int
+    every: bool = False  # projection is centred on new domains, however it was fitted
     coverage: float | None = None  # of sets of classes, if these are wanted
     centres: Mapping[tuple[int, Any], Moments] | None = None  # of new domains, once they are known
     found: Told = field(default_factory=lambda: defaultdict(dict))
@@ -47,12 +48,16 @@ class Run:
     def frames(self, client: Any = None) -> Generator[pl.DataFrame]:
         """Predictions, piece by piece, made here or by the workers of a cluster."""
         self.model.pool.require_pieces()
-        if self.model.centres:
+        if self._centres:
             for _ in self._each("Centring", client):
                 pass
             self.centres = self.found["centres"]
             require_batches(self.centres)
         yield from self._each("Predicting", client)
+
+    @property
+    def _centres(self) -> bool:
+        return self.every or self.model.centres
 
     def _each(self, description: str, client: Any) -> Iterator[Any]:
         """All pieces in order, with progress on standard error."""
@@ -84,8 +89,8 @@ class Run:
             missing = np.isnan(piece.X).sum(axis=0).tolist()
             told["missing"] = dict(zip(self.table.schema.feature_names, missing, strict=True))
             told["novelty"] = domain_moments(model, prepared, piece.domain)
-            if model.centres:
-                told["centres"] = model.pool.moments(prepared, piece.domain)
+            if self._centres:
+                told["centres"] = model.pool.moments(prepared, piece.domain, every=self.every)
                 return len(piece.X), told, None
         P = model.pool.answer(prepared, piece.domain, self.centres)
         labels = model.classes_[P.argmax(axis=1)]
@@ -108,7 +113,7 @@ class Run:
             "output": output,
             "rows": sum(found["labels"].values()),
             "labels": [{"label": label, "rows": found["labels"].get(label, 0)} for label in classes],
-            "transductive": self.model.transductive,
+            "transductive": self.every or self.model.transductive,
             "sets": self._sets(),
             "mostly_missing": [
                 {"column": name, "missing": missing}

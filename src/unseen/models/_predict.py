@@ -257,8 +257,8 @@ class Model:
         table : NewTable
             Whose rows are read in pieces.
         """
-        table = NewTable(data, self.schema, domain, batch_size, keep)
-        if self.table_model.pool.smoothing and table.is_parted:
+        pool, table = self.table_model.pool, NewTable(data, self.schema, domain, batch_size, keep)
+        if pool.smoothing and table.is_parted:
             table.notices.append(
                 "Rows are smoothed by their nearest neighbours among those that are read at a time, so predictions "
                 "differ a little from those of all rows at once. A larger --batch-size brings them closer."
@@ -309,8 +309,10 @@ class Model:
         model, before = self.table_model, self._missing_in_training()
         if sets is not None:  # what cannot be promised is refused before anything is read
             model.pool.threshold(sets)
+        if center == "target":
+            model.require_centre()
         table = data if isinstance(data, NewTable) else self.open_table(data, **columns)
-        run = Run(model.recentred() if center == "target" else model, table, verbose, sets)
+        run = Run(model, table, verbose, center == "target", sets)
         path = None if output is None else Path(output)
         with closing(run.frames(client)) as frames:
             frame = _together(frames, path)
