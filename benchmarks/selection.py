@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from functools import partial
 from itertools import product
 
 import numpy as np
 import sklearn
 from scipy import linalg
+from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import KNeighborsClassifier
-from sklearn.pipeline import Pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC, LinearSVC
 
 from unseen import CIDG, ProjectionSearchCV
 from unseen.algebra import Membership, gram_spectrum, solve, whiten
 from unseen.kernels import Kernel, centre
-from unseen.selection import LeaveOneDomainOut
+from unseen.selection import LeaveOneDomainOut, Pool
 
 from .measure import Row, best_of, peak_bytes, samples
 
@@ -63,6 +67,7 @@ def rows() -> Iterator[Row]:
     yield Row("GridSearchCV on our own pipeline / ours", slow / whole if same else 0.0, 50, False, detail)
     yield from (setting_row(n) for n in (500, 2000))
     yield memory_row()
+    yield from pool_rows()
 
 
 def kernel_matrix(X: np.ndarray) -> np.ndarray:
@@ -85,6 +90,22 @@ def setting_row(n: int) -> Row:
 
     (seconds,) = best_of(5, many)
     return Row(f"a further weight setting, n={n}, ms", 1e3 * seconds / 16, 2, True, "15 cells")
+
+
+def pool_rows() -> Iterator[Row]:
+    """A pool of five kinds of members beside each of them alone, and on single samples."""
+    X, y, d = samples(N, n_features=64)
+    head = make_pipeline(StandardScaler(), LogisticRegression())
+    projected = [make_pipeline(CIDG(ridge=ridge), head) for ridge in ("1e-2*scale", "scale")]
+    plain = [make_pipeline(classifier) for classifier in (SVC(), LinearSVC(), LogisticRegression())]
+    members, share = [*projected, *plain], np.full(5, 0.2)
+    pool = Pool(members, share, np.ones(5)).fit(X, y, sample_domain=d)
+    alone = [Pool([member], np.ones(1), np.ones(1)).of([member]) for member in pool.members_]
+    whole, *each = best_of(5, *(partial(one.predict_proba, X) for one in (pool, *alone)))
+    detail = f"{1e3 * whole:.0f} ms / {1e3 * max(each):.0f} ms"
+    yield Row(f"predictions of a pool of five, n={N}: ours / dearest member", whole / max(each), 5, True, detail)
+    (single,) = best_of(50, lambda: pool.predict_proba(X[:1]))
+    yield Row(f"a single sample, pool of five fitted to {N} x 64, ms", 1e3 * single, 5, True, "inductive")
 
 
 def memory_row() -> Row:

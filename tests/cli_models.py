@@ -6,6 +6,7 @@ import json
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
 pytest.importorskip("typer", reason="the command needs its extra")
@@ -22,7 +23,7 @@ from unseen.cli._show import show
 from unseen.models import TableFit, fit_table, model_card
 from unseen.models._file import load_model, save_model
 from unseen.models._model import TableModel
-from unseen.selection import Candidate
+from unseen.selection import Candidate, Pool
 from unseen.tables import Schema, load_table
 
 APP = typer.Typer(pretty_exceptions_enable=False)
@@ -66,18 +67,25 @@ def write_home(folder):
     table = load_table(folder / "train.csv", label="label", domain="site")
     assert unseen("fit", folder / "train.csv", "--method", "logistic", "-o", folder / "plain.unseen")[0] == 0
     assert unseen("fit", folder / "train.csv", "--method", "RBF SVM", "-o", folder / "svm.unseen")[0] == 0
-    write(table, folder / "source.unseen", KFDA(ridge=1.0), LogisticRegression())
-    write(table, folder / "target.unseen", CIDG(ridge=1.0, centering="target"), LogisticRegression())
-    write(table, folder / "centred.unseen", DomainCenterer(), LogisticRegression())
+    source, target, centred = KFDA(ridge=1.0), CIDG(ridge=1.0, centering="target"), DomainCenterer()
+    write(table, folder / "source.unseen", source)
+    write(table, folder / "target.unseen", target)
+    write(table, folder / "centred.unseen", centred)
+    write(table, folder / "rowwise.unseen", source, None, CIDG(ridge=1.0))
+    write(table, folder / "pool.unseen", target, None, source, centred, clone(target).set_params(ridge=0.1))
+    write(table, folder / "smooth.unseen", None, target, smoothing=2.0)
     return folder
 
 
-def write(table, path, transformer, classifier):
-    """What `fit` writes, with a choice made by hand."""
+def write(table, path, *transformers, smoothing=0.0):
+    """What `fit` writes, with a pool made by hand: logistic regression behind each of these, of falling weight."""
     plain = fit_table(table, "1nn")
-    candidate = Candidate("", {}, transformer, classifier)
-    fitted = candidate.fitted(plain.model.prepare(table.X), table.y, table.domain)
-    model = TableModel(plain.model.preprocessor, fitted, plain.model.novelty)
+    candidates = [Candidate("", {}, transformer, LogisticRegression()) for transformer in transformers]
+    weights = np.arange(len(candidates), 0, -1.0)
+    how = {"smoothing": smoothing, "sharpness": 1.2, "held_out": plain.model.pool.held_out}
+    pool = Pool([one.pipeline for one in candidates], weights / weights.sum(), 1 / weights, **how)
+    pool.fit(plain.model.prepare(table.X), table.y, sample_domain=table.domain)
+    model = TableModel(plain.model.preprocessor, pool, plain.model.novelty)
     found = TableFit(model, "by hand", "transductive", {}, plain.scores, None, [])
     save_model(model, path, model_card(table, found))
 

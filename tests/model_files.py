@@ -8,7 +8,6 @@ import zipfile
 
 import numpy as np
 import pytest
-from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
 pytest.importorskip("polars", reason="tables need the extra")
@@ -18,6 +17,7 @@ from helpers import three_domains
 from unseen.models import _file as model_file
 from unseen.models._file import CARD, PAYLOAD, save_model
 from unseen.models._model import TableModel
+from unseen.selection import Pool
 from unseen.shift._novelty import Novelty
 from unseen.tables import Column, Schema, Table, preprocessor
 
@@ -40,20 +40,18 @@ def by_hand(transformer, classifier):
     """A model such as `fit` makes of the choice of "auto", without the search."""
     Z = PREPARED.transform(TABLE.X)
     novelty = Novelty().fit(Z, sample_domain=TABLE.domain)
-    steps = [] if transformer is None else [("transformer", transformer.fit(Z, TABLE.y, sample_domain=TABLE.domain))]
-    for _, step in steps:
-        Z = step.transform(Z, sample_domain=TABLE.domain)
-    return TableModel(PREPARED, Pipeline([*steps, ("classifier", clone(classifier).fit(Z, TABLE.y))]), novelty)
+    steps = [] if transformer is None else [("transformer", transformer)]
+    member = Pipeline([*steps, ("classifier", classifier)])
+    pool = Pool([member], np.ones(1), np.ones(1), held_out=[np.linspace(0, 1, 5)] * 3)
+    return TableModel(PREPARED, pool.fit(Z, TABLE.y, sample_domain=TABLE.domain), novelty)
 
 
 def answers(model, X, domain):
     """Everything a model says about some samples."""
-    found = [model.predict(X, sample_domain=domain), model.novelty.start().add(model.prepare(X)).result()]
-    if model.has_probabilities:
-        found.append(model.predict_proba(X, sample_domain=domain).tobytes())
-    if hasattr(model.pipeline[-1], "decision_function"):
-        found.append(model.pipeline[-1].decision_function(model.represent(model.prepare(X), domain)).tobytes())
-    return found
+    prepared = model.prepare(X)
+    said = [votes.tobytes() for votes in model.pool.votes(prepared, domain)]
+    likely = model.predict_proba(X, sample_domain=domain).tobytes()
+    return [model.predict(X, sample_domain=domain), model.novelty.start().add(prepared).result(), likely, *said]
 
 
 def assert_same_answers(model, other):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from copy import deepcopy
 from functools import reduce
 
 import numpy as np
@@ -19,12 +20,13 @@ from unseen.algebra import pooled
 from unseen.cli._predict import predict
 from unseen.models import Model
 from unseen.models._file import load_model, read_card
+from unseen.models._model import require_batches
 from unseen.tables import Agreement
 
 
 @pytest.mark.parametrize("ending", [".csv", ".parquet"])
 @pytest.mark.parametrize("size", [7, 20_000])
-@pytest.mark.parametrize("model", ["plain", "source", "svm"])
+@pytest.mark.parametrize("model", ["plain", "source", "svm", "rowwise"])
 def test_predictions_are_those_of_the_whole_table_in_its_order(home, tmp_path, model, size, ending):
     output = tmp_path / f"out{ending}"
     command = ["predict", home / f"{model}.unseen", home / f"new{ending}", "-o", output, "--batch-size", size]
@@ -33,12 +35,8 @@ def test_predictions_are_those_of_the_whole_table_in_its_order(home, tmp_path, m
     X, _ = encoded(home)
     found = predictions(output)
     np.testing.assert_array_equal(found["label"].to_numpy(), fitted.predict(X))
-    if model == "svm":
-        assert found.columns == ["label"]
-        assert not facts["probabilities"]
-    else:
-        assert found.columns == ["label", "p(ill)", "p(well)"]
-        np.testing.assert_allclose(probabilities(found), fitted.predict_proba(X), rtol=1e-12)
+    assert found.columns == ["label", "p(ill)", "p(well)"]
+    np.testing.assert_allclose(probabilities(found), fitted.predict_proba(X), rtol=1e-12)
     assert facts["rows"] == len(found) == 50
     assert {entry["label"]: entry["rows"] for entry in facts["labels"]} == dict(
         found["label"].value_counts().iter_rows()
@@ -51,14 +49,7 @@ def test_the_command_reads_as_many_rows_at_a_time_as_the_library():
     assert command.default == library.default
 
 
-def test_models_without_probabilities_say_so(home, tmp_path):
-    assert (
-        "gives labels without probabilities"
-        in unseen("predict", home / "svm.unseen", home / "new.csv", "-o", tmp_path / "o.csv")[1]
-    )
-
-
-@pytest.mark.parametrize("model", ["target", "centred"])
+@pytest.mark.parametrize("model", ["target", "centred", "pool"])
 @pytest.mark.parametrize("size", [3, 20_000])
 @pytest.mark.parametrize("by_domain", [False, True])
 def test_transductive_predictions_in_pieces_are_those_of_whole_batches(home, tmp_path, model, size, by_domain):
@@ -81,11 +72,73 @@ def test_a_model_centred_on_the_sources_may_be_centred_on_the_target(home, tmp_p
     before = probabilities(predictions(output))
     assert printed_json(*command, "--center", "target", "--batch-size", 4)["transductive"]
     fitted = load_model(home / "source.unseen").estimator
-    fitted.transformer.set_params(centering="target")
+    fitted.pool.members_[0][0].set_params(centering="target")
     X, domain = encoded(home)
     after = probabilities(predictions(output))
     np.testing.assert_allclose(after, fitted.predict_proba(X, sample_domain=domain), atol=1e-10)
     assert np.abs(after - before).max() > 0.01
+
+
+def test_every_projection_of_a_pool_is_centred_on_the_target_and_domains_of_training_keep_their_centres(home):
+    model = load_model(home / "rowwise.unseen")
+    fitted, (X, domain) = model.estimator, encoded(home)
+    moved = deepcopy(fitted)
+    for member in moved.pool.members_:
+        if hasattr(member[0], "centering"):
+            member[0].set_params(centering="target")
+    for names in (domain, np.where(domain == "lima", "north", domain), np.full(len(X), "north")):
+        frame = pl.read_parquet(home / "new.parquet").with_columns(site=pl.Series(names))
+        found = model.predict_table(model.open_table(frame, domain="site", batch_size=7), center="target")
+        expected = moved.predict_proba(X, sample_domain=names)
+        np.testing.assert_allclose(probabilities(found.frame), expected, atol=1e-10)
+        changed = np.abs(expected - fitted.predict_proba(X)).max(axis=1) > 1e-6
+        np.testing.assert_array_equal(changed, ~np.isin(names, SITES))
+        assert found.summary["transductive"]
+    assert not fitted.transductive
+
+
+def test_neighbours_are_looked_for_among_rows_that_are_read_together(home, tmp_path):
+    command = ["predict", home / "smooth.unseen", home / "new.parquet", "-o", tmp_path / "o.parquet"]
+    said = "smoothed by their nearest neighbours among those that are read at a time"
+    assert said not in unseen(*command)[1]
+    fitted, (X, _) = load_model(home / "smooth.unseen").estimator, encoded(home)
+    whole = fitted.predict_proba(X)
+    np.testing.assert_allclose(probabilities(predictions(tmp_path / "o.parquet")), whole, atol=1e-10)
+    assert said in unseen(*command, "--batch-size", 20)[1]
+    prepared = fitted.prepare(X)
+    centres = fitted.pool.moments(prepared)
+    expected = [fitted.pool.answer(prepared[rows : rows + 20], None, centres) for rows in (0, 20, 40)]
+    found = probabilities(predictions(tmp_path / "o.parquet"))
+    np.testing.assert_allclose(found, np.vstack(expected), atol=1e-10)
+    assert np.abs(found - whole).max() > 1e-3
+
+
+@pytest.mark.parametrize("size", [7, 20_000])
+@pytest.mark.parametrize("model", ["plain", "pool"])
+def test_sets_are_a_column_of_labels_with_the_likeliest_first(home, tmp_path, model, size):
+    output = tmp_path / "o.csv"
+    command = ["predict", home / f"{model}.unseen", home / "new.csv", "-o", output, "--batch-size", size]
+    facts, found = printed_json(*command, "--sets", 0.7), predictions(output)
+    assert found.columns == ["label", "set", "p(ill)", "p(well)"]
+    sets = load_model(home / f"{model}.unseen").predict_set(home / "new.csv", 0.7)
+    assert found["set"].to_list() == [" | ".join(own.tolist()) for own in sets]
+    assert found["label"].to_list() == [own[0] for own in sets]
+    assert facts["sets"] == {"coverage": 0.7, "classes": np.mean([len(own) for own in sets])}
+    assert "to hold the true one in 70% of rows" in unseen(*command, "--sets", 0.7)[1]
+    assert printed_json(*command)["sets"] is None
+
+
+@pytest.mark.parametrize(("coverage", "reason"), [(0.8, "3 held-out domains can promise at most"), (80, "a share")])
+def test_sets_that_cannot_be_promised_are_refused_before_anything_is_read(home, tmp_path, coverage, reason):
+    model = load_model(home / "plain.unseen")
+    for ask in (model.predict_set, lambda data, c: model.predict_table(data, sets=c)):
+        with pytest.raises(ValueError, match=reason):
+            ask(tmp_path / "none.csv", coverage)
+    command = ["predict", home / "plain.unseen", tmp_path / "none.csv", "-o", tmp_path / "o.csv", "--sets", coverage]
+    code, text = unseen(*command)
+    assert code == 2
+    assert reason in text
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_is_one_domain_per_file(home, tmp_path):
@@ -104,20 +157,20 @@ def test_a_folder_is_one_domain_per_file(home, tmp_path):
     names=st.lists(st.sampled_from([*SITES, "a", "b"]), min_size=50, max_size=50),
 )
 @settings(max_examples=15)
-@pytest.mark.parametrize("model", ["target", "centred"])
+@pytest.mark.parametrize("model", ["target", "centred", "pool"])
 def test_centres_found_in_pieces_are_those_of_the_whole(home, model, cuts, names):
     """New domains anywhere among known ones, and pieces of any size, empty ones too."""
     fitted = load_model(home / f"{model}.unseen").estimator
     prepared = fitted.prepare(encoded(home)[0])
     domain = np.array(names)
     domain[:2] = domain[2:4] = ["a", "b"]  # no new domain of a single sample
-    centring, cuts = fitted.centring(), sorted(cuts)
+    pool, cuts = fitted.pool, sorted(cuts)
     pieces = list(zip(np.split(prepared, cuts), np.split(domain, cuts), strict=True))
     pieces = [piece for piece in pieces if len(piece[0])]
-    centres = reduce(pooled, [centring.moments(fitted.uncentred(piece), names) for piece, names in pieces])
-    centring.require_batches(centres)
-    found = np.vstack([fitted.centred(*piece, centres) for piece in pieces])
-    np.testing.assert_allclose(found, fitted.transformer.transform(prepared, sample_domain=domain), atol=1e-10)
+    centres = reduce(pooled, [pool.moments(*piece) for piece in pieces])
+    require_batches(centres)
+    found = np.vstack([pool.answer(*piece, centres) for piece in pieces])
+    np.testing.assert_allclose(found, pool.predict_proba(prepared, sample_domain=domain), atol=1e-10)
 
 
 def test_columns_are_found_by_name_whatever_their_order_and_company(home, tmp_path):

@@ -13,6 +13,7 @@ import time
 import numpy as np
 import pytest
 from scipy import sparse
+from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.kernel_approximation import Nystroem, RBFSampler
 from sklearn.linear_model import LogisticRegression
@@ -21,6 +22,7 @@ from sklearn.preprocessing import StandardScaler
 
 from helpers import METHODS, make, three_domains
 from unseen import CIDG, DICA, KFDA, DomainCenterer, ProjectionSearchCV, UnseenClassifier
+from unseen.selection import Pool
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
@@ -281,14 +283,60 @@ def test_a_target_centred_search_predicts_domain_by_domain():
     np.testing.assert_array_equal(lazy.compute(), search.predict(X, sample_domain=ELSEWHERE))
 
 
-@pytest.mark.parametrize("method", ["predict", "predict_proba", "decision_function"])
+@pytest.mark.parametrize("method", ["predict", "predict_proba"])
 def test_a_chosen_model_predicts_collections_by_itself(method):
     model = UnseenClassifier(["dica"], feature_map="linear", transductive=False).fit(X, Y, sample_domain=NAMES)
-    if not hasattr(model, method):
-        model = UnseenClassifier(["logistic"]).fit(X, Y, sample_domain=NAMES)
     lazy = getattr(model, method)(arrays(17)[0])
     assert isinstance(lazy, da.Array)
     np.testing.assert_allclose(lazy.compute(), getattr(model, method)(X), atol=1e-9)
+
+
+def pool_of(*transformers, **how):
+    members = [make_pipeline(*([] if one is None else [one]), LogisticRegression()) for one in transformers]
+    share = np.full(len(members), 1 / len(members))
+    return Pool(members, share, np.linspace(0.5, 2, len(members)), sharpness=1.3, **how)
+
+
+POOLS = {
+    "inductive": pool_of(KFDA(), None, CIDG(gamma=0.1)),
+    "transductive": pool_of(KFDA(centering="target"), None, DomainCenterer(), CIDG(ridge=1.0, centering="target")),
+}
+
+
+@pytest.mark.parametrize("domain", [None, ELSEWHERE, NAMES], ids=["one domain", "new domains", "known domains"])
+@pytest.mark.parametrize("kind", POOLS)
+def test_a_pool_says_of_blocks_what_it_says_of_all(kind, domain):
+    pool = clone(POOLS[kind]).fit(X, WORDS, sample_domain=NAMES)
+    assert pool.transductive == (kind == "transductive")
+    for samples in (arrays(17)[0], unknown(arrays(17)[0]), arrays(200)[0]):
+        likely = distributed.predict(pool, samples, sample_domain=domain, method="predict_proba")
+        np.testing.assert_allclose(
+            likely.compute(scheduler="threads"), pool.predict_proba(X, sample_domain=domain), atol=1e-9
+        )
+    lazy = distributed.predict(pool, arrays(17)[0], sample_domain=domain)
+    assert lazy.dtype == WORDS.dtype
+    np.testing.assert_array_equal(lazy.compute(), pool.predict(X, sample_domain=domain))
+
+
+def test_a_pool_smooths_within_blocks():
+    pool = pool_of(None, KFDA(centering="target"), smoothing=2.0).fit(X, Y, sample_domain=NAMES)
+    at_once = distributed.predict(pool, arrays(len(X))[0], method="predict_proba").compute()
+    np.testing.assert_allclose(at_once, pool.predict_proba(X), atol=1e-9)
+    centres = pool.moments(X)
+    expected = np.vstack([pool.answer(X[rows : rows + 40], None, centres) for rows in range(0, len(X), 40)])
+    found = distributed.predict(pool, arrays(40)[0], method="predict_proba").compute()
+    np.testing.assert_allclose(found, expected, atol=1e-9)
+    assert np.abs(found - at_once).max() > 1e-3
+
+
+def test_what_a_pool_cannot_say_of_blocks_is_refused():
+    pool = clone(POOLS["transductive"]).fit(X, Y, sample_domain=NAMES)
+    with pytest.raises(ValueError, match="domain 'new' has a single sample"):
+        distributed.predict(pool, arrays(17)[0], sample_domain=["new", *NAMES[1:]])
+    nested = make_pipeline(DomainCenterer(), StandardScaler(), LogisticRegression())
+    pool = Pool([nested], np.ones(1), np.ones(1)).fit(X, Y, sample_domain=NAMES)
+    with pytest.raises(ValueError, match="looks at all samples of a new domain, which samples that come in pieces"):
+        distributed.predict(pool, arrays(17)[0])
 
 
 @pytest.mark.parametrize("search", [ProjectionSearchCV(KFDA(feature_map="linear"), {}), UnseenClassifier(["logistic"])])

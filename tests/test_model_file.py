@@ -247,22 +247,25 @@ def test_a_missing_file_and_a_folder_are_errors_of_the_system(tmp_path):
 
 def test_a_newer_format_says_which_version_to_install(file):
     card, payload = unpack(file)
-    pack(file, {**card, "format": 3, "unseen": "3.1.4"}, payload)
+    pack(file, {**card, "format": 4, "unseen": "3.1.4"}, payload)
     for read in (load_model, read_card):
-        with pytest.raises(ModelFileError, match=r"written by unseen 3\.1\.4 in format 3; this is unseen"):
+        with pytest.raises(ModelFileError, match=r"written by unseen 3\.1\.4 in format 4; this is unseen"):
             read(file)
 
 
-def test_an_older_format_says_to_fit_again(file):
+@pytest.mark.parametrize("older", [1, 2])
+def test_an_older_format_says_to_fit_again(file, older):
     card, payload = unpack(file)
-    pack(file, {**card, "format": 1, "unseen": "0.1.0"}, payload)
+    pack(file, {**card, "format": older, "unseen": "0.1.0"}, payload)
     for read in (load_model, read_card):
-        with pytest.raises(ModelFileError, match=r"in format 1; .* which reads format 2\. Fit the model again\."):
+        with pytest.raises(
+            ModelFileError, match=rf"in format {older}; .* which reads format 3\. Fit the model again\."
+        ):
             read(file)
 
 
 @pytest.mark.parametrize(
-    "card", ["[]", "{}", '{"format": "one"}', '{"format": 2}', '{"format": 2, "payload": 3}', "null"]
+    "card", ["[]", "{}", '{"format": "one"}', '{"format": 3}', '{"format": 3, "payload": 3}', "null"]
 )
 def test_a_card_that_is_none_is_refused(file, card):
     pack(file, card, b"")

@@ -14,6 +14,7 @@ import zipfile
 import numpy as np
 import pytest
 from scipy import sparse
+from sklearn.base import clone
 from sklearn.cluster import KMeans
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
@@ -85,7 +86,7 @@ def test_a_pickle_is_never_read_wherever_it_hides(file, tmp_path):
 def loads_altered(file, tmp_path, model, alter):
     """Load a copy of a model in which something was changed, with checksums to match."""
     other = copy.deepcopy(model)
-    alter(other.pipeline[-1], other.preprocessor)
+    alter(other.pool.members_[0][-1], other.preprocessor)
     return load_model(with_payload(tmp_path / "altered.unseen", file, skops.dumps(other)))
 
 
@@ -158,6 +159,24 @@ def test_levels_that_would_crash_compiled_code_are_refused(file, tmp_path, model
         loads_altered(file, tmp_path, model, ALTERED_ENCODER[change])
 
 
+ALTERED_POOL = {
+    "weights that are too many": lambda pool: setattr(pool, "weights", np.array([0.5, 0.5])),
+    "weights that do not sum to one": lambda pool: setattr(pool, "weights", np.array([0.5])),
+    "betas below zero": lambda pool: setattr(pool, "betas", -pool.betas),
+    "steps without strength": lambda pool: setattr(pool, "smoothing", np.nan),
+    "members that are missing": lambda pool: pool.members_.clear(),
+    "members of other classes": lambda pool: setattr(pool, "classes_", np.array(["a", "b"])),
+}
+
+
+@pytest.mark.parametrize("alter", ALTERED_POOL)
+def test_a_pool_that_does_not_fit_together_is_refused(file, tmp_path, model, alter):
+    other = copy.deepcopy(model)
+    ALTERED_POOL[alter](other.pool)
+    with pytest.raises(ModelFileError, match=f"Pool does not fit together: .*{alter.split()[0]}"):
+        load_model(with_payload(tmp_path / "altered.unseen", file, skops.dumps(other)))
+
+
 def test_a_model_that_would_not_be_read_back_is_not_written(tmp_path):
     neighbours = by_hand(None, KNeighborsClassifier(3, weights="distance", algorithm="brute"))
     with pytest.raises(ModelFileError, match="cannot be stored: KNeighborsClassifier does not fit together: weights"):
@@ -174,7 +193,9 @@ COMPILED = {
 @pytest.mark.parametrize("content", COMPILED)
 def test_types_whose_state_nobody_checks_are_refused_on_both_sides(file, tmp_path, content):
     estimator, name = COMPILED[content]
-    model = by_hand(None, estimator)
+    model = by_hand(None, LogisticRegression())
+    fitted = clone(estimator).fit(model.prepare(TABLE.X), TABLE.y)
+    model.pool.members_[0].steps[-1] = ("classifier", fitted)
     with pytest.raises(ModelFileError, match=f"cannot be stored.*{name}"):
         save_model(model, tmp_path / "m.unseen", {})
     with pytest.raises(ModelFileError, match="refused"):
@@ -193,7 +214,7 @@ class Stranger(LogisticRegression):
 
 def test_unknown_types_are_refused_by_name_on_both_sides(file, tmp_path):
     stranger = by_hand(None, LogisticRegression())
-    stranger.pipeline.steps[-1] = ("classifier", Stranger())
+    stranger.pool.members_[0].steps[-1] = ("classifier", Stranger())
     with pytest.raises(ModelFileError, match=r"cannot be stored: it holds objects of type .*Stranger"):
         save_model(stranger, tmp_path / "m.unseen", {})
     path = with_payload(tmp_path / "m.unseen", file, skops.dumps(stranger))
@@ -367,14 +388,14 @@ def test_an_older_protocol_which_older_code_would_read_is_refused(file):
 
 LACKING = {
     "a part of the model": lambda model: vars(model).pop("preprocessor"),
-    "the steps": lambda model: vars(model.pipeline).pop("steps"),
-    "a classifier": lambda model: model.pipeline.steps.pop(),
+    "the steps": lambda model: vars(model.pool.members_[0]).pop("steps"),
+    "a classifier": lambda model: model.pool.members_[0].steps.pop(),
     "a parameter": lambda model: vars(model.preprocessor).pop("n_jobs"),
     "a fitted attribute": lambda model: vars(model.novelty).pop("resolution_"),
     "all fitted attributes": lambda model: vars(model.novelty).clear(),
-    "columns": lambda model: setattr(model.pipeline[-1], "coef_", model.pipeline[-1].coef_[:, :0]),
-    "classes": lambda model: setattr(model.pipeline[-1], "classes_", model.pipeline[-1].classes_[:0]),
-    "a finite number": lambda model: setattr(model.pipeline[0], "gamma_", 10**400),
+    "columns": lambda model: setattr(model.pool.members_[0][-1], "coef_", model.pool.members_[0][-1].coef_[:, :0]),
+    "classes": lambda model: setattr(model.pool.members_[0][-1], "classes_", model.pool.members_[0][-1].classes_[:0]),
+    "a finite number": lambda model: setattr(model.pool.members_[0][0], "gamma_", 10**400),
 }
 
 

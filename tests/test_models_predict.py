@@ -86,13 +86,43 @@ def test_arrays_are_taken_as_they_are(home, model):
         model.predict_table(X[:, :2])
 
 
+@pytest.mark.parametrize("name", ["plain", "pool", "smooth"])
+def test_single_predictions_are_explained(home, name):
+    model, (X, domain) = unseen.load_model(home / f"{name}.unseen"), encoded(home)
+    told = model.explain(X, sample_domain=domain)
+    assert [row["label"] for row in told] == model.predict(X, sample_domain=domain).tolist()
+    likely = model.predict_proba(X, sample_domain=domain).max(axis=1)
+    np.testing.assert_allclose([row["probability"] for row in told], likely)
+    for row in told:
+        assert (row["agreement"] == pytest.approx(1)) == (row["dissent"] == [])
+        assert 0 <= row["farther"] <= 1
+    assert model.explain(X, [3, 1], sample_domain=domain) == [told[3], told[1]]
+    assert len(model.explain(X, domain == "lima", sample_domain=domain)) == (domain == "lima").sum()
+    assert {row["farther"] for row in model.explain(X + 1000)} == {0.0}
+
+
+def test_members_that_dissent_are_named_as_the_card_names_them(home):
+    model, (X, _) = unseen.load_model(home / "pool.unseen"), encoded(home)
+    dissent = {name for row in model.explain(X) for name in row["dissent"]}
+    assert dissent <= {"CIDG + LogisticRegression", "LogisticRegression", "KFDA + LogisticRegression"} | {
+        "DomainCenterer + LogisticRegression"
+    }
+    assert dissent
+    members = [{"model": f"member {j}"} for j in range(5)]
+    named = unseen.models.Model(model.estimator, {**model.card, "pool": {"members": members}})
+    pool, prepared = model.estimator.pool, model.estimator.prepare(X)
+    said = pool.members_say(prepared).argmax(axis=2)
+    for i, row in enumerate(named.explain(X)):
+        chosen = model.classes_.tolist().index(row["label"])
+        assert row["dissent"] == [f"member {j}" for j in np.flatnonzero(said[:, i] != chosen)]
+
+
 def test_a_table_says_what_plays_no_part_before_it_is_predicted(home, model):
     frame = pl.read_parquet(home / "new.parquet").with_columns(mood=1)
     table = model.open_table(frame, keep="all", batch_size=7)
     assert "Pass --domain site" in table.notices[0]
     assert "mood" in model.predict_table(table).frame.columns
     assert any("1 column of The new table not used: mood" in text for text in model.open_table(frame).notices)
-    assert "SVC gives labels without" in unseen.load_model(home / "svm.unseen").open_table(frame).notices[-1]
 
 
 def test_what_cannot_be_predicted_is_refused_with_a_reason(home, tmp_path, model):
@@ -117,7 +147,7 @@ def test_what_cannot_be_predicted_is_refused_with_a_reason(home, tmp_path, model
 def test_the_card_is_the_models_and_an_estimator_may_stand_alone(home, tmp_path, model):
     assert model.card == unseen.models.read_card(home / "source.unseen")
     assert model.classes_.tolist() == ["ill", "well"]
-    save_model(model.estimator.transformer, tmp_path / "kfda.unseen", {"method": "kfda"})
+    save_model(model.estimator.pool.members_[0][0], tmp_path / "kfda.unseen", {"method": "kfda"})
     alone = unseen.load_model(tmp_path / "kfda.unseen")
     assert type(alone.estimator).__name__ == "KFDA"
     with pytest.raises(ModelFileError, match=r"kfda\.unseen: holds a KFDA, not a model that `unseen fit` wrote"):

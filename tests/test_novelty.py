@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
+from helpers import three_domains
 from unseen.algebra._cells import Moments, pooled
 from unseen.shift._novelty import FAR, Novelty, _nearest_mixture
 
@@ -364,3 +365,12 @@ def test_what_cannot_be_compared_is_refused(world, novelty):
         Novelty().start()
     with pytest.raises(ValueError, match="'n_components' parameter"):
         Novelty(n_components=0).fit(X, sample_domain=domain)
+
+
+def test_single_samples_lie_farther_out_than_a_share_of_those_of_training():
+    X, _, codes = three_domains(n_per_cell=40)
+    novelty = Novelty().fit(X, sample_domain=codes)
+    shares = np.sort(novelty.farther(X))
+    np.testing.assert_allclose(shares, (np.arange(len(X)) + 0.5) / len(X), atol=0.02)  # ranks, from far to near
+    assert (novelty.farther(X + 100) == 0).all()
+    np.testing.assert_array_equal(novelty.farther(X[3:4]), novelty.farther(X)[3:4])

@@ -122,6 +122,10 @@ def some_of(table, rows):
     return table.take(Samples(table.X, table.y, table.domain).thinned(rows))
 
 
+def projection_of(model):
+    return model.pool.members_[0][0]
+
+
 def landmarks_for(X, landmarks=None):
     return Plan.of(len(X), exact=False, landmarks=landmarks)
 
@@ -158,7 +162,7 @@ def test_a_stream_through_all_landmarks_is_the_exact_projection(parts):
     exact = fit_table(table, "cidg").model
     found = fit_table(table, "cidg", plan=landmarks_for(table.X, len(table.X)))
     assert found.stream["trace_error"] < 1e-8
-    Z, expected = (m.transformer.transform(m.prepare(table.X)) for m in (found.model, exact))
+    Z, expected = (projection_of(m).transform(m.prepare(table.X)) for m in (found.model, exact))
     np.testing.assert_allclose(Z, expected, atol=1e-5 * np.abs(expected).max())
 
 
@@ -176,7 +180,7 @@ def test_a_stream_of_parts_is_one_fit_on_all_rows(parts, monkeypatch):
     assert (told[0], sum(told[1:])) == (600, 600)
     assert found.stream["projection_rows"] == 600
     assert found.stream["classifier_rows"] == len(sample.X)
-    projection, prepared = found.model.transformer, found.model.prepare(table.X)
+    projection, prepared = projection_of(found.model), found.model.prepare(table.X)
     again = type(projection)(**projection.get_params(deep=False))
     again.fit(prepared, table.y, sample_domain=table.domain)
     np.testing.assert_allclose(projection.transform(prepared), again.transform(prepared), atol=1e-9)
@@ -204,11 +208,11 @@ def test_statistics_from_a_cluster_are_those_from_here(parts, monkeypatch):
     told = []
     monkeypatch.setattr("unseen.models._stream.progress", lambda *_: nullcontext(told.append))
     with cluster(1, None) as client:
-        total = collected(source, here.preprocessor, client, 0, here.transformer)
-    np.testing.assert_array_equal(total.cells.counts, here.transformer.cell_counts_)
+        total = collected(source, here.preprocessor, client, 0, projection_of(here))
+    np.testing.assert_array_equal(total.cells.counts, projection_of(here).cell_counts_)
     for name, values in total.arrays().items():
         if values.dtype.kind == "f" and name != "tails":
-            np.testing.assert_allclose(values, here.transformer.statistics_[name], atol=1e-9)
+            np.testing.assert_allclose(values, projection_of(here).statistics_[name], atol=1e-9)
     assert sum(told) == 270
 
 

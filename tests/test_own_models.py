@@ -299,10 +299,13 @@ def test_a_failure_of_ones_own_is_a_row_with_its_reason():
     assert mine["failed"] == "TypeError: no luck"
 
 
-def test_the_best_of_several_is_fitted():
+def test_several_are_pooled_and_the_better_weighs_more():
     fit = fit_table(TABLE, ["majority", ("mine", make_pipeline(StandardScaler(), GaussianNB()))])
-    assert fit.name == "mine"
-    assert [row["model"] for row in fit.leaderboard] == ["mine", "majority"]
+    weights = {row["model"]: row["weight"] for row in fit.leaderboard}
+    assert weights["mine"] > 0.5 > weights["majority"]
+    assert weights["mine"] + weights["majority"] == pytest.approx(1)
+    single = [row for row in fit.leaderboard if "pool" not in row["model"]]
+    assert [row["model"] for row in single] == ["mine", "majority"]
 
 
 def test_centring_inside_a_pipeline_needs_whole_batches():
@@ -354,7 +357,8 @@ def test_ones_own_is_fitted_from_a_frame_and_saved(tmp_path):
     frame = pl.DataFrame({"a": X[:, 0], "b": X[:, 1], "label": Y.astype(str), "domain": D.astype(str)})
     mine = ("mine", LogisticRegression(), {"C": [0.1, 1.0]})
     model = unseen.fit(frame, [mine, "majority"], label="label", domain="domain")
-    assert (model.card["method"], model.card["model"]) == ("mine, majority", "mine")
+    assert model.card["method"] == "mine, majority"
+    assert model.card["pool"]["members"][0]["model"] == "mine"
     model.save(tmp_path / "mine.unseen")
     copy = unseen.load_model(tmp_path / "mine.unseen")
     np.testing.assert_array_equal(copy.predict(frame), model.predict(frame))

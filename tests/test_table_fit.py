@@ -97,14 +97,16 @@ def test_an_unknown_method_is_refused_with_the_known_ones(table):
         fit_table(table, "magic")
 
 
-@pytest.mark.parametrize("method", ["1nn", "kfda", "logistic", "linear SVM"])
-def test_classes_and_probabilities_are_those_of_the_classifier(table, method):
-    """Also where the nearest neighbour is found in another way."""
-    model = fit_table(table, method).model
-    Z = model.prepare(table.X) if model.transformer is None else model.transformer.transform(model.prepare(table.X))
-    labels, probabilities = model.classify(Z)
-    classifier = model.pipeline[-1]
-    np.testing.assert_array_equal(labels, classifier.predict(Z))
-    assert (probabilities is None) == (method == "linear SVM")
-    if probabilities is not None:
-        np.testing.assert_array_equal(probabilities, classifier.predict_proba(Z))
+@pytest.mark.parametrize("method", ["1nn", "kfda", "logistic", "linear SVM", "RBF SVM"])
+def test_one_method_is_its_classifier_with_a_temperature(table, method):
+    """Classes are those of the classifier, and probabilities grow with what it says of them."""
+    found = fit_table(table, method)
+    (member,), (weight,) = found.model.pool.members_, found.model.pool.weights
+    assert (weight, len(found.pool["members"]), found.leaderboard) == (1, 1, [])
+    prepared = found.model.prepare(table.X)
+    np.testing.assert_array_equal(found.model.predict(table.X), member.predict(prepared))
+    P = found.model.predict_proba(table.X)
+    np.testing.assert_allclose(P.sum(axis=1), 1)
+    if hasattr(member, "decision_function"):
+        decided = member.decision_function(prepared)
+        assert (np.diff(P[np.argsort(decided), 1]) >= 0).all()

@@ -34,7 +34,7 @@ def fit(
         typer.Option(
             callback=o.or_help,
             is_eager=True,
-            help="auto compares many and prefers simple models; --method help lists them, and what they are.",
+            help="auto pools many models; --method help lists them, and what they are.",
         ),
     ] = "auto",
     with_models: o.With = None,
@@ -43,7 +43,7 @@ def fit(
     seed: o.Seed = 0,
     jobs: o.Jobs = 1,
     inductive: Annotated[
-        bool, typer.Option("--inductive", help="No models that need a batch of the new domain to predict.")
+        bool, typer.Option("--inductive", help="Nothing that needs a batch of the new domain to predict.")
     ] = False,
     balance: o.Weighing = "none",
     feature_map: o.FeatureMap = "auto",

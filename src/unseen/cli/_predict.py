@@ -29,6 +29,10 @@ def predict(
     keep: Annotated[
         str | None, typer.Option(help="Columns to copy into the output, comma-separated, such as identifiers; or all.")
     ] = None,
+    sets: Annotated[
+        float | None,
+        typer.Option(help="Add a column of sets of labels that hold the true one so often, such as 0.8."),
+    ] = None,
     batch_size: Annotated[int, typer.Option(min=1, help="Rows in memory at a time, fewer if they are wide.")] = 20_000,
     workers: o.Workers = None,
     scheduler: o.Scheduler = None,
@@ -43,10 +47,12 @@ def predict(
     with reporting("Nothing was written."):
         check_target(output, *RESULT_ENDINGS, reads=(new, model))
         fitted, kept = load_model(model), "all" if keep == "all" else o.names_of(keep)
+        if sets is not None:  # before anything is read
+            fitted.table_model.pool.threshold(sets)
         table = fitted.open_table(new, domain=domain, keep=kept, batch_size=batch_size)
         notices(table.notices)
         with o.cluster(workers, scheduler) as client:
-            found = fitted.predict_table(table, output, center=center, client=client, verbose=1)
+            found = fitted.predict_table(table, output, center=center, sets=sets, client=client, verbose=1)
         notices(found.notices)
         answer(found.summary, as_json, show_predictions)
         errors.print(f"Wrote {output}")
@@ -61,7 +67,10 @@ def show_predictions(summary: dict[str, Any]) -> None:
     if summary["agreement"]:
         _print_agreement(summary["agreement"], names_domains)
     if summary["transductive"]:
-        _say("Each new domain was centred on its own rows: the predictions are transductive.")
+        _say("The rows of each new domain were looked at together: the predictions are transductive.")
+    if summary["sets"]:
+        asked, size = 100 * summary["sets"]["coverage"], summary["sets"]["classes"]
+        _say(f"Sets of {size:.1f} labels on average, to hold the true one in {asked:g}% of rows of new domains.")
     found = sorted(summary["novelty"], key=lambda entry: -(entry["ratio"] or 0))
     _say_some([f"{readable(e['domain'])}: {e['text']}" if names_domains else e["text"] for e in found], "all nearer")
     far = [entry for entry in found if entry["far"]]

@@ -14,10 +14,11 @@ from ._report import answer, grid, page, reporting, show_columns
 KINDS = {
     "plain": "plain: classifies row by row",
     "inductive": "inductive: classifies row by row",
-    "transductive": "transductive: centres each new domain on its own rows, so it needs a batch of each",
+    "transductive": "transductive: looks at the rows of each new domain together, so it needs a batch of each",
 }
 SCALINGS = {"standardize": "columns to unit variance", "l2": "rows to unit length", "none": "none"}
 SHOWN = 12  # classes and domains listed by name
+BAR = 20  # characters of a member that weighs everything
 
 
 def show(
@@ -49,11 +50,17 @@ def describe(card: dict[str, Any]) -> None:
     for name, value in _facts_of(card):
         facts.add_row(name, value)
     console.print(facts)
+    pool = card.get("pool") or {}
+    if len(pool.get("members", [])) > 1:
+        console.print("What is in the pool", style="italic")
+        console.print(_member_table(pool["members"]))
+    for line in _promises(card, pool):
+        console.print(line)
     scores = card.get("scores") or {}
     if scores.get("by_domain"):
         console.print("Accuracy on a domain held out, in percent", style="italic")
         console.print(_score_table(card, scores))
-        if card.get("settings") or card.get("leaderboard"):  # 1-NN has nothing to choose
+        if card.get("settings"):  # 1-NN has nothing to choose, and the weights of a pool did not see these domains
             said = "Settings were chosen on these same domains, so the figures are a little too good."
             console.print(said, style="dim")
 
@@ -73,7 +80,7 @@ def _facts_of(card: dict[str, Any]) -> list[tuple[str, str]]:
         ("settings", ", ".join(f"{name}={value}" for name, value in settings.items())),
         ("kind", KINDS.get(str(card.get("kind")), "")),
         ("scaling", SCALINGS.get(str(card.get("scale")), "")),
-        ("probabilities", "yes" if card.get("probabilities") else "no, labels only"),
+        ("calibration", _calibration_text((card.get("pool") or {}).get("calibration", {}))),
         ("novelty", _novelty_text(card.get("novelty", {}).get("reference", {}))),
         ("created", str(card.get("created", ""))),
         ("command", str(card.get("command", ""))),
@@ -101,6 +108,35 @@ def _novelty_text(reference: dict[str, float]) -> str:
     middle = float(median(reference.values()))
     largest = f"{readable(furthest)} with {reference[furthest]:.3f}"
     return f"a source lies {middle:.3f} from the nearest other one (median); furthest is {largest}"
+
+
+def _member_table(members: list[dict[str, Any]]) -> RichTable:
+    """Members with their weights as bars, those of one variant in one line."""
+    table, variants = grid(["model", "kind", "weight"], [""]), dict[str, tuple[str, float, int]]()
+    for one in members:
+        _, weight, n = variants.get(one["model"], ("", 0.0, 0))
+        variants[one["model"]] = one["kind"], weight + one["weight"], n + 1
+    for name, (kind, weight, n) in sorted(variants.items(), key=lambda item: -item[1][1]):
+        times = f" ({n} settings)" if n > 1 else ""
+        table.add_row(f"{name}{times}", kind, "█" * max(1, round(BAR * weight)), f"{100 * weight:.0f}%")
+    return table
+
+
+def _promises(card: dict[str, Any], pool: dict[str, Any]) -> list[str]:
+    """Why steps that look at new domains are or are not taken, and what to expect of the next domain."""
+    lines = [str(line) for line in pool.get("decisions", [])]
+    return lines + ([str(card["promise"])] if card.get("promise") else [])
+
+
+def _calibration_text(told: dict[str, Any]) -> str:
+    """What tempering has done to probabilities, on held-out domains."""
+    if not told:
+        return ""
+    before, after = told["before"], told["after"]
+    return (
+        f"on domains held out probabilities are off by {100 * after['ece']:.1f} points ({100 * before['ece']:.1f} "
+        f"before they were tempered), log loss {after['log_loss']:.3f} ({before['log_loss']:.3f} before)"
+    )
 
 
 def _score_table(card: dict[str, Any], scores: dict[str, Any]) -> RichTable:

@@ -25,6 +25,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from ..algebra import Array, Moments, pooled
 from ..citizen import is_dask
 from ..labels import Labels, check_domains
+from ._centring import centring_of
 from ._cluster import awaited
 from ._projection import Projection
 from ._space import fit_feature_map, learns_nothing
@@ -103,7 +104,9 @@ def predict(model: Any, X: Any, *, sample_domain: Any = None, method: str = "pre
     ----------
     model : estimator
         A fitted pipeline of projections, row-wise transformers and a classifier, a fitted
-        :class:`~unseen.ProjectionSearchCV` or :class:`~unseen.UnseenClassifier`, or a classifier alone.
+        :class:`~unseen.ProjectionSearchCV` or :class:`~unseen.UnseenClassifier`, or a classifier alone. A pool that
+        centres new domains reads X once when this function is called; one that smooths looks for neighbours of a sample
+        within its block, so that its predictions depend on how X is divided.
     X : dask array or dataframe of shape (n_samples, n_features)
         Samples.
     sample_domain : array-like or Dask collection of shape (n_samples,), default=None
@@ -136,6 +139,8 @@ def predict(model: Any, X: Any, *, sample_domain: Any = None, method: str = "pre
         raise TypeError(f"X must be a Dask array or dataframe; got {type(X).__name__}. Use the model's own {method}.")
     validate_data(model, _outline(X), reset=False, skip_check_array=True)  # columns by name, where it knows names
     model = getattr(model, "best_estimator_", model)
+    if hasattr(model, "moments") and hasattr(model, "answer"):
+        return _of_pool(model, X, sample_domain, method)
     *transformers, classifier = [step for _, step in model.steps] if isinstance(model, Pipeline) else [model]
     for step in transformers:
         if isinstance(step, Projection):
@@ -152,6 +157,31 @@ def predict(model: Any, X: Any, *, sample_domain: Any = None, method: str = "pre
             X = _by_block(_bare(step).transform, row_blocks(X))
     check_is_fitted(classifier)
     return _by_block(getattr(_bare(classifier), method), row_blocks(X))
+
+
+def _of_pool(pool: Any, X: Any, sample_domain: Any, method: str) -> Any:
+    """What a pool says of a Dask collection: new domains are centred on all blocks, which takes a pass over them."""
+    ask, rows = getattr(pool, method), row_blocks(X)
+    if not pool.transductive:
+        return _by_block(ask, rows)
+    pool.require_pieces()
+
+    def of_block(block: Any, domain: Any) -> dict[Any, Moments]:
+        return pool.moments(block, domain) if block.shape[0] else {}
+
+    found = _reduced(of_block, rows, {"sample_domain": sample_domain}, partial(reduce, pooled))
+    for (member, name), own in found.items():
+        centring_of(pool.members_[member][0]).require_batches({name: own})
+
+    def answered(block: Any, domain: Any = None) -> Any:
+        P = pool.answer(block, None if domain is None else domain[:, 0], found)
+        return P if method == "predict_proba" else pool.classes_[P.argmax(axis=1)]
+
+    nothing = np.empty((0, len(pool.classes_))) if method == "predict_proba" else pool.classes_[:0]
+    if sample_domain is None:
+        return _by_block(answered, rows, nothing)
+    rows, domains = aligned(rows, {"sample_domain": sample_domain}, exact=True)
+    return _by_block(answered, rows, nothing, domains[:, None])
 
 
 def _fit_to_sample(projection: Projection, rows: Any) -> None:

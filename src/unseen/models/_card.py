@@ -12,6 +12,8 @@ from ..citizen import machine_facts
 from ..tables import SurveyedTable, Table
 from ._fit import TableFit
 
+BOARD = ("model", "kind", "mean", "standard_error", "weight", "guard", "params", "chosen")
+
 
 def model_card(
     table: Table,
@@ -79,7 +81,8 @@ def model_card(
         "scale": scale,
         "seed": seed,
         "balance": found.balance,
-        "probabilities": found.model.has_probabilities,
+        "pool": found.pool,
+        "promise": promise(found.pool["forecast"], len(found.scores)) if found.pool else "",
         "scores": {
             "measure": "accuracy on a domain by a model fitted on the other domains"
             + (f", among {found.stream['choice_rows']:,} rows" if found.stream else ""),
@@ -88,7 +91,10 @@ def model_card(
             "baseline": found.baseline,
         },
         "leaderboard": [
-            {key: row[key] for key in ("model", "kind", "mean", "standard_error", "params", "chosen")}
+            {
+                key: row[key]
+                for key in ("model", "kind", "mean", "standard_error", "weight", "guard", "params", "chosen")
+            }
             for row in found.leaderboard
             if np.isfinite(row["mean"])
         ],
@@ -99,3 +105,18 @@ def model_card(
         },
         "machine": machine_facts(),
     }
+
+
+def promise(forecast: tuple[float, float, float], n_domains: int) -> str:
+    """What held-out domains can say about the next one, and what they cannot, in words."""
+    mean, low, high = forecast
+    expected, least, most = (f"{100 * share:.0f}%" for share in (mean, low, high))
+    held = 100 * n_domains // (n_domains + 1)  # rounded down: more is refused
+    sets = f"Sets of labels can be asked to hold the true one in up to {held}% of rows, on average over new domains."
+    if high - low >= 1:
+        unknown = f"{n_domains} domains cannot say how far off that may be: more of them can."
+        return f"On a new domain expect an accuracy of about {expected}; {unknown} {sets}"
+    return (
+        f"On a new domain expect an accuracy of {expected}, with 95% confidence between {least} and {most}, if it "
+        f"differs from these {n_domains} as they differ from each other; nothing is promised for a stranger one. {sets}"
+    )

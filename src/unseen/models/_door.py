@@ -37,15 +37,15 @@ def fit(
     data : DataFrame, str or path
         A frame of pandas or polars, or a table or folder to read: see :func:`unseen.tables.load_table`.
     method : str, tuple, Method or list of these, default="auto"
-        "auto" compares all models of :class:`unseen.UnseenClassifier`; or a name in `unseen.selection.METHODS`, or a
-        classifier of your own such as ``("mine", SVC(), {"C": [1, 10]})``: see :ref:`own_models`. The best of several
-        is fitted.
+        "auto" pools the models of :class:`unseen.UnseenClassifier`; or a name in `unseen.selection.METHODS`, or a
+        classifier of your own such as ``("mine", SVC(), {"C": [1, 10]})``: see :ref:`own_models`. Several are pooled;
+        of a single one the best settings are picked.
     label, domain, group, unlabelled, dates, max_per_domain
         What the columns are for, and which rows to use, as for :func:`unseen.tables.load_table`.
     scale : {"standardize", "l2", "none"}, default="standardize"
         See :func:`unseen.tables.preprocessor`.
     inductive : bool, default=False
-        Leave out models that need batches of the new domain.
+        Leave out models, and smoothing, that need batches of the new domain.
     random_state : int, default=0
         Seed of all draws.
     n_jobs : int, default=None

@@ -26,7 +26,7 @@ from ._model import TableModel
 from ._parts import OURS, check_parts, check_structure, estimator_types, strangers, type_name
 from ._predict import Model, ModelFileError
 
-FORMAT = 2  # files of format 1 name types where they were before this package had rooms
+FORMAT = 3  # files of format 2 hold a pipeline in place of a pool, those of format 1 types of other names
 CARD, PAYLOAD = "card.json", "model.skops"
 CHECKSUM = "sha256"  # of the rest of the card
 MAX_CARD = 32 * 2**20  # bytes; a thousand columns of a thousand levels have room in it
@@ -63,7 +63,7 @@ def save_model(model: Any, path: str | os.PathLike[str], card: Mapping[str, Any]
     >>> bool((copy.estimator.transform(data.data) == model.transform(data.data)).all())
     True
     >>> copy.card["method"], copy.card["format"]
-    ('kfda', 2)
+    ('kfda', 3)
     """
     skops = optional_import("skops.io", "Saving a model")
     path = Path(path)
@@ -210,9 +210,7 @@ def _try_out(model: Model) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what it says of such rows is of no interest
         model.novelty(rows)
-        model.predict(rows, sample_domain=np.zeros(2))
-        if table_model.has_probabilities:
-            model.predict_proba(rows, sample_domain=np.zeros(2))
+        model.explain(rows, sample_domain=np.zeros(2))  # which asks for everything else
 
 
 def _digest(card: Mapping[str, Any]) -> str:

@@ -13,16 +13,16 @@ from sklearn.base import clone
 from ..kernels import Plan
 from ..labels import Balance, Samples
 from ..selection import (
-    HEADS,
     METHODS,
     Contender,
     LargeFit,
     LeaveOneDomainOut,
     Method,
-    choose,
-    contest,
+    Pooling,
+    contest_and_pool,
     contestants,
     expected_warnings,
+    forecast,
     leaderboard,
     methods_from,
     warn_of_failures,
@@ -46,9 +46,10 @@ class TableFit:
     model : TableModel
         Fitted on all domains.
     name, kind, settings : str, str, dict
-        What was chosen; the kind is "plain", "inductive" or "transductive".
+        What was chosen; the kind is "plain", "inductive" or "transductive". A pool of several has no settings.
     scores : dict
-        Accuracy on each domain by the chosen settings, prepared and fitted on the other domains.
+        Accuracy on each domain of what was chosen, prepared and fitted on the other domains; of a pool, by weights that
+        did not see that domain.
     baseline : dict or None
         The same for plain logistic regression; None if the chosen model is plain itself.
     leaderboard : list of dict
@@ -57,6 +58,11 @@ class TableFit:
         For tables of which not all rows were used for everything: how many were used for what. Empty otherwise.
     balance : str
         What weighed alike in training.
+    pool : dict
+        Of the pool, in plain values: its `members`, the weightiest first, with `model`, `weight`, `kind` and `params`;
+        the strength of `smoothing`; `decisions`, sentences on why steps that look at the new domain are or are not
+        taken; `calibration` on held-out domains, "before" probabilities were tempered and "after"; and the `forecast`:
+        the mean of the scores, and the ends of a 95% prediction interval for one more domain.
     """
 
     model: TableModel
@@ -68,6 +74,7 @@ class TableFit:
     leaderboard: list[dict[str, Any]]
     stream: dict[str, Any] = field(default_factory=dict)
     balance: Balance = "none"
+    pool: dict[str, Any] = field(default_factory=dict)
 
     @property
     def mean(self) -> float:
@@ -81,12 +88,14 @@ class TableFit:
             return []
         facts = self.stream
         text = f"The settings were chosen, and scored, on {facts['choice_rows']:,} rows. "
+        many = len(self.pool.get("members", [])) > 1
         if "projection_rows" not in facts:
-            return [f"{text}{self.name} is no projection, so it saw a sample: {facts['classifier_rows']:,} rows."]
+            what = f"The {self.name} holds no projection" if many else f"{self.name} is no projection"
+            return [f"{text}{what}, so it saw a sample: {facts['classifier_rows']:,} rows."]
+        who, behind = ("Projections", "classifiers") if many else ("The projection", "the classifier behind it")
         return [
-            f"{text}The projection saw {facts['projection_rows']:,} rows through {facts['landmarks']:,} landmarks, "
-            f"which miss {facts['trace_error']:.2g} of the kernel; the classifier behind it saw "
-            f"{facts['classifier_rows']:,} rows."
+            f"{text}{who} saw {facts['projection_rows']:,} rows through {facts['landmarks']:,} landmarks, which miss "
+            f"{facts['trace_error']:.2g} of the kernel; {behind} saw {facts['classifier_rows']:,} rows."
         ]
 
 
@@ -111,13 +120,13 @@ def fit_table(
     table : Table
         What `unseen.tables.load_table` read; or a sample of `stream`, for scales, novelty, landmarks and classifier.
     method : str, tuple, Method or list of these, default="auto"
-        "auto" compares all models of :class:`unseen.UnseenClassifier`; or a name in `unseen.selection.METHODS`, or a
-        classifier of your own such as ``("mine", SVC(), {"C": [1, 10]})``: see :ref:`own_models`. The best of several
-        is fitted.
+        "auto" pools the models of :class:`unseen.UnseenClassifier`; or a name in `unseen.selection.METHODS`, or a
+        classifier of your own such as ``("mine", SVC(), {"C": [1, 10]})``: see :ref:`own_models`. Several are pooled;
+        of a single one the best settings are picked.
     scale : {"standardize", "l2", "none"}, default="standardize"
         See `unseen.tables.preprocessor`.
     inductive : bool, default=False
-        Leave out models that need batches of the new domain.
+        Leave out models, and smoothing, that need batches of the new domain.
     balance : {"none", "classes", "domains"}, default="none"
         What weighs alike in training, as in :class:`unseen.UnseenClassifier`. Scores are of the rows as they are.
     seed : int, default=0
@@ -152,24 +161,46 @@ def fit_table(
     few = samples if plan.exact else samples.take(samples.thinned(plan.choice_rows, seed))
     unfitted = preprocessor(table.schema, scale)  # type: ignore[arg-type]
     methods, work = asked_methods(method), {"balance": balance, "n_jobs": n_jobs, "verbose": verbose}
-    field, chosen = _chosen(few, unfitted, methods, inductive, work)
+    field, pooling = _pooled(few, unfitted, methods, inductive, work)
     preparation = clone(unfitted).fit(table.X)
     prepared = replace(samples, X=np.asarray(preparation.transform(table.X), dtype=np.float64))
     novelty, seen = Novelty(random_state=seed).fit(prepared.X, sample_domain=table.domain), dict[str, Any]()
     if plan.exact:
         with expected_warnings():
             weight = prepared.weights(balance=balance)
-            pipeline = chosen.candidate.fitted(prepared.X, prepared.y, prepared.domain, weight)
+            members = [one.fitted(prepared.X, prepared.y, prepared.domain, weight) for one in pooling.members]
     else:
-        collect = partial(collected, stream, preparation, client, verbose)
-        pipeline, seen = LargeFit(prepared, collect, plan, seed, balance).fitted(chosen.candidate)
+        large = LargeFit(prepared, partial(collected, stream, preparation, client, verbose), plan, seed, balance)
+        fitted = [large.fitted(one) for one in pooling.members]
+        members, facts = [member for member, _ in fitted], [own for _, own in fitted]
+        seen = {key: max(own[key] for own in facts if key in own) for key in {key for own in facts for key in own}}
         seen |= {"rows": stream.rows, "choice_rows": len(few)}
-    domains = np.unique(table.domain).tolist()
-    board = leaderboard(field, chosen, domains)
-    baseline = next((row["scores"] for row in board if chosen.kind != "plain" and row["model"] == BASELINE), None)
-    model, scores = TableModel(preparation, pipeline, novelty), dict(zip(domains, chosen.scores.tolist(), strict=True))
-    board = board if len(methods) > 1 else []
-    return TableFit(model, chosen.name, chosen.kind, chosen.candidate.params, scores, baseline, board, seen, balance)
+    board = leaderboard(field, pooling, np.unique(table.domain).tolist())
+    baseline = next((row["scores"] for row in board if pooling.kind != "plain" and row["model"] == BASELINE), None)
+    scores = next(row["scores"] for row in board if row["chosen"])
+    return TableFit(
+        TableModel(preparation, pooling.estimator(members), novelty),
+        pooling.name,
+        pooling.kind,
+        pooling.members[0].params if len(pooling.members) == 1 else {},
+        scores,
+        baseline,
+        board if len(methods) > 1 else [],
+        seen,
+        balance,
+        _told(pooling, scores),
+    )
+
+
+def _told(pooling: Pooling, scores: dict[str, float]) -> dict[str, Any]:
+    """What there is to know about a pool, in plain values."""
+    return {
+        "members": pooling.table,
+        "smoothing": pooling.smoothing,
+        "decisions": [guard.reason for guard in pooling.guards],
+        "calibration": pooling.calibration,
+        "forecast": forecast(np.array([*scores.values()])),
+    }
 
 
 def asked_methods(method: Any) -> list[Method]:
@@ -177,29 +208,29 @@ def asked_methods(method: Any) -> list[Method]:
     return contestants(methods_from(method if isinstance(method, list) else [method]))
 
 
-def _chosen(
+def _pooled(
     few: Samples, preparation: Any, methods: Sequence[Method], inductive: bool, work: dict[str, Any]
-) -> tuple[list[Contender], Contender]:
-    """All contenders and the chosen one, by holding out one domain after the other.
+) -> tuple[list[Contender], Pooling]:
+    """All contenders, and the pool of many methods or the best settings of one, by holding out domain after domain.
 
-    A score stands for a domain that nobody has seen: the preparation, the kernel's width and the model are fitted
-    without it. What is left of a bias is that the settings themselves were chosen on these domains.
+    A score stands for a domain that nobody has seen: the preparation, the kernel's width, the model and its weight in a
+    pool are fitted without it. What is left of a bias is that settings of one method are chosen on these domains.
     """
     many = len(methods) > 1
-    how: dict[str, Any] = {"coarse": many, "heads": tuple(HEADS) if many else ("1-NN",)}
+    how: dict[str, Any] = {"coarse": many, "heads": ("logistic",) if many else ("1-NN",)}
     if many and not inductive:
         how["centerings"] = ("source", "target")
     candidates = [c for one in methods for c in one.candidates(len(few.classes), **how)]
-    candidates = [c for c in candidates if not (inductive and c.transductive)]
-    if all(method.kind != "plain" for method in methods):  # a plain classifier always stands beside an invariant one
-        candidates += METHODS[BASELINE].candidates(len(few.classes))
+    asked = [c for c in candidates if not (inductive and c.transductive)]
+    plain = all(method.kind != "plain" for method in methods)  # one always stands beside an invariant one
+    beside = list(METHODS[BASELINE].candidates(len(few.classes))) if plain else []
     splits = list(LeaveOneDomainOut().split(few.X, few.y, few.domain))
-    shown = {"description": f"Choosing {'a model' if many else 'settings'}", "verbose": work.pop("verbose")}
-    field = contest(candidates, few, splits, preparation=preparation, shown=shown, **work)
+    shown = {"description": f"Choosing {'a pool of models' if many else 'settings'}", "verbose": work.pop("verbose")}
+    how = {"pool": many, "transductive": not inductive, "among": asked, "preparation": preparation, "shown": shown}
+    field, pooling = contest_and_pool([*asked, *beside], few, splits, **how, **work)
     names = {one.name for one in methods}
-    contenders = [contender for contender in field if contender.candidate.method in names]
-    warn_of_failures(contenders)
-    return field, choose(contenders)
+    warn_of_failures([contender for contender in field if contender.candidate.method in names])
+    return field, pooling
 
 
 def fit_notices(table: Table, method: Any, plan: Plan) -> Iterator[str]:

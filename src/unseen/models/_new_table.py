@@ -137,6 +137,11 @@ class NewTable:
                     f"--domain {schema.domain} to tell domains apart."
                 )
 
+    @property
+    def is_parted(self) -> bool:
+        """Whether rows of one domain may be read at different times."""
+        return (len(self._files) > 1 and not self._by_file) or max(n for *_, n in self._files) > self._size
+
     def parts(self) -> Iterator[RowRange]:
         """All rows in order. Those of Parquet files are left to be read; others cannot be entered in the middle."""
         size, before = self._size, 0

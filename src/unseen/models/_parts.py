@@ -27,16 +27,19 @@ from sklearn.svm import SVC, LinearSVC
 
 from ..estimators import CIDG, DICA, KFDA, MDA, SCA, DomainCenterer, UndoBias
 from ..kernels import PivotedNystroem
-from ..selection import METHODS
+from ..selection import METHODS, Pool
 from ..shift import Novelty
 from ._model import TableModel
 
-OURS: tuple[type, ...] = (DomainCenterer, Novelty, PivotedNystroem, CIDG, DICA, KFDA, MDA, SCA, TableModel, UndoBias)
+PROJECTIONS = (CIDG, DICA, KFDA, MDA, SCA)
+OURS: tuple[type, ...] = (*PROJECTIONS, DomainCenterer, Novelty, PivotedNystroem, Pool, TableModel, UndoBias)
 CLASSIFIERS = (KNeighborsClassifier, LabelBinarizer, LinearSVC, LogisticRegression, RidgeClassifier, SVC)
 PREPARATIONS = (ColumnTransformer, Normalizer, OneHotEncoder, SimpleImputer, StandardScaler)
 ESTIMATORS = (*OURS, *CLASSIFIERS, *PREPARATIONS, FrozenEstimator, Nystroem, Pipeline, RBFSampler)
 CONTAINERS = (dict, list, set, tuple)
 VALUES = (bool, float, int, slice, str, type(None))
+# What estimators have beside parameters before they are fitted; constructors of scikit-learn set the last three.
+UNFITTED = {"_sklearn_output_config", "_metadata_request", "epsilon", "nu", "radius"}
 
 
 def estimator_types() -> tuple[type, ...]:
@@ -208,7 +211,7 @@ def _parts(model: Any) -> Iterator[Any]:
 def _is_fitted(part: Any) -> bool:
     """Whether an estimator holds more than its parameters; without, no compiled code is ever reached."""
     more = vars(part).keys() - part.get_params(deep=False).keys()
-    return not more <= {"_sklearn_output_config", "_metadata_request"}
+    return not more <= UNFITTED
 
 
 def _is_known(part: Any) -> bool:
@@ -286,8 +289,21 @@ def _check_encoder(encoder: OneHotEncoder) -> None:
         )
 
 
+def _check_pool(pool: Pool) -> None:
+    """No compiled code here: but a member without a weight would take part, or not, by accident."""
+    n = len(pool.members_)
+    _require(
+        pool,
+        members=n == len(pool.members) > 0 and all(np.array_equal(m.classes_, pool.classes_) for m in pool.members_),
+        weights=pool.weights.shape == (n,) and bool((pool.weights >= 0).all()) and abs(pool.weights.sum() - 1) < 1e-6,
+        betas=pool.betas.shape == (n,) and bool((pool.betas > 0).all()),
+        steps=0 <= pool.smoothing < np.inf and 0 < pool.sharpness < np.inf,
+    )
+
+
 CHECKS: dict[type, Callable[[Any], None]] = {
     KNeighborsClassifier: _check_neighbours,
     OneHotEncoder: _check_encoder,
+    Pool: _check_pool,
     SVC: _check_svc,
 }

@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..algebra import Array, Moments, pooled
-from ..estimators import Centring, mapped
+from ..estimators import mapped
 from ..labels import Coded, Labels
 from ..progress import progress
 from ..shift import NoveltyResult
 from ..tables import Agreement
-from ._model import TableModel
+from ._model import TableModel, require_batches
 from ._new_table import NewRows, NewTable, RowRange
 
 if TYPE_CHECKING:
     import polars as pl
 
 MAX_DOMAINS = 1_000  # a column with more values than this numbers rows rather than naming places
-
+BETWEEN = " | "  # the labels of a set
 
 Told = dict[str, dict[Any, Any]]  # what rows tell about the table, by kind and name; that of pieces adds up
 Done = tuple[int, Told, "pl.DataFrame | None"]  # rows of a piece, what they tell, and their predictions
@@ -32,23 +32,32 @@ Done = tuple[int, Told, "pl.DataFrame | None"]  # rows of a piece, what they tel
 
 @dataclass
 class Run:
-    """One pass over the table; two if new domains are centred, the first of which finds their centres."""
+    """One pass over the table; two if new domains are centred, the first of which finds their centres.
+
+    These are the centres of all pieces. Smoothing, however, looks for neighbours of a row within its piece.
+    """
 
     model: TableModel
     table: NewTable
-    centring: Centring | None
     verbose: int
-    centres: Mapping[Any, Moments] | None = None  # of new domains, once they are known
+    every: bool = False  # projection is centred on new domains, however it was fitted
+    coverage: float | None = None  # of sets of classes, if these are wanted
+    centres: Mapping[tuple[int, Any], Moments] | None = None  # of new domains, once they are known
     found: Told = field(default_factory=lambda: defaultdict(dict))
 
     def frames(self, client: Any = None) -> Generator[pl.DataFrame]:
         """Predictions, piece by piece, made here or by the workers of a cluster."""
-        if self.centring is not None:
+        self.model.pool.require_pieces()
+        if self._centres:
             for _ in self._each("Centring", client):
                 pass
             self.centres = self.found["centres"]
-            self.centring.require_batches(self.centres)
+            require_batches(self.centres)
         yield from self._each("Predicting", client)
+
+    @property
+    def _centres(self) -> bool:
+        return self.every or self.model.centres
 
     def _each(self, description: str, client: Any) -> Iterator[Any]:
         """All pieces in order, with progress on standard error."""
@@ -80,20 +89,20 @@ class Run:
             missing = np.isnan(piece.X).sum(axis=0).tolist()
             told["missing"] = dict(zip(self.table.schema.feature_names, missing, strict=True))
             told["novelty"] = domain_moments(model, prepared, piece.domain)
-        if self.centring is None:
-            Z = model.represent(prepared, piece.domain)
-        elif self.centres is None:
-            told["centres"] = self.centring.moments(model.uncentred(prepared), piece.domain)
-            return len(piece.X), told, None
-        else:
-            Z = model.centred(prepared, piece.domain, self.centres)
-        labels, probabilities = model.classify(Z, piece.domain)
+            if self._centres:
+                told["centres"] = model.pool.moments(prepared, piece.domain, every=self.every)
+                return len(piece.X), told, None
+        P = model.pool.answer(prepared, piece.domain, self.centres)
+        labels = model.classes_[P.argmax(axis=1)]
         told |= {"labels": Counter(labels.tolist()), "new": piece.new}  # levels that training did not have
         if piece.labels is not None:
             told["agreement"] = {"label": Agreement.of(piece.labels, labels, model.classes_, piece.domain)}
         columns = ({} if piece.domain is None else {"domain": piece.domain}) | {"label": labels}
-        if probabilities is not None:
-            columns |= {f"p({name})": probabilities[:, i] for i, name in enumerate(model.classes_.tolist())}
+        if self.coverage is not None:
+            sets = model.pool.named_sets(P, self.coverage)
+            told["sets"] = {"classes": sum(map(len, sets))}
+            columns["set"] = np.array([BETWEEN.join(map(str, own)) for own in sets])
+        columns |= {f"p({name})": P[:, i] for i, name in enumerate(model.classes_.tolist())}
         return len(piece.X), told, _beside(piece.kept, columns)
 
     def summary(self, output: str | None, before: dict[str, float]) -> dict[str, Any]:
@@ -104,8 +113,8 @@ class Run:
             "output": output,
             "rows": sum(found["labels"].values()),
             "labels": [{"label": label, "rows": found["labels"].get(label, 0)} for label in classes],
-            "probabilities": self.model.has_probabilities,
-            "transductive": self.centring is not None,
+            "transductive": self.every or self.model.transductive,
+            "sets": self._sets(),
             "mostly_missing": [
                 {"column": name, "missing": missing}
                 for name, missing in found["missing"].items()
@@ -117,6 +126,13 @@ class Run:
             "agreement": agreement.summary() if agreement is not None and agreement.rows else None,
             "novelty": [{"domain": name, **_plain_values(of(batch))} for name, batch in found["novelty"].items()],
         }
+
+    def _sets(self) -> dict[str, Any] | None:
+        """How often sets are to hold the true class, and how many classes they have on average."""
+        if self.coverage is None:
+            return None
+        rows = sum(self.found["labels"].values())
+        return {"coverage": self.coverage, "classes": self.found["sets"]["classes"] / rows}
 
 
 def domain_moments(model: TableModel, prepared: Array, domain: Labels | None) -> dict[str | None, Moments]:

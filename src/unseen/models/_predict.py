@@ -14,7 +14,7 @@ import numpy as np
 
 from ..algebra import Array
 from ..files import check_target, temporary, written
-from ..labels import Labels, listed
+from ..labels import Labels, check_domains, listed
 from ..shift import NoveltyResult
 from ..tables import Schema, counted, has_columns, is_path
 from ._model import TableModel
@@ -131,7 +131,7 @@ class Model:
         return self.table_model.predict(X, sample_domain=domain)
 
     def predict_proba(self, data: Any, *, sample_domain: Any = None) -> Array:
-        """Class probabilities of all rows, if the classifier has them.
+        """Class probabilities of all rows, calibrated on held-out domains.
 
         Parameters
         ----------
@@ -145,6 +145,68 @@ class Model:
         """
         X, domain = self._samples(data, sample_domain)
         return self.table_model.predict_proba(X, sample_domain=domain)
+
+    def predict_set(self, data: Any, coverage: float = 0.9, *, sample_domain: Any = None) -> list[Labels]:
+        """Tell which classes rows may have: sets that hold the true one as often as asked, on new domains.
+
+        Parameters
+        ----------
+        data, sample_domain
+            As for `predict`.
+        coverage : float, default=0.9
+            How often the true class is to be in the set, on average over new domains like those of the training table.
+            With m of these at most 1 - 1/(m + 1) can be promised, as the next may be the strangest: more is refused.
+
+        Returns
+        -------
+        sets : list of ndarray
+            The classes of each row, the likeliest first; never none.
+        """
+        pool = self.table_model.pool
+        pool.threshold(coverage)  # what cannot be promised is refused before anything is read
+        return pool.named_sets(self.predict_proba(data, sample_domain=sample_domain), coverage)
+
+    def explain(self, data: Any, rows: Any = None, *, sample_domain: Any = None) -> list[dict[str, Any]]:
+        """Tell what single predictions rest on.
+
+        Parameters
+        ----------
+        data, sample_domain
+            As for `predict`.
+        rows : array-like of int or bool, default=None
+            Which rows to tell of; None means all.
+
+        Returns
+        -------
+        told : list of dict
+            Of each row its `label` and that label's `probability`; `agreement`, the share of the pool's weight whose
+            members would have said the same; `dissent`, the names of the others; and `farther`, the share of training
+            rows that lie farther out than this one: 0 is stranger than all of them.
+        """
+        X, domain = self._samples(data, sample_domain)
+        model, pool = self.table_model, self.table_model.pool
+        prepared = model.prepare(X)
+        labels = None if domain is None else check_domains(domain, len(prepared))
+        P, said = pool.answer(prepared, labels), pool.members_say(prepared, labels).argmax(axis=2)
+        chosen, farther = P.argmax(axis=1), model.novelty.farther(prepared)
+        names = np.array(self._member_names())
+        return [
+            {
+                "label": model.classes_[chosen[i]].item(),
+                "probability": float(P[i, chosen[i]]),
+                "agreement": float(pool.weights[said[:, i] == chosen[i]].sum()),
+                "dissent": list(dict.fromkeys(names[said[:, i] != chosen[i]].tolist())),
+                "farther": float(farther[i]),
+            }
+            for i in np.arange(len(X))[slice(None) if rows is None else np.asarray(rows)]
+        ]
+
+    def _member_names(self) -> list[str]:
+        """What the card calls the members of the pool, or what they are made of."""
+        members = self.table_model.pool.members_
+        told = [str(one["model"]) for one in self.card.get("pool", {}).get("members", [])]
+        made = [" + ".join(type(step).__name__ for _, step in member.steps) for member in members]
+        return told if len(told) == len(members) else made
 
     def novelty(self, data: Any, *, sample_domain: Any = None) -> NoveltyResult | dict[str, NoveltyResult]:
         """Tell how far samples lie from those that the model was fitted on.
@@ -181,8 +243,12 @@ class Model:
 
         Parameters
         ----------
-        data, domain, keep
+        data
             As for `predict_table`.
+        domain : str, default=None
+            The column that tells domains apart.
+        keep : sequence of str or "all", default=None
+            Columns to copy into the output, such as identifiers.
         batch_size : int, default=20000
             Rows in memory at a time; fewer if they are wide.
 
@@ -191,10 +257,12 @@ class Model:
         table : NewTable
             Whose rows are read in pieces.
         """
-        model, table = self.table_model, NewTable(data, self.schema, domain, batch_size, keep)
-        if not model.has_probabilities:
-            kind = type(model.pipeline[-1]).__name__
-            table.notices.append(f"{kind} gives labels without probabilities; there are no columns for them.")
+        pool, table = self.table_model.pool, NewTable(data, self.schema, domain, batch_size, keep)
+        if pool.smoothing and table.is_parted:
+            table.notices.append(
+                "Rows are smoothed by their nearest neighbours among those that are read at a time, so predictions "
+                "differ a little from those of all rows at once. A larger --batch-size brings them closer."
+            )
         return table
 
     def predict_table(
@@ -202,13 +270,16 @@ class Model:
         data: Any,
         output: str | os.PathLike[str] | None = None,
         *,
-        domain: str | None = None,
         center: Literal["model", "target"] = "model",
-        keep: Sequence[str] | None = None,
+        sets: float | None = None,
         client: Any = None,
         verbose: int = 0,
+        **columns: Any,
     ) -> TablePredictions:
         """Predict the rows of a table, in their order and a few at a time, and say how far they lie from the sources.
+
+        A model that centres new domains reads the table twice, and says of each row what it would say of it among all.
+        One that smooths looks for the neighbours of a row among those that are read with it.
 
         Parameters
         ----------
@@ -216,16 +287,17 @@ class Model:
             The table, of any size; with what `open_table` gave, `domain` and `keep` are known already.
         output : str or path, default=None
             A .csv or .parquet file to write; None gives a frame.
-        domain : str, default=None
-            The column that tells domains apart.
         center : {"model", "target"}, default="model"
             Centre projections as the model was fitted, or on the new rows of each domain (transductive).
-        keep : sequence of str or "all", default=None
-            Columns to copy into the output, such as identifiers.
+        sets : float, default=None
+            Add a column of sets of labels that hold the true one so often: see `predict_set`.
         client : dask.distributed.Client, default=None
             Whose workers do it; None means here.
         verbose : int, default=0
             1 shows progress.
+        **columns : dict
+            `domain`, the column that tells domains apart, and `keep`, a sequence of columns to copy into the output,
+            such as identifiers, or "all".
 
         Returns
         -------
@@ -234,10 +306,13 @@ class Model:
         """
         if center not in ("model", "target"):
             raise ValueError(f"center must be 'model' or 'target'; got {center!r}.")
-        table = data if isinstance(data, NewTable) else self.open_table(data, domain=domain, keep=keep)
         model, before = self.table_model, self._missing_in_training()
-        centring = model.centring() if center == "target" or model.transductive else None
-        run = Run(model, table, centring, verbose)
+        if sets is not None:  # what cannot be promised is refused before anything is read
+            model.pool.threshold(sets)
+        if center == "target":
+            model.require_centre()
+        table = data if isinstance(data, NewTable) else self.open_table(data, **columns)
+        run = Run(model, table, verbose, center == "target", sets)
         path = None if output is None else Path(output)
         with closing(run.frames(client)) as frames:
             frame = _together(frames, path)

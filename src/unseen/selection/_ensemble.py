@@ -224,9 +224,23 @@ class Pool(DocLinkMixin, ClassifierMixin, BaseEstimator):
         found = {j: centring_of(self.members_[j][0]).moments(Z[j], domain) for j in moved}
         return {(j, name): own for j, parts in found.items() for name, own in parts.items()}
 
+    def require_pieces(self) -> None:
+        """Raise if a step inside a member looks at whole batches: their pieces do not tell it what it needs."""
+        behind = self._behind()
+        if any(is_transductive(member[-1] if j in behind else member) for j, member in enumerate(self.members_)):
+            raise ValueError(
+                "A step inside the model looks at all samples of a new domain, which samples that come in pieces do "
+                "not give it. Predict them at once with `predict`, or fit a pipeline of two steps: the projection or "
+                "DomainCenterer, then the classifier."
+            )
+
+    def _behind(self) -> dict[int, Any]:
+        """Transformers of members that centre samples and classify them, and do nothing else."""
+        return {j: m[0] for j, m in enumerate(self.members_) if isinstance(m[0], DomainTransformer) and len(m) == 2}
+
     def _uncentred(self, X: Any) -> dict[int, Array]:
         """Samples as members have them that centre them, before they do."""
-        behind = {j: m[0] for j, m in enumerate(self.members_) if isinstance(m[0], DomainTransformer) and len(m) == 2}
+        behind = self._behind()
         return dict(zip(behind, uncentred_together([*behind.values()], X), strict=True))
 
     def __sklearn_is_fitted__(self) -> bool:

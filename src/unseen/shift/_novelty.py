@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy.optimize import nnls
+from scipy.spatial.distance import cdist
 from scipy.special import stdtrit
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state, gen_batches
@@ -27,6 +28,7 @@ ODD = 2.0  # times the median: sources further from all others than this do not 
 OTHER_UNITS = 10.0  # times the median: sources further than this do not tell where one more would lie
 BELIEVED = 10  # degrees of freedom for which the spread inside sources counts beside that inside a batch
 BLOCK = 4096  # rows embedded at a time: a few megabytes, which stay in cache
+SHARES = np.linspace(0, 1, 101)
 HUGE = 1e100  # values beyond are taken as this, so that nothing overflows
 
 
@@ -115,6 +117,8 @@ class Novelty(BaseEstimator):
         Covariance of embedded samples inside domains, of trace one each, averaged over domains.
     reference_ : ndarray of shape (n_domains,)
         Distance of each source domain from the nearest of the others.
+    depths_ : ndarray of shape (101,)
+        Percentiles of how far samples of the sources lie from the nearest mean embedding.
     resolution_ : float
         Distances of source domains below this cannot be told from sampling noise.
     n_features_in_ : int
@@ -177,6 +181,7 @@ class Novelty(BaseEstimator):
         usual = float(np.nanmedian(traces)) if np.isfinite(traces).any() else 0.0
         self.traces_ = np.where(np.isnan(traces), usual, traces)
         self.shape_ = self._shape(X, codes)
+        self.depths_ = np.percentile(self._depth(X), np.arange(101))
         found = [self._nearest(self.means_[s], self.traces_[s] / self.counts_[s], skip=s) for s in range(len(own))]
         self.reference_ = np.sqrt(np.maximum([square for _, square, _ in found], 0.0))
         rounding = float(np.sqrt(np.finfo(float).eps * np.abs(self.knots_).sum()))
@@ -209,6 +214,27 @@ class Novelty(BaseEstimator):
         """
         check_is_fitted(self, "reference_")
         return self._moments(validate_data(self, X, reset=False, dtype=np.float64))
+
+    def farther(self, X: Any) -> Array:
+        """Share of training samples that lie farther out than each of some samples, to about a hundredth.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples, prepared as those of `fit` were.
+
+        Returns
+        -------
+        shares : ndarray of shape (n_samples,)
+            From 1, in the middle of a source, to 0, farther out than all of them.
+        """
+        check_is_fitted(self, "reference_")
+        return 1 - np.interp(self._depth(validate_data(self, X, reset=False, dtype=np.float64)), self.depths_, SHARES)
+
+    def _depth(self, X: Array) -> Array:
+        """Distance of each sample from the nearest mean embedding of a source."""
+        blocks = gen_batches(len(X), BLOCK)
+        return np.concatenate([cdist(self._embed(X[block]), self.means_).min(axis=1) for block in blocks])
 
     def _moments(self, X: Array) -> Moments:
         return reduce(add, (Moments.of(self._embed(X[block])) for block in gen_batches(len(X), BLOCK)))
