@@ -207,15 +207,21 @@ class Pool(DocLinkMixin, ClassifierMixin, BaseEstimator):
 
     def members_say(self, X: Any, domain: Labels | None = None, centres: Centres | None = None) -> Array:
         """Probabilities of each member: (n_members, n_samples, n_classes)."""
-        said = self.votes(X, domain, centres)
-        return np.array([softmax(own, beta) for own, beta in zip(said, self.betas, strict=True)])
+        return self._said(self.votes(X, domain, centres))
+
+    def _said(self, votes: Sequence[Array]) -> Array:
+        return np.array([softmax(own, beta) for own, beta in zip(votes, self.betas, strict=True)])
 
     def answer(self, X: Any, domain: Labels | None = None, centres: Centres | None = None) -> Array:
         """Probabilities of samples: all that there are of their domains, unless `centres` are those of all pieces.
 
         Smoothing looks for neighbours of a sample among those that are here, of its domain.
         """
-        P = pooled(self.weights, self.members_say(X, domain, centres))
+        return self.settled(self.votes(X, domain, centres), X, domain)
+
+    def settled(self, votes: Sequence[Array], X: Any, domain: Labels | None = None) -> Array:
+        """The same from what members vote, whoever has asked them; they need not be fitted here."""
+        P = pooled(self.weights, self._said(votes))
         if self.smoothing:
             for _, rows in Coded.domains(domain, X.shape[0]).rows():
                 P[rows] = smoothed(P[rows], neighbour_graph(_safe_indexing(X, rows)), self.smoothing)

@@ -59,7 +59,8 @@ class Trials:
     @classmethod
     def of(cls, samples: Samples, natural: Sequence[Split], *, skewed: bool = True) -> Trials:
         """Batches follow from the classes of a part alone, so that whoever holds it out draws the same."""
-        codes = [samples.codes[test] for _, test in natural] if skewed else []
+        # Ranks, since who holds a part out may know of other classes than those in it, or not.
+        codes = [np.unique(samples.codes[test], return_inverse=True)[1] for _, test in natural] if skewed else []
         drawn = [trial_batches(own, zlib.crc32(own.astype("<i8").tobytes())) for own in codes]
         return cls(list(natural), drawn or [[slice(None)] for _ in natural])
 
@@ -151,13 +152,21 @@ class Pooling:
         shares = zip(self.members, self.weights.tolist(), strict=True)
         return [{"model": one.variant, "weight": w, "kind": one.kind, "params": one.params} for one, w in shares]
 
-    def estimator(self, members: Sequence[Pipeline]) -> Pool:
-        """What predicts, of fitted members."""
+    @property
+    def scores(self) -> Array:
+        """Of the pool on each held-out part, by weights that did not see it."""
+        return next(one.scores[0] for one in self.tried if one.chosen) / 100
+
+    @property
+    def unfitted(self) -> Pool:
+        """What predicts, of members that somebody else asks."""
         how = {"smoothing": self.smoothing, "sharpness": self.sharpness}
         scores = list(ConformalSets.of(self.held_out, self.codes).scores)
-        return Pool([one.pipeline for one in self.members], self.weights, self.betas, **how, held_out=scores).of(
-            members
-        )
+        return Pool([one.pipeline for one in self.members], self.weights, self.betas, **how, held_out=scores)
+
+    def estimator(self, members: Sequence[Pipeline]) -> Pool:
+        """What predicts, of fitted members."""
+        return self.unfitted.of(members)
 
 
 def contest_and_pool(
@@ -178,12 +187,8 @@ def contest_and_pool(
     how = {"preparation": preparation, "balance": balance, **work}
     said = predictions(candidates, samples, trials.splits, scoring=VOTES[0], again=trials.again, **how)
     ballot = Ballot.of(candidates, samples, trials, said, scoring, balance)
-    field, own = ballot.field(), None if among is None else set(map(id, among))
-    chosen = choose([c for c in field if own is None or id(c.candidate) in own])  # raises if nobody could be scored
-    if not pool:
-        return field, ballot.picked(chosen.candidate)
-    features = [_prepared(samples, split, preparation) for split in splits] if transductive else None
-    return ballot.field(skewed=transductive), ballot.pooled(features, among)
+    pooling = ballot.chosen(preparation, pool=pool, transductive=transductive, among=among)
+    return ballot.field(skewed=pool and transductive), pooling
 
 
 def _prepared(samples: Samples, split: Split, preparation: Any) -> Any:
@@ -257,6 +262,23 @@ class Ballot:
         alone = (np.arange(len(self.candidates)) == j).astype(float)
         scores = tried([self._batches(k, alone) for k in range(len(self.codes))], self._scored)[1]
         return float(np.nanmean(scores) / 100) if np.isfinite(scores).any() else np.nan
+
+    def chosen(
+        self,
+        preparation: Any = None,
+        *,
+        pool: bool = True,
+        transductive: bool = True,
+        among: Sequence[Candidate] | None = None,
+    ) -> Pooling:
+        """The pool, or one candidate, of all or `among` some; neighbours are looked for behind the preparation."""
+        own = None if among is None else set(map(id, among))
+        rivals = [one for one in self.field() if own is None or id(one.candidate) in own]
+        best = choose(rivals).candidate  # raises if nobody could be scored
+        if not pool:
+            return self.picked(best)
+        parts = self.trials.natural if transductive else []
+        return self.pooled([_prepared(self.samples, part, preparation) for part in parts] or None, among)
 
     def _position(self, candidate: Candidate) -> int:
         return next(j for j, other in enumerate(self.candidates) if other is candidate)
