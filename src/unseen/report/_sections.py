@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ._charts import Axis, decimals, on_canvas, shades
-from ._format import is_number, ranked
+from ._format import is_number
 
 Section = dict[str, Any]
 SQUARE = 260  # side of the reliability diagram
@@ -74,8 +74,8 @@ def _metric(summary: Mapping[str, Any]) -> tuple[str, bool]:
 
 
 def accuracy_section(summary: Mapping[str, Any]) -> Section:
-    """Cells with shades, and the best of each column among the methods that compete."""
-    domains, methods = summary["domains"], ranked(summary["methods"])
+    """Cells with shades, the automatic method first, and the best of each column among the methods that compete."""
+    domains, methods = summary["domains"], sorted(summary["methods"], key=lambda one: one["kind"] != "auto")
     metric, share = _metric(summary)
     digits = 1 if share else 3
     found = [[method["accuracies"].get(name) or {} for name in domains] for method in methods]
