@@ -2,8 +2,8 @@
 
 For each data set, each domain is held out entirely and the automatic method pools models on the others, three times,
 with at most 150 rows of each domain. From the nested scores on these it forecasts, with a 95% interval, the accuracy on
-the one held out; the forecast holds if the accuracy lies inside. Results are kept in one file for each data set, so that
-a run that was stopped continues where it was.
+the one held out; the forecast holds if the accuracy lies inside. Results are kept in one file for each data set: a run
+that was stopped continues where it was.
 
     python -m studies.forecast --data ../shared/data --stores forecasts
 """
@@ -39,10 +39,9 @@ def load_set(root: Path, name: str) -> Samples:
         found = Samples(*load(root, name, None, 0))
         if name not in ALIGNED:
             return found
-        parts = np.array_split(np.random.default_rng(0).permutation(1000), len(np.unique(found.domain)))
-        rows = [
-            np.flatnonzero(found.domain == own)[part] for own, part in zip(np.unique(found.domain), parts, strict=True)
-        ]
+        names = np.unique(found.domain)
+        images = np.array_split(np.random.default_rng(0).permutation(np.sum(found.domain == names[0])), len(names))
+        rows = [np.flatnonzero(found.domain == name)[own] for name, own in zip(names, images, strict=True)]
         return found.take(np.concatenate(rows))
     parts = [(path.stem, np.load(path)) for path in sorted((root / name).glob("*.npz"))]
     X, y = (np.concatenate([content[key] for _, content in parts]) for key in "Xy")

@@ -65,7 +65,8 @@ def temperature(scores: Arrays, codes: Codes, weights: Weights = None) -> float:
     The loss is convex in it; the search is over its logarithm, between 0.001 and 1000. Rows of a class that training
     did not show have an infinite loss at any temperature, and are left out.
     """
-    D = np.concatenate([S - _of_truth(S, c)[:, None] for S, c in zip(map(_columns, scores), codes, strict=True)])
+    with np.errstate(invalid="ignore"):  # of a class that training did not show, and another such
+        D = np.concatenate([S - _of_truth(S, c)[:, None] for S, c in zip(map(_columns, scores), codes, strict=True)])
     share = _shares(codes, weights)
     known = np.isfinite(D).any(axis=1) & (share > 0)
     if not known.any():

@@ -155,7 +155,16 @@ class Pooling:
     @property
     def scores(self) -> Array:
         """Of the pool on each held-out part, by weights that did not see it."""
-        return next(one.scores[0] for one in self.tried if one.chosen) / 100
+        return self._chosen.scores[0] / 100
+
+    @property
+    def mean(self) -> float:
+        """Of these scores, as far as they are defined."""
+        return float(np.nanmean(self._chosen.scores[0])) / 100
+
+    @property
+    def _chosen(self) -> Tried:
+        return next(one for one in self.tried if one.chosen)
 
     @property
     def unfitted(self) -> Pool:

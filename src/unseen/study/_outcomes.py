@@ -157,7 +157,7 @@ class Problem:
         seconds = float(ballot.results["seconds"].sum()) + time.perf_counter() - start
         known = found.scores[np.isfinite(found.scores)]
         settings = pool_settings(found, known, share=metric_named(self.scoring).percent)
-        return Entry(found.members, float(known.mean()), settings, 0, found.transductive, seconds, pool=found.unfitted)
+        return Entry(found.members, found.mean, settings, 0, found.transductive, seconds, pool=found.unfitted)
 
     @cached_property
     def prepared(self) -> Samples:
