@@ -340,10 +340,10 @@ def _promises(own: Sequence[Row], verdict: Verdict) -> dict[str, Any]:
     m, scale, advice = len({row.task for row in own}), verdict.scale, verdict.recommendation
     ends = [(row.accuracy, *row.settings["forecast"][1:]) for row in own if row.accuracy is not None]
     inside = sum(_within(*one) for one in ends)
-    if advice and m >= ENOUGH:
+    if advice and len(advice.scores) >= ENOUGH:
         can = (
-            f"{m} held-out domains can say: nineteen of twenty domains that come about as these did score from "
-            f"{scale.text(advice.low)} to {scale.text(advice.high)}."
+            f"{len(advice.scores)} held-out domains can say: nineteen of twenty domains that come about as these did "
+            f"score from {scale.text(advice.low)} to {scale.text(advice.high)}."
         )
     else:
         can = f"{m} held-out domain{'s' * (m > 1)} can say nothing about the score on the next one."
@@ -352,9 +352,7 @@ def _promises(own: Sequence[Row], verdict: Verdict) -> dict[str, Any]:
         "They cannot speak of a domain of another kind, nor tell before its labels are known where in the interval the "
         "next one lies; an interval that rests on few domains is wide, and no more samples make it narrow."
     )
-    held = (
-        f"Forecasts that each pool made of its held-out domain, from the others alone, held in {inside} of {len(ends)}."
-    )
+    held = f"Each pool forecast its held-out domain from the others alone: {inside} of {len(ends)} forecasts held."
     return {"domains": m, "inside": inside, "n": len(ends), "sentences": [can, cannot, held]}
 
 
