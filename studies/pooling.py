@@ -36,9 +36,7 @@ from unseen.selection import (
     Pooling,
     Trials,
     choose,
-    forecast,
     predictions,
-    tempered,
 )
 
 from .unseen_classifier import PLAIN, load
@@ -136,7 +134,7 @@ class Answers:
             for member in pooling.members:
                 j = at[id(member)]
                 cast.append(self.votes[j, b] if (j, b) in self.votes else self.votes[j, 0][rows])
-            said.append(tempered(pooling, cast, self.task.unseen.X[rows]))
+            said.append(pooling.unfitted.settled(cast, self.task.unseen.X[rows]))
         return said
 
     def scores(self, pooling: Pooling) -> list[float]:
@@ -169,7 +167,7 @@ class Answers:
         singles = [self.scores(ballot.picked(c)) for c in self.pool if np.isfinite(ballot.betas[ballot.position(c)])]
         found["best candidate"] = np.max(singles, axis=0).tolist()
         chosen = next(one for one in whole.tried if one.chosen)
-        expected = forecast(chosen.scores[0], ends=(0.0, 100.0))
+        expected = [100 * value for value in whole.forecast(chosen.scores[0] / 100)]
         found["forecast"] = [*expected, bool(expected[1] <= found["pool"][0] <= expected[2])]
         found["sets"] = self.sets(whole)
         found["decisions"] = [guard.reason for guard in whole.guards]

@@ -28,8 +28,36 @@ def found():
 
 
 def test_there_is_a_row_for_each_method_domain_and_repeat(found):
+    assert found.summary()["pool"] is None
     assert len(found.rows) == len(FEW) * 3 * 2
     assert {row.status for row in found.rows} == {"ok"}
+
+
+def test_the_pool_of_the_automatic_method_is_told_and_comes_first():
+    methods = ["1NN", "auto"]
+    found = unseen.compare(X, LABELS, sample_domain=D, methods=methods, repeats=1, quick=True)
+    summary, rows = found.summary(), [row for row in found.rows if row.method == "auto"]
+    assert json.loads(json.dumps(summary, allow_nan=False)) == summary
+    assert str(found).startswith("auto")
+    assert "first row, <i>auto</i>" in found.to_html()
+    pool = summary["pool"]
+    assert pool["n"] == len(rows) == 3
+    assert sum(pool["weights"].values()) == pytest.approx(1, abs=0.01)
+    for name, weight in pool["weights"].items():
+        assert weight == pytest.approx(np.mean([row.settings["members"].get(name, 0) for row in rows]), abs=1e-3)
+    for k, step in enumerate(pool["decisions"]):
+        taken = [row.settings["decisions"][k]["used"] for row in rows]
+        assert (step["used"], step["n"]) == (sum(taken), 3)
+        assert step["sentence"].startswith(f"{step['step']} was used in {sum(taken)} of 3 cases")
+    shares = [one["share"] for one in pool["calibration"]["bins"]]
+    assert sum(shares) == pytest.approx(1, abs=0.01)
+    ends = [(row.settings["forecast"][1], row.accuracy, row.settings["forecast"][2]) for row in rows]
+    assert pool["forecast"]["inside"] == sum(low <= score <= high for low, score, high in ends)
+    assert "at most 75.0%" in pool["forecast"]["sentences"][0]  # 1 - 1 / (3 + 1)
+    # A picture is that of the weightiest projection, if there is one.
+    drawn = [row.settings["projection"]["model"] for row in rows if row.settings["projection"]]
+    assert (summary["embedding"] or {"method": None})["method"] in (drawn or [None])
+    assert summary["surface"] is None
 
 
 def test_the_summary_is_json(found):

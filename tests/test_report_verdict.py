@@ -13,7 +13,7 @@ from unseen.report._format import NOTHING
 
 def test_only_intervals_beyond_zero_have_filled_dots():
     page = Page(render_comparison(comparison()))
-    marks = [e["attrs"]["class"] for e in page.find("circle") if e["attrs"]["class"] not in ("mean", "ring")]
+    marks = [e["attrs"]["class"] for e in page.find("circle") if e["attrs"]["class"] not in ("mean", "ring", "bin")]
     # All domains, then +3.5 to +8.5, -0.6 to +6.4, no interval, -8.8 to +2.2.
     assert marks == ["sure", "sure", "unsure", "unsure", "unsure"]
     text = page.find("table", **{"class": "intervals"})[0]["text"]
@@ -68,6 +68,38 @@ def test_the_automatic_choice_comes_before_the_invariant_methods():
     assert "+5.5" in page.find("p", **{"class": "figure"})[0]["text"]
     text = page.find("table", **{"class": "intervals"})[0]["text"]
     assert text.index("Auto against plain") < text.index("Invariant against plain")
+
+
+def test_the_automatic_method_is_the_first_row_and_what_fit_delivers():
+    summary = comparison(n_points=3)
+    assert "delivers" not in render_comparison(summary)
+    summary["methods"].append({**summary["methods"][0], "name": "auto", "kind": "auto", "mean": 1.0})
+    table = Page(render_comparison(summary)).find("table", **{"class": "heat accuracy"})[0]["text"]
+    assert "is what unseen fit delivers" in table
+    assert table.index("auto\n") < table.index("1-NN\n")
+
+
+def test_the_pool_is_told_by_bars_steps_rings_and_what_it_promises():
+    summary = comparison(n_points=3)
+    pool = summary["pool"]
+    page = Page(render_comparison(summary))
+    section = page.find("section", id="pool")[0]["text"]
+    widths = [float(e["attrs"]["width"].rstrip("%")) for e in page.find("rect", **{"class": "bar"})]
+    weights = [*pool["weights"].values()]
+    assert widths == pytest.approx([100 * weight / max(weights) for weight in weights], abs=0.01)
+    assert all(text in section for text in (pool["decisions"][0]["sentence"], *pool["forecast"]["sentences"]))
+    rings = [
+        {key: float(e["attrs"][key]) for key in ("cx", "cy", "r")} for e in page.find("circle", **{"class": "bin"})
+    ]
+    side = max(float(e["attrs"]["width"]) for e in page.find("rect", **{"class": "frame"}))
+    for ring, own in zip(rings, pool["calibration"]["bins"], strict=True):
+        assert (ring["cx"], side - ring["cy"]) == pytest.approx(
+            (side * own["confidence"], side * own["accuracy"]), abs=0.1
+        )
+    assert "12.1" in section
+    assert "0.432" in section
+    pool["calibration"]["bins"][0]["accuracy"] = None
+    assert len(Page(render_comparison(summary)).find("circle", **{"class": "bin"})) == len(rings) - 1
 
 
 def test_scores_that_are_no_shares_have_no_percent_and_more_digits():

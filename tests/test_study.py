@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from dataclasses import replace
 
@@ -153,14 +154,78 @@ def test_a_choice_is_not_made_again_after_a_run_that_ended_before_its_trial(tmp_
     assert facts(rows) == facts(study(tmp_path, protocol, todo=tasks("abcd"), name="fresh.sqlite"))
 
 
-@pytest.mark.parametrize("task", tasks("abcd")[::3], ids=str)
-def test_auto_is_what_the_classifier_would_choose_without_the_target(task):
-    found = problem(Protocol(preprocess="none"), task)
+def moved(seed):
+    """Five domains, moved apart, and hard enough for pools to be wrong."""
+    rng, y = np.random.default_rng(seed), np.tile(np.repeat(np.arange(2), 15), 5)
+    X = 1.6 * rng.normal(size=(2, 3))[y] + rng.normal(size=(len(y), 3))
+    return X + np.repeat(2 * rng.normal(size=(5, 3)), 30, axis=0), y, np.repeat(list("abcde"), 30)
+
+
+@pytest.mark.parametrize(
+    ("pool", "seed", "scoring"),
+    [("pool of all models, smoothed", 10, "accuracy"), ("pool of all models", 8, "neg_log_loss")],
+)
+def test_auto_is_what_the_classifier_would_choose_without_the_target(pool, seed, scoring):
+    X, y, d = moved(seed)
+    y[:2] = 9  # a class that no source has
+    protocol = Protocol(preprocess="none", metric=scoring)
+    found = problem_of(Samples(X, y, d), tasks("abcde")[0], 0, protocol)
     (outcome,) = outcomes(["auto"], found)
-    model = UnseenClassifier().fit(X[found.train], Y[found.train], sample_domain=D[found.train])
-    assert (outcome.settings["model"], outcome.validation) == (model.best_model_, model.best_score_)
-    assert_array_equal(model.classes_[outcome.codes], model.predict(X[found.test], sample_domain=D[found.test]))
+    told = outcome.settings
+    assert json.loads(json.dumps(told, allow_nan=False)) == told
+    model = UnseenClassifier(scoring=scoring).fit(X[found.train], y[found.train], sample_domain=d[found.train])
+    assert (told["model"], told["smoothing"]) == (model.best_model_, model.best_estimator_.smoothing)
+    assert told["model"] == pool
+    assert outcome.validation == pytest.approx(model.best_score_, rel=1e-6)
+    assert_array_equal(model.classes_[outcome.codes], model.predict(X[found.test], sample_domain=d[found.test]))
     assert outcome.transductive == (model.best_kind_ == "transductive")
+    assert [one["reason"] for one in told["decisions"]] == model.decisions_
+    shares = {row["model"]: 0.0 for row in model.members_}
+    for row in model.members_:
+        shares[row["model"]] += row["weight"]
+    assert told["members"] == pytest.approx(shares, rel=1e-6)
+    assert told["calibration"]["after"]["log_loss"] == pytest.approx(model.calibration_["after"]["log_loss"], rel=1e-6)
+    if scoring == "accuracy":
+        assert told["forecast"] == pytest.approx(model.forecast_)
+
+
+def pooled_facts(rows):
+    """What pools came to, as far as sums in another order leave it alone."""
+    pools = [row for row in rows if row.method == "auto"]
+    shares = [{name: round(weight, 5) for name, weight in row.settings["members"].items()} for row in pools]
+    return [(row.task, row.accuracy, row.transductive, own) for row, own in zip(pools, shares, strict=True)]
+
+
+def test_pools_are_the_same_whether_their_votes_were_kept_or_are_asked_for_anew(tmp_path, monkeypatch):
+    data, protocol, methods = moved(10), replace(QUICK, repeats=1), ["auto", "logistic"]
+    todo = tasks("abcde")[:1]
+
+    def no_trial(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trial, "result", no_trial)
+        with pytest.raises(KeyboardInterrupt):  # scores are kept in the file, votes are not
+            study(tmp_path, protocol, methods, todo, data, name="stopped.sqlite")
+    together = study(tmp_path, protocol, methods, todo, data)
+    resumed = study(tmp_path, protocol, methods, todo, data, name="stopped.sqlite")
+    monkeypatch.setattr("unseen.study._run.ROOM", 0)
+    apart = study(tmp_path, protocol, methods, todo, data, name="apart.sqlite")
+    assert pooled_facts(together) == pooled_facts(resumed) == pooled_facts(apart)
+    alone = study(tmp_path, protocol, ["logistic"], todo, data, name="alone.sqlite")
+    assert facts(alone).items() <= facts(together).items()
+
+
+def test_a_pool_and_the_methods_in_it_fit_each_candidate_once():
+    table, todo = methods_of(["auto", "logistic", "CIDG"]), tasks("abcd")
+    agenda = Agenda(Study(SAMPLES, replace(QUICK, repeats=1), StandardScaler(), table), todo, set(), {})
+    choices = [unit for unit in agenda.stages[0] if isinstance(unit, Choice)]
+    asked = [(unit.train.tobytes(), one.key) for unit in choices for one in unit.candidates]
+    assert len(asked) == len(set(asked))
+    voting = problem(QUICK).voting(table)
+    assert {one.key for unit in choices for one in unit.candidates if one.key in unit.voting} == set(voting)
+    lone = Agenda(Study(SAMPLES, QUICK, StandardScaler(), methods_of(FEW)), todo, set(), {})
+    assert not any(unit.voting or unit.drawn for unit in lone.stages[0])
 
 
 def test_draws_repeat_themselves_and_differ_between_repeats_and_seeds():

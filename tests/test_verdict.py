@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from scipy.stats import t as student
 
-from unseen.selection import METHODS
+from unseen.selection import METHODS, forecast
 from unseen.study import Row
-from unseen.study._evidence import best_validated, mean_interval, next_domain, sample_interval, squared_error
+from unseen.study._evidence import best_validated, mean_interval, sample_interval, squared_error
 from unseen.study._verdict import imbalance, verdict
 
 DOMAINS = [f"hospital {k}" for k in range(6)]
@@ -289,7 +289,7 @@ def test_samples_of_a_group_count_as_one():
 @pytest.mark.parametrize("m", range(3, 11))
 def test_nineteen_of_twenty_intervals_hold_the_next_domain(m):
     scores = np.random.default_rng(m).normal(70, 5, size=(4000, m + 1))
-    ends = np.array([next_domain(known)[1:] for known in scores[:, :m]])
+    ends = np.array([forecast(known, ends=(0, 100), fewest=3)[1:] for known in scores[:, :m]])
     covered = np.mean((ends[:, 0] <= scores[:, m]) & (scores[:, m] <= ends[:, 1]))
     assert 0.93 < covered < 0.97
 

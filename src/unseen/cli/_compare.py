@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -99,10 +98,15 @@ def compare(
 
 
 def show_comparison(summary: dict[str, Any]) -> None:
-    """Print methods by held-out domains, best first, and the verdict; of many domains, as many as there is room for."""
+    """Print methods by held-out domains, auto and then the best first, and the verdict.
+
+    Of many domains, as many are shown as there is room for.
+    """
+    from ..report import ranked
+
     console, domains = page(), summary["domains"]
     metric, share = summary["verdict"]["metric"], summary["verdict"]["share"]
-    methods = sorted(summary["methods"], key=lambda m: math.inf if m["mean"] is None else -m["mean"])
+    methods = ranked(summary["methods"])
     for widest in WIDEST:
         columns = _columns(methods, domains, widest, digits=1 if share else 3)
         shown = fitting(columns, console.width, needed=4)

@@ -22,7 +22,6 @@ from ..selection import (
     contest_and_pool,
     contestants,
     expected_warnings,
-    forecast,
     leaderboard,
     methods_from,
     warn_of_failures,
@@ -199,7 +198,7 @@ def _told(pooling: Pooling, scores: dict[str, float]) -> dict[str, Any]:
         "smoothing": pooling.smoothing,
         "decisions": [guard.reason for guard in pooling.guards],
         "calibration": pooling.calibration,
-        "forecast": forecast(np.array([*scores.values()])),
+        "forecast": pooling.forecast(np.array([*scores.values()])),
     }
 
 

@@ -5,9 +5,18 @@ the drawing functions a matplotlib figure. Imports no other room, so that every 
 """
 
 from ._figures import draw_comparison, draw_diagnosis, heat_map, pyplot, write_cells
-from ._format import column_lines, percent
+from ._format import column_lines, percent, ranked
 from ._render import render_comparison, render_diagnosis
 
 __all__ = ["render_comparison", "render_diagnosis"]
 # For other rooms, and for nobody else.
-__all__ += ["column_lines", "draw_comparison", "draw_diagnosis", "heat_map", "percent", "pyplot", "write_cells"]
+__all__ += [
+    "column_lines",
+    "draw_comparison",
+    "draw_diagnosis",
+    "heat_map",
+    "percent",
+    "pyplot",
+    "ranked",
+    "write_cells",
+]

@@ -62,6 +62,11 @@ def duration(seconds: Any) -> str:
     return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
+def ranked(methods: Sequence[Mapping[str, Any]]) -> list[Any]:
+    """Methods of a comparison: the automatic one, which is what to use, then the best first; who failed comes last."""
+    return sorted(methods, key=lambda m: (m["kind"] != "auto", math.inf if m["mean"] is None else -m["mean"]))
+
+
 def pairs(settings: Mapping[str, Any] | None) -> list[tuple[str, str]]:
     """Names of settings and their values as they could be typed."""
     found = (settings or {}).items()

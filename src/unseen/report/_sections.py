@@ -10,6 +10,7 @@ from ._charts import Axis, decimals, on_canvas, shades
 from ._format import is_number
 
 Section = dict[str, Any]
+SQUARE = 260  # side of the reliability diagram
 LEGIBLE_TOGETHER = 6  # classes; confusion tables with more are shown one domain at a time
 
 
@@ -73,8 +74,8 @@ def _metric(summary: Mapping[str, Any]) -> tuple[str, bool]:
 
 
 def accuracy_section(summary: Mapping[str, Any]) -> Section:
-    """Cells with shades, and the best of each column among the methods that compete."""
-    domains, methods = summary["domains"], summary["methods"]
+    """Cells with shades, the automatic method first, and the best of each column among the methods that compete."""
+    domains, methods = summary["domains"], sorted(summary["methods"], key=lambda one: one["kind"] != "auto")
     metric, share = _metric(summary)
     digits = 1 if share else 3
     found = [[method["accuracies"].get(name) or {} for name in domains] for method in methods]
@@ -99,6 +100,25 @@ def accuracy_section(summary: Mapping[str, Any]) -> Section:
     repeated = any(cell["sd"] is not None for row in rows for cell in row["cells"])
     about = {"metric": metric, "share": share, "digits": digits}
     return {"domains": domains, "rows": rows, "repeated": repeated, **about}
+
+
+def pool_section(summary: Mapping[str, Any]) -> Section:
+    """Mean weights as bars, steps with what came of them, and the reliability diagram on a square."""
+    pool = summary["pool"]
+    known = [weight for weight in pool["weights"].values() if is_number(weight)]
+    most = max(known, default=0.0) or 1.0
+    bars = [(name, w, round(100 * w / most, 3) if is_number(w) else 0) for name, w in pool["weights"].items()]
+    dots = [
+        {
+            **one,
+            "x": round(SQUARE * one["confidence"], 1),
+            "y": round(SQUARE * (1 - one["accuracy"]), 1),
+            "r": round(2 + 18 * math.sqrt(one["share"]), 1),
+        }
+        for one in pool["calibration"]["bins"]
+        if all(is_number(one[name]) for name in ("confidence", "accuracy", "share"))
+    ]
+    return {**pool, "bars": bars, "dots": dots, "square": SQUARE}
 
 
 def embedding_section(summary: Mapping[str, Any]) -> Section:
@@ -159,6 +179,7 @@ def surface_section(summary: Mapping[str, Any]) -> Section:
 SECTIONS: list[tuple[str, str, Callable[[Mapping[str, Any]], Any]]] = [
     ("verdict", "Verdict", verdict_section),
     ("methods", "Accuracy where each domain was held out", accuracy_section),
+    ("pool", "The pool", pool_section),
     ("embedding", "Before and after", embedding_section),
     ("diagnosis", "How the domains differ", diagnosis_section),
     ("confusion", "Which classes are confused", confusion_section),

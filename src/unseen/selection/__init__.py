@@ -18,11 +18,11 @@ from ._candidate import (
 from ._contest import Contender, choose, contenders, contest, forecast, warn_of_failures
 from ._displays import LeaderboardDisplay, ValidationSurfaceDisplay
 from ._engine import TIE, Score, Scorer, Split, asks_for, graded, predictions, results_of, scores, tally
-from ._ensemble import Pool, tempered
+from ._ensemble import Pool
 from ._large import LargeFit
 from ._methods import HEADS, METHODS, Method, contestants, method_named, method_names, methods_from, register
 from ._metric import Metric, metric_named
-from ._pool import pool_weights, pooled, smoothed, softmax, temperature, trial_batches
+from ._pool import BINS, pool_weights, pooled, smoothed, softmax, temperature, trial_batches
 from ._pooling import Ballot, Pooling, Trials, contest_and_pool, leaderboard
 from ._search import ProjectionSearchCV
 from ._splitters import HeldOutDomains, LeaveOneDomainOut, LeavePDomainsOut, WithinDomainSplit, refuse_parted
@@ -44,6 +44,7 @@ __all__ = [
 ]
 # For other rooms, and for nobody else.
 __all__ += [
+    "BINS",
     "EXPECTED",
     "HEADS",
     "TIE",
@@ -91,7 +92,6 @@ __all__ += [
     "softmax",
     "tally",
     "temperature",
-    "tempered",
     "trial_batches",
     "warn_of_failures",
 ]

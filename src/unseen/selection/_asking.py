@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import time
 import warnings
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -48,7 +48,8 @@ ANSWERS = (*VOTES, "predict_proba", "decision_function")  # of which each sample
 BY_VOTES = (LogisticRegression, LinearSVC, RidgeClassifier)  # who predict the class of the highest decision value
 TINY = 1e-30  # a probability of 0 is rounded, and not that of a class that training did not show
 Numbered = tuple[int, Candidate]
-Asks = tuple[str, ...] | Callable[..., float]  # methods of classifiers, or a scorer that wants the classifier itself
+Ask = tuple[str, ...] | Callable[..., float]  # methods of classifiers, or a scorer that wants the classifier itself
+Asks = Mapping[int, Ask]  # of each candidate
 
 
 @dataclass(frozen=True)
@@ -213,7 +214,7 @@ def ask(
     stage: Stage,
     splits: Sequence[int],
     rows: Rows,
-    asks: Asks = (),
+    asks: Asks,
     weight: Array | None = None,
     again: frozenset[int] = frozenset(),
 ) -> list[Prediction]:
@@ -256,29 +257,31 @@ class _Held:
         That is an array of everything that is held out, or a list of what is in each split.
         """
         samples, start, train = self.stage.samples, time.perf_counter(), self.rows.train
-        nearest_is_enough = not self.asks and is_one_nearest(classifier)
+        nearest_is_enough = not any(self.asks[index] for (index, _), _ in asked) and is_one_nearest(classifier)
+        once = max(1, len([k for k in self.splits if k not in self.again]))
         with self.trying([one for one, _ in asked]):
             model = None
             if not nearest_is_enough:
                 model = fitted_copy(classifier, Z, samples.y[train], samples.domain[train], self.weight)
             seconds = shared + (time.perf_counter() - start) / len(asked)
             for (index, candidate), seen in asked:
-                for Z_test, rows, parts in self._batches(candidate, seen):
+                for Z_test, rows, parts in self._batches(candidate, seen, self.asks[index]):
                     begin, more = time.perf_counter(), dict[str, Any]()
                     if model is None:
                         codes = samples.codes[train][nearest(Z, Z_test)]
                     else:
-                        codes, more = self._told(*placed(model, Z_test, samples.domain[rows]), rows)
-                    costs = seconds / len(self.splits), (time.perf_counter() - begin) / len(parts)
+                        codes, more = self._told(*placed(model, Z_test, samples.domain[rows]), rows, self.asks[index])
+                    costs = seconds / once, (time.perf_counter() - begin) / len(parts)
                     for split, at in parts.items():
                         own = {name: value[at] if name in ANSWERS else value for name, value in more.items()}
                         self.said.append(Prediction(index, split, codes[at], own, *costs, **facts))
 
-    def _batches(self, candidate: Candidate, seen: Any) -> Iterator[tuple[Any, Ints, dict[int, Any]]]:
+    def _batches(self, candidate: Candidate, seen: Any, asks: Ask) -> Iterator[tuple[Any, Ints, dict[int, Any]]]:
         """What is asked at once, the rows that it is of, and where in it is what each split holds out."""
-        splits = [k for k in self.splits if k not in self.again or candidate.transductive]
+        moves = candidate.transductive and not callable(asks) and VOTES[0] in asks
+        splits = [k for k in self.splits if k not in self.again or moves]
         places = [self.splits.index(k) for k in splits]
-        if len(splits) == 1 or candidate.own or callable(self.asks):
+        if len(splits) == 1 or candidate.own or callable(asks):
             parts = seen if isinstance(seen, list) else self.rows.parts(seen)
             yield from ((parts[i], self.rows.tests[i], {self.splits[i]: slice(None)}) for i in places)
         elif isinstance(seen, list):
@@ -289,20 +292,19 @@ class _Held:
         else:
             yield seen, self.rows.test, {self.splits[i]: self.rows.places[i] for i in places}
 
-    def _told(self, model: Any, X: Any, rows: Ints) -> tuple[Ints, dict[str, Any]]:
+    def _told(self, model: Any, X: Any, rows: Ints, asks: Ask) -> tuple[Ints, dict[str, Any]]:
         """Predicted classes, and what else is asked for."""
         samples = self.stage.samples
         last = model[-1] if isinstance(model, Pipeline) else model
-        if self.asks == VOTES and (type(last) in BY_VOTES or (type(last) is SVC and last.break_ties)):
+        if asks == VOTES and (type(last) in BY_VOTES or (type(last) is SVC and last.break_ties)):
             cast = votes(model, X, None, samples.classes)
             return cast.argmax(axis=1), {"votes": cast}  # which is what they predict
         codes = codes_of(model.predict(X), samples.classes, len(rows))
-        if callable(self.asks):
+        if callable(asks):
             weight = None if samples.weight is None else samples.weight[rows]
-            return codes, {"score": scored(self.asks, model, X, samples.y[rows], weight)}
-        if self.asks == VOTES:
-            return codes, {"votes": votes(model, X, codes, samples.classes)}
-        return codes, responses(model, X, self.asks)
+            return codes, {"score": scored(asks, model, X, samples.y[rows], weight)}
+        told = responses(model, X, (name for name in asks if name not in VOTES))
+        return codes, told | ({"votes": votes(model, X, codes, samples.classes)} if VOTES[0] in asks else {})
 
 
 def votes(model: Any, X: Any, codes: Ints | None, classes: Labels) -> Array:

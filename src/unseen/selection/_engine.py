@@ -6,7 +6,7 @@ leaderboard needs to know: they are readings of these predictions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, Self
 
@@ -42,6 +42,7 @@ def predictions(
     balance: Balance = "none",
     n_jobs: int | None = None,
     shown: dict[str, Any] | None = None,
+    votes: Collection[int] = (),
     again: frozenset[int] = frozenset(),
 ) -> Iterator[Prediction]:
     """What candidates say of the held-out parts of splits, as pieces of the work are done.
@@ -65,8 +66,12 @@ def predictions(
         Number of processes.
     shown : dict, default=None
         How progress is shown: `description`, `verbose` and `owner` of `unseen.progress.track`.
+    votes : collection of int
+        Positions of candidates that are asked for their votes as well; with ``scoring="votes"`` all are, and for
+        nothing else.
     again : frozenset of int
-        Splits that hold out what another holds out, drawn again: only transductive candidates have more to say there.
+        Splits that hold out what another holds out, drawn again: only transductive candidates whose votes are asked for
+        have more to say there.
 
     Yields
     ------
@@ -76,11 +81,13 @@ def predictions(
     groups = grouped(enumerate(candidates), sharing_key)
     # Splits that train on the same rows are one piece of work, whatever they hold out.
     alike = grouped(range(len(splits)), lambda k: np.asarray(splits[k][0]).tobytes())
-    asks = scoring if callable(scoring) else asks_for(scoring)
+    ask_all = scoring if callable(scoring) else asks_for(scoring)
+    more = VOTES if callable(ask_all) else (*VOTES, *ask_all)
+    asks = [{i: more if i in votes else ask_all for i, _ in group} for group in groups]
     done = processes(n_jobs, pre_dispatch="n_jobs")(
-        delayed(ask)(group, stage, same, rows, asks, samples.weights(splits[same[0]][0], balance), again)
+        delayed(ask)(group, stage, same, rows, own, samples.weights(splits[same[0]][0], balance), again)
         for same, (stage, rows) in zip(alike, _stages(samples, splits, alike, preparation), strict=True)
-        for group in groups
+        for group, own in zip(groups, asks, strict=True)
     )
     total = len(groups) * len(alike)
     for piece in track(done, total, **(shown or {"description": "", "verbose": 0})):

@@ -207,15 +207,28 @@ class Pool(DocLinkMixin, ClassifierMixin, BaseEstimator):
 
     def members_say(self, X: Any, domain: Labels | None = None, centres: Centres | None = None) -> Array:
         """Probabilities of each member: (n_members, n_samples, n_classes)."""
-        said = self.votes(X, domain, centres)
-        return np.array([softmax(own, beta) for own, beta in zip(said, self.betas, strict=True)])
+        return self._said(self.votes(X, domain, centres))
+
+    def _said(self, votes: Sequence[Array]) -> Array:
+        return np.array([softmax(own, beta) for own, beta in zip(votes, self.betas, strict=True)])
 
     def answer(self, X: Any, domain: Labels | None = None, centres: Centres | None = None) -> Array:
         """Probabilities of samples: all that there are of their domains, unless `centres` are those of all pieces.
 
         Smoothing looks for neighbours of a sample among those that are here, of its domain.
         """
-        return tempered(self, self.votes(X, domain, centres), X, domain)
+        return self.settled(self.votes(X, domain, centres), X, domain)
+
+    def settled(self, votes: Sequence[Array], X: Any, domain: Labels | None = None) -> Array:
+        """The same from what members vote, whoever has asked them; they need not be fitted here."""
+        P = pooled(self.weights, self._said(votes))
+        if self.smoothing:
+            for _, rows in Coded.domains(domain, X.shape[0]).rows():
+                P[rows] = smoothed(P[rows], neighbour_graph(_safe_indexing(X, rows)), self.smoothing)
+        if self.sharpness == 1.0:
+            return P
+        with np.errstate(divide="ignore"):
+            return softmax(np.log(P), self.sharpness)
 
     def moments(self, X: Any, domain: Labels | None = None, *, every: bool = False) -> dict[tuple[int, Any], Moments]:
         """What samples tell about the centres of new domains, which add up; of `every` member that has a centre."""
@@ -245,16 +258,3 @@ class Pool(DocLinkMixin, ClassifierMixin, BaseEstimator):
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "members_")
-
-
-def tempered(pool: Any, votes: Sequence[Array], X: Any, domain: Labels | None = None) -> Array:
-    """Probabilities by a pool of the votes of its members on samples, in batches of their domains."""
-    said = [softmax(own, beta) for own, beta in zip(votes, pool.betas, strict=True)]
-    P = pooled(pool.weights, np.array(said))
-    if pool.smoothing:
-        for _, rows in Coded.domains(domain, X.shape[0]).rows():
-            P[rows] = smoothed(P[rows], neighbour_graph(_safe_indexing(X, rows)), pool.smoothing)
-    if pool.sharpness == 1.0:
-        return P
-    with np.errstate(divide="ignore"):
-        return softmax(np.log(P), pool.sharpness)

@@ -7,7 +7,7 @@ whole batches about the same parts drawn again with a skew of classes; everythin
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -21,7 +21,7 @@ from ..algebra import Array, Ints
 from ..labels import Balance, Labels, Samples
 from ._asking import TINY, VOTES, Prediction
 from ._candidate import Candidate
-from ._contest import Contender, choose, contender_row, contenders, standard_error
+from ._contest import Contender, choose, contender_row, contenders, forecast, standard_error
 from ._engine import Scorer, Split, graded, predictions, tally
 from ._ensemble import Pool
 from ._metric import Scoring
@@ -44,9 +44,8 @@ from ._pool import (
     tried,
 )
 
-INDUCTIVE, ALL, PICKED = "pool of inductive models", "pool of all models", "one model"
-PoolKind = str
-Votes = Callable[[int, int], Array | None]  # of a candidate on a trial; None if it said nothing, and why is known
+INDUCTIVE, ALL = "pool of inductive models", "pool of all models"
+Batches = Sequence[Sequence[Array]]  # of each held-out part, the natural one and skewed ones
 
 
 @dataclass(frozen=True)
@@ -59,7 +58,8 @@ class Trials:
     @classmethod
     def of(cls, samples: Samples, natural: Sequence[Split], *, skewed: bool = True) -> Trials:
         """Batches follow from the classes of a part alone, so that whoever holds it out draws the same."""
-        codes = [samples.codes[test] for _, test in natural] if skewed else []
+        # Ranks, since who holds a part out may know of other classes than those in it, or not.
+        codes = [np.unique(samples.codes[test], return_inverse=True)[1] for _, test in natural] if skewed else []
         drawn = [trial_batches(own, zlib.crc32(own.astype("<i8").tobytes())) for own in codes]
         return cls(list(natural), drawn or [[slice(None)] for _ in natural])
 
@@ -143,7 +143,7 @@ class Pooling:
         """What it is, in a few words; of one member, the name of that."""
         if len(self.members) == 1 and not self.smoothing:
             return self.members[0].variant
-        return next((one.name for one in self.tried if one.chosen), PICKED)
+        return self._chosen.name
 
     @property
     def table(self) -> list[dict[str, Any]]:
@@ -156,13 +156,46 @@ class Pooling:
         """What prediction sets follow from."""
         return ConformalSets.of(self.held_out, self.codes)
 
+    @property
+    def scores(self) -> Array:
+        """Of the pool on each held-out part, by weights that did not see it."""
+        return self._chosen.scores[0] / 100
+
+    @property
+    def mean(self) -> float:
+        """Of these scores, as far as they are defined."""
+        return float(np.nanmean(self._chosen.scores[0])) / 100
+
+    @property
+    def _chosen(self) -> Tried:
+        return next(one for one in self.tried if one.chosen)
+
+    def forecast(self, scores: Array) -> tuple[float, float, float]:
+        """What to expect on the next domain: the mean of scores on held-out parts, and a prediction interval.
+
+        Shares of samples have at least the spread that so many samples leave, of which one may always be otherwise.
+        """
+        known, sizes = np.isfinite(scores), np.array([len(codes) for codes in self.codes])
+        share = bool(np.all((scores[known] >= 0) & (scores[known] <= 1)))
+        noise = np.maximum(scores * (1 - scores) / sizes, sizes**-2.0)[known]
+        error = float(noise.mean()) if share and known.any() else 0.0
+        return forecast(scores[known], error, (0.0, 1.0) if share else (-np.inf, np.inf))
+
+    @property
+    def unfitted(self) -> Pool:
+        """What predicts, of members that somebody else asks."""
+        return Pool(
+            [one.pipeline for one in self.members],
+            self.weights,
+            self.betas,
+            smoothing=self.smoothing,
+            sharpness=self.sharpness,
+            held_out=list(self.sets.scores),
+        )
+
     def estimator(self, members: Sequence[Pipeline]) -> Pool:
         """What predicts, of fitted members."""
-        how = {"smoothing": self.smoothing, "sharpness": self.sharpness}
-        scores = list(self.sets.scores)
-        return Pool([one.pipeline for one in self.members], self.weights, self.betas, **how, held_out=scores).of(
-            members
-        )
+        return self.unfitted.of(members)
 
 
 def contest_and_pool(
@@ -183,12 +216,8 @@ def contest_and_pool(
     how = {"preparation": preparation, "balance": balance, **work}
     said = predictions(candidates, samples, trials.splits, scoring=VOTES[0], again=trials.again, **how)
     ballot = Ballot.of(candidates, samples, trials, said, scoring, balance)
-    field, own = ballot.field(), None if among is None else set(map(id, among))
-    chosen = choose([c for c in field if own is None or id(c.candidate) in own])  # raises if nobody could be scored
-    if not pool:
-        return field, ballot.picked(chosen.candidate)
-    features = [_prepared(samples, split, preparation) for split in splits] if transductive else None
-    return ballot.field(skewed=transductive), ballot.pooled(features, among)
+    pooling = ballot.chosen(preparation, pool=pool, transductive=transductive, among=among)
+    return ballot.field(skewed=pool and transductive), pooling
 
 
 def _prepared(samples: Samples, split: Split, preparation: Any) -> Any:
@@ -263,6 +292,23 @@ class Ballot:
         scores = tried([self._batches(k, alone) for k in range(len(self.codes))], self._scored)[1]
         return float(np.nanmean(scores) / 100) if np.isfinite(scores).any() else np.nan
 
+    def chosen(
+        self,
+        preparation: Any = None,
+        *,
+        pool: bool = True,
+        transductive: bool = True,
+        among: Sequence[Candidate] | None = None,
+    ) -> Pooling:
+        """The pool, or one candidate, of all or `among` some; neighbours are looked for behind the preparation."""
+        own = None if among is None else set(map(id, among))
+        rivals = [one for one in self.field() if own is None or id(one.candidate) in own]
+        best = choose(rivals).candidate  # raises if nobody could be scored
+        if not pool:
+            return self.picked(best)
+        parts = self.trials.natural if transductive else []
+        return self.pooled([_prepared(self.samples, part, preparation) for part in parts] or None, among)
+
     def position(self, candidate: Candidate) -> int:
         """Where a candidate is among all."""
         return next(j for j, other in enumerate(self.candidates) if other is candidate)
@@ -286,21 +332,8 @@ class Ballot:
         masks |= {ALL: voting} if not np.array_equal(inductive, voting) else {}
         P = [self._members(k) for k in range(m)]
         nested = {name: nested_weights(P, codes, members=mask, weights=self.weights) for name, mask in masks.items()}
-        found, guards = list[Tried](), list[Guard]()
-        name, *others = masks
-        batches = {pool: [list(self._batches(k, w[k], P[k])) for k in range(m)] for pool, w in nested.items()}
-        scores = {pool: tried(own, self._scored) for pool, own in batches.items()}
-        found.append(Tried(name, self._kind(masks[name]), scores[name]))
-        for bold in others:
-            guards.append(guarded("The pool with transductive members", scores[name], scores[bold]))
-            found.append(Tried(bold, "transductive", scores[bold], guard=guards[-1].reason))
-            name = bold if guards[-1].adopts else name
-        strength = 0.0
-        if features is not None:
-            strength, told, guard = self._smoothing(name, batches[name], scores[name], features)
-            guards.append(guard)
-            found.append(told)
-        found = [replace(one, chosen=one.name == (found[-1].name if strength else name)) for one in found]
+        batches = {name: [list(self._batches(k, w[k], P[k])) for k in range(m)] for name, w in nested.items()}
+        name, strength, guards, found = self._guarded(masks, batches, features)
         natural = [own[0] for own in batches[name]]
         if strength:
             natural = [smoothed(p, neighbour_graph(X), strength) for p, X in zip(natural, features or (), strict=True)]
@@ -310,12 +343,31 @@ class Ballot:
         raw = [pooled(nested[name][k], self._members(k, tempered=False)) for k in range(m)]
         told = self._calibration(raw, held_out)
         weights = prune(pool_weights(P, codes, members=masks[name], weights=self.weights), P, codes)
-        kept = [j for j in np.argsort(-weights, kind="stable") if weights[j] > 0]
+        kept = [int(j) for j in np.argsort(-weights, kind="stable") if weights[j] > 0]
         members, shares, betas = [self.candidates[j] for j in kept], weights[kept], self.betas[kept]
         return Pooling(members, shares, betas, strength, sharpness, held_out, codes, told, guards, found)
 
+    def _guarded(
+        self, masks: Mapping[str, Mask], batches: Mapping[str, Batches], features: Sequence[Any] | None
+    ) -> tuple[str, float, list[Guard], list[Tried]]:
+        """The pool to use, its strength of smoothing, the guards of both steps, and what was tried."""
+        name, *others = masks
+        scores = {pool: tried(own, self._scored) for pool, own in batches.items()}
+        found, guards, strength = [Tried(name, self._kind(masks[name]), scores[name])], list[Guard](), 0.0
+        for bold in others:
+            guards.append(guarded("The pool with transductive members", scores[name], scores[bold]))
+            found.append(Tried(bold, "transductive", scores[bold], guard=guards[-1].reason))
+            name = bold if guards[-1].adopts else name
+        used = name
+        if features is not None:
+            strength, told, guard = self._smoothing(name, batches[name], scores[name], features)
+            guards.append(guard)
+            found.append(told)
+            used = told.name if strength else name
+        return name, strength, guards, [replace(one, chosen=one.name == used) for one in found]
+
     def _smoothing(
-        self, name: str, batches: Sequence[Sequence[Array]], plain: Array, features: Sequence[Any]
+        self, name: str, batches: Batches, plain: Array, features: Sequence[Any]
     ) -> tuple[float, Tried, Guard]:
         """The best strength, what it is worth, and whether it is taken."""
         graphs = [
@@ -336,29 +388,33 @@ class Ballot:
         return best if guard.adopts else 0.0, told, guard
 
     def _kind(self, mask: Mask) -> str:
-        kinds = {self.candidates[j].kind for j in np.flatnonzero(mask)}
+        kinds = {self.candidates[j].kind for j in np.flatnonzero(mask).tolist()}
         return max(kinds, key=["plain", "inductive", "transductive"].index)
 
     def _members(self, k: int, *, tempered: bool = True) -> Array:
         """What all say of a held-out part as it is: (J, n_k, C); of who did not vote, nothing."""
         P = np.zeros((len(self.candidates), len(self.codes[k]), len(self.samples.classes)))
-        for j in np.flatnonzero(np.isfinite(self.betas)):
+        for j in np.flatnonzero(np.isfinite(self.betas)).tolist():
             P[j] = softmax(self.votes[j, k], self.betas[j] if tempered else 1.0)
         return P
 
     def _batches(self, k: int, weights: Array, P: Array | None = None) -> Iterator[Array]:
         """What a pool says of each batch of a held-out part; inductive members say the same of a row in every one."""
         still = np.array([not candidate.transductive for candidate in self.candidates])
-        moving, steadily = np.flatnonzero(~still & (weights > 0)), np.where(still, weights, 0.0)
-        if P is None:
-            shape = len(self.codes[k]), len(self.samples.classes)
-            parts = (weights[j] * softmax(self.votes[j, k], self.betas[j]) for j in np.flatnonzero(steadily))
-            steady = sum(parts, start=np.zeros(shape))
-        else:
-            steady = pooled(steadily, P)
+        moving, steadily = np.flatnonzero(~still & (weights > 0)).tolist(), np.where(still, weights, 0.0)
+        steady = self._mixed(steadily, k) if P is None else pooled(steadily, P)
         for b, rows in enumerate(self.trials.rows[k]):
-            at = self.trials.at(k, b)
-            yield sum((weights[j] * softmax(self.votes[j, at], self.betas[j]) for j in moving), start=steady[rows])
+            mixed = steady[rows]
+            for j in moving:
+                mixed = mixed + weights[j] * softmax(self.votes[j, self.trials.at(k, b)], self.betas[j])
+            yield mixed
+
+    def _mixed(self, weights: Array, k: int) -> Array:
+        """What a pool says of a held-out part as it is, without a look at those that weigh nothing."""
+        found = np.zeros((len(self.codes[k]), len(self.samples.classes)))
+        for j in np.flatnonzero(weights).tolist():
+            found += weights[j] * softmax(self.votes[j, k], self.betas[j])
+        return found
 
     def _scored(self, k: int, b: int, P: Array) -> float:
         responses = _said(P, self.samples.classes)

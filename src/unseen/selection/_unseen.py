@@ -22,7 +22,7 @@ from ..labels import Balance, Labels, Samples, domains_by_name, encode_classes, 
 from ..progress import with_callbacks
 from ._candidate import expected_warnings, is_transductive, placed
 from ._chosen import ChosenModel, refuse_dask
-from ._contest import Contender, forecast, warn_of_failures
+from ._contest import Contender, warn_of_failures
 from ._engine import Split
 from ._ensemble import Pool
 from ._large import LargeFit
@@ -236,7 +236,8 @@ class UnseenClassifier(ChosenModel):
         self.best_model_, self.best_kind_ = pooling.name, pooling.kind
         chosen = next(row for row in self.leaderboard_ if row["chosen"])
         scores = np.array([*chosen["scores"].values()])
-        self.best_score_, self.forecast_, self.calibration_ = chosen["mean"], forecast(scores), pooling.calibration
+        self.best_score_, self.forecast_ = chosen["mean"], pooling.forecast(scores)
+        self.calibration_ = pooling.calibration
 
     def _plan(self, methods: Sequence[Method], n_samples: int, params: dict[str, Any]) -> Plan:
         """By size, unless somebody has said what stands for the kernel or what to hold out, or there is no kernel."""

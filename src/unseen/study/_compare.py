@@ -16,14 +16,14 @@ from sklearn.utils import check_array, check_consistent_length, column_or_1d
 from ..algebra import Ints
 from ..citizen import optional_import
 from ..labels import Balance, check_domains, encode_classes
-from ..report import draw_comparison, render_comparison
+from ..report import draw_comparison, ranked, render_comparison
 from ..selection import metric_named
 from ..shift import Diagnosis, diagnose
 from ..tables import Column, Dates, Schema, Table, is_table, load_table, preprocessor
 from ._protocol import Protocol, Task, tasks
 from ._run import HERE, Work, all_results
 from ._store import Row, Scores
-from ._summary import confusions, data_facts, method_facts, provenance, settings_facts, verdict_facts, views
+from ._summary import confusions, data_facts, method_facts, pool_facts, provenance, settings_facts, verdict_facts, views
 from ._verdict import Verdict, imbalance, verdict
 
 
@@ -111,11 +111,10 @@ class Comparison:
     def __str__(self) -> str:
         width = max(len(method["name"]) for method in self._summary["methods"])
         digits = 1 if self.verdict.scale.share else 3
-        ranked = sorted(self._summary["methods"], key=lambda m: np.inf if m["mean"] is None else -m["mean"])
         lines = [
             f"{method['name']:<{width}}  "
             + ("failed" if method["mean"] is None else f"{method['mean']:5.{digits}f}{'*' * method['transductive']}")
-            for method in ranked
+            for method in ranked(self._summary["methods"])
         ]
         advice = [self.verdict.recommendation.sentence] if self.verdict.recommendation else []
         return "\n".join([*lines, "", self.verdict.headline, *self.verdict.sentences, *advice])
@@ -280,6 +279,7 @@ def compare_table(
         "verdict": verdict_facts(judged),
         "domains": [task.targets[0] for task in todo],
         "methods": method_facts(rows, todo, share=metric.percent),
+        "pool": pool_facts(rows, judged),
         **views(rows, table, todo, protocol, known),
         "diagnosis": diagnosis.summary(),
         "confusion": confusions(rows, predicted, truth, data["classes"]),

@@ -177,17 +177,6 @@ def sample_interval(values: Array, seed: int = 0, groups: Any = None) -> Interva
     return Interval(mean, float(low), float(high))
 
 
-def next_domain(scores: Array, error: float = 0.0, scale: Scale = PERCENT) -> tuple[float, float, float]:
-    """Mean of the scores of some domains, and the ends of an interval for the score of the next one.
-
-    A prediction interval for normal scores. `error` is the squared standard error of a score within its domain, from
-    which it bounds the spread from below where few domains agree by luck.
-    """
-    m, mean = len(scores), float(scores.mean())
-    margin = _reach(m) * np.sqrt(max(scores.var(ddof=1), error) * (1 + 1 / m)) if m >= ENOUGH else np.inf
-    return mean, float(max(mean - margin, scale.ends[0])), float(min(mean + margin, scale.ends[1]))
-
-
 @dataclass(frozen=True)
 class DomainDifference:
     """The two champions on one held-out domain; the interval knows of the sampling of its samples only.

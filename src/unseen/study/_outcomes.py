@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any, Literal
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.exceptions import UndefinedMetricWarning
 
 from ..algebra import Array, Ints
 from ..estimators import collect
@@ -19,15 +21,17 @@ from ..labels import Balance, Samples
 from ..selection import (
     EXPECTED,
     METHODS,
+    Ballot,
     Candidate,
-    Contender,
     LargeFit,
     Method,
+    Pool,
+    Pooling,
     Prediction,
     Scorer,
     Split,
+    Trials,
     asks_for,
-    choose,
     codes_of,
     contenders,
     expected_warnings,
@@ -41,6 +45,8 @@ from ..selection import (
     tally,
 )
 from ._store import Scores
+
+Votes = dict[tuple[str, str], dict[str, Prediction]]  # of candidates of pools, as Scores are; kept in memory alone
 
 
 @dataclass(frozen=True)
@@ -57,6 +63,20 @@ class Outcome:
     seconds: float = 0.0
     status: Literal["ok", "failed", "skipped"] = "ok"
     reason: str = ""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What a method puts forward: whom to ask about the targets, and how it came to that; or why it cannot."""
+
+    candidates: Sequence[Candidate]
+    validation: float | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
+    ties: int = 0
+    transductive: bool = False
+    seconds: float = 0.0
+    error: str = ""
+    pool: Pool | None = None  # what is made of their votes, if they are many
 
 
 @dataclass(frozen=True)
@@ -95,16 +115,46 @@ class Problem:
         n_classes = len(np.unique(self.samples.codes[self.train]))
         return _candidates(self.methods[name], n_classes, self.lean, self.quick, self.centering)
 
-    def contender(self, name: str, known: Scores) -> Contender:
-        """What a method puts forward, by what the validation has found; one that is many chooses as `fit` does."""
+    def voting(self, names: Iterable[str]) -> dict[str, Candidate]:
+        """Those of whom pools want to know how they vote, by their keys."""
+        return {one.key: one for name in names if self.methods[name].members for one in self.candidates(name)}
+
+    @cached_property
+    def trials(self) -> Trials:
+        """What the candidates of pools are asked about: the splits, and draws from them if targets may be looked at."""
+        return Trials.of(self.samples, self.splits, skewed=self.centering == "target")
+
+    def entry(self, name: str, known: Scores, votes: Votes) -> Entry:
+        """What a method puts forward, by what the validation has found."""
+        if self.methods[name].members:
+            return self._pooled(self.candidates(name), votes)
         candidates, splits = self.candidates(name), [known[split_id(split)] for split in self.splits]
         found = ((i, k, split[c.key]) for i, c in enumerate(candidates) for k, split in enumerate(splits))
-        field = contenders(candidates, tally(found, len(candidates), len(splits)))
-        if not self.methods[name].members:
-            return field[0]
-        sound = [contender for contender in field if not contender.error] or field
-        best = field[0] if sound is field else choose(sound)
-        return replace(best, seconds=sum(contender.seconds for contender in field))
+        best = contenders(candidates, tally(found, len(candidates), len(splits)))[0]
+        chosen, facts = best.candidate, dict[str, Any](ties=best.ties, seconds=best.seconds, error=best.error)
+        validation = None if best.error else best.mean
+        return Entry([chosen], validation, chosen.settings, transductive=chosen.transductive, **facts)
+
+    def _pooled(self, candidates: Sequence[Candidate], votes: Votes) -> Entry:
+        """A pool of candidates, made as `fit` makes it."""
+        start, trials = time.perf_counter(), self.trials
+        told = [votes.get(split_id(split), {}) for split in trials.splits]
+        said = [
+            replace(one[c.key], candidate=i, split=k)
+            for k, one in enumerate(told)
+            for i, c in enumerate(candidates)
+            if c.key in one  # inductive ones have nothing new to say of what is drawn again
+        ]
+        try:
+            with warnings.catch_warnings():  # where the metric is not defined is told in the table
+                warnings.simplefilter("ignore", UndefinedMetricWarning)
+                ballot = Ballot.of(candidates, self.samples, trials, said, self.scoring, self.balance)
+            found = ballot.chosen(self.preparation, transductive=self.centering == "target")
+        except ValueError as error:  # nobody could be scored
+            return Entry((), error=next((one.error for one in said if one.error), str(error)))
+        seconds = float(ballot.results["seconds"].sum()) + time.perf_counter() - start
+        settings = pool_settings(found, found.scores)
+        return Entry(found.members, found.mean, settings, 0, found.transductive, seconds, pool=found.unfitted)
 
     @cached_property
     def prepared(self) -> Samples:
@@ -169,41 +219,81 @@ def split_id(split: Split) -> tuple[str, str]:
     return train, test
 
 
-def validated(candidates: Sequence[Candidate], samples: Samples, splits: Sequence[Split], **how: Any) -> Scores:
-    """How candidates do on splits."""
-    ids = [split_id(split) for split in splits]
-    found: Scores = {at: {} for at in ids}
-    for i, k, score in scores(candidates, samples, splits, **how):
-        found[ids[k]][candidates[i].key] = score
-    return found
+def validated(
+    candidates: Sequence[Candidate],
+    samples: Samples,
+    splits: Sequence[Split],
+    voting: Container[str] = (),
+    drawn: Sequence[Split] = (),
+    **how: Any,
+) -> tuple[Scores, Votes]:
+    """How candidates do on splits, and how some of them vote there and on what is drawn again from them."""
+    every = [*splits, *drawn]
+    ids, again = [split_id(split) for split in every], frozenset(range(len(splits), len(every)))
+    voters = frozenset(i for i, candidate in enumerate(candidates) if candidate.key in voting)
+    found: Scores = {at: {} for at in ids[: len(splits)]}
+    votes: Votes = {at: {} for at in ids} if voters else {}
+    score = Scorer(how["scoring"], samples, every)
+    for one in predictions(candidates, samples, every, votes=voters, again=again, **how):
+        at, key = ids[one.split], candidates[one.candidate].key
+        if one.split not in again:
+            [(_, _, found[at][key])] = graded([one], score)
+        if one.candidate in voters:
+            own = {name: value for name, value in one.responses.items() if name == "votes"}
+            votes[at][key] = replace(one, responses=own)
+    return found, votes
 
 
-def outcomes(names: Sequence[str], problem: Problem, known: Scores | None = None) -> Iterator[Outcome]:
+def outcomes(
+    names: Sequence[str], problem: Problem, known: Scores | None = None, votes: Votes | None = None
+) -> Iterator[Outcome]:
     """Run some methods; one that fails or cannot be run tells why. What is `known` chooses settings, if anything is."""
     able, choosing = problem.able(names), problem.choosing
     yield from (
         Outcome(name, status="skipped", reason=problem.methods[name].too_large) for name in names if name not in able
     )
-    if known is None:
-        candidates = [candidate for name in able for candidate in choosing.candidates(name)]
-        known = validated(candidates, choosing.samples, choosing.splits, **choosing.how)
-    chosen = {name: choosing.contender(name, known) for name in able}
+    voting = choosing.voting(able) if votes is None else {}
+    if known is None or voting:
+        asked = able if known is None else [name for name in able if choosing.methods[name].members]
+        candidates = {one.key: one for name in asked for one in choosing.candidates(name)}
+        drawn = choosing.trials.splits[len(choosing.splits) :] if voting else []
+        about = (tuple(candidates.values()), choosing.samples, choosing.splits, voting, drawn)
+        found, votes = validated(*about, **choosing.how)
+        known = found if known is None else known
+    chosen = {name: choosing.entry(name, known, votes or {}) for name in able}
     yield from (_outcome(name, one, problem) for name, one in chosen.items() if one.error)
     chosen = {name: one for name, one in chosen.items() if not one.error}
     yield from _exact(chosen, problem) if problem.plan.exact else _large(chosen, problem)
 
 
-def _exact(chosen: Mapping[str, Contender], problem: Problem) -> Iterator[Outcome]:
+def _exact(chosen: Mapping[str, Entry], problem: Problem) -> Iterator[Outcome]:
     """What the choices say of the targets, asked together."""
-    names, candidates = list(chosen), [contender.candidate for contender in chosen.values()]
-    said = predictions(candidates, problem.samples, problem.targets, **problem.how)
-    parts = grouped(sorted(said, key=lambda one: (one.candidate, one.split)), lambda one: one.candidate)
-    for own in parts:
-        name = names[own[0].candidate]
-        yield _outcome(name, chosen[name], problem, own, sum(one.fit_seconds + one.predict_seconds for one in own))
+    asked = [(name, candidate) for name, entry in chosen.items() for candidate in entry.candidates]
+    voters = frozenset(i for i, (name, _) in enumerate(asked) if chosen[name].pool)
+    candidates = [candidate for _, candidate in asked]
+    found = predictions(candidates, problem.samples, problem.targets, votes=voters, **problem.how)
+    said = sorted(found, key=lambda one: (one.candidate, one.split))
+    for own in grouped(said, lambda one: asked[one.candidate][0]):
+        name = asked[own[0].candidate][0]
+        seconds = sum(one.fit_seconds + one.predict_seconds for one in own)
+        yield _outcome(name, chosen[name], problem, _settled(chosen[name].pool, own, problem), seconds)
 
 
-def _large(chosen: Mapping[str, Contender], problem: Problem) -> Iterator[Outcome]:
+def _settled(pool: Pool | None, said: list[Prediction], problem: Problem) -> list[Prediction]:
+    """What a pool makes of the votes of its members on each target; of a single choice, what it says itself."""
+    failed = [one for one in said if one.error]
+    if pool is None or failed:
+        return failed or said
+    X, domain, settled = problem.prepared.X[len(problem.train) :], problem.samples.domain[problem.test], []
+    for k, target in enumerate(np.unique(domain)):
+        X_target = X[domain == target]
+        P = pool.settled([one.responses["votes"] for one in said if one.split == k], X_target)
+        about = {"predict_proba": P, "classes_": problem.samples.classes}
+        settled.append(Prediction(0, k, P.argmax(axis=1), about))
+    return settled
+
+
+def _large(chosen: Mapping[str, Entry], problem: Problem) -> Iterator[Outcome]:
     """The same with as many rows as each choice can take: projections see all of them through landmarks."""
     n, prepared, plan = len(problem.train), problem.prepared, problem.plan
     train, test = prepared.take(np.arange(n)), prepared.take(n + np.arange(len(problem.test)))
@@ -211,46 +301,67 @@ def _large(chosen: Mapping[str, Contender], problem: Problem) -> Iterator[Outcom
     large = LargeFit(
         some, lambda projection: collect(projection, train.X, train.y, train.domain), plan, balance=problem.balance
     )
-    for name, contender in chosen.items():
+    for name, entry in chosen.items():
         start, own = time.perf_counter(), list[Prediction]()
-        expected: Any = Exception if contender.candidate.own else EXPECTED
+        expected: Any = Exception if any(candidate.own for candidate in entry.candidates) else EXPECTED
         seen: dict[str, Any] = {}
         try:
-            pipeline, seen = large.fitted(contender.candidate)
+            fitted, facts = zip(*map(large.fitted, entry.candidates), strict=True)
+            pipeline, seen = (entry.pool.of(fitted), {}) if entry.pool else (fitted[0], facts[0])
+            wanted = ("predict_proba",) if entry.pool else asks
             for k, target in enumerate(np.unique(test.domain)):
                 here = test.domain == target
                 model, Z = placed(pipeline, test.X[here], test.domain[here])
                 codes = codes_of(model.predict(Z), test.classes, int(here.sum()))
-                own.append(Prediction(0, k, codes, responses(model, Z, asks)))
+                own.append(Prediction(0, k, codes, responses(model, Z, wanted)))
         except expected as error:
             own = [Prediction(0, 0, error=f"{type(error).__name__}: {error}")]
-        yield _outcome(name, contender, problem, own, time.perf_counter() - start, **seen)
+        yield _outcome(name, entry, problem, own, time.perf_counter() - start, **seen)
 
 
 def _outcome(
     name: str,
-    contender: Contender,
+    entry: Entry,
     problem: Problem,
     said: Sequence[Prediction] = (),
     seconds: float = 0.0,
     **remarks: Any,
 ) -> Outcome:
     """What a choice says of each target, or why it says nothing."""
-    candidate, score = contender.candidate, Scorer(problem.scoring, problem.samples, problem.targets)
-    found = [grade for _, _, grade in graded(said, score)]
-    reason = contender.error or next((one.error for one in found if one.error), "")
+    found = [grade for _, _, grade in graded(said, Scorer(problem.scoring, problem.samples, problem.targets))]
+    reason = entry.error or next((one.error for one in found if one.error), "")
     if reason:
         return Outcome(name, status="failed", reason=reason)
     codes = np.empty(len(problem.test), dtype=np.intp)
     codes[np.argsort(problem.samples.domain[problem.test], kind="stable")] = np.concatenate([p.codes for p in said])
     names = np.unique(problem.samples.domain[problem.test]).tolist()
-    return Outcome(
-        name,
-        codes,
-        {str(target): one.value for target, one in zip(names, found, strict=True)},
-        contender.mean,
-        {**({} if candidate.method == name else {"model": contender.name}), **candidate.settings, **remarks},
-        contender.ties,
-        candidate.transductive,
-        contender.seconds + seconds,
-    )
+    values = {str(target): one.value for target, one in zip(names, found, strict=True)}
+    how = entry.ties, entry.transductive, entry.seconds + seconds
+    return Outcome(name, codes, values, entry.validation, {**entry.settings, **remarks}, *how)
+
+
+def pool_settings(found: Pooling, scores: Array) -> dict[str, Any]:
+    """How a pool is made up, what it does with batches and why, and what it forecasts, in plain values."""
+    members: dict[str, float] = {}
+    for row in found.table:
+        members[row["model"]] = members.get(row["model"], 0.0) + row["weight"]
+    before, after = found.calibration["before"], found.calibration["after"]
+    projection = next((one for one in found.members if one.head), None)
+    return {
+        "model": found.name,
+        "members": members,
+        "smoothing": found.smoothing,
+        "decisions": [
+            {
+                "step": guard.step.partition(" (")[0],  # its strength is told below
+                "used": guard.adopts,
+                "natural": float(guard.natural.mean()),
+                "skewed": float(guard.skewed.mean()),
+                "reason": guard.reason,
+            }
+            for guard in found.guards
+        ],
+        "calibration": {"before": {name: before[name] for name in ("ece", "log_loss")}, "after": after},
+        "forecast": [end if np.isfinite(end) else None for end in found.forecast(scores)],
+        "projection": projection and {"model": projection.variant, **projection.settings},
+    }

@@ -25,7 +25,7 @@ from ..kernels import EXACT_ROWS
 from ..labels import Samples
 from ..progress import progress, span
 from ..selection import METHODS, Candidate, Method, grouped, method_names, methods_from, metric_named
-from ._outcomes import Problem, outcomes, split_id, validated
+from ._outcomes import Problem, Votes, outcomes, split_id, validated
 from ._protocol import PREPROCESSORS, Protocol, Task, configuration, key, with_method
 from ._store import Row, Scores, Store
 
@@ -47,6 +47,7 @@ HERE = Work()
 # product of rows, columns and classes. They order the work and tell about how long it takes.
 EIGH, SOLUTION, FIT = 1.2e-10, 5e-9, 5e-8
 PROBE, PROBED = 300, 8e-3  # rows of a decomposition that tells how fast a machine is, and what it takes on that core
+ROOM = 2**31  # bytes of votes that are kept for pools; if there are more, each pool asks for itself, and fits anew
 PATIENCE = 300  # seconds beyond which it is told what makes a study short
 
 
@@ -155,7 +156,7 @@ def all_results(
         done = {(row.task, row.repeat, row.method) for row in kept if row.status == "ok"}
         known = {} if known is None else known
         known.update(results.scores(name))
-        todo = Agenda(study, tasks, done, known)
+        todo = Agenda(study, tasks, done, known, work.client)
         if work.verbose:
             print(todo.told(work, len(done)), file=sys.stderr)
         shown = progress("study", len(todo), work.verbose, last=True, cost=todo.cost)
@@ -211,6 +212,16 @@ class Study:
         shared = kernels * EIGH * most**3 + solutions * (1e-3 + SOLUTION * most**2)
         return shared + sum(efforts) * (1e-3 + FIT * n * shape)
 
+    def votes(self, tasks: Sequence[Task]) -> int:
+        """About how many bytes the votes of all candidates of pools take in one repeat."""
+        total, pools = 0, [name for name, method in self.table.items() if method.members]
+        for task in tasks if pools else ():
+            choosing = self.problem(task, 0).choosing
+            rows = sum(len(test) for _, test in choosing.splits)
+            asked, batches = choosing.voting(pools).values(), len(choosing.trials.rows[0])
+            total += rows * sum(batches if one.transductive else 1 for one in asked)
+        return 8 * (len(self.samples.classes) + 1) * total
+
     def problem(self, task: Task, repeat: int) -> Problem:
         """A task, with the draw of a repeat."""
         found = problem_of(self.samples, task, repeat, self.protocol, self.preparation)
@@ -224,11 +235,13 @@ class Choice:
     train: Ints
     tests: tuple[Ints, ...]
     candidates: tuple[Candidate, ...]
+    voting: frozenset[str] = frozenset()  # of whom a pool wants to know how they vote, also on what is drawn again
+    drawn: tuple[Ints, ...] = ()
 
-    def result(self, study: Study) -> Scores:
-        """Score them."""
-        splits = [(self.train, test) for test in self.tests]
-        return validated(self.candidates, study.samples, splits, **study.how)
+    def result(self, study: Study) -> tuple[Scores, Votes]:
+        """Score them, and let them vote."""
+        splits, drawn = ([(self.train, test) for test in tests] for tests in (self.tests, self.drawn))
+        return validated(self.candidates, study.samples, splits, self.voting, drawn, **study.how)
 
 
 @dataclass(frozen=True)
@@ -239,17 +252,19 @@ class Trial:
     repeat: int
     methods: tuple[str, ...]
     known: Scores = field(default_factory=dict, repr=False)
+    votes: Votes | None = field(default=None, repr=False)  # None if a pool has to ask for them itself
 
     def result(self, study: Study) -> list[Result]:
         """Choose, fit, test: one row for each method, and its predictions where it worked."""
         problem, seed = study.problem(self.task, self.repeat), study.protocol.seed + self.repeat
-        return rows_of(self.methods, problem, self.task.name, self.repeat, seed, self.known)
+        about = self.task.name, self.repeat, seed
+        return rows_of(self.methods, problem, *about, self.known, self.votes)
 
 
 Unit = Choice | Trial
 
 
-def run_unit(study: Study, unit: Unit) -> tuple[float, Scores | list[Result]]:
+def run_unit(study: Study, unit: Unit) -> tuple[float, tuple[Scores, Votes] | list[Result]]:
     """Do a piece of work, here or elsewhere; what it was thought to cost, and what came of it."""
     return study.cost(unit), unit.result(study)
 
@@ -257,9 +272,18 @@ def run_unit(study: Study, unit: Unit) -> tuple[float, Scores | list[Result]]:
 class Agenda:
     """Pieces of work, repeat by repeat: the choices that two tasks have in common are made once for both."""
 
-    def __init__(self, study: Study, tasks: Sequence[Task], done: set[tuple[str, int, str]], known: Scores) -> None:
+    def __init__(
+        self,
+        study: Study,
+        tasks: Sequence[Task],
+        done: set[tuple[str, int, str]],
+        known: Scores,
+        client: Any = None,
+    ) -> None:
         self.study = study
         self.known = known
+        self.votes: Votes = {}
+        self.remembers = client is None and study.votes(tasks) <= ROOM
         self.stages: list[list[Unit]] = [[] for _ in range(study.protocol.repeats + 1)]
         for repeat in range(study.protocol.repeats):
             trials = [
@@ -292,39 +316,66 @@ class Agenda:
 
     def _choices(self, trials: Sequence[Trial]) -> Iterator[Choice]:
         """What trials must know, as far as it is not known."""
-        wanted: dict[tuple[str, Hashable], tuple[Ints, dict[str, Ints], dict[str, Candidate]]] = {}
+        wanted: dict[tuple[str, Hashable], _Wanted] = {}
         for trial in trials:
             problem = self.study.problem(trial.task, trial.repeat)
             choosing, able = problem.choosing, problem.able(trial.methods)
-            candidates = [one for name in able for one in choosing.candidates(name)]
-            for split in choosing.splits if candidates else ():
+            voting = choosing.voting(able) if self.remembers else {}
+            pools = [] if self.remembers else [name for name in able if self.study.table[name].members]
+            candidates = {one.key: one for name in able if name not in pools for one in choosing.candidates(name)}
+            for k, split in enumerate(choosing.splits if candidates else ()):
                 train, test = split_id(split)
                 known = self.known.get((train, test), {})
-                missing = [one for one in candidates if one.key not in known]
+                missing = [one for key, one in candidates.items() if key not in known or key in voting]
                 for batch in grouped(missing, _sharing):
-                    _, tests, asked = wanted.setdefault((train, _sharing(batch[0])), (split[0], {}, {}))
-                    tests[test] = split[1]
-                    asked.update((one.key, one) for one in batch)
-        for rows, tests, asked in wanted.values():
-            yield Choice(rows, tuple(tests.values()), tuple(asked.values()))
+                    want = wanted.setdefault((train, _sharing(batch[0])), _Wanted(split[0]))
+                    want.tests[test] = split[1]
+                    want.asked.update((one.key, one) for one in batch)
+                    if any(one.transductive for one in batch if one.key in voting):
+                        want.drawn[test] = [split[1][rows] for rows in choosing.trials.rows[k][1:]]
+                    want.voting.update(one.key for one in batch if one.key in voting)
+        yield from (want.choice for want in wanted.values())
 
     def worked(self, work: Work) -> Generator[tuple[float, Scores | list[Result]], None, None]:
         """What comes of the pieces of work, as they are done, and what they cost."""
         for stage in self.stages:
-            units = [replace(unit, known=self._for(unit)) if isinstance(unit, Trial) else unit for unit in stage]
+            units = [self._told(unit) if isinstance(unit, Trial) else unit for unit in stage]
             units.sort(key=self.study.cost, reverse=True)  # a large one at the end would be waited for by all others
+            self.votes = {}  # whoever needs those of the stage before has them
             with closing(_done(self.study, units, work)) as found:
                 for cost, part in found:
-                    if isinstance(part, dict):
-                        for split, scores in part.items():
-                            self.known.setdefault(split, {}).update(scores)
+                    if isinstance(part, tuple):
+                        part, votes = part
+                        for known, more in ((self.known, part), (self.votes, votes)):
+                            for split, own in more.items():
+                                known.setdefault(split, {}).update(own)
                     yield cost, part
 
-    def _for(self, trial: Trial) -> Scores:
-        """What a trial must know."""
-        problem = self.study.problem(trial.task, trial.repeat)
-        splits = map(split_id, problem.choosing.splits)
-        return {split: self.known[split] for split in splits if split in self.known}
+    def _told(self, trial: Trial) -> Trial:
+        """A trial with what it must know."""
+        choosing = self.study.problem(trial.task, trial.repeat).choosing
+        splits, votes = map(split_id, choosing.splits), None
+        pools = any(self.study.table[name].members for name in trial.methods)
+        if self.remembers and pools:
+            votes = {at: self.votes.get(at, {}) for at in map(split_id, choosing.trials.splits)}
+        return replace(trial, known={at: self.known[at] for at in splits if at in self.known}, votes=votes)
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """What trials must know that train on the same rows, as it is gathered."""
+
+    train: Ints
+    tests: dict[str, Ints] = field(default_factory=dict)
+    drawn: dict[str, list[Ints]] = field(default_factory=dict)
+    asked: dict[str, Candidate] = field(default_factory=dict)
+    voting: set[str] = field(default_factory=set)
+
+    @property
+    def choice(self) -> Choice:
+        drawn = tuple(rows for parts in self.drawn.values() for rows in parts)
+        asked = tuple(self.tests.values()), tuple(self.asked.values())
+        return Choice(self.train, *asked, frozenset(self.voting), drawn)
 
 
 def _batches(table: dict[str, Method]) -> list[list[str]]:
@@ -361,14 +412,20 @@ def problem_of(samples: Samples, task: Task, repeat: int, protocol: Protocol, pr
 
 
 def rows_of(
-    methods: Sequence[str], problem: Problem, task: str, repeat: int, seed: int, known: Scores | None = None
+    methods: Sequence[str],
+    problem: Problem,
+    task: str,
+    repeat: int,
+    seed: int,
+    known: Scores | None = None,
+    votes: Votes | None = None,
 ) -> list[Result]:
     """Run some methods on a problem and score what they predict; a failure keeps its reason."""
     truth, sampled = problem.samples.codes[problem.test], problem.scoring == "accuracy"
     about: dict[str, Any] = {"task": task, "repeat": repeat, "seed": seed, "machine": machine_facts()}
     kinds = {name: problem.methods[name].kind for name in methods}
     rows = []
-    for found in map(vars, outcomes(methods, problem, known)):
+    for found in map(vars, outcomes(methods, problem, known, votes)):
         told = {name: value for name, value in found.items() if name not in ("codes", "scores")}
         codes, scores, score = found["codes"], found["scores"], None
         if codes is not None:

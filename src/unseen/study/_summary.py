@@ -15,9 +15,9 @@ from ..citizen import machine_facts
 from ..estimators import invariance_weights
 from ..kernels import Plan
 from ..labels import encode_domains
-from ..selection import Metric, method_names, metric_named, tally
+from ..selection import BINS, Metric, grouped, method_names, metric_named, tally
 from ..tables import Table, preprocessor
-from ._evidence import LEVEL, Interval, champions
+from ._evidence import ENOUGH, LEVEL, Interval, champions
 from ._outcomes import Problem, split_id
 from ._protocol import Protocol, Task
 from ._run import problem_of
@@ -34,10 +34,15 @@ POINTS = 2000  # more would neither be seen nor stay light
 
 
 def showpiece(rows: Sequence[Row]) -> Row | None:
-    """The row to picture: the invariant projection best in validation, on the domain hardest for plain classifiers."""
+    """The row to picture: the invariant projection best in validation, on the domain hardest for plain classifiers.
+
+    Where there is none, pools that hold a projection are pictured by the weightiest.
+    """
     fit = [row for row in rows if row.status == "ok" and row.validation is not None]
+    fit = [row for row in fit if row.kind != "auto" or row.settings["projection"]]
     names = method_names(kind="invariant", is_projection=True)
     projections = [name for name in names if any(row.method == name for row in fit)]
+    projections = projections or list(dict.fromkeys(row.method for row in fit if row.kind == "auto"))
     if not projections:
         return None
     best = max(projections, key=lambda name: np.mean([row.validation for row in fit if row.method == name]))
@@ -57,7 +62,8 @@ def embedding_facts(problem: Problem, row: Row, numbers: Ints, classes: Sequence
     `numbers` are the rows of the problem's samples in the user's table, counted from 1.
     """
     samples, n_train = problem.prepared, len(problem.train)
-    X, after = samples.X, problem.features(row.method, row.settings)
+    settings = _pictured(row)
+    X, after, shown_as = samples.X, problem.features(row.method, settings), settings.get("model", row.method)
     pca = PCA(2 if X.shape[1] > 1 else 1, random_state=0).fit(X[:n_train])
     before = pca.transform(X)
     single = after.shape[1] == 1
@@ -68,9 +74,9 @@ def embedding_facts(problem: Problem, row: Row, numbers: Ints, classes: Sequence
     shown = _sample(n_train, len(samples), seed)
     domains = list(dict.fromkeys(samples.domain.tolist()))
     return {
-        "method": row.method,
+        "method": shown_as,
         "held_out": ", ".join(row.accuracies),
-        "settings": row.settings,
+        "settings": {name: value for name, value in settings.items() if name != "model"},
         "classes": list(classes),
         "domains": domains,
         "before": _in_unit_square(before[shown, :2]),
@@ -79,12 +85,18 @@ def embedding_facts(problem: Problem, row: Row, numbers: Ints, classes: Sequence
         "domain": [domains.index(name) for name in samples.domain[shown].tolist()],
         "row": numbers[shown].tolist(),
         "before_label": "the first two principal components",
-        "after_label": f"{row.method}: " + ("its component and a principal one" if single else "two components"),
+        "after_label": f"{shown_as}: " + ("its component and a principal one" if single else "two components"),
         "note": (
-            f"The held-out domain is the one hardest for plain classifiers, not the one where {row.method} shines. "
+            f"The held-out domain is the one hardest for plain classifiers, not the one where {shown_as} shines. "
             f"Components past the second are not shown. {len(shown):,} of {len(samples):,} samples."
         ),
     }
+
+
+def _pictured(row: Row) -> dict[str, Any]:
+    """The settings of what is pictured: of a pool, those of its weightiest projection."""
+    settings: dict[str, Any] = row.settings["projection"] if row.kind == "auto" else row.settings
+    return settings
 
 
 def _sample(n_train: int, n: int, seed: int) -> Ints:
@@ -154,6 +166,7 @@ def confusions(
     ]
 
 
+RELIABLE = ("confidence", "accuracy")
 VERSIONS = ("unseen", "python", "numpy", "scipy", "scikit-learn")
 
 
@@ -252,18 +265,99 @@ def views(
     numbers = table.rows[np.concatenate([problem.train, problem.test])] + 1
     return {
         "embedding": embedding_facts(problem, row, numbers, list(map(str, samples.classes)), how.seed),
-        "surface": surface_facts(problem, row, how.chooses(len(task.sources)), metric_named(how.metric), known),
+        "surface": None
+        if row.kind == "auto"  # whose candidates are no grid
+        else surface_facts(problem, row, how.chooses(len(task.sources)), metric_named(how.metric), known),
     }
 
 
 def settings_facts(rows: Sequence[Row]) -> list[dict[str, Any]]:
     """What each method chose on each held-out domain."""
-    told = ("repeat", "method", "settings", "ties")
+    told = ("repeat", "method", "ties")
     return [
-        {"domain": ", ".join(row.accuracies), **{name: getattr(row, name) for name in told}}
+        {"domain": ", ".join(row.accuracies), "settings": _told(row), **{name: getattr(row, name) for name in told}}
         for row in rows
         if row.status == "ok"
     ]
+
+
+def _told(row: Row) -> dict[str, Any]:
+    """Settings as a reader wants them: of a pool, what each member weighs; `pool_facts` has the rest."""
+    if row.kind != "auto":
+        return row.settings
+    return {"model": row.settings["model"], **_finite(row.settings["members"]), "smoothing": row.settings["smoothing"]}
+
+
+def pool_facts(rows: Sequence[Row], verdict: Verdict) -> dict[str, Any] | None:
+    """What the pools of the automatic method are made of, what they do with batches, and how far to believe them."""
+    own = [row for row in rows if row.kind == "auto" and row.status == "ok"]
+    if not own:
+        return None
+    told = [row.settings for row in own]
+    names = dict.fromkeys(name for settings in told for name in settings["members"])
+    weights = {name: float(np.mean([settings["members"].get(name, 0.0) for settings in told])) for name in names}
+    decisions = grouped((one for settings in told for one in settings["decisions"]), lambda one: one["step"])
+    calibrations = [settings["calibration"] for settings in told]
+    both = {
+        when: {name: float(np.mean([one[when][name] for one in calibrations])) for name in ("ece", "log_loss")}
+        for when in ("before", "after")
+    }
+    return {
+        "method": own[0].method,
+        "n": len(own),
+        "weights": _finite(dict(sorted(weights.items(), key=lambda one: -one[1]))),
+        "decisions": [_decision(step, len(own)) for step in decisions],
+        "calibration": {**_finite(both), "bins": _bins([one["after"]["bins"] for one in calibrations])},
+        "forecast": _promises(own, verdict),
+    }
+
+
+def _decision(step: Sequence[dict[str, Any]], n: int) -> dict[str, Any]:
+    """How often a step that looks at batches was taken, and why."""
+    name, used = step[0]["step"], sum(one["used"] for one in step)
+    gains = [float(np.mean([one[kind] for one in step])) for kind in ("natural", "skewed")]
+    sentence = (
+        f"{name} was used in {used} of {n} cases: on held-out domains of the validation it gained {gains[0]:.1f} "
+        f"points, and {gains[1]:.1f} on the same domains drawn again with a skew of classes."
+    )
+    told = {"step": name, "used": used, "n": n, "natural": gains[0], "skewed": gains[1], "sentence": sentence}
+    return {key: _finite(value) for key, value in told.items()}
+
+
+def _bins(tables: Sequence[Sequence[dict[str, float]]]) -> list[dict[str, float]]:
+    """Bins of several reliability tables as those of one."""
+    every = [one for bins in tables for one in bins]
+    found = []
+    for own in grouped(every, lambda one: min(int(BINS * one["confidence"]), BINS - 1)):
+        share = [one["share"] for one in own]
+        values = {name: float(np.average([one[name] for one in own], weights=share)) for name in RELIABLE}
+        found.append(_finite({**values, "share": sum(share) / len(tables)}))
+    return sorted(found, key=lambda one: one["confidence"])
+
+
+def _promises(own: Sequence[Row], verdict: Verdict) -> dict[str, Any]:
+    """What so many held-out domains can say of the next one, what they cannot, and how well it went here."""
+    m, scale, advice = len({row.task for row in own}), verdict.scale, verdict.recommendation
+    ends = [(row.accuracy, *row.settings["forecast"][1:]) for row in own if row.accuracy is not None]
+    inside = sum(_within(*one) for one in ends)
+    if advice and len(advice.scores) >= ENOUGH:
+        can = (
+            f"{len(advice.scores)} held-out domains can say: nineteen of twenty domains that come about as these did "
+            f"score from {scale.text(advice.low)} to {scale.text(advice.high)}."
+        )
+    else:
+        can = f"{m} held-out domain{'s' * (m > 1)} can say nothing about the score on the next one."
+    can += f" Sets of classes (predict_set) can be promised to hold the true one in at most {m / (m + 1):.1%} of cases."
+    cannot = (
+        "They cannot speak of a domain of another kind, nor tell before its labels are known where in the interval the "
+        "next one lies; an interval that rests on few domains is wide, and no more samples make it narrow."
+    )
+    held = f"Each pool forecast its held-out domain from the others alone: {inside} of {len(ends)} forecasts held."
+    return {"domains": m, "inside": inside, "n": len(ends), "sentences": [can, cannot, held]}
+
+
+def _within(score: float, low: float | None, high: float | None) -> bool:
+    return (low is None or score >= low) and (high is None or score <= high)
 
 
 def provenance(protocol: Protocol, command: str, seconds: float) -> dict[str, Any]:

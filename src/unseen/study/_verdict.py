@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..selection import METHODS
+from ..selection import METHODS, forecast
 from ._evidence import (
     ENOUGH,
     KEPT,
@@ -26,7 +26,6 @@ from ._evidence import (
     Results,
     Scale,
     best_validated,
-    next_domain,
     of_kind,
     validated,
 )
@@ -268,7 +267,8 @@ def recommend(seen: Results, selection: str) -> Recommendation | None:
     if method is None or method not in seen.scored:
         return None
     scores = seen.scores(method)
-    expected, low, high = next_domain(np.array([*scores.values()]), seen.noise(method), scale)
+    known = np.array([*scores.values()])
+    expected, low, high = forecast(known, seen.noise(method), scale.ends, fewest=ENOUGH)
     worst = min(scores, key=lambda name: scores[name])
     named = f" {scale.words}" if scale.share else f" ({scale.words}; more is better)"
     about, automatic = f"{scale.text(expected)}{named}", method in seen.kind("auto")
@@ -277,11 +277,13 @@ def recommend(seen: Results, selection: str) -> Recommendation | None:
     else:
         many = "Two held-out domains" if len(scores) == 2 else "One held-out domain"
         what = f"{many} (mean {about}) cannot tell what to expect of a new one: the interval is the whole scale"
-    why = "chooses by itself" if automatic else f"did best in the validation on {VALIDATION[selection]}"
+    why = "pools many models by itself" if automatic else f"did best in the validation on {VALIDATION[selection]}"
     what += f"; worst domain here: {worst}, {scale.text(scores[worst])}"
     sentence = f"Use {AUTO if automatic else method}. {what}. It {why}"
-    if any(row.transductive for rows in seen.scored[method].values() for row in rows):
-        sentence += ", and needs a batch of samples of the new domain, without labels (transductive)"
+    looked = [row.transductive for rows in seen.scored[method].values() for row in rows]
+    if any(looked):
+        often = "" if all(looked) else f" in {sum(looked)} of {len(looked)} cases"
+        sentence += f", and needs{often} a batch of samples of the new domain, without labels (transductive)"
     return Recommendation(method, expected, low, high, scores[worst], worst, scores, f"{sentence}.")
 
 
