@@ -115,6 +115,8 @@ class Pooling:
         Of the steps that look at batches.
     tried : list of Tried
         What was weighed against what.
+    error : float
+        Squared standard error of its accuracy within a held-out part, mean over parts; 0 for other scores.
     """
 
     members: list[Candidate]
@@ -127,6 +129,7 @@ class Pooling:
     calibration: dict[str, Any]
     guards: list[Guard] = field(default_factory=list)
     tried: list[Tried] = field(default_factory=list)
+    error: float = 0.0
 
     @property
     def transductive(self) -> bool:
@@ -299,7 +302,7 @@ class Ballot:
         beta = self.betas[j : j + 1]
         held_out = [softmax(own, beta[0]) for own in votes]
         told = self._calibration([softmax(own) for own in votes], held_out)
-        return Pooling([candidate], np.ones(1), beta, 0.0, 1.0, held_out, self.codes, told)
+        return Pooling([candidate], np.ones(1), beta, 0.0, 1.0, held_out, self.codes, told, error=self._error(held_out))
 
     def pooled(self, features: Sequence[Any] | None, among: Sequence[Candidate] | None = None) -> Pooling:
         """The pool; with the features of held-out parts, steps that look at batches are tried, and guarded."""
@@ -337,7 +340,8 @@ class Ballot:
         weights = prune(pool_weights(P, codes, members=masks[name], weights=self.weights), P, codes)
         kept = [j for j in np.argsort(-weights, kind="stable") if weights[j] > 0]
         members, shares, betas = [self.candidates[j] for j in kept], weights[kept], self.betas[kept]
-        return Pooling(members, shares, betas, strength, sharpness, held_out, codes, told, guards, found)
+        error = self._error(held_out)
+        return Pooling(members, shares, betas, strength, sharpness, held_out, codes, told, guards, found, error)
 
     def _smoothing(
         self, name: str, batches: Sequence[Sequence[Array]], plain: Array, features: Sequence[Any]
@@ -388,6 +392,13 @@ class Ballot:
     def _scored(self, k: int, b: int, P: Array) -> float:
         codes, responses = P.argmax(axis=1), {"predict_proba": P, "classes_": self.samples.classes}
         return self.score(Prediction(0, self.trials.at(k, b), codes, responses))
+
+    def _error(self, held_out: list[Array]) -> float:
+        """Squared standard error of an accuracy; where all rows are right, or none is, as if one were not."""
+        if self.score.scorer is not None:
+            return 0.0
+        right = [P.argmax(axis=1) == own for P, own in zip(held_out, self.codes, strict=True)]
+        return float(np.mean([max(own.var() / len(own), 1 / len(own) ** 2) for own in right]))
 
     def _calibration(self, before: list[Array], after: list[Array]) -> dict[str, Any]:
         said = {"before": before, "after": after}

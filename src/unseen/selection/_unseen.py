@@ -236,7 +236,8 @@ class UnseenClassifier(ChosenModel):
         self.best_model_, self.best_kind_ = pooling.name, pooling.kind
         chosen = next(row for row in self.leaderboard_ if row["chosen"])
         scores = np.array([*chosen["scores"].values()])
-        self.best_score_, self.forecast_, self.calibration_ = chosen["mean"], forecast(scores), pooling.calibration
+        self.best_score_, self.calibration_ = chosen["mean"], pooling.calibration
+        self.forecast_ = forecast(scores, pooling.error)
 
     def _plan(self, methods: Sequence[Method], n_samples: int, params: dict[str, Any]) -> Plan:
         """By size, unless somebody has said what stands for the kernel or what to hold out, or there is no kernel."""

@@ -366,6 +366,6 @@ def pool_settings(found: Pooling, scores: Array, share: bool = True) -> dict[str
             for guard in found.guards
         ],
         "calibration": {"before": {name: before[name] for name in ("ece", "log_loss")}, "after": after},
-        "forecast": [end if np.isfinite(end) else None for end in forecast(scores, ends=ends)],
+        "forecast": [end if np.isfinite(end) else None for end in forecast(scores, found.error, ends)],
         "projection": projection and {"model": projection.variant, **projection.settings},
     }
