@@ -1,0 +1,12 @@
+"""Photographs: from folders of them to features by a network of one's own, and to tables like any other.
+
+Stands on the tables. Needs onnxruntime and Pillow: ``pip install 'unseen[images]'``.
+"""
+
+from ._extract import Extraction, Extractor, Skipped, extract
+from ._photos import Photos, find_photos
+from ._pixels import PRESETS, Preprocessing
+
+__all__ = ["Extraction", "Photos", "Preprocessing", "extract", "find_photos"]
+# For other rooms, and for nobody else.
+__all__ += ["PRESETS", "Extractor", "Skipped"]
