@@ -60,7 +60,9 @@ class Network:
         graphs = [value for number, value in _fields(memoryview(self._content)) if number == GRAPH]
         for number, value in (field for graph in graphs for field in _fields(graph)):
             if number == NODE:
-                names = [(kind, bytes(name).decode()) for kind, name in _fields(value) if kind in (2, 3)]
+                names = [(kind, bytes(name).decode()) for kind, name in _fields(value) if kind in (2, 3, 4)]
+                if (4, "Constant") in names:  # the same for every picture
+                    continue
                 own = [name for kind, name in names if kind == 2 and name]
                 self.tensors += own
                 self._by_node |= {name: own[0] for kind, name in names if kind == 3 and own}

@@ -74,6 +74,9 @@ class Preprocessing:
             raise ValueError(f"resize must be pixels of the short edge, or width and height; got {self.resize!r}.")
         if self.crop is not None and not (0 < self.crop <= 1 or (self.crop > 1 and self.crop == int(self.crop))):
             raise ValueError(f"crop must be a share of the short edge up to 1, or whole pixels; got {self.crop!r}.")
+        if self.crop is not None and self.crop > 1:
+            object.__setattr__(self, "crop", int(self.crop))
+        object.__setattr__(self, "scale", float(self.scale))
         for name, known in (("channels", ("rgb", "bgr")), ("resample", ("bilinear", "bicubic"))):
             if getattr(self, name) not in known:
                 raise ValueError(f"{name} must be one of {', '.join(known)}; got {getattr(self, name)!r}.")

@@ -1,0 +1,84 @@
+"""The commands on photographs: a table of features, a comparison with thumbnails, the paper's tables."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from command import run_command
+from tiny_network import tiny_network
+
+pytest.importorskip("typer", reason="the command needs its extra")
+Image = pytest.importorskip("PIL.Image", reason="pictures need the extra images")
+pytest.importorskip("onnxruntime", reason="networks need the extra images")
+from unseen.cli._app import app  # noqa: E402
+from unseen.tables import load_table  # noqa: E402
+
+COLOURS = {"cat": (200, 60, 60), "dog": (60, 200, 60)}
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    tiny_network(tmp_path / "tiny.onnx")
+    return tmp_path
+
+
+def photos(folder, layout="{domain}/{label}/{i}.png", domains=("bonn", "leeds", "oslo"), classes=COLOURS, n=4):
+    """Pictures of which each class has its colour, and each domain its own light."""
+    random = np.random.default_rng(0)
+    for shift, domain in enumerate(domains):
+        for label, colour in classes.items():
+            for i in range(n):
+                values = np.array(colour) + 10 * shift + random.normal(0, 25, 3)
+                path = folder / layout.format(domain=domain, label=label, i=i)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                Image.new("RGB", (20, 16), tuple(np.clip(values, 0, 255).astype(int).tolist())).save(path)
+    return folder
+
+
+def test_extract_writes_a_table_and_lists_what_it_skipped(here):
+    folder = photos(here / "photos")
+    (folder / "bonn" / "cat" / "torn.png").write_bytes(b"\x89PNG\r\n\x1a\n")
+    asked = ["extract", folder, "-o", "features.parquet", "--model", "tiny.onnx", "--output-name", "fc6"]
+    own = ["--resize", "9x9", "--crop", "8", "--mean", "1,2,3", "--std", "2", "--scale", "1", "--channels", "bgr"]
+    code, said = run_command(app, *asked, *own)
+    assert code == 0, said
+    assert "24 pictures of 3 domains and 2 classes, 'fc6' of tiny.onnx" in said
+    assert "1 picture could not be read" in said
+    assert 'torn.png,"no picture' in (here / "features.skipped.csv").read_text()
+    assert load_table(here / "features.parquet").X.shape == (24, 4)
+    metadata = pytest.importorskip("polars").read_parquet_metadata(here / "features.parquet")
+    how = json.loads(metadata["unseen.images"])["preprocessing"]
+    assert how["resize"] == [9, 9]
+    assert (how["crop"], how["mean"], how["std"], how["scale"], how["channels"]) == (8, [1, 2, 3], [2], 1.0, "bgr")
+    code, said = run_command(app, *asked, "--strict")
+    assert code == 2
+    assert "torn.png cannot be read" in said
+    (folder / "bonn" / "cat" / "torn.png").unlink()
+    assert run_command(app, *asked)[0] == 0
+    assert not (here / "features.skipped.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--model", "none.onnx"], "There is no file 'none.onnx'"),
+        (["--output-name", "fc8"], "no tensor 'fc8'. Did you mean 'fc6'?"),
+        (["--resize", "big"], "--resize must be pixels"),
+        (["--mean", "a,b"], "'a,b' is no number"),
+        (["--crop", "9"], "8 x 8 pixels: crop cannot be 9"),
+        (["--domain-from", "nothing"], "must have one group"),
+        (["-o", "features.csv"], "should end in .parquet"),
+    ],
+)
+def test_extract_says_what_is_wrong_before_it_reads(here, options, said):
+    given = {"-o": "features.parquet", "--model": "tiny.onnx"} | dict([options])
+    code, text = run_command(
+        app, "extract", photos(here / "photos", n=1), *(part for pair in given.items() for part in pair)
+    )
+    assert (code, said in text) == (2, True), text
+    assert [path.name for path in Path(here).glob("*.parquet")] == []
