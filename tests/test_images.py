@@ -15,10 +15,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
 
 from tiny_network import tiny_network
-from unseen.images import Extractor, Preprocessing, extract, find_photos
+from unseen import CIDG, load_model
+from unseen.images import Extractor, ImageFeatures, Preprocessing, extract, find_photos
 from unseen.images import _extract as extraction
+from unseen.models import save_model
 from unseen.tables import TableError, load_table
 
 Image = pytest.importorskip("PIL.Image", reason="pictures need the extra images")
@@ -415,3 +421,53 @@ def test_features_of_real_photographs_are_those_computed_elsewhere():
     expected = np.array([known["/".join(Path(path).parts[-3:])] for path in found.paths])
     assert len(expected) == 80
     assert np.linalg.norm(found.X - expected, axis=1).max() <= 1e-3 * np.linalg.norm(expected, axis=1).min()
+
+
+def coloured(tmp_path):
+    """Paths, classes and domains of pictures whose colours tell the class."""
+    folder, classes = tmp_path / "coloured", {"red": (200, 30, 30), "blue": (30, 30, 200)}
+    rng, rows = np.random.default_rng(0), []
+    for place in ("bonn", "leeds", "oslo"):
+        for name, colour in classes.items():
+            for i in range(4):
+                values = np.clip(np.array(colour) + rng.integers(-20, 20, 3), 0, 255).tolist()
+                path = folder_of(folder, {f"{place}/{name}/{i}.png": saved(solid(tuple(values)), "x.png")})
+                rows.append((str(path / place / name / f"{i}.png"), name, place))
+    return map(np.array, zip(*rows, strict=True))
+
+
+def test_a_pipeline_from_file_names_to_labels_is_saved_without_its_network(tmp_path, network):
+    pytest.importorskip("skops", reason="model files need it")
+    paths, y, domain = coloured(tmp_path)
+    steps = ImageFeatures(model=str(network), output_name="fc6", preprocessing={"scale": 1, "mean": [0.5]}), CIDG()
+    pipeline = make_pipeline(*steps, KNeighborsClassifier(1, algorithm="brute"))
+    pipeline.fit(paths, y, cidg__sample_domain=domain)
+    assert (pipeline.predict(paths) == y).all()
+    assert (pipeline.predict(paths[:, None]) == y).all()
+    assert steps[0].get_feature_names_out().tolist() == [f"imagefeatures{j}" for j in range(4)]
+    save_model(pipeline, tmp_path / "model.unseen", {})
+
+    # In a process that has not heard of this room.
+    code = "import sys, unseen; print(*unseen.load_model(sys.argv[1]).estimator.predict(sys.argv[2:]))"
+    done = subprocess.run(
+        [sys.executable, "-c", code, tmp_path / "model.unseen", *paths[:5]], capture_output=True, text=True, check=False
+    )
+    assert done.stdout.split() == y[:5].tolist(), done.stderr
+    tiny_network(network, weights=np.ones((3, 4), np.float32))
+    with pytest.raises(ValueError, match="This was fitted with another network: sha256"):
+        load_model(tmp_path / "model.unseen").estimator.predict(paths)
+
+
+def test_the_transformer_says_what_is_wrong(tmp_path, network):
+    features = ImageFeatures(model=str(network))
+    with pytest.raises(ValueError, match=r"path of a picture for each sample; got shape \(2, 2\)"):
+        features.fit([[1, 2], [3, 4]])
+    with pytest.raises(NotFittedError):
+        features.transform(["x.png"])
+    features.fit(["x.png"])
+    with pytest.raises(ValueError, match=r"x.png cannot be read: No such file"):
+        features.transform([tmp_path / "x.png"])
+    features.set_params(preprocessing="caffe")
+    with pytest.raises(ValueError, match="fitted with other settings"):
+        features.transform(["x.png"])
+    assert clone(features).get_params() == features.get_params()

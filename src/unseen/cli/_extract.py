@@ -53,8 +53,8 @@ def extract(
 ) -> None:
     """Features of photographs, by a network of your own, as a table for unseen compare.
 
-    What is done to pictures first is said by --preset, but for settings that are given. Pictures that cannot be read are
-    listed in a file beside the table.
+    What is done to pictures first is said by --preset, but for settings that are given. Pictures that cannot be read
+    are listed in a file beside the table.
 
     Example: unseen extract photos -o features.parquet --model alexnet.onnx --output-name fc6 --preset caffe
     """
@@ -102,12 +102,8 @@ def list_skipped(skipped: list[Skipped], path: Path) -> None:
         return
     with written(path) as file, file.open("w", encoding="utf-8", newline="") as text:
         csv.writer(text).writerows([("path", "reason"), *skipped])
-    first = f"{skipped[0].path}: {skipped[0].reason}"
-    notices(
-        [
-            f"{counted(len(skipped), 'picture')} could not be read, so they are left out, such as {first}. {path} lists them."
-        ]
-    )
+    several, first = counted(len(skipped), "picture"), f"{skipped[0].path}: {skipped[0].reason}"
+    notices([f"{several} could not be read and left out, such as {first}. {path} lists them."])
 
 
 def _numbers(text: str | None) -> list[float] | None:

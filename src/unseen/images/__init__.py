@@ -4,9 +4,10 @@ Stands on the tables. Needs onnxruntime and Pillow: ``pip install 'unseen[images
 """
 
 from ._extract import Extraction, Extractor, Skipped, extract
+from ._features import ImageFeatures
 from ._photos import Photos, find_photos
 from ._pixels import PRESETS, Preprocessing
 
-__all__ = ["Extraction", "Photos", "Preprocessing", "extract", "find_photos"]
+__all__ = ["Extraction", "ImageFeatures", "Photos", "Preprocessing", "extract", "find_photos"]
 # For other rooms, and for nobody else.
 __all__ += ["PRESETS", "Extractor", "Skipped"]

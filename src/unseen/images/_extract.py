@@ -133,7 +133,7 @@ class Extractor:
         files = photos.files if isinstance(photos, Photos) else [Path(path) for path in photos]
         with self.open_cache() as cache:
             kept, contents, skipped = self._fill(cache, files)
-            X = np.concatenate([np.empty((0, self._width(cache, contents)), np.float32), *_blocks(cache, contents)])
+            X = np.concatenate([*_blocks(cache, contents)] or [np.empty((0, self.width()), np.float32)])
         label = [photos.label[i] for i in kept] if isinstance(photos, Photos) else None
         domain = [photos.domain[i] for i in kept] if isinstance(photos, Photos) else None
         return Extraction(X, [str(files[i]) for i in kept], label, domain, skipped, self.facts)
@@ -147,7 +147,7 @@ class Extractor:
                 told = f"none of its {counted(len(skipped), 'picture')} can be read"
                 raise TableError([f"{told}: {skipped[0].path}: {skipped[0].reason}."], source=photos.name)
             columns = {name: [values[i] for i in kept] for name, values in _columns(photos).items()}
-            names, start = [f"feature_{j}" for j in range(self._width(cache, contents))], 0
+            names, start = [f"feature_{j}" for j in range(len(cache.known(contents[0])))], 0
             parts: list[Path] = []
             with written(output) as file, temporary(output.with_name(f"{output.name}.parts")) as folder:
                 folder.mkdir()
@@ -161,10 +161,8 @@ class Extractor:
                 pl.scan_parquet(parts, glob=False).sink_parquet(file, metadata=facts)
         return [photos.files[i] for i in kept], skipped
 
-    def _width(self, cache: Cache, contents: Sequence[bytes]) -> int:
-        """The number of features, which the network tells for certain only by what it gives."""
-        if contents:
-            return len(cache.known(contents[0]))
+    def width(self) -> int:
+        """The number of features, which a network tells for certain only by what it gives."""
         return self.network.features(np.zeros((1, *self.size, 1 if self.network.gray else 3), np.float32)).shape[1]
 
     def _fill(self, cache: Cache, files: Sequence[Path]) -> tuple[list[int], list[bytes], list[Skipped]]:
