@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -82,3 +83,51 @@ def test_extract_says_what_is_wrong_before_it_reads(here, options, said):
     )
     assert (code, said in text) == (2, True), text
     assert [path.name for path in Path(here).glob("*.parquet")] == []
+
+
+METHODS = "CIDG,1NN,logistic"
+
+
+def test_a_comparison_of_photographs_shows_them(here, monkeypatch):
+    pytest.importorskip("jinja2", reason="the report needs it")
+    folder = photos(here / "photos")
+    odd = folder / "leeds" / "cat" / "odd.png"
+    Image.new("RGB", (30, 20), COLOURS["dog"]).save(odd)  # a cat that looks like a dog
+    asked = ["compare", folder, "--model", "tiny.onnx", "--methods", METHODS, "--quick", "--jobs", "1"]
+    code, said = run_command(app, *asked, "--report", "report.html", "--json")
+    assert code == 0, said
+    assert "Features are 'out' of tiny.onnx, sha256" in said
+    page = (here / "report.html").read_text()
+    assert "What most methods get wrong" in page
+    pictures = re.findall(r'src="data:image/jpeg;base64,[^"]+" alt="row (\d+)"', page)
+    paths = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.png"))
+    assert paths[int(pictures[0]) - 1] == "leeds/cat/odd.png"
+    payload = json.loads(re.search(r'id="scatter-data">(.*?)</script>', page, re.DOTALL)[1])
+    assert len(payload["pictures"]) == len(payload["row"])
+    assert all(picture.startswith("data:image/jpeg") for picture in payload["pictures"])
+    assert max(map(len, payload["pictures"])) < 4000
+    facts = json.loads(said[said.index("{") : said.rindex("}") + 1])
+    assert "pictures" not in facts  # of no use to machines
+    assert facts["hardest"][0]["class"] == "cat"
+    assert facts["hardest"][0]["samples"][0]["answer"] == "dog"
+    # A second run finds features and thumbnails where the first one left them.
+    read, plainly = [], Path.read_bytes
+    monkeypatch.setattr(Path, "read_bytes", lambda path: (read.append(path.name), plainly(path))[1])
+    assert run_command(app, *asked, "--report", "again.html")[0] == 0
+    assert read == ["tiny.onnx"]
+    assert sorted(path.name for path in here.iterdir() if path.name.startswith(".")) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["photos"], "Photographs in DOMAIN/CLASS/ need a network: --model NETWORK.onnx"),
+        (["--model", "tiny.onnx"], "name their folder"),
+        (["photos", "--model", "tiny.onnx", "--label", "cat"], "speak of a table, not of photographs"),
+        (["photos", "--output-name", "fc6"], "--output-name need --model"),
+    ],
+)
+def test_compare_says_what_photographs_need(here, options, said):
+    photos(here / "photos", n=1)
+    code, text = run_command(app, "compare", *options)
+    assert (code, said in text) == (2, True), text

@@ -20,9 +20,10 @@ from sklearn.exceptions import NotFittedError
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 
+import unseen
 from tiny_network import tiny_network
 from unseen import CIDG, load_model
-from unseen.images import Extractor, ImageFeatures, Preprocessing, extract, find_photos
+from unseen.images import Extractor, ImageFeatures, Preprocessing, extract, find_photos, photo_table
 from unseen.images import _extract as extraction
 from unseen.models import save_model
 from unseen.tables import TableError, load_table
@@ -471,3 +472,16 @@ def test_the_transformer_says_what_is_wrong(tmp_path, network):
     with pytest.raises(ValueError, match="fitted with other settings"):
         features.transform(["x.png"])
     assert clone(features).get_params() == features.get_params()
+
+
+def test_photographs_are_compared_from_python(tmp_path, network):
+    coloured(tmp_path)
+    table = photo_table(tmp_path / "coloured" / "photos", network)
+    found = unseen.compare(table, methods=["1NN", "nearest mean"], repeats=1, quick=True)
+    assert found.summary()["data"]["n_samples"] == 24
+    assert found.summary()["hardest"] == []  # colours tell the classes
+    assert found.summary()["pictures"] == {}  # without a projection nothing is plotted
+    addresses = table.pictures([0, 23])
+    assert all(address.startswith("data:image/jpeg;base64,") for address in addresses)
+    Path(table.pictures.files[0]).unlink()
+    assert table.pictures([0]) == [""]

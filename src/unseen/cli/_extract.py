@@ -9,21 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from ..files import check_target, written
+from . import _options as o
 from ._report import errors, notices, reporting
 
 if TYPE_CHECKING:
     from ..images import Extractor, Skipped
+    from ..tables import Request, Table
 
 PHOTOS = "Pictures in folders DOMAIN/CLASS/, or a table with the columns path, label and domain."
 Photos = Annotated[Path, typer.Argument(help=PHOTOS, show_default=False)]
 Model = Annotated[Path, typer.Option("--model", dir_okay=False, help="The network, an ONNX file.")]
-OutputName = Annotated[str | None, typer.Option(help="The tensor to take, any of the network's. [default: its output]")]
-PresetName = Literal["caffe", "torchvision", "tf-lite"]
-Preset = Annotated[PresetName, typer.Option(help="What is done to pictures first: what the network was trained with.")]
-DomainFrom = Annotated[
-    str | None,
-    typer.Option(metavar="REGEX", help="Find the domain in each path below PHOTOS: by a group, in parentheses."),
-]
 CacheFile = Annotated[Path | None, typer.Option(dir_okay=False, help="File that keeps features; rerun to continue.")]
 
 
@@ -31,9 +26,9 @@ def extract(
     photos: Photos,
     output: Annotated[Path, typer.Option("--output", "-o", help="The table to write, ending in .parquet.")],
     model: Model,
-    output_name: OutputName = None,
-    domain_from: DomainFrom = None,
-    preset: Preset = "torchvision",
+    output_name: o.OutputName = None,
+    domain_from: o.DomainFrom = None,
+    preset: o.Preset = "torchvision",
     resize: Annotated[
         str | None, typer.Option(help="Pixels of the short edge, as 256; or width and height, as 256x256.")
     ] = None,
@@ -79,6 +74,23 @@ def extract(
         told = f"{len(files):,} pictures of {len(set(found.domain))} domains and {len(set(found.label))} classes"
         errors.print(f"Wrote {output}: {told}, {ours.facts['output']!r} of {ours.facts['network']}")
         list_skipped(skipped, output.with_suffix(".skipped.csv"))
+
+
+def photographs(data: Path | None, asked: Request, domain_from: str | None, extraction: tuple[Any, ...]) -> Table:
+    """Photographs as a table, by a network, one of its outputs and a preset."""
+    from ..images import find_photos, table_of
+    from ..tables import Request
+
+    if data is None:
+        raise ValueError("--model is for photographs: name their folder.")
+    if asked != Request(unlabelled=asked.unlabelled, max_per_domain=asked.max_per_domain, seed=asked.seed):
+        raise ValueError(
+            "--label, --domain, --group, --features, --drop and --dates speak of a table, not of photographs."
+        )
+    photos = find_photos(data, domain_from)
+    table, skipped = table_of(photos, extractor(photos.name, *extraction), asked)
+    list_skipped(skipped, Path(f"{photos.name}.skipped.csv"))
+    return table
 
 
 def extractor(
