@@ -131,3 +131,52 @@ def test_compare_says_what_photographs_need(here, options, said):
     photos(here / "photos", n=1)
     code, text = run_command(app, "compare", *options)
     assert (code, said in text) == (2, True), text
+
+
+QUICK = ["--quick", "--methods", "1NN", "--jobs", "1", "--format", "csv"]
+KINDS = {
+    name: tuple(np.random.default_rng(i).integers(0, 255, 3))
+    for i, name in enumerate(["bird", "car", "chair", "dog", "person"])
+}
+
+
+@pytest.mark.parametrize("layout", ["DomainBed", "Dassl"])
+def test_the_tables_of_the_paper_are_made_from_photographs_of_vlcs(here, layout):
+    if layout == "DomainBed":
+        domains, classes, where = ["Caltech101", "LabelMe", "SUN09", "VOC2007"], KINDS, "{domain}/{label}/{i}.jpg"
+    else:
+        domains, where = ["CALTECH", "LABELME", "PASCAL", "SUN"], "{domain}/full/{label}/{i}.jpg"
+        classes = dict(enumerate(KINDS.values()))
+        photos(here / "VLCS", "{domain}/train/{label}/{i}.jpg", domains, classes, n=1)  # all of it is in full as well
+    folder = photos(here / "VLCS", where, domains, classes, n=3)
+    code, said = run_command(app, "reproduce", "vlcs", "--photos", folder, "--model", "tiny.onnx", *QUICK)
+    assert code == 0, said
+    assert all(f"-> {initial}" in said for initial in "VLCS")
+    assert ("60 of 80 are used, those in 'full'" in said) == (layout == "Dassl")
+
+
+def test_photographs_that_are_not_vlcs_are_told(here):
+    folder = photos(here / "photos", n=1)
+    code, said = run_command(app, "reproduce", "vlcs", "--photos", folder, "--model", "tiny.onnx", *QUICK)
+    assert code == 2
+    assert "bonn is not recognised" in said
+    assert "the labels must be 1 to 5" in said
+    code, said = run_command(app, "reproduce", "office-caltech", "--photos", folder, "--model", "tiny.onnx", *QUICK)
+    assert code == 2
+    assert "bonn is none of amazon, webcam, dslr, caltech10" in said
+    assert "it has 2 classes, not 10" in said
+    code, said = run_command(app, "reproduce", "vlcs", "--photos", folder, *QUICK)
+    assert (code, "both are needed" in said) == (2, True)
+    assert run_command(app, "reproduce", "vlcs", *QUICK)[0] == 2
+
+
+SHARED = Path(__file__).parents[2] / "shared" / "data"
+
+
+@pytest.mark.skipif(not (SHARED / "models").is_dir(), reason="the photographs are not at hand")
+def test_the_tables_of_the_paper_are_made_from_the_photographs_of_office_caltech(here):
+    folder, network = SHARED / "office_caltech_photos", SHARED / "models" / "efficientnet-lite0.onnx"
+    asked = ["reproduce", "office-caltech", "--photos", folder, "--model", network, "--preset", "tf-lite"]
+    code, said = run_command(app, *asked, *QUICK)
+    assert code == 0, said
+    assert "amazon,webcam,dslr -> caltech10" in said

@@ -13,7 +13,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from sklearn.utils import Bunch
+
+from ..datasets import office_caltech_of, vlcs_of
 from ..files import temporary
+from ..labels import Samples
 from ..tables import Request, Table, counted, loaded, survey_table
 from ._cache import Cache
 from ._extract import Extractor, Skipped
@@ -53,6 +58,20 @@ def photo_table(
     >>> unseen.compare(table).to_html()  # doctest: +SKIP
     """
     return table_of(find_photos(source, domain_from), Extractor(model=model, **settings))[0]
+
+
+def collection_of(name: str, photos: Photos, extractor: Extractor) -> Bunch:
+    """The photographs of "vlcs" or "office-caltech" as the data set of that name, with features of a network."""
+    found = extractor.extract(photos)
+    label, domain = np.array(found.label, dtype=str), np.array(found.domain, dtype=str)
+    if name == "vlcs" and np.char.isdecimal(label).all():  # one of its layouts counts the classes
+        label = label.astype(int)
+    names = [f"feature_{j}" for j in range(found.X.shape[1])]
+    held = {"vlcs": vlcs_of, "office-caltech": office_caltech_of}[name](
+        Samples(found.X, label, domain), photos.root, names
+    )
+    held.skipped = found.skipped
+    return held
 
 
 def table_of(photos: Photos, extractor: Extractor, asked: Request | None = None) -> tuple[Table, list[Skipped]]:
