@@ -377,7 +377,7 @@ def test_both_layouts_of_vlcs_are_recognised(tmp_path):
 
 
 def test_a_pattern_finds_domains_and_classes_in_paths(tmp_path):
-    folder = touched(tmp_path, "fox/north_1.jpg", "fox/south_2.jpg", ".hidden.jpg")
+    folder = touched(tmp_path, "fox/north_1.jpg", "fox/south_2.jpg", ".hidden.jpg", ".old/north_3.jpg")
     assert find_photos(folder, r"/(\w+)_").domain == ["north", "south"]
     assert find_photos(folder, r"/(\w+)_").label == ["fox", "fox"]
     found = find_photos(folder, r"(?P<domain>north|south)_(?P<label>\d)")
@@ -402,6 +402,19 @@ def test_a_table_lists_pictures_from_its_own_folder(tmp_path):
     (tmp_path / "list.csv").write_text("path,label,domain\n1.jpg,cat,bonn\n1.jpg,,bonn\n")
     with pytest.raises(TableError, match=r"(?s)row 2 has no path.*listed more than once"):
         find_photos(tmp_path / "list.csv")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such names")
+def test_names_that_are_no_text_are_no_obstacle(tmp_path, network):
+    folder = tmp_path / "photos"
+    path = os.fsencode(folder) + b"/bonn/caf\xe9/1.png"
+    os.makedirs(os.path.dirname(path))
+    Path(os.fsdecode(path)).write_bytes(saved(solid(), "x.png"))
+    photos = find_photos(folder)
+    assert photos.label == ["caf\ufffd"]
+    ours = Extractor(model=network, cache=tmp_path / "cache.sqlite")
+    assert ours.write(photos, tmp_path / "features.parquet") == (photos.files, [])
+    assert len(ours.extract(photos).X) == 1
 
 
 def test_folders_of_another_shape_are_told_what_to_do(tmp_path):

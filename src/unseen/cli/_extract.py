@@ -112,7 +112,7 @@ def list_skipped(skipped: list[Skipped], path: Path) -> None:
     path.unlink(missing_ok=True)
     if not skipped:
         return
-    with written(path) as file, file.open("w", encoding="utf-8", newline="") as text:
+    with written(path) as file, file.open("w", encoding="utf-8", errors="replace", newline="") as text:
         csv.writer(text).writerows([("path", "reason"), *skipped])
     several, first = counted(len(skipped), "picture"), f"{skipped[0].path}: {skipped[0].reason}"
     notices([f"{several} could not be read and left out, such as {first}. {path} lists them."])

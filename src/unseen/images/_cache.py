@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 SCHEMA = """
-CREATE TABLE IF NOT EXISTS pictures (path TEXT PRIMARY KEY, size INTEGER, changed INTEGER, content BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS pictures (path BLOB PRIMARY KEY, size INTEGER, changed INTEGER, content BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS features (
     content BLOB NOT NULL, way TEXT NOT NULL, numbers BLOB NOT NULL, checksum INTEGER, PRIMARY KEY (content, way)
 );
@@ -63,7 +63,7 @@ class Cache(AbstractContextManager["Cache"]):
         """The digest of what a path holds, if it was read before and has not been touched since."""
         query = "SELECT content FROM pictures WHERE path = ? AND size = ? AND changed = ?"
         with self._lock, self._explained():
-            found = self._connection.execute(query, (path, size, changed)).fetchone()
+            found = self._connection.execute(query, (os.fsencode(path), size, changed)).fetchone()
         return None if found is None else bytes(found[0])
 
     def features(self, content: bytes) -> Row | None:
@@ -95,8 +95,9 @@ class Cache(AbstractContextManager["Cache"]):
 
     def add(self, seen: Iterable[tuple[str, int, int, bytes]], features: Iterable[tuple[bytes, Row]]) -> None:
         """Keep what some paths hold, with sizes and times, and the features of some contents."""
+        places = [(os.fsencode(path), *known) for path, *known in seen]
         rows = [(content, self.way, row.astype("<f4").tobytes()) for content, row in features]
         with self._lock, self._explained(), self._connection:
-            self._connection.executemany("INSERT OR REPLACE INTO pictures VALUES (?, ?, ?, ?)", seen)
+            self._connection.executemany("INSERT OR REPLACE INTO pictures VALUES (?, ?, ?, ?)", places)
             insert = "INSERT OR REPLACE INTO features VALUES (?, ?, ?, ?)"
             self._connection.executemany(insert, [(*row, zlib.crc32(row[2])) for row in rows])

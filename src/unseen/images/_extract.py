@@ -22,7 +22,7 @@ from ..progress import progress
 from ..tables import TableError, counted, is_path
 from ._cache import Cache
 from ._network import Network
-from ._photos import Photos, find_photos
+from ._photos import Photos, as_unicode, find_photos
 from ._pixels import Preprocessing, decoded, quiet_decoding
 
 BATCH = 16  # pictures: networks are hardly faster on more, and no more is lost when a run is killed
@@ -141,8 +141,9 @@ class Extractor:
     def write(self, photos: Photos, output: Path) -> tuple[list[Path], list[Skipped]]:
         """A Parquet file with path, label, domain and features, written a few rows at a time; which files are in it."""
         pl = optional_import("polars", "Writing a table")
+        files = photos.files
         with self.open_cache() as cache:
-            kept, contents, skipped = self._fill(cache, photos.files)
+            kept, contents, skipped = self._fill(cache, files)
             if not kept:
                 told = f"none of its {counted(len(skipped), 'picture')} can be read"
                 raise TableError([f"{told}: {skipped[0].path}: {skipped[0].reason}."], source=photos.name)
@@ -157,9 +158,9 @@ class Extractor:
                     frame = told.hstack(pl.DataFrame(block, schema=names, orient="row"))
                     parts.append(folder / f"{len(parts):06}.parquet")
                     frame.write_parquet(parts[-1])
-                facts = {METADATA: json.dumps({**self.facts, "root": str(photos.root.resolve())})}
+                facts = {METADATA: json.dumps({**self.facts, "root": as_unicode(str(photos.root.resolve()))})}
                 pl.scan_parquet(parts, glob=False).sink_parquet(file, metadata=facts)
-        return [photos.files[i] for i in kept], skipped
+        return [files[i] for i in kept], skipped
 
     def width(self) -> int:
         """The number of features, which a network tells for certain only by what it gives."""
@@ -244,7 +245,7 @@ class Extractor:
 
 
 def _columns(photos: Photos) -> dict[str, list[str]]:
-    return {"path": photos.paths, "label": photos.label, "domain": photos.domain}
+    return {"path": list(map(as_unicode, photos.paths)), "label": photos.label, "domain": photos.domain}
 
 
 def _blocks(cache: Cache, contents: Sequence[bytes]) -> Iterator[Features]:

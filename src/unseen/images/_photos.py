@@ -54,10 +54,19 @@ class Photos:
     name: str
     notices: list[str] = field(default_factory=list)
 
+    def __post_init__(self) -> None:
+        for name in ("label", "domain"):
+            object.__setattr__(self, name, list(map(as_unicode, getattr(self, name))))
+
     @property
     def files(self) -> list[Path]:
         """Where they are."""
         return [self.root / path for path in self.paths]
+
+
+def as_unicode(name: str) -> str:
+    """A name of a file as text: bytes that are none, which Python keeps as lone surrogates, are shown as such."""
+    return os.fsencode(name).decode("utf-8", "replace")
 
 
 def find_photos(source: str | os.PathLike[str], domain_from: str | None = None) -> Photos:
@@ -94,11 +103,11 @@ def find_photos(source: str | os.PathLike[str], domain_from: str | None = None) 
     """
     source = Path(source).expanduser()
     if source.is_dir():
+        beneath = (Path(folder, name).relative_to(source) for folder, _, names in os.walk(source) for name in names)
         found = sorted(
-            Path(folder, name).relative_to(source).as_posix()
-            for folder, _, names in os.walk(source)
-            for name in names
-            if name.lower().endswith(ENDINGS) and not name.startswith(".")
+            path.as_posix()
+            for path in beneath
+            if path.name.lower().endswith(ENDINGS) and not any(part.startswith(".") for part in path.parts)
         )
         if not found:
             raise TableError([f"it holds no pictures, ending in {', '.join(ENDINGS)}."], source=str(source))
