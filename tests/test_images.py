@@ -195,6 +195,8 @@ def test_the_preset_of_torchvision_keeps_the_proportions():
     picture, how = noise((400, 300)), Preprocessing.of("torchvision")
     whole = np.asarray(picture.resize((341, 256), Image.Resampling.BILINEAR), float)[16:240, 58:282]
     np.testing.assert_allclose(how.pixels(picture, 224, 224), (whole / 255 - how.mean) / how.std, atol=1e-4)
+    double = np.asarray(noise((600, 300)).resize((512, 256), Image.Resampling.BILINEAR), float)[16:240, 144:368]
+    np.testing.assert_allclose(how.pixels(noise((600, 300)), 224, 224), (double / 255 - how.mean) / how.std, atol=1e-4)
 
 
 def test_a_share_is_cut_out_before_resizing():
@@ -244,6 +246,26 @@ def test_a_network_of_one_channel_sees_gray(tmp_path):
     (tmp_path / "x.png").write_bytes(saved(solid(), "x.png"))
     found = extract([tmp_path / "x.png"], network, output_name="flat", preprocessing={})
     np.testing.assert_allclose(found.X, [gray(RED)[:1]], atol=1)
+    assert extract([tmp_path / "x.png"], network, output_name="flat", preprocessing="caffe").X.shape == (1, 1)
+
+
+def test_weights_may_lie_beside_the_network_and_count_as_part_of_it(tmp_path, network):
+    weights, folder = tmp_path / "other.onnx.data", some_photos(tmp_path, 1)
+    other = tiny_network(tmp_path / "other.onnx", beside=weights)
+    plain, found = extract(folder, network, preprocessing={}), extract(folder, other, preprocessing={})
+    np.testing.assert_allclose(found.X, plain.X)
+    weights.write_bytes(bytes(len(weights.read_bytes())))
+    again = extract(folder, other, preprocessing={})
+    assert not again.X.any()
+    assert again.facts["sha256"] != found.facts["sha256"]
+
+
+def test_a_network_of_whole_pixels_is_given_no_others(tmp_path):
+    network = tiny_network(tmp_path / "whole.onnx", whole=True, layout="NHWC")
+    (tmp_path / "x.png").write_bytes(saved(solid(), "x.png"))
+    np.testing.assert_allclose(extract([tmp_path / "x.png"], network, output_name="flat", preprocessing={}).X, [RED])
+    with pytest.raises(ValueError, match=r"whole.onnx takes whole pixels.* set scale to 255"):
+        extract([tmp_path / "x.png"], network)
 
 
 def test_any_tensor_may_be_the_output(tmp_path, network):

@@ -110,6 +110,11 @@ class Extractor:
     @cached_property
     def size(self) -> tuple[int, int]:
         """Height and width of the pictures that the network is given."""
+        if self.network.whole and not self.how.is_plain:
+            raise ValueError(
+                f"{self.network.path.name} takes whole pixels, from 0 to 255, and scales them itself: set scale to "
+                "255, mean to 0 and std to 1."
+            )
         return self.how.size(*self.network.size)
 
     @cached_property

@@ -148,6 +148,11 @@ class Network:
         _, shape, first, _ = self._input
         return shape[1 if first else 3] == 1
 
+    @property
+    def whole(self) -> bool:
+        """Whether it takes whole numbers from 0 to 255, and scales them itself."""
+        return self._input[3] is np.uint8
+
     def features(self, pictures: NDArray[np.float32]) -> NDArray[np.float32]:
         """What the wanted tensor is for some pictures, n x height x width x channels: a row for each."""
         name, shape, first, kind = self._input

@@ -100,6 +100,11 @@ class Preprocessing:
         """Whether `crop` is a share of the short edge, taken before resizing."""
         return self.crop is not None and self.crop <= 1
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether values stay whole numbers from 0 to 255."""
+        return self.scale == 255 and not any(self.mean) and set(self.std) == {1.0}
+
     def size(self, height: int | None, width: int | None) -> tuple[int, int]:
         """Height and width of what comes out, for a network that takes pictures of that size, as far as it says."""
         resize = self.resize if isinstance(self.resize, tuple) or self.resize is None else (self.resize, self.resize)
@@ -131,8 +136,7 @@ class Preprocessing:
             factor = max(width / wide, height / high)
             size = max(width, round(wide * factor)), max(height, round(high * factor))
         else:  # the long edge is rounded as torchvision does it: downwards
-            factor = self.resize / min(wide, high)
-            size = max(self.resize, int(wide * factor)), max(self.resize, int(high * factor))
+            size = self.resize * wide // min(wide, high), self.resize * high // min(wide, high)
         picture = _central(picture if picture.size == size else picture.resize(size, how), width, height)
         values = np.asarray(picture.convert("L") if gray else picture, dtype=np.float32).reshape(height, width, -1)
         if self.channels == "bgr":
@@ -140,6 +144,8 @@ class Preprocessing:
         if self.scale != 255:
             values = values * np.float32(self.scale / 255)
         mean, std = np.array(self.mean, np.float32), np.array(self.std, np.float32)
+        if gray:  # of three colours, their average
+            mean, std = mean.mean(keepdims=True), std.mean(keepdims=True)
         if mean.any():
             values = values - mean
         return values if (std == 1).all() else values / std
