@@ -25,7 +25,7 @@ from ._extract import Extractor, Skipped
 from ._photos import Photos, find_photos
 from ._pixels import decoded, quiet_decoding
 
-SIDE = 56  # pixels of a thumbnail, which then takes about one and a half kilobytes
+SIDE = 56  # pixels of a thumbnail, which then takes about a kilobyte
 QUALITY = 60
 
 

@@ -31,7 +31,7 @@ VALIDATED_ON = {
     "oracle": "the held-out domain itself, for reference only",
 }
 HARDEST = 8  # samples of a class
-PICTURES = 800  # samples of the plot that have one, which makes a page larger by about two megabytes
+PICTURES = 800  # samples of the plot that have one, which makes a page larger by about a megabyte
 POINTS = 2000  # more would neither be seen nor stay light
 
 
