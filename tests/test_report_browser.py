@@ -55,6 +55,17 @@ def differing_by_tens():
     return summary
 
 
+PIXEL = "data:image/gif;base64,R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7"
+
+
+def of_photographs():
+    """A comparison whose samples have pictures, and more classes than confusion tables show at once."""
+    summary = comparison(n_classes=9, n_points=30)
+    shown = [{"row": row, "domain": "x", "answer": "y", "wrong": 80.0} for row in summary["embedding"]["row"][:2]]
+    summary["hardest"] = [{"class": name, "n": 9, "missed": 5, "samples": shown} for name in ("cat", "dog")]
+    return summary | {"pictures": {str(row): PIXEL for row in summary["embedding"]["row"]}}
+
+
 @pytest.fixture(scope="module")
 def browser():
     with playwright.sync_playwright() as driver:
@@ -70,6 +81,7 @@ def files(tmp_path_factory):
         "plain": render_comparison(comparison()),
         "nasty": render_comparison(comparison(n_domains=12, n_classes=20, n_points=2000, nasty=True)),
         "diagnosis": render_diagnosis(diagnosis()),
+        "photographs": render_comparison(of_photographs()),
         "wide": render_comparison(differing_by_tens()),
         "notebook": f"<!DOCTYPE html><p>Above</p>{2 * render_diagnosis(diagnosis(), fragment=True)}",
     }
@@ -98,9 +110,10 @@ def visit(browser, files):
     for context in contexts:
         context.close()
     assert trouble == []
-    assert {url.split("/")[-1].split("#")[0] for url in requests} <= {
-        f"{name}.html" for name in ("plain", "nasty", "diagnosis", "notebook", "wide")
-    } | {"data:,"}
+    outside = [url for url in requests if not url.startswith("data:")]
+    assert {url.split("/")[-1].split("#")[0] for url in outside} <= {
+        f"{name}.html" for name in ("plain", "nasty", "diagnosis", "notebook", "wide", "photographs")
+    }
 
 
 def column(page, table, index):
@@ -369,3 +382,13 @@ def test_two_thousand_points_stay_smooth(visit):
           return (performance.now() - start) / 20; }"""
     )
     assert milliseconds < 100, "one movement of the pointer, with room for a busy machine"
+
+
+def test_samples_show_their_pictures(visit):
+    page, seen = visit("photographs"), "(all) => all.filter((one) => one.checkVisibility() && one.naturalWidth).length"
+    assert page.locator(".samples img").evaluate_all(seen) == 4
+    page.locator(".panel").first.focus()
+    page.keyboard.press("ArrowRight")
+    picture = page.locator(".tip img")
+    picture.wait_for()
+    assert picture.evaluate("(one) => one.decode().then(() => one.naturalWidth)") == 1

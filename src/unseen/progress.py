@@ -57,14 +57,22 @@ def track(
 
 @contextmanager
 def progress(
-    description: str, total: int, verbose: int = 1, *, last: bool = False, kept: int = 0, cost: float | None = None
+    description: str,
+    total: int,
+    verbose: int = 1,
+    *,
+    last: bool = False,
+    kept: int = 0,
+    cost: float | None = None,
+    rate: bool = False,
 ) -> Iterator[Callable[..., None]]:
     """Give a function, to be told how many items or rows more are done, and what they cost.
 
     On a terminal there is a bar; in a log a line every few seconds, so that short jobs say nothing, unless `last` asks
     for one at the end. While nothing is finished, a line now and then says that time goes on. How many results were
     `kept` from an earlier run is told at the start; they count as done. The time left follows from the share of the
-    `cost`, in any unit, that what is done had in it; without one, each item costs 1.
+    `cost`, in any unit, that what is done had in it; without one, each item costs 1. With `rate`, it tells how many are
+    done in a second.
     """
     if not verbose:
         yield lambda more, cost=None: None
@@ -72,6 +80,7 @@ def progress(
     if kept:
         print(f"{description}: {kept:,} of {kept + total:,} results kept from before", file=sys.stderr)
     job = _Job(description, total, kept, total if cost is None else cost, last)
+    job.rate = rate
     with _beating(job) if job.bar is None else job.bar:  # a bar moves by itself
         yield job.advance
 
@@ -81,7 +90,7 @@ class _Job:
 
     def __init__(self, description: str, total: int, kept: int, cost: float, last: bool) -> None:
         self.description, self.total, self.kept, self.cost, self.last = description, total, kept, cost, last
-        self.done, self.paid = 0, 0.0
+        self.done, self.paid, self.rate = 0, 0.0, False
         self.start, self.said, self.due = time.monotonic(), 0.0, float(SECONDS)
         self.lock = threading.Lock()
         self.bar = _bar() if sys.stderr.isatty() else None
@@ -107,7 +116,9 @@ class _Job:
 
     def left(self, elapsed: float) -> str:
         """When it may end, if there is anything to go by."""
-        return f"about {span(elapsed * (self.cost / self.paid - 1))} left" if self.paid else ""
+        found = [f"{self.done / elapsed:,.0f} a second"] if self.rate and elapsed and self.done else []
+        found += [f"about {span(elapsed * (self.cost / self.paid - 1))} left"] if self.paid else []
+        return ", ".join(found)
 
     def beat(self, ended: threading.Event) -> None:
         """In a thread: print a line whenever one is due."""

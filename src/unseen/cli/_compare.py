@@ -12,12 +12,17 @@ from rich.text import Text
 
 from ..files import check_target
 from . import _options as o
+from ._extract import photographs
 from ._report import answer, errors, fitting, grid, notices, page, reporting, shortened, show_columns, write
 from ._with import beside, own_methods
 
 
 def compare(
     data: o.Data = None,
+    model: o.Network = None,
+    output_name: o.OutputName = None,
+    preset: o.Preset = "torchvision",
+    domain_from: o.DomainFrom = None,
     label: o.Label = None,
     domain: o.Domain = None,
     group: o.Group = None,
@@ -53,7 +58,7 @@ def compare(
 ) -> None:
     """Hold out each domain, run every method, and say whether invariance helps.
 
-    Without DATA: scikit-learn's digits at six angles.
+    Without DATA: scikit-learn's digits at six angles. With --model, DATA are photographs, as for unseen extract.
 
     Example: unseen compare hospitals.csv --label diagnosis --domain hospital --report report.html
     """
@@ -64,7 +69,12 @@ def compare(
     with reporting():
         check_target(report, ".html", ".htm")
         asked = Request(label, domain, o.names_of(features), o.names_of(drop), unlabelled, max_per_domain, seed)
-        table = o.read(data, replace(asked, group=group, dates=dates))
+        asked = replace(asked, group=group, dates=dates)
+        if model is None:
+            o.only_with("--model", **{"--output-name": output_name, "--domain-from": domain_from})
+            table = o.read(data, asked)
+        else:
+            table = photographs(data, asked, domain_from, extraction=(model, output_name, preset))
         caution = imbalance(Counter(table.y.tolist()), metric_named(metric).label)
         notices([*table.notices, *([caution] if caution else [])])
         how, chosen = o.scale_for(data, scale), beside(o.names_of(methods) or [], own_methods(with_models or []))
@@ -88,7 +98,7 @@ def compare(
             work = Work(kept, n_jobs=jobs, verbose=1, client=client)
             found = compare_table(table, protocol, chosen, work, command=o.command_line())
         summary = found.summary()
-        answer(summary, as_json, show_comparison)
+        answer({name: part for name, part in summary.items() if name != "pictures"}, as_json, show_comparison)
         show_columns(summary["data"]["columns"], columns and not as_json)
         if report is not None:
             write(found.to_html(), report)

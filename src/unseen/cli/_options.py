@@ -58,6 +58,18 @@ Data = Annotated[
         "several files is a domain; or all are parts of one table, if --domain names a column or they are called so."
     ),
 ]
+Network = Annotated[
+    Path | None, typer.Option("--model", dir_okay=False, help="DATA are photographs, for this network, an ONNX file.")
+]
+OutputName = Annotated[str | None, typer.Option(help="The tensor to take, any of the network's. [default: its output]")]
+Preset = Annotated[
+    Literal["caffe", "torchvision", "tf-lite"],
+    typer.Option(help="What is done to pictures first: as the network was trained."),
+]
+DomainFrom = Annotated[
+    str | None,
+    typer.Option(metavar="REGEX", help="Find the domain in the path of each picture: by a group, in parentheses."),
+]
 Label = Annotated[str | None, typer.Option(help="Column of the classes; guessed from obvious names.")]
 Domain = Annotated[str | None, typer.Option(help="Column of the domains; guessed from obvious names.")]
 Group = Annotated[str | None, typer.Option(help="Column of what several rows come from, such as the patient.")]
@@ -199,6 +211,13 @@ def cluster(workers: int | None, scheduler: str | None) -> Iterator[Any]:
 def scale_for(data: Path | None, scale: Any) -> Any:
     """What was asked for; otherwise standardised columns, or rows of unit length for the embedded images."""
     return scale or ("l2" if data is None else "standardize")
+
+
+def only_with(option: str, **others: Any) -> None:
+    """Refuse options that mean nothing without another."""
+    given = [name for name, value in others.items() if value is not None]
+    if given:
+        raise ValueError(f"{' and '.join(given)} need {option}, which is missing.")
 
 
 def protocol_of(selection: Any, repeats: int, quick: bool, **more: Any) -> Protocol:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from . import _options as o
+from ._extract import extractor, list_skipped
 from ._report import errors, notices, reporting, save_figure, show_table, write
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ Output = Annotated[
 ]
 Figure = Annotated[Path, typer.Option(dir_okay=False, help="The picture; an .svg and a .png of this name.")]
 ENDINGS = {".tex": "latex", ".csv": "csv", ".json": "json"}
+Photos = Annotated[Path | None, typer.Option(file_okay=False, help="The photographs, in DOMAIN/CLASS/; needs --model.")]
 DataHome = Annotated[Path | None, typer.Option(help="Folder with the files, or where to put them.")]
 
 
@@ -101,6 +103,10 @@ def synthetic(
 
 @reproduce.command("office-caltech")
 def office_caltech(
+    photos: Photos = None,
+    model: o.Network = None,
+    output_name: o.OutputName = None,
+    preset: o.Preset = "caffe",
     features: Annotated[str, typer.Option(help="decaf6 (the paper's) or surf.")] = "decaf6",
     data_home: DataHome = None,
     download: Annotated[bool, typer.Option(help="Whether files that are missing are downloaded.")] = True,
@@ -113,19 +119,28 @@ def office_caltech(
     format: Format = None,
     output: Output = None,
 ) -> None:
-    """Table 3: Office+Caltech, ten tasks.
+    """Table 3: Office+Caltech, ten tasks; with --photos, from the photographs themselves.
 
     Example: unseen reproduce office-caltech --features surf --quick
     """
     from ..datasets import fetch_office_caltech
 
+    if photos is not None or model is not None:
+        _photographs("office-caltech", locals())
+        return
     load = partial(fetch_office_caltech, features, data_home=data_home, download=download)
     _compare(load, "office-caltech", f"office-caltech-{features}", locals())
 
 
 @reproduce.command("vlcs")
 def vlcs(
-    folder: Annotated[Path, typer.Argument(help="One file per domain; see unseen.datasets.load_vlcs.")],
+    folder: Annotated[
+        Path | None, typer.Argument(help="One file per domain; see unseen.datasets.load_vlcs.", show_default=False)
+    ] = None,
+    photos: Photos = None,
+    model: o.Network = None,
+    output_name: o.OutputName = None,
+    preset: o.Preset = "caffe",
     selection: o.Selection = "domain",
     repeats: o.Repeats = 5,
     methods: o.Methods = o.ALL,
@@ -135,12 +150,17 @@ def vlcs(
     format: Format = None,
     output: Output = None,
 ) -> None:
-    """Table 2: VLCS, ten tasks.
+    """Table 2: VLCS, ten tasks; with --photos, from the photographs themselves, in either layout.
 
-    Example: unseen reproduce vlcs ~/data/VLCS --quick
+    Example: unseen reproduce vlcs --photos ~/data/VLCS --model alexnet.onnx --output-name fc6
     """
     from ..datasets import load_vlcs
 
+    if photos is not None or model is not None:
+        _photographs("vlcs", locals())
+        return
+    if folder is None:
+        raise typer.BadParameter("name a folder with one file per domain, or --photos and --model.")
     _compare(partial(load_vlcs, folder), "vlcs", "vlcs", locals())
 
 
@@ -164,6 +184,25 @@ def folder_command(
     from ..datasets import load_folder
 
     _compare(partial(load_folder, folder), "", folder.expanduser().resolve().name, locals())
+
+
+def _photographs(paper: str, options: dict[str, Any]) -> None:
+    """The same from photographs, with features of a network."""
+    from ..images import collection_of, find_photos
+
+    with reporting():
+        if options["photos"] is None or options["model"] is None:
+            raise ValueError("--photos names the photographs and --model the network: both are needed.")
+        photos = find_photos(options["photos"])
+        notices(photos.notices)
+        ours = extractor(photos.name, options["model"], options["output_name"], options["preset"])
+
+    def load() -> Any:
+        found = collection_of(paper, photos, ours)
+        list_skipped(found.skipped, Path(f"{photos.name}.skipped.csv"))
+        return found
+
+    _compare(load, paper, f"{paper}-{options['model'].stem}", options | {"features": ours.facts["network"]})
 
 
 def _compare(load: Callable[[], Any], paper: str, name: str, options: dict[str, Any]) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import numpy as np
 from sklearn.utils import Bunch
 
 from ..citizen import optional_import
+from ..labels import Samples, listed
 from ..tables import Request, survey_files
 from ._bunch import bunch_of
 from ._download import download as download_file
@@ -130,6 +133,28 @@ def fetch_office_caltech(
             )
     names = [f"{features}_{i}" for i in range(samples.X.shape[1])]
     return bunch_of(replace(samples, y=samples.y - 1), CLASSES, names, DESCR, as_frame=as_frame)
+
+
+def office_caltech_of(samples: Samples, folder: str | os.PathLike[str], feature_names: Sequence[str]) -> Bunch:
+    """Office-Caltech of photographs, in any number, whose collections may be called like caltech or Caltech10."""
+    names = {re.sub(r"[^a-z]", "", domain): domain for domain in SAMPLES}
+    known = {name: names.get(re.sub(r"[^a-z]", "", name.lower())) for name in np.unique(samples.domain).tolist()}
+    problems = [f"{name} is none of {', '.join(SAMPLES)}." for name, domain in known.items() if domain is None]
+    problems += [f"there is no {domain}." for domain in SAMPLES if domain not in known.values()]
+    for name in known:
+        lacking = sorted(set(samples.classes.tolist()) - set(samples.y[samples.domain == name].tolist()))
+        problems += [f"{name} lacks {listed(lacking)}, which others have."] if lacking else []
+    if len(samples.classes) != len(CLASSES):
+        problems.append(
+            f"it has {len(samples.classes)} classes, not {len(CLASSES)}: {listed(samples.classes.tolist())}."
+        )
+    if problems:
+        told = "\n".join(f"- {problem}" for problem in problems)
+        raise ValueError(f"The folder {os.fspath(folder)!r} does not hold Office-Caltech:\n{told}")
+    domain = np.array([known[name] for name in samples.domain.tolist()])
+    in_order = np.concatenate([np.flatnonzero(domain == name) for name in SAMPLES])
+    held = Samples(samples.X, samples.codes, domain).take(in_order)
+    return bunch_of(held, samples.classes.tolist(), feature_names, DESCR, as_frame=False)
 
 
 def _data_home(data_home: str | os.PathLike[str] | None) -> Path:

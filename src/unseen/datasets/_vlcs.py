@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from sklearn.utils import Bunch
 
 from ..labels import Samples, listed
-from ..tables import SurveyedTable
 from ._bunch import bunch_of
 from ._folder import read_folder
 
@@ -76,9 +75,21 @@ def load_vlcs(
     (['V', 'L', 'C', 'S'], ['bird', 'car', 'chair', 'dog', 'person'])
     """
     found, samples = read_folder(folder, features, label)
-    initials = {name: _initial(name) for name in found.domains.tolist()}
+    return vlcs_of(samples, folder, found.schema.feature_names, found.class_names, as_frame=as_frame)
+
+
+def vlcs_of(
+    samples: Samples,
+    folder: str | os.PathLike[str],
+    feature_names: Sequence[str],
+    class_names: Mapping[str, tuple[str, ...]] | None = None,
+    *,
+    as_frame: bool = False,
+) -> Bunch:
+    """VLCS of what a folder holds, whatever it calls collections and classes; ValueError if that is not VLCS."""
+    initials = {name: _initial(name) for name in np.unique(samples.domain).tolist()}
     labels = np.char.lower(samples.y) if samples.y.dtype.kind == "U" else samples.y
-    problems = _wrong_collections(initials) + _wrong_classes(found, samples, set(labels.tolist()))
+    problems = _wrong_collections(initials) + _wrong_classes(class_names or {}, samples, set(labels.tolist()))
     if problems:
         raise ValueError(
             f"The folder {os.fspath(folder)!r} does not hold VLCS:\n"
@@ -88,7 +99,7 @@ def load_vlcs(
     domain = np.array([initials[name] for name in samples.domain.tolist()])
     in_order = np.concatenate([np.flatnonzero(domain == initial) for initial in KNOWN_AS])
     samples = Samples(samples.X, np.searchsorted(np.unique(labels), labels), domain).take(in_order)
-    return bunch_of(samples, CLASSES, found.schema.feature_names, DESCR, as_frame=as_frame)
+    return bunch_of(samples, CLASSES, feature_names, DESCR, as_frame=as_frame)
 
 
 def _initial(name: str) -> str:
@@ -113,8 +124,8 @@ def _wrong_collections(initials: dict[str, str]) -> list[str]:
     return problems
 
 
-def _wrong_classes(found: SurveyedTable, samples: Samples, labels: set[Any]) -> list[str]:
-    for name, classes in found.class_names.items():
+def _wrong_classes(class_names: Mapping[str, tuple[str, ...]], samples: Samples, labels: set[Any]) -> list[str]:
+    for name, classes in class_names.items():
         if tuple(word.lower() for word in classes) != CLASSES:
             held = listed(classes, quote=False)
             return [f"{name}: 'classes' must be {', '.join(CLASSES)}, in this order; it is {held}."]
@@ -122,6 +133,6 @@ def _wrong_classes(found: SurveyedTable, samples: Samples, labels: set[Any]) -> 
         return []
     each = "; ".join(
         f"{name} has {listed(np.unique(samples.y[samples.domain == name]).tolist(), quote=False)}"
-        for name in found.domains
+        for name in np.unique(samples.domain)
     )
     return [f"the labels must be 1 to 5, or 0 to 4, or {', '.join(CLASSES)}, and the same in all files; {each}."]

@@ -23,7 +23,7 @@ from .. import __version__
 from ..citizen import optional_import
 from ..files import written
 from ._model import TableModel
-from ._parts import OURS, check_parts, check_structure, estimator_types, strangers, type_name
+from ._parts import OURS, check_parts, check_structure, estimator_names, estimator_types, strangers, type_name
 from ._predict import Model, ModelFileError
 
 FORMAT = 3  # files of format 2 hold a pipeline in place of a pool, those of format 1 types of other names
@@ -165,7 +165,7 @@ def load_model(path: str | os.PathLike[str]) -> Model:
         _refuse(path, check_structure(payload))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", InconsistentVersionWarning)  # said once, below, instead of once per part
-            model = skops.loads(payload, trusted=[*TRUSTED, *map(type_name, estimator_types())])
+            model = skops.loads(payload, trusted=[*TRUSTED, *estimator_names()])
         _refuse(path, strangers(model))
         check_parts(model)
         found = Model(model, card, str(path))

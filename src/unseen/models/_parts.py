@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import json
 import math
+import sys
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -36,6 +37,8 @@ OURS: tuple[type, ...] = (*PROJECTIONS, DomainCenterer, Novelty, PivotedNystroem
 CLASSIFIERS = (KNeighborsClassifier, LabelBinarizer, LinearSVC, LogisticRegression, RidgeClassifier, SVC)
 PREPARATIONS = (ColumnTransformer, Normalizer, OneHotEncoder, SimpleImputer, StandardScaler)
 ESTIMATORS = (*OURS, *CLASSIFIERS, *PREPARATIONS, FrozenEstimator, Nystroem, Pipeline, RBFSampler)
+# Of rooms above this one, by module and name: skops loads them when a file holds one.
+FROM_ABOVE = {"unseen.images._features": "ImageFeatures"}
 CONTAINERS = (dict, list, set, tuple)
 VALUES = (bool, float, int, slice, str, type(None))
 # What estimators have beside parameters before they are fitted; constructors of scikit-learn set the last three.
@@ -44,7 +47,13 @@ UNFITTED = {"_sklearn_output_config", "_metadata_request", "epsilon", "nu", "rad
 
 def estimator_types() -> tuple[type, ...]:
     """What a model may consist of: the parts of our own models, and what methods in the table say they need."""
-    return (*ESTIMATORS, *(kind for method in METHODS.values() for kind in method.types))
+    above = (getattr(sys.modules[home], name) for home, name in FROM_ABOVE.items() if home in sys.modules)
+    return (*ESTIMATORS, *above, *(kind for method in METHODS.values() for kind in method.types))
+
+
+def estimator_names() -> list[str]:
+    """Their names, as model files have them, whether or not they are loaded."""
+    return [*map(type_name, estimator_types()), *(f"{home}.{name}" for home, name in FROM_ABOVE.items())]
 
 
 def type_name(kind: type) -> str:
@@ -104,7 +113,7 @@ class _Structure:
     def __init__(self, archive: zipfile.ZipFile) -> None:
         self.strangers: set[str] = set()
         self._archive = archive
-        self._objects = set(map(type_name, estimator_types()))
+        self._objects = set(estimator_names())
         self._nodes = 0
         self._seen: dict[int, int | None] = {}  # content of nodes by their number; None while it is not known yet
 

@@ -22,8 +22,9 @@ def render_comparison(summary: Mapping[str, Any]) -> str:
     Parameters
     ----------
     summary : dict
-        Plain values: title, data, verdict, domains, methods, pool, embedding, diagnosis, confusion, surface, settings
-        and provenance. Percentages are given as 0 to 100; any number may be None.
+        Plain values: title, data, verdict, domains, methods, pool, embedding, diagnosis, confusion, hardest, surface,
+        settings, provenance, and pictures, addresses of small ones by row. Percentages are given as 0 to 100; any
+        number may be None.
 
     Returns
     -------

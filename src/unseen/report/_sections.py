@@ -123,7 +123,7 @@ def pool_section(summary: Mapping[str, Any]) -> Section:
 
 def embedding_section(summary: Mapping[str, Any]) -> Section:
     """The section, and under "payload" what the script draws."""
-    embedding = summary["embedding"]
+    embedding, pictures = summary["embedding"], summary.get("pictures") or {}
     domains = [str(name) for name in embedding["domains"]]
     payload = {
         "classes": [str(name) for name in embedding["classes"]],
@@ -131,6 +131,7 @@ def embedding_section(summary: Mapping[str, Any]) -> Section:
         "heldOut": domains.index(str(embedding["held_out"])) if str(embedding["held_out"]) in domains else -1,
         "panels": [on_canvas(embedding["before"]), on_canvas(embedding["after"])],
         **{name: [int(code) for code in embedding[name]] for name in ("class", "domain", "row")},
+        "pictures": [pictures.get(str(row)) for row in embedding["row"]] if pictures else [],
     }
     return {**embedding, "payload": payload}
 
@@ -163,6 +164,15 @@ def confusion_section(summary: Mapping[str, Any]) -> Section:
     return {"tables": prepared, "domains": domains, "together": together}
 
 
+def hardest_section(summary: Mapping[str, Any]) -> list[Section]:
+    """Samples that most methods get wrong, by class, each with its picture if there is one."""
+    pictures = summary.get("pictures") or {}
+    return [
+        {**part, "samples": [{**one, "picture": pictures.get(str(one["row"]))} for one in part["samples"]]}
+        for part in summary["hardest"]
+    ]
+
+
 def surface_section(summary: Mapping[str, Any]) -> Section:
     """Scores with one row for each value of y and one column for each value of x."""
     surface = summary["surface"]
@@ -183,6 +193,7 @@ SECTIONS: list[tuple[str, str, Callable[[Mapping[str, Any]], Any]]] = [
     ("embedding", "Before and after", embedding_section),
     ("diagnosis", "How the domains differ", diagnosis_section),
     ("confusion", "Which classes are confused", confusion_section),
+    ("hardest", "What most methods get wrong", hardest_section),
     ("surface", "What validation saw", surface_section),
     ("settings", "Chosen settings", lambda summary: summary["settings"]),
     ("provenance", "How it was made", lambda summary: summary["provenance"]),

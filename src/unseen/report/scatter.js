@@ -83,6 +83,13 @@ function mark(panel) {
   if (picked.panel !== panel) return;
   const tip = document.createElement("div");
   tip.className = "tip";
+  const address = data.pictures[picked.sample];
+  if (address) {
+    const picture = document.createElement("img");
+    picture.src = address;
+    picture.alt = "";
+    tip.append(picture);
+  }
   for (const [what, value] of describe(picked.sample)) {
     const line = document.createElement("div");
     const name = document.createElement("bdi");

@@ -322,6 +322,8 @@ def votes(model: Any, X: Any, codes: Ints | None, classes: Labels) -> Array:
     else:
         own = codes_of(model.predict(X), classes, X.shape[0]) if codes is None else codes
         return np.eye(len(classes))[own]
+    if not (np.inf > S).all():
+        raise ValueError("Its decision values are not all numbers.")
     found = np.full((len(S), len(classes)), -np.inf)
     found[:, np.searchsorted(classes, model.classes_)] = S
     return found

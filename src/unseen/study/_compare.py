@@ -23,7 +23,18 @@ from ..tables import Column, Dates, Schema, Table, is_table, load_table, preproc
 from ._protocol import Protocol, Task, tasks
 from ._run import HERE, Work, all_results
 from ._store import Row, Scores
-from ._summary import confusions, data_facts, method_facts, pool_facts, provenance, settings_facts, verdict_facts, views
+from ._summary import (
+    confusions,
+    data_facts,
+    hardest,
+    method_facts,
+    pictures,
+    pool_facts,
+    provenance,
+    settings_facts,
+    verdict_facts,
+    views,
+)
 from ._verdict import Verdict, imbalance, verdict
 
 
@@ -150,9 +161,10 @@ def compare(
 
     Parameters
     ----------
-    data : array-like of shape (n_samples, n_features), DataFrame, str or path
+    data : array-like of shape (n_samples, n_features), DataFrame, str, path or Table
         Samples; or a table, in a frame of pandas or polars or to be read from a file or folder: see
-        :doc:`/user_guide/compare`.
+        :doc:`/user_guide/compare`; or one that was read already, such as that of photographs: see
+        :doc:`/user_guide/images`.
     y : array-like of shape (n_samples,), default=None
         Class labels, unless they are a column of a table.
     sample_domain : array-like of shape (n_samples,), default=None
@@ -232,7 +244,7 @@ def compare(
         asked: dict[str, Any] = {"group": group, "dates": dates, "max_per_domain": max_per_domain, "seed": random_state}
         table = load_table(data, label=label, domain=domain, unlabelled=unlabelled, **asked)
     else:
-        table = table_of_arrays(data, y, sample_domain)
+        table = data if isinstance(data, Table) else table_of_arrays(data, y, sample_domain)
         table = table.take(table.samples.thinned(most=max_per_domain, seed=random_state))
     work = Work(store, n_jobs, verbose, client)
     return compare_table(table, protocol, methods, work, command="unseen.compare(...)")
@@ -286,6 +298,9 @@ def compare_table(
         "settings": settings_facts(rows),
         "provenance": provenance(protocol, command, time.perf_counter() - start),
     }
+    if table.pictures is not None:
+        summary["hardest"] = hardest(predicted, table, todo)
+        summary["pictures"] = pictures(summary, table.pictures)
     return Comparison(rows, judged, diagnosis, summary)
 
 

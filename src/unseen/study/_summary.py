@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
@@ -30,6 +30,8 @@ VALIDATED_ON = {
     "within": "held-out samples of the sources",
     "oracle": "the held-out domain itself, for reference only",
 }
+HARDEST = 8  # samples of a class
+PICTURES = 800  # samples of the plot that have one, which makes a page larger by about a megabyte
 POINTS = 2000  # more would neither be seen nor stay light
 
 
@@ -164,6 +166,46 @@ def confusions(
         {"domain": domain, "method": method, "classes": list(classes), "counts": counts.tolist()}
         for (domain, method), counts in found.items()
     ]
+
+
+def hardest(
+    predicted: Mapping[tuple[str, str, int], Ints], table: Table, tasks: Sequence[Task]
+) -> list[dict[str, Any]]:
+    """For each class the samples that most methods get wrong, worst first, and what they are taken for."""
+    samples, names = table.samples, [str(label) for label in table.samples.classes]
+    votes = np.zeros((len(samples), len(names)), dtype=np.intp)
+    for task in tasks:
+        here = np.flatnonzero(np.isin(samples.domain, task.targets))
+        for codes in (codes for (_, name, _), codes in predicted.items() if name == task.name):
+            votes[here, codes] += 1
+    right = np.take_along_axis(votes, samples.codes[:, None], axis=1)[:, 0]
+    wrong = 1 - right / np.maximum(votes.sum(axis=1), 1)
+    np.put_along_axis(votes, samples.codes[:, None], -1, axis=1)
+    answers, found = votes.argmax(axis=1), []
+    for code, name in enumerate(names):
+        own = np.flatnonzero(samples.codes == code)
+        missed = own[(wrong[own] > 0.5) & (votes[own].max(axis=1) > 0)]
+        worst = missed[np.argsort(-wrong[missed], kind="stable")][:HARDEST].tolist()
+        shown = [
+            {
+                "row": int(table.rows[i]) + 1,
+                "domain": str(samples.domain[i]),
+                "answer": names[answers[i]],
+                "wrong": round(100 * float(wrong[i]), 1),
+            }
+            for i in worst
+        ]
+        found.append({"class": name, "n": len(own), "missed": len(missed), "samples": shown})
+    return [part for part in found if part["missed"]]
+
+
+def pictures(summary: Mapping[str, Any], make: Callable[[Sequence[int]], list[str]]) -> dict[str, str]:
+    """Small pictures by row, counted from 1, of the samples that the report shows; not of all, if they are many."""
+    first = [sample["row"] for part in summary["hardest"] for sample in part["samples"]]
+    plotted = (summary["embedding"] or {"row": []})["row"]
+    plotted = plotted[:: 1 + (len(plotted) - 1) // PICTURES] if plotted else []
+    wanted = list(dict.fromkeys([*first, *plotted]))
+    return dict(zip(map(str, wanted), make([row - 1 for row in wanted]), strict=True))
 
 
 RELIABLE = ("confidence", "accuracy")

@@ -127,6 +127,8 @@ def _tables(found: list[Path], demand: str, source: str) -> list[tuple[str, Path
     tables = [entry for entry in found if entry.is_file() and ending_of(entry)]
     if not tables:
         problem = f"{demand}, ending in {', '.join(ENDINGS)}; there is {listed(entry.name for entry in found)}."
+        if found and all(entry.is_dir() for entry in found):
+            problem += " Photographs in DOMAIN/CLASS/ need a network: --model NETWORK.onnx."
         raise TableError([problem], source=source)
     return sorted((_stem(table), table) for table in tables)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -185,6 +185,8 @@ class Table:
         What the samples come from, such as their patients, if a column tells: strings.
     left_out : dict, default={}
         Columns that are not used, and why.
+    pictures : callable, default=None
+        Gives small pictures of some rows, counted from 0, as addresses for a page.
 
     Examples
     --------
@@ -203,6 +205,7 @@ class Table:
     rows: NDArray[np.intp] = None  # type: ignore[assignment]
     group: NDArray[np.str_] | None = None
     left_out: Mapping[str, str] = field(default_factory=dict)
+    pictures: Callable[[Sequence[int]], list[str]] | None = None
 
     def __post_init__(self) -> None:
         if self.rows is None:

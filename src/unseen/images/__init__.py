@@ -1,0 +1,14 @@
+"""Photographs: from folders of them to features by a network of one's own, and to tables like any other.
+
+Stands on the tables. Needs onnxruntime and Pillow: ``pip install 'unseen[images]'``.
+"""
+
+from ._extract import Extraction, Extractor, Skipped, extract
+from ._features import ImageFeatures
+from ._photos import Photos, find_photos
+from ._pixels import PRESETS, Preprocessing
+from ._table import collection_of, photo_table, table_of
+
+__all__ = ["Extraction", "ImageFeatures", "Photos", "Preprocessing", "extract", "find_photos", "photo_table"]
+# For other rooms, and for nobody else.
+__all__ += ["PRESETS", "Extractor", "Skipped", "collection_of", "table_of"]

@@ -1,0 +1,103 @@
+"""Features that were computed before, by what the picture holds and what was done to it.
+
+SQLite in WAL mode: every batch is committed by itself, so that a process that is killed loses one batch at most. Beside
+the features stands what each path held when it was last read: one that keeps its size and its time is not read again.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS pictures (path BLOB PRIMARY KEY, size INTEGER, changed INTEGER, content BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS features (
+    content BLOB NOT NULL, way TEXT NOT NULL, numbers BLOB NOT NULL, checksum INTEGER, PRIMARY KEY (content, way)
+);
+CREATE TABLE IF NOT EXISTS thumbnails (content BLOB PRIMARY KEY, picture BLOB NOT NULL);
+"""
+Row = NDArray[np.float32]
+
+
+class Cache(AbstractContextManager["Cache"]):
+    """A file of features, for one `way` of making them; None keeps them in memory for as long as it is open."""
+
+    def __init__(self, path: str | os.PathLike[str] | None, way: str) -> None:
+        self.path, self.way = path, way
+        self._lock = threading.Lock()  # pictures are looked up by the threads that read them
+        if path is not None:
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+        with self._explained():
+            self._connection = sqlite3.connect(
+                ":memory:" if path is None else path, check_same_thread=False, timeout=30
+            )
+            try:
+                self._connection.execute("PRAGMA journal_mode=WAL")
+                self._connection.executescript(SCHEMA)
+            except sqlite3.Error:
+                self._connection.close()
+                raise
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.close()
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise OSError(
+                f"{self.path} cannot be used as a file of features ({error}). If it is damaged, delete it: all "
+                "features are computed again."
+            ) from error
+
+    def content_of(self, path: str, size: int, changed: int) -> bytes | None:
+        """The digest of what a path holds, if it was read before and has not been touched since."""
+        query = "SELECT content FROM pictures WHERE path = ? AND size = ? AND changed = ?"
+        with self._lock, self._explained():
+            found = self._connection.execute(query, (os.fsencode(path), size, changed)).fetchone()
+        return None if found is None else bytes(found[0])
+
+    def features(self, content: bytes) -> Row | None:
+        """The features of a picture with that digest, if they are known."""
+        query = "SELECT numbers, checksum FROM features WHERE content = ? AND way = ?"
+        with self._lock, self._explained():
+            found = self._connection.execute(query, (content, self.way)).fetchone()
+        if found is None or zlib.crc32(found[0]) != found[1]:  # damaged ones are computed again
+            return None
+        return np.frombuffer(found[0], dtype="<f4")
+
+    def known(self, content: bytes) -> Row:
+        """Features that must be there."""
+        found = self.features(content)
+        if found is None:
+            raise OSError(f"{self.path} has changed while it was used. Run the same again.")
+        return found
+
+    def thumbnail(self, content: bytes) -> bytes | None:
+        """The small picture with that digest, if there is one."""
+        with self._lock, self._explained():
+            found = self._connection.execute("SELECT picture FROM thumbnails WHERE content = ?", (content,)).fetchone()
+        return None if found is None else bytes(found[0])
+
+    def add_thumbnails(self, pictures: Iterable[tuple[bytes, bytes]]) -> None:
+        """Keep small pictures, by the digests of large ones."""
+        with self._lock, self._explained(), self._connection:
+            self._connection.executemany("INSERT OR REPLACE INTO thumbnails VALUES (?, ?)", pictures)
+
+    def add(self, seen: Iterable[tuple[str, int, int, bytes]], features: Iterable[tuple[bytes, Row]]) -> None:
+        """Keep what some paths hold, with sizes and times, and the features of some contents."""
+        places = [(os.fsencode(path), *known) for path, *known in seen]
+        rows = [(content, self.way, row.astype("<f4").tobytes()) for content, row in features]
+        with self._lock, self._explained(), self._connection:
+            self._connection.executemany("INSERT OR REPLACE INTO pictures VALUES (?, ?, ?, ?)", places)
+            insert = "INSERT OR REPLACE INTO features VALUES (?, ?, ?, ?)"
+            self._connection.executemany(insert, [(*row, zlib.crc32(row[2])) for row in rows])

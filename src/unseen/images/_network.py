@@ -1,0 +1,216 @@
+"""A network in an ONNX file: what it takes, what it can give, and a session that runs it.
+
+Only declared outputs can be asked of a session. An intermediate one is declared by appending an encoded piece of graph
+to the file's bytes, since protobuf merges repeated messages: the `onnx` package is not needed.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import os
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..citizen import optional_import
+from ..labels import listed
+
+GRAPH, NODE, INITIALIZER, OUTPUT = 7, 1, 5, 12  # numbers of fields in ONNX's messages
+MOST_FEATURES = 2**16
+TYPES = {"float": np.float32, "float16": np.float16, "double": np.float64, "uint8": np.uint8}
+
+
+class Network:
+    """An ONNX file that takes pictures.
+
+    Parameters
+    ----------
+    path : str or path
+        The file.
+    output_name : str, default=None
+        The tensor that is wanted, any of the network's, or a node that makes one; None for the first declared output.
+    threads : int, default=None
+        Threads that run it; None for one on each core.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], output_name: str | None = None, threads: int | None = None
+    ) -> None:
+        self.path, self.threads = Path(path).expanduser(), threads
+        if not self.path.is_file():
+            raise FileNotFoundError(f"There is no file {str(self.path)!r}. Pass a network in an ONNX file.")
+        self._content = self.path.read_bytes()
+        try:
+            self._read()
+        except (ValueError, IndexError) as error:
+            raise ValueError(f"{self.path} is not an ONNX file, or it is damaged ({error}).") from error
+        self.output_name = self._wanted(output_name)
+
+    def _read(self) -> None:
+        """What the file says: its tensors in the order in which they are made, its outputs, and files beside it."""
+        self.tensors: list[str] = []
+        self._by_node: dict[str, str] = {}
+        self._declared: list[str] = []
+        beside: set[str] = set()
+        graphs = [value for number, value in _fields(memoryview(self._content)) if number == GRAPH]
+        for number, value in (field for graph in graphs for field in _fields(graph)):
+            if number == NODE:
+                names = [(kind, bytes(name).decode()) for kind, name in _fields(value) if kind in (2, 3, 4)]
+                if (4, "Constant") in names:  # the same for every picture
+                    continue
+                own = [name for kind, name in names if kind == 2 and name]
+                self.tensors += own
+                self._by_node |= {name: own[0] for kind, name in names if kind == 3 and own}
+            elif number == OUTPUT:
+                self._declared += [bytes(name).decode() for kind, name in _fields(value) if kind == 1]
+            elif number == INITIALIZER:
+                entries = [dict(_fields(entry)) for kind, entry in _fields(value) if kind == 13]
+                beside |= {bytes(entry[2]).decode() for entry in entries if bytes(entry[1]) == b"location"}
+        if not self._declared:
+            raise ValueError("it declares no output")
+        self._beside = sorted(beside)
+
+    def _wanted(self, asked: str | None) -> str:
+        known = dict.fromkeys([*self._declared, *self.tensors])
+        if asked is None or asked in known:
+            return self._declared[0] if asked is None else asked
+        if asked in self._by_node:
+            return self._by_node[asked]
+        near = difflib.get_close_matches(asked, [*known, *self._by_node], n=3, cutoff=0.5)
+        hint = f"Did you mean {' or '.join(map(repr, near))}? " if near else ""
+        raise ValueError(
+            f"{self.path.name} has no tensor {asked!r}. {hint}Its outputs are {listed(self._declared)}; the last of "
+            f"its {len(self.tensors):,} tensors are {', '.join(map(repr, self.tensors[-12:]))}."
+        )
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the file, and of those beside it that hold its weights."""
+        found = hashlib.sha256(self._content)
+        for name in self._beside:
+            with (self.path.parent / name).open("rb") as file:
+                found.update(hashlib.file_digest(file, "sha256").digest())
+        return found.hexdigest()
+
+    @cached_property
+    def session(self) -> Any:
+        """What runs it."""
+        runtime = optional_import("onnxruntime", "Running a network")
+        options = runtime.SessionOptions()
+        options.log_severity_level = 3
+        options.intra_op_num_threads = self.threads or os.cpu_count() or 1
+        # Threads that wait by counting would take the cores from those that decode pictures.
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        folder = str(self.path.parent.resolve())
+        options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
+        content = self._content
+        if self.output_name not in self._declared:
+            content += _message(GRAPH, _message(OUTPUT, _message(1, self.output_name.encode())))
+        try:
+            return runtime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+        except Exception as error:  # onnxruntime's own kinds have no common name
+            raise ValueError(f"{self.path} cannot be run: {str(error).splitlines()[0]}") from error
+
+    @cached_property
+    def _input(self) -> tuple[str, list[int | None], bool, Any]:
+        """The name of the input, its shape with None where it is open, whether channels come first, and its type."""
+        inputs = self.session.get_inputs()
+        shape = [side if isinstance(side, int) else None for side in inputs[0].shape]
+        kind = TYPES.get(inputs[0].type.removeprefix("tensor(").removesuffix(")"))
+        told = ", ".join(f"{one.name}: {one.type} {one.shape}" for one in inputs)
+        if len(inputs) != 1 or len(shape) != 4 or kind is None or not {shape[1], shape[3]} & {1, 3, None}:
+            raise ValueError(
+                f"{self.path.name} does not take pictures: one input of the shape (n, channels, height, width) or "
+                f"(n, height, width, channels) is needed; it has {told}."
+            )
+        first = shape[1] in (1, 3) or shape[3] not in (1, 3)
+        return inputs[0].name, shape, first, kind
+
+    @property
+    def batch(self) -> int | None:
+        """How many pictures it takes at a time, if it insists."""
+        return self._input[1][0]
+
+    @property
+    def size(self) -> tuple[int | None, int | None]:
+        """Height and width of its pictures, as far as it says."""
+        _, shape, first, _ = self._input
+        return (shape[2], shape[3]) if first else (shape[1], shape[2])
+
+    @property
+    def gray(self) -> bool:
+        """Whether its pictures have one channel."""
+        _, shape, first, _ = self._input
+        return shape[1 if first else 3] == 1
+
+    @property
+    def whole(self) -> bool:
+        """Whether it takes whole numbers from 0 to 255, and scales them itself."""
+        return self._input[3] is np.uint8
+
+    def features(self, pictures: NDArray[np.float32]) -> NDArray[np.float32]:
+        """What the wanted tensor is for some pictures, n x height x width x channels: a row for each."""
+        name, shape, first, kind = self._input
+        n = len(pictures)
+        if shape[0] is not None and n < shape[0]:
+            pictures = np.concatenate([pictures, np.zeros((shape[0] - n, *pictures.shape[1:]), np.float32)])
+        fed = pictures.transpose(0, 3, 1, 2) if first else pictures
+        try:
+            [found] = self.session.run([self.output_name], {name: np.ascontiguousarray(fed, dtype=kind)})
+        except Exception as error:  # likewise
+            raise ValueError(
+                f"{self.path.name} failed on pictures {fed.shape}: {str(error).splitlines()[0]}"
+            ) from error
+        if found.ndim < 2 or len(found) != len(pictures) or found[0].size > MOST_FEATURES:
+            raise ValueError(
+                f"{self.output_name!r} of {self.path.name} is no row of at most {MOST_FEATURES:,} numbers for each "
+                f"picture: of {len(pictures)} it has the shape {found.shape}. Name another with --output-name."
+            )
+        return np.asarray(found[:n], dtype=np.float32).reshape(n, -1)
+
+
+def _fields(message: memoryview) -> Iterator[tuple[int, Any]]:
+    """Numbers of the fields of a protobuf message, and what those hold that have a length."""
+    at = 0
+    while at < len(message):
+        key, at = _varint(message, at)
+        kind = key & 7
+        if kind == 2:
+            length, at = _varint(message, at)
+            if at + length > len(message):
+                raise ValueError("it is cut off")
+            yield key >> 3, message[at : at + length]
+            at += length
+        elif kind == 0:
+            _, at = _varint(message, at)
+        elif kind in (1, 5):
+            at += 8 if kind == 1 else 4
+        else:
+            raise ValueError("a field of it has no known kind")
+
+
+def _varint(message: memoryview, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = message[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            return value, at
+        if shift > 63:
+            raise ValueError("a number of it has no end")
+
+
+def _message(number: int, content: bytes) -> bytes:
+    """A field that has a length."""
+    length, digits = len(content), bytearray([number << 3 | 2])
+    while length > 0x7F:
+        digits.append(length & 0x7F | 0x80)
+        length >>= 7
+    return bytes(digits) + bytes([length]) + content
