@@ -19,7 +19,7 @@ from unseen.datasets import load_rotated_digits
 from unseen.labels import Samples
 from unseen.study import Protocol, Row, run, tasks
 
-from .unseen_classifier import load
+from .pooling import load
 
 NAMES = ("rotated_digits", "office_caltech_surf", "office_caltech_efflite0", "rotated_mnist", "gvhd", "toy")
 TABULAR = ("gvhd", "toy")  # measurements in units of their own

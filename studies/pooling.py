@@ -25,9 +25,11 @@ from typing import Any
 import numpy as np
 import scipy
 import sklearn
-from sklearn.preprocessing import StandardScaler
+from scipy.io import loadmat
+from sklearn.preprocessing import StandardScaler, normalize
 
 from unseen import __version__
+from unseen.datasets import load_rotated_digits
 from unseen.labels import Samples
 from unseen.selection import (
     METHODS,
@@ -39,14 +41,30 @@ from unseen.selection import (
     predictions,
 )
 
-from .unseen_classifier import PLAIN, load
-
+PLAIN = ("logistic", "linear SVM", "RBF SVM")
 NAMES = ("rotated_digits", "office_caltech_surf", "office_caltech_efflite0", "rotated_mnist", "gvhd")
 TABULAR = {"gvhd": 0}  # measurements in units of their own, and the label of rows that have none
 ALIGNED = ("rotated_mnist",)  # row by row the same images in every domain
 STEPS = ("pick", "transductive=False", "pool", "without smoothing", "without CIDG", "without centring")
 BATCHES = ("natural", "skewed")
 COVERAGE = 0.8  # of prediction sets, or what so many domains can promise
+
+
+def load(root: Path, name: str, per_domain: int | None, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Features with rows of unit length, classes and domains; "rotated_digits" is the embedded data set."""
+    if name == "rotated_digits":
+        digits = load_rotated_digits()
+        return normalize(digits.data), digits.target, digits.domain
+    parts = []
+    for path in sorted(p for p in (root / name).iterdir() if p.suffix in {".mat", ".npz"}):
+        content = loadmat(path) if path.suffix == ".mat" else np.load(path, allow_pickle=False)
+        X, y = (content["fts"], content["labels"].ravel()) if path.suffix == ".mat" else (content["X"], content["y"])
+        if per_domain is not None:
+            rows = np.random.default_rng(seed).permutation(len(y))[:per_domain]
+            X, y = X[rows], y[rows]
+        parts.append((normalize(X.astype(float)), y.astype(int), np.full(len(y), path.stem)))
+    X, y, d = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    return X, y, d
 
 
 def load_set(root: Path, name: str) -> Samples:

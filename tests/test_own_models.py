@@ -25,7 +25,16 @@ from helpers import three_domains
 from unseen import CIDG, DomainCenterer, ProjectionSearchCV, UnseenClassifier
 from unseen.labels import Samples
 from unseen.models import ModelFileError, fit_table, load_model, model_card, save_model
-from unseen.selection import METHODS, LeaveOneDomainOut, Method, contest, method_names, methods_from, predictions
+from unseen.selection import (
+    METHODS,
+    LeaveOneDomainOut,
+    Method,
+    contenders,
+    method_names,
+    methods_from,
+    predictions,
+    results_of,
+)
 from unseen.tables import Column, Schema, Table
 
 X, Y, CODES = three_domains(n_per_cell=8, n_features=3, seed=4)
@@ -95,7 +104,7 @@ class Mute(GaussianNB):
 def scored(*items):
     """The contenders that items become."""
     candidates = [c for method in methods_from(items) for c in method.candidates(3)]
-    return contest(candidates, Samples(X, Y, D), SPLITS)
+    return contenders(candidates, results_of(candidates, Samples(X, Y, D), SPLITS))
 
 
 def test_names_pairs_triples_and_methods_become_methods_in_their_order():

@@ -15,7 +15,7 @@ from ._candidate import (
     placed,
     seen_by_classifier,
 )
-from ._contest import Contender, choose, contenders, contest, forecast, warn_of_failures
+from ._contest import Contender, choose, contenders, forecast, warn_of_failures
 from ._displays import LeaderboardDisplay, ValidationSurfaceDisplay
 from ._engine import TIE, Score, Scorer, Split, asks_for, graded, predictions, results_of, scores, tally
 from ._ensemble import Pool
@@ -63,7 +63,6 @@ __all__ += [
     "choose",
     "codes_of",
     "contenders",
-    "contest",
     "contest_and_pool",
     "contestants",
     "expected_warnings",

@@ -11,10 +11,9 @@ from scipy.special import stdtrit
 
 from ..algebra import Array
 from ..exceptions import warn
-from ..labels import Samples
 from ._asking import grouped
 from ._candidate import Candidate
-from ._engine import Split, preferred, results_of, ties
+from ._engine import preferred, ties
 
 SIMPLICITY = ("plain", "inductive", "transductive")
 
@@ -63,11 +62,6 @@ class Contender:
     def mean(self) -> float:
         """Mean score over held-out parts that count."""
         return float(np.mean(self.scores[self.defined]))
-
-
-def contest(candidates: Sequence[Candidate], samples: Samples, splits: Sequence[Split], **how: Any) -> list[Contender]:
-    """Ask all candidates on all splits, as `scores` does; the best settings of each variant contend."""
-    return contenders(candidates, results_of(candidates, samples, splits, **how))
 
 
 def contenders(candidates: Sequence[Candidate], results: dict[str, Any]) -> list[Contender]:

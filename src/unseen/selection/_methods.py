@@ -33,8 +33,7 @@ from ._candidate import Candidate, Sharing, is_transductive, wants_domains
 Kind = Literal["plain", "reference", "invariant", "auto"]
 Grid = Mapping[str, Sequence[Any]]
 
-# Grids are multiples of the data's own scales, so that they fit any sample size, fold and kernel. Costs go from
-# most to least regularised: of equals the first is chosen.
+# Multiples of the data's own scales. Costs go from most to least regularised: of equals the first is chosen.
 WIDTHS = ("0.01*median", "0.1*median", "median")
 RIDGES = ("1e-4*scale", "1e-2*scale", "scale", "1e2*scale")
 COSTS = (0.01, 0.1, 1.0, 10.0, 100.0)
@@ -318,7 +317,7 @@ for _method in (
     Method(
         "RBF SVM",
         "plain",
-        SVC(break_ties=True),  # classes that win as many pairs are told apart, as they are in a pool
+        SVC(break_ties=True),  # as in a pool
         grid=_SVM_GRID,
         shares="kernel matrix",
         automatic=True,
@@ -351,19 +350,14 @@ for _method in (
         types=(DummyClassifier,),
         about="the most frequent class, whatever the sample: what any method must beat",
     ),
-    Method(
-        "nearest mean", "plain", NearestCentroid(), types=(NearestCentroid,), about="the class whose mean is nearest"
-    ),
+    Method("nearest mean", "plain", NearestCentroid(), types=(NearestCentroid,), about="the class of the nearest mean"),
 ):
     register(_method)
 # The same behind a DomainCenterer: the simplest look at the new domain.
 for _name in ("logistic", "linear SVM", "RBF SVM"):
     _about = f"{METHODS[_name].about}, each domain centred on its own mean"
-    _centred: dict[str, Any] = {
-        "kind": "reference",
-        "transformer": DomainCenterer(renormalize="auto"),
-        "compared": False,
-    }
+    _behind = DomainCenterer(renormalize="auto")
+    _centred: dict[str, Any] = {"kind": "reference", "transformer": _behind, "compared": False}
     register(replace(METHODS[_name], name=f"centred {_name}", about=_about, **_centred))
 # Behind a feature map a plain classifier with curved boundaries stands beside the projections, as the RBF SVM does
 # beside kernels: otherwise invariance would be praised for what the map alone does.
