@@ -33,6 +33,7 @@ bench: $(call STAMP,test)
 # Real data, one folder per data set below DATA; about a quarter of an hour. Stop it and run it again to continue.
 study: $(call STAMP,test)
 	$(BIN)/python -m studies.pooling --data $(DATA) --output studies/results/pooling.jsonl --csv docs/results/pooling.csv
+	$(BIN)/python -m studies.forecast --data $(DATA) --stores studies/results/forecasts
 
 docs: $(call STAMP,docs)
 	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html

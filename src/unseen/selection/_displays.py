@@ -243,8 +243,8 @@ class LeaderboardDisplay:
     >>> model = UnseenClassifier(methods=["logistic", "linear SVM"])
     >>> model = model.fit(data.data, data.target, sample_domain=data.domain)
     >>> display = LeaderboardDisplay.from_classifier(model)
-    >>> len(display.ax_.get_yticklabels())
-    2
+    >>> len(display.ax_.get_yticklabels()) == len(model.leaderboard_)
+    True
     """
 
     def __init__(self, rows: Sequence[dict[str, Any]], *, score_name: str = "score") -> None:
