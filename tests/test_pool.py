@@ -11,9 +11,20 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import log_softmax
 
+from helpers import three_domains
 from unseen import DomainCenterer
 from unseen.labels import Samples
-from unseen.selection import Ballot, Candidate, Prediction, Trials, forecast
+from unseen.selection import (
+    METHODS,
+    Ballot,
+    Candidate,
+    LeaveOneDomainOut,
+    Prediction,
+    Trials,
+    _pooling,
+    contest_and_pool,
+    forecast,
+)
 from unseen.selection._pool import (
     DRAWS,
     STRENGTHS,
@@ -441,3 +452,14 @@ def test_calibration_tells_the_honest_from_the_sure():
     assert all(abs(row["confidence"] - row["accuracy"]) < 0.1 for row in honest["bins"] if row["share"] > 0.01)
     assert json.loads(json.dumps(honest)) == honest
     assert calibration([np.eye(3)[codes[0]]], codes[:1])["ece"] == 0
+
+
+def test_votes_have_room_in_memory(monkeypatch):
+    X, y, d = three_domains(n_per_cell=30)
+    monkeypatch.setattr(_pooling, "ROOM", 10 * 3 * 100)  # for a hundred samples of three classes
+    candidates = list(METHODS["logistic"].candidates(3)) * 2
+    splits = list(LeaveOneDomainOut().split(X, y, d))
+    _, pooling = contest_and_pool(candidates, Samples(X, y, d), splits)
+    sizes = [len(codes) for codes in pooling.codes]
+    assert sum(sizes) <= 110 < len(X)
+    assert all(set(codes) == {0, 1, 2} for codes in pooling.codes)

@@ -45,6 +45,8 @@ from ._pool import (
 )
 
 INDUCTIVE, ALL = "pool of inductive models", "pool of all models"
+ROOM = 2**27  # votes, of all candidates on all samples as they come: a gigabyte; skewed batches take up to three more
+FEWEST_ROWS = 20  # of a held-out part
 Batches = Sequence[Sequence[Array]]  # of each held-out part, the natural one and skewed ones
 
 
@@ -212,12 +214,23 @@ def contest_and_pool(
     **work: Any,
 ) -> tuple[list[Contender], Pooling]:
     """Ask all candidates, and pool them, or pick one `among` some; the best settings of each variant, and the pool."""
-    trials = Trials.of(samples, splits, skewed=pool and transductive)
+    few = _few(samples, splits, len(candidates))
+    trials = Trials.of(samples, few, skewed=pool and transductive)
     how = {"preparation": preparation, "balance": balance, **work}
     said = predictions(candidates, samples, trials.splits, scoring=VOTES[0], again=trials.again, **how)
     ballot = Ballot.of(candidates, samples, trials, said, scoring, balance)
     pooling = ballot.chosen(preparation, pool=pool, transductive=transductive, among=among)
     return ballot.field(skewed=pool and transductive), pooling
+
+
+def _few(samples: Samples, splits: Sequence[Split], n_candidates: int) -> Sequence[Split]:
+    """The same, or with so few samples held out that all votes on them have room in memory: thousands of classes do."""
+    most, total = ROOM // (n_candidates * len(samples.classes)), sum(len(test) for _, test in splits)
+    if total <= most:
+        return splits
+    sizes = [max(most * len(test) // total, FEWEST_ROWS) for _, test in splits]
+    drawn = [np.sort(np.random.default_rng(0).permutation(test)[:n]) for (_, test), n in zip(splits, sizes, strict=True)]
+    return [(train, test) for (train, _), test in zip(splits, drawn, strict=True)]
 
 
 def _prepared(samples: Samples, split: Split, preparation: Any) -> Any:
