@@ -229,8 +229,8 @@ def _few(samples: Samples, splits: Sequence[Split], n_candidates: int) -> Sequen
     if total <= most:
         return splits
     sizes = [max(most * len(test) // total, FEWEST_ROWS) for _, test in splits]
-    drawn = [np.sort(np.random.default_rng(0).permutation(test)[:n]) for (_, test), n in zip(splits, sizes, strict=True)]
-    return [(train, test) for (train, _), test in zip(splits, drawn, strict=True)]
+    rng, parts = np.random.default_rng(0), zip(splits, sizes, strict=True)
+    return [(train, np.sort(rng.permutation(test)[:n])) for (train, test), n in parts]
 
 
 def _prepared(samples: Samples, split: Split, preparation: Any) -> Any:
