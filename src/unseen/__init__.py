@@ -28,7 +28,18 @@ _HOMES = {
     "fit": "models",
     "load_model": "models",
 }
-_SUBMODULES = ("datasets", "distributed", "exceptions", "models", "report", "selection", "shift", "study", "tables")
+_SUBMODULES = (
+    "datasets",
+    "distributed",
+    "exceptions",
+    "explore",
+    "models",
+    "report",
+    "selection",
+    "shift",
+    "study",
+    "tables",
+)
 
 __all__ = [
     "CIDG",

@@ -26,7 +26,7 @@ n_features_in_ : int
     Number of features seen during `fit`.
 feature_names_in_ : ndarray of shape (`n_features_in_`,)
     Names of features seen during `fit`, if `X` had string column names."""
-DASK = ("dask", "distributed")
+EXTRAS = {"dask": "dask", "distributed": "dask", "starlette": "explore", "uvicorn": "explore"}  # all others: cli
 
 
 class DocLinkMixin:
@@ -59,7 +59,7 @@ def optional_import(module: str, purpose: str) -> Any:
         return importlib.import_module(module)
     except ImportError as error:
         name = module.partition(".")[0]
-        needed = name if name in NOT_IN_EXTRAS else f"'unseen[{'dask' if name in DASK else 'cli'}]'"
+        needed = name if name in NOT_IN_EXTRAS else f"'unseen[{EXTRAS.get(name, 'cli')}]'"
         raise ImportError(f"{purpose} needs {name}. Install it with: pip install {needed}") from error
 
 

@@ -79,7 +79,7 @@ def predictions(
     asks = scoring if callable(scoring) else asks_for(scoring)
     done = processes(n_jobs, pre_dispatch="n_jobs")(
         delayed(ask)(group, stage, same, rows, asks, samples.weights(splits[same[0]][0], balance), again)
-        for same, (stage, rows) in zip(alike, _stages(samples, splits, alike, preparation), strict=True)
+        for same, (stage, rows) in zip(alike, stages(samples, splits, alike, preparation), strict=True)
         for group in groups
     )
     total = len(groups) * len(alike)
@@ -94,7 +94,7 @@ def asks_for(scoring: str) -> tuple[str, ...]:
     return () if scoring == "accuracy" or by_labels(scoring) else RESPONSES
 
 
-def _stages(
+def stages(
     samples: Samples, splits: Sequence[Split], alike: Sequence[Sequence[int]], preparation: Any
 ) -> Iterator[tuple[Stage, Rows]]:
     """For splits that train on the same rows, samples as candidates see them, and where to train and to test."""

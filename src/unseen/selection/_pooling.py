@@ -187,11 +187,11 @@ def contest_and_pool(
     chosen = choose([c for c in field if own is None or id(c.candidate) in own])  # raises if nobody could be scored
     if not pool:
         return field, ballot.picked(chosen.candidate)
-    features = [_prepared(samples, split, preparation) for split in splits] if transductive else None
+    features = [prepared_part(samples, split, preparation) for split in splits] if transductive else None
     return ballot.field(skewed=transductive), ballot.pooled(features, among)
 
 
-def _prepared(samples: Samples, split: Split, preparation: Any) -> Any:
+def prepared_part(samples: Samples, split: Split, preparation: Any) -> Any:
     """What is held out, as models see it: neighbours are looked for there."""
     train, test = (_safe_indexing(samples.X, rows) for rows in split)
     return test if preparation is None else clone(preparation).fit(train).transform(test)
@@ -309,10 +309,15 @@ class Ballot:
             held_out = [softmax(np.log(p), sharpness) for p in natural]
         raw = [pooled(nested[name][k], self._members(k, tempered=False)) for k in range(m)]
         told = self._calibration(raw, held_out)
-        weights = prune(pool_weights(P, codes, members=masks[name], weights=self.weights), P, codes)
+        return Pooling(*self.shares(masks[name], P), strength, sharpness, held_out, codes, told, guards, found)
+
+    def shares(self, mask: Mask, P: list[Array] | None = None) -> tuple[list[Candidate], Array, Array]:
+        """Who is in the pool of some candidates, the weightiest first, with what weights and temperatures."""
+        mask, codes = mask & np.isfinite(self.betas), self.codes
+        P = [self._members(k) for k in range(len(codes))] if P is None else P
+        weights = prune(pool_weights(P, codes, members=mask, weights=self.weights), P, codes)
         kept = [j for j in np.argsort(-weights, kind="stable") if weights[j] > 0]
-        members, shares, betas = [self.candidates[j] for j in kept], weights[kept], self.betas[kept]
-        return Pooling(members, shares, betas, strength, sharpness, held_out, codes, told, guards, found)
+        return [self.candidates[j] for j in kept], weights[kept], self.betas[kept]
 
     def _smoothing(
         self, name: str, batches: Sequence[Sequence[Array]], plain: Array, features: Sequence[Any]
