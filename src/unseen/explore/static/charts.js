@@ -18,6 +18,7 @@ export function figures(place, found, held, transductive) {
   ];
   if (transductive) parts.push(element("p", { class: "small soft" }, `Transductive: ${held} is centred on its own rows, without their labels.`));
   place.replaceChildren(...parts);
+  document.getElementById("caption").textContent = `${held}: ${percent(found.accuracy)} · leaving one source out: ${percent(found.validation)}`;
 }
 
 export function bars(place, { scatters, n_train }) {
@@ -25,8 +26,8 @@ export function bars(place, { scatters, n_train }) {
   const rows = [
     ["between", "between classes", scatters.between / total],
     ["within", "within classes", scatters.within / total],
-    ["conditional", "conditional: a class, between domains", (n_train * scatters.conditional) / total],
-    ["prior", "prior: domains with equal priors", (n_train * scatters.prior) / total],
+    ["conditional", "conditional", (n_train * scatters.conditional) / total],
+    ["prior", "prior", (n_train * scatters.prior) / total],
   ];
   const most = Math.max(1, ...rows.map(([, , share]) => share));
   if (!place.firstChild) {
@@ -74,8 +75,8 @@ export function surface(place, found, labels, choose) {
       button.addEventListener("click", () => choose({ [names[0]]: row, [names[1]]: column }));
       return element("td", {}, button);
     })));
-  const table = element("table", { class: "grid" },
-    element("thead", {}, element("tr", {}, element("th", {}, `${labels[0]} ↓  ${labels[1]} →`), ...columns.map((c) => element("th", { scope: "col" }, short(c))))),
+  const table = element("table", { class: "grid" }, element("caption", {}, `Down: ${labels[0]}. Across: ${labels[1]}.`),
+    element("thead", {}, element("tr", {}, element("td", {}), ...columns.map((c) => element("th", { scope: "col" }, short(c))))),
     element("tbody", {}, ...body));
   table.addEventListener("keydown", (event) => {
     const step = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key];

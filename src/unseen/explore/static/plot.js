@@ -18,6 +18,22 @@ export function traceShape(path, shape, x, y, r) {
   }
 }
 
+// A colour of the style sheet as a canvas takes it, in the theme that is on.
+function inks(canvas) {
+  const probe = document.createElement("span"), found = new Map();
+  canvas.parentElement.append(probe);
+  return {
+    of(name) {
+      if (!found.has(name)) {
+        probe.style.color = `var(${name})`;
+        found.set(name, getComputedStyle(probe).color);
+      }
+      return found.get(name);
+    },
+    end: () => probe.remove(),
+  };
+}
+
 export const shapeOf = (i) => SHAPES[i % SHAPES.length];
 export const colourOf = (i) => `--q${i % COLOURS}`;
 
@@ -96,7 +112,7 @@ export class Plot {
 
   draw() {
     if (!this.points) return;
-    const { canvas } = this, ratio = window.devicePixelRatio || 1, style = getComputedStyle(canvas);
+    const { canvas } = this, ratio = window.devicePixelRatio || 1, ink = inks(canvas);
     const width = canvas.clientWidth, height = canvas.clientHeight;
     if (canvas.width !== Math.round(width * ratio) || canvas.height !== Math.round(height * ratio)) {
       canvas.width = Math.round(width * ratio); canvas.height = Math.round(height * ratio);
@@ -109,23 +125,24 @@ export class Plot {
     for (const { rows, colour, shape, hollow } of this.groups) {
       const path = new Path2D();
       for (const i of rows) traceShape(path, shape, xs[i], ys[i], RADIUS);
-      pen.fillStyle = pen.strokeStyle = style.getPropertyValue(colour);
+      pen.fillStyle = pen.strokeStyle = ink.of(colour);
       pen.globalAlpha = hollow ? 0.95 : 0.7;
       pen.lineWidth = 1.4;
       if (hollow || shape === "cross") pen.stroke(path); else pen.fill(path);
     }
     pen.globalAlpha = 1;
-    this.ring(pen, this.marks, style.getPropertyValue("--alarm"), RADIUS + 2.5, 1);
-    this.ring(pen, this.picked, style.getPropertyValue("--ink"), RADIUS + 2, 1.5);
-    if (this.at >= 0) this.ring(pen, [this.at], style.getPropertyValue("--accent"), RADIUS + 5, 2.5);
-    for (const { place, name, colour } of this.anchors) this.anchor(pen, place, name, style.getPropertyValue(colour), style);
+    this.ring(pen, this.marks, ink.of("--alarm"), RADIUS + 2.5, 1);
+    this.ring(pen, this.picked, ink.of("--ink"), RADIUS + 2, 1.5);
+    if (this.at >= 0) this.ring(pen, [this.at], ink.of("--accent"), RADIUS + 5, 2.5);
+    for (const { place, name, colour } of this.anchors) this.anchor(pen, place, name, ink.of(colour), ink);
     if (this.lasso?.length > 1) {
       pen.beginPath();
       this.lasso.forEach(([x, y], i) => (i ? pen.lineTo(x, y) : pen.moveTo(x, y)));
       pen.closePath();
-      pen.setLineDash([4, 3]); pen.strokeStyle = style.getPropertyValue("--ink"); pen.lineWidth = 1.2; pen.stroke();
+      pen.setLineDash([4, 3]); pen.strokeStyle = ink.of("--ink"); pen.lineWidth = 1.2; pen.stroke();
       pen.setLineDash([]);
     }
+    ink.end();
     this.drawn();
   }
 
@@ -135,12 +152,12 @@ export class Plot {
     pen.strokeStyle = colour; pen.lineWidth = width; pen.stroke(path);
   }
 
-  anchor(pen, place, name, colour, style) {
+  anchor(pen, place, name, colour, ink) {
     const [x, y] = this.screen.onScreen(place[0], place[1], 0, 0);
     pen.beginPath(); pen.arc(x, y, 8, 0, 7);
     pen.fillStyle = colour; pen.fill();
-    pen.strokeStyle = style.getPropertyValue("--paper"); pen.lineWidth = 2; pen.stroke();
-    pen.font = "600 12px system-ui, sans-serif"; pen.fillStyle = style.getPropertyValue("--ink");
+    pen.strokeStyle = ink.of("--paper"); pen.lineWidth = 2; pen.stroke();
+    pen.font = "600 12px system-ui, sans-serif"; pen.fillStyle = ink.of("--ink");
     pen.textAlign = x > this.canvas.clientWidth / 2 ? "right" : "left";
     pen.fillText(name, x + (pen.textAlign === "left" ? 12 : -12), y + 4);
   }
