@@ -158,7 +158,7 @@ def application(explorer: Explorer, token: str, port: int) -> Gate:
             try:
                 return answer(await getattr(explorer, name)(await asked(request)))
             except Superseded:
-                return answer({"superseded": True}, 409)
+                return Response(None, 204, HEADERS)  # no error: nobody waits for it
             except Refused as refusal:
                 return answer({"error": str(refusal)}, refusal.status)
             except (*EXPECTED, ImportError, OSError) as error:

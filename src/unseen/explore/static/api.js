@@ -10,8 +10,8 @@ export async function call(name, told = {}, signal = undefined) {
     body: JSON.stringify({ tab: TAB, ...told }),
     signal,
   });
+  if (response.status === 204) throw new DOMException("Somebody moved on.", "AbortError");
   const found = await response.json();
-  if (response.status === 409) throw new DOMException("Somebody moved on.", "AbortError");
   if (!response.ok) throw new Failed(found.error ?? `The server says ${response.status}.`);
   return found;
 }

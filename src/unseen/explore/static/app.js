@@ -17,6 +17,7 @@ let before = { key: "", points: null };
 let compared = null; // the surface
 let waiting = null; // the call under way: { since, stop, changed }
 let playing = null; // the name of what is swept
+let comparing = null; // what stops the call for the surface
 let sequence = 0, resting = 0, drawnWaiters = [];
 
 const plot = new Plot(byId("plot"), byId("tip"), { tell: told, chosen: list, drawn });
@@ -137,6 +138,7 @@ function drawn() {
 // One call at a time: what changes meanwhile is asked for next, or at once if the call takes long.
 async function request() {
   clearTimeout(resting);
+  comparing?.abort();
   if (waiting) {
     waiting.changed = true;
     if (performance.now() - waiting.since > PATIENCE) waiting.stop.abort();
@@ -231,7 +233,8 @@ async function compare() {
   if (byId("surface").dataset.key === key) return;
   byId("surface-text").textContent = "Comparing…";
   try {
-    const found = await call("surface", { data: state.data, setting: setting() });
+    comparing = new AbortController();
+    const found = await call("surface", { data: state.data, setting: setting() }, comparing.signal);
     compared = found;
     byId("surface").dataset.key = key;
     if (!found.sources) {
