@@ -1,4 +1,4 @@
-"""The explorer without a browser: figures are those of the library, strangers are refused, and nobody waits for ever."""
+"""The explorer without a browser: figures are those of the library, strangers are refused, nobody waits for ever."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ from sklearn.base import clone
 from explore_server import call, serving, session_of, small_table
 from unseen.datasets import make_synthetic
 from unseen.explore import Explorer, Session, Setting, embedded_sources, python_code
-from unseen.selection import HEADS, METHODS, Bench, LeaveOneDomainOut, ProjectionSearchCV, Shelf
+from unseen.explore._pool import pool_view
+from unseen.selection import HEADS, METHODS, Bench, LeaveOneDomainOut, ProjectionSearchCV, Shelf, UnseenClassifier
 from unseen.tables import preprocessor
 
 ASKED = [
@@ -158,7 +159,7 @@ def test_a_setting_is_written_and_read(session, asked):
     ids=str,
 )
 def test_what_no_slider_reaches_is_refused(session, asked):
-    with pytest.raises(ValueError, match="must be one of|no setting"):
+    with pytest.raises(ValueError, match=r"must be one of|no setting"):
         session.setting(asked)
 
 
@@ -371,8 +372,27 @@ def test_only_the_newest_request_of_a_tab_is_answered():
         gate.set()
         statuses = [one.result()[0] for one in asked]
         assert other.result()[0] == 200, "another tab is not disturbed"
-    assert statuses == [409, 409, 409, 200]
+    assert statuses == [204, 204, 204, 200]
     assert len(solved) == 3, "the first had begun; the second and third were never solved"
+
+
+def test_the_pool_is_that_of_the_automatic_choice():
+    session = session_of(scale="none")
+    held = "oslo"
+    *_, view = pool_view(session, held)
+    table, new = session.table, session.table.domain == held
+    automatic = UnseenClassifier().fit(table.X[~new], table.y[~new], sample_domain=table.domain[~new])
+    assert view.facts["members"] == automatic.members_
+    assert [guard["reason"] for guard in view.facts["guards"]] == automatic.decisions_
+    assert view.facts["name"] == automatic.best_model_
+    natural = view.skew(None)
+    chosen = next(one["name"] for one in view.facts["tried"] if one["chosen"])
+    accuracy = natural["accuracy"].get(chosen, natural["accuracy"].get("what was chosen"))
+    assert accuracy == pytest.approx(automatic.score(table.X[new], table.y[new]))
+    assert sum(natural["counts"]) == new.sum()
+    skew = view.skew(0.95)
+    assert max(skew["counts"]) / sum(skew["counts"]) > max(natural["counts"]) / sum(natural["counts"])
+    assert skew["draws"].keys() == natural["accuracy"].keys()
 
 
 def run_command(*arguments, **options):

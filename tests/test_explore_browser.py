@@ -316,7 +316,8 @@ def test_controls_have_names_and_take_the_focus(visit):
     for _ in range(40):
         page.keyboard.press("Tab")
     missed = page.evaluate(
-        """() => [...document.querySelectorAll("#controls button, select, #controls input, input:checked, canvas, .grid [tabindex='0']")]
+        """() => [...document.querySelectorAll(`#controls button, select, #controls input, input:checked, canvas,
+          .grid [tabindex='0']`)]
           .filter((e) => e.checkVisibility() && !seen.has(e)).map((e) => e.outerHTML)"""
     )
     assert missed == []
