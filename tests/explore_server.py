@@ -45,9 +45,9 @@ def serving(explorer=None, **how):
         assert not thread.is_alive()
 
 
-def call(server, name, body=None, *, method="POST", path=None, headers=None, raw=None):
+def call(server, name, body=None, *, method="POST", path=None, headers=None, raw=None, kept=None):
     """Status, headers and answer; the answer is an object if it can be."""
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+    connection = kept or http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
     try:
         data = json.dumps(body or {}).encode() if raw is None else raw
         told = {"content-type": "application/json", **(headers or {})}
@@ -56,7 +56,8 @@ def call(server, name, body=None, *, method="POST", path=None, headers=None, raw
         response = connection.getresponse()
         text = response.read()
     finally:
-        connection.close()
+        if kept is None:
+            connection.close()
     try:
         return response.status, response.headers, json.loads(text)
     except ValueError:

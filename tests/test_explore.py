@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import http.client
 import json
 import os
 import resource
@@ -326,16 +327,22 @@ def test_an_answer_is_that_of_the_session(server, session):
     assert told["before"]["shape"] == [180, 3]
 
 
-def test_a_thousand_requests_of_twenty_clients(server):
+def test_a_thousand_requests_of_twenty_clients():
+    with serving(Explorer({"tiny": lambda: session_of(small_table(60, n_domains=3))})) as server:
+        a_thousand_requests(server)
+
+
+def a_thousand_requests(server):
     texts = session_of().facts["methods"][2]["sliders"][2]["values"]
     assert call(server, "solve", {"tab": "warm"})[0] == 200
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
     def client(k):
-        found = []
+        found, kept = [], http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
         for i in range(50):
             kind, setting = ("code", {}) if i % 2 else ("solve", {"conditional_weight": texts[i % len(texts)]})
-            found.append(call(server, kind, {"tab": f"t{k}", "setting": {"method": "CIDG", **setting}})[0])
+            found.append(call(server, kind, {"tab": f"t{k}", "setting": {"method": "CIDG", **setting}}, kept=kept)[0])
+        kept.close()
         return found
 
     with ThreadPoolExecutor(20) as pool:

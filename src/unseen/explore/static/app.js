@@ -130,6 +130,7 @@ const nextDrawing = () => new Promise((done) => drawnWaiters.push(done));
 function drawn() {
   if (scene === null || scene.told) return;
   scene.told = true;
+  if (!waiting) byId("weights").setAttribute("aria-busy", "false");
   document.documentElement.dataset.drawn = scene.sequence;
   for (const done of drawnWaiters.splice(0)) done();
   document.dispatchEvent(new CustomEvent("drawn", { detail: scene.sequence }));
@@ -139,6 +140,7 @@ function drawn() {
 async function request() {
   clearTimeout(resting);
   comparing?.abort();
+  byId("weights").setAttribute("aria-busy", "true");
   if (waiting) {
     waiting.changed = true;
     if (performance.now() - waiting.since > PATIENCE) waiting.stop.abort();
@@ -158,6 +160,7 @@ async function request() {
   } catch (error) {
     if (error.name !== "AbortError") {
       say(error instanceof Failed ? error.message : "The server does not answer: has the command ended?", true);
+      byId("weights").setAttribute("aria-busy", "false");
       for (const done of drawnWaiters.splice(0)) done();
     }
   } finally {
