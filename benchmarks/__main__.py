@@ -7,7 +7,7 @@ import sys
 
 from .measure import machine
 
-SUITES = ("jobs", "projections", "selection", "domains", "nystroem", "streaming", "dask_cluster")
+SUITES = ("jobs", "projections", "selection", "domains", "nystroem", "streaming", "dask_cluster", "explore")
 
 
 def main(names: list[str]) -> int:

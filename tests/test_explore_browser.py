@@ -283,6 +283,10 @@ def test_the_pool_and_what_skew_does_to_it(visit):
     assert changed(page, lambda: page.keyboard.press("End"), value)
     assert page.locator("#skew-value").inner_text() == "99%"
     assert "skew=7" in page.url
+    last = page.evaluate(value)
+    page.reload()
+    page.wait_for_selector("#skew-figures td", timeout=60_000)
+    assert page.evaluate(value) == last, "which is in the address, too"
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

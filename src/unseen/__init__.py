@@ -32,7 +32,7 @@ _SUBMODULES = (
     "datasets",
     "distributed",
     "exceptions",
-    "explore",
+    "images",
     "models",
     "report",
     "selection",

@@ -12,6 +12,7 @@ from ._session import Origin, Session
 from ._setting import Setting
 from ._sources import embedded_sources, table_source
 
-__all__ = ["Newcomers", "Origin", "Serving", "Session", "Setting"]
+__all__: list[str] = []  # the command is the way in
 # For other rooms, and for nobody else.
-__all__ += ["Explorer", "application", "command", "embedded_sources", "python_code", "save", "table_source"]
+__all__ += ["Explorer", "Newcomers", "Origin", "Serving", "Session", "Setting", "application", "command"]
+__all__ += ["embedded_sources", "python_code", "save", "table_source"]

@@ -3,14 +3,38 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 TABS = 1_000  # that are remembered
 # What a newer request of a tab makes useless, by its kind: a surface is drawn once sliders rest.
 OVERTAKEN = {"solve": ("solve", "surface"), "surface": ("surface",), "skew": ("skew",), "pool": ("pool",)}
+
+
+async def _in_thread(work: Callable[[], T]) -> T:
+    """Do some work in a thread that an ending server does not wait for."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[T] = loop.create_future()
+
+    def tell(set_it: Callable[[Any], None], what: Any) -> None:
+        if not done.done():  # nobody waits for what was cancelled
+            set_it(what)
+
+    def run() -> None:
+        told: tuple[Callable[[Any], None], Any]
+        try:
+            told = done.set_result, work()
+        except BaseException as error:  # raised again where it is waited for
+            told = done.set_exception, error
+        with suppress(RuntimeError):  # the server has ended
+            loop.call_soon_threadsafe(tell, *told)
+
+    threading.Thread(target=run, daemon=True).start()
+    return await done
 
 
 class Superseded(Exception):
@@ -45,7 +69,7 @@ class Desk:
         """Do some work when it is its turn, unless it has been overtaken by then."""
         async with self._busy:
             going()
-            return await asyncio.to_thread(work)
+            return await _in_thread(work)
 
     async def each(self, going: Callable[[], None], parts: Iterator[Any]) -> Any:
         """Work in parts, between which others have their turn; the last of them is the answer."""

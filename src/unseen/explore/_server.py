@@ -178,7 +178,9 @@ def application(explorer: Explorer, token: str, port: int) -> Gate:
     files = [file for file in resources.files(__package__).joinpath("static").iterdir() if "." in file.name]
     routes = [Route(f"/{'' if file.name == 'index.html' else file.name}", serving(file)) for file in files]
     routes += [Route(f"/api/{name}", calling(name), methods=["POST"]) for name in calls]
-    return Gate(Starlette(routes=routes), token, port)
+    app = Starlette(routes=routes)
+    app.router.redirect_slashes = False  # a path that is none of ours leads nowhere
+    return Gate(app, token, port)
 
 
 def _packed(value: Any) -> Any:
@@ -218,7 +220,7 @@ class Serving:
         self.port = self.socket.getsockname()[1]
         app = application(explorer, self.token, self.port)
         rules: Facts = {"log_level": "warning", "access_log": False, "lifespan": "off", "ws": "none", "http": "h11"}
-        limits = {"limit_concurrency": 200, "timeout_graceful_shutdown": 2, "h11_max_incomplete_event_size": 16_384}
+        limits = {"limit_concurrency": 200, "timeout_graceful_shutdown": 1, "h11_max_incomplete_event_size": 16_384}
         self.server = uvicorn.Server(uvicorn.Config(app, server_header=False, **rules, **limits))
 
     @property

@@ -27,7 +27,7 @@ LABELS = {
 SHARES = ("between_weight", "discrepancy_weight")  # between 0 and 1
 FIRST = "CIDG"
 MOST_COMPONENTS = 10
-VIEW = ("tab", "data", "colour", "stage", "dims", "x", "skew")  # of the page alone, which its address holds too
+VIEW = ("tab", "data", "colour", "stage", "dims", "pool", "skew")  # of the page alone, which its address holds too
 
 
 @dataclass(frozen=True)

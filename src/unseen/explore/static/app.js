@@ -21,7 +21,7 @@ let comparing = null; // what stops the call for the surface
 let sequence = 0, resting = 0, drawnWaiters = [];
 
 const plot = new Plot(byId("plot"), byId("tip"), { tell: told, chosen: list, drawn });
-const pool = poolTab(() => ({ data: state.data, held: state.held }), (held) => change({ held }), (skew) => { state.skew = skew; write(); });
+const pool = poolTab(() => ({ data: state.data, held: state.held }), (held) => change({ held }), (some) => { Object.assign(state, some); write(); });
 const method = () => facts.methods.find((one) => one.name === state.method);
 
 function read() {

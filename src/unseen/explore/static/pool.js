@@ -5,7 +5,7 @@ import { colourOf } from "./plot.js";
 
 export function poolTab(where, hold, remember) {
   let made = null; // { key, facts, series, counts }
-  let skew = 0, busy = false, playing = false, facts = null;
+  let skew = 0, busy = false, making = false, playing = false, facts = null;
   const key = () => JSON.stringify(where());
   const ticks = () => ["as it is", ...made.facts.shares.map((share) => `${Math.round(100 * share)}%`)];
 
@@ -18,11 +18,13 @@ export function poolTab(where, hold, remember) {
     select.value = state.held;
     skew = Math.max(0, Math.min(7, Number(state.skew ?? 0) || 0));
     if (made && made.key !== key()) { made = null; byId("pool-found").hidden = true; }
+    if (state.tab === "pool" && state.pool && !made && !making) make(); // it is in the address, so that it was made before
   }
 
   async function make() {
     const asked = key(), { data, held } = where();
-    byId("pool-make").disabled = true;
+    making = byId("pool-make").disabled = true;
+    remember({ pool: "made" });
     say("Asking all models about every source…");
     try {
       const found = await call("pool", { data, setting: { held } });
@@ -35,7 +37,7 @@ export function poolTab(where, hold, remember) {
     } catch (error) {
       if (error.name !== "AbortError") say(error instanceof Failed ? error.message : "The server does not answer.", true);
     } finally {
-      byId("pool-make").disabled = false;
+      making = byId("pool-make").disabled = false;
     }
   }
 
@@ -98,7 +100,7 @@ export function poolTab(where, hold, remember) {
 
   function move(to) {
     skew = to;
-    remember(String(to));
+    remember({ skew: String(to) });
     return look();
   }
 
