@@ -109,10 +109,10 @@ function sign(shape, colour, hollow) {
   return element("svg:svg", { width: 14, height: 14, "aria-hidden": "true" }, path);
 }
 
-export function legend(place, { colours, shapes, held, wrong }) {
+export function legend(place, { colours, shapes, held = "", wrong = false, paired = false }) {
   const item = (drawn, text) => element("li", {}, drawn, text);
   place.replaceChildren(
-    ...colours.map((name, i) => item(sign("circle", colourOf(i), false), name)),
+    ...colours.map((name, i) => item(sign(paired ? shapeOf(i) : "circle", colourOf(i), paired), name)),
     ...shapes.map((name, i) => item(sign(shapeOf(i), "--soft", false), name)),
     ...(held ? [item(sign("circle", "--soft", true), `hollow: ${held}, held out`)] : []),
     ...(wrong ? [item(sign("circle", "--alarm", true), "ringed: predicted wrongly")] : []));
@@ -120,12 +120,12 @@ export function legend(place, { colours, shapes, held, wrong }) {
 
 // Accuracy of some models over the share of a skew: a line each, and a rule at the current share.
 export function lines(place, series, ticks, current) {
-  const width = 640, height = 260, left = 42, right = 12, top = 12, bottom = 34, names = Object.keys(series);
+  const width = Math.max(260, Math.min(680, place.clientWidth)), height = 260, left = 42, right = 12, top = 12, bottom = 34, names = Object.keys(series);
   const values = names.flatMap((name) => series[name].filter((v) => v !== undefined));
   if (!values.length) return;
   const low = Math.max(0, Math.floor(10 * Math.min(...values) - 0.3) / 10), high = Math.min(1, Math.ceil(10 * Math.max(...values) + 0.1) / 10);
   const x = (i) => left + ((width - left - right) * i) / (ticks.length - 1), y = (v) => top + ((high - v) / (high - low || 1)) * (height - top - bottom);
-  const drawing = element("svg:svg", { viewBox: `0 0 ${width} ${height}`, role: "img",
+  const drawing = element("svg:svg", { width, height, role: "img",
     "aria-label": "Accuracy over the share that half of the classes have of a batch; the table below has the numbers." });
   const stroke = (node, colour, wide) => { node.style.stroke = `var(${colour})`; node.style.strokeWidth = wide; node.style.fill = "none"; return node; };
   for (let k = 0; k <= 4; k++) {
@@ -137,7 +137,9 @@ export function lines(place, series, ticks, current) {
   drawing.append(stroke(element("svg:path", { d: `M${x(current)} ${top}V${height - bottom}` }), "--soft", 1));
   names.forEach((name, k) => {
     const known = series[name].map((v, i) => [i, v]).filter(([, v]) => v !== undefined);
-    drawing.append(stroke(element("svg:path", { d: known.map(([i, v], a) => `${a ? "L" : "M"}${x(i)} ${y(v)}`).join("") }), colourOf(k), 2));
+    const line = stroke(element("svg:path", { d: known.map(([i, v], a) => `${a ? "L" : "M"}${x(i)} ${y(v)}`).join("") }), colourOf(k), 2);
+    if (k > 1) line.style.strokeDasharray = "6 5"; // models that say the same lie on each other
+    drawing.append(line);
     for (const [i, v] of known) {
       const dot = element("svg:circle", { cx: x(i), cy: y(v), r: i === current ? 5 : 3 });
       dot.style.fill = `var(${colourOf(k)})`;

@@ -21,7 +21,7 @@ export async function showModel() {
   const plot = new Plot(byId("places"), byId("places-tip"), { tell: told });
   const anchors = facts.source_places.map((place, k) => ({ place, name: facts.sources[k], colour: "--q6" }));
   plot.show(points, { groups: [...groups.values()], anchors });
-  legend(byId("places-legend"), { colours: facts.classes, shapes: [], held: "", wrong: false });
+  legend(byId("places-legend"), { colours: facts.classes, shapes: [], paired: true });
   table(facts);
 }
 
