@@ -341,7 +341,7 @@ def a_thousand_requests(server):
     def client(k):
         found, kept = [], http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
         for i in range(50):
-            kind, setting = ("code", {}) if i % 2 else ("solve", {"conditional_weight": texts[i % len(texts)]})
+            kind, setting = ("code", {}) if i % 5 else ("solve", {"conditional_weight": texts[i % len(texts)]})
             found.append(call(server, kind, {"tab": f"t{k}", "setting": {"method": "CIDG", **setting}}, kept=kept)[0])
         kept.close()
         return found
@@ -405,7 +405,7 @@ def test_an_ending_server_waits_for_no_computation():
 
 
 def test_the_pool_is_that_of_the_automatic_choice():
-    session = session_of(scale="none")
+    session = session_of(small_table(100), scale="none")
     held = "oslo"
     *_, view = pool_view(session, held)
     table, new = session.table, session.table.domain == held

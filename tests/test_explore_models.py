@@ -35,7 +35,7 @@ def write_table(path, table, rows=slice(None)):
 @pytest.fixture(scope="module")
 def read(tmp_path_factory):
     """A session on a table in a file."""
-    path = write_table(tmp_path_factory.mktemp("explored") / "patients.csv", small_table())
+    path = write_table(tmp_path_factory.mktemp("explored") / "patients.csv", small_table(100, n_domains=3))
     request = Request("diagnosis", "hospital")
     return table_source(str(path), load_table(path, label="diagnosis", domain="hospital"), request, "standardize")()
 
@@ -80,10 +80,11 @@ def test_the_command_writes_the_same_model_and_report(read, tmp_path):
 
 def test_the_page_saves_beside_where_the_command_was_started(tmp_path):
     with serving(Explorer({"small": session_of}, folder=tmp_path)) as server:
-        for wanted in ("small-explored.unseen", "small-explored-2.unseen"):
-            status, _, told = call(server, "save", {"kind": "model", "setting": {}})
-            assert status == 200, told
-            assert told["path"] == str(tmp_path / wanted)
+        (tmp_path / "small-explored.unseen").touch()
+        status, _, told = call(server, "save", {"kind": "model", "setting": {}})
+        assert status == 200, told
+        assert told["path"] == str(tmp_path / "small-explored-2.unseen")
+    assert (tmp_path / "small-explored.unseen").read_bytes() == b"", "nothing is overwritten"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["small-explored-2.unseen", "small-explored.unseen"]
 
 
