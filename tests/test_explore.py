@@ -183,6 +183,19 @@ def test_more_rows_than_can_be_shown_are_drawn_and_told():
     assert max(facts["row"]) > 300, "rows are those of the whole table"
 
 
+def test_a_source_that_cannot_be_scored_leaves_the_rest():
+    """Without its other source one that has a single class is all there is to learn from."""
+    table = small_table(90, n_domains=3)
+    y = np.where(table.domain == "bonn", "ill", table.y)
+    session = session_of(replace(table, y=y))
+    found = session.solve(session.setting({"held": "oslo"}))
+    assert found["accuracy"] > 0
+    assert found["validation"] is None
+    assert found["unscored"]
+    assert found["validated"] == 2
+    assert list(session.surface(session.setting({"held": "oslo"})))[-1]["scores"][0][0] is None
+
+
 def test_decompositions_are_kept_up_to_a_size():
     samples = small_table().samples
     split = np.arange(100), np.arange(100, 180)

@@ -46,7 +46,7 @@ def visit(browser, server):
     contexts, trouble, hosts = [], [], set()
 
     def open_page(at="", width=1280, address=None, **options):
-        context = browser.new_context(viewport={"width": width, "height": 900}, **options)
+        context = browser.new_context(viewport={"width": width, "height": 640}, **options)
         contexts.append(context)
         page = context.new_page()
         page.on("console", lambda message: trouble.append(message.text))

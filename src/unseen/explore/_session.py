@@ -56,6 +56,7 @@ class Session:
         self.most = most
         self.table = table.take(table.samples.thinned(most, seed)) if self.thinned else table
         self.domains = np.unique(self.table.domain).tolist()
+        self.preparation = preprocessor(table.schema, scale)
         self._shelf, self._benches = Shelf(SHELF), OrderedDict[str, dict[str | None, Bench]]()
         self._surfaces: OrderedDict[str, dict[str, Any]] = OrderedDict()
         if len(self.domains) < 2:
@@ -65,11 +66,6 @@ class Session:
     def samples(self) -> Samples:
         """What is looked at."""
         return self.table.samples
-
-    @cached_property
-    def preparation(self) -> Any:
-        """Unfitted."""
-        return preprocessor(self.table.schema, self.scale)
 
     def setting(self, asked: Any) -> Setting:
         """A setting from texts by name, or from the text of an address."""
@@ -129,15 +125,18 @@ class Session:
         (said,) = bench.said([candidate])
         if said.codes is None:
             raise ValueError(said.error)
-        inner = []
+        inner, unscored = list[float](), ""
         for other in self.validation(setting.held):
             going()
-            inner.append(_accuracy(other, candidate))
+            (prediction,) = other.said([candidate])
+            inner.append(other.score(prediction))  # NaN where it failed
+            unscored = unscored or prediction.error
         return {
             "held": setting.held,
             "accuracy": bench.score(said),
-            "validation": float(np.mean(inner)) if inner else None,
-            "validations": inner,
+            "validation": float(np.mean(inner)) if inner and not unscored else None,
+            "validated": len(inner),
+            "unscored": unscored,
             "eigenvalues": view.eigenvalues.tolist(),
             "components": view.train.shape[1],
             "ridge": view.ridge,
@@ -192,10 +191,3 @@ class Session:
             while len(self._surfaces) > SURFACES:
                 self._surfaces.popitem(last=False)
         yield self._surfaces[key]
-
-
-def _accuracy(bench: Bench, candidate: Any) -> float:
-    (said,) = bench.said([candidate])
-    if said.codes is None:
-        raise ValueError(said.error)
-    return bench.score(said)

@@ -59,6 +59,7 @@ export class Plot {
     Object.assign(this, { points, groups, marks, anchors, lanes });
     this.dims = points.q >= 3 ? dims : 2;
     this.canvas.setAttribute("aria-valuemax", Math.max(1, points.n));
+    if (this.at >= 0) this.tip.textContent = this.tell(this.at);
     this.later();
   }
 
@@ -143,6 +144,7 @@ export class Plot {
       pen.setLineDash([]);
     }
     ink.end();
+    if (this.at >= 0) this.placeTip();
     this.drawn();
   }
 
@@ -232,16 +234,20 @@ export class Plot {
     this.at = i;
     this.tip.hidden = i < 0;
     if (i >= 0) {
-      const text = this.tell(i), { xs, ys } = this.screen;
+      const text = this.tell(i);
       this.tip.textContent = text;
       this.canvas.setAttribute("aria-valuenow", i + 1);
       this.canvas.setAttribute("aria-valuetext", text.replaceAll("\n", ", "));
-      const left = xs[i] > this.canvas.clientWidth / 2;
-      this.tip.style.left = left ? "" : `${xs[i] + 12}px`;
-      this.tip.style.right = left ? `${this.canvas.clientWidth - xs[i] + 12}px` : "";
-      this.tip.style.top = `${Math.max(0, Math.min(ys[i] - 10, this.canvas.clientHeight - 70))}px`;
+      this.placeTip();
     }
     this.later();
+  }
+
+  placeTip() {
+    const x = this.screen.xs[this.at], y = this.screen.ys[this.at], left = x > this.canvas.clientWidth / 2;
+    this.tip.style.left = left ? "" : `${x + 12}px`;
+    this.tip.style.right = left ? `${this.canvas.clientWidth - x + 12}px` : "";
+    this.tip.style.top = `${Math.max(0, Math.min(y - 10, this.canvas.clientHeight - 70))}px`;
   }
 
   // What lies inside the lasso, by counting edges to the right.
