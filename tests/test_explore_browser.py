@@ -90,6 +90,7 @@ def move(page, name, step):
 
 
 def figures(page):
+    page.wait_for_selector('#figures[aria-busy="false"]', timeout=10_000)
     return [float(page.locator(f"#{name}").get_attribute("data-value")) for name in ("accuracy", "validation")]
 
 
@@ -245,7 +246,7 @@ def test_a_cloud_turns(visit):
 
 def test_two_domains_and_two_classes_are_enough(visit):
     page = visit("data=two")
-    assert "no other to hold out" in page.locator("#figures").inner_text()
+    page.wait_for_selector("#figures:has-text('no other to hold out')")
     assert "lanes" in page.locator("#axes").inner_text()
     page.wait_for_selector("#surface-text:has-text('no other to hold out')")
 

@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 TABS = 1_000  # that are remembered
 # What a newer request of a tab makes useless, by its kind: a surface is drawn once sliders rest.
-OVERTAKEN = {"solve": ("solve", "surface"), "surface": ("surface",), "skew": ("skew",), "pool": ("pool",)}
+OVERTAKEN = {kind: (kind,) for kind in ("validate", "surface", "skew", "pool")}
+OVERTAKEN["solve"] = ("solve", "validate", "surface")
 
 
 async def _in_thread(work: Callable[[], T]) -> T:

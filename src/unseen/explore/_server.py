@@ -70,10 +70,15 @@ class Explorer:
         going = self.desk.take(_tab(told), "solve")
 
         def work() -> Facts:
-            found = session.solve(setting, going)
+            found = session.solve(setting, going, patient=False)
             return {**found, "before": session.before(setting)} if told.get("before") else found
 
         return await self.desk.run(going, work)
+
+    async def validate(self, told: Facts) -> Facts:
+        """What was pending of a setting."""
+        session, setting = await self._setting(told)
+        return await self.desk.each(self.desk.take(_tab(told), "validate"), session.validate(setting))
 
     async def surface(self, told: Facts) -> Facts:
         """Other settings around it."""
@@ -174,7 +179,7 @@ def application(explorer: Explorer, token: str, port: int) -> Gate:
 
         return page
 
-    calls = ("start", "data", "model", "solve", "surface", "code", "save", "pool", "skew")
+    calls = ("start", "data", "model", "solve", "validate", "surface", "code", "save", "pool", "skew")
     files = [file for file in resources.files(__package__).joinpath("static").iterdir() if "." in file.name]
     routes = [Route(f"/{'' if file.name == 'index.html' else file.name}", serving(file)) for file in files]
     routes += [Route(f"/api/{name}", calling(name), methods=["POST"]) for name in calls]

@@ -109,13 +109,11 @@ class Session:
         some = sources[:: -(-len(sources) // VALIDATED)]
         return [self.bench(held, name) for name in some] if len(sources) > 1 else []
 
-    def ready(self, setting: Setting) -> bool:
-        """Whether all decompositions that a setting needs are there."""
-        projection = setting.candidate().transformer
-        return all(bench.is_ready(projection) for bench in (self.bench(setting.held), *self.validation(setting.held)))
+    def solve(self, setting: Setting, going: Going = lambda: None, *, patient: bool = True) -> dict[str, Any]:
+        """Everything that is shown of a setting, in plain values and one array.
 
-    def solve(self, setting: Setting, going: Going = lambda: None) -> dict[str, Any]:
-        """Everything that is shown of a setting, in plain values and one array."""
+        Who is not patient does not wait for decompositions of the sources: what follows from them is then pending.
+        """
         candidate, bench = setting.candidate(), self.bench(setting.held)
         bench.fold(candidate.transformer)
         going()
@@ -125,18 +123,14 @@ class Session:
         (said,) = bench.said([candidate])
         if said.codes is None:
             raise ValueError(said.error)
-        inner, unscored = list[float](), ""
-        for other in self.validation(setting.held):
+        ready = all(other.is_ready(candidate.transformer) for other in self.validation(setting.held))
+        inner: dict[str, Any] | None = {"pending": True}
+        for inner in self.validate(setting) if ready or patient else ():
             going()
-            (prediction,) = other.said([candidate])
-            inner.append(other.score(prediction))  # NaN where it failed
-            unscored = unscored or prediction.error
         return {
             "held": setting.held,
             "accuracy": bench.score(said),
-            "validation": float(np.mean(inner)) if inner and not unscored else None,
-            "validated": len(inner),
-            "unscored": unscored,
+            **(inner or {}),
             "eigenvalues": view.eigenvalues.tolist(),
             "components": view.train.shape[1],
             "ridge": view.ridge,
@@ -146,6 +140,17 @@ class Session:
             "after": self._in_order(setting.held, view.train, view.test),
             "milliseconds": {"solve": 1e3 * (solved - start), "all": 1e3 * (time.perf_counter() - start)},
         }
+
+    def validate(self, setting: Setting) -> Iterator[dict[str, Any] | None]:
+        """Accuracy by leaving one source out in turn; None after each part of the work but the last."""
+        candidate, scores, unscored = setting.candidate(), list[float](), ""
+        for bench in self.validation(setting.held):
+            (said,) = bench.said([candidate])
+            scores.append(bench.score(said))  # NaN where it failed
+            unscored = unscored or said.error
+            yield None
+        mean = float(np.mean(scores)) if scores and not unscored else None
+        yield {"validation": mean, "validated": len(scores), "unscored": unscored, "pending": False}
 
     def before(self, setting: Setting) -> Any:
         """Samples before a projection: the leading principal components of the same kernel."""

@@ -229,28 +229,36 @@ function list(rows) {
     element("td", {}, facts.classes[facts.class[i]]), element("td", {}, facts.domains[facts.domain[i]]), element("td", {}, prediction(i)))));
 }
 
+// What looks at other sources waits until sliders rest: their accuracy, then that of other settings.
 async function compare() {
   if (state.tab !== "weights") return;
+  comparing = new AbortController();
+  const { signal } = comparing, mine = scene;
+  try {
+    if (mine?.pending) Object.assign(mine, await call("validate", { data: state.data, setting: mine.asked }, signal));
+    if (mine && mine === scene) figures(byId("figures"), scene, scene.held, scene.asked.centering === "target");
+    await compareOthers(signal);
+  } catch (error) {
+    if (error.name !== "AbortError") byId("surface-text").textContent = error instanceof Failed ? error.message : "";
+  }
+}
+
+async function compareOthers(signal) {
   const names = method().surface, labels = names.map((name) => method().sliders.find((s) => s.name === name).label);
   const key = JSON.stringify(Object.entries(setting()).filter(([name]) => !names.includes(name)).concat([["data", state.data]]));
   if (byId("surface").dataset.key === key) return;
   byId("surface-text").textContent = "Comparing…";
-  try {
-    comparing = new AbortController();
-    const found = await call("surface", { data: state.data, setting: setting() }, comparing.signal);
-    compared = found;
-    byId("surface").dataset.key = key;
-    if (!found.sources) {
-      byId("surface").replaceChildren();
-      byId("surface-text").textContent = "Settings are compared by leaving one source out: there is one source, and no other to hold out.";
-      return;
-    }
-    byId("surface-text").textContent = `Accuracy in percent, leaving one of ${found.sources} sources out in turn, without ${state.held}. Weights are multiples of the data's own scale. Press a cell to go there; the framed one is nearest to where you are.`;
-    surface(byId("surface"), found, labels, (some) => { stopPlaying(); change(some); });
-    markSurface(byId("surface"), found, state);
-  } catch (error) {
-    if (error.name !== "AbortError") byId("surface-text").textContent = error instanceof Failed ? error.message : "";
+  const found = await call("surface", { data: state.data, setting: setting() }, signal);
+  compared = found;
+  byId("surface").dataset.key = key;
+  if (!found.sources) {
+    byId("surface").replaceChildren();
+    byId("surface-text").textContent = "Settings are compared by leaving one source out: there is one source, and no other to hold out.";
+    return;
   }
+  byId("surface-text").textContent = `Accuracy in percent, leaving one of ${found.sources} sources out in turn, without ${state.held}. Weights are multiples of the data's own scale. Press a cell to go there; the framed one is nearest to where you are.`;
+  surface(byId("surface"), found, labels, (some) => { stopPlaying(); change(some); });
+  markSurface(byId("surface"), found, state);
 }
 
 async function copy(kind, button) {

@@ -12,12 +12,13 @@ export function figures(place, found, held, transductive) {
     element("div", { class: "figure" },
       element("span", {}, "Leaving one source out in turn, on average"),
       element("b", { id: "validation", "data-value": found.validation ?? "" }, percent(found.validation)),
-      mark(found.unscored || (found.validated
+      mark(found.pending ? "decomposing the kernel matrices of the sources…" : found.unscored || (found.validated
         ? `looks at the labels of ${found.validated} sources alone: what a choice may go by`
         : "there is one source, and no other to hold out"), Boolean(found.unscored))),
   ];
   if (transductive) parts.push(element("p", { class: "small soft" }, `Transductive: ${held} is centred on its own rows, without their labels.`));
   place.replaceChildren(...parts);
+  place.setAttribute("aria-busy", Boolean(found.pending));
   document.getElementById("caption").textContent = `${held}: ${percent(found.accuracy)} · leaving one source out: ${percent(found.validation)}`;
 }
 
