@@ -124,6 +124,18 @@ def test_the_surface_is_that_of_a_search(session):
     assert found["sources"] == 3
 
 
+@pytest.mark.parametrize("method", ["KFDA", "DICA", "SCA", "MDA", "CIDG"])
+def test_every_method_has_a_surface_on_which_its_setting_lies(method):
+    session = session_of(small_table(90, n_domains=3))
+    setting = session.setting({"method": method})
+    found = list(session.surface(setting))[-1]
+    at = [
+        0 if not name else found[kind].index(str(setting.params[name]))
+        for name, kind in zip(found["names"], ("rows", "columns"), strict=True)
+    ]
+    assert found["scores"][at[0]][at[1]] == pytest.approx(session.solve(setting)["validation"], abs=1e-12)
+
+
 def test_the_surface_does_not_look_at_the_held_out_domain(session):
     table = session.table
     new = table.domain == "oslo"

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 TABS = 1_000  # that are remembered
 # What a newer request of a tab makes useless, by its kind: a surface is drawn once sliders rest.
-OVERTAKEN = {kind: (kind,) for kind in ("validate", "surface", "skew", "pool")}
+OVERTAKEN: dict[str, tuple[str, ...]] = {kind: (kind,) for kind in ("validate", "surface", "skew", "pool")}
 OVERTAKEN["solve"] = ("solve", "validate", "surface")
 
 

@@ -17,7 +17,7 @@ from ..tables import Table, preprocessor
 from ._setting import Setting, method_facts, surface_axes
 
 MOST_ROWS = 2_000  # decomposed within a second or two
-SHELF = 600e6  # bytes of decompositions
+SHELF = 500e6  # bytes of decompositions
 HELD = 3  # domains whose splits are kept
 VALIDATED = 8  # sources that are left out in turn, of many
 SURFACES = 32  # that are kept
@@ -124,13 +124,14 @@ class Session:
         if said.codes is None:
             raise ValueError(said.error)
         ready = all(other.is_ready(candidate.transformer) for other in self.validation(setting.held))
-        inner: dict[str, Any] | None = {"pending": True}
-        for inner in self.validate(setting) if ready or patient else ():
+        inner: dict[str, Any] = {"pending": True}
+        for part in self.validate(setting) if ready or patient else ():
             going()
+            inner = part or inner
         return {
             "held": setting.held,
             "accuracy": bench.score(said),
-            **(inner or {}),
+            **inner,
             "eigenvalues": view.eigenvalues.tolist(),
             "components": view.train.shape[1],
             "ridge": view.ridge,
@@ -179,7 +180,8 @@ class Session:
             for k, bench in enumerate(benches):
                 for some in grouped(range(len(places)), lambda at: at // 4):
                     values = [{rows.name: rows.values[i], columns.name: columns.values[j]} for i, j in places]
-                    candidates = [setting.candidate(**values[at]) for at in some]
+                    named = [{name: value for name, value in values[at].items() if name} for at in some]
+                    candidates = [setting.candidate(**own) for own in named]
                     for prediction in bench.said(candidates):
                         scores[k, some[prediction.candidate]] = bench.score(prediction)
                     yield None

@@ -71,16 +71,17 @@ def components(method: Method, n_classes: int) -> list[str]:
 
 
 def surface_axes(method: Method) -> list[Slider]:
-    """The two parameters over which settings are compared, in steps of whole powers of ten or so."""
+    """The two parameters over which settings are compared, in whole powers of ten or so; the first may have no name."""
     by_name = {slider.name: slider for slider in sliders(method)}
     names = [name for name in by_name if name.endswith("weight")]
-    names = (names if len(names) > 1 else [*names, "ridge"])[:2]
-    return [replace(by_name[name], values=_coarse(by_name[name])) for name in names]
+    names += [name for name in ("output_ridge", "ridge") if name in by_name]
+    axes = [replace(by_name[name], values=_coarse(by_name[name])) for name in names[:2]]
+    return axes if len(axes) == 2 else [Slider("", ("",), 0), *axes]
 
 
 def _coarse(slider: Slider) -> tuple[float | str, ...]:
     if slider.name in SHARES:
-        return slider.values[::4]
+        return slider.values[::2]
     start = 1 if slider.values[0] == 0.0 else 0
     return (*slider.values[:start], *slider.values[start::4])
 

@@ -17,6 +17,8 @@ from ._candidate import Candidate, expected_warnings
 from ._engine import Scorer, Split, stages
 from ._folds import Fold, Source, membership_of
 
+PENCILS = 8  # ridges whose reductions to cell space are kept with a decomposition
+
 
 class Shelf:
     """Decompositions, those that were used last, up to so many bytes; one at least."""
@@ -106,7 +108,10 @@ class Bench:
 
         # What they share on all folds of a search is made for this one alone: it is as large, and soon made.
         def source() -> Fold:
-            return Stage(self.samples).source(projection).fold(self.rows.train, self.rows.test)
+            with one_thread():  # more are of little use to eigenvalues, and wait for each other on a busy machine
+                found = Stage(self.samples).source(projection).fold(self.rows.train, self.rows.test)
+            found.pencils = PENCILS
+            return found
 
         return self._shelf.fold(self._key(projection), 8 * train * (train + test), source)
 

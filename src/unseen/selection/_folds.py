@@ -42,7 +42,6 @@ __all__ = [
 
 KERNEL_PARAMS = ("kernel", "gamma", "degree", "coef0", "kernel_params", "feature_map")
 SHAPE_PARAMS = ("scaling", "centering", "n_components")
-PENCILS = 64  # reductions to cell space that a fold keeps, one for each ridge
 
 
 def membership_of(samples: Samples, rows: Ints) -> Membership:
@@ -111,6 +110,8 @@ Combine = Callable[[Array], Basis]  # coordinates of the samples of a fold, comb
 class Fold:
     """One training set and one test set under one kernel, decomposed once; `project` then costs O(cells^3)."""
 
+    pencils: float = np.inf  # reductions to cell space that are kept, one for each ridge
+
     def __init__(self, samples: Samples, train: Ints, test: Ints, spectrum: Spectrum, combine: Combine) -> None:
         self.counts = membership_of(samples, train).counts
         self.spectrum = replace(spectrum, lift=None)
@@ -140,7 +141,7 @@ class Fold:
             varying, pencil = equation.whitened(self.spectrum)
             (norms,) = linalg.qr(pencil.norm_factor, mode="r")
             reduced = replace(pencil, directions=np.eye(pencil.directions.shape[1]), norm_factor=norms)
-            if len(self._pencils) >= PENCILS:
+            if len(self._pencils) >= self.pencils:
                 del self._pencils[next(iter(self._pencils))]
             self._pencils[key] = varying, reduced, self.combine(pencil.directions).combined
         return self._pencils[key]

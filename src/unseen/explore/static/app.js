@@ -244,7 +244,7 @@ async function compare() {
 }
 
 async function compareOthers(signal) {
-  const names = method().surface, labels = names.map((name) => method().sliders.find((s) => s.name === name).label);
+  const names = method().surface, labels = names.map((name) => method().sliders.find((s) => s.name === name)?.label ?? "");
   const key = JSON.stringify(Object.entries(setting()).filter(([name]) => !names.includes(name)).concat([["data", state.data]]));
   if (byId("surface").dataset.key === key) return;
   byId("surface-text").textContent = "Comparing…";

@@ -70,13 +70,13 @@ export function surface(place, found, labels, choose) {
     ...columns.map((column, j) => {
       const score = scores[i][j];
       const button = element("button", { type: "button", tabindex: "-1", "data-i": i, "data-j": j,
-        "aria-label": `${labels[0]} ${row}, ${labels[1]} ${column}: ${percent(score)}` },
+        "aria-label": `${labels[0] ? `${labels[0]} ${row}, ` : ""}${labels[1]} ${column}: ${percent(score)}` },
       score === null ? "" : (100 * score).toFixed(1));
       button.style.background = `var(${shade(score)})`;
-      button.addEventListener("click", () => choose({ [names[0]]: row, [names[1]]: column }));
+      button.addEventListener("click", () => choose({ ...(names[0] ? { [names[0]]: row } : {}), [names[1]]: column }));
       return element("td", {}, button);
     })));
-  const table = element("table", { class: "grid" }, element("caption", {}, `Down: ${labels[0]}. Across: ${labels[1]}.`),
+  const table = element("table", { class: "grid" }, element("caption", {}, `${labels[0] ? `Down: ${labels[0]}. ` : ""}Across: ${labels[1]}.`),
     element("thead", {}, element("tr", {}, element("td", {}), ...columns.map((c) => element("th", { scope: "col" }, short(c))))),
     element("tbody", {}, ...body));
   table.addEventListener("keydown", (event) => {
@@ -90,7 +90,7 @@ export function surface(place, found, labels, choose) {
 }
 
 export function markSurface(place, found, values) {
-  const at = found.names.map((name, k) => nearestValue(k ? found.columns : found.rows, values[name]));
+  const at = found.names.map((name, k) => name ? nearestValue(k ? found.columns : found.rows, values[name]) : 0);
   for (const button of place.querySelectorAll("button")) {
     const here = +button.dataset.i === at[0] && +button.dataset.j === at[1];
     if (here) button.setAttribute("aria-current", "true"); else button.removeAttribute("aria-current");
