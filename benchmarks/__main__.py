@@ -7,7 +7,17 @@ import sys
 
 from .measure import machine
 
-SUITES = ("jobs", "projections", "selection", "domains", "nystroem", "streaming", "dask_cluster", "images")
+SUITES = (
+    "jobs",
+    "projections",
+    "selection",
+    "domains",
+    "nystroem",
+    "streaming",
+    "dask_cluster",
+    "images",
+    "explore",
+)
 
 
 def main(names: list[str]) -> int:

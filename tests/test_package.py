@@ -22,11 +22,13 @@ FILES = sorted(SOURCE.rglob("*.py"))
 # Each room may import those before it, and the hall: what lies beside the rooms.
 MATHEMATICS = ["_cells", "_scatters", "_pencil"]  # likewise
 ROOMS = ["report", "algebra", "kernels", "estimators", "selection", "tables", "shift", "datasets", "models", "study"]
-ROOMS += ["images", "cli"]
+ROOMS += ["images", "explore", "cli"]
 HALL = {"citizen", "distributed", "exceptions", "files", "labels", "progress"}
 ALONE = {"report"}  # takes plain values, so that any program may use it: imports no other room
 HEAVY = {"sklearn.svm", "sklearn.metrics", "scipy.linalg", "pandas", "matplotlib"}
-EXTRAS = "PIL dask distributed jinja2 matplotlib onnxruntime pandas polars pooch rich skops torch typer"
+EXTRAS = (
+    "PIL dask distributed jinja2 matplotlib onnxruntime pandas polars pooch rich skops starlette torch typer uvicorn"
+)
 OPTIONAL = set(EXTRAS.split())
 
 # Run in a fresh interpreter: prints what was loaded and what changed, step by step.
@@ -72,7 +74,8 @@ from contextlib import redirect_stdout
 from unseen.cli import main
 
 printed = {}
-for command in ["", "compare", "diagnose", "fit", "predict", "show", "extract", "reproduce", "reproduce folder"]:
+COMMANDS = "compare diagnose explore fit predict show extract reproduce"
+for command in ["", *COMMANDS.split(), "reproduce folder"]:
     sys.argv = ["unseen", *command.split(), "--help"]
     with redirect_stdout(io.StringIO()) as out:
         try:

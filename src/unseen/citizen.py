@@ -27,6 +27,7 @@ n_features_in_ : int
 feature_names_in_ : ndarray of shape (`n_features_in_`,)
     Names of features seen during `fit`, if `X` had string column names."""
 EXTRAS = {"dask": "dask", "distributed": "dask", "onnxruntime": "images", "PIL": "images"}  # all others are in cli
+EXTRAS |= {"starlette": "explore", "uvicorn": "explore"}
 
 
 class DocLinkMixin:

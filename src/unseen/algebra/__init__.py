@@ -47,6 +47,7 @@ from ._scatters import (
     mda_domain_discrepancy,
     pooled_class_means,
     prior_normalised,
+    traces,
 )
 
 __all__ = [
@@ -87,6 +88,7 @@ __all__ = [
     "residual",
     "solve",
     "solve_with_total",
+    "traces",
     "whiten",
     "whiten_by_cholesky",
 ]

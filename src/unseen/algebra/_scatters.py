@@ -17,7 +17,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import linalg
 
-from ._cells import Array, Ints
+from ._cells import Array, Cells, Ints
 
 
 def cell_means(counts: Ints) -> Array:
@@ -119,6 +119,17 @@ def mda_class_offset(counts: Ints) -> Array:
     """What MDA's Q, eq. (18), adds to n times the within-class scatter: it measures spread about u_j, not mu_j."""
     offset = pooled_class_means(counts) - domain_averaged_class_means(counts)
     return _columns(np.sqrt(counts.sum(axis=0))[:, None] * offset)
+
+
+def traces(cells: Cells) -> dict[str, float]:
+    """What the scatters that CIDG weighs amount to, as traces: of projected samples, what its objective trades.
+
+    Between and within sum over samples, and together make up the total scatter; the others are sums of means.
+    """
+    terms = {"between": between, "within": cell_within, "conditional": conditional, "prior": prior_normalised}
+    means = cells.means - cells.mean
+    found = {name: float(np.square(contrast(cells.counts).T @ means).sum()) for name, contrast in terms.items()}
+    return found | {"within": found["within"] + float(np.trace(cells.inside))}
 
 
 def _columns(combinations: Array) -> Array:

@@ -9,6 +9,7 @@ import typer
 from .. import __version__
 from ._compare import compare
 from ._diagnose import diagnose
+from ._explore import explore
 from ._extract import extract
 from ._fit import fit
 from ._predict import predict
@@ -16,7 +17,7 @@ from ._reproduce import reproduce
 from ._show import show
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode="rich")
-for command in (compare, diagnose, extract, fit, predict, show):
+for command in (compare, diagnose, explore, extract, fit, predict, show):
     app.command()(command)
 app.add_typer(reproduce, name="reproduce")
 

@@ -5,6 +5,7 @@ readings of these.
 """
 
 from ._asking import EXPECTED, Prediction, codes_of, grouped, responses
+from ._bench import Bench, Shelf, View
 from ._candidate import (
     Candidate,
     expected_warnings,
@@ -22,8 +23,8 @@ from ._ensemble import Pool
 from ._large import LargeFit
 from ._methods import HEADS, METHODS, Method, contestants, method_named, method_names, methods_from, register
 from ._metric import Metric, metric_named
-from ._pool import BINS, pool_weights, pooled, smoothed, softmax, temperature, trial_batches
-from ._pooling import Ballot, Pooling, Trials, contest_and_pool, leaderboard
+from ._pool import BINS, pool_weights, pooled, skewed, smoothed, softmax, temperature, trial_batches
+from ._pooling import ALL, INDUCTIVE, Ballot, Pooling, Trials, contest_and_pool, leaderboard, prepared_part
 from ._search import ProjectionSearchCV
 from ._splitters import HeldOutDomains, LeaveOneDomainOut, LeavePDomainsOut, WithinDomainSplit, refuse_parted
 from ._unseen import UnseenClassifier
@@ -44,11 +45,14 @@ __all__ = [
 ]
 # For other rooms, and for nobody else.
 __all__ += [
+    "ALL",
     "BINS",
     "EXPECTED",
     "HEADS",
+    "INDUCTIVE",
     "TIE",
     "Ballot",
+    "Bench",
     "Candidate",
     "Contender",
     "LargeFit",
@@ -57,8 +61,10 @@ __all__ += [
     "Prediction",
     "Score",
     "Scorer",
+    "Shelf",
     "Split",
     "Trials",
+    "View",
     "asks_for",
     "choose",
     "codes_of",
@@ -82,11 +88,13 @@ __all__ += [
     "pool_weights",
     "pooled",
     "predictions",
+    "prepared_part",
     "refuse_parted",
     "responses",
     "results_of",
     "scores",
     "seen_by_classifier",
+    "skewed",
     "smoothed",
     "softmax",
     "tally",

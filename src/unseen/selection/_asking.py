@@ -434,13 +434,9 @@ def _solution_key(transformer: Any) -> Any:
 
 
 def _by_components(group: list[Numbered], held: _Held, fold: Fold, shared: float) -> None:
-    """Kernel principal components: the eigenbasis itself, each direction with the spread of the data along it."""
-    values = fold.spectrum.values
-    most = max(candidate.transformer.n_components or len(values) for _, candidate in group)
-    order = np.argsort(-values)[: min(most, np.count_nonzero(values > 0))]
-    coefficients = np.zeros((len(values), len(order)))
-    coefficients[order, np.arange(len(order))] = values[order] ** -0.5
-    projected = fold.combine(coefficients)
+    """Kernel principal components; those with fewer have the first of those with more."""
+    all_of_them = len(fold.spectrum.values)
+    projected = fold.principal(max(candidate.transformer.n_components or all_of_them for _, candidate in group))
     for one in group:
         columns = slice(one[1].transformer.n_components)
         Z = np.ascontiguousarray(projected.train[:, columns])

@@ -86,7 +86,7 @@ def predictions(
     asks = [{i: more if i in votes else ask_all for i, _ in group} for group in groups]
     done = processes(n_jobs, pre_dispatch="n_jobs")(
         delayed(ask)(group, stage, same, rows, own, samples.weights(splits[same[0]][0], balance), again)
-        for same, (stage, rows) in zip(alike, _stages(samples, splits, alike, preparation), strict=True)
+        for same, (stage, rows) in zip(alike, stages(samples, splits, alike, preparation), strict=True)
         for group, own in zip(groups, asks, strict=True)
     )
     total = len(groups) * len(alike)
@@ -101,7 +101,7 @@ def asks_for(scoring: str) -> tuple[str, ...]:
     return () if scoring == "accuracy" or by_labels(scoring) else RESPONSES
 
 
-def _stages(
+def stages(
     samples: Samples, splits: Sequence[Split], alike: Sequence[Sequence[int]], preparation: Any
 ) -> Iterator[tuple[Stage, Rows]]:
     """For splits that train on the same rows, samples as candidates see them, and where to train and to test."""

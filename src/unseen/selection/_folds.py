@@ -29,13 +29,22 @@ from ..estimators import Centring, Equation, Projection, feature_spectrum, featu
 from ..kernels import Kernel, is_multiple, require_square
 from ..labels import Coded, Samples
 
-__all__ = ["KERNEL_PARAMS", "SHAPE_PARAMS", "Fold", "Grams", "Source", "features_of", "solution_params"]
+__all__ = [
+    "KERNEL_PARAMS",
+    "SHAPE_PARAMS",
+    "Fold",
+    "Grams",
+    "Source",
+    "features_of",
+    "membership_of",
+    "solution_params",
+]
 
 KERNEL_PARAMS = ("kernel", "gamma", "degree", "coef0", "kernel_params", "feature_map")
 SHAPE_PARAMS = ("scaling", "centering", "n_components")
 
 
-def _membership(samples: Samples, rows: Ints) -> Membership:
+def membership_of(samples: Samples, rows: Ints) -> Membership:
     """Cells of some samples; classes and domains that these lack are dropped."""
     classes, domains = (
         np.unique(codes[rows], return_inverse=True)[1].astype(np.intp)
@@ -101,8 +110,10 @@ Combine = Callable[[Array], Basis]  # coordinates of the samples of a fold, comb
 class Fold:
     """One training set and one test set under one kernel, decomposed once; `project` then costs O(cells^3)."""
 
+    pencils: float = np.inf  # reductions to cell space that are kept, one for each ridge
+
     def __init__(self, samples: Samples, train: Ints, test: Ints, spectrum: Spectrum, combine: Combine) -> None:
-        self.counts = _membership(samples, train).counts
+        self.counts = membership_of(samples, train).counts
         self.spectrum = replace(spectrum, lift=None)
         self.combine = combine
         self.size = float(np.linalg.norm(spectrum.values))
@@ -130,8 +141,18 @@ class Fold:
             varying, pencil = equation.whitened(self.spectrum)
             (norms,) = linalg.qr(pencil.norm_factor, mode="r")
             reduced = replace(pencil, directions=np.eye(pencil.directions.shape[1]), norm_factor=norms)
+            if len(self._pencils) >= self.pencils:
+                del self._pencils[next(iter(self._pencils))]
             self._pencils[key] = varying, reduced, self.combine(pencil.directions).combined
         return self._pencils[key]
+
+    def principal(self, most: int) -> Basis:
+        """Kernel principal components: the eigenbasis itself, each direction with the spread of the data along it."""
+        values = self.spectrum.values
+        order = np.argsort(-values)[: min(most, np.count_nonzero(values > 0))]
+        coefficients = np.zeros((len(values), len(order)))
+        coefficients[order, np.arange(len(order))] = values[order] ** -0.5
+        return self.combine(coefficients)
 
     def ridge_and_weight(self, projection: Projection) -> tuple[float, float]:
         """The ridge as a number, and the sum of the invariance weights."""
@@ -177,7 +198,7 @@ class Source:
         kernel = grams.kernel(self.projection, train)
         K = grams.between(kernel, train, train)
         means, _ = kernel.centre(K, type(self.projection).__name__)
-        spectrum = gram_spectrum(K, _membership(self.samples, train))
+        spectrum = gram_spectrum(K, membership_of(self.samples, train))
         # Directions of a centred matrix are orthogonal to constants, but for the null space, which is of no use.
         lift = spectrum.lift
         assert lift is not None  # as of every decomposition
@@ -213,7 +234,7 @@ class Source:
         parts = [part for part, size in zip(whole, sizes, strict=True) if part and part.counts.sum() == size]
         if len(parts) == len(domains) and len(distinct) == len(train):
             return reduce(operator.add, parts)
-        return Cells.of(features[train], _membership(self.samples, train))
+        return Cells.of(features[train], membership_of(self.samples, train))
 
 
 @cache

@@ -233,7 +233,7 @@ def _few(samples: Samples, splits: Sequence[Split], n_candidates: int) -> Sequen
     return [(train, np.sort(rng.permutation(test)[:n])) for (train, test), n in parts]
 
 
-def _prepared(samples: Samples, split: Split, preparation: Any) -> Any:
+def prepared_part(samples: Samples, split: Split, preparation: Any) -> Any:
     """What is held out, as models see it: neighbours are looked for there."""
     train, test = (_safe_indexing(samples.X, rows) for rows in split)
     return test if preparation is None else clone(preparation).fit(train).transform(test)
@@ -320,7 +320,7 @@ class Ballot:
         if not pool:
             return self.picked(best)
         parts = self.trials.natural if transductive else []
-        return self.pooled([_prepared(self.samples, part, preparation) for part in parts] or None, among)
+        return self.pooled([prepared_part(self.samples, part, preparation) for part in parts] or None, among)
 
     def position(self, candidate: Candidate) -> int:
         """Where a candidate is among all."""
@@ -355,10 +355,15 @@ class Ballot:
             held_out = [softmax(np.log(p), sharpness) for p in natural]
         raw = [pooled(nested[name][k], self._members(k, tempered=False)) for k in range(m)]
         told = self._calibration(raw, held_out)
-        weights = prune(pool_weights(P, codes, members=masks[name], weights=self.weights), P, codes)
+        return Pooling(*self.shares(masks[name], P), strength, sharpness, held_out, codes, told, guards, found)
+
+    def shares(self, mask: Mask, P: list[Array] | None = None) -> tuple[list[Candidate], Array, Array]:
+        """Who is in the pool of some candidates, the weightiest first, with what weights and temperatures."""
+        mask, codes = mask & np.isfinite(self.betas), self.codes
+        P = [self._members(k) for k in range(len(codes))] if P is None else P
+        weights = prune(pool_weights(P, codes, members=mask, weights=self.weights), P, codes)
         kept = [int(j) for j in np.argsort(-weights, kind="stable") if weights[j] > 0]
-        members, shares, betas = [self.candidates[j] for j in kept], weights[kept], self.betas[kept]
-        return Pooling(members, shares, betas, strength, sharpness, held_out, codes, told, guards, found)
+        return [self.candidates[j] for j in kept], weights[kept], self.betas[kept]
 
     def _guarded(
         self, masks: Mapping[str, Mask], batches: Mapping[str, Batches], features: Sequence[Any] | None

@@ -277,6 +277,29 @@ class Novelty(BaseEstimator):
         median, largest = float(np.median(self.reference_)), float(self.reference_.max())
         return NoveltyResult(distance, median, largest, yardstick, ratio, nearest, far, too_few, text)
 
+    def plane(self, X: Any) -> tuple[Array, Array]:
+        """Samples and source domains on the plane in which the sources differ most.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples, prepared as those of `fit` were.
+
+        Returns
+        -------
+        samples : ndarray of shape (n_samples, 2)
+            Where each sample lies. Between two sources there is one direction; the other is one of the samples.
+        sources : ndarray of shape (n_domains, 2)
+            Where the mean of each source domain lies.
+        """
+        check_is_fitted(self, "reference_")
+        rows = self._embed(validate_data(self, X, reset=False, dtype=np.float64)) - self.means_.mean(axis=0)
+        means = self.means_ - self.means_.mean(axis=0)
+        axes = np.linalg.svd(means, full_matrices=False)[2][: min(2, len(means) - 1)]
+        rest = rows - rows @ axes.T @ axes
+        axes = np.vstack([axes, np.linalg.svd(rest - rest.mean(axis=0), full_matrices=False)[2]])[:2]
+        return rows @ axes.T, means @ axes.T
+
     def _draw(self, X: Array, codes: Any) -> None:
         """Directions of any kind, which keep lengths on average, and samples of any domain to start from."""
         random = check_random_state(self.random_state)

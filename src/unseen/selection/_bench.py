@@ -1,0 +1,144 @@
+"""A split that stays prepared, for whoever looks at one setting after the other: its decompositions are kept."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..algebra import Array, Cells, traces
+from ..estimators import Projection
+from ..labels import Samples
+from ._asking import Prediction, Stage, ask, kernel_key, one_thread
+from ._candidate import Candidate, expected_warnings
+from ._engine import Scorer, Split, stages
+from ._folds import Fold, Source, membership_of
+
+PENCILS = 8  # ridges whose reductions to cell space are kept with a decomposition
+
+
+class Shelf:
+    """Decompositions, those that were used last, up to so many bytes; one at least."""
+
+    def __init__(self, most: float) -> None:
+        self.most = most
+        self._kept: OrderedDict[Hashable, tuple[Fold, int]] = OrderedDict()
+
+    def fold(self, key: Hashable, size: int, make: Callable[[], Fold]) -> Fold:
+        """The fold of a key, which takes `size` bytes; made if it is not here."""
+        if key not in self._kept:
+            while self._kept and sum(own for _, own in self._kept.values()) + size > self.most:
+                self._kept.popitem(last=False)
+            self._kept[key] = make(), size
+        self._kept.move_to_end(key)
+        return self._kept[key][0]
+
+    def __contains__(self, key: Hashable) -> bool:
+        return key in self._kept
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+
+@dataclass(frozen=True)
+class View:
+    """A split as a projection sees it: samples to train on, those that are held out, and what the objective trades.
+
+    `scatters` are traces over the training samples: see `unseen.algebra.traces`. `ridge` is a number.
+    """
+
+    train: Array
+    test: Array
+    eigenvalues: Array
+    scatters: dict[str, float]
+    ridge: float
+
+
+class _Ready(Source):
+    """Where folds come from if there is one already."""
+
+    def __init__(self, ready: Fold) -> None:
+        self._ready = ready
+
+    def fold(self, train: Any, test: Any) -> Fold:
+        return self._ready
+
+
+class _Prepared(Stage):
+    """Samples whose folds are asked for by their projection."""
+
+    def __init__(self, samples: Samples, fold: Callable[[Any], Fold]) -> None:
+        super().__init__(samples)
+        self._fold = fold
+
+    def source(self, projection: Any) -> Source:
+        return _Ready(self._fold(projection))
+
+
+class Bench:
+    """One split under any setting of any projection: the first setting of a kernel costs a decomposition.
+
+    Parameters
+    ----------
+    samples : Samples
+        All rows.
+    split : (train, test)
+        Positions of rows.
+    preparation : transformer, default=None
+        Fitted on the training rows, as in `predictions`.
+    shelf : Shelf, default=None
+        Where decompositions are kept, perhaps beside those of other splits.
+    """
+
+    def __init__(self, samples: Samples, split: Split, preparation: Any = None, shelf: Shelf | None = None) -> None:
+        ((stage, self.rows),) = stages(samples, [split], [[0]], preparation)
+        self.samples = stage.samples
+        self._name = object()
+        self._shelf = Shelf(np.inf) if shelf is None else shelf
+        self._stage = _Prepared(stage.samples, self.fold)
+        self._membership = membership_of(stage.samples, self.rows.train)
+        self.score = Scorer("accuracy", stage.samples, [(self.rows.train, self.rows.test)])
+
+    def fold(self, projection: Projection) -> Fold:
+        """The decomposition that all settings of a kernel share."""
+        train, test = len(self.rows.train), len(self.rows.test)
+
+        # What they share on all folds of a search is made for this one alone: it is as large, and soon made.
+        def source() -> Fold:
+            with one_thread():  # more are of little use to eigenvalues, and wait for each other on a busy machine
+                found = Stage(self.samples).source(projection).fold(self.rows.train, self.rows.test)
+            found.pencils = PENCILS
+            return found
+
+        return self._shelf.fold(self._key(projection), 8 * train * (train + test), source)
+
+    def is_ready(self, projection: Projection) -> bool:
+        """Whether there is a decomposition."""
+        return self._key(projection) in self._shelf
+
+    def _key(self, projection: Projection) -> Hashable:
+        return self._name, kernel_key(projection)
+
+    def view(self, projection: Projection) -> View:
+        """Samples as the projection, fitted to the training rows, would transform them."""
+        fold = self.fold(projection)
+        with expected_warnings(), one_thread():
+            solution, combine = fold.solve(projection)
+            train, seen = fold.project(projection, solution, combine, self.rows.parts)
+            test = seen[0] if isinstance(seen, list) else seen
+            ridge, _ = fold.ridge_and_weight(projection)
+            values = solution.eigenvalues[: train.shape[1]]
+            return View(train, test, values, traces(Cells.of(train, self._membership)), ridge)
+
+    def principal(self, projection: Projection, most: int) -> tuple[Array, Array]:
+        """The leading principal components of the same kernel: samples to train on, and those that are held out."""
+        found = self.fold(projection).principal(most)
+        return found.train, found.test - found.offset
+
+    def said(self, candidates: Sequence[Candidate]) -> list[Prediction]:
+        """What candidates behind one kernel, trained on the training rows, say of those that are held out."""
+        found = ask(list(enumerate(candidates)), self._stage, [0], self.rows, dict.fromkeys(range(len(candidates)), ()))
+        return sorted(found, key=lambda prediction: prediction.candidate)
