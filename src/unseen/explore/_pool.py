@@ -25,7 +25,6 @@ from ..selection import (
     choose,
     expected_warnings,
     predictions,
-    prepared_part,
     skewed,
 )
 from ._session import Session
@@ -75,7 +74,7 @@ def pool_view(session: Session, held: str) -> Iterator[PoolView | None]:
         yield None
     ballot = Ballot.of(candidates, sources, trials, said)
     yield None
-    pooling = ballot.pooled([prepared_part(sources, split, session.preparation) for split in natural])
+    pooling = ballot.chosen(session.preparation)
     yield None
     prepare = clone(session.preparation).fit(sources.X)
     fitted = _Fitted(prepare.transform(sources.X), sources)

@@ -23,8 +23,8 @@ from ._ensemble import Pool
 from ._large import LargeFit
 from ._methods import HEADS, METHODS, Method, contestants, method_named, method_names, methods_from, register
 from ._metric import Metric, metric_named
-from ._pool import BINS, pool_weights, pooled, skewed, smoothed, softmax, temperature, trial_batches
-from ._pooling import ALL, INDUCTIVE, Ballot, Pooling, Trials, contest_and_pool, leaderboard, prepared_part
+from ._pool import BINS, skewed
+from ._pooling import ALL, INDUCTIVE, Ballot, Pooling, Trials, contest_and_pool, leaderboard
 from ._search import ProjectionSearchCV
 from ._splitters import HeldOutDomains, LeaveOneDomainOut, LeavePDomainsOut, WithinDomainSplit, refuse_parted
 from ._unseen import UnseenClassifier
@@ -85,20 +85,13 @@ __all__ += [
     "metric_named",
     "nearest",
     "placed",
-    "pool_weights",
-    "pooled",
     "predictions",
-    "prepared_part",
     "refuse_parted",
     "responses",
     "results_of",
     "scores",
     "seen_by_classifier",
     "skewed",
-    "smoothed",
-    "softmax",
     "tally",
-    "temperature",
-    "trial_batches",
     "warn_of_failures",
 ]

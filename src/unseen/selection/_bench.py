@@ -140,5 +140,6 @@ class Bench:
 
     def said(self, candidates: Sequence[Candidate]) -> list[Prediction]:
         """What candidates behind one kernel, trained on the training rows, say of those that are held out."""
-        found = ask(list(enumerate(candidates)), self._stage, [0], self.rows, dict.fromkeys(range(len(candidates)), ()))
+        asks: dict[int, tuple[str, ...]] = dict.fromkeys(range(len(candidates)), ())  # nothing but labels
+        found = ask(list(enumerate(candidates)), self._stage, [0], self.rows, asks)
         return sorted(found, key=lambda prediction: prediction.candidate)

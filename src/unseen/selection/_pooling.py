@@ -233,7 +233,7 @@ def _few(samples: Samples, splits: Sequence[Split], n_candidates: int) -> Sequen
     return [(train, np.sort(rng.permutation(test)[:n])) for (train, test), n in parts]
 
 
-def prepared_part(samples: Samples, split: Split, preparation: Any) -> Any:
+def _prepared(samples: Samples, split: Split, preparation: Any) -> Any:
     """What is held out, as models see it: neighbours are looked for there."""
     train, test = (_safe_indexing(samples.X, rows) for rows in split)
     return test if preparation is None else clone(preparation).fit(train).transform(test)
@@ -320,7 +320,7 @@ class Ballot:
         if not pool:
             return self.picked(best)
         parts = self.trials.natural if transductive else []
-        return self.pooled([prepared_part(self.samples, part, preparation) for part in parts] or None, among)
+        return self.pooled([_prepared(self.samples, part, preparation) for part in parts] or None, among)
 
     def position(self, candidate: Candidate) -> int:
         """Where a candidate is among all."""
