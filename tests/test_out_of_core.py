@@ -362,6 +362,7 @@ def check_fit_and_predict(tmp_path, rows, width, limit, method, choice, sample):
     assert pl.scan_parquet(output).select(pl.len()).collect().item() == 40 * rows
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="the limit is Linux's")
 def test_forty_files_are_fitted_selected_and_predicted_in_less_memory_than_they_take(tmp_path):
     check_fit_and_predict(tmp_path, rows=7_000, width=280, limit=560, method="kfda", choice=150, sample=300)

@@ -121,7 +121,7 @@ def test_a_study_killed_twice_ends_as_an_undisturbed_one(tmp_path):
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("jobs", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_an_interrupted_command_says_how_to_go_on_and_then_does(tmp_path, jobs):
     pytest.importorskip("typer", reason="the command needs its extra")
     folder = tmp_path / "hospitals"
