@@ -5,14 +5,12 @@ readings of these.
 """
 
 from ._asking import EXPECTED, Prediction, codes_of, grouped, responses
-from ._bench import Bench, Shelf, View
+from ._bench import Bench, Shelf
 from ._candidate import (
     Candidate,
     expected_warnings,
     in_full,
-    is_one_nearest,
     is_transductive,
-    nearest,
     placed,
     seen_by_classifier,
 )
@@ -64,7 +62,6 @@ __all__ += [
     "Shelf",
     "Split",
     "Trials",
-    "View",
     "asks_for",
     "choose",
     "codes_of",
@@ -76,14 +73,12 @@ __all__ += [
     "graded",
     "grouped",
     "in_full",
-    "is_one_nearest",
     "is_transductive",
     "leaderboard",
     "method_named",
     "method_names",
     "methods_from",
     "metric_named",
-    "nearest",
     "placed",
     "predictions",
     "refuse_parted",
