@@ -319,8 +319,9 @@ class UnseenClassifier(ChosenModel):
         sets : list of ndarray
             The classes of each sample, the likeliest first.
         """
-        P, pool = self.predict_proba(X, sample_domain=sample_domain), self.best_estimator_
-        return pool.named_sets(P, coverage)
+        check_is_fitted(self, "best_estimator_")
+        self.best_estimator_.threshold(coverage)  # what cannot be promised is refused before anything is computed
+        return self.best_estimator_.named_sets(self.predict_proba(X, sample_domain=sample_domain), coverage)
 
     def _classifiers(self) -> Sequence[Any]:
         return [getattr(self, "best_estimator_", Pool((), np.empty(0), np.empty(0)))]
