@@ -6,15 +6,23 @@ BIN := $(VENV)/bin
 STAMP = $(VENV)/.$(1)-installed
 
 DATA ?= ../shared/data
+RUNNER ?= pytest
 
-.PHONY: run test slow lint types bench docs study clean
+.PHONY: run test slow lint types bench docs study clean coverage mutation kills fuzz degenerate faults threads \
+	test-matrix load audit
 
 run: $(call STAMP,run)
 	$(BIN)/unseen compare --repeats 1 --report report.html
 
 test: $(call STAMP,test)
 	# One BLAS thread in each of two processes: four on two cores would wait for each other.
-	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m $(RUNNER) -n 2 --dist worksteal
+
+# The same tests, measured: at least 95% of lines and of branches.
+coverage:
+	$(MAKE) test RUNNER='coverage run -m pytest'
+	$(BIN)/python -m coverage combine --quiet
+	$(BIN)/python -m coverage report
 
 # Studies of calibration: about a quarter of an hour.
 slow: $(call STAMP,test)
@@ -34,6 +42,13 @@ bench: $(call STAMP,test)
 study: $(call STAMP,test)
 	$(BIN)/python -m studies.pooling --data $(DATA) --output studies/results/pooling.jsonl --csv docs/results/pooling.csv
 	$(BIN)/python -m studies.forecast --data $(DATA) --stores studies/results/forecasts
+
+# Campaigns that try to break the package. Each prints its figures, and keeps them for the page "How this is tested".
+mutation kills fuzz degenerate faults threads load audit: $(call STAMP,test)
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m hardening $@
+
+test-matrix: $(call STAMP,test)
+	$(BIN)/python -m hardening matrix
 
 docs: $(call STAMP,docs)
 	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import csv
+import importlib
 import os
 import platform
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import scipy
@@ -83,3 +86,39 @@ def machine() -> str:
         f"Python {platform.python_version()}, numpy {np.__version__}, scipy {scipy.__version__}, "
         f"scikit-learn {sklearn.__version__}; {os.cpu_count()} cores; {blas}"
     )
+
+
+def run(package: str, suites: Sequence[str], names: Sequence[str], *, tables: Path | None = None) -> int:
+    """Print the rows of some suites, all by default; with `tables`, keep those of each suite there. 1: a bound is missed.
+
+    A suite is a module of the package with a function ``rows()`` that yields a `Row` as soon as it is known.
+    """
+    unknown = sorted(set(names) - set(suites))
+    if unknown:
+        print(f"unknown suite {unknown[0]!r}; there are: {', '.join(suites)}", file=sys.stderr)
+        return 2
+    print(machine(), flush=True)
+    missed = 0
+    for name in names or suites:
+        found = []
+        for row in importlib.import_module(f".{name}", package).rows():
+            print(row, flush=True)
+            found.append(row)
+        missed += sum(not row.holds for row in found)
+        if tables is not None:
+            _keep(found, tables / f"{name}.csv")
+    return 1 if missed else 0
+
+
+def _keep(found: Sequence[Row], path: Path) -> None:
+    """Write rows as a table for the documentation, with the machine that they were measured on."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(".part")
+    with partial.open("w", newline="", encoding="utf-8") as file:
+        table = csv.writer(file, lineterminator="\n")
+        table.writerow(["Claim", "Measured", "Bound", "From"])
+        for row in found:
+            bound = f"{'at most' if row.at_most else 'at least'} {row.bound:g}"
+            table.writerow([row.claim, f"{row.value:.6g}", bound, row.detail])
+        table.writerow(["Measured with", "", "", machine()])
+    partial.replace(path)

@@ -1,0 +1,1 @@
+"""Campaigns that try to break the package; each prints its figures and keeps them for the documentation."""
