@@ -89,7 +89,7 @@ def machine() -> str:
 
 
 def run(package: str, suites: Sequence[str], names: Sequence[str], *, tables: Path | None = None) -> int:
-    """Print the rows of some suites, all by default; with `tables`, keep those of each suite there. 1: a bound is missed.
+    """Print the rows of some suites, all by default, and keep them in `tables`; exit code 1: a bound is missed.
 
     A suite is a module of the package with a function ``rows()`` that yields a `Row` as soon as it is known.
     """
