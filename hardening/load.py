@@ -1,4 +1,4 @@
-"""Sizes at which programs fall over: ten million rows; 5,000 classes; 2,000 domains. Results or clear refusals, in minutes."""
+"""Sizes at which programs fall over: ten million rows, 5,000 classes, 2,000 domains: results or clear refusals."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-
 from benchmarks.measure import Row
 
 UNSEEN = [sys.executable, "-c", "from unseen.cli import main; main()"]
