@@ -14,7 +14,7 @@ from ._candidate import (
     placed,
     seen_by_classifier,
 )
-from ._contest import Contender, choose, contenders, forecast, warn_of_failures
+from ._contest import Contender, choose, contenders, forecast, require_contest, warn_of_failures
 from ._displays import LeaderboardDisplay, ValidationSurfaceDisplay
 from ._engine import TIE, Score, Scorer, Split, asks_for, graded, predictions, results_of, scores, tally
 from ._ensemble import Pool
@@ -82,6 +82,7 @@ __all__ += [
     "placed",
     "predictions",
     "refuse_parted",
+    "require_contest",
     "responses",
     "results_of",
     "scores",

@@ -16,6 +16,27 @@ from ._candidate import Candidate
 from ._engine import preferred, ties
 
 SIMPLICITY = ("plain", "inductive", "transductive")
+# Beyond these a contest takes days: some classifiers are trained for each pair of classes, all of them for each held-out
+# domain, and a comparison leaves out each pair of domains.
+MOST_CLASSES, MOST_DOMAINS, MOST_PAIRED_DOMAINS = 1_000, 500, 200
+
+
+def require_contest(n_classes: int, n_domains: int, *, paired: bool = False) -> None:
+    """Raise if there are too many classes, or held-out domains, for many models to be trained for each of them."""
+    most = MOST_PAIRED_DOMAINS if paired else MOST_DOMAINS
+    if n_classes > MOST_CLASSES:
+        raise ValueError(
+            f"There are {n_classes:,} classes; methods can be compared on at most {MOST_CLASSES:,}, since some train a "
+            "classifier for each pair of them. Merge rare classes, or check which column holds the labels: this one "
+            "may number things."
+        )
+    if n_domains > most:
+        sets = n_domains * (n_domains - 1) // 2 if paired else n_domains
+        raise ValueError(
+            f"There are {n_domains:,} domains, which makes {sets:,} training sets for every method; at most {most:,} "
+            "domains can be held out one after the other. Name larger places as domains, such as the regions of "
+            "hospitals, or keep the largest ones."
+        )
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from ..algebra import Array, Ints
 from ..labels import Balance, Labels, Samples
 from ._asking import TINY, VOTES, Prediction
 from ._candidate import Candidate
-from ._contest import Contender, choose, contender_row, contenders, forecast, standard_error
+from ._contest import Contender, choose, contender_row, contenders, forecast, require_contest, standard_error
 from ._engine import Scorer, Split, graded, predictions, tally
 from ._ensemble import Pool
 from ._metric import Scoring
@@ -214,6 +214,7 @@ def contest_and_pool(
     **work: Any,
 ) -> tuple[list[Contender], Pooling]:
     """Ask all candidates, and pool them, or pick one `among` some; the best settings of each variant, and the pool."""
+    require_contest(len(samples.classes), len(splits))
     few = _few(samples, splits, len(candidates))
     trials = Trials.of(samples, few, skewed=pool and transductive)
     how = {"preparation": preparation, "balance": balance, **work}
