@@ -16,8 +16,8 @@ from ._candidate import Candidate
 from ._engine import preferred, ties
 
 SIMPLICITY = ("plain", "inductive", "transductive")
-# Beyond these a contest takes days: some classifiers are trained for each pair of classes, all of them for each held-out
-# domain, and a comparison leaves out each pair of domains.
+# Beyond these a contest takes days: some classifiers are trained for each pair of classes, all for each domain that
+# is held out, and a comparison leaves out each pair of domains.
 MOST_CLASSES, MOST_DOMAINS, MOST_PAIRED_DOMAINS = 1_000, 500, 200
 
 
