@@ -44,6 +44,7 @@ sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "gallery",
     "filename_pattern": r"plot_",
+    "ignore_pattern": r"hospitals\.py",  # the tables of the tutorials, which show it themselves
     "abort_on_example_error": True,
     "backreferences_dir": "gallery/backreferences",
     "doc_module": ("unseen",),
@@ -56,7 +57,7 @@ sphinx_gallery_conf = {
 html_theme = "pydata_sphinx_theme"
 html_title = f"unseen {release}"
 html_static_path = ["_static"]
-html_css_files = ["mathml.css"]
+html_css_files = ["mathml.css", "code.css"]
 html_show_sourcelink = False
 html_math_renderer = "mathml"
 html_theme_options = {

@@ -1,0 +1,249 @@
+"""What the documentation tells its readers to do can be done: tutorials from end to end, commands by their options."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn import config_context
+
+pytest.importorskip("typer", reason="the command needs its extra")
+pytest.importorskip("skops", reason="model files need the extra")
+pytest.importorskip("polars", reason="reading tables needs the extra")
+import polars as pl
+import typer
+
+import unseen
+from pages import Reader, blocks, commands, difference, mentioned, run
+from tiny_network import tiny_network
+from unseen.cli._app import app
+from unseen.datasets import make_synthetic
+from unseen.shift import _words
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+pytestmark = pytest.mark.skipif(not DOCS.exists(), reason="this distribution comes without the documentation")
+
+TUTORIALS = [*DOCS.glob("problem.rst"), *sorted((DOCS / "tutorials").glob("*.rst"))]
+GUIDE = [ROOT / "README.md", *DOCS.glob("index.rst"), *sorted((DOCS / "user_guide").glob("*.rst"))]
+ALL = [ROOT / "README.md", *sorted(DOCS.rglob("*.rst"))]
+NEEDED = {"cluster": ["distributed"], "photographs": ["PIL", "onnxruntime"], "pipeline": ["pandas"]}
+
+
+# Tutorials
+
+
+@pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.stem)
+def test_a_tutorial_does_what_it_shows(page, tmp_path, monkeypatch):
+    for package in NEEDED.get(page.stem, []):
+        pytest.importorskip(package, reason="the tutorial needs an extra")
+    monkeypatch.chdir(tmp_path)
+    if page.stem == "photographs":  # which brings a network of its reader's own
+        tiny_network(tmp_path / "network.onnx")
+    with config_context():
+        Reader(page).follow()
+    if page.stem == "photographs":
+        drawn, shown = (
+            pytest.importorskip("PIL.Image").open(place / "cameras.png") for place in (tmp_path, DOCS / "_static")
+        )
+        assert np.array_equal(drawn, shown), "docs/_static/cameras.png is not what the page draws"
+
+
+def test_there_are_six_tutorials_and_each_is_in_the_list():
+    listed = (DOCS / "tutorials" / "index.rst").read_text(encoding="utf-8")
+    names = [page.stem for page in TUTORIALS[1:] if page.stem != "index"]
+    assert len(names) == 6
+    for name in names:
+        assert f":doc:`{name}`" in listed
+
+
+def test_shown_output_may_leave_out_and_round_but_not_say_otherwise():
+    said = "Accuracy: 87.0%, 174 of 200 rows right\n│ ███ │ 85% │\nWrote later.csv"
+    assert difference("Accuracy: 86.5%, ... rows right\n┃ █ ┃ 85% ┃\nWrote later.csv", said) == ""
+    assert "87.0 where the page has 61.0" in difference("Accuracy: 61.0%, ...", said)
+    assert "other words" in difference("Accuracy: 87.0%, 174 of 200 rows wrong\n...", said)
+    assert "other words" in difference("Accuracy: 87.0%, 174 of 200 rows right", said)
+
+
+def test_what_the_page_of_questions_quotes_is_what_diagnose_says():
+    tree = ast.parse(Path(_words.__file__).read_text(encoding="utf-8"))
+    told = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    page = (DOCS / "problem.rst").read_text(encoding="utf-8")
+    table = page[page.index("It says") :]
+    quotes = re.findall(r"\*([^*]+)\*", " ".join(re.findall(r"^   \* - (.+)$", table, flags=re.MULTILINE)))
+    assert len(quotes) >= 18
+    missing = [part for quote in quotes for part in quote.split("...") if not any(part.strip() in one for one in told)]
+    assert missing == []
+
+
+# Commands
+
+
+def words_of(command):
+    return shlex.split(re.sub(r"\$\w+", "1NN", command.text), comments=True)  # variables stand for names of methods
+
+
+def telling(pages, tells=commands):
+    """Every command of some pages once, with the page that tells it first."""
+    told = reversed([(page, command) for page in pages for command in tells(page)])
+    found = {shlex.join(words_of(command)): (page, command) for page, command in told}
+    return [pytest.param(command, id=f"{page.stem}: {command.text[:60]}") for page, command in reversed(found.values())]
+
+
+OURS = [one for one in telling(ALL) if one.values[0].text.startswith("unseen")]
+
+
+def parsed(words):
+    """The parameters that a command would be run with."""
+    group = typer.main.get_command(app)
+    with group.make_context("unseen", words) as context:
+        while hasattr(group, "resolve_command"):
+            _, group, words = group.resolve_command(context, words)
+        return group.make_context("unseen", words, parent=context).params
+
+
+@pytest.mark.parametrize("command", [*OURS, *telling(ALL, mentioned)])
+def test_a_command_has_options_that_exist(command):
+    assert parsed(words_of(command)[1:])
+
+
+def test_an_option_that_does_not_exist_is_noticed():
+    with pytest.raises(Exception, match="nonsense"):
+        parsed(["fit", "hospitals.csv", "--nonsense", "-o", "model.unseen"])
+
+
+@pytest.mark.parametrize("command", [one for one in telling(ALL) if one not in OURS])
+def test_a_command_of_another_program_names_what_exists(command):
+    words = words_of(command)
+    if words[0] == "pip":
+        project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+        named = re.search(r"\[(.+)\]", " ".join(words))
+        assert set(named[1].split(",") if named else []) <= set(project["optional-dependencies"])
+    elif words[0] == "make":
+        targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE)
+        assert {word for word in words[1:] if "=" not in word} <= set(targets)
+    elif words[:2] == ["python", "-m"] and (ROOT / words[2].partition(".")[0]).is_dir():
+        place = ROOT.joinpath(*words[2].split("."))
+        assert place.with_suffix(".py").exists() or (place / "__main__.py").exists()
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A folder with what the pages speak of, small: tables, parts, photographs, a network, models."""
+    folder = tmp_path_factory.mktemp("place")
+    rng = np.random.default_rng(0)
+    ill, hospital = np.tile(["ill", "well"], 24), np.repeat(["bonn", "leeds", "oslo"], 16)
+    numbers = rng.normal(size=(48, 3)) + (ill == "ill")[:, None] + (hospital == "oslo")[:, None]
+    table = pl.DataFrame({f"x{i}": numbers[:, i] for i in range(3)} | {"diagnosis": ill, "hospital": hospital})
+    for name in ("hospitals.csv", "patients.csv"):
+        table.write_csv(folder / name)
+    table.drop("diagnosis", "hospital").write_csv(folder / "new_hospital.csv")
+    for name in ("measurements", "parts", "hospitals", "gvhd", "eleven_patients", "new"):
+        (folder / name).mkdir()
+    for number in range(2):
+        for name in ("measurements", "parts"):
+            table[number::2].write_parquet(folder / name / f"part-{number}.parquet")
+    for name in np.unique(hospital):
+        rows = hospital == name
+        table.filter(rows).drop("hospital").write_csv(folder / "hospitals" / f"{name}.csv")
+        for other in ("gvhd", "eleven_patients"):
+            np.savez(folder / other / f"{name}.npz", X=numbers[rows], y=ill[rows])
+    np.savez(folder / "patient12.npz", X=numbers[:9], y=ill[:9])
+    toy = make_synthetic(validation_domain=True, random_state=0)
+    pl.DataFrame(toy.data, schema=["x0", "x1"]).with_columns(
+        label=pl.Series(toy.target), domain=pl.Series(toy.domain.tolist())
+    ).write_csv(folder / "toy.csv")
+    unseen.fit(table, "logistic", label="diagnosis", domain="hospital").save(folder / "model.unseen")
+    (folder / "models.py").write_text(
+        "from sklearn.ensemble import RandomForestClassifier\nfrom sklearn.svm import SVC\n"
+        "forest = ('forest', RandomForestClassifier(5, random_state=0))\n"
+        "scaled = ('scaled SVM', SVC(), {'C': [1, 10]})\n"
+    )
+    return folder
+
+
+def draw_photos(folder):
+    Image = pytest.importorskip("PIL.Image", reason="pictures need the extra images")
+    pytest.importorskip("onnxruntime", reason="networks need the extra images")
+    if (folder / "photos").exists():
+        return
+    rng = np.random.default_rng(0)
+    for collection in ("photos", "office_caltech_photos"):
+        for domain in ("bonn", "leeds", "oslo"):
+            for label, colour in {"cat": (200, 60, 60), "dog": (60, 200, 60)}.items():
+                (folder / collection / domain / label).mkdir(parents=True, exist_ok=True)
+                for i in range(4):
+                    shade = np.clip(np.array(colour) + rng.normal(0, 25, 3), 0, 255).astype(int)
+                    Image.new("RGB", (20, 16), tuple(shade.tolist())).save(
+                        folder / collection / domain / label / f"{i}.png"
+                    )
+    Image.new("RGB", (20, 16)).save(folder / "new" / "0001.jpg")
+    for name in ("resnet50.onnx", "efficientnet-lite0.onnx"):
+        tiny_network(folder / name)
+
+
+FEWER = {  # the same command for less: what it gives is not looked at here
+    "diagnose": {"--permutations": "19"},
+    "compare": {"--methods": "1NN,KFDA", "--quick": None},
+    "fit": {"--method": "logistic"},
+    "folder": {"--methods": "1NN,KFDA", "--quick": None},
+}
+
+
+def not_here(command):
+    """Why a command cannot be run in a folder of small tables; its options are checked all the same."""
+    for reason, pattern in {
+        "it serves a page until it is interrupted": r"^unseen explore(?!.*--json)",
+        "it needs a cluster that runs already": r"--scheduler",
+        "it needs collections that one has to download": r"reproduce (office-caltech|vlcs)",
+        "it takes seconds for each grid; test_cli_reproduce.py runs it": r"reproduce synthetic",
+    }.items():
+        if re.search(pattern, command.text):
+            return reason
+    return ""
+
+
+RUNNABLE = [one for one in telling(GUIDE) if one.values[0].text.startswith("unseen") and not not_here(one.values[0])]
+
+
+@pytest.mark.parametrize("command", RUNNABLE)
+def test_a_command_of_the_guide_runs(command, place, monkeypatch):
+    monkeypatch.chdir(place)
+    words = words_of(command)
+    if "--workers" in words:
+        pytest.importorskip("distributed", reason="needs the extra dask")
+    if ".onnx" in command.text:
+        draw_photos(place)
+    if words[1] == "predict" and not Path(words[2]).exists():
+        unseen.fit("eleven_patients", "logistic").save(words[2])
+    less = {name: value for kind in FEWER if kind in words[1:3] for name, value in FEWER[kind].items()}
+    more = [word for name, value in less.items() if name not in words for word in (name, value) if word]
+    code, said = run([*words, *more])
+    assert code == 0, said
+
+
+def test_most_commands_of_the_guide_are_run():
+    told = [one for one in telling(GUIDE) if one.values[0].text.startswith("unseen")]
+    assert len(RUNNABLE) > len(told) / 2
+
+
+PYTHON = [
+    pytest.param(block, id=f"{page.stem}: {block.line}")
+    for page in (*GUIDE[1:], *TUTORIALS)  # test_docs.py has that of the README
+    for block in blocks(page)
+    if block.language == "python"
+]
+
+
+@pytest.mark.parametrize("block", PYTHON)
+def test_a_block_of_python_runs_or_at_least_could(block, place, monkeypatch):
+    monkeypatch.chdir(place)
+    code = compile(block.content, "a page", "exec")
+    if not re.search(r"\btorch\b", block.content):  # which is far too large to be asked for here
+        draw_photos(place)
+        exec(code, {})
