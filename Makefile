@@ -50,8 +50,10 @@ mutation kills fuzz degenerate faults threads load audit: $(call STAMP,test)
 test-matrix: $(call STAMP,test)
 	$(BIN)/python -m hardening matrix
 
-docs: $(call STAMP,docs)
+# Runs every example, then follows every link of the site.
+docs: $(call STAMP,docs) $(call STAMP,test)
 	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html
+	$(BIN)/python -m pytest -q tests/test_site.py
 
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "unseen needs Python 3.11 or later; set PYTHON=/path/to/python3.11")'

@@ -16,6 +16,7 @@ SUITES = (
     "dask_cluster",
     "images",
     "explore",
+    "peers",
 )
 
 if __name__ == "__main__":  # processes that a suite spawns import this file
