@@ -4,6 +4,7 @@ import os
 
 from docutils import nodes
 from latex2mathml.converter import convert
+from sphinx.util import logging
 
 import unseen
 
@@ -76,8 +77,15 @@ def skip_foreign_members(app, what, name, obj, skip, options):
 
 def write_mathml(translator, node):
     """Write formulas as MathML, which browsers show by themselves; MathJax would have to come over the network."""
-    display = "block" if isinstance(node, nodes.math_block) else "inline"
-    translator.body.append(convert(" ".join(node.astext().split()), display=display))
+    block, numbered = isinstance(node, nodes.math_block), bool(node.get("number"))
+    formula = convert(" ".join(node.astext().split()), display="block" if block else "inline")
+    if "\\" in formula:  # a command that the converter does not know would be shown as it is typed
+        logging.getLogger(__name__).warning("formula is not understood: %s", node.astext(), location=node)
+    if numbered:
+        translator.body.append(translator.starttag(node, "div", CLASS="numbered-formula"))
+        translator.body.append(f'{formula}<span class="eqno">({node["number"]})</span></div>')
+    else:
+        translator.body.append(formula)
     raise nodes.SkipNode
 
 

@@ -1,0 +1,156 @@
+"""Method pages say what one must know, equations name what computes them, decisions what they rest on."""
+
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+from test_docs import DOCS, ROOT, resolve
+from unseen.selection import METHODS, method_names
+
+pytestmark = pytest.mark.skipif(not DOCS.exists(), reason="this distribution comes without the documentation")
+GUIDE = DOCS / "user_guide"
+PARTS = ["Objective", "Assumes", "Misleads", "Costs"]
+PAGES = {
+    "CIDG": "cidg",
+    "KFDA": "kfda",
+    "SCA": "sca",
+    "DICA": "dica",
+    "MDA": "mda",
+    "Undo-Bias": "undo_bias",
+    "KPCA": "kpca",
+    "1NN": "one_nn",
+    "auto": "unseen_classifier",
+    "DomainCenterer": "domain_centerer",
+    "plain": "plain",
+}
+MATHEMATICS = ["mathematics.rst", "mathematics_pool.rst"]
+REFERENCE = re.compile(r":(?:func|class|meth|attr|mod):`~?(unseen\.[\w.]+)`")
+DECISIONS = sorted(path for path in (DOCS / "decisions").glob("*.rst") if path.stem != "index")
+
+
+def read(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def first_table(page: str) -> dict[str, str]:
+    """Rows of the table that a page begins with: its two columns."""
+    title, body = re.match(
+        r"(?:\.\. _[\w-]+:\n\n)?.+\n=+\n\n(\.\. list-table::\n(?:   :.+\n)+\n)((?:   .+\n)+)", page
+    ).groups()
+    assert ":stub-columns: 1" in title
+    rows = re.split(r"^   \* - ", body, flags=re.MULTILINE)[1:]
+    return {name: " ".join(text.split()) for name, text in (re.split(r"\n     - ", row) for row in rows)}
+
+
+@pytest.mark.parametrize("page", PAGES.values())
+def test_a_method_page_begins_with_the_same_four_parts(page):
+    table = first_table(read(GUIDE / f"{page}.rst"))
+    assert list(table) == PARTS
+    assert all(len(text) > 20 for text in table.values())
+    assert ":math:`" in table["Costs"]
+
+
+@pytest.mark.parametrize("name", [name for name in PAGES if name in METHODS and METHODS[name].grid])
+def test_the_costs_of_a_search_are_those_of_its_grid(name):
+    costs = first_table(read(GUIDE / f"{PAGES[name]}.rst"))["Costs"]
+    assert re.search(rf"\b{len(METHODS[name].settings(3))} settings", costs)
+    lean = re.search(r"\(lean: (\d+)\)", costs)
+    assert lean is None or int(lean[1]) == len(METHODS[name].settings(3, lean=True))
+
+
+def test_the_costs_of_a_pool_are_those_of_its_candidates():
+    costs = first_table(read(GUIDE / "unseen_classifier.rst"))["Costs"]
+    candidates = list(METHODS["auto"].candidates(3, centerings=("source", "target")))
+    assert costs.startswith(f"{len(candidates)} candidates")
+    assert f"8 \\cdot {len(candidates)}\\, n C" in costs
+
+
+def test_every_method_has_its_place_in_the_table_which_method():
+    page = read(GUIDE / "index.rst")
+    table = page[page.index("Which method?\n---") : page.index("Choosing settings\n---")]
+    first, *others = re.split(r"^   \* - ", table, flags=re.MULTILINE)[2:]  # after the title and the header
+    assert first.startswith("**Start with** :doc:`UnseenClassifier <unseen_classifier>`, called *auto*")
+    (plain,) = [row for row in others if row.startswith(":doc:`plain classifiers <plain>`")]
+    for name in method_names(compared=True):
+        rows = [
+            row for row in [first, *others] if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", row.split("\n     - ")[0])
+        ]
+        assert len(rows) == 1, name
+        assert (rows == [plain]) <= (METHODS[name].kind == "plain")
+    for page_name in PAGES.values():
+        assert f"<{page_name}>`" in table
+
+
+def test_plain_methods_are_all_named_on_their_page():
+    page = read(GUIDE / "plain.rst")
+    assert [name for name in method_names(kind="plain", compared=True) if f"``{name}``" not in page] == []
+
+
+def equations(page: str) -> list[tuple[str, str, str]]:
+    """Labels of displayed equations, the paragraph before each, and the text up to the next one or the next heading."""
+    parts = re.split(r"^(\.\. math::(?:.*\n|\n(?=   ))+?)(?=\n\S)", page, flags=re.MULTILINE)
+    found = []
+    for before, equation, after in zip(parts[0:-2:2], parts[1::2], parts[2::2], strict=True):
+        label = re.search(r"^   :label: ([\w-]+)$", equation, flags=re.MULTILINE)
+        heading = re.search(r"^.+\n[-~]{3,}$", after, flags=re.MULTILINE)
+        told = after[: heading.start()] if heading else after
+        found.append((label[1] if label else "", before.strip().split("\n\n")[-1], told))
+    return found
+
+
+@pytest.mark.parametrize("name", MATHEMATICS)
+def test_every_equation_has_a_label_and_the_function_that_computes_it(name):
+    page = read(DOCS / name)
+    found = equations(page)
+    assert len(found) == page.count(".. math::")
+    assert len({label for label, _, _ in found}) == len(found)
+    for label, before, after in found:
+        names = REFERENCE.findall(before) + REFERENCE.findall(after)
+        assert label
+        assert names, label
+        for one in names:
+            resolve(one)
+
+
+def test_labels_of_equations_are_those_of_one_page_alone():
+    labels = [label for name in MATHEMATICS for label, _, _ in equations(read(DOCS / name))]
+    assert len(labels) == len(set(labels)) > 30
+
+
+@pytest.mark.parametrize("name", MATHEMATICS)
+def test_references_to_equations_lead_somewhere(name):
+    labels = {label for name in MATHEMATICS for label, _, _ in equations(read(DOCS / name))}
+    assert set(re.findall(r":eq:`([\w-]+)`", read(DOCS / name))) <= labels
+
+
+def test_every_function_of_the_pool_is_on_its_page():
+    page, pool = read(DOCS / "mathematics_pool.rst"), importlib.import_module("unseen.selection._pool")
+    own = [name for name, value in vars(pool).items() if getattr(value, "__module__", "") == pool.__name__]
+    told = set(re.findall(r"unseen\.selection\._pool\.(\w+)", page))
+    helpers = {"skewed", "tried", "guarded"}  # steps of trial_batches and of Guard
+    assert {name for name in own if not name.startswith("_")} - helpers <= told
+
+
+@pytest.mark.parametrize("path", DECISIONS, ids=lambda path: path.stem)
+def test_a_decision_says_why_and_what_it_rests_on(path):
+    text = read(path)
+    heads = re.findall(r"^(.+)\n-+$", text, flags=re.MULTILINE)
+    assert heads == ["Context", "Decision", "Consequences", "Evidence"]
+    assert f"   {path.stem}\n" in read(DOCS / "decisions" / "index.rst")
+    evidence = text[text.index("Evidence\n---") :]
+    tests = re.findall(r"``(test_\w+\.py)::(test_\w+)``", evidence)
+    assert tests
+    for file, name in tests:
+        assert f"def {name}(" in read(ROOT / "tests" / file), name
+
+
+@pytest.mark.parametrize("path", DECISIONS, ids=lambda path: path.stem)
+def test_files_that_decisions_name_exist(path):
+    for file in re.findall(r"``((?:\w+/)+\w+\.\w+)``", read(path)):
+        assert (ROOT / file).exists() or (ROOT / "src" / "unseen" / file).exists(), file
+
+
+def test_the_picture_of_the_audit_is_small_enough_for_the_repository():
+    assert (DOCS / "_static" / "audit.png").stat().st_size < 150_000
