@@ -9,6 +9,7 @@ from sklearn.metrics.pairwise import linear_kernel, rbf_kernel
 
 import textbook
 from helpers import METHODS, make, match, pencil, residual
+from unseen.kernels import centre
 
 DIGITS = 50
 
@@ -65,3 +66,28 @@ def test_extreme_weights_and_ridges_keep_seven_digits(kernel, name, weight, ridg
     np.testing.assert_allclose(model.eigenvalues_, values, rtol=1e-7)
     features, expected = exact @ ours, exact @ B
     np.testing.assert_allclose(match(features, expected, values), expected, atol=1e-7 * np.abs(expected).max())
+
+
+def wide_kernel():
+    """Values that differ from one by less than a hundredth: the mean of one column is all but that of another."""
+    X, y, d = small_problem(4, SIXTEEN)
+    return rbf_kernel(X, gamma=3e-4), y, d
+
+
+def test_a_wide_kernel_is_centred_to_the_last_digit_of_what_is_left():
+    K, _, _ = wide_kernel()
+    with mpmath.workdps(DIGITS):
+        expected = exactly(K).astype(float)
+    centre(K)
+    np.testing.assert_allclose(K, expected, rtol=0, atol=4 * np.finfo(float).eps * np.abs(expected).max())
+
+
+@pytest.mark.parametrize(("name", "options"), [("CIDG", {"norm_weight": 1e6}), ("SCA", {})])
+def test_rounding_of_a_wide_kernel_does_not_look_like_a_negative_eigenvalue(name, options):
+    K, y, d = wide_kernel()
+    ridge = 1e-13 * np.linalg.norm(textbook.centred(K), 2) ** METHODS[name][3]
+    model = make(name, kernel="precomputed", ridge=ridge, **options).fit(K, y, sample_domain=d)
+    with mpmath.workdps(DIGITS):
+        N, A = pencil(name, exactly(K), y, d, mpmath.mpf(ridge), **options)
+        values, _ = textbook.solve(N, A, len(model.eigenvalues_))
+    np.testing.assert_allclose(model.eigenvalues_, values, rtol=1e-9)
