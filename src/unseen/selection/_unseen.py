@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import chain
 from numbers import Integral
 from typing import Any, ClassVar, Literal, Self, get_args
 
@@ -266,23 +267,26 @@ class UnseenClassifier(ChosenModel):
 
     def _methods(self, X: Any) -> list[Method]:
         """The methods to compare, with the feature map in its place."""
-        mapped = self.feature_map is not None and not isinstance(self.feature_map, str)
-        if isinstance(self.methods, str):
-            methods = contestants([METHODS["auto"]])
-            if self.feature_map is not None:  # what stands behind a map has no kernel matrix
-                methods = [method for method in methods if method.shares != "kernel matrix"]
-                methods += [METHODS[MAPPED]] if mapped else []
-            if not self.transductive or sparse.issparse(X):  # sparse samples cannot be centred
-                methods = [method for method in methods if not method.transductive]
-        elif not self.methods:
+        if not self.methods:
             raise ValueError(
                 f'methods must be "auto" or a list of names among {", ".join(METHODS)}, or of classifiers of your own; '
                 f"got {self.methods!r}."
             )
-        else:
-            methods = contestants(methods_from(self.methods))
-            self._refuse_useless(methods, X, mapped)
-        return [self._with_map(method) for method in methods]
+        mapped = self.feature_map is not None and not isinstance(self.feature_map, str)
+        asked = methods_from([self.methods] if isinstance(self.methods, str) else self.methods)
+        self._refuse_useless([method for method in asked if not method.members], X, mapped)
+        parts = (self._useful(method, X, mapped) if method.members else [method] for method in asked)
+        return [self._with_map(method) for method in dict.fromkeys(chain.from_iterable(parts))]
+
+    def _useful(self, method: Method, X: Any, mapped: bool) -> list[Method]:
+        """Those that a method chooses among, as far as they are of use here: nobody has asked for them by name."""
+        methods = contestants([method])
+        if self.feature_map is not None:  # what stands behind a map has no kernel matrix
+            methods = [method for method in methods if method.shares != "kernel matrix"]
+            methods += [METHODS[MAPPED]] if mapped else []
+        if not self.transductive or sparse.issparse(X):  # sparse samples cannot be centred
+            methods = [method for method in methods if not method.transductive]
+        return methods
 
     def _refuse_useless(self, methods: list[Method], X: Any, mapped: bool) -> None:
         looking = [method.name for method in methods if method.transductive]
