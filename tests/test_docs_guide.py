@@ -1,5 +1,6 @@
 """Method pages say what one must know, equations name what computes them, decisions what they rest on."""
 
+import csv
 import importlib
 import re
 from pathlib import Path
@@ -154,3 +155,18 @@ def test_files_that_decisions_name_exist(path):
 
 def test_the_picture_of_the_audit_is_small_enough_for_the_repository():
     assert (DOCS / "_static" / "audit.png").stat().st_size < 150_000
+
+
+def test_what_the_pages_say_of_the_audit_is_what_it_found():
+    with (DOCS / "testing" / "audit.csv").open(encoding="utf-8", newline="") as file:
+        rows = {row["Claim"]: row for row in csv.DictReader(file)}
+    digits = {claim: float(row["Measured"]) for claim, row in rows.items() if "correct digits of" in claim}
+    assert len(digits) == 12
+    assert 10 <= min(digits.values()) < 11
+    assert 9 <= float(rows["By Cholesky: correct digits, where it is used"]["Measured"]) < 10
+    told = [row["From"] for claim, row in rows.items() if claim.endswith("of eigenvalues")]
+    settings, lost = (sum(int(re.search(what, text)[1]) for text in told) for what in (r"of (\d+) s", r"in (\d+)$"))
+    for page in ("mathematics.rst", "decisions/plus_signs.rst"):
+        text = " ".join(read(DOCS / page).split())
+        assert "ten digits or more" in text
+        assert f"{lost} of {settings} settings" in text
