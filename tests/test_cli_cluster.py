@@ -170,9 +170,24 @@ def test_the_only_worker_that_is_killed_changes_nothing():
 X, Y, D = three_domains(n_per_cell=12, seed=3)
 
 
+def in_blocks(array):
+    """The same rows in blocks of unknown lengths."""
+    blocks = da.from_array(array, chunks=(17, *array.shape[1:]))
+    return blocks[(blocks if array.ndim == 1 else blocks[:, 0]) > -np.inf]
+
+
+def assert_same(model, expected):
+    np.testing.assert_array_equal(model.cell_counts_, expected.cell_counts_)
+    np.testing.assert_allclose(model.eigenvalues_, expected.eigenvalues_, rtol=1e-9)
+    np.testing.assert_allclose(model.coef_, expected.coef_, atol=1e-9 * np.abs(expected.coef_).max())
+
+
 def test_a_cluster_gives_the_answer_of_memory_even_if_a_worker_is_killed(client):
     model = CIDG(feature_map=FrozenEstimator(RBFSampler(gamma=0.05, n_components=30, random_state=0).fit(X)))
     expected = CIDG(feature_map=model.feature_map).fit(X, Y, sample_domain=D)
+    samples, y, domain = map(in_blocks, (X, Y, D))
+    assert_same(model.fit(samples, y, sample_domain=domain), expected)
+    np.testing.assert_allclose(model.transform(samples).compute(), expected.transform(X), atol=1e-9)
     victim = next(iter(client.run(os.getpid).values()))
     killed = []
 
@@ -180,17 +195,12 @@ def test_a_cluster_gives_the_answer_of_memory_even_if_a_worker_is_killed(client)
         os.kill(victim, signal.SIGKILL)
         killed.append(time.monotonic())
 
-    samples = da.from_array(X, chunks=(9, -1))
+    samples = da.from_array(X, chunks=(9, -1)).map_blocks(slowly, meta=np.empty((0, 4)))
     threading.Timer(0.6, kill).start()
-    # The labels come in blocks of unknown lengths.
-    labels = da.from_array(Y, chunks=17)
-    model.fit(samples.map_blocks(slowly, meta=np.empty((0, 4))), labels[labels >= 0], sample_domain=D)
+    model.fit(samples, y, sample_domain=domain)
     assert killed
     assert time.monotonic() - killed[0] > 0.25  # there was work left to do
-    np.testing.assert_array_equal(model.cell_counts_, expected.cell_counts_)
-    np.testing.assert_allclose(model.eigenvalues_, expected.eigenvalues_, rtol=1e-9)
-    np.testing.assert_allclose(model.coef_, expected.coef_, atol=1e-9 * np.abs(expected.coef_).max())
-    np.testing.assert_allclose(model.transform(samples).compute(), expected.transform(X), atol=1e-9)
+    assert_same(model, expected)
 
 
 def test_a_cluster_that_has_lost_all_workers_is_an_error_and_not_a_wait():
