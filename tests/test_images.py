@@ -10,9 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tiny_network import tiny_network
-from unseen.images import Preprocessing, extract
+from tiny_network import number, text, tiny_network
+from unseen.images import Preprocessing, extract, photo_table
 from unseen.images import _extract as extraction
+from unseen.tables import TableError
 
 pytest.importorskip("PIL.Image", reason="pictures need the extra images")
 pytest.importorskip("onnxruntime", reason="networks need the extra images")
@@ -241,3 +242,22 @@ def test_what_is_no_network_for_pictures_is_told(tmp_path):
         extract(folder, tmp_path / "none.onnx")
     with pytest.raises(ValueError, match="does not take pictures"):
         extract(folder, tiny_network(tmp_path / "five.onnx", channels=5, weights=np.ones((5, 4))))
+
+
+def test_a_network_that_says_nothing_or_too_much_is_told(tmp_path):
+    folder = some_photos(tmp_path, 1)
+    for content, reason in {
+        text(7, number(1, 3)): "it declares no output",
+        bytes([0xFF] * 12): "a number of it has no end",
+        bytes([1 << 3 | 3]): "a field of it has no known kind",
+        bytes([1 << 3 | 1, *bytes(8), 2 << 3 | 5, *bytes(4)]) + text(7, b""): "it declares no output",  # passed over
+    }.items():
+        (tmp_path / "bad.onnx").write_bytes(content)
+        with pytest.raises(ValueError, match=reason):
+            extract(folder, tmp_path / "bad.onnx")
+
+
+def test_files_of_too_many_bytes_are_not_read(tmp_path, network, monkeypatch):
+    monkeypatch.setattr("unseen.images._extract.MOST_BYTES", 10)
+    with pytest.raises(TableError, match=r"it has \d+ bytes; at most 10 are read"):
+        photo_table(some_photos(tmp_path, 1), network)

@@ -192,3 +192,14 @@ def test_a_file_that_is_no_store_is_refused_and_left_alone(tmp_path):
     connection.close()
     with pytest.raises(ValueError, match=r"foreign\.sqlite is not a file of results"):
         Store(tmp_path / "foreign.sqlite")
+
+
+def test_results_of_version_0_1_are_set_aside_and_kept(tmp_path):
+    connection = sqlite3.connect(tmp_path / "old.sqlite")
+    connection.execute("CREATE TABLE results (configuration TEXT, accuracy REAL)")
+    connection.execute("INSERT INTO results VALUES ('k', 0.5)")
+    connection.commit()
+    connection.close()
+    with Store(tmp_path / "old.sqlite") as store:
+        assert store.rows("k") == []
+        assert store._connection.execute("SELECT * FROM results_of_version_0_1").fetchall() == [("k", 0.5)]
