@@ -24,8 +24,8 @@ def rows() -> Iterator[Row]:
         for name, found in below.items():
             print(f"{found:5.1f}% of the {kind} of {name}; not {missing(report['files'][name], kind)}", file=sys.stderr)
         done, all_of_them = (report["totals"][name] for name in COUNTS[kind])
-        of_each = "; ".join(f"{Path(name).name} {found:.1f}%" for name, found in below.items()) or "no file"
-        detail = f"{done} of {all_of_them}; below {BOUND:g}%: {of_each}"
+        detail = f"{done:,} of {all_of_them:,}; {len(below)} of {len(report['files'])} files below {BOUND:g}%"
+        detail += "".join(f", {Path(name).parent.name}/{Path(name).name} the least" for name in list(below)[:1])
         yield Row(f"{kind} of src that the tests execute, %", percent(report["totals"], kind), BOUND, False, detail)
 
 
