@@ -15,14 +15,16 @@ run: $(call STAMP,run)
 	$(BIN)/unseen compare --repeats 1 --report report.html
 
 test: $(call STAMP,test)
-	# One BLAS thread in each of two processes: four on two cores would wait for each other.
-	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m $(RUNNER) -n 2 --dist worksteal
+	# One BLAS thread in each of two processes: four on two cores would wait for each other. Tests start many
+	# processes, and none of them should have to compile the package again.
+	PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m $(RUNNER) -n 2 --dist worksteal
 
 # The same tests, measured: at least 95% of lines and of branches.
-coverage:
+coverage: $(call STAMP,test)
+	$(BIN)/python -m coverage erase
 	$(MAKE) test RUNNER='coverage run -m pytest'
 	$(BIN)/python -m coverage combine --quiet
-	$(BIN)/python -m coverage report
+	$(BIN)/python -m hardening coverage
 
 # Studies of calibration: about a quarter of an hour.
 slow: $(call STAMP,test)
@@ -71,4 +73,4 @@ $(VENV)/.%-installed: $(BIN)/python pyproject.toml
 # What the targets above made, but for the results of studies: those take half an hour. Results of your own tables stay.
 clean:
 	rm -rf $(VENV) report.html rotated-digits.unseen-results.sqlite* docs/_build docs/gallery docs/generated \
-		docs/sg_execution_times.rst .mypy_cache .ruff_cache .pytest_cache .hypothesis
+		docs/sg_execution_times.rst .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage*

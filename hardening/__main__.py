@@ -7,7 +7,7 @@ from pathlib import Path
 
 from benchmarks.measure import run
 
-SUITES = ("mutation", "kills", "fuzz", "degenerate", "faults", "threads", "matrix", "load", "audit")
+SUITES = ("coverage", "mutation", "kills", "fuzz", "degenerate", "faults", "threads", "matrix", "load", "audit")
 TABLES = Path(__file__).parents[1] / "docs" / "testing"
 
 if __name__ == "__main__":  # processes that a campaign spawns import this file

@@ -20,6 +20,11 @@ def waiting(seconds):
     return seconds
 
 
+def slowly(block):
+    """A part of an array, after a while."""
+    return block + 0 * waiting(0.25)
+
+
 def process(seconds, _):
     time.sleep(seconds)
     return os.getpid()

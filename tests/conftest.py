@@ -21,3 +21,17 @@ def home(tmp_path_factory):
     from cli_models import write_home
 
     return write_home(tmp_path_factory.mktemp("home"))
+
+
+@pytest.fixture
+def few_trees(monkeypatch):
+    """Ten trees in place of a hundred, for tests that are about all methods and not about forests."""
+    from dataclasses import replace
+
+    from sklearn.base import clone
+
+    from unseen.selection import METHODS
+
+    forest = METHODS["extra trees"]
+    few = replace(forest, classifier=clone(forest.classifier).set_params(n_estimators=10))
+    monkeypatch.setitem(METHODS, "extra trees", few)

@@ -10,26 +10,12 @@ import pytest
 from scipy import sparse
 from sklearn.cluster import KMeans
 from sklearn.decomposition import PCA
-from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import cross_validate
-from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from helpers import three_domains
-from unseen import CIDG, DICA, KFDA, MDA, SCA, DomainCenterer, ProjectionSearchCV, UndoBias, UnseenClassifier
-from unseen.exceptions import FewerComponentsWarning, SingleDomainWarning
-from unseen.selection import HeldOutDomains, LeaveOneDomainOut, LeavePDomainsOut, WithinDomainSplit
-
-X, Y, D = three_domains(n_per_cell=2)
-N = len(X)
-GRAM = X @ X.T
-
-
-def replaced(array, position, value):
-    array = np.array(array, dtype=object if value is None or isinstance(value, list) else None)
-    array[position] = value
-    return array
+from mistakes import GRAM, D, N, X, Y, plain, replaced, search
+from unseen import CIDG, DICA, KFDA, MDA, SCA, DomainCenterer, UndoBias, UnseenClassifier
+from unseen.selection import LeaveOneDomainOut
 
 
 def nan_kernel(a, b):
@@ -42,16 +28,6 @@ def infinite_kernel(a, b):
 
 def undefined(X):
     return np.full_like(X, np.nan)
-
-
-def search(param_grid=None, estimator=None, **options):
-    return ProjectionSearchCV(
-        estimator or CIDG(), {"ridge": ["scale"]} if param_grid is None else param_grid, **options
-    )
-
-
-def plain(**options):
-    return UnseenClassifier(["logistic"], **options)
 
 
 @dataclass
@@ -370,141 +346,3 @@ MISTAKES = [
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.what)
 def test_a_mistake_is_explained(mistake):
     mistake.check()
-
-
-SPLITS = [
-    (LeaveOneDomainOut(), {}, "LeaveOneDomainOut needs the domain of each sample"),
-    (LeaveOneDomainOut(), {"groups": ["a"] * N}, r"more than 1 domain.* got \['a'\]"),
-    (LeaveOneDomainOut(), {"groups": D[:-1]}, rf"{N - 1} labels for {N} samples"),
-    (LeaveOneDomainOut(), {"groups": replaced(D, 3, None)}, "no label for 1"),
-    (LeavePDomainsOut(0), {"groups": D}, "n_groups must be a positive integer; got 0"),
-    (LeavePDomainsOut("two"), {"groups": D}, "n_groups must be a positive integer; got 'two'"),
-    (LeavePDomainsOut(3), {"groups": D}, r"more than 3 domains.* got \[0, 1, 2\]"),
-    (HeldOutDomains([7]), {"groups": D}, r"\[7\] are not among them"),
-    (HeldOutDomains([0, 1, 2]), {"groups": D}, "no domain is left to train on"),
-    (HeldOutDomains([]), {"groups": D}, "at least one domain"),
-    (HeldOutDomains("01"), {"groups": D}, "domains must be a list .* got '01'"),
-    (HeldOutDomains(0), {"groups": D}, "domains must be a list .* got 0"),
-    (WithinDomainSplit(0.0), {"groups": D}, "train_size must lie between 0 and 1; got 0.0"),
-    (WithinDomainSplit("half"), {"groups": D}, "train_size must lie between 0 and 1; got 'half'"),
-    (WithinDomainSplit(n_splits=0), {"groups": D}, "n_splits must be a positive integer; got 0"),
-    (WithinDomainSplit(n_splits=2.5), {"groups": D}, "n_splits must be a positive integer; got 2.5"),
-    (WithinDomainSplit(), {"groups": np.arange(N)}, "nothing to test on"),
-]
-
-
-@pytest.mark.parametrize(("splitter", "domains", "message"), SPLITS)
-def test_a_bad_split_is_explained(splitter, domains, message):
-    with pytest.raises((ValueError, TypeError), match=message):
-        list(splitter.split(X, Y, **domains))
-
-
-def test_a_stratified_split_asks_for_labels():
-    with pytest.raises(ValueError, match=r"needs y\. Pass it, or set stratify=False"):
-        list(WithinDomainSplit().split(X, groups=D))
-
-
-@pytest.mark.parametrize("model", [search(), plain()], ids=["search", "comparison"])
-def test_an_unknown_argument_of_fit_is_named(model):
-    with pytest.raises(TypeError, match=f"{type(model).__name__}.fit got an unexpected argument 'weight'"):
-        model.fit(X, Y, sample_domain=D, weight=Y)
-
-
-@pytest.mark.parametrize("model", [search(), plain(), UndoBias()], ids=["search", "comparison", "Undo-Bias"])
-@pytest.mark.parametrize(
-    ("weights", "message"),
-    [
-        (np.ones(len(Y) - 1), r"one number per sample; got an array of shape \("),
-        (np.where(np.arange(len(Y)) == 2, -1.0, 1.0), "not negative.* got -1.0 at position 2"),
-        (np.where(np.arange(len(Y)) == 3, np.nan, 1.0), "finite.* got nan at position 3"),
-        (np.zeros(len(Y)), "one above zero; got zeros only"),
-    ],
-    ids=["few", "negative", "missing", "zero"],
-)
-def test_weights_that_are_none_are_refused(model, weights, message):
-    with pytest.raises(ValueError, match=f"sample_weight must hold .*{message}"):
-        model.fit(X, Y, sample_domain=D, sample_weight=weights)
-
-
-FITS = [CIDG().fit, CIDG().fit_transform, CIDG(feature_map="linear").partial_fit, UndoBias().fit, DomainCenterer().fit]
-
-
-@pytest.mark.parametrize("fit", [*FITS, search().fit, plain().fit], ids=lambda fit: repr(fit.__self__))
-def test_domains_by_position_are_told_their_name(fit):
-    with pytest.raises(TypeError, match=rf"{fit.__name__} .* got 3 arguments by position\. Use sample_domain="):
-        fit(X, Y, D)
-
-
-@pytest.mark.parametrize("fit", FITS, ids=lambda fit: repr(fit.__self__))
-def test_domains_by_the_name_of_groups_are_told_their_own(fit):
-    with pytest.raises(TypeError, match=rf"{fit.__name__} .* got groups=\. Use sample_domain="):
-        fit(X, Y, groups=D)
-
-
-def test_cross_validation_without_routing_is_told_of_groups():
-    with pytest.raises(ValueError, match=r"routing is off, .* hand only `groups` .* pass groups=domain"):
-        cross_validate(UndoBias(), X, Y, cv=LeaveOneDomainOut(), params={"sample_domain": D})
-
-
-@pytest.mark.parametrize("model", [search(), plain(), DomainCenterer()], ids=["search", "comparison", "centring"])
-def test_an_unfitted_model_says_so(model):
-    with pytest.raises(NotFittedError, match=f"{type(model).__name__} instance is not fitted"):
-        model.transform(X) if hasattr(model, "transform") else model.predict(X)
-
-
-@pytest.mark.parametrize("estimator", [CIDG, KFDA, SCA, DICA, MDA, UndoBias, search, plain])
-def test_supervised_methods_ask_for_labels(estimator):
-    message = "requires y to be passed, but the target y is None"
-    with pytest.raises(ValueError, match=message):
-        estimator().fit(X, None, sample_domain=D)
-
-
-@pytest.mark.parametrize("call", ["transform", "recentered", "get_feature_names_out"])
-@pytest.mark.parametrize("estimator", [CIDG, KFDA, SCA, DICA, MDA])
-def test_an_unfitted_projection_says_so(estimator, call):
-    model = estimator()
-    with pytest.raises(NotFittedError, match=f"{estimator.__name__} instance is not fitted"):
-        getattr(model, call)(*([] if call == "get_feature_names_out" else [X]))
-
-
-@pytest.mark.parametrize("call", ["predict", "decision_function"])
-def test_an_unfitted_classifier_says_so(call):
-    with pytest.raises(NotFittedError, match="UndoBias instance is not fitted"):
-        getattr(UndoBias(), call)(X)
-
-
-@pytest.mark.parametrize("model", [CIDG(), DICA(supervised=False), UndoBias()], ids=repr)
-def test_a_model_whose_fit_failed_is_not_fitted(model):
-    with pytest.raises(ValueError, match="sample_domain"):
-        model.fit(X, Y, sample_domain=D[:-1])
-    with pytest.raises(NotFittedError):
-        model.predict(X) if isinstance(model, UndoBias) else model.transform(X)
-
-
-def test_a_constructor_accepts_anything_and_fit_complains():
-    model = CIDG(ridge="nonsense", kernel=3)
-    assert model.get_params()["ridge"] == "nonsense"
-    with pytest.raises(ValueError, match=r"'(ridge|kernel)' parameter"):
-        model.fit(X, Y, sample_domain=D)
-
-
-@pytest.mark.parametrize("estimator", [CIDG, UndoBias])
-def test_one_domain_is_a_warning_that_points_at_the_call(estimator):
-    for domain, reason in ((None, "was fitted without sample_domain"), (["Paris"] * N, "single domain, .*'Paris'")):
-        with pytest.warns(SingleDomainWarning, match=rf"{estimator.__name__} .*{reason}") as caught:
-            estimator().fit(X, Y, sample_domain=domain)
-        assert [warning.filename for warning in caught] == [__file__]
-
-
-@pytest.mark.parametrize("fit", [CIDG().fit_transform, make_pipeline(CIDG(), LogisticRegression()).fit])
-def test_a_warning_points_at_the_call_through_other_calls_too(fit):
-    with pytest.warns(SingleDomainWarning) as caught:
-        fit(X, Y)
-    assert [warning.filename for warning in caught] == [__file__]
-
-
-def test_more_components_than_exist_is_a_warning_with_both_numbers():
-    with pytest.warns(FewerComponentsWarning, match="n_components=7, but only 2 carry information") as caught:
-        model = CIDG(7).fit(X, Y, sample_domain=D)
-    assert [warning.filename for warning in caught] == [__file__]
-    assert model.transform(X).shape == (N, 2)

@@ -8,7 +8,9 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 
@@ -20,21 +22,30 @@ pytest.importorskip("skops", reason="model files need the extra")
 pytest.importorskip("typer", reason="the command needs its extra")
 pytest.importorskip("distributed", reason="needs the extra dask")
 import dask
+import dask.array as da
 import distributed
 import polars as pl
 from polars.testing import assert_frame_equal
+from sklearn.frozen import FrozenEstimator
+from sklearn.kernel_approximation import RBFSampler
 from typer.testing import CliRunner
 
 import unseen as library
-from cluster_work import after, process, refuse, squared, waiting
+from cluster_work import after, process, refuse, slowly, squared, waiting
+from helpers import three_domains
+from unseen import CIDG
 from unseen.cli._app import app
 from unseen.cli._options import cluster
 from unseen.datasets import make_synthetic
 from unseen.estimators._cluster import ClusterLost, mapped
+from unseen.kernels import Plan
 from unseen.labels import Samples
+from unseen.models import fit_table
+from unseen.models._stream import collected
 from unseen.study import Protocol, Work, run, tasks
 from unseen.study._run import all_results
 from unseen.study._store import Store
+from unseen.tables._load import loaded, survey_table
 
 SITES = ["north", "south", "west"]
 METHODS = ["1NN", "KFDA", "logistic"]
@@ -154,7 +165,46 @@ def test_the_only_worker_that_is_killed_changes_nothing():
         check_one_killed(client)
 
 
+# A fit
+
+X, Y, D = three_domains(n_per_cell=12, seed=3)
+
+
+def in_blocks(array):
+    """The same rows in blocks of unknown lengths."""
+    blocks = da.from_array(array, chunks=(17, *array.shape[1:]))
+    return blocks[(blocks if array.ndim == 1 else blocks[:, 0]) > -np.inf]
+
+
+def assert_same(model, expected):
+    np.testing.assert_array_equal(model.cell_counts_, expected.cell_counts_)
+    np.testing.assert_allclose(model.eigenvalues_, expected.eigenvalues_, rtol=1e-9)
+    np.testing.assert_allclose(model.coef_, expected.coef_, atol=1e-9 * np.abs(expected.coef_).max())
+
+
+def test_a_cluster_gives_the_answer_of_memory_even_if_a_worker_is_killed(client):
+    model = CIDG(feature_map=FrozenEstimator(RBFSampler(gamma=0.05, n_components=30, random_state=0).fit(X)))
+    expected = CIDG(feature_map=model.feature_map).fit(X, Y, sample_domain=D)
+    samples, y, domain = map(in_blocks, (X, Y, D))
+    assert_same(model.fit(samples, y, sample_domain=domain), expected)
+    np.testing.assert_allclose(model.transform(samples).compute(), expected.transform(X), atol=1e-9)
+    victim = next(iter(client.run(os.getpid).values()))
+    killed = []
+
+    def kill():
+        os.kill(victim, signal.SIGKILL)
+        killed.append(time.monotonic())
+
+    samples = da.from_array(X, chunks=(9, -1)).map_blocks(slowly, meta=np.empty((0, 4)))
+    threading.Timer(0.6, kill).start()
+    model.fit(samples, y, sample_domain=domain)
+    assert killed
+    assert time.monotonic() - killed[0] > 0.25  # there was work left to do
+    assert_same(model, expected)
+
+
 def test_a_cluster_that_has_lost_all_workers_is_an_error_and_not_a_wait():
+    """For a map and for a fit, both under way."""
     options = {"dashboard_address": "127.0.0.1:0", "host": "127.0.0.1"}
     with distributed.LocalCluster(n_workers=0, **options) as local, local.get_client() as client:
         command = [sys.executable, "-m", "distributed.cli.dask_worker", client.scheduler.address, "--no-nanny"]
@@ -165,12 +215,16 @@ def test_a_cluster_that_has_lost_all_workers_is_an_error_and_not_a_wait():
             client.wait_for_workers(1, timeout=60)
             results = mapped(partial(squared, 0.05), range(100), client)
             assert next(results) == 0
-            worker.kill()
+            threading.Timer(0.6, worker.kill).start()
             start = time.monotonic()
-            error = pytest.raises(ClusterLost, match=r"no workers for 1 seconds.* Start workers")
-            with dask.config.set({"unseen.no-workers-timeout": "1s"}), error:
-                list(results)
-            assert time.monotonic() - start < 10
+            samples = da.from_array(X, chunks=(9, -1)).map_blocks(slowly, meta=np.empty((0, 4)))
+            lost = r"no workers for 1 seconds.* Start workers"
+            with dask.config.set({"unseen.no-workers-timeout": "1s"}):
+                with pytest.raises(RuntimeError, match=lost):
+                    CIDG(feature_map="linear").fit(samples, Y, sample_domain=D)
+                with pytest.raises(ClusterLost, match=lost):
+                    list(results)
+            assert time.monotonic() - start < 20
         finally:
             worker.kill()
             worker.wait()
@@ -270,6 +324,22 @@ def test_a_file_that_workers_cannot_read_is_one_clear_error_and_leaves_nothing(h
     assert "part-1.parquet cannot be used: - it cannot be read" in err
     assert capfd.readouterr().err == ""  # nor do the workers say anything
     assert [path.name for path in tmp_path.iterdir()] == ["parts"]
+
+
+def test_statistics_from_a_cluster_are_those_from_here(client, home, monkeypatch):
+    monkeypatch.setattr("unseen.tables._survey.PART_ROWS", 50)
+    source = survey_table(home / "parts").thinned(90, 0)
+    sample = loaded(source.sampled(60, 0))
+    here = fit_table(sample, "kfda", plan=Plan.of(270, exact=False, landmarks=20), stream=source).model
+    projection, _ = here.pool.members_[0]
+    told = []
+    monkeypatch.setattr("unseen.models._stream.progress", lambda *_: nullcontext(told.append))
+    total = collected(source, here.preprocessor, client, 0, projection)
+    np.testing.assert_array_equal(total.cells.counts, projection.cell_counts_)
+    for name, values in total.arrays().items():
+        if values.dtype.kind == "f" and name != "tails":
+            np.testing.assert_allclose(values, projection.statistics_[name], atol=1e-9)
+    assert sum(told) == 270
 
 
 def test_a_comparison_on_a_cluster_is_that_from_here(client, home, tmp_path):

@@ -7,8 +7,10 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 pytest.importorskip("typer", reason="the command needs its extra")
@@ -18,7 +20,10 @@ from typer.testing import CliRunner
 
 from cli_models import APP, SITES, printed_json, unseen
 from unseen import KFDA
+from unseen.cli import main
+from unseen.kernels import Plan
 from unseen.models._file import load_model, save_model
+from unseen.models._fit import fit_notices
 from unseen.tables import load_table, preprocessor
 
 
@@ -264,3 +269,21 @@ def test_no_escape_sequence_of_a_table_reaches_the_terminal(home, tmp_path):
         assert result.exit_code == 0
         assert "oslo" in result.output
         assert not set(result.output) & {"\x1b", "\x9b", "\x07"}
+
+
+def test_without_its_extra_the_command_says_how_to_get_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "unseen.cli._app", None)
+    with pytest.raises(SystemExit, match=r"The unseen command needs its extra .*pip install 'unseen\[cli\]'"):
+        main()
+
+
+def test_few_domains_and_many_rows_are_told_of_before_a_fit(home, monkeypatch):
+    monkeypatch.setattr("unseen.models._fit.SLOW", 10)
+    table = load_table(home / "train.csv")
+    two = replace(table, domain=np.where(table.domain == table.domain[0], "a", "b"))
+    plan = Plan.of(len(two.X))
+    assert str(plan) == f"{len(two.X)} rows: kernels are exact."
+    told = list(fit_notices(two, "kfda", plan))[len(two.notices) :]
+    assert told[0].startswith("With two domains each is scored by a model that has seen only the other")
+    assert "rows will take a while with kernels; --max-per-domain 500" in told[1]
+    assert list(fit_notices(table, "logistic", plan)) == [*table.notices]

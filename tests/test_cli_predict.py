@@ -152,19 +152,25 @@ def test_a_folder_is_one_domain_per_file(home, tmp_path):
     assert [entry["domain"] for entry in facts["novelty"]] == ["lima", "oslo"]
 
 
+@pytest.fixture(scope="module")
+def loaded(home):
+    """Models as predictions find them, and the new table as they see it."""
+    models = {name: load_model(home / f"{name}.unseen").estimator for name in ("target", "centred", "pool")}
+    return {name: (model.pool, model.prepare(encoded(home)[0])) for name, model in models.items()}
+
+
 @given(
     cuts=st.lists(st.integers(0, 50), max_size=5),
     names=st.lists(st.sampled_from([*SITES, "a", "b"]), min_size=50, max_size=50),
 )
 @settings(max_examples=15)
 @pytest.mark.parametrize("model", ["target", "centred", "pool"])
-def test_centres_found_in_pieces_are_those_of_the_whole(home, model, cuts, names):
+def test_centres_found_in_pieces_are_those_of_the_whole(loaded, model, cuts, names):
     """New domains anywhere among known ones, and pieces of any size, empty ones too."""
-    fitted = load_model(home / f"{model}.unseen").estimator
-    prepared = fitted.prepare(encoded(home)[0])
+    pool, prepared = loaded[model]
     domain = np.array(names)
     domain[:2] = domain[2:4] = ["a", "b"]  # no new domain of a single sample
-    pool, cuts = fitted.pool, sorted(cuts)
+    cuts = sorted(cuts)
     pieces = list(zip(np.split(prepared, cuts), np.split(domain, cuts), strict=True))
     pieces = [piece for piece in pieces if len(piece[0])]
     centres = reduce(pooled, [pool.moments(*piece) for piece in pieces])

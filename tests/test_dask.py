@@ -1,14 +1,6 @@
-"""Dask collections give the answer of arrays in memory, whatever their blocks, their scheduler and its accidents."""
+"""Dask collections give the answer of arrays in memory, whatever their blocks."""
 
 from __future__ import annotations
-
-import contextlib
-import os
-import signal
-import subprocess
-import sys
-import threading
-import time
 
 import numpy as np
 import pytest
@@ -395,71 +387,3 @@ def test_a_single_sample_of_a_new_domain_is_refused():
         model.transform(arrays(17)[0], sample_domain=["new", *NAMES[1:]])
     with pytest.raises(ValueError, match="X has a single sample"):
         model.transform(da.from_array(X[:1]))
-
-
-# A cluster
-
-
-# Workers ask a dead one for its results for as long as this; half a minute unless they are told.
-IMPATIENT = {"distributed.comm.timeouts.connect": "2s"}
-
-
-@pytest.fixture
-def cluster():
-    """A cluster of so many workers and its client."""
-    cluster_of = pytest.importorskip("distributed").LocalCluster
-    with contextlib.ExitStack() as stack:
-
-        def start(n_workers):
-            stack.enter_context(dask.config.set(IMPATIENT))
-            options = {"threads_per_worker": 1, "dashboard_address": ":0", "host": "127.0.0.1"}
-            return stack.enter_context(stack.enter_context(cluster_of(n_workers=n_workers, **options)).get_client())
-
-        yield start
-
-
-def slowly(block):
-    time.sleep(0.25)
-    return block
-
-
-def test_a_cluster_gives_the_answer_of_memory_even_if_a_worker_is_killed(cluster):
-    client = cluster(2)
-    model = CIDG(feature_map=FrozenEstimator(RBFSampler(gamma=0.05, n_components=30, random_state=0).fit(X)))
-    expected = CIDG(feature_map=model.feature_map).fit(X, Y, sample_domain=NAMES)
-    samples, y, domain = LAYOUTS["unknown lengths"]()
-    assert_same(model.fit(samples, y, sample_domain=domain), expected)
-    np.testing.assert_allclose(model.transform(samples).compute(), expected.transform(X), atol=1e-9)
-    victim = next(iter(client.run(os.getpid).values()))
-    killed = []
-
-    def kill():
-        os.kill(victim, signal.SIGKILL)
-        killed.append(time.monotonic())
-
-    samples = da.from_array(X, chunks=(9, -1)).map_blocks(slowly, meta=np.empty((0, 4)))
-    timer = threading.Timer(0.6, kill)
-    timer.start()
-    model.fit(samples, y, sample_domain=domain)
-    assert killed
-    assert time.monotonic() - killed[0] > 0.25  # there was work left to do
-    assert_same(model, expected)
-
-
-def test_a_cluster_without_workers_is_an_error_and_not_a_wait(cluster):
-    client = cluster(0)
-    address = client.scheduler.address
-    command = [sys.executable, "-m", "distributed.cli.dask_worker", address, "--no-nanny", "--no-dashboard"]
-    worker = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        client.wait_for_workers(1, timeout=60)
-        threading.Timer(0.6, worker.kill).start()
-        samples = da.from_array(X, chunks=(9, -1)).map_blocks(slowly, meta=np.empty((0, 4)))
-        start = time.monotonic()
-        error = pytest.raises(RuntimeError, match=r"no workers for 1 seconds.* Start workers")
-        with dask.config.set({"unseen.no-workers-timeout": "1s"}), error:
-            CIDG(feature_map="linear").fit(samples, Y, sample_domain=NAMES)
-        assert time.monotonic() - start < 20
-    finally:
-        worker.kill()
-        worker.wait()

@@ -28,6 +28,7 @@ from explore_server import call, serving, session_of, small_table
 from unseen.datasets import make_synthetic
 from unseen.explore import Explorer, Session, Setting, embedded_sources, python_code
 from unseen.explore._pool import pool_view
+from unseen.explore._server import bound
 from unseen.selection import HEADS, METHODS, Bench, LeaveOneDomainOut, ProjectionSearchCV, Shelf, UnseenClassifier
 from unseen.tables import preprocessor
 
@@ -338,6 +339,28 @@ def run_command(*arguments, **options):
         text=True,
         **options,
     )
+
+
+@pytest.mark.parametrize("port", [None, 70_000], ids=["taken", "none"])
+def test_a_port_that_cannot_be_used_is_told_with_what_to_do(port):
+    with bound(0) as taken:
+        taken.listen()
+        port = port or taken.getsockname()[1]
+        with pytest.raises(OSError, match=rf"Port {port} cannot be used .*: choose another with --port"):
+            bound(port)
+
+
+def test_too_few_domains_are_told_how_many_it_takes():
+    with pytest.raises(ValueError, match="There is a single domain, 'bonn', and none to hold out: bring two"):
+        session_of(small_table(n_domains=1))
+    two = session_of(small_table(n_domains=2))
+    with pytest.raises(ValueError, match="it needs at least two beside this"):
+        next(pool_view(two, "bonn"))
+
+
+def test_without_a_model_none_is_shown(server):
+    status, _, told = call(server, "model")
+    assert (status, "There is no model here, but data." in str(told)) == (404, True)
 
 
 def test_the_command_serves_until_it_is_interrupted(tmp_path):

@@ -164,3 +164,8 @@ def test_predictions_of_a_model_in_memory_are_those_of_its_file(table, found, tm
         sets = [one.predict_set(table.X, 0.75, sample_domain=domain) for one in (model, again)]
         assert [own.tolist() for own in sets[0]] == [own.tolist() for own in sets[1]]
         assert again.explain(table.X, sample_domain=domain) == model.explain(table.X, sample_domain=domain)
+
+
+def test_a_pool_of_models_alone_promises_no_sets():
+    with pytest.raises(ValueError, match="knows no held-out domains, from which prediction sets follow"):
+        Pool([], np.empty(0), np.empty(0)).sets(np.eye(2), 0.5)

@@ -35,8 +35,8 @@ PATIENTS = pd.DataFrame(
 ODD = PATIENTS.assign(
     band=pd.cut(PATIENTS["age"], 3),
     mixed=[1 if i % 2 else "a" for i in range(N)],
-    half=[1 if i % 2 else 2.5 for i in range(N)],
-).astype({"half": object, "weight": float})  # single precision is written in fewer digits
+    half=pd.Series([1 if i % 2 else 2.5 for i in range(N)], dtype=object),  # whole numbers and others
+).astype({"weight": float})  # single precision is written in fewer digits
 ASKED = [{}, {"dates": "ordinal", "group": "patient_id"}, {"features": ["age", "born"], "max_per_domain": 10}]
 
 
@@ -150,3 +150,9 @@ def test_a_draw_of_arrays_keeps_every_class_of_every_domain():
         assert all(min(domain["counts"]) > 0 for domain in found.summary()["data"]["domains"])
     table = load_table(PATIENTS.assign(diagnosis=y), max_per_domain=8)
     assert table.samples.counts().min() > 0
+
+
+def test_a_dask_dataframe_is_told_how_to_be_read():
+    dd = pytest.importorskip("dask.dataframe", reason="needs the extra dask")
+    with pytest.raises(TypeError, match=r"Dask dataframe is not read as a table: pass the path.* compute\(\)"):
+        load_table(dd.from_pandas(PATIENTS[["hospital", "age", "diagnosis"]], npartitions=2))

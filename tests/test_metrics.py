@@ -41,6 +41,7 @@ def of(y, d, X):
     return Samples(X, y, d), list(LeaveOneDomainOut().split(X, y, d))
 
 
+@pytest.mark.usefixtures("few_trees")
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_every_method_has_every_score_on_a_part_that_lacks_a_class(n_classes):
     X, y, d = places(n_classes)

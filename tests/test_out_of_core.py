@@ -1,4 +1,4 @@
-"""Tables larger than memory: many files, a sample that chooses, a stream that fits, here or on a Dask cluster."""
+"""Tables larger than memory: many files, a sample that chooses, a stream that fits."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from unseen.kernels import Plan
 from unseen.labels import Samples
 from unseen.models import fit_table
 from unseen.models._file import load_model, read_card
-from unseen.models._stream import TableRows, collected
+from unseen.models._stream import TableRows
 from unseen.tables import TableError, batches, files, load_table
 from unseen.tables._load import loaded, survey_table
 
@@ -194,26 +194,6 @@ def test_plain_models_see_the_sample(parts):
     assert "landmarks" not in found.stream
     assert found.stream["classifier_rows"] == len(sample.X)
     assert found.scores == fit_table(sample, "logistic").scores
-
-
-def test_statistics_from_a_cluster_are_those_from_here(parts, monkeypatch):
-    pytest.importorskip("distributed", reason="needs the extra dask")
-    pytest.importorskip("typer", reason="the command needs its extra")
-    from unseen.cli._options import cluster
-
-    monkeypatch.setattr("unseen.tables._survey.PART_ROWS", 50)
-    source = survey_table(parts / "parts").thinned(90, 0)
-    sample = loaded(source.sampled(60, 0))
-    here = fit_table(sample, "kfda", plan=Plan.of(270, exact=False, landmarks=20), stream=source).model
-    told = []
-    monkeypatch.setattr("unseen.models._stream.progress", lambda *_: nullcontext(told.append))
-    with cluster(1, None) as client:
-        total = collected(source, here.preprocessor, client, 0, projection_of(here))
-    np.testing.assert_array_equal(total.cells.counts, projection_of(here).cell_counts_)
-    for name, values in total.arrays().items():
-        if values.dtype.kind == "f" and name != "tails":
-            np.testing.assert_allclose(values, projection_of(here).statistics_[name], atol=1e-9)
-    assert sum(told) == 270
 
 
 @pytest.fixture

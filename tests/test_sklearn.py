@@ -27,8 +27,10 @@ ESTIMATORS = [
     CIDG(centering="target"),
     DomainCenterer(),
     ProjectionSearchCV(CIDG(), {"ridge": ["1e-2*scale", "scale"], "conditional_weight": [0, "scale"]}, cv=2),
-    ProjectionSearchCV(KFDA(kernel="linear"), classifier=LogisticRegression(), cv=2),
-    UnseenClassifier(methods=["logistic", "dica"], transductive=False, cv=2),
+    ProjectionSearchCV(
+        KFDA(kernel="linear"), {"ridge": ["1e-2*scale", "scale"]}, classifier=LogisticRegression(), cv=2
+    ),
+    UnseenClassifier(methods=["logistic", "dica"], heads=["1-NN"], transductive=False, cv=2),
 ]
 
 

@@ -10,8 +10,7 @@ import socket
 import threading
 import webbrowser
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -243,15 +242,3 @@ class Serving:
             pass
         finally:
             self.socket.close()
-
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[str]:
-        """Serve beside other work of an event loop, for as long as the context lasts."""
-        task = asyncio.create_task(self.server.serve([self.socket]))
-        while not self.server.started and not task.done():
-            await asyncio.sleep(0.01)
-        try:
-            yield self.address
-        finally:
-            self.server.should_exit = True
-            await task

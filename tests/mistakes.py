@@ -1,0 +1,28 @@
+"""A small problem, and models of little work, for calls that are wrong."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from helpers import three_domains
+from unseen import CIDG, ProjectionSearchCV, UnseenClassifier
+
+X, Y, D = three_domains(n_per_cell=2)
+N = len(X)
+GRAM = X @ X.T
+
+
+def replaced(array, position, value):
+    array = np.array(array, dtype=object if value is None or isinstance(value, list) else None)
+    array[position] = value
+    return array
+
+
+def search(param_grid=None, estimator=None, **options):
+    return ProjectionSearchCV(
+        estimator or CIDG(), {"ridge": ["scale"]} if param_grid is None else param_grid, **options
+    )
+
+
+def plain(**options):
+    return UnseenClassifier(["logistic"], **options)

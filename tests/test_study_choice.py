@@ -1,0 +1,226 @@
+"""Who chooses in a study: tasks together or alone, pools, and never the targets."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+from sklearn.base import clone
+from sklearn.decomposition import KernelPCA
+from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+
+from study_sample import FEW, METHODS, ONCE, PAIR, PROJECTIONS, QUICK, SAMPLES, D, X, Y, facts, problem, study
+from unseen import ProjectionSearchCV, UnseenClassifier
+from unseen.kernels import median_squared_distance
+from unseen.labels import Samples
+from unseen.selection import METHODS as TABLE
+from unseen.study import Protocol, Task, tasks
+from unseen.study._outcomes import outcomes
+from unseen.study._run import Agenda, Choice, Study, Trial, methods_of, problem_of
+
+
+def test_two_tasks_that_train_on_the_same_rows_choose_together():
+    todo, table = tasks("abcd"), methods_of(FEW)
+    agenda = Agenda(Study(Samples(X, Y, D), QUICK, StandardScaler(), table), todo, set(), {})
+    choices = [unit for stage in agenda.stages for unit in stage if isinstance(unit, Choice)]
+    # Each pair of domains is held out once, each of the two chooses by the other.
+    assert len(choices) == QUICK.repeats * len(FEW) * 6
+    for unit in choices:
+        (one, two), trained = (set(D[rows]) for rows in unit.tests), set(D[unit.train])
+        assert len(one) == len(two) == 1
+        assert one | two | trained == set("abcd")
+        assert len(trained) == 2
+
+
+@pytest.mark.parametrize("method", [name for name in METHODS if name not in ("auto", "extra trees")])
+def test_tasks_that_choose_together_choose_as_each_does_alone(method, tmp_path):
+    together = facts(study(tmp_path, ONCE, [method], tasks("abcd")))
+    for task in tasks("abcd"):
+        alone = study(tmp_path, ONCE, [method], [task], name=f"{task.name}.sqlite")
+        assert facts(alone).items() <= together.items()
+
+
+def moved(seed):
+    """Five domains, moved apart, and hard enough for pools to be wrong."""
+    rng, y = np.random.default_rng(seed), np.tile(np.repeat(np.arange(2), 15), 5)
+    X = 1.6 * rng.normal(size=(2, 3))[y] + rng.normal(size=(len(y), 3))
+    return X + np.repeat(2 * rng.normal(size=(5, 3)), 30, axis=0), y, np.repeat(list("abcde"), 30)
+
+
+@pytest.mark.parametrize(
+    ("pool", "seed", "scoring"),
+    [("pool of all models, smoothed", 10, "accuracy"), ("pool of all models", 8, "neg_log_loss")],
+)
+def test_auto_is_what_the_classifier_would_choose_without_the_target(pool, seed, scoring):
+    X, y, d = moved(seed)
+    y[:2] = 9  # a class that no source has
+    protocol = Protocol(preprocess="none", metric=scoring)
+    found = problem_of(Samples(X, y, d), tasks("abcde")[0], 0, protocol)
+    (outcome,) = outcomes(["auto"], found)
+    told = outcome.settings
+    assert json.loads(json.dumps(told, allow_nan=False)) == told
+    model = UnseenClassifier(scoring=scoring).fit(X[found.train], y[found.train], sample_domain=d[found.train])
+    assert (told["model"], told["smoothing"]) == (model.best_model_, model.best_estimator_.smoothing)
+    assert told["model"] == pool
+    assert outcome.validation == pytest.approx(model.best_score_, rel=1e-6)
+    assert_array_equal(model.classes_[outcome.codes], model.predict(X[found.test], sample_domain=d[found.test]))
+    assert outcome.transductive == (model.best_kind_ == "transductive")
+    assert [one["reason"] for one in told["decisions"]] == model.decisions_
+    shares = {row["model"]: 0.0 for row in model.members_}
+    for row in model.members_:
+        shares[row["model"]] += row["weight"]
+    assert told["members"] == pytest.approx(shares, rel=1e-6)
+    assert told["calibration"]["after"]["log_loss"] == pytest.approx(model.calibration_["after"]["log_loss"], rel=1e-6)
+    if scoring == "accuracy":
+        assert told["forecast"] == pytest.approx(model.forecast_)
+
+
+def pooled_facts(rows):
+    """What pools came to, as far as sums in another order leave it alone."""
+    pools = [row for row in rows if row.method == "auto"]
+    shares = [{name: round(weight, 5) for name, weight in row.settings["members"].items()} for row in pools]
+    return [(row.task, row.accuracy, row.transductive, own) for row, own in zip(pools, shares, strict=True)]
+
+
+def test_pools_are_the_same_whether_their_votes_were_kept_or_are_asked_for_anew(tmp_path, monkeypatch):
+    data, protocol, methods = moved(10), ONCE, ["auto", "logistic"]
+    todo = tasks("abcde")[:1]
+
+    def no_trial(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trial, "result", no_trial)
+        with pytest.raises(KeyboardInterrupt):  # scores are kept in the file, votes are not
+            study(tmp_path, protocol, methods, todo, data, name="stopped.sqlite")
+    together = study(tmp_path, protocol, methods, todo, data)
+    resumed = study(tmp_path, protocol, methods, todo, data, name="stopped.sqlite")
+    monkeypatch.setattr("unseen.study._run.ROOM", 0)
+    apart = study(tmp_path, protocol, methods, todo, data, name="apart.sqlite")
+    assert pooled_facts(together) == pooled_facts(resumed) == pooled_facts(apart)
+    alone = study(tmp_path, protocol, ["logistic"], todo, data, name="alone.sqlite")
+    assert facts(alone).items() <= facts(together).items()
+
+
+def test_a_pool_and_the_methods_in_it_fit_each_candidate_once():
+    table, todo = methods_of(["auto", "logistic", "CIDG"]), tasks("abcd")
+    agenda = Agenda(Study(SAMPLES, ONCE, StandardScaler(), table), todo, set(), {})
+    choices = [unit for unit in agenda.stages[0] if isinstance(unit, Choice)]
+    asked = [(unit.train.tobytes(), one.key) for unit in choices for one in unit.candidates]
+    assert len(asked) == len(set(asked))
+    voting = problem(QUICK).voting(table)
+    assert {one.key for unit in choices for one in unit.candidates if one.key in unit.voting} == set(voting)
+    lone = Agenda(Study(SAMPLES, QUICK, StandardScaler(), methods_of(FEW)), todo, set(), {})
+    assert not any(unit.voting or unit.drawn for unit in lone.stages[0])
+
+
+@pytest.mark.usefixtures("few_trees")
+@pytest.mark.parametrize("selection", ["within", "domain"])
+def test_no_target_label_reaches_the_choice_or_the_predictions(selection):
+    protocol = Protocol(selection=selection, quick=True)
+    others = Y.copy()
+    target = np.flatnonzero(np.isin(D, PAIR.targets))
+    others[target] = np.random.default_rng(0).permutation(Y[target])
+    others[target[:3]] = 99  # even a class that no source has
+    for one, two in zip(*(outcomes(METHODS, problem(protocol, y=y)) for y in (Y, others)), strict=True):
+        assert (one.method, one.settings, one.ties) == (two.method, two.settings, two.ties)
+        np.testing.assert_array_equal(one.codes, two.codes)
+
+
+@pytest.mark.usefixtures("few_trees")
+def test_the_oracle_does_look_at_the_target():
+    others = Y.copy()
+    target = np.flatnonzero(np.isin(D, PAIR.targets))
+    others[target] = np.random.default_rng(0).permutation(Y[target])
+    protocol = Protocol(selection="oracle", quick=True)
+    one, two = (list(outcomes(METHODS, problem(protocol, y=y))) for y in (Y, others))
+    assert [o.settings for o in one] != [o.settings for o in two]
+
+
+@pytest.mark.usefixtures("few_trees")
+@pytest.mark.parametrize("preprocess", ["l2", "standardize", "none"])
+def test_with_source_centring_nothing_is_learned_from_target_samples(tmp_path, preprocess):
+    protocol = Protocol(repeats=1, quick=True, centering="source", preprocess=preprocess)
+    others = X.copy()
+    others[D == "d"] = 5 + 3 * X[D == "d"] ** 2
+    one, two = (study(tmp_path, protocol, METHODS, data=(x, Y, D)) for x in (X, others))
+    for row, other in zip(one, two, strict=True):
+        assert (row.settings, row.ties, row.accuracies["c"]) == (other.settings, other.ties, other.accuracies["c"])
+        assert not row.transductive
+
+
+@pytest.mark.parametrize("method", PROJECTIONS)
+@pytest.mark.parametrize("selection", ["within", "domain"])
+def test_a_projections_outcome_is_that_of_a_search_by_hand(method, selection):
+    found = problem(Protocol(selection=selection, quick=True), Task(("a", "b", "c"), ("d",)))
+    (outcome,) = outcomes((method,), found)
+    own = TABLE[method]
+    grid = [{name: [value] for name, value in setting.items()} for setting in own.settings(3, quick=True)]
+    # Rows of unit length need nothing but themselves, so that all can be prepared at once.
+    rows, n = found.prepared, len(found.train)
+    place = np.full(len(X), -1)
+    place[found.train] = np.arange(n)
+    splits = [(place[a], place[b]) for a, b in found.splits]
+    search = ProjectionSearchCV(clone(own.transformer).set_params(centering="target"), grid, cv=splits)
+    search.fit(rows.X[:n], rows.y[:n], sample_domain=rows.domain[:n])
+    assert outcome.settings == search.best_params_
+    assert outcome.ties == search.cv_results_["n_ties"][search.best_index_]
+    assert outcome.transductive
+    np.testing.assert_array_equal(outcome.codes, search.predict(rows.X[n:], sample_domain=rows.domain[n:]))
+
+
+def test_projections_in_one_pass_equal_projections_one_by_one():
+    for together in outcomes(PROJECTIONS, problem(QUICK)):
+        (alone,) = outcomes((together.method,), problem(QUICK))
+        assert (alone.settings, alone.ties) == (together.settings, together.ties)
+        np.testing.assert_array_equal(alone.codes, together.codes)
+
+
+def scores_of(method, found):
+    """Each setting of a method and its scores on all splits, by the engine."""
+    candidates = found.candidates(method)
+    table = found.scores(candidates, found.splits)
+    return [(c.settings, scores) for c, scores in zip(candidates, table["scores"], strict=True)]
+
+
+def prepared_splits(found):
+    """Training and held-out samples of each split, prepared on the former alone."""
+    for train, test in found.splits:
+        prepare = clone(found.preparation).fit(X[train])
+        yield prepare.transform(X[train]), Y[train], prepare.transform(X[test]), Y[test]
+
+
+@pytest.mark.parametrize("preprocess", ["l2", "standardize"])
+def test_kpca_scores_are_those_of_a_fit_for_each_number_of_components(preprocess):
+    found = problem(Protocol(preprocess=preprocess))
+    for setting, scores in scores_of("KPCA", found):
+        for (Z, y, Z_test, y_test), score in zip(prepared_splits(found), scores, strict=True):
+            gamma = float(setting["gamma"].removesuffix("median").strip("*") or 1) / median_squared_distance(Z)
+            n_components = min(setting["n_components"], len(Z) - 1)
+            kpca = KernelPCA(n_components, kernel="rbf", gamma=gamma, eigen_solver="dense").fit(Z)
+            one_nn = KNeighborsClassifier(1).fit(kpca.transform(Z), y)
+            assert score == one_nn.score(kpca.transform(Z_test), y_test)
+
+
+@pytest.mark.parametrize("preprocess", ["l2", "standardize"])
+def test_rbf_svm_scores_are_those_of_a_fit_for_each_setting(preprocess):
+    found = problem(Protocol(preprocess=preprocess))
+    for setting, scores in scores_of("RBF SVM", found):
+        for (Z, y, Z_test, y_test), score in zip(prepared_splits(found), scores, strict=True):
+            gamma = float(setting["gamma"].removesuffix("median").strip("*") or 1) / median_squared_distance(Z)
+            assert score == SVC(C=setting["C"], kernel="rbf", gamma=gamma).fit(Z, y).score(Z_test, y_test)
+
+
+def test_the_validation_score_is_the_mean_over_the_splits_of_the_best_setting():
+    found = problem(Protocol(quick=True, preprocess="standardize"))
+    (outcome,) = outcomes(("logistic",), found)
+    by_hand = {"logistic": LogisticRegression(max_iter=2000, **outcome.settings), "1NN": KNeighborsClassifier(1)}
+    for method, model in by_hand.items():
+        (outcome,) = outcomes((method,), found)
+        right = [model.fit(Z, y).score(Z_test, y_test) for Z, y, Z_test, y_test in prepared_splits(found)]
+        assert outcome.validation == pytest.approx(np.mean(right))
