@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, and of which nothing is left lying about."""
+"""Files that are there whole or not at all, of which nothing is left lying about, and which do not fill the memory."""
 
 from __future__ import annotations
 
@@ -8,11 +8,16 @@ import re
 import shutil
 import signal
 import threading
+import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 
+MOST_FOLD = 200  # data of people are rarely a fiftieth of their size when compressed, zeros alone a thousandth
+ALWAYS = 2**23  # bytes that may come of anything
+PIECE = 2**16
+GZIP = 31  # what zlib calls the frame of a gzip file
 _unfinished: set[Path] = set()  # temporaries of this process
 
 
@@ -26,6 +31,11 @@ def written(path: Path) -> Iterator[Path]:
     with temporary(path) as file:
         yield file
         os.replace(file, path)
+
+
+def is_special(path: Path) -> bool:
+    """Whether there is something that is neither a file nor a folder: reading a pipe or a device may never end."""
+    return path.exists() and not path.is_file() and not path.is_dir()
 
 
 def check_target(path: Path | None, *endings: str, reads: Iterable[Path] = ()) -> None:
@@ -96,3 +106,44 @@ def _terminate(number: int, _: FrameType | None) -> None:
             _remove(path)
     signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)
+
+
+def check_inflation(size: int, stored: int, remedy: str, fold: int = MOST_FOLD) -> None:
+    """Raise ValueError if so many stored bytes become too many."""
+    if size > max(ALWAYS, fold * stored):
+        raise ValueError(
+            f"its {stored:,} compressed bytes become {size:,} or more, over {fold} times as many, which is refused "
+            f"lest a small file fills the memory. If they are what you want, {remedy}"
+        )
+
+
+def inflated(content: bytes, remedy: str, most: int = 0) -> bytes:
+    """What zlib has compressed, unless it is too large; `most` bytes, if given, are not."""
+    unpacker, limit = zlib.decompressobj(), max(ALWAYS, MOST_FOLD * len(content), most)
+    try:
+        found = unpacker.decompress(content, limit + 1)
+    except zlib.error as error:
+        raise ValueError(f"it is damaged: {error}") from error
+    if len(found) > limit:
+        check_inflation(len(found), len(content), remedy)
+    if not unpacker.eof:
+        raise ValueError("it is damaged: its compressed data are cut off")
+    return found
+
+
+def check_gzip(path: Path, remedy: str) -> None:
+    """Raise ValueError if a gzip file becomes too large. Reads all of it, as nothing in it can be relied on."""
+    read = size = 0
+    with path.open("rb") as file:
+        unpacker = zlib.decompressobj(wbits=GZIP)
+        while piece := file.read(PIECE):
+            read += len(piece)
+            while piece:
+                try:
+                    size += len(unpacker.decompress(piece, 16 * PIECE))
+                except zlib.error:
+                    return  # whoever reads it comes no further, and says why
+                check_inflation(size, read, remedy)
+                piece = unpacker.unconsumed_tail
+                if unpacker.eof:  # another file may follow in the same one
+                    piece, unpacker = unpacker.unused_data, zlib.decompressobj(wbits=GZIP)

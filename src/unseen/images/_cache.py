@@ -13,6 +13,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,12 @@ CREATE TABLE IF NOT EXISTS features (
 CREATE TABLE IF NOT EXISTS thumbnails (content BLOB PRIMARY KEY, picture BLOB NOT NULL);
 """
 Row = NDArray[np.float32]
+TROUBLE = (sqlite3.Error, UnicodeDecodeError)  # the latter where SQLite quotes a broken schema
+
+
+def _bytes(found: tuple[Any, ...] | None) -> bytes | None:
+    """What a row begins with, if there is one, and if it is what was written: SQLite keeps anything in any column."""
+    return found[0] if found is not None and isinstance(found[0], bytes) else None
 
 
 class Cache(AbstractContextManager["Cache"]):
@@ -42,7 +49,7 @@ class Cache(AbstractContextManager["Cache"]):
             try:
                 self._connection.execute("PRAGMA journal_mode=WAL")
                 self._connection.executescript(SCHEMA)
-            except sqlite3.Error:
+            except TROUBLE:
                 self._connection.close()
                 raise
 
@@ -53,7 +60,7 @@ class Cache(AbstractContextManager["Cache"]):
     def _explained(self) -> Iterator[None]:
         try:
             yield
-        except sqlite3.Error as error:
+        except TROUBLE as error:
             raise OSError(
                 f"{self.path} cannot be used as a file of features ({error}). If it is damaged, delete it: all "
                 "features are computed again."
@@ -64,16 +71,17 @@ class Cache(AbstractContextManager["Cache"]):
         query = "SELECT content FROM pictures WHERE path = ? AND size = ? AND changed = ?"
         with self._lock, self._explained():
             found = self._connection.execute(query, (os.fsencode(path), size, changed)).fetchone()
-        return None if found is None else bytes(found[0])
+        return _bytes(found)
 
     def features(self, content: bytes) -> Row | None:
         """The features of a picture with that digest, if they are known."""
         query = "SELECT numbers, checksum FROM features WHERE content = ? AND way = ?"
         with self._lock, self._explained():
             found = self._connection.execute(query, (content, self.way)).fetchone()
-        if found is None or zlib.crc32(found[0]) != found[1]:  # damaged ones are computed again
+        numbers = _bytes(found)
+        if numbers is None or len(numbers) % 4 or zlib.crc32(numbers) != found[1]:  # damaged ones are computed again
             return None
-        return np.frombuffer(found[0], dtype="<f4")
+        return np.frombuffer(numbers, dtype="<f4")
 
     def known(self, content: bytes) -> Row:
         """Features that must be there."""
@@ -86,7 +94,7 @@ class Cache(AbstractContextManager["Cache"]):
         """The small picture with that digest, if there is one."""
         with self._lock, self._explained():
             found = self._connection.execute("SELECT picture FROM thumbnails WHERE content = ?", (content,)).fetchone()
-        return None if found is None else bytes(found[0])
+        return _bytes(found)
 
     def add_thumbnails(self, pictures: Iterable[tuple[bytes, bytes]]) -> None:
         """Keep small pictures, by the digests of large ones."""

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..citizen import optional_import
-from ..files import temporary, written
+from ..files import is_special, temporary, written
 from ..progress import progress
 from ..tables import TableError, counted, is_path
 from ._cache import Cache
@@ -234,6 +234,8 @@ class Extractor:
         content = cache.content_of(*about)
         if content is not None and cache.features(content) is not None:
             return _Seen(*about, content, None)
+        if is_special(Path(path)):
+            return Skipped(path, "it is not a file")
         if status.st_size > MOST_BYTES:
             return Skipped(path, f"it has {status.st_size:,} bytes; at most {MOST_BYTES:,} are read")
         try:

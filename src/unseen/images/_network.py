@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+import math
 import os
 from collections.abc import Iterator
 from functools import cached_property
@@ -18,10 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..citizen import optional_import
+from ..files import is_special
 from ..labels import listed
 
 GRAPH, NODE, INITIALIZER, OUTPUT = 7, 1, 5, 12  # numbers of fields in ONNX's messages
 MOST_FEATURES = 2**16
+MOST_NUMBERS = 2**26  # that a network takes at a time
 TYPES = {"float": np.float32, "float16": np.float16, "double": np.float64, "uint8": np.uint8}
 
 
@@ -44,10 +47,10 @@ class Network:
         self.path, self.threads = Path(path).expanduser(), threads
         if not self.path.is_file():
             raise FileNotFoundError(f"There is no file {str(self.path)!r}. Pass a network in an ONNX file.")
-        self._content = self.path.read_bytes()
         try:
+            self._content = self.path.read_bytes()
             self._read()
-        except (ValueError, IndexError) as error:
+        except (OSError, ValueError, IndexError) as error:
             raise ValueError(f"{self.path} is not an ONNX file, or it is damaged ({error}).") from error
         self.output_name = self._wanted(output_name)
 
@@ -70,10 +73,15 @@ class Network:
                 self._declared += [bytes(name).decode() for kind, name in _fields(value) if kind == 1]
             elif number == INITIALIZER:
                 entries = [dict(_fields(entry)) for kind, entry in _fields(value) if kind == 13]
-                beside |= {bytes(entry[2]).decode() for entry in entries if bytes(entry[1]) == b"location"}
+                beside |= {bytes(entry.get(2, b"")).decode() for entry in entries if entry.get(1) == b"location"}
         if not self._declared:
             raise ValueError("it declares no output")
         self._beside = sorted(beside)
+        for name in self._beside:
+            if Path(name).is_absolute() or ".." in Path(name).parts or "\0" in name:
+                raise ValueError(f"it keeps weights in {name!r}, which is no file beside it")
+            if is_special(self.path.parent / name):
+                raise ValueError(f"it keeps weights in {name!r}, which is not a file")
 
     def _wanted(self, asked: str | None) -> str:
         known = dict.fromkeys([*self._declared, *self.tensors])
@@ -120,6 +128,8 @@ class Network:
     def _input(self) -> tuple[str, list[int | None], bool, Any]:
         """The name of the input, its shape with None where it is open, whether channels come first, and its type."""
         inputs = self.session.get_inputs()
+        if not inputs:
+            raise ValueError(f"{self.path.name} does not take pictures: it has no input.")
         shape = [side if isinstance(side, int) else None for side in inputs[0].shape]
         kind = TYPES.get(inputs[0].type.removeprefix("tensor(").removesuffix(")"))
         told = ", ".join(f"{one.name}: {one.type} {one.shape}" for one in inputs)
@@ -128,6 +138,9 @@ class Network:
                 f"{self.path.name} does not take pictures: one input of the shape (n, channels, height, width) or "
                 f"(n, height, width, channels) is needed; it has {told}."
             )
+        sides = [side for side in shape if side is not None]
+        if min(sides, default=1) < 1 or math.prod(sides) > MOST_NUMBERS:
+            raise ValueError(f"{self.path.name} takes pictures of a shape that none can have: {told}.")
         first = shape[1] in (1, 3) or shape[3] not in (1, 3)
         return inputs[0].name, shape, first, kind
 

@@ -18,6 +18,8 @@ ENDINGS = (".jpg", ".jpeg", ".png", ".tif", ".tiff", ".webp", ".bmp")
 FORMATS = ("JPEG", "PNG", "TIFF", "WEBP", "BMP")  # others, such as EPS, start programs
 USUAL_SIDE = 224  # of the pictures that networks of ImageNet take, where a network does not say
 WHITE = (255, 255, 255)
+MOST_RESIZED = 2**24  # pixels: a network takes few, but a picture that is very narrow would become very long
+STRIP = 2**22  # pixels that are converted at a time
 
 
 @dataclass(frozen=True)
@@ -137,6 +139,11 @@ class Preprocessing:
             size = max(width, round(wide * factor)), max(height, round(high * factor))
         else:  # the long edge is rounded as torchvision does it: downwards
             size = self.resize * wide // min(wide, high), self.resize * high // min(wide, high)
+        # Pillow makes all rows as wide as they will be before it makes fewer of them.
+        if picture.size != size and size[0] * max(size[1], high) > MOST_RESIZED:
+            raise ValueError(
+                f"it has {wide:,} x {high:,} pixels, too many or too narrow to become {size[0]:,} x {size[1]:,}"
+            )
         picture = _central(picture if picture.size == size else picture.resize(size, how), width, height)
         values = np.asarray(picture.convert("L") if gray else picture, dtype=np.float32).reshape(height, width, -1)
         if self.channels == "bgr":
@@ -195,6 +202,18 @@ def _in_colour(picture: Any) -> Any:
     """Red, green and blue of eight bits each, whatever a picture has."""
     if picture.mode == "RGB" and "transparency" not in picture.info:
         return picture
+    wide, high = picture.size
+    if wide * high <= STRIP:
+        return _converted(picture)
+    # Some ways take several times the room of the picture: a large one goes them in strips.
+    found = optional_import("PIL.Image", "Reading pictures").new("RGB", picture.size)
+    step = max(1, STRIP // wide)
+    for top in range(0, high, step):
+        found.paste(_converted(picture.crop((0, top, wide, min(top + step, high)))), (0, top))
+    return found
+
+
+def _converted(picture: Any) -> Any:
     if picture.mode.startswith("I"):  # sixteen bits, or what older versions of Pillow make of them
         values = np.asarray(picture).astype(np.int64)
         if values.min() < 0 or values.max() > 0xFFFF:

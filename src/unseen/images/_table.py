@@ -17,7 +17,7 @@ import numpy as np
 from sklearn.utils import Bunch
 
 from ..datasets import office_caltech_of, vlcs_of
-from ..files import temporary
+from ..files import is_special, temporary
 from ..labels import Samples
 from ..tables import Request, Table, counted, loaded, survey_table
 from ._cache import Cache
@@ -124,6 +124,8 @@ def _small(path: str, cache: Cache | None) -> tuple[bytes, bytes]:
         known = None if content is None else cache.thumbnail(content)
         if content is not None and known is not None:
             return content, known
+    if is_special(Path(path)):
+        raise ValueError("it is not a file")
     held = Path(path).read_bytes()
     picture, buffer = decoded(held), io.BytesIO()
     picture.thumbnail((SIDE, SIDE))

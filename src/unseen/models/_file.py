@@ -21,7 +21,7 @@ from sklearn.exceptions import InconsistentVersionWarning
 
 from .. import __version__
 from ..citizen import optional_import
-from ..files import written
+from ..files import is_special, written
 from ._model import TableModel
 from ._parts import OURS, check_parts, check_structure, estimator_names, estimator_types, strangers, type_name
 from ._predict import Model, ModelFileError
@@ -221,9 +221,12 @@ def _digest(card: Mapping[str, Any]) -> str:
 
 def _read(path: Path, wants_payload: bool) -> tuple[dict[str, Any], bytes]:
     """Card and, if wanted, checked payload."""
+    if is_special(path):
+        raise ModelFileError(f"{path}: not a file. Pass a file that `unseen fit` wrote.")
     with path.open("rb") as file:  # what is missing or forbidden is no matter of the format
-        looks_like_archive = file.read(4) == b"PK\x03\x04"
+        looks_like_archive = False
         try:
+            looks_like_archive = file.read(4) == b"PK\x03\x04"
             with zipfile.ZipFile(file) as archive:
                 card = _card(path, archive)
                 payload = archive.read(PAYLOAD) if wants_payload else b""

@@ -112,7 +112,8 @@ class NewTable:
         problems = [unknown_column(name, types) for name in asked if name not in types]
         if problems:
             raise TableError(problems, source=file.name)
-        return types, int(lazy.select(pl.len()).collect().item())
+        with understanding(file, anything=True):
+            return types, int(lazy.select(pl.len()).collect().item())
 
     def _said(self, parts: bool, labelled: list[bool], types: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         """What was assumed, and which columns of which file play no part."""

@@ -169,7 +169,10 @@ def all_results(
                     for row, predicted in part:
                         results.add(names[row.method], row, predicted)
         rows = {(row.task, row.method, row.repeat): row for own in names.values() for row in results.rows(own)}
-        for task, method, repeat in product(tasks, table, range(protocol.repeats)):
+        wanted = list(product(tasks, table, range(protocol.repeats)))
+        if not all((task.name, method, repeat) in rows for task, method, repeat in wanted):
+            raise ValueError(f"{work.store} does not keep what is written to it: something else has changed it.")
+        for task, method, repeat in wanted:
             yield rows[task.name, method, repeat], results.predicted(names[method], method, task.name, repeat)
 
 

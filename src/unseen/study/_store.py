@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from ..algebra import Ints
-from ..files import written
+from ..files import inflated, is_special, written
 from ..selection import Score
 
 Scores = dict[tuple[str, str], dict[str, Score]]  # for rows to train on and rows to test on, those of candidates
@@ -104,6 +104,15 @@ class Row:
 
 
 JSON_FIELDS = ("accuracies", "settings", "machine")
+TYPES: dict[str, Any] = {  # of what is not text
+    **dict.fromkeys(JSON_FIELDS, dict),
+    **dict.fromkeys(("repeat", "seed", "ties"), int),
+    **dict.fromkeys(("accuracy", "validation"), float | None),
+    "seconds": float,
+    "transductive": int,
+}
+MOST_PREDICTED = 2**28  # bytes: however many rows have the same class
+ELSEWHERE = "move the file away, and the same command starts anew."
 COLUMNS = tuple(field.name for field in fields(Row))
 ALL = ", ".join(("configuration", *COLUMNS, "predicted"))
 MARKS = ", ".join("?" * (2 + len(COLUMNS)))
@@ -139,6 +148,8 @@ class Store(AbstractContextManager["Store"]):
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self.path.parent.mkdir(parents=True, exist_ok=True)
+        if is_special(self.path):
+            raise ValueError(f"{self.path} is not a file. Name another.")
         with _explained(self.path):
             try:
                 self._connection = _sound_connection(self.path)
@@ -177,7 +188,10 @@ class Store(AbstractContextManager["Store"]):
                 (configuration, method, task, repeat),
             ).fetchone()
         (blob,) = found or (None,)
-        return None if blob is None else np.frombuffer(zlib.decompress(blob), dtype="<i4").astype(np.intp)
+        if blob is None:
+            return None
+        with _as_written(self.path):
+            return np.frombuffer(inflated(blob, ELSEWHERE, MOST_PREDICTED), dtype="<i4").astype(np.intp)
 
     def add_scores(self, configuration: str, scores: Scores) -> None:
         """Write what a part of the validation found, and commit it."""
@@ -192,9 +206,10 @@ class Store(AbstractContextManager["Store"]):
             query = "SELECT content FROM validations WHERE configuration = ?"
             found = self._connection.execute(query, (configuration,)).fetchall()
         read: Scores = {}
-        for at, scores in (part for (content,) in found for part in json.loads(zlib.decompress(content))):
-            sound = {candidate: Score(*values) for candidate, values in scores.items()}
-            read.setdefault(tuple(at), {}).update((key, score) for key, score in sound.items() if not score.error)
+        with _as_written(self.path):
+            for at, scores in (part for (content,) in found for part in json.loads(inflated(content, ELSEWHERE))):
+                sound = {candidate: Score(*values) for candidate, values in scores.items()}
+                read.setdefault(tuple(at), {}).update((key, score) for key, score in sound.items() if not score.error)
         return read
 
     def rows(self, configuration: str) -> list[Row]:
@@ -204,9 +219,30 @@ class Store(AbstractContextManager["Store"]):
                 f"SELECT {', '.join(COLUMNS)} FROM results WHERE configuration = ? ORDER BY task, method, repeat",
                 (configuration,),
             ).fetchall()
-        rows = (dict(zip(COLUMNS, values, strict=True)) for values in found)
-        read = (row | {name: json.loads(row[name]) for name in JSON_FIELDS} for row in rows)
-        return [Row(**row | {"transductive": bool(row["transductive"])}) for row in read]
+        with _as_written(self.path):
+            rows = (dict(zip(COLUMNS, values, strict=True)) for values in found)
+            read = (row | {name: json.loads(row[name]) for name in JSON_FIELDS} for row in rows)
+            return [_checked(Row(**row | {"transductive": bool(row["transductive"])})) for row in read]
+
+
+@contextmanager
+def _as_written(path: Path) -> Iterator[None]:
+    """Refuse contents that have right checksums, but that nothing here has written."""
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"{path} holds what no run has written ({error}). Name another file. Or move it away, and the same command "
+            "starts anew."
+        ) from error
+
+
+def _checked(row: Row) -> Row:
+    wrong = {name: value for name, value in vars(row).items() if not isinstance(value, TYPES.get(name, str))}
+    wrong |= {name: value for name, value in row.accuracies.items() if not isinstance(value, (int, float))}
+    if wrong:
+        raise TypeError(", ".join(f"{name} is {value!r:.80}" for name, value in wrong.items()))
+    return row
 
 
 @contextmanager

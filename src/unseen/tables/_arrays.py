@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import io
+import math
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+from zipfile import ZipFile, ZipInfo
 
 import numpy as np
+from numpy.lib import format as npy_format
 
 from ..citizen import optional_import
+from ..files import check_inflation
 from ..labels import Labels as Array
 from ..labels import listed
 from ._mat_tags import check_mat_tags
@@ -22,23 +28,42 @@ if TYPE_CHECKING:
 HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 # Stands for what is in a file but is not an array of numbers or text: a structure, or a pickled Python object.
 NOT_AN_ARRAY = np.empty((), dtype=object)
+# Later versions of NumPy's format are for records alone.
+HEADERS = {(1, 0): npy_format.read_array_header_1_0, (2, 0): npy_format.read_array_header_2_0}
+INDEX = 8  # bytes of the place of a value in a sparse matrix
+SPARSE_FOLD = 1000  # how much larger a sparse matrix may become when its zeros are written out
 
 
 def read_npz(path: Path) -> dict[str, Array]:
     """Arrays of an .npz file; pickled objects are never loaded, since loading one can run any code."""
     with path.open("rb") as stream:
-        file = np.load(stream, allow_pickle=False)
-        if isinstance(file, np.ndarray):
+        if stream.read(len(npy_format.MAGIC_PREFIX)) == npy_format.MAGIC_PREFIX:
             raise ValueError("it is a single array, not an archive of named ones; write it with numpy.savez")
-        arrays = {}
-        for name in file.files:
-            try:
-                arrays[name] = file[name]
-            except ValueError as error:
-                if "pickle" not in str(error):
-                    raise
-                arrays[name] = NOT_AN_ARRAY
-        return arrays
+        with ZipFile(stream) as archive:
+            members = archive.infolist()
+            size = sum(member.file_size for member in members)
+            check_inflation(size, path.stat().st_size, "write them with numpy.savez.")
+            return {member.filename.removesuffix(".npy"): _npz_array(archive, member) for member in members}
+
+
+def _npz_array(archive: ZipFile, member: ZipInfo) -> Array:
+    """One array; NumPy would make room for whatever its header says before it looks whether that is there."""
+    with archive.open(member) as file:
+        start = file.read(len(npy_format.MAGIC_PREFIX))
+    if start != npy_format.MAGIC_PREFIX:
+        return NOT_AN_ARRAY
+    with archive.open(member) as file:
+        read_header = HEADERS.get(npy_format.read_magic(file))
+        if read_header is None:
+            return NOT_AN_ARRAY
+        shape, _, dtype = read_header(file)
+        there, count = member.file_size - file.tell(), math.prod(shape)
+    if dtype.hasobject:
+        return NOT_AN_ARRAY
+    if min(shape, default=0) < 0 or count * dtype.itemsize > there or (count and not dtype.itemsize):
+        raise ValueError(f"{member.filename} says that it holds {shape} of {dtype}, but it has {there:,} bytes")
+    with archive.open(member) as file:
+        return np.asarray(npy_format.read_array(file, allow_pickle=False))
 
 
 def read_mat(path: Path) -> dict[str, Array]:
@@ -50,22 +75,40 @@ def read_mat(path: Path) -> dict[str, Array]:
     from scipy.io import loadmat
     from scipy.sparse import issparse
 
-    check_mat_tags(path.read_bytes())
+    content = path.read_bytes()
+    # From a file of version 4 SciPy would ask as many bytes as it says it has, and Python would make room for them.
+    source = path if check_mat_tags(content) else io.BytesIO(content)
+    del content
     options = {"spmatrix": False} if "spmatrix" in signature(loadmat).parameters else {}  # older SciPy has no choice
-    variables = {name: value for name, value in loadmat(path, **options).items() if not name.startswith("__")}
+    with warnings.catch_warnings():  # of what it leaves out, or puts in the place of something else
+        warnings.filterwarnings("error", "(Duplicate|Unreadable) variable")
+        variables = {name: value for name, value in loadmat(source, **options).items() if not name.startswith("__")}
     for matrix in filter(issparse, variables.values()):
-        matrix.check_format(full_check=True)  # indices beyond the matrix would be written to anyway
+        if matrix.format == "csc":  # not of version 4, whose indices SciPy checks
+            matrix.check_format(full_check=True)  # indices beyond the matrix would be written to anyway
+        stored = matrix.nnz * (matrix.dtype.itemsize + INDEX)
+        size = math.prod(matrix.shape) * matrix.dtype.itemsize
+        check_inflation(size, stored, "save the matrix as a full one.", SPARSE_FOLD)
     return {name: value.toarray() if issparse(value) else np.asarray(value) for name, value in variables.items()}
 
 
 def _read_mat_73(path: Path) -> dict[str, Array]:
     h5py = optional_import("h5py", f"Reading {path.name}, a MATLAB file of version 7.3,")
     with h5py.File(path, "r") as file:
-        return {
-            name: _variable(file, item) if isinstance(item, h5py.Dataset) else NOT_AN_ARRAY
-            for name, item in file.items()
-            if not name.startswith("#")  # where MATLAB keeps what cells refer to
-        }
+        # What begins with # is where MATLAB keeps what cells refer to; what lies in other files is not read.
+        names = [name for name in file if not name.startswith("#")]
+        own = [name for name in names if not isinstance(file.get(name, getlink=True), h5py.ExternalLink)]
+        found = {name: file[name] for name in own if isinstance(file[name], h5py.Dataset)}
+        size = sum(_room(dataset) for dataset in found.values())
+        check_inflation(size, path.stat().st_size, "save it with '-nocompression'.")
+        return {name: _variable(file, found[name]) if name in found else NOT_AN_ARRAY for name in names}
+
+
+def _room(dataset: Any) -> int:
+    """Bytes that it takes to read a variable, which need not have been written for a file to tell of them."""
+    if dataset.external or dataset.is_virtual:
+        raise ValueError(f"{dataset.name!r} lies in another file; save it whole")
+    return max(dataset.nbytes, math.prod(dataset.chunks or ()) * dataset.dtype.itemsize)
 
 
 def _variable(file: Any, dataset: Any) -> Array:
@@ -74,7 +117,10 @@ def _variable(file: Any, dataset: Any) -> Array:
     if not kind:  # not written by MATLAB: rows come first
         return value
     if "MATLAB_empty" in dataset.attrs:
-        return np.empty(tuple(int(length) for length in value.ravel()))
+        shape = tuple(int(length) for length in value.ravel())
+        if math.prod(shape):
+            raise ValueError(f"{dataset.name!r} is called empty, but it is {' x '.join(map(str, shape))}")
+        return np.empty(shape)
     if kind == "cell":
         return np.array([_cell_text(file[reference]) for reference in value.T.ravel()])
     return _rows_as_text(value.T) if kind == "char" else value.T

@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sklearn.utils import gen_batches
 
+from ..files import check_gzip
 from ..labels import listed
 from ._arrays import ARRAY_ENDINGS, ArrayNames, read_arrays
+from ._arrow_sizes import check_arrow_sizes
 from ._errors import TableError, counted, refuse, understanding, unknown_column
 from ._values import polars
 
@@ -74,6 +76,8 @@ def files(path: str | os.PathLike[str]) -> list[tuple[str, Path]]:
         raise TableError(
             [f"its name must end in {', '.join(ENDINGS)}, which tells its format.{hint}"], source=path.name
         )
+    if not path.is_file():
+        raise TableError(["it is neither a file nor a folder."], source=path.name)
     return [(_stem(path), path)]
 
 
@@ -258,18 +262,31 @@ def file_batches(
             return
         whole = _scan(file)
         lazy = _selected(file, whole, columns)
-        if file.suffix.lower() != ".parquet":
+        if isinstance(file, FrameFile) or ending_of(file) in TEXT_ENDINGS:
             for frame in lazy.collect_batches(chunk_size=size, maintain_order=True):
                 yield from frame.iter_slices(size)
             return
         # The number of rows is asked of the file, which knows it: a selection of columns would have to be decoded.
         height = int(whole.select(polars().len()).collect().item())
+        if ending_of(file) in ARROW_ENDINGS:
+            seen = 0
+            for frame in lazy.collect_batches(chunk_size=size, maintain_order=True):
+                seen += frame.height
+                yield from frame.iter_slices(size)
+            _require_rows(file, seen, height)  # polars ends without a word where it stumbles
+            return
         end = height if rows is None else min(first + rows, height)
         # A batch would be cut from whole decoded row groups, but of a range of rows only its own are decoded.
         step = max(size, SLICE_VALUES // max(1, len(lazy.collect_schema())))
         for start in range(first, end, step) or (first,):
-            part = lazy.slice(start, min(step, end - start))
-            yield from part.collect(engine="streaming").iter_slices(size)
+            part = lazy.slice(start, min(step, end - start)).collect(engine="streaming")
+            _require_rows(file, part.height, max(0, min(step, end - start)))
+            yield from part.iter_slices(size)
+
+
+def _require_rows(file: Source, seen: int, told: int) -> None:
+    if seen != told:
+        raise TableError([f"of {told:,} rows that it tells of, {seen:,} are there."], source=file.name)
 
 
 def open_table(name: str, file: Source, names: ArrayNames | None = None) -> TableFile:
@@ -287,6 +304,8 @@ def header_problems(file: Source) -> list[str]:
     with understanding(file, anything=True):
         if isinstance(file, FrameFile) or ending_of(file) not in TEXT_ENDINGS:
             return []
+        if file.suffix.lower() == ".gz":
+            check_gzip(file, "unpack it first.")
         header, _ = _header_of(file)
     return repeated(header)
 
@@ -314,6 +333,8 @@ def _scan(file: Source) -> pl.LazyFrame:
             if separator == ";":
                 lazy = lazy.with_columns(pl.all().str.replace(DECIMAL_COMMA, "$1.$2"))
         else:
+            if ending in ARROW_ENDINGS:
+                check_arrow_sizes(file)
             lazy = pl.scan_parquet(file, glob=False) if ending == ".parquet" else pl.scan_ipc(file, glob=False)
         lazy.collect_schema()  # a broken file fails here, where the reason can be given
         return lazy

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import struct
-import zlib
 from collections.abc import Iterable, Iterator
+
+from ..files import check_inflation, inflated
 
 HEADER = 128
 INT32, UINT32, MATRIX, COMPRESSED = 5, 6, 14, 15  # types of elements
@@ -14,25 +15,30 @@ TYPES = NUMBERS | TEXT | {MATRIX, COMPRESSED}
 CHARACTERS, SPARSE, NUMERIC, OPAQUE = 4, 5, range(6, 16), 17  # classes of matrices
 IS_COMPLEX = 0x800
 MOST_DIMENSIONS = 32
+REMEDY = "save it with '-nocompression'."
 
 
-def check_mat_tags(content: bytes) -> None:
-    """Walk through all elements of a file; raise ValueError at the first that cannot be one."""
+def check_mat_tags(content: bytes) -> bool:
+    """Walk through all elements of a file; raise ValueError at the first that cannot be one. False if it has none."""
     order = {b"IM": "<", b"MI": ">"}.get(content[126:HEADER])
     if order is None:  # not of version 5: that is for the reader to see
-        return
-    _check_elements(_elements(content[HEADER:], order, compressed=True), order)
+        return False
+    size = 0
+    for element in _elements(content[HEADER:], order, compressed=True):
+        kind, data = element
+        if kind == COMPRESSED:
+            inside = inflated(data, REMEDY)
+            size += len(inside)
+            check_inflation(size, len(content), REMEDY)
+            _check_elements(list(_elements(inside, order)), order)
+        else:
+            _check_elements([element], order)
+    return True
 
 
 def _check_elements(elements: Iterable[tuple[int, bytes]], order: str) -> None:
     for kind, data in elements:
-        if kind == COMPRESSED:
-            try:
-                inside = zlib.decompress(data)
-            except zlib.error as error:
-                raise ValueError(f"it is damaged: {error}") from error
-            _check_elements(list(_elements(inside, order)), order)
-        elif kind == MATRIX and data:
+        if kind == MATRIX and data:
             parts = list(_elements(data, order))
             _check_matrix(parts, order)
             _check_elements(parts, order)

@@ -1,0 +1,329 @@
+"""Every reader of files, called as a user calls it, and what it may answer: what it read, or an error of its own."""
+
+from __future__ import annotations
+
+import ast
+import base64
+import json
+import linecache
+import os
+import shutil
+import sys
+import tempfile
+import types
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from PIL import Image
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import Pipeline
+from sklearn.svm import SVC
+
+import unseen
+from tiny_network import tiny_network
+from unseen import CIDG
+from unseen.datasets import load_folder
+from unseen.images import ImageFeatures, extract, find_photos
+from unseen.images._table import Thumbnails
+from unseen.models import ModelFileError, TableModel, load_model, read_card, save_model
+from unseen.selection import HEADS, Pool
+from unseen.shift import Novelty
+from unseen.study import Protocol, Store, Task, run
+from unseen.tables import Table, TableError, batches, load_table, preprocessor, scan
+
+SOURCE = str(Path(unseen.__file__).parent)
+PATIENTS = pl.DataFrame(
+    {
+        "hospital": ["bonn", "leeds", "york"] * 8,
+        "age": [30.5 + 3 * i for i in range(24)],
+        "sex": [["f", "m", None][i % 5 % 3] for i in range(24)],
+        "visits": [i % 4 if i % 6 else None for i in range(24)],
+        "diagnosis": [["ill", "well"][i // 2 % 2] for i in range(24)],
+    }
+)
+X = np.random.default_rng(0).normal(size=(24, 3)).round(2)
+DOMAIN, Y = np.array(["bonn", "leeds", "york"] * 8), np.arange(24) // 2 % 2
+TASKS = [Task(("leeds", "york"), ("bonn",))]
+
+
+MEMBERS = (
+    Pipeline([("transformer", CIDG(n_components=1)), ("classifier", LogisticRegression())]),
+    Pipeline([("classifier", SVC())]),
+    Pipeline([("classifier", HEADS["1-NN"])]),
+)
+
+
+def model_of(table: Table, *members: Pipeline) -> tuple[TableModel, dict[str, Any]]:
+    """A small model such as `fit` makes, and its card; a search for the best settings would take its time."""
+    prepared = preprocessor(table.schema).fit(table.X)
+    Z, n = prepared.transform(table.X), len(members)
+    pool = Pool([*members], np.full(n, 1 / n), np.ones(n), held_out=[np.linspace(0, 1, 5)] * 3)
+    novelty = Novelty(n_components=4).fit(Z, sample_domain=table.domain)
+    fitted = pool.fit(Z, table.y, sample_domain=table.domain)
+    card = {"schema": table.schema.to_dict(), "data": {"name": table.name, "missing": {"visits": 0.2}}}
+    return TableModel(prepared, fitted, novelty), card
+
+
+class Home:
+    """A folder with a model for each kind of table, a network, a picture, and pieces to put beside a broken file."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        self.work = folder / "work"
+        PATIENTS.write_csv(folder / "patients.csv")
+        np.savez(folder / "arrays.npz", X=X, y=Y, domain=DOMAIN)
+        for name, members in (("patients.csv", MEMBERS[:1]), ("arrays.npz", MEMBERS[2:])):
+            model, card = model_of(load_table(folder / name), *members)
+            save_model(model, self.model_path(name), card)
+        tiny_network(folder / "network.onnx")
+        Image.fromarray(np.arange(192, dtype=np.uint8).reshape(8, 8, 3)).save(folder / "picture.png")
+        self.network = ImageFeatures(model=str(folder / "network.onnx"), n_jobs=1).fit(["picture.png"])
+        self.patients, self.arrays = (load_model(self.model_path(name)) for name in ("patients.csv", "arrays.npz"))
+
+    def model_path(self, name: str) -> Path:
+        return self.folder / f"{name.partition('.')[0]}.unseen"
+
+    @property
+    def picture(self) -> str:
+        return str(self.folder / "picture.png")
+
+    def run(self, store: Path) -> Any:
+        """A small study that is kept in a file."""
+        how = Protocol(repeats=1, quick=True, preprocess="none")
+        return run(X, Y, DOMAIN, TASKS, store=store, protocol=how, methods=["1NN"], n_jobs=1)
+
+
+Door = Callable[[Home, Path], Any]
+
+
+def _model(home: Home, path: Path) -> None:
+    model = load_model(path)
+    read_card(path)
+    for data in (PATIENTS, X):
+        try:
+            model.predict(data)
+            model.predict_proba(data)
+        except ValueError as error:  # it may be for other columns, and must say so
+            require_own(error)
+
+
+def _model_table(home: Home, path: Path) -> None:
+    model = load_model(path)
+    model.predict_table(PATIENTS, domain="hospital")
+    model.explain(PATIENTS)
+    model.novelty(PATIENTS)
+    model.save(home.work / "again.unseen")
+
+
+def _pieces(home: Home, path: Path) -> None:
+    scan(path)
+    for _ in batches(path, size=7):
+        pass
+
+
+def _beside(home: Home, path: Path) -> None:
+    """As one domain of a folder."""
+    folder = home.work / "folder"
+    folder.mkdir()
+    sound = home.folder / ("arrays.npz" if path.suffix in (".npz", ".mat") else "patients.csv")
+    shutil.copy(sound, folder / f"sound{sound.suffix}")
+    shutil.copy(path, folder / path.name)
+    load_folder(folder)
+
+
+def _photo_list(home: Home, path: Path) -> None:
+    find_photos(path)
+
+
+def _store(home: Home, path: Path) -> None:
+    with Store(path) as store:
+        for (key,) in store._connection.execute("SELECT DISTINCT configuration FROM results").fetchall():
+            store.scores(key)
+            for row in store.rows(key):
+                store.predicted(key, row.method, row.task, row.repeat)
+
+
+def _cache(home: Home, path: Path) -> None:
+    with_cache = ImageFeatures(**home.network.get_params() | {"cache": str(path)}).fit([home.picture])
+    with_cache.transform([home.picture])
+    Thumbnails([Path(home.picture)], path)([0])
+
+
+def _network(home: Home, path: Path) -> None:
+    ImageFeatures(model=str(path), n_jobs=1).fit_transform([home.picture])
+
+
+def _played(then: Door) -> Door:
+    """A recipe of a folder, made and then read; links and pipes cannot be kept in a repository."""
+
+    def read(home: Home, path: Path) -> None:
+        folder = home.work / "played"
+        play(json.loads(path.read_text()), folder)
+        then(home, folder)
+
+    return read
+
+
+def play(recipe: list[dict[str, str]], folder: Path) -> None:
+    """Make what a recipe says: files, folders, pipes, sockets, links."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for entry in recipe:
+        name = os.fsencode(entry["name"]) if "\0" not in entry["name"] else b"zero"
+        place = os.path.join(os.fsencode(folder), name)
+        if os.path.lexists(place):
+            continue
+        os.makedirs(os.path.dirname(place), exist_ok=True)
+        if entry["kind"] == "folder":
+            os.mkdir(place)
+        elif entry["kind"] == "pipe":
+            os.mkfifo(place)
+        elif entry["kind"] == "link":
+            os.symlink(os.fsencode(entry["content"]), place)
+        else:
+            with open(place, "wb") as file:
+                file.write(base64.b64decode(entry["content"]))
+
+
+def _each(home: Home, folder: Path) -> None:
+    """Every entry by its own path, whatever it is."""
+    readers: tuple[Callable[[Any], Any], ...] = (load_table, load_model, Store, home.patients.predict, _listed_batches)
+    readers += (lambda path: home.network.transform([path]), lambda path: ImageFeatures(model=path).fit(["x.png"]))
+    for entry in sorted(folder.iterdir()):
+        for read in readers:
+            try:
+                read(entry)
+            except (ValueError, OSError) as error:
+                require_own(error)
+
+
+def _listed_batches(path: Path) -> None:
+    list(batches(path))
+
+
+TABLE: tuple[Door, ...] = (lambda home, path: load_table(path), _pieces, _beside)
+READERS: dict[str, tuple[Door, ...]] = {
+    "model": (_model, _model_table),
+    "csv": (*TABLE, lambda home, path: home.patients.predict(path), _photo_list),
+    "parquet": (*TABLE, lambda home, path: home.patients.predict(path), _photo_list),
+    "arrow": (*TABLE, lambda home, path: home.patients.predict_table(path), _photo_list),
+    "npz": (*TABLE, lambda home, path: home.arrays.predict(path)),
+    "mat": (*TABLE, lambda home, path: home.arrays.predict(path)),
+    "mat73": (*TABLE, lambda home, path: home.arrays.predict(path)),
+    "image": (
+        lambda home, path: home.network.transform([path]),
+        lambda home, path: Thumbnails([path])([0]),
+        lambda home, path: extract([path], home.network.model, preprocessing="tf-lite", n_jobs=1),
+    ),
+    "network": (_network,),
+    "results": (_store, lambda home, path: home.run(path)),
+    "features": (_cache,),
+    "folder": tuple(
+        map(
+            _played,
+            (
+                lambda home, folder: load_folder(folder),
+                lambda home, folder: load_table(folder),
+                lambda home, folder: home.patients.predict(folder),
+                lambda home, folder: extract(folder, home.network.model, n_jobs=1),
+                _each,
+            ),
+        )
+    ),
+}
+
+
+class NotOurs(Exception):
+    """An error or a warning that a library has raised and nobody has put into words."""
+
+
+def require_own(error: BaseException) -> None:
+    """Raise NotOurs unless an error is one of this package, with a message.
+
+    That is a TableError or a ModelFileError; a ValueError, TypeError or OSError that a ``raise`` statement of the
+    package raised; or what the operating system says of the path that was given, such as that it is a folder.
+    """
+    if isinstance(error, NotOurs):
+        raise error
+    if isinstance(error, (TableError, ModelFileError)):
+        told = bool(str(error))
+    elif isinstance(error, OSError) and error.errno is not None and error.filename is not None:
+        told = True
+    else:
+        told = isinstance(error, (ValueError, TypeError, OSError)) and bool(str(error)) and _is_raised_here(error)
+    if not told:
+        raise NotOurs(f"{type(error).__name__}: {str(error)[:300]}") from error
+
+
+def _is_raised_here(error: BaseException) -> bool:
+    last = error.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    if last is None or not last.tb_frame.f_code.co_filename.startswith(SOURCE):
+        return False
+    return any(first <= last.tb_lineno <= end for first, end in _raises(last.tb_frame.f_code.co_filename))
+
+
+@cache
+def _raises(file: str) -> list[tuple[int, int]]:
+    """The lines of the raise statements of a file."""
+    nodes = ast.walk(ast.parse(Path(file).read_text(encoding="utf-8")))
+    return [(node.lineno, node.end_lineno or node.lineno) for node in nodes if isinstance(node, ast.Raise)]
+
+
+@contextmanager
+def _heard() -> Iterator[list[str]]:
+    """Warnings that reach the user from libraries; those of the package itself have a statement for them."""
+    found: list[str] = []
+
+    def hear(message: Any, category: type[Warning], *_: Any) -> None:
+        frame: types.FrameType | None = sys._getframe(1)
+        while frame is not None and frame.f_globals.get("__name__") == "warnings":
+            frame = frame.f_back
+        assert frame is not None
+        file, line = frame.f_code.co_filename, linecache.getline(frame.f_code.co_filename, frame.f_lineno)
+        if not (file.startswith(SOURCE) and "warn" in line):
+            found.append(f"{category.__name__} from {Path(file).name}: {str(message)[:300]}")
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.showwarning = hear  # type: ignore[assignment]
+        yield found
+
+
+def answer(door: Door, home: Home, name: str, content: bytes) -> str:
+    """Give a door a file of some content; "read" or "refused", and NotOurs for anything else."""
+    shutil.rmtree(home.work, ignore_errors=True)
+    home.work.mkdir()
+    path = home.work / name
+    path.write_bytes(content)
+    with _heard() as warned:
+        try:
+            door(home, path)
+            told = "read"
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # a panic of polars is no Exception
+            require_own(error)
+            told = "refused"
+    if warned:
+        raise NotOurs(warned[0])
+    return told
+
+
+@contextmanager
+def open_home() -> Iterator[Home]:
+    """A home in a folder of its own, which is also the current one."""
+    before = os.getcwd()
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        try:
+            yield Home(Path(folder, "home"))
+        finally:
+            os.chdir(before)

@@ -1,0 +1,72 @@
+"""What once failed: files that `make fuzz` found, given again to every reader of their kind."""
+
+from __future__ import annotations
+
+import lzma
+import warnings
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("polars", reason="tables need the extra")
+pytest.importorskip("skops", reason="model files need the extra")
+pytest.importorskip("h5py", reason="MATLAB's files need the extra")
+pytest.importorskip("onnxruntime", reason="pictures need the extra")
+pytest.importorskip("PIL", reason="pictures need the extra")
+
+import readers
+from unseen.tables import TableError
+
+CORPUS = Path(__file__).with_name("corpus")
+FILES = sorted(path for path in CORPUS.rglob("*.xz"))
+
+
+@pytest.fixture(scope="module")
+def home():
+    with readers.open_home() as found:
+        yield found
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_what_once_failed_is_read_or_refused_in_words(home, path):
+    content = lzma.decompress(path.read_bytes())
+    name = f"broken.{path.stem.partition('.')[2]}"
+    for door in readers.READERS[path.parent.name]:
+        assert readers.answer(door, home, name, content) in ("read", "refused")
+
+
+def test_the_corpus_is_small_and_of_known_readers():
+    assert sum(path.stat().st_size for path in FILES) < 500_000
+    assert {path.parent.name for path in FILES} <= set(readers.READERS)
+
+
+def test_every_reader_reads_what_is_sound(home):
+    kinds = {"model": "patients.unseen", "csv": "patients.csv", "npz": "arrays.npz", "image": "picture.png"}
+    for kind, name in kinds.items():
+        content = (home.folder / name).read_bytes()
+        assert readers.answer(readers.READERS[kind][0], home, name, content) == "read"
+
+
+def raises(error):
+    def door(home, path):
+        raise error
+
+    return door
+
+
+def warns(home, path):
+    warnings.warn("from a library", stacklevel=1)
+
+
+@pytest.mark.parametrize(
+    "door",
+    [raises(KeyError("x")), raises(ValueError("not of this package")), raises(MemoryError()), warns],
+    ids=["key", "value", "memory", "warning"],
+)
+def test_a_replay_notices_what_nobody_put_into_words(home, door):
+    with pytest.raises(readers.NotOurs):
+        readers.answer(door, home, "x.csv", b"")
+
+
+def test_a_replay_takes_errors_of_the_package_for_answers(home):
+    assert readers.answer(raises(TableError(["it is empty."])), home, "x.csv", b"") == "refused"

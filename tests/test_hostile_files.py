@@ -1,0 +1,305 @@
+"""Small files that would fill the memory, never end, or say what is not so: refused, with the reason."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import sqlite3
+import struct
+import tracemalloc
+import zipfile
+import zlib
+from contextlib import closing, contextmanager
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import sparse
+from scipy.io import savemat
+
+pytest.importorskip("polars")
+pytest.importorskip("skops")
+import polars as pl
+
+from unseen import files
+from unseen.models import ModelFileError, load_model
+from unseen.study import Row, Store
+from unseen.tables import TableError, batches, load_table
+
+ZEROS = bytes(2**25)  # more than comes of any small file
+HEADER = "{'descr': '|u1', 'fortran_order': False, 'shape': (SHAPE), }\n"
+
+
+@contextmanager
+def in_little_memory(most=2**25):
+    tracemalloc.start()
+    try:
+        yield
+        assert tracemalloc.get_traced_memory()[1] < most
+    finally:
+        tracemalloc.stop()
+
+
+def refused(path, reason, read=load_table):
+    with pytest.raises(TableError, match=reason):
+        read(path)
+
+
+def npz_of(shape, content, compression=zipfile.ZIP_DEFLATED):
+    text = HEADER.replace("SHAPE", shape).encode()
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", compression) as archive:
+        archive.writestr("X.npy", b"\x93NUMPY\1\0" + struct.pack("<H", len(text)) + text + content)
+    return buffer.getvalue()
+
+
+def test_a_small_archive_of_arrays_does_not_become_large(tmp_path):
+    file = tmp_path / "x.npz"
+    file.write_bytes(npz_of("2097152, 16", ZEROS))
+    with in_little_memory():
+        refused(file, r"compressed bytes become 33,554,\d+ or more, over 200 times as many.*numpy\.savez")
+
+
+def test_an_array_that_is_said_to_be_larger_than_its_file_is_not_made_room_for(tmp_path):
+    file = tmp_path / "x.npz"
+    for shape in ("1099511627776, 1048576", "-1, 2"):
+        file.write_bytes(npz_of(shape, bytes(100)))
+        refused(file, "says that it holds .* of uint8, but it has 100 bytes")
+
+
+def test_a_small_compressed_text_does_not_become_large(tmp_path):
+    file = tmp_path / "x.csv.gz"
+    file.write_bytes(gzip.compress(b"hospital,diagnosis,x\n") + gzip.compress(ZEROS))
+    with in_little_memory():
+        refused(file, r"compressed bytes become 8,\d+,\d+ or more.*unpack it first")
+    file.write_bytes(gzip.compress(b"x,y\n" + b"0,0\n" * 10_000))  # 100 times as large: that is how zeros are
+    assert sum(frame.height for frame in batches(file)) == 10_000
+
+
+def test_a_small_matlab_file_does_not_become_large(tmp_path):
+    file = tmp_path / "x.mat"
+    savemat(file, {"X": np.zeros((4, 2**20))}, do_compression=True)
+    with in_little_memory(2**26):
+        refused(file, "compressed bytes become .*-nocompression")
+    savemat(file, {"X": sparse.csc_array((10**6, 10**3)), "y": np.zeros(10)})
+    with in_little_memory():
+        refused(file, "become 8,000,000,000 or more, over 1000 times as many.*as a full one")
+
+
+def test_an_old_matlab_file_is_not_made_room_for_beyond_its_size(tmp_path):
+    file = tmp_path / "x.mat"
+    savemat(file, {"X": sparse.coo_array(np.eye(3))}, format="4")
+    assert next(batches(file)).to_numpy().tolist() == np.eye(3).tolist()
+    for header in ((0, 3, 3, 0, 2**31 - 1), (0, 2**31 - 1, 2**20, 0, 2)):
+        file.write_bytes(struct.pack("<5i", *header) + b"X\0" + bytes(72))
+        with in_little_memory():
+            refused(file, "it cannot be read")
+
+
+def test_a_matlab_file_does_not_lead_to_other_files_or_to_room_for_nothing(tmp_path):
+    h5py = pytest.importorskip("h5py")
+    file = tmp_path / "x.mat"
+    with h5py.File(file, "w") as made:
+        made["X"], made["away"] = np.eye(3), h5py.ExternalLink("/dev/zero", "/")
+    assert next(batches(file)).shape == (3, 3)
+    with h5py.File(file, "w") as made:
+        made.create_dataset("X", (2**20, 2**20), "f8")
+    refused(file, "compressed bytes become 8,796,093,022,208 or more")
+    with h5py.File(file, "w") as made:
+        made.create_dataset("X", (4, 4), "f8", external=[("/dev/zero", 0, 128)])
+    refused(file, "'/X' lies in another file")
+    with h5py.File(file, "w") as made:
+        made["X"] = np.array([2**40, 2**40])
+        made["X"].attrs["MATLAB_class"], made["X"].attrs["MATLAB_empty"] = np.bytes_("double"), 1
+    refused(file, "'/X' is called empty, but it is 1099511627776 x 1099511627776")
+
+
+def test_a_small_arrow_file_does_not_become_large(tmp_path):
+    file, frame = tmp_path / "x.arrow", pl.DataFrame({"x": np.arange(3000) % 7})
+    frame.write_ipc(file, compression="zstd")
+    whole = file.read_bytes()
+    assert sum(piece.height for piece in batches(file)) == 3000
+    size = struct.pack("<q", 24_000)  # what the column takes, before its compressed values
+    assert whole.count(size) == 1
+    file.write_bytes(whole.replace(size, struct.pack("<q", 2**45)))
+    refused(
+        file,
+        r"compressed bytes become 35,184,372,\d+,\d+ or more.*without compression",
+        lambda path: list(batches(path)),
+    )
+    for rows in (2**50, 2**62):
+        file.write_bytes(whole.replace(struct.pack("<q", 3000), struct.pack("<q", rows)))
+        refused(file, f"it is damaged: it cannot have {rows:,} rows", lambda path: list(batches(path)))
+    frame.write_ipc(file, compression="uncompressed")
+    file.write_bytes(file.read_bytes()[:-10] + struct.pack("<i", 2**30) + b"ARROW1")
+    refused(file, "it is damaged: a part of it lies outside of it", lambda path: list(batches(path)))
+
+
+def test_a_matlab_file_with_two_variables_of_one_name_is_refused(tmp_path):
+    file = tmp_path / "x.mat"
+    savemat(file, {"X": np.eye(3)})
+    content = file.read_bytes()
+    file.write_bytes(content + content[128:])
+    refused(file, 'Duplicate variable name "X"')
+
+
+def test_rows_that_polars_leaves_out_without_a_word_are_missed(tmp_path, monkeypatch):
+    frame = pl.DataFrame({"x": range(10)})
+    frame.write_ipc(tmp_path / "x.arrow")
+    frame.write_parquet(tmp_path / "x.parquet")
+    half = pl.LazyFrame.slice
+    monkeypatch.setattr(pl.LazyFrame, "collect_batches", lambda *_, **__: iter([frame.head(5)]))
+    monkeypatch.setattr(pl.LazyFrame, "slice", lambda lazy, start, n: half(lazy, start, n // 2))
+    for name in ("x.arrow", "x.parquet"):
+        refused(tmp_path / name, "of 10 rows that it tells of, 5 are there", lambda path: list(batches(path)))
+
+
+@pytest.fixture
+def pipe(tmp_path):
+    if not hasattr(os, "mkfifo"):
+        pytest.skip("there are no pipes in folders here")
+    return lambda name: os.mkfifo(tmp_path / name) or tmp_path / name
+
+
+def test_a_pipe_is_not_waited_for(pipe):
+    refused(pipe("x.csv"), "it is neither a file nor a folder")
+    with pytest.raises(ModelFileError, match="not a file"):
+        load_model(pipe("x.unseen"))
+    with pytest.raises(ValueError, match="is not a file"):
+        Store(pipe("x.sqlite"))
+
+
+ROW = Row("1NN", "a -> b", 0, 0, 0.5, {"b": 0.5}, None, {"C": 1.0}, 0, False, 0.1, "ok", "", {"cores": 2})
+
+
+def with_right_checksums(path, change):
+    from unseen.study._store import ALL, PART
+
+    with Store(path) as store:
+        store.add("k", ROW, np.arange(3))
+        store.add_scores("k", {("a", "b"): {}})
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.create_function("crc", -1, lambda *values: zlib.crc32(repr(values).encode()))
+        connection.execute(*change)
+        connection.execute(f"UPDATE results SET checksum = crc({ALL})")
+        connection.execute(f"UPDATE validations SET checksum = {PART}")
+
+
+ALTERED = {
+    "other text": ("UPDATE results SET settings = '[]'",),
+    "no JSON": ("UPDATE results SET machine = '{'",),
+    "accuracies of text": ("""UPDATE results SET accuracies = '{"b": "x"}'""",),
+    "text for a number": ("UPDATE results SET seconds = 'x'",),
+    "predictions that are cut off": ("UPDATE results SET predicted = ?", [zlib.compress(b"12345678")[:6]]),
+    "predictions of half a number": ("UPDATE results SET predicted = ?", [zlib.compress(b"123456")]),
+    "scores of another kind": ("UPDATE validations SET content = ?", [zlib.compress(b"[[1, 2]]")]),
+    "scores without end": ("UPDATE validations SET content = ?", [zlib.compress(ZEROS)]),
+}
+
+
+@pytest.mark.parametrize("change", ALTERED.values(), ids=ALTERED)
+def test_results_that_no_run_has_written_are_refused_though_their_checksums_are_right(tmp_path, change):
+    path = tmp_path / "r.sqlite"
+    with_right_checksums(path, change)
+
+    def read_all():
+        with Store(path) as store:
+            return store.rows("k"), store.scores("k"), store.predicted("k", ROW.method, ROW.task, ROW.repeat)
+
+    with pytest.raises(ValueError, match=r"r\.sqlite holds what no run has written"):
+        read_all()
+
+
+def test_a_file_that_does_not_keep_its_rows_is_told_of(tmp_path):
+    from unseen.study import Task, run
+
+    path = tmp_path / "r.sqlite"
+    with Store(path) as store:
+        store.add("k", replace(ROW))
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("CREATE TRIGGER t AFTER UPDATE ON results BEGIN DELETE FROM results; END")
+    X, domain = np.random.default_rng(0).normal(size=(24, 2)), np.repeat(["a", "b", "c"], 8)
+    with pytest.raises(ValueError, match="does not keep what is written to it"):
+        run(X, np.arange(24) % 2, domain, [Task(("a", "b"), ("c",))], store=path, methods=["1NN"], n_jobs=1)
+
+
+def test_what_zlib_has_written_is_read_back_up_to_a_limit():
+    assert files.inflated(zlib.compress(b"abc"), "") == b"abc"
+    assert files.inflated(zlib.compress(ZEROS), "", most=2**26) == ZEROS
+    for content, reason in (
+        (zlib.compress(ZEROS), "over 200 times"),
+        (zlib.compress(b"abc" * 99)[:9], "cut off"),
+        (b"x", "damaged"),
+    ):
+        with pytest.raises(ValueError, match=reason):
+            files.inflated(content, "")
+
+
+@pytest.fixture
+def pictures():
+    pytest.importorskip("PIL", reason="pictures need the extra")
+    return pytest.importorskip("unseen.images._pixels")
+
+
+def test_a_large_picture_is_converted_in_strips_as_if_it_were_small(pictures, monkeypatch):
+    from PIL import Image
+
+    values = np.random.default_rng(0).integers(0, 256, (50, 30, 4), dtype=np.uint8)
+    palette = Image.fromarray(values[..., :3]).quantize(8)
+    palette.info["transparency"] = 3
+    deep = Image.fromarray(values[..., 0].astype(np.uint16) * 257)
+    for picture in (Image.fromarray(values), palette, deep, Image.fromarray(values[..., 0])):
+        buffer = io.BytesIO()
+        picture.save(buffer, "png")
+        monkeypatch.setattr(pictures, "STRIP", 2**22)
+        whole = np.asarray(pictures.decoded(buffer.getvalue()))
+        monkeypatch.setattr(pictures, "STRIP", 70)
+        np.testing.assert_array_equal(np.asarray(pictures.decoded(buffer.getvalue())), whole)
+
+
+def test_a_picture_that_would_become_very_long_is_refused(pictures):
+    from PIL import Image
+
+    for preset, size in (("torchvision", (1, 3000)), ("torchvision", (3000, 1)), ("caffe", (1, 100_000))):
+        with pytest.raises(ValueError, match=f"it has {size[0]:,} x {size[1]:,} pixels, too many or too narrow"):
+            pictures.PRESETS[preset].pixels(Image.new("RGB", size), 224, 224)
+
+
+def test_pictures_and_weights_that_are_no_files_are_not_read(tmp_path, pipe):
+    pytest.importorskip("onnxruntime", reason="networks need the extra")
+    from tiny_network import text, tiny_network
+    from unseen.images import extract
+    from unseen.images._network import Network
+
+    plain = tiny_network(tmp_path / "plain.onnx").read_bytes()
+    found = extract([pipe("x.png")], tmp_path / "plain.onnx", n_jobs=1)
+    assert [skipped.reason for skipped in found.skipped] == ["it is not a file"]
+    pipe("weights")
+    network = tmp_path / "network.onnx"
+    for place, reason in (("/dev/zero", "no file beside it"), ("../x", "no file beside it"), ("weights", "not a file")):
+        network.write_bytes(plain + text(7, text(5, text(13, text(1, "location") + text(2, place)))))
+        with pytest.raises(ValueError, match=f"it keeps weights in '{place}', which is {reason}"):
+            Network(network)
+
+
+def test_features_that_were_altered_are_computed_again(tmp_path):
+    pytest.importorskip("onnxruntime", reason="networks need the extra")
+    from PIL import Image
+
+    from tiny_network import tiny_network
+    from unseen.images import extract
+
+    picture, cache = tmp_path / "x.png", tmp_path / "features.sqlite"
+    Image.fromarray(np.arange(192, dtype=np.uint8).reshape(8, 8, 3)).save(picture)
+    how = {"model": tiny_network(tmp_path / "n.onnx"), "cache": cache, "n_jobs": 1}
+    first = extract([picture], **how).X
+    for change in (
+        "pictures SET content = 'text'",
+        "features SET numbers = 'text'",
+        "features SET numbers = 1.5",
+        f"features SET numbers = x'0102', checksum = {zlib.crc32(bytes([1, 2]))}",
+    ):
+        with closing(sqlite3.connect(cache)) as connection, connection:
+            connection.execute(f"UPDATE {change}")
+        np.testing.assert_array_equal(extract([picture], **how).X, first)
