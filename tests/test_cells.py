@@ -8,11 +8,21 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from unseen.algebra import Cells, Membership, Moments, Spectrum, gram_by_numpy, gram_spectrum, norm, require_range
+from unseen.algebra import (
+    Cells,
+    Membership,
+    Moments,
+    Spectrum,
+    gram_by_numpy,
+    gram_spectrum,
+    norm,
+    pooled,
+    require_range,
+)
 from unseen.algebra._cells import KRYLOV_STEP, krylov_spectra
 
 # Empty cells, cells of one sample, and larger ones; a class and a domain of two samples in all.
-TABLES = [[[3, 1, 0], [1, 1, 2], [0, 5, 1]], [[1, 1]], [[2], [1]], [[1, 0], [0, 1], [4, 4]]]
+TABLES = [[[3, 1, 0], [1, 1, 2], [0, 5, 1]], [[1, 1]], [[2], [1]], [[1, 0], [0, 1], [4, 4]], [[4]]]
 
 
 def samples(table, n_features=3, seed=0):
@@ -116,6 +126,12 @@ def test_a_spectrum_of_features_is_that_of_their_centred_gram_matrix(table, n_fe
     np.testing.assert_allclose(whole, np.eye(len(whole)), atol=1e-9)
 
 
+@pytest.mark.parametrize("unit", [1e-12, 1e12])
+def test_the_rank_of_a_spectrum_does_not_depend_on_the_units(unit):
+    F, klass, domain = samples(TABLES[0])
+    assert len(Cells.of(unit * F, Membership.of(klass, domain)).spectrum().values) == 3
+
+
 @pytest.mark.parametrize("with_lift", [True, False])
 def test_directions_in_which_nothing_varies_can_be_left_out(with_lift):
     rng = np.random.default_rng(0)
@@ -194,6 +210,10 @@ def test_moments_of_two_parts_add_up(sizes):
         np.testing.assert_allclose(total.mean, X.mean(axis=0), rtol=1e-13)
         np.testing.assert_allclose(total.scatter, ((X - X.mean(axis=0)) ** 2).sum(), atol=1e-12)
     assert total.trace == pytest.approx(np.trace(np.cov(X.T)), nan_ok=True) if len(X) > 1 else np.isnan(total.trace)
+
+
+def test_groups_are_pooled_by_their_names():
+    assert pooled({"a": 1, "b": 2}, {"b": 30, "c": 40}) == {"a": 1, "b": 32, "c": 40}
 
 
 def test_moments_of_nothing_are_nothing():
