@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.decomposition import KernelPCA
 from sklearn.dummy import DummyClassifier
 from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
@@ -18,12 +21,14 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 from helpers import three_domains
-from unseen import DomainCenterer
+from unseen import CIDG, DomainCenterer
+from unseen.kernels import _plan
 from unseen.labels import Samples
-from unseen.selection import Candidate, predictions
+from unseen.selection import Candidate, _asking, predictions
 from unseen.selection._asking import (
     TINY,
     Prediction,
+    Stage,
     codes_of,
     responses,
     scored,
@@ -31,6 +36,7 @@ from unseen.selection._asking import (
 )
 from unseen.selection._engine import (
     RESPONSES,
+    TIE,
     Classifier,
     Score,
     Scorer,
@@ -348,3 +354,115 @@ def test_parts_drawn_again_are_asked_of_those_alone_who_vote_and_look_at_other_s
     assert sorted((one.candidate, one.split) for one in found) == [(0, 0), (1, 0), (1, 1), (1, 2)]
     found = predictions(candidates, SAMPLES, splits, again=frozenset({1, 2}))
     assert sorted((one.candidate, one.split) for one in found) == [(0, 0), (1, 0)]
+
+
+# Splits that train on the same rows are one piece of work
+
+ALIKE = [(SPLITS[0][0], SPLITS[0][1][part]) for part in (slice(None), slice(0, 9), slice(9, None, 2))]
+
+
+@pytest.mark.parametrize("transformer", [None, DomainCenterer()])
+@pytest.mark.parametrize("scoring", ["votes", "roc_auc", "accuracy"])
+def test_splits_that_train_alike_get_answers_of_their_own_rows(scoring, transformer):
+    candidate = own(GaussianNB(), transformer)
+    together = predictions([candidate], SAMPLES, ALIKE, scoring=scoring, votes=[0])
+    for one in together:
+        (alone,) = predictions([candidate], SAMPLES, [ALIKE[one.split]], scoring=scoring, votes=[0])
+        np.testing.assert_array_equal(one.codes, alone.codes)
+        assert one.responses.keys() == alone.responses.keys()
+        for name, value in one.responses.items():
+            assert np.shape(value) == np.shape(alone.responses[name])
+            assert name == "classes_" or np.allclose(value, alone.responses[name])
+
+
+class Asked(GaussianNB):
+    """Counts the rows that it is asked about."""
+
+    seen: list[int] = []  # noqa: RUF012
+
+    def predict(self, X):
+        self.seen.append(len(X))
+        return super().predict(X)
+
+
+@pytest.mark.parametrize(("theirs", "expected"), [(False, [24]), (True, [24, 9, 8])])
+def test_a_classifier_of_ours_is_asked_once_and_one_of_a_user_about_each_part(theirs, expected):
+    Asked.seen.clear()
+    list(predictions([own(Asked(), own=theirs)], SAMPLES, ALIKE))
+    assert Asked.seen == expected
+    Asked.seen.clear()
+    list(predictions([own(Asked())], SAMPLES, ALIKE, scoring=lambda model, X, y: float(len(X))))
+    assert Asked.seen == [24, 9, 8]  # a scorer gets the classifier and what it sees
+
+
+def ticking(monkeypatch):
+    """A clock that is one second later whenever somebody looks."""
+    ticks = itertools.count()
+    monkeypatch.setattr(_asking, "time", SimpleNamespace(perf_counter=lambda: float(next(ticks))))
+
+
+def test_what_is_shared_is_shared_in_costs(monkeypatch):
+    ticking(monkeypatch)
+    two = [own(GaussianNB()), own(GaussianNB(var_smoothing=1e-3))]
+    # A second to prepare, for both; one to fit each, for all splits; one to predict all splits at once.
+    for one in predictions(two, SAMPLES, ALIKE):
+        assert (one.fit_seconds, one.predict_seconds) == pytest.approx(((1 / 2 + 1) / 3, 1 / 3))
+    for one in predictions(two, SAMPLES, ALIKE, again=frozenset({1, 2})):
+        assert (one.fit_seconds, one.predict_seconds) == pytest.approx((1 / 2 + 1, 1))
+    moving = [own(GaussianNB(), DomainCenterer())]
+    for one in predictions(moving, SAMPLES, ALIKE, votes=[0], again=frozenset({0, 1, 2})):
+        assert (one.fit_seconds, one.predict_seconds) == pytest.approx((2, 1 / 3))
+
+
+def test_a_decomposition_and_a_solution_are_shared_in_costs(monkeypatch):
+    ticking(monkeypatch)
+    heads = [
+        own(head, CIDG(gamma=0.1), head="h", shares="decomposition") for head in (GaussianNB(), LogisticRegression())
+    ]
+    for one in predictions(heads, SAMPLES, SPLITS[:1]):
+        assert one.error == ""
+        assert (one.fit_seconds, one.predict_seconds) == pytest.approx((1 / 2 + 1 / 2 + 1, 1))
+        assert (one.n_components, one.ridge > 0, one.weight > 0) == (2, True, True)
+    components = [own(GaussianNB(), KernelPCA(n, kernel="rbf", gamma=0.1), shares="decomposition") for n in (1, 2)]
+    for one in predictions(components, SAMPLES, SPLITS[:1]):
+        assert (one.fit_seconds, one.predict_seconds) == pytest.approx((1 / 2 + 1, 1))
+
+
+class Contrary(GaussianNB):
+    """Predicts what it thinks least likely."""
+
+    def predict(self, X):
+        return self.classes_[self.predict_proba(X).argmin(axis=1)]
+
+
+def test_codes_are_predictions_even_if_the_votes_say_otherwise():
+    train, test = SPLITS[0]
+    (one,) = predictions([own(Contrary())], SAMPLES, SPLITS[:1], scoring="votes")
+    np.testing.assert_array_equal(NAMES[one.codes], Contrary().fit(X[train], SAMPLES.y[train]).predict(X[test]))
+    assert (one.responses["votes"].argmax(axis=1) != one.codes).all()
+
+
+def test_a_class_that_is_predicted_but_not_there_is_no_matter_for_a_warning():
+    model = DummyClassifier(strategy="constant", constant="well").fit(X, SAMPLES.y)
+    ill = SAMPLES.y != "well"
+    assert scored(get_scorer("balanced_accuracy"), model, X[ill], SAMPLES.y[ill], None) == 0.0
+
+
+def test_nothing_is_shown_unless_asked_for(capfd):
+    list(predictions([own(GaussianNB())], SAMPLES, SPLITS))
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_difference_within_rounding_is_a_tie():
+    means = np.array([1.0, 1.0 - TIE])
+    assert ties(means) == 1
+    assert preferred(results(means[::-1])) == 0
+
+
+def test_distances_of_all_samples_are_refused_where_two_matrices_do_not_fit(monkeypatch):
+    need = 2 * 8 * len(X) ** 2
+    monkeypatch.setattr(_plan, "available_bytes", lambda: need)
+    assert Stage(SAMPLES).distances().shape == (len(X), len(X))
+    monkeypatch.setattr(_plan, "available_bytes", lambda: need - 1)
+    with pytest.raises(MemoryError, match=r"An rbf SVM .* needs 2 matrices"):
+        Stage(SAMPLES).distances()
