@@ -130,14 +130,15 @@ def test_entries_that_are_all_the_same_have_no_scale(value, dtype, container):
 
 
 @pytest.mark.parametrize("container", [np.asarray, sparse.csr_array])
-def test_the_scale_keeps_its_digits_beside_a_large_mean(container):
-    X = samples(50)
-    gamma = resolve_gamma("scale", "rbf", container(1e6 + X))
-    assert gamma == pytest.approx(1 / (3 * X.var()), rel=1e-8)
+@pytest.mark.parametrize("unit", [1.0, 1e-5])
+def test_the_scale_keeps_its_digits_beside_a_large_mean(container, unit):
+    X = unit * samples(50)
+    gamma = resolve_gamma("scale", "rbf", container(1e6 + X))  # where doubles are 1e-10 apart
+    assert gamma == pytest.approx(1 / (3 * X.var()), rel=1e-9 / unit)
 
 
 def test_entries_of_one_place_are_added_before_they_are_squared():
-    twice = sparse.csr_array((np.array([1.0, 2.0, 5.0]), np.array([0, 0, 1]), np.array([0, 2, 3])), shape=(2, 2))
+    twice = sparse.csr_array((np.array([1.0, 2.0, 6.0]), np.array([0, 0, 1]), np.array([0, 2, 3])), shape=(2, 2))
     assert resolve_gamma("scale", "rbf", twice) == pytest.approx(1 / (2 * twice.toarray().var()))
     assert twice.nnz == 3  # and left as they were
 

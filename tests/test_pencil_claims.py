@@ -39,7 +39,7 @@ from unseen.algebra import (
 )
 from unseen.algebra._pencil import _cosines_and_sines, _diagonal, _sign
 
-TABLES = [[[4, 1, 0], [1, 3, 2], [0, 5, 1]], [[3, 2], [1, 4]], [[5, 1, 2, 3]]]
+TABLES = [[[4, 1, 0], [1, 3, 2], [0, 5, 1]], [[3, 2], [1, 4]], [[5, 1, 2, 3]], [[2, 3, 0], [1, 2, 2]]]
 LOW_RANK = [name for name in METHODS if name not in ("SCA", "UDICA")]
 WITH_TOTAL = ["SCA", "UDICA"]
 
@@ -82,6 +82,7 @@ def test_a_contrast_of_cell_means_is_the_scatter_of_the_textbook(name, table):
     assert not W[counts.ravel() == 0].any()
     MW = mean_matrix(K, counts, y, d) @ W[counts.ravel() > 0]
     np.testing.assert_allclose(MW @ MW.T, dense(K, y, d), atol=1e-13)
+    np.testing.assert_allclose(W.sum(axis=0), 0, atol=1e-14)  # where all means are the same, there is no scatter
 
 
 @pytest.mark.parametrize("table", TABLES)
@@ -129,6 +130,8 @@ def test_traces_of_scatters_are_those_of_projected_samples(table):
     assert found["within"] == pytest.approx(np.trace(textbook.within(Xc, y)), rel=1e-12)
     assert found.keys() == {"between", "within", "conditional", "prior"}
     assert found["between"] + found["within"] == pytest.approx((Xc**2).sum(), rel=1e-12)
+    far = traces(Cells.of(X + 1e8, membership))  # where doubles are 1e-8 apart
+    assert all(far[name] == pytest.approx(found[name], rel=1e-6, abs=1e-6) for name in found)
 
 
 def recipe_of(name, counts, ridge):
@@ -193,9 +196,10 @@ def test_components_without_variance_are_left_out():
     values, vectors = linalg.eigh(K)
     K = vectors[:, -3:] * values[-3:] @ vectors[:, -3:].T  # three directions in all
     recipe, spectrum = recipe_of("UDICA", membership.counts, 0.1), gram_spectrum(K.copy(), membership)
-    for scale in (1.0, 1e6):
+    for scale in (1e-20, 1.0, 1e6):
         one = replace(spectrum, values=scale * spectrum.values)
-        found = solve_with_total(one, whiten(one, recipe), recipe, membership.counts, 7)
+        like = replace(recipe, ridge=scale * recipe.ridge)
+        found = solve_with_total(one, whiten(one, like), like, membership.counts, 7)
         assert len(found.eigenvalues) == 3
 
 
@@ -226,20 +230,38 @@ def test_no_components_have_no_residual():
     assert residual(K, membership, recipe_of("KFDA", membership.counts, 0.1), none) == 0
 
 
-def test_means_that_coincide_are_refused_and_means_that_nearly_do_are_not():
+@pytest.mark.parametrize("name", ["KFDA", "DICA"])
+@pytest.mark.parametrize("scale", [1e-20, 1.0, 1e20])
+@pytest.mark.parametrize("factor", [1e-20, 1.0, 1e20])
+def test_means_that_coincide_are_refused_whatever_the_units(name, scale, factor):
     _, K, membership, _, _ = problem(TABLES[1])
     counts, spectrum = membership.counts, gram_spectrum(K.copy(), membership)
-    for scale in (1e-6, 1.0, 1e6):  # of all samples: the units are no matter
-        recipe = replace(recipe_of("KFDA", counts, 0.01 * scale**2))
-        one = replace(spectrum, values=scale * spectrum.values)
-        assert len(solve(whiten(one, recipe), recipe, counts).eigenvalues) == 1
-        reduced = whiten(one, recipe)
-        for factor in (1e-3, 1e3):  # of the contrast
-            other = replace(recipe, numerator=factor * recipe.numerator)
-            assert len(solve(reduced, other, counts).eigenvalues) == 1
-            nothing = replace(reduced, cells=1e-15 * reduced.cells)
-            with pytest.raises(ValueError, match="class means coincide"):
-                solve(nothing, other, counts)
+    one = replace(spectrum, values=scale * spectrum.values)
+    recipe = recipe_of(name, counts, 0.01 * scale ** METHODS[name][3])
+    recipe = replace(recipe, penalties=(), numerator=factor * recipe.numerator)
+    reduced = whiten(one, recipe)
+    assert len(solve(reduced, recipe, counts).eigenvalues) == 1
+    with pytest.raises(ValueError, match="class means coincide"):
+        solve(replace(reduced, cells=1e-15 * reduced.cells), recipe, counts)
+
+
+@pytest.mark.parametrize("factor", [1e-20, 1.0, 1e20])
+def test_means_on_a_line_have_one_component(factor):
+    X, _, membership, _, _ = problem(TABLES[0])
+    x = X[:, 0] - X[:, 0].mean()
+    recipe = recipe_of("KFDA", membership.counts, 0.1)
+    recipe = replace(recipe, numerator=factor * recipe.numerator)
+    reduced = whiten(gram_spectrum(np.outer(x, x), membership), recipe)
+    assert len(solve(reduced, recipe, membership.counts).eigenvalues) == 1
+
+
+@pytest.mark.parametrize("name", LOW_RANK)
+def test_a_ridge_however_large_leaves_the_components(name):
+    _, K, membership, y, d = problem(TABLES[0])
+    recipe = recipe_of(name, membership.counts, 1e30)
+    found = solve(whiten(gram_spectrum(K.copy(), membership), recipe), recipe, membership.counts)
+    N = pencil(name, K, y, d, 1.0)[0]
+    np.testing.assert_allclose(1e30 * found.eigenvalues, linalg.eigvalsh(N)[::-1][:2], rtol=1e-9)
 
 
 @pytest.mark.parametrize("way", ["eigendecomposition", "Cholesky"])
@@ -334,6 +356,7 @@ def test_a_sign_is_decided_by_classes_then_cells_then_coefficients_then_features
     assert sign(even, even, even, leaning=1.0) == 1
     assert sign(even, even, even) == 1
     assert sign(-even, even, even) == -1
+    assert sign([0, 1, -1], even, even) == 1
 
 
 def test_features_decide_the_sign_of_perfectly_symmetric_components():
