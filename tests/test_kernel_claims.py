@@ -11,7 +11,7 @@ from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS
 
 import textbook
 from unseen import PivotedNystroem
-from unseen.kernels import Kernel, Plan, is_multiple, squared_distances
+from unseen.kernels import Kernel, Plan, _kernel, is_multiple, squared_distances
 from unseen.kernels._cholesky import NotPositiveError, _eliminate, _with_room, pivoted_cholesky
 from unseen.kernels._kernel import (
     MEDIAN_ROWS,
@@ -42,7 +42,7 @@ def test_squared_distances_are_sums_of_squared_differences(container):
     np.testing.assert_allclose(squared_distances(container(X)), brute_distances(X, X), atol=1e-12)
 
 
-@pytest.mark.parametrize("factor", [-2.5, 1.0, 3.0])
+@pytest.mark.parametrize("factor", [-2.5, 0.5, 3.0])
 def test_multiples_of_distances_never_have_the_other_sign(factor):
     X = 1e4 * samples(60)
     found = multiple_of_distances(X, X.copy(), factor)  # copies: rounding leaves something of either sign
@@ -67,6 +67,14 @@ def test_up_to_a_thousand_rows_the_median_is_that_of_all_pairs(n):
     X = samples(n, 2)
     D = sum((x[:, None] - x) ** 2 for x in X.T)[np.triu_indices(n, 1)]
     assert median_squared_distance(X) == pytest.approx(np.median(D), rel=1e-12)
+
+
+@pytest.mark.parametrize("n_rows", [50, 51, 80])
+def test_beyond_that_the_rows_of_the_lowest_ranks_stand_for_all(n_rows, monkeypatch):
+    monkeypatch.setattr(_kernel, "MEDIAN_ROWS", 50)
+    X = samples(n_rows, 2)
+    some = X[np.argsort(_kernel._ranks(_row_hashes(X)))[:50]]
+    assert median_squared_distance(X) == pytest.approx(median_squared_distance(some), rel=1e-12)
 
 
 @pytest.mark.parametrize("X", [np.ones((1, 2)), np.full((7, 2), 3.3), np.zeros((2, 1))])
@@ -164,6 +172,17 @@ def test_the_diagonal_is_that_of_the_matrix(kernel, gamma, container):
         return
     X = container(X)
     np.testing.assert_allclose(one.diagonal(X), np.diag(one.values(X, X)), rtol=1e-12, atol=1e-15)
+
+
+def test_the_cosine_of_a_large_sample_with_itself_is_one():
+    assert Kernel("cosine").diagonal(np.array([[1e200, 1.0], [0.0, 0.0]])).tolist() == [1.0, 0.0]
+
+
+@pytest.mark.parametrize(("container", "shape"), [(np.asarray, (3,)), (sparse.csr_array, (1, 3))])
+def test_a_callable_kernel_gets_rows_as_scikit_learn_gives_them(container, shape):
+    seen = []
+    Kernel(lambda x, y: seen.append((x.shape, y.shape)) or 1.0).diagonal(container(samples(4)))
+    assert seen == [(shape, shape)] * 4
 
 
 @pytest.mark.parametrize("n_features", [1, 4])

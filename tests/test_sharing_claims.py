@@ -12,6 +12,7 @@ from sklearn.naive_bayes import GaussianNB
 
 from helpers import three_domains
 from unseen import CIDG, DomainCenterer
+from unseen.kernels import Kernel, _plan
 from unseen.labels import Samples
 from unseen.selection import Candidate
 from unseen.selection._asking import (
@@ -181,3 +182,42 @@ def test_pencils_that_are_not_kept_are_computed_again(most, monkeypatch):
     np.testing.assert_array_equal(first, again)
     assert first[0][0] > first[1][0] > first[2][0]
     assert len(fold._pencils) == min(most, 3)
+
+
+@pytest.mark.parametrize("kernel", ["linear", "precomputed", "rbf"])
+def test_kernel_matrices_of_a_search_are_refused_where_three_do_not_fit(kernel, monkeypatch):
+    samples = replace(SAMPLES, X=X @ X.T) if kernel == "precomputed" else SAMPLES
+    need = 3 * 8 * len(X) ** 2
+    monkeypatch.setattr(_plan, "available_bytes", lambda: need)
+    assert Stage(samples).source(CIDG(kernel=kernel)).grams is not None
+    monkeypatch.setattr(_plan, "available_bytes", lambda: need - 1)
+    with pytest.raises(MemoryError, match=r"A search over CIDG .* needs 3 matrices"):
+        Stage(samples).source(CIDG(kernel=kernel))
+
+
+@pytest.mark.parametrize(
+    "projection",
+    [
+        CIDG(gamma=0.1),
+        CIDG(gamma="2*median"),
+        CIDG(gamma="scale"),
+        CIDG(kernel="poly", degree=2, gamma=0.5),
+        CIDG(kernel="poly", degree=2, gamma="scale"),
+        CIDG(kernel="linear"),
+        CIDG(kernel="laplacian", gamma=0.2),
+    ],
+    ids=repr,
+)
+def test_the_kernel_of_a_fold_is_that_of_its_training_rows(projection):
+    train, test = SPLITS[2]
+    fold = Stage(SAMPLES).source(projection).fold(train, test)
+    kernel = Kernel.of(projection).fitted(X[train])
+    K, K_test = kernel.values(X[train], X[train]), kernel.values(X[test], X[train])
+    Kc = K - K.mean(axis=0) - K.mean(axis=1)[:, None] + K.mean()
+    values = np.linalg.eigvalsh(Kc)
+    np.testing.assert_allclose(np.sort(fold.spectrum.values), values, atol=1e-9 * values[-1])
+    # Features of new samples, about the training mean, as far as the training samples span them.
+    basis = fold.combine(np.eye(len(values)))
+    seen = (K_test - K.mean(axis=0)) - (K_test - K.mean(axis=0)).mean(axis=1)[:, None]
+    found = (basis.test - basis.offset) @ basis.train.T
+    np.testing.assert_allclose(found, seen @ Kc, atol=1e-8 * np.abs(seen @ Kc).max())
