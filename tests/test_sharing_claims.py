@@ -8,13 +8,15 @@ import numpy as np
 import pytest
 from sklearn.decomposition import PCA, KernelPCA
 from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
+from sklearn.svm import SVC, LinearSVC
 
 from helpers import three_domains
-from unseen import CIDG, DomainCenterer
+from unseen import CIDG, SCA, DomainCenterer
 from unseen.kernels import Kernel, _plan
 from unseen.labels import Samples
-from unseen.selection import Candidate
+from unseen.selection import Candidate, expected_warnings, placed, predictions
 from unseen.selection._asking import (
     Rows,
     Stage,
@@ -221,3 +223,49 @@ def test_the_kernel_of_a_fold_is_that_of_its_training_rows(projection):
     seen = (K_test - K.mean(axis=0)) - (K_test - K.mean(axis=0)).mean(axis=1)[:, None]
     found = (basis.test - basis.offset) @ basis.train.T
     np.testing.assert_allclose(found, seen @ Kc, atol=1e-8 * np.abs(seen @ Kc).max())
+
+
+def alone(candidate, samples, train, test):
+    """What a candidate predicts that is fitted by itself."""
+    with expected_warnings():
+        pipeline = candidate.fitted(samples.X[train], samples.y[train], samples.domain[train])
+        model, seen = placed(pipeline, samples.X[test], samples.domain[test])
+        return model.predict(seen)
+
+
+def settings(*transformers, classifier=None, **options):
+    return [Candidate("own", {}, one, classifier or GaussianNB(), **options) for one in transformers]
+
+
+@pytest.mark.parametrize(
+    "candidates",
+    [
+        settings(*(CIDG(n, gamma=0.1) for n in (1, 2, None)), head="h", shares="decomposition"),
+        settings(
+            *(CIDG(2, gamma=0.1, centering=how) for how in ("source", "target")), head="h", shares="decomposition"
+        ),
+        settings(*(SCA(n, gamma=0.1) for n in (3, 1)), head="h", shares="decomposition"),
+        settings(*(CIDG(1, scaling=how) for how in ("paper", "unit_norm")), head="h", shares="decomposition"),
+        settings(*(KernelPCA(n, kernel="rbf", gamma=0.1) for n in (1, 3, None)), shares="decomposition"),
+        [*settings(CIDG(1)), *settings(CIDG(1), classifier=LogisticRegression())],
+        *(settings(None, classifier=SVC(gamma=g), shares="kernel matrix") for g in (0.1, "scale", "auto", "2*median")),
+        settings(PCA(2), DomainCenterer(), None, classifier=SVC(gamma=0.3), shares="kernel matrix"),
+    ],
+    ids=range(11),
+)
+def test_together_candidates_predict_what_each_predicts_alone(candidates):
+    splits = [*SPLITS, (SPLITS[0][0], SPLITS[0][1][::3])]
+    for one in predictions(candidates, SAMPLES, splits):
+        train, test = splits[one.split]
+        assert one.error == ""
+        expected = alone(candidates[one.candidate], SAMPLES, train, test)
+        np.testing.assert_array_equal(SAMPLES.classes[one.codes], expected)
+
+
+@pytest.mark.parametrize("classifier", [GaussianNB(), LogisticRegression(), LinearSVC()])
+def test_with_more_features_than_samples_too(classifier):
+    rng = np.random.default_rng(0)
+    wide = replace(SAMPLES, X=np.hstack([3 * X, rng.normal(size=(len(X), 200)) ** 3]))
+    for one in predictions(settings(None, classifier=classifier), wide, SPLITS):
+        expected = alone(settings(None, classifier=classifier)[0], wide, *SPLITS[one.split])
+        np.testing.assert_array_equal(wide.classes[one.codes], expected)
