@@ -370,3 +370,40 @@ def test_landmarks_of_all_samples_are_the_kernel_itself(kernel):
     np.testing.assert_allclose(L @ L.T, K[np.ix_(features.component_indices_, features.component_indices_)], atol=1e-9)
     assert features.trace_error_ == pytest.approx(0, abs=1e-9)
     assert all(a != b for a, b in combinations(features.component_indices_.tolist(), 2))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "sparse_too", "positive", "pairwise"),
+    [("rbf", True, False, False), ("chi2", False, True, False), ("precomputed", False, False, True)],
+)
+def test_tags_say_what_samples_a_kernel_takes(kernel, sparse_too, positive, pairwise):
+    tags = PivotedNystroem(kernel=kernel).__sklearn_tags__()
+    assert (tags.input_tags.sparse, tags.input_tags.positive_only, tags.input_tags.pairwise) == (
+        sparse_too,
+        positive,
+        pairwise,
+    )
+    assert tags.transformer_tags.preserves_dtype == ["float64", "float32"]
+
+
+def test_landmarks_are_not_sought_in_a_kernel_matrix():
+    with pytest.raises(ValueError, match="PivotedNystroem does not take"):
+        PivotedNystroem(kernel="precomputed").fit(np.eye(3))
+
+
+@pytest.mark.parametrize("parameter", [{"gamma": 1e-9}, {"degree": 0}, {"gamma": 1e-9, "coef0": -2.0}])
+def test_parameters_at_the_edge_are_allowed(parameter):
+    assert PivotedNystroem(3, random_state=0, **parameter).fit(samples()).n_components_ >= 1
+
+
+@pytest.mark.parametrize("parameter", [{"gamma": 0.0}, {"degree": -1e-9}, {"n_components": 0}, {"tolerance": 1.0}])
+def test_parameters_beyond_it_are_refused(parameter):
+    with pytest.raises(ValueError, match=f"The '{next(iter(parameter))}' parameter"):
+        PivotedNystroem(**parameter).fit(samples())
+
+
+def test_sparse_samples_meet_a_dense_polynomial_kernel():
+    X, Y, kernel = samples(), samples(5, seed=1), Kernel("poly", gamma=0.5, degree=2)
+    np.testing.assert_allclose(
+        kernel.values_to_centre(sparse.csr_array(X), Y), kernel.values_to_centre(X, Y), rtol=1e-12
+    )
