@@ -122,7 +122,9 @@ def test_decisions_that_are_no_numbers_are_no_votes(value):
 )
 @pytest.mark.parametrize("scoring", ["votes", "accuracy", "roc_auc"])
 def test_codes_are_what_a_classifier_predicts_and_votes_are_its_own(model, scoring):
-    for one in predictions([own(model)], SAMPLES, SPLITS, scoring=scoring, votes=[0]):
+    found = list(predictions([own(model)], SAMPLES, SPLITS, scoring=scoring, votes=[0]))
+    assert len(found) == len(SPLITS)
+    for one in found:
         train, test = SPLITS[one.split]
         fitted = model.fit(X[train], SAMPLES.y[train])
         assert one.error == ""
@@ -365,7 +367,8 @@ ALIKE = [(SPLITS[0][0], SPLITS[0][1][part]) for part in (slice(None), slice(0, 9
 @pytest.mark.parametrize("scoring", ["votes", "roc_auc", "accuracy"])
 def test_splits_that_train_alike_get_answers_of_their_own_rows(scoring, transformer):
     candidate = own(GaussianNB(), transformer)
-    together = predictions([candidate], SAMPLES, ALIKE, scoring=scoring, votes=[0])
+    together = list(predictions([candidate], SAMPLES, ALIKE, scoring=scoring, votes=[0]))
+    assert len(together) == len(ALIKE)
     for one in together:
         (alone,) = predictions([candidate], SAMPLES, [ALIKE[one.split]], scoring=scoring, votes=[0])
         np.testing.assert_array_equal(one.codes, alone.codes)
@@ -395,6 +398,13 @@ def test_a_classifier_of_ours_is_asked_once_and_one_of_a_user_about_each_part(th
     assert Asked.seen == [24, 9, 8]  # a scorer gets the classifier and what it sees
 
 
+def costs(*asked, **how):
+    """Seconds to fit and to predict, of each prediction; none has failed."""
+    found = list(predictions(*asked, **how))
+    assert {one.error for one in found} == {""}
+    return {(one.candidate, one.split): (one.fit_seconds, one.predict_seconds) for one in found}
+
+
 def ticking(monkeypatch):
     """A clock that is one second later whenever somebody looks."""
     ticks = itertools.count()
@@ -405,27 +415,33 @@ def test_what_is_shared_is_shared_in_costs(monkeypatch):
     ticking(monkeypatch)
     two = [own(GaussianNB()), own(GaussianNB(var_smoothing=1e-3))]
     # A second to prepare, for both; one to fit each, for all splits; one to predict all splits at once.
-    for one in predictions(two, SAMPLES, ALIKE):
-        assert (one.fit_seconds, one.predict_seconds) == pytest.approx(((1 / 2 + 1) / 3, 1 / 3))
-    for one in predictions(two, SAMPLES, ALIKE, again=frozenset({1, 2})):
-        assert (one.fit_seconds, one.predict_seconds) == pytest.approx((1 / 2 + 1, 1))
-    moving = [own(GaussianNB(), DomainCenterer())]
-    for one in predictions(moving, SAMPLES, ALIKE, votes=[0], again=frozenset({0, 1, 2})):
-        assert (one.fit_seconds, one.predict_seconds) == pytest.approx((2, 1 / 3))
+    pairs = list(itertools.product(range(2), range(3)))
+    assert costs(two, SAMPLES, ALIKE) == dict.fromkeys(pairs, pytest.approx(((1 / 2 + 1) / 3, 1 / 3)))
+    once = costs(two, SAMPLES, ALIKE, again=frozenset({1, 2}))
+    assert once == {(0, 0): pytest.approx((1 / 2 + 1, 1)), (1, 0): pytest.approx((1 / 2 + 1, 1))}
+    moving = costs([own(GaussianNB(), DomainCenterer())], SAMPLES, ALIKE, votes=[0], again=frozenset({0, 1, 2}))
+    assert moving == dict.fromkeys(pairs[:3], pytest.approx((2, 1 / 3)))
 
 
 def test_a_decomposition_and_a_solution_are_shared_in_costs(monkeypatch):
     ticking(monkeypatch)
-    heads = [
-        own(head, CIDG(gamma=0.1), head="h", shares="decomposition") for head in (GaussianNB(), LogisticRegression())
-    ]
-    for one in predictions(heads, SAMPLES, SPLITS[:1]):
-        assert one.error == ""
-        assert (one.fit_seconds, one.predict_seconds) == pytest.approx((1 / 2 + 1 / 2 + 1, 1))
-        assert (one.n_components, one.ridge > 0, one.weight > 0) == (2, True, True)
+    both = GaussianNB(), LogisticRegression()
+    heads = [own(head, CIDG(gamma=0.1), head="h", shares="decomposition") for head in both]
+    assert costs(heads, SAMPLES, SPLITS[:1]) == dict.fromkeys([(0, 0), (1, 0)], pytest.approx((1 / 2 + 1 / 2 + 1, 1)))
     components = [own(GaussianNB(), KernelPCA(n, kernel="rbf", gamma=0.1), shares="decomposition") for n in (1, 2)]
-    for one in predictions(components, SAMPLES, SPLITS[:1]):
-        assert (one.fit_seconds, one.predict_seconds) == pytest.approx((1 / 2 + 1, 1))
+    assert costs(components, SAMPLES, SPLITS[:1]) == dict.fromkeys([(0, 0), (1, 0)], pytest.approx((1 / 2 + 1, 1)))
+
+
+def test_a_projection_says_how_simple_it_is():
+    (one,) = predictions([own(GaussianNB(), CIDG(ridge=0.5), head="h", shares="decomposition")], SAMPLES, SPLITS[:1])
+    assert (one.n_components, one.ridge, one.weight > 0) == (2, 0.5, True)
+    (plain,) = predictions([own(GaussianNB())], SAMPLES, SPLITS[:1])
+    assert (plain.n_components, plain.ridge, plain.weight) == (0, 0.0, 0.0)
+
+
+def test_who_fails_has_cost_nothing():
+    (one,) = predictions([own(Broken())], SAMPLES, SPLITS[:1])
+    assert (one.fit_seconds, one.predict_seconds) == (0.0, 0.0)
 
 
 class Contrary(GaussianNB):

@@ -255,7 +255,9 @@ def settings(*transformers, classifier=None, **options):
 )
 def test_together_candidates_predict_what_each_predicts_alone(candidates):
     splits = [*SPLITS, (SPLITS[0][0], SPLITS[0][1][::3])]
-    for one in predictions(candidates, SAMPLES, splits):
+    found = list(predictions(candidates, SAMPLES, splits))
+    assert len({(one.candidate, one.split) for one in found}) == len(found) == len(candidates) * len(splits)
+    for one in found:
         train, test = splits[one.split]
         assert one.error == ""
         expected = alone(candidates[one.candidate], SAMPLES, train, test)
@@ -266,6 +268,8 @@ def test_together_candidates_predict_what_each_predicts_alone(candidates):
 def test_with_more_features_than_samples_too(classifier):
     rng = np.random.default_rng(0)
     wide = replace(SAMPLES, X=np.hstack([3 * X, rng.normal(size=(len(X), 200)) ** 3]))
-    for one in predictions(settings(None, classifier=classifier), wide, SPLITS):
+    found = list(predictions(settings(None, classifier=classifier), wide, SPLITS))
+    assert len(found) == len(SPLITS)
+    for one in found:
         expected = alone(settings(None, classifier=classifier)[0], wide, *SPLITS[one.split])
         np.testing.assert_array_equal(wide.classes[one.codes], expected)
