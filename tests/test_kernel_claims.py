@@ -391,12 +391,14 @@ def test_landmarks_are_not_sought_in_a_kernel_matrix():
         PivotedNystroem(kernel="precomputed").fit(np.eye(3))
 
 
-@pytest.mark.parametrize("parameter", [{"gamma": 1e-9}, {"degree": 0}, {"gamma": 1e-9, "coef0": -2.0}])
+@pytest.mark.parametrize("parameter", [{"gamma": 1e-9}, {"degree": 0}, {"coef0": -2.0}, {"tolerance": 0.999}])
 def test_parameters_at_the_edge_are_allowed(parameter):
     assert PivotedNystroem(3, random_state=0, **parameter).fit(samples()).n_components_ >= 1
 
 
-@pytest.mark.parametrize("parameter", [{"gamma": 0.0}, {"degree": -1e-9}, {"n_components": 0}, {"tolerance": 1.0}])
+@pytest.mark.parametrize(
+    "parameter", [{"gamma": 0.0}, {"degree": -1e-9}, {"n_components": 0}, {"tolerance": 1.0}, {"tolerance": 0}]
+)
 def test_parameters_beyond_it_are_refused(parameter):
     with pytest.raises(ValueError, match=f"The '{next(iter(parameter))}' parameter"):
         PivotedNystroem(**parameter).fit(samples())
