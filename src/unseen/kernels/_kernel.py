@@ -87,10 +87,22 @@ def resolve_gamma(gamma: float | str | None, kernel: str | Callable[..., float],
     if not isinstance(gamma, str):
         return float(gamma)
     if is_multiple(gamma, "scale"):
-        variance = X.multiply(X).mean() - X.mean() ** 2 if sparse.issparse(X) else X.var()
+        variance = _variance(X)
         return factor(gamma, "scale", "gamma") / (X.shape[1] * variance if variance > 0 else 1.0)
     multiple = factor(gamma, "median", "gamma")
     return multiple / median_squared_distance(X) if kernel == "rbf" else None
+
+
+def _variance(X: Any) -> float:
+    """Variance of all entries, without cancellation for sparse samples too; 0 if it is nothing but rounding."""
+    mean, n_entries = X.mean(), X.shape[0] * X.shape[1]
+    if sparse.issparse(X):
+        X = X.tocsr(copy=True)
+        X.sum_duplicates()
+        variance = (np.square(X.data - mean).sum() + (n_entries - X.nnz) * mean**2) / n_entries
+    else:
+        variance = X.var()
+    return float(variance) if variance > (16 * np.finfo(X.dtype).eps * mean) ** 2 else 0.0
 
 
 def median_squared_distance(X: Any) -> float:

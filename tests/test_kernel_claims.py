@@ -1,0 +1,411 @@
+"""Kernels, their widths, their centring and their landmarks: each rule against the plainest way to compute it."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS
+
+import textbook
+from unseen import PivotedNystroem
+from unseen.kernels import Kernel, Plan, _kernel, is_multiple, squared_distances
+from unseen.kernels._cholesky import NotPositiveError, _eliminate, _with_room, pivoted_cholesky
+from unseen.kernels._kernel import (
+    MEDIAN_ROWS,
+    _mix,
+    _row_hashes,
+    about_mean,
+    factor,
+    median_squared_distance,
+    multiple_of_distances,
+    require_spread,
+    resolve_gamma,
+)
+from unseen.kernels._plan import CHOICE_ROWS, EXACT_ROWS, LANDMARK_ROWS, LANDMARKS, SAMPLE_ROWS, TOLERANCE
+
+
+def samples(n=12, n_features=3, seed=0):
+    return np.random.default_rng(seed).normal(size=(n, n_features))
+
+
+def brute_distances(X, Y):
+    return np.array([[sum((x - y) ** 2) for y in Y] for x in X])
+
+
+@pytest.mark.parametrize("container", [np.asarray, sparse.csr_array])
+def test_squared_distances_are_sums_of_squared_differences(container):
+    X, Y = samples(), samples(5, seed=1) + 3
+    np.testing.assert_allclose(squared_distances(container(X), container(Y)), brute_distances(X, Y), rtol=1e-12)
+    np.testing.assert_allclose(squared_distances(container(X)), brute_distances(X, X), atol=1e-12)
+
+
+@pytest.mark.parametrize("factor", [-2.5, 0.5, 3.0])
+def test_multiples_of_distances_never_have_the_other_sign(factor):
+    X = 1e4 * samples(60)
+    found = multiple_of_distances(X, X.copy(), factor)  # copies: rounding leaves something of either sign
+    np.testing.assert_allclose(found, factor * brute_distances(X, X), atol=1e-5)
+    assert (found * factor >= 0).all()
+    assert not np.diag(multiple_of_distances(X, X, factor)).any()
+
+
+def test_samples_are_moved_about_the_mean_of_the_last_part_in_double_precision():
+    X, Y = samples().astype(np.float32), samples(5, seed=1) + 3
+    moved, last = about_mean(X, Y)
+    assert moved.dtype == last.dtype == np.float64
+    np.testing.assert_allclose(moved, X - Y.mean(axis=0), rtol=1e-14)
+    np.testing.assert_allclose(last, Y - Y.mean(axis=0), rtol=1e-14)
+    dense, thin = about_mean(X, sparse.csr_array(Y))  # which cannot be moved
+    np.testing.assert_array_equal(dense, X)
+    np.testing.assert_array_equal(thin.toarray(), Y)
+
+
+@pytest.mark.parametrize("n", [2, 31, MEDIAN_ROWS])
+def test_up_to_a_thousand_rows_the_median_is_that_of_all_pairs(n):
+    X = samples(n, 2)
+    D = sum((x[:, None] - x) ** 2 for x in X.T)[np.triu_indices(n, 1)]
+    assert median_squared_distance(X) == pytest.approx(np.median(D), rel=1e-12)
+
+
+@pytest.mark.parametrize("n_rows", [50, 51, 80])
+def test_beyond_that_the_rows_of_the_lowest_ranks_stand_for_all(n_rows, monkeypatch):
+    monkeypatch.setattr(_kernel, "MEDIAN_ROWS", 50)
+    X = samples(n_rows, 2)
+    some = X[np.argsort(_kernel._ranks(_row_hashes(X)))[:50]]
+    assert median_squared_distance(X) == pytest.approx(median_squared_distance(some), rel=1e-12)
+
+
+@pytest.mark.parametrize("X", [np.ones((1, 2)), np.full((7, 2), 3.3), np.zeros((2, 1))])
+def test_without_a_distance_the_median_is_one(X):
+    assert median_squared_distance(X) == 1.0
+
+
+def test_hashes_are_mixed_as_by_splitmix64():
+    # The numbers that the generator's published code gives for the seed 1234567.
+    states = np.uint64(1234567) + np.arange(1, 6, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    expected = [
+        6457827717110365317,
+        3203168211198807973,
+        9817491932198370423,
+        4593380528125082431,
+        16408922859458223821,
+    ]
+    assert _mix(states).tolist() == expected
+
+
+def test_a_hash_is_that_of_the_values_of_a_row():
+    X = samples(20, 4)
+    X[::2, 1], X[1::3, 0] = 0.0, -0.0
+    hashes = _row_hashes(X)
+    assert len(set(hashes.tolist())) == 20
+    np.testing.assert_array_equal(_row_hashes(X[::-1])[::-1], hashes)
+    np.testing.assert_array_equal(_row_hashes(np.where(X == 0, 0.0, X)), hashes)
+    np.testing.assert_array_equal(_row_hashes(sparse.csr_array(X)), hashes)
+    assert not set(_row_hashes(X[:, [0, 1, 3, 2]]).tolist()) & set(hashes.tolist())  # columns are told apart
+    twice = sparse.csr_array((np.full(6, 0.5), np.array([0, 0, 1, 1, 0, 0]), np.array([0, 2, 4, 6])), shape=(3, 2))
+    np.testing.assert_array_equal(_row_hashes(twice), _row_hashes(twice.toarray()))  # two entries of one place
+
+
+def test_multiples_are_read_as_factors():
+    assert [factor(text, "scale", "gamma") for text in ("scale", "0.1*scale", " 3 * scale ")] == [1.0, 0.1, 3.0]
+    for text in ("0*scale", "-1*scale", "inf*scale", "x*scale", "2*median", "*scale"):
+        with pytest.raises(ValueError, match="gamma must be a number"):
+            factor(text, "scale", "gamma")
+    assert is_multiple("2*median ", "median")
+    assert not is_multiple("2*median", "scale")
+    assert not is_multiple(2.0, "scale")
+
+
+@pytest.mark.parametrize("container", [np.asarray, sparse.csr_array])
+def test_gamma_is_one_over_a_scale_of_the_samples(container):
+    X = samples(9, 4) + 1
+    assert resolve_gamma("2*scale", "rbf", container(X)) == pytest.approx(2 / (4 * X.var()))
+    assert resolve_gamma("2*scale", "poly", container(X)) == pytest.approx(2 / (4 * X.var()))
+    assert resolve_gamma("2*median", "rbf", container(X)) == pytest.approx(2 / median_squared_distance(X))
+    assert resolve_gamma("median", "poly", X) is None
+    assert resolve_gamma(2, "rbf", X) == 2.0
+    for kernel, gamma in (("rbf", None), ("precomputed", "median"), (np.dot, 3.0)):
+        assert resolve_gamma(gamma, kernel, X) is None
+
+
+@pytest.mark.parametrize("container", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("value", [0.0, 0.1, 1.0, 1e6 / 3])
+def test_entries_that_are_all_the_same_have_no_scale(value, dtype, container):
+    assert resolve_gamma("3*scale", "rbf", container(np.full((7, 3), value, dtype=dtype))) == 3.0
+
+
+@pytest.mark.parametrize("container", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize("unit", [1.0, 1e-5])
+def test_the_scale_keeps_its_digits_beside_a_large_mean(container, unit):
+    X = unit * samples(50)
+    gamma = resolve_gamma("scale", "rbf", container(1e6 + X))  # where doubles are 1e-10 apart
+    assert gamma == pytest.approx(1 / (3 * X.var()), rel=1e-9 / unit)
+
+
+def test_entries_of_one_place_are_added_before_they_are_squared():
+    twice = sparse.csr_array((np.array([1.0, 2.0, 6.0]), np.array([0, 0, 1]), np.array([0, 2, 3])), shape=(2, 2))
+    assert resolve_gamma("scale", "rbf", twice) == pytest.approx(1 / (2 * twice.toarray().var()))
+    assert twice.nnz == 3  # and left as they were
+
+
+def test_a_kernel_has_the_defaults_of_estimators():
+    assert Kernel.of(PivotedNystroem()) == Kernel()
+    assert Kernel.of(PivotedNystroem(), degree=5) == Kernel(degree=5)
+
+
+def absolute(x, y, power=1):
+    return float(np.exp(-np.abs(x - y).sum()) ** power)
+
+
+@pytest.mark.parametrize("container", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize("kernel", [*sorted(PAIRWISE_KERNEL_FUNCTIONS), absolute])
+@pytest.mark.parametrize("gamma", [None, 0.7])
+def test_the_diagonal_is_that_of_the_matrix(kernel, gamma, container):
+    X = np.abs(samples())
+    X[4] = 0.0
+    X[:, 0] *= 3
+    one = Kernel(kernel, gamma=gamma, degree=2, coef0=0.5, kernel_params={"power": 3} if callable(kernel) else None)
+    if container is sparse.csr_array and (not one.accepts_sparse or callable(kernel)):
+        return
+    X = container(X)
+    np.testing.assert_allclose(one.diagonal(X), np.diag(one.values(X, X)), rtol=1e-12, atol=1e-15)
+
+
+def test_the_cosine_of_a_large_sample_with_itself_is_one():
+    assert Kernel("cosine").diagonal(np.array([[1e200, 1.0], [0.0, 0.0]])).tolist() == [1.0, 0.0]
+
+
+@pytest.mark.parametrize(("container", "shape"), [(np.asarray, (3,)), (sparse.csr_array, (1, 3))])
+def test_a_callable_kernel_gets_rows_as_scikit_learn_gives_them(container, shape):
+    seen = []
+    Kernel(lambda x, y: seen.append((x.shape, y.shape)) or 1.0).diagonal(container(samples(4)))
+    assert seen == [(shape, shape)] * 4
+
+
+@pytest.mark.parametrize("n_features", [1, 4])
+def test_the_width_of_none_is_one_over_the_number_of_features(n_features):
+    assert Kernel(gamma=None).width(n_features) == 1 / n_features
+    assert Kernel(gamma=0.3).width(n_features) == 0.3
+
+
+@pytest.mark.parametrize("container", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        Kernel("linear"),
+        Kernel("rbf", gamma=0.4),
+        Kernel("sigmoid", gamma=0.1, coef0=0.3),
+        *(Kernel("poly", gamma=0.3, degree=degree, coef0=0.7) for degree in (0, 1, 2, 3, 9, 10)),
+        Kernel("polynomial", gamma=None, degree=2),
+    ],
+    ids=lambda one: f"{one.kernel}-{one.degree}",
+)
+def test_values_to_centre_are_the_same_after_centring(kernel, container):
+    X, Y = samples() + 0.5, samples(7, seed=1)
+
+    def centred_rows_and_columns(K):
+        K = K - K.mean(axis=0)
+        return K - K.mean(axis=1)[:, None]
+
+    plain = kernel.values(Y, Y) if kernel.kernel != "rbf" else np.exp(-0.4 * brute_distances(Y, Y))
+    found = kernel.values_to_centre(container(Y))
+    np.testing.assert_allclose(textbook.centred(found), textbook.centred(plain), atol=1e-9 * np.abs(plain).max())
+    plain = kernel.values(X, Y) if kernel.kernel != "rbf" else np.exp(-0.4 * brute_distances(X, Y))
+    found = kernel.values_to_centre(container(X), container(Y))
+    expected = centred_rows_and_columns(plain)
+    np.testing.assert_allclose(centred_rows_and_columns(found), expected, atol=1e-9 * np.abs(plain).max())
+
+
+def test_a_polynomial_kernel_is_the_same_in_blocks():
+    X, Y = samples(9, 2), samples(2**17, 2, seed=1)  # two rows at a time
+    kernel = Kernel("poly", gamma=0.5, degree=2, coef0=1.0)
+    whole = kernel.values_to_centre(X, Y)
+    for i in range(9):
+        np.testing.assert_allclose(whole[i], kernel.values_to_centre(X[[i]], Y)[0], rtol=1e-12)
+
+
+@pytest.mark.parametrize("kernel", ["chi2", "additive_chi2"])
+def test_kernels_of_histograms_take_read_only_memory_and_nothing_negative(kernel):
+    X = np.abs(samples(6))
+    expected = Kernel(kernel, gamma=None).values(X, X.copy())
+    X.flags.writeable = False
+    np.testing.assert_array_equal(Kernel(kernel, gamma=None).values(X, X), expected)
+    np.testing.assert_array_equal(Kernel(kernel, gamma=None).values(X), expected)
+    bad = X.copy()
+    bad[-1, -1] = -1e-9
+    with pytest.raises(ValueError, match="Negative values"):
+        Kernel(kernel).check(PivotedNystroem(), bad)
+    with pytest.raises(ValueError, match="Negative values"):
+        Kernel(kernel).check(PivotedNystroem(), bad, y=np.arange(6))
+
+
+def test_what_is_not_finite_is_refused_and_all_else_passes():
+    values = np.array([[1.0, 2.0]])
+    assert Kernel().finite(values) is values
+    for bad in (np.nan, np.inf, -np.inf):
+        with pytest.raises(ValueError, match="NaN or infinite"):
+            Kernel().finite(np.array([[1.0, bad]]))
+
+
+def test_nothing_but_rounding_after_centring_is_refused():
+    eps = np.finfo(float).eps
+    require_spread(4.1 * eps * 7.0, 7.0, "CIDG")
+    for centred in (4 * eps * 7.0, 0.0):
+        with pytest.raises(ValueError, match="All samples look the same to CIDG"):
+            require_spread(centred, 7.0, "CIDG")
+
+
+def test_a_precomputed_kernel_is_copied_where_it_will_be_changed():
+    K = samples(4, 4)
+    kernel = Kernel("precomputed")
+    assert kernel.values(K) is not K
+    assert kernel.values(K, K) is K
+    np.testing.assert_array_equal(kernel.values(K), K)
+
+
+def factorised(K, n_pivots, tolerance=0.0, block_size=3, rounding=1e-12, seed=0):
+    return pivoted_cholesky(
+        lambda rows, columns: K[rows][:, columns].copy(),
+        np.diag(K).copy(),
+        n_pivots=n_pivots,
+        tolerance=tolerance,
+        block_size=block_size,
+        rounding=np.full(len(K), rounding),
+        random=np.random.RandomState(seed),
+    )
+
+
+def gram_matrix(n=20, rank=20, seed=0):
+    A = np.random.default_rng(seed).normal(size=(n, rank)) * np.logspace(0, -1.5, rank)
+    return A @ A.T
+
+
+@pytest.mark.parametrize("block_size", [1, 3, 50])
+@pytest.mark.parametrize("n_pivots", [1, 7, 20])
+def test_a_factor_explains_its_pivots_exactly_and_says_what_it_misses(block_size, n_pivots):
+    K = gram_matrix()
+    F, pivots, left = factorised(K, n_pivots, block_size=block_size)
+    assert len(F) == len(set(pivots.tolist())) == n_pivots
+    np.testing.assert_allclose((F.T @ F)[pivots], K[pivots], atol=1e-10)  # the rows of pivots
+    np.testing.assert_allclose(np.diag(K - F.T @ F), left, atol=1e-10)
+    np.testing.assert_array_equal(F[:, pivots], np.triu(F[:, pivots]))
+    assert (left >= 0).all()
+
+
+@pytest.mark.parametrize("block_size", [1, 2, 50])
+def test_a_tolerance_is_met_by_as_few_pivots_as_it_takes(block_size):
+    K = gram_matrix(60, 60)
+    F, _, left = factorised(K, 60, tolerance=0.05, block_size=block_size)
+    assert left.sum() <= 0.05 * np.trace(K)
+    assert np.trace(K) - (F[:-1] ** 2).sum() > 0.05 * np.trace(K)  # one less would not do
+
+
+def test_no_more_pivots_than_the_rank():
+    F, _, left = factorised(gram_matrix(rank=4), 20, rounding=1e-10)
+    assert len(F) == 4
+    assert left.max() < 1e-10
+
+
+def test_a_negative_residual_is_no_positive_matrix():
+    K = np.ones((3, 3)) + 1e-3 * np.diag([0, 0, 1.0])
+    K[0, 1] = K[1, 0] = 1.5
+    with pytest.raises(NotPositiveError, match="least of the residual diagonal"):
+        factorised(K, 3, block_size=1)
+
+
+def test_a_pivot_at_its_threshold_is_rejected_and_the_most_are_not_exceeded():
+    block = np.diag([4.0, 1.0, 9.0, 16.0])
+    kept, lower = _eliminate(block.copy(), np.array([3.9, 1.0, 0.0, 0.0]), 2)
+    assert kept == [0, 2]
+    np.testing.assert_array_equal(lower, np.diag([2.0, 3.0]))
+    K = gram_matrix(6, 6)
+    kept, lower = _eliminate(K.copy(), np.zeros(6), 6)
+    assert kept == list(range(6))
+    np.testing.assert_allclose(lower @ lower.T, K, atol=1e-12)
+
+
+def test_room_is_made_for_more_rows_than_asked_for_but_never_for_more_than_there_may_be():
+    factor = np.arange(12.0).reshape(4, 3)
+    assert _with_room(factor, 4, 9) is factor
+    for rows, most, expected in ((5, 100, 8), (11, 100, 11), (5, 6, 6)):
+        larger = _with_room(factor, rows, most)
+        assert larger.shape == (expected, 3)
+        np.testing.assert_array_equal(larger[:4], factor)
+
+
+def test_a_plan_is_exact_for_few_rows_and_what_was_asked_for_counts():
+    few, many = Plan.of(EXACT_ROWS), Plan.of(EXACT_ROWS + 1)
+    assert few.exact
+    assert not many.exact
+    assert (many.landmarks, many.tolerance) == (LANDMARKS, TOLERANCE)
+    assert (many.choice_rows, many.landmark_rows, many.sample_rows) == (CHOICE_ROWS, LANDMARK_ROWS, SAMPLE_ROWS)
+    assert Plan.of(5, landmarks=7).landmarks == 7
+    assert Plan.of(5, landmarks=7).tolerance is None  # whoever sets their number gets as many
+    assert not Plan.of(5, exact=False).exact
+    assert Plan.of(10**6, exact=True).exact
+
+
+def test_a_plan_tells_how_many_rows_do_what():
+    assert str(Plan.of(EXACT_ROWS)) == f"{EXACT_ROWS:,} rows: kernels are exact."
+    told = str(Plan.of(10**6))
+    for number in (10**6, CHOICE_ROWS, SAMPLE_ROWS, LANDMARKS):
+        assert f"{number:,} " in told
+    few = str(Plan.of(100, exact=False))
+    assert few.count("100 ") == 3  # no more rows than there are
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "laplacian", "poly", "cosine"])
+def test_landmarks_of_all_samples_are_the_kernel_itself(kernel):
+    X = samples(10)
+    features = PivotedNystroem(10, kernel=kernel, gamma=0.5, random_state=0)
+    F, K = features.fit_transform(X), Kernel(kernel, gamma=0.5).values(X, X)
+    np.testing.assert_allclose(F @ F.T, K, atol=1e-9 * np.abs(K).max())
+    np.testing.assert_allclose(features.transform(X), F, atol=1e-9 * np.abs(F).max())
+    weights = samples(features.n_components_, 2, seed=2)
+    np.testing.assert_allclose(features.combine(X, weights), F @ weights, atol=1e-8 * np.abs(F).max())
+    L = features.cholesky_
+    np.testing.assert_allclose(L @ L.T, K[np.ix_(features.component_indices_, features.component_indices_)], atol=1e-9)
+    assert features.trace_error_ == pytest.approx(0, abs=1e-9)
+    assert all(a != b for a, b in combinations(features.component_indices_.tolist(), 2))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "sparse_too", "positive", "pairwise"),
+    [("rbf", True, False, False), ("chi2", False, True, False), ("precomputed", False, False, True)],
+)
+def test_tags_say_what_samples_a_kernel_takes(kernel, sparse_too, positive, pairwise):
+    tags = PivotedNystroem(kernel=kernel).__sklearn_tags__()
+    assert (tags.input_tags.sparse, tags.input_tags.positive_only, tags.input_tags.pairwise) == (
+        sparse_too,
+        positive,
+        pairwise,
+    )
+    assert tags.transformer_tags.preserves_dtype == ["float64", "float32"]
+
+
+def test_landmarks_are_not_sought_in_a_kernel_matrix():
+    with pytest.raises(ValueError, match="PivotedNystroem does not take"):
+        PivotedNystroem(kernel="precomputed").fit(np.eye(3))
+
+
+@pytest.mark.parametrize("parameter", [{"gamma": 1e-9}, {"degree": 0}, {"coef0": -2.0}, {"tolerance": 0.999}])
+def test_parameters_at_the_edge_are_allowed(parameter):
+    assert PivotedNystroem(3, random_state=0, **parameter).fit(samples()).n_components_ >= 1
+
+
+@pytest.mark.parametrize(
+    "parameter", [{"gamma": 0.0}, {"degree": -1e-9}, {"n_components": 0}, {"tolerance": 1.0}, {"tolerance": 0}]
+)
+def test_parameters_beyond_it_are_refused(parameter):
+    with pytest.raises(ValueError, match=f"The '{next(iter(parameter))}' parameter"):
+        PivotedNystroem(**parameter).fit(samples())
+
+
+def test_sparse_samples_meet_a_dense_polynomial_kernel():
+    X, Y, kernel = samples(), samples(5, seed=1), Kernel("poly", gamma=0.5, degree=2)
+    np.testing.assert_allclose(
+        kernel.values_to_centre(sparse.csr_array(X), Y), kernel.values_to_centre(X, Y), rtol=1e-12
+    )
