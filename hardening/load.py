@@ -37,7 +37,9 @@ class Job:
         return self.code == 0 or (self.code in (1, 2) and "Traceback" not in self.said and "Error" in self.said)
 
     def __str__(self) -> str:
-        ended = "a result" if self.code == 0 else f"refused: {' '.join(self.said.split())[-300:]}"
+        ended = (
+            "a result" if self.code == 0 else f"refused: {' '.join(self.said.split()).rpartition('Error: ')[2][:160]}"
+        )
         return f"{self.seconds:.0f} s, {self.cpu:.0f} CPU-s, {self.megabytes:,.0f} MB: {ended}"
 
 
