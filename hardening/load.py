@@ -37,7 +37,9 @@ class Job:
         return self.code == 0 or (self.code in (1, 2) and "Traceback" not in self.said and "Error" in self.said)
 
     def __str__(self) -> str:
-        ended = "a result" if self.code == 0 else f"refused: {' '.join(self.said.split())[-300:]}"
+        ended = (
+            "a result" if self.code == 0 else f"refused: {' '.join(self.said.split()).rpartition('Error: ')[2][:160]}"
+        )
         return f"{self.seconds:.0f} s, {self.cpu:.0f} CPU-s, {self.megabytes:,.0f} MB: {ended}"
 
 
@@ -87,7 +89,8 @@ def table(n: int, n_features: int, n_classes: int, n_domains: int, seed: int) ->
     rng = np.random.default_rng(seed)
     fixed = np.random.default_rng(0)
     means, shifts = fixed.normal(size=(n_classes, n_features)), 0.5 * fixed.normal(size=(n_domains, n_features))
-    y, d = rng.permutation(np.arange(n) % n_classes), rng.integers(0, n_domains, n)
+    order = rng.permutation(n)
+    y, d = order % n_classes, order // n_classes % n_domains  # every class in every domain, as far as rows reach
     X = (rng.normal(size=(n, n_features)) + means[y] + shifts[d]).astype(np.float32)
     labels = pl.Series("diagnosis", y).cast(pl.String), pl.Series("hospital", d).cast(pl.String)
     return pl.DataFrame({f"x{j}": X[:, j] for j in range(n_features)}).with_columns(*labels)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import unseen
-from unseen import UnseenClassifier
+from unseen import UnseenClassifier, diagnose
 from unseen.models import fit_table
 from unseen.tables import Column, Schema, Table
 
@@ -35,3 +35,11 @@ def test_a_comparison_that_leaves_out_pairs_takes_fewer_domains():
     many = table(2, 201)
     with pytest.raises(ValueError, match=r"201 domains, which makes 20,100 training sets"):
         unseen.compare(many.X, many.y, sample_domain=many.domain)
+
+
+def test_a_diagnosis_that_would_take_hours_is_refused_before_its_matrix_is_made():
+    many = table(2, 4000)
+    with pytest.raises(ValueError, match=r"8,000 samples of 4,000 domains with 499 permutations would take hours"):
+        diagnose(many.X, many.y, sample_domain=many.domain)
+    few = table(2, 40)
+    assert len(diagnose(few.X, few.y, sample_domain=few.domain, n_permutations=9).domains) == 40

@@ -20,6 +20,7 @@ from . import _words
 from ._evidence import Evidence, chi_square, distance_matrices, kernel_evidence, permuted_tables, standing_apart
 
 # What a summary tells of a test, of any kind and of one class.
+MOST_WORK = 1e13  # products of two numbers in the tests of features: ten minutes of one core
 TOLD = ("name", "key", "statistic", "p_value", "effect", "effect_label", "effect_text", "flagged", "question")
 TOLD_OF_CLASSES = ("p_value", "p_adjusted", "effect", "flagged")
 
@@ -336,6 +337,7 @@ def diagnose(
     drawn = _subsample(samples.domain_codes, max_per_domain, rng)
     drawn = drawn[np.argsort(samples.codes[drawn], kind="stable")]  # each class a block of the Gram matrix, not a copy
     used = samples.take(drawn)
+    _require_work(len(used), len(domains), n_permutations)
     membership = Membership(used.counts(), used.domain_codes * len(classes) + used.codes)
     gram, gamma = _gram(used.X)
     marginal, conditional = distance_matrices(gram, membership)
@@ -364,6 +366,16 @@ def diagnose(
         odd_one_out=None if odd is None else domains.tolist()[odd],
         assumed=tuple(assumed),
     )
+
+
+def _require_work(n: int, n_domains: int, n_permutations: int) -> None:
+    """Raise if permuting the domains would take hours: a test compares the mean of every domain with every sample."""
+    if n * n * n_domains * (n_permutations + 1) > MOST_WORK:
+        raise ValueError(
+            f"diagnose on {n:,} samples of {n_domains:,} domains with {n_permutations:,} permutations would take hours."
+            " Name larger places as domains, such as the regions of hospitals, lower max_per_domain "
+            "(--max-per-domain) so that fewer samples are used, or ask for fewer permutations."
+        )
 
 
 def _subsample(domain: Ints, size: int, rng: np.random.Generator) -> Ints:
