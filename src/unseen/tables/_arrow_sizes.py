@@ -28,7 +28,7 @@ def check_arrow_sizes(path: Path) -> None:
             return  # not such a file: that is for the reader to say
         size = rows = 0
         try:
-            for length, room in _batches(content):
+            for length, room in _record_batches(content):
                 size, rows = size + room, rows + length
                 check_inflation(size, len(content), "write it without compression.")
                 if rows > 8 * max(ALWAYS, MOST_FOLD * len(content)):  # a row is a bit at least
@@ -37,27 +37,27 @@ def check_arrow_sizes(path: Path) -> None:
             raise ValueError("it is damaged: a part of it lies outside of it") from error
 
 
-def _batches(content: mmap.mmap) -> Iterator[tuple[int, int]]:
+def _record_batches(content: mmap.mmap) -> Iterator[tuple[int, int]]:
     """The rows of each batch, and the bytes that its compressed buffers say they become."""
     end = len(content) - len(MAGIC) - 4
-    footer = _pointed(content, end - _read(content, "i", end))
+    footer = _pointed(content, end - _number(content, "i", end))
     seen: set[int] = set()
     for number in (DICTIONARIES, BATCHES):
         for block in _entries(content, _field(content, footer, number), 24):
-            start, length = _read(content, "q", block), _read(content, "i", block + 8)
+            start, length = _number(content, "q", block), _number(content, "i", block + 8)
             if start in seen:  # the same for many would take long
                 raise ValueError("it is damaged: a part of it is there twice")
             seen.add(start)
             batch = _batch(content, start)
             if batch is not None:
                 told = _field(content, batch, LENGTH)
-                rows = _read(content, "q", told) if told is not None and number == BATCHES else 0
-                yield rows, _room(content, batch, start + length)
+                rows = _number(content, "q", told) if told is not None and number == BATCHES else 0
+                yield rows, _bytes_told(content, batch, start + length)
 
 
 def _batch(content: mmap.mmap, start: int) -> int | None:
     """Where the batch of a message is, if it holds one."""
-    message = _pointed(content, start + (8 if _read(content, "I", start) == CONTINUATION else 4))
+    message = _pointed(content, start + (8 if _number(content, "I", start) == CONTINUATION else 4))
     kind, header = _field(content, message, HEADER_TYPE), _field(content, message, HEADER)
     if kind is None or header is None or content[kind] not in (DICTIONARY, BATCH):
         return None
@@ -67,15 +67,15 @@ def _batch(content: mmap.mmap, start: int) -> int | None:
     return None if inside is None else _pointed(content, inside)
 
 
-def _room(content: mmap.mmap, batch: int, body: int) -> int:
+def _bytes_told(content: mmap.mmap, batch: int, body: int) -> int:
     if _field(content, batch, COMPRESSION) is None:
         return 0
     buffers = _entries(content, _field(content, batch, BUFFERS), 16)
-    places = ((_read(content, "q", at), _read(content, "q", at + 8)) for at in buffers)
-    return sum(max(0, _read(content, "q", body + start)) for start, length in places if length)
+    places = ((_number(content, "q", at), _number(content, "q", at + 8)) for at in buffers)
+    return sum(max(0, _number(content, "q", body + start)) for start, length in places if length)
 
 
-def _read(content: mmap.mmap, kind: str, at: int) -> Any:
+def _number(content: mmap.mmap, kind: str, at: int) -> Any:
     if at < 0:  # which Python would count from the end
         raise struct.error
     return struct.unpack_from(f"<{kind}", content, at)[0]
@@ -83,14 +83,14 @@ def _read(content: mmap.mmap, kind: str, at: int) -> Any:
 
 def _pointed(content: mmap.mmap, at: int) -> int:
     """Where a table is that is pointed to from here."""
-    return int(at + _read(content, "I", at))
+    return int(at + _number(content, "I", at))
 
 
 def _field(content: mmap.mmap, table: int, number: int) -> int | None:
     """Where a field of a table is, if it is there."""
-    layout = table - _read(content, "i", table)
+    layout = table - _number(content, "i", table)
     place = 4 + 2 * number
-    offset = _read(content, "H", layout + place) if place < _read(content, "H", layout) else 0
+    offset = _number(content, "H", layout + place) if place < _number(content, "H", layout) else 0
     return table + offset if offset else None
 
 
@@ -99,7 +99,7 @@ def _entries(content: mmap.mmap, at: int | None, size: int) -> range:
     if at is None:
         return range(0)
     start = _pointed(content, at)
-    count = _read(content, "I", start)
+    count = _number(content, "I", start)
     if start + 4 + count * size > len(content):
         raise struct.error
     return range(start + 4, start + 4 + count * size, size)
