@@ -70,7 +70,7 @@ def test_extreme_weights_and_ridges_keep_seven_digits(kernel, name, weight, ridg
 
 def wide_kernel():
     """Values that differ from one by less than a hundredth: the mean of one column is all but that of another."""
-    X, y, d = small_problem(4, SIXTEEN)
+    X, y, d = small_problem(4, FEW)
     return rbf_kernel(X, gamma=3e-4), y, d
 
 
