@@ -42,8 +42,8 @@ from ._folds import KERNEL_PARAMS, Fold, Grams, Source, features_of, solution_pa
 
 T = TypeVar("T")
 EXPECTED = (ValueError, AttributeError, ArithmeticError, np.linalg.LinAlgError)  # what unfit data or settings may raise
-LIBRARIES = ThreadpoolController()
-ONE_BLAS_THREAD = ProcessWide(lambda: LIBRARIES.limit(limits=1, user_api="blas"))
+BLAS, OPENMP = (ThreadpoolController().select(user_api=kind) for kind in ("blas", "openmp"))
+ONE_BLAS_THREAD = ProcessWide(lambda: BLAS.limit(limits=1))
 VOTES = ("votes",)  # what a pool asks for
 ANSWERS = (*VOTES, "predict_proba", "decision_function")  # of which each sample has its own
 BY_VOTES = (LogisticRegression, LinearSVC, RidgeClassifier)  # who predict the class of the highest decision value
@@ -365,7 +365,7 @@ def one_thread() -> Iterator[None]:
     That suits thousands of small products, solutions and fits, where more threads spin and cost more than they save;
     `n_jobs` is for cores. BLAS counts its threads for the whole process: until all who are in here have left.
     """
-    with LIBRARIES.limit(limits=1, user_api="openmp"), ONE_BLAS_THREAD:
+    with OPENMP.limit(limits=1), ONE_BLAS_THREAD:
         yield
 
 
