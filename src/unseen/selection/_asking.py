@@ -43,7 +43,6 @@ from ._folds import KERNEL_PARAMS, Fold, Grams, Source, features_of, solution_pa
 T = TypeVar("T")
 EXPECTED = (ValueError, AttributeError, ArithmeticError, np.linalg.LinAlgError)  # what unfit data or settings may raise
 BLAS, OPENMP = (ThreadpoolController().select(user_api=kind) for kind in ("blas", "openmp"))
-ONE_BLAS_THREAD = ProcessWide(lambda: BLAS.limit(limits=1))
 VOTES = ("votes",)  # what a pool asks for
 ANSWERS = (*VOTES, "predict_proba", "decision_function")  # of which each sample has its own
 BY_VOTES = (LogisticRegression, LinearSVC, RidgeClassifier)  # who predict the class of the highest decision value
@@ -356,6 +355,27 @@ def scored(scorer: Any, model: Any, X: Any, y: Any, sample_weight: Any) -> float
     # What is not defined is left out, and told once for all models.
     with ignored(UndefinedMetricWarning, (UserWarning, "y_pred contains classes not in y_true")):
         return float(scorer(model, X, y, **told))
+
+
+@contextmanager
+def _one_blas_thread() -> Iterator[None]:
+    _let_any_thread_say()
+    limit = BLAS.limit(limits=1)
+    try:
+        yield
+    finally:
+        _let_any_thread_say()  # the thread that said one may be another, and may be gone
+        limit.restore_original_limits()
+        _let_any_thread_say()
+
+
+def _let_any_thread_say() -> None:
+    """Take from a thread the right to say how many threads BLAS has; threadpoolctl 3.8 gives it to the first."""
+    for library in BLAS.lib_controllers:
+        getattr(library, "clear_controlling_thread", lambda *, force: None)(force=True)
+
+
+ONE_BLAS_THREAD = ProcessWide(_one_blas_thread)
 
 
 @contextmanager

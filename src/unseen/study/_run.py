@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from joblib import effective_n_jobs  # type: ignore[import-untyped, unused-ignore]
+from joblib import delayed, effective_n_jobs  # type: ignore[import-untyped, unused-ignore]
 from scipy import linalg
 from sklearn.utils import check_array, check_consistent_length
-from sklearn.utils.parallel import delayed
 
 from ..algebra import Ints
 from ..citizen import machine_facts

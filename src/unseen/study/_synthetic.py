@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from joblib import delayed  # type: ignore[import-untyped, unused-ignore]
 from sklearn.utils import check_array
-from sklearn.utils.parallel import delayed
 
 from ..algebra import Array
 from ..datasets import make_synthetic
