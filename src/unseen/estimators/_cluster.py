@@ -34,8 +34,7 @@ def processes(n_jobs: int | None, *, ordered: bool = True, **options: Any) -> Ca
     """Processes here that give results of delayed calls as they are made, and end with this one however it ends.
 
     Results come in the order of the work; or, not `ordered`, as they are finished, so that what takes long holds
-    nothing back. joblib gives each process its share of the cores for the threads of BLAS and OpenMP, unless an
-    environment variable says how many; one process has them all.
+    nothing back. One process is this one, and the calls are made in turn.
     """
     if effective_n_jobs(n_jobs) == 1:
         return _in_turn
