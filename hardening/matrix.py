@@ -2,7 +2,8 @@
 
 Environments and results stay in .venvs, which git ignores: a run that is stopped goes on where it was, and what was
 tested is tested again when a file of src or tests, pyproject.toml or an installed package has changed. A Python is what
-the variable PYTHON312 names, python3.12 on the path, or the newest 3.12 that pyenv has. CELLS="3.12 wheel" runs some.
+the variable PYTHON312 names, python3.12 on the path, or the newest 3.12 that pyenv has. CELLS="3.12 wheel" runs some of
+it, and PROCESSES=4 in so many processes.
 """
 
 from __future__ import annotations
