@@ -1,4 +1,4 @@
-"""Manners of a guest in scikit-learn's world: own links, clean fits, optional imports, facts beside results."""
+"""Manners of a guest in scikit-learn's world: own links, clean fits, settings put back, facts beside results."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ import importlib
 import inspect
 import os
 import platform
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -52,6 +56,44 @@ def forget(estimator: BaseEstimator) -> None:
     """Delete what an earlier fit learned, so that nothing of it survives under other parameters."""
     for name in [name for name in vars(estimator) if name.endswith("_")]:
         delattr(estimator, name)
+
+
+class ProcessWide:
+    """A setting that all threads share: the first to enter makes it, the last to leave takes it back.
+
+    Threads that each saved and restored it would bring back what another had set, and take away what another relies on.
+    """
+
+    def __init__(self, make: Callable[[], AbstractContextManager[Any]]) -> None:
+        self._make = make
+        self._lock = threading.Lock()
+        self._inside = 0
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._inside:
+                self._setting = self._make()
+                self._setting.__enter__()
+            self._inside += 1
+
+    def __exit__(self, *error: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside:
+                self._setting.__exit__(None, None, None)
+
+
+_FILTERS = ProcessWide(warnings.catch_warnings)
+
+
+@contextmanager
+def ignored(*kinds: type[Warning] | tuple[type[Warning], str]) -> Iterator[None]:
+    """Ignore warnings of some categories, or of those that begin with some words; within another, until both end."""
+    with _FILTERS:
+        for kind in kinds:
+            category, message = kind if isinstance(kind, tuple) else (kind, "")
+            warnings.filterwarnings("ignore", message, category)
+        yield
 
 
 def optional_import(module: str, purpose: str) -> Any:

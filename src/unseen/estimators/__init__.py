@@ -23,13 +23,14 @@ from ._projection import (
 from ._sca import SCA
 from ._space import check_gram, features_of, learns_nothing
 from ._statistics import Statistics, adopt, collect, feature_spectrum, total
-from ._undo_bias import UndoBias
+from ._undo_bias import LIBLINEAR, UndoBias
 
 __all__ = [
     "CIDG",
     "DICA",
     "FEATURE_MAPS",
     "KFDA",
+    "LIBLINEAR",
     "MDA",
     "SCA",
     "Centring",

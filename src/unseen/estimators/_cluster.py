@@ -15,10 +15,12 @@ from importlib import import_module
 from itertools import islice
 from typing import Any, TypeVar
 
-from sklearn.utils.parallel import Parallel
+from joblib import effective_n_jobs  # type: ignore[import-untyped, unused-ignore]
+from sklearn.utils.parallel import Parallel, delayed
 
 T = TypeVar("T")
 R = TypeVar("R")
+Call = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]  # what joblib.delayed makes
 
 # A cluster may need a moment to replace its workers. After so long without any, a computation is given up.
 PATIENCE = "unseen.no-workers-timeout", "60s"  # a key of Dask's configuration and its default
@@ -28,15 +30,23 @@ AHEAD = 2  # items for each thread of a cluster: one that is worked on, and the 
 SILENT = {"distributed.admin.large-graph-warning-threshold": "1 PiB"}
 
 
-def processes(n_jobs: int | None, *, ordered: bool = True, **options: Any) -> Any:
-    """Processes here that give results as they are made, and end with this one in whatever way it ends.
+def processes(n_jobs: int | None, *, ordered: bool = True, **options: Any) -> Callable[[Iterable[Call]], Iterator[Any]]:
+    """Processes here that give results of delayed calls as they are made, and end with this one however it ends.
 
     Results come in the order of the work; or, not `ordered`, as they are finished, so that what takes long holds
-    nothing back. joblib gives each process its share of the cores for the threads of BLAS and OpenMP, unless an
-    environment variable says how many; one process has them all.
+    nothing back. One process is this one, and the calls are made in turn.
     """
+    if effective_n_jobs(n_jobs) == 1:
+        return _in_turn
     how = {"return_as": "generator"} if ordered else {"return_as": "generator_unordered", "batch_size": 1}
-    return Parallel(n_jobs=n_jobs, initializer=_end_with, initargs=(os.getpid(),), **how | options)
+    work = Parallel(n_jobs=n_jobs, initializer=_end_with, initargs=(os.getpid(),), **how | options)
+    return lambda calls: work(delayed(function)(*given, **named) for function, given, named in calls)
+
+
+def _in_turn(calls: Iterable[Call]) -> Iterator[Any]:
+    """In this thread; scikit-learn would set all filters of warnings for each call, and threads would mix them up."""
+    for function, given, named in calls:
+        yield function(*given, **named)
 
 
 def _end_with(parent: int) -> None:

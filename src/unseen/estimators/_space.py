@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -15,6 +14,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils import gen_batches
 
 from ..algebra import Array, Gram, gram, gram_by_numpy, product
+from ..citizen import ignored
 from ..kernels import Kernel
 from ..labels import listed
 
@@ -84,12 +84,9 @@ def features_of(fitted: Any, X: Any) -> Array:
     return in_blocks(space.features, X, space.features(X[:1]).shape[1])
 
 
-@contextmanager
-def _names_ignored() -> Iterator[None]:
+def _names_ignored() -> AbstractContextManager[None]:
     """Use a map that knows the names of columns: they were compared when it was taken, and X has lost them."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "X does not have valid feature names", UserWarning)
-        yield
+    return ignored((UserWarning, "X does not have valid feature names"))
 
 
 def learns_nothing(feature_map: Any) -> bool:

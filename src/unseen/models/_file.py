@@ -20,7 +20,7 @@ import sklearn
 from sklearn.exceptions import InconsistentVersionWarning
 
 from .. import __version__
-from ..citizen import optional_import
+from ..citizen import ignored, optional_import
 from ..files import is_special, written
 from ._model import TableModel
 from ._parts import OURS, check_parts, check_structure, estimator_names, estimator_types, strangers, type_name
@@ -163,8 +163,7 @@ def load_model(path: str | os.PathLike[str]) -> Model:
     remedy = f"pip install 'scikit-learn=={written}', or fit the model again."
     try:
         _refuse(path, check_structure(payload))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", InconsistentVersionWarning)  # said once, below, instead of once per part
+        with ignored(InconsistentVersionWarning):  # said once, below, instead of once per part
             model = skops.loads(payload, trusted=[*TRUSTED, *estimator_names()])
         _refuse(path, strangers(model))
         check_parts(model)
@@ -207,8 +206,7 @@ def _try_out(model: Model) -> None:
     if described != expected:
         raise ModelFileError(f"{model.name}: its card names {described} columns, but the model takes {expected}.")
     rows = np.zeros((2, expected))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what it says of such rows is of no interest
+    with ignored(Warning):  # what it says of such rows is of no interest
         model.novelty(rows)
         model.explain(rows, sample_domain=np.zeros(2))  # which asks for everything else
 

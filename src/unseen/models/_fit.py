@@ -24,6 +24,7 @@ from ..selection import (
     expected_warnings,
     leaderboard,
     methods_from,
+    one_thread,
     warn_of_failures,
 )
 from ..shift import Novelty
@@ -160,12 +161,13 @@ def fit_table(
     few = samples if plan.exact else samples.take(samples.thinned(plan.choice_rows, seed))
     unfitted = preprocessor(table.schema, scale)  # type: ignore[arg-type]
     methods, work = asked_methods(method), {"balance": balance, "n_jobs": n_jobs, "verbose": verbose}
-    field, pooling = _pooled(few, unfitted, methods, inductive, work)
+    with one_thread():
+        field, pooling = _pooled(few, unfitted, methods, inductive, work)
     preparation = clone(unfitted).fit(table.X)
     prepared = replace(samples, X=np.asarray(preparation.transform(table.X), dtype=np.float64))
     novelty, seen = Novelty(random_state=seed).fit(prepared.X, sample_domain=table.domain), dict[str, Any]()
     if plan.exact:
-        with expected_warnings():
+        with expected_warnings(), one_thread():
             weight = prepared.weights(balance=balance)
             members = [one.fitted(prepared.X, prepared.y, prepared.domain, weight) for one in pooling.members]
     else:

@@ -4,7 +4,7 @@ Stands on the estimators. The engine turns samples, splits and candidates into o
 readings of these.
 """
 
-from ._asking import EXPECTED, Prediction, codes_of, grouped, responses
+from ._asking import EXPECTED, Prediction, codes_of, grouped, one_thread, responses
 from ._bench import Bench, Shelf
 from ._candidate import (
     Candidate,
@@ -79,6 +79,7 @@ __all__ += [
     "method_names",
     "methods_from",
     "metric_named",
+    "one_thread",
     "placed",
     "predictions",
     "refuse_parted",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import time
-import warnings
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -23,6 +22,7 @@ from sklearn.utils import _safe_indexing, column_or_1d
 from threadpoolctl import ThreadpoolController
 
 from ..algebra import Array, Ints, product
+from ..citizen import ProcessWide, ignored
 from ..estimators import Projection, learns_nothing
 from ..kernels import require_square, squared_distances
 from ..labels import Labels, Samples, listed
@@ -42,7 +42,7 @@ from ._folds import KERNEL_PARAMS, Fold, Grams, Source, features_of, solution_pa
 
 T = TypeVar("T")
 EXPECTED = (ValueError, AttributeError, ArithmeticError, np.linalg.LinAlgError)  # what unfit data or settings may raise
-BLAS_THREADS = ThreadpoolController()
+BLAS, OPENMP = (ThreadpoolController().select(user_api=kind) for kind in ("blas", "openmp"))
 VOTES = ("votes",)  # what a pool asks for
 ANSWERS = (*VOTES, "predict_proba", "decision_function")  # of which each sample has its own
 BY_VOTES = (LogisticRegression, LinearSVC, RidgeClassifier)  # who predict the class of the highest decision value
@@ -221,7 +221,7 @@ def ask(
     """Ask candidates that share something on splits that train on the same rows, which have that `weight`."""
     held = _Held(stage, splits, rows, asks, weight, again)
     how = _by_decomposition if group[0][1].shares == "decomposition" else _by_classifier
-    with expected_warnings(), held.trying(group):
+    with expected_warnings(), one_thread(), held.trying(group):
         how(group, held)
     return held.said
 
@@ -352,22 +352,47 @@ def scored(scorer: Any, model: Any, X: Any, y: Any, sample_weight: Any) -> float
     """What a scorer says of a model; it is told of weights if it, or the metric behind it, asks for them."""
     asks = "sample_weight" in inspect.signature(getattr(scorer, "_score_func", scorer)).parameters
     told = {"sample_weight": sample_weight} if asks and sample_weight is not None else {}
-    with warnings.catch_warnings():
-        # What is not defined is left out, and told once for all models.
-        warnings.simplefilter("ignore", UndefinedMetricWarning)
-        warnings.filterwarnings("ignore", "y_pred contains classes not in y_true", UserWarning)
+    # What is not defined is left out, and told once for all models.
+    with ignored(UndefinedMetricWarning, (UserWarning, "y_pred contains classes not in y_true")):
         return float(scorer(model, X, y, **told))
 
 
-def one_thread() -> Any:
-    """For thousands of small products, solutions and fits, where more threads spin and cost more than they save."""
-    return BLAS_THREADS.limit(limits=1)
+@contextmanager
+def _one_blas_thread() -> Iterator[None]:
+    _let_any_thread_say()
+    limit = BLAS.limit(limits=1)
+    try:
+        yield
+    finally:
+        _let_any_thread_say()  # the thread that said one may be another, and may be gone
+        limit.restore_original_limits()
+        _let_any_thread_say()
+
+
+def _let_any_thread_say() -> None:
+    """Take from a thread the right to say how many threads BLAS has; threadpoolctl 3.8 gives it to the first."""
+    for library in BLAS.lib_controllers:
+        getattr(library, "clear_controlling_thread", lambda *, force: None)(force=True)
+
+
+ONE_BLAS_THREAD = ProcessWide(_one_blas_thread)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Keep BLAS and OpenMP to one thread, so that bits do not depend on how many processes share the cores.
+
+    That suits thousands of small products, solutions and fits, where more threads spin and cost more than they save;
+    `n_jobs` is for cores. BLAS counts its threads for the whole process: until all who are in here have left.
+    """
+    with OPENMP.limit(limits=1), ONE_BLAS_THREAD:
+        yield
 
 
 def _by_classifier(group: list[Numbered], held: _Held) -> None:
     """Candidates that are fitted one by one, behind a transformer that they share; a kernel matrix serves all costs."""
     for alike in grouped(group, lambda one: as_key(one[1].transformer)):
-        with held.trying(alike), one_thread():
+        with held.trying(alike):
             start = time.perf_counter()
             stage, rows = held.stage.behind(alike[0][1].transformer, held.rows)
             here = replace(held, stage=stage, rows=rows)  # which says it to the same list
@@ -420,7 +445,7 @@ def _by_decomposition(group: list[Numbered], held: _Held) -> None:
     fold = held.stage.source(group[0][1].transformer).fold(held.rows.train, held.rows.test)
     shared = (time.perf_counter() - start) / len(group)
     for alike in grouped(group, lambda one: _solution_key(one[1].transformer)):
-        with held.trying(alike), one_thread():
+        with held.trying(alike):
             solve = _by_solution if isinstance(alike[0][1].transformer, Projection) else _by_components
             solve(alike, held, fold, shared)
 

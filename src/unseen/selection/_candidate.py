@@ -5,9 +5,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import re
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial, update_wrapper
@@ -19,11 +17,13 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import Pipeline
+from sklearn.svm import SVC, LinearSVC
 from sklearn.utils.metadata_routing import get_routing_for_object
 from sklearn.utils.validation import has_fit_parameter
 
 from ..algebra import Array
-from ..estimators import DomainCenterer, Projection
+from ..citizen import ignored
+from ..estimators import LIBLINEAR, DomainCenterer, Projection
 from ..exceptions import FewerComponentsWarning, MaskedLabelsWarning, SingleDomainWarning
 from ..kernels import factor, is_multiple, median_squared_distance
 
@@ -150,11 +150,10 @@ def fitted_copy(estimator: Any, X: Any, y: Any, sample_domain: Any, sample_weigh
 def _fit(model: Any, X: Any, y: Any, sample_domain: Any, weight: Array | None) -> Any:
     if not _step_by_step(model):
         told = domains_for(model.fit, sample_domain)
-        if weight is None:
-            return model.fit(X, y, **told)
-        # Steps of a pipeline are told by their names, which routing would refuse.
-        with config_context(enable_metadata_routing=False):
-            return model.fit(X, y, **told, **weights_for(model, weight))
+        # Steps of a pipeline are told of weights by their names, which routing would refuse.
+        by_name = nullcontext() if weight is None else config_context(enable_metadata_routing=False)
+        with by_name, LIBLINEAR if _draws_in_liblinear(model) else nullcontext():
+            return model.fit(X, y, **told, **({} if weight is None else weights_for(model, weight)))
     for _, step in model.steps[:-1]:
         if _step_by_step(step) or wants_domains(step):
             X = _transformed(_fit(step, X, y, sample_domain, weight), X, sample_domain)
@@ -164,6 +163,13 @@ def _fit(model: Any, X: Any, y: Any, sample_domain: Any, weight: Array | None) -
             X = step.fit_transform(X, y, **told) if fits else step.fit(X, y, **told).transform(X)
     _fit(model.steps[-1][1], X, y, sample_domain, weight)
     return model
+
+
+def _draws_in_liblinear(model: Any) -> bool:
+    """Whether a fit draws random numbers that belong to the whole process, as liblinear's and libsvm's do."""
+    last = model[-1] if isinstance(model, Pipeline) else model
+    by_liblinear = isinstance(last, LinearSVC) or getattr(last, "solver", None) == "liblinear"
+    return by_liblinear or (isinstance(last, SVC) and last.probability is True)
 
 
 def _step_by_step(model: Any) -> bool:
@@ -253,14 +259,11 @@ def width(gamma: str, X: Any) -> float:
     return factor(gamma, "median", "gamma") / median_squared_distance(X)
 
 
-@contextmanager
-def expected_warnings() -> Iterator[None]:
+def expected_warnings() -> AbstractContextManager[None]:
     """Ignore warnings that are expected in small folds, where models are judged by their scores."""
-    with warnings.catch_warnings():
-        for category in (SingleDomainWarning, MaskedLabelsWarning, FewerComponentsWarning, ConvergenceWarning):
-            warnings.simplefilter("ignore", category)
-        warnings.filterwarnings("ignore", "self.within_class_std_dev_", UserWarning)  # of a constant feature's mean
-        yield
+    ours = SingleDomainWarning, MaskedLabelsWarning, FewerComponentsWarning
+    constant = UserWarning, "self.within_class_std_dev_"  # of a constant feature's mean
+    return ignored(*ours, ConvergenceWarning, constant)
 
 
 def nearest(train: Array, test: Array) -> np.ndarray[Any, np.dtype[np.intp]]:

@@ -11,11 +11,11 @@ from dataclasses import replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
+from joblib import delayed  # type: ignore[import-untyped, unused-ignore]
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.utils import _safe_indexing
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.parallel import delayed
 
 from ..algebra import Array, Ints
 from ..estimators import processes

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any, ClassVar, Self
@@ -15,12 +14,12 @@ from sklearn.utils import get_tags
 from sklearn.utils._param_validation import HasMethods
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..citizen import forget, parameters
+from ..citizen import forget, ignored, parameters
 from ..estimators import Projection, check_gram, validation_of
 from ..exceptions import MaskedLabelsWarning, SingleDomainWarning, warn
 from ..labels import Samples, domains_by_name, encode_classes, samples_of
 from ..progress import with_callbacks
-from ._asking import as_key
+from ._asking import as_key, one_thread
 from ._candidate import Candidate, placed
 from ._chosen import ChosenModel, refuse_dask
 from ._engine import TIE, Split, preferred, results_of
@@ -154,9 +153,7 @@ class ProjectionSearchCV(MetaEstimatorMixin, ChosenModel):
         self.cv_results_ = tabulate(results, candidates)
         self._choose()
         if self.refit is not False:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", SingleDomainWarning)  # the search has warned already
-                warnings.simplefilter("ignore", MaskedLabelsWarning)
+            with one_thread(), ignored(SingleDomainWarning, MaskedLabelsWarning):  # the search has warned already
                 self.best_estimator_ = candidates[self.best_index_].fitted(data.X, data.y, sample_domain, data.weight)
         return self
 

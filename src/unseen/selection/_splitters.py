@@ -5,7 +5,6 @@ With both, `sample_domain` names the domains, and `groups` tells which rows belo
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Iterator
 from numbers import Integral, Real
 from typing import Any, ClassVar
@@ -18,6 +17,7 @@ from sklearn.utils.metadata_routing import get_routing_for_object, process_routi
 from sklearn.utils.validation import _num_samples
 
 from ..algebra import Ints
+from ..citizen import ignored
 from ..exceptions import SingleDomainWarning, warn
 from ..labels import Labels, Samples, check_domains, check_groups, encode_domains, listed, warn_of_masks
 
@@ -305,9 +305,8 @@ def domain_splits(search: Any, samples: Samples, sample_domain: Any, params: dic
         raise TypeError(f"{name}.fit got an unexpected argument {min(params)!r}.")
     else:
         split_params = known | ({"sample_domain": sample_domain} if ours else {})
-    with warnings.catch_warnings():
-        # Nobody asked for groups here; a splitter that has no use for the domains need not say so.
-        warnings.filterwarnings("ignore", "The groups parameter is ignored by", UserWarning)
+    # Nobody asked for groups here; a splitter that has no use for the domains need not say so.
+    with ignored((UserWarning, "The groups parameter is ignored by")):
         splits = list(cut.split(X, y, **split_params))
     if not splits:
         raise ValueError(f"cv={search.cv!r} gave {name} no split to score on.")

@@ -21,6 +21,7 @@ from ..estimators import FEATURE_MAPS, collect
 from ..kernels import Plan
 from ..labels import Balance, Labels, Samples, domains_by_name, encode_classes, samples_of
 from ..progress import with_callbacks
+from ._asking import one_thread
 from ._candidate import expected_warnings, is_transductive, placed
 from ._chosen import ChosenModel, refuse_dask
 from ._contest import Contender, warn_of_failures
@@ -216,12 +217,14 @@ class UnseenClassifier(ChosenModel):
         few = samples if plan.exact else samples.take(samples.thinned(plan.choice_rows))
         domain = None if sample_domain is None else few.domain
         splits = domain_splits(self, few, sample_domain if plan.exact else domain, params)
-        field, pooling = self._compare(methods, few, splits)
+        with one_thread():
+            field, pooling = self._compare(methods, few, splits)
         self._tell(field, pooling, _names(splits, domain))
         with expected_warnings():  # the comparison has said what there is to say
             if plan.exact:
                 weight = samples.weights(balance=self.balance)
-                members = [member.fitted(X, y, sample_domain, weight) for member in pooling.members]
+                with one_thread():
+                    members = [member.fitted(X, y, sample_domain, weight) for member in pooling.members]
             else:
                 sample = samples.take(samples.thinned(plan.sample_rows))
                 large = LargeFit(sample, lambda p: collect(p, X, y, samples.domain), plan, balance=self.balance)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import time
-import warnings
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
@@ -15,6 +14,7 @@ from sklearn.base import clone
 from sklearn.exceptions import UndefinedMetricWarning
 
 from ..algebra import Array, Ints
+from ..citizen import ignored
 from ..estimators import collect
 from ..kernels import Plan
 from ..labels import Balance, Samples
@@ -146,8 +146,7 @@ class Problem:
             if c.key in one  # inductive ones have nothing new to say of what is drawn again
         ]
         try:
-            with warnings.catch_warnings():  # where the metric is not defined is told in the table
-                warnings.simplefilter("ignore", UndefinedMetricWarning)
+            with ignored(UndefinedMetricWarning):  # where the metric is not defined is told in the table
                 ballot = Ballot.of(candidates, self.samples, trials, said, self.scoring, self.balance)
             found = ballot.chosen(self.preparation, transductive=self.centering == "target")
         except ValueError as error:  # nobody could be scored

@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from joblib import effective_n_jobs  # type: ignore[import-untyped, unused-ignore]
+from joblib import delayed, effective_n_jobs  # type: ignore[import-untyped, unused-ignore]
 from scipy import linalg
 from sklearn.utils import check_array, check_consistent_length
-from sklearn.utils.parallel import delayed
 
 from ..algebra import Ints
 from ..citizen import machine_facts
@@ -24,7 +23,7 @@ from ..estimators import mapped, processes
 from ..kernels import EXACT_ROWS
 from ..labels import Samples
 from ..progress import progress, span
-from ..selection import METHODS, Candidate, Method, grouped, method_names, methods_from, metric_named
+from ..selection import METHODS, Candidate, Method, grouped, method_names, methods_from, metric_named, one_thread
 from ._outcomes import Problem, Votes, outcomes, split_id, validated
 from ._protocol import PREPROCESSORS, Protocol, Task, configuration, key, with_method
 from ._store import Row, Scores, Store
@@ -269,7 +268,8 @@ Unit = Choice | Trial
 
 def run_unit(study: Study, unit: Unit) -> tuple[float, tuple[Scores, Votes] | list[Result]]:
     """Do a piece of work, here or elsewhere; what it was thought to cost, and what came of it."""
-    return study.cost(unit), unit.result(study)
+    with one_thread():
+        return study.cost(unit), unit.result(study)
 
 
 class Agenda:

@@ -7,15 +7,15 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from joblib import delayed  # type: ignore[import-untyped, unused-ignore]
 from sklearn.utils import check_array
-from sklearn.utils.parallel import delayed
 
 from ..algebra import Array
 from ..datasets import make_synthetic
 from ..estimators import CIDG, processes
 from ..labels import Labels, Samples
 from ..progress import track
-from ..selection import METHODS, TIE, Method, WithinDomainSplit
+from ..selection import METHODS, TIE, Method, WithinDomainSplit, one_thread
 from ._outcomes import Problem
 from ._run import rows_of
 from ._store import Row
@@ -116,4 +116,5 @@ def run_synthetic(
 
 def _run(draw: Draw, chosen_by: str, seed: int, grid: str, quick: bool) -> list[Row]:
     problem = synthetic_problem(draw, chosen_by, grid=grid, seed=seed, quick=quick)
-    return [row for row, _ in rows_of(SYNTHETIC_METHODS, problem, chosen_by, seed, seed)]
+    with one_thread():
+        return [row for row, _ in rows_of(SYNTHETIC_METHODS, problem, chosen_by, seed, seed)]

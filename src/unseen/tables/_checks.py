@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ..algebra import Ints
 from ..labels import listed
-from ._errors import SHOWN, counted
+from ._errors import NO_LINE_ENDS, SHOWN, counted
 from ._roles import Request, Roles, left_out_notices
 from ._schema import Column
 from ._survey import MOST_LEVELS, Coding, Survey, Tallies
@@ -48,6 +48,8 @@ def value_problems(labels: NDArray[Any], roles: Roles, survey: Survey, *, entire
     heights = np.diff([*survey.starts, survey.rows])
     empty = [name for name, height in zip(survey.files, heights, strict=True) if not height]
     if not survey.rows and len(empty) == 1:
+        if any("\r" in name for name in (*roles.features, *roles.left_out)):  # some versions of polars read on
+            return [f"{NO_LINE_ENDS}."]
         return [f"it has a header but no rows{f' ({empty[0]})' if roles.by_file else ''}."]
     problems = [f"these files have a header but no rows: {listed(empty)}."] if empty else []
     if roles.label is not None and roles.label == roles.domain:

@@ -12,13 +12,13 @@ from ..labels import listed
 from ._values import polars
 
 SHOWN = 8  # names, values and rows are listed up to this many
+NO_LINE_ENDS = "its first line does not end where its names do. Save it again, with the line ends of Unix or Windows"
 REASONS = {  # by what a reader says
     "(?i)utf-?8": "it is not UTF-8 text. Save it again as UTF-8 (in a spreadsheet: 'CSV UTF-8')",
     "not properly escaped": "a quotation mark is opened but never closed",
     "field limit": "its header has no end; perhaps a quotation mark is opened but never closed",
     "more fields": "a row has more values than the header has names",
-    "new_columns": "its first line does not end where its names do. Save it again, with the line ends of Unix or "
-    "Windows",
+    "new_columns": NO_LINE_ENDS,
 }
 
 
