@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import signal
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import CancelledError, Future
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
@@ -37,7 +39,7 @@ from unseen import CIDG
 from unseen.cli._app import app
 from unseen.cli._options import cluster
 from unseen.datasets import make_synthetic
-from unseen.estimators._cluster import ClusterLost, mapped
+from unseen.estimators._cluster import ClusterLost, _value, mapped
 from unseen.kernels import Plan
 from unseen.labels import Samples
 from unseen.models import fit_table
@@ -146,6 +148,19 @@ def test_what_somebody_else_cancels_is_an_error(client):
     client.cancel([distributed.Future(key) for key in list(client.futures)])
     with pytest.raises(ClusterLost, match="dropped the computation"):
         next(results)
+
+
+def test_a_scheduler_that_is_lost_is_told_of_in_words_of_ours_alone(client):
+    class Lost(CancelledError):  # what newer versions of Dask say
+        reason = "scheduler-connection-lost"
+
+    result, log = Future(), logging.getLogger("distributed.client")
+    result.set_exception(Lost())
+    with pytest.raises(ClusterLost, match=r"connection to the Dask scheduler was lost.* See whether"):
+        _value(result)
+    with cluster(None, client.scheduler.address):
+        assert not log.isEnabledFor(logging.CRITICAL)
+    assert log.isEnabledFor(logging.CRITICAL)
 
 
 def check_one_killed(client):

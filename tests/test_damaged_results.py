@@ -10,11 +10,14 @@ import sqlite3
 import subprocess
 import warnings
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 
 from command import run_command
+from unseen.files import written as whole
+from unseen.images._cache import Cache
 from unseen.study import Row, Store
 
 ROW = Row("1NN", "a -> b", 0, 0, 0.5, {"b": 0.5}, None, {"C": 1.0}, 0, False, 0.1, "ok", "", {"cores": 2})
@@ -114,6 +117,35 @@ def test_no_damage_ends_in_a_traceback_or_a_wrong_row(path):
         assert len(rows) == 200 or told
 
 
+def test_a_repair_that_is_killed_leaves_no_log_that_nobody_would_sweep(path, monkeypatch):
+    seen = set()
+
+    class Watched(sqlite3.Connection):
+        def executemany(self, *args):
+            done = super().executemany(*args)
+            seen.update(file.name for file in path.parent.iterdir())
+            return done
+
+    monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=Watched))
+    os.truncate(path, path.stat().st_size * 2 // 3)
+    assert kept(path)
+    assert "r.sqlite" in seen
+    assert not {name for name in seen if name.startswith(".") and name.endswith(("-wal", "-shm", "-journal"))}
+
+
+def test_a_file_that_is_removed_while_it_is_used_is_missed_at_once(path):
+    with Store(path) as store:
+        store.add("k", ROW)
+        path.rename(path.with_name("elsewhere"))
+        with pytest.raises(OSError, match=r"r\.sqlite was removed or replaced"):
+            store.add("k", ROW)
+    with Cache(path.with_name("c.sqlite"), "way") as cache:
+        cache.add([("p", 1, 1, b"0")], [(b"0", np.ones(2, np.float32))])
+        path.with_name("c.sqlite").unlink()
+        with pytest.raises(OSError, match=r"c\.sqlite was removed or replaced"):
+            cache.add([("q", 1, 1, b"1")], [(b"1", np.ones(2, np.float32))])
+
+
 def test_a_command_goes_on_from_a_damaged_file(tmp_path, monkeypatch):
     pytest.importorskip("typer", reason="the command needs its extra")
     from unseen.cli._app import app
@@ -170,6 +202,30 @@ def test_a_disk_that_fills_up_is_called_full_and_keeps_its_rows(small_disk):
     (small_disk / "filler").unlink()
     with Store(small_disk / "r.sqlite") as store:
         assert store.rows("k")[0] == ROWS[0]
+
+
+def test_features_that_find_no_room_are_not_called_damaged(small_disk):
+    fill(small_disk)
+    with pytest.raises(OSError, match="The disk is full") as told:
+        Cache(small_disk / "c.sqlite", "way")
+    assert told.value.filename == str(small_disk / "c.sqlite")
+
+
+def test_features_that_cannot_be_opened_are_not_called_damaged(tmp_path):
+    with pytest.raises(ValueError, match=r"cannot be opened as a file of features .* Name another\."):
+        Cache(tmp_path, "way")
+
+
+@pytest.mark.parametrize("write", ["write_bytes", "write_csv", "write_parquet"])
+def test_a_file_that_finds_no_room_is_named_whoever_writes_it(small_disk, write):
+    numbers = np.random.default_rng(0).random(10_000)
+    table = pytest.importorskip("polars").DataFrame({"x": numbers})
+    fill(small_disk)
+    with pytest.raises(OSError, match="The disk is full") as told, whole(small_disk / "out") as file:
+        file.write_bytes(numbers.tobytes()) if write == "write_bytes" else getattr(table, write)(file)
+    assert told.value.errno == errno.ENOSPC
+    assert told.value.filename == str(small_disk / "out")
+    assert [path.name for path in small_disk.iterdir()] == ["filler"]
 
 
 def test_a_command_calls_a_full_disk_full_and_says_how_to_go_on(small_disk, tmp_path):

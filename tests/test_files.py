@@ -105,6 +105,19 @@ def test_a_handler_of_sigterm_is_left_alone_and_ours_is_taken_down(tmp_path):
         signal.signal(signal.SIGTERM, before)
 
 
+def test_the_handler_stays_until_all_is_removed(tmp_path, monkeypatch):
+    before, seen = signal.getsignal(signal.SIGTERM), []
+    monkeypatch.setattr("unseen.files.shutil.rmtree", lambda *_, **__: seen.append(signal.getsignal(signal.SIGTERM)))
+    try:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        with temporary(tmp_path / "parts") as folder:
+            folder.mkdir()
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert len(seen) == 1
+    assert seen != [signal.SIG_DFL]
+
+
 def test_a_target_is_refused_before_it_is_written(tmp_path):
     path = tmp_path / "deep" / "out.csv"
     check_target(None)

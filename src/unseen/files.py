@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import platform
 import re
@@ -18,6 +19,7 @@ MOST_FOLD = 200  # data of people are rarely a fiftieth of their size when compr
 ALWAYS = 2**23  # bytes that may come of anything
 PIECE = 2**16
 GZIP = 31  # what zlib calls the frame of a gzip file
+NO_ROOM = 65536  # bytes: with less than this left on the disk, a failure of SQLite to write has its reason there
 _unfinished: set[Path] = set()  # temporaries of this process
 
 
@@ -29,8 +31,39 @@ def written(path: Path) -> Iterator[Path]:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with temporary(path) as file:
-        yield file
-        os.replace(file, path)
+        try:
+            yield file
+            os.replace(file, path)
+        except Exception as error:
+            check_room(path, error)
+            raise
+
+
+def check_room(path: Path, error: Exception) -> None:
+    """Call a full disk full and name the file that there was no room for, whatever words a library has for it."""
+    from sqlite3 import SQLITE_FULL, Error  # which few need
+
+    full = getattr(error, "errno", None) == errno.ENOSPC or f"(os error {errno.ENOSPC})" in str(error)
+    if isinstance(error, Error):  # it also fails to enlarge its index of the log, or to make a file at all
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        full = code == SQLITE_FULL or shutil.disk_usage(path.parent).free < NO_ROOM
+    if full:
+        raise OSError(errno.ENOSPC, "The disk is full", str(path)) from error
+
+
+def identity(path: Path) -> tuple[int, int] | None:
+    """What tells a file from another that is given its name; None if there is none."""
+    try:
+        status = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def check_same(path: Path, before: tuple[int, int] | None) -> None:
+    """Refuse to go on with an open file that has lost its name: nobody would find what is written to it."""
+    if identity(path) != before:
+        raise OSError(f"{path} was removed or replaced while it was used: later results are not in it.")
 
 
 def is_special(path: Path) -> bool:
@@ -75,10 +108,10 @@ def temporary(path: Path) -> Iterator[Path]:
             signal.signal(signal.SIGTERM, _terminate)
         yield own
     finally:
-        if unhandled:
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
         _remove(own)
         _unfinished.discard(own)
+        if unhandled:  # not before: what is terminated while it removes a folder would leave the rest of it
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _is_other(pid: int) -> bool:

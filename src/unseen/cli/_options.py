@@ -196,7 +196,7 @@ def cluster(workers: int | None, scheduler: str | None) -> Iterator[Any]:
     distributed = optional_import("distributed", "Working on a cluster")
     try:
         if scheduler is not None:
-            with distributed.Client(scheduler, timeout=CONNECT_SECONDS) as client:
+            with _silent("distributed.client"), distributed.Client(scheduler, timeout=CONNECT_SECONDS) as client:
                 yield client
             return
         settings, ours = import_module("dask").config.set(QUIET), {"n_workers": workers, **LOCAL}
@@ -206,6 +206,18 @@ def cluster(workers: int | None, scheduler: str | None) -> Iterator[Any]:
         raise ConnectionError(f"Workers died again and again, perhaps for want of memory: {error}") from error
     except ClusterLost as error:
         raise ConnectionError(str(error)) from error
+
+
+@contextmanager
+def _silent(name: str) -> Iterator[None]:
+    """Keep a logger from telling, with a traceback, what is told as an error here."""
+    logger = logging.getLogger(name)
+    before = logger.level
+    logger.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
 
 
 def scale_for(data: Path | None, scale: Any) -> Any:

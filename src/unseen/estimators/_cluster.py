@@ -106,6 +106,11 @@ def _value(result: Future[Any]) -> Any:
     try:
         return result.result()
     except CancelledError as error:
+        if getattr(error, "reason", "") == "scheduler-connection-lost":
+            raise ClusterLost(
+                "The connection to the Dask scheduler was lost, and the computation with it. See whether the scheduler "
+                "still runs, and try again."
+            ) from error
         raise ClusterLost(f"The Dask cluster dropped the computation: {error}") from error
 
 

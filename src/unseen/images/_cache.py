@@ -18,6 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..files import check_room, check_same, identity
+
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS pictures (path BLOB PRIMARY KEY, size INTEGER, changed INTEGER, content BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS features (
@@ -52,15 +54,28 @@ class Cache(AbstractContextManager["Cache"]):
             except TROUBLE:
                 self._connection.close()
                 raise
+        self._identity = None if path is None else identity(Path(path))
 
     def __exit__(self, *_: object) -> None:
         self._connection.close()
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        with self._lock, self._explained(), self._connection:
+            yield
+        if self.path is not None:
+            check_same(Path(self.path), self._identity)
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
         try:
             yield
         except TROUBLE as error:
+            check_room(Path(self.path or ""), error)
+            if getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
+                raise ValueError(
+                    f"{self.path} cannot be opened as a file of features ({error}). Name another."
+                ) from error
             raise OSError(
                 f"{self.path} cannot be used as a file of features ({error}). If it is damaged, delete it: all "
                 "features are computed again."
@@ -98,14 +113,14 @@ class Cache(AbstractContextManager["Cache"]):
 
     def add_thumbnails(self, pictures: Iterable[tuple[bytes, bytes]]) -> None:
         """Keep small pictures, by the digests of large ones."""
-        with self._lock, self._explained(), self._connection:
+        with self._writing():
             self._connection.executemany("INSERT OR REPLACE INTO thumbnails VALUES (?, ?)", pictures)
 
     def add(self, seen: Iterable[tuple[str, int, int, bytes]], features: Iterable[tuple[bytes, Row]]) -> None:
         """Keep what some paths hold, with sizes and times, and the features of some contents."""
         places = [(os.fsencode(path), *known) for path, *known in seen]
         rows = [(content, self.way, row.astype("<f4").tobytes()) for content, row in features]
-        with self._lock, self._explained(), self._connection:
+        with self._writing():
             self._connection.executemany("INSERT OR REPLACE INTO pictures VALUES (?, ?, ?, ?)", places)
             insert = "INSERT OR REPLACE INTO features VALUES (?, ?, ?, ?)"
             self._connection.executemany(insert, [(*row, zlib.crc32(row[2])) for row in rows])

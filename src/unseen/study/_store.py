@@ -9,10 +9,8 @@ which settings are chosen are kept beside the rows, so that a run that was kille
 
 from __future__ import annotations
 
-import errno
 import json
 import os
-import shutil
 import sqlite3
 import warnings
 import zlib
@@ -26,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from ..algebra import Ints
-from ..files import inflated, is_special, written
+from ..files import check_room, check_same, identity, inflated, is_special, written
 from ..selection import Score
 
 Scores = dict[tuple[str, str], dict[str, Score]]  # for rows to train on and rows to test on, those of candidates
@@ -121,7 +119,6 @@ PART = "crc(configuration, content)"
 ROW_BYTES = 64  # a row takes many more: few are written as often as to have a larger number than this allows
 DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)  # what is wrong is in the file
 TROUBLE = (sqlite3.DatabaseError, UnicodeDecodeError)  # the latter where SQLite quotes a broken schema
-NO_ROOM = 65536  # bytes: with less than this left on the disk, a failure to write has its reason there
 
 
 class Store(AbstractContextManager["Store"]):
@@ -158,13 +155,20 @@ class Store(AbstractContextManager["Store"]):
                     raise
                 _repair(self.path, error)
                 self._connection = _sound_connection(self.path)
+        self._identity = identity(self.path)
 
     def __exit__(self, *_: object) -> None:
         self._connection.close()
 
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        with _explained(self.path), self._connection:
+            yield
+        check_same(self.path, self._identity)
+
     def open_configuration(self, key: str, config: dict[str, Any]) -> None:
         """Remember what a configuration's key stands for."""
-        with _explained(self.path), self._connection:
+        with self._writing():
             self._connection.execute(
                 "INSERT OR REPLACE INTO configurations VALUES (?, ?)", (key, json.dumps(config, sort_keys=True))
             )
@@ -176,7 +180,7 @@ class Store(AbstractContextManager["Store"]):
         """
         values = [json.dumps(v) if name in JSON_FIELDS else v for name, v in vars(row).items()]
         blob = None if predicted is None else zlib.compress(predicted.astype("<i4").tobytes())
-        with _explained(self.path), self._connection:
+        with self._writing():
             added = self._connection.execute(f"{INSERT} ({ALL}) VALUES ({MARKS})", [configuration, *values, blob])
             self._connection.execute(f"UPDATE results SET checksum = crc({ALL}) WHERE rowid = ?", (added.lastrowid,))
 
@@ -196,7 +200,7 @@ class Store(AbstractContextManager["Store"]):
     def add_scores(self, configuration: str, scores: Scores) -> None:
         """Write what a part of the validation found, and commit it."""
         content = zlib.compress(json.dumps(list(scores.items())).encode())
-        with _explained(self.path), self._connection:
+        with self._writing():
             found = self._connection.execute("INSERT INTO validations VALUES (?, ?, NULL)", (configuration, content))
             self._connection.execute(f"UPDATE validations SET checksum = {PART} WHERE rowid = ?", (found.lastrowid,))
 
@@ -251,9 +255,7 @@ def _explained(path: Path) -> Iterator[None]:
     try:
         yield
     except TROUBLE as error:
-        # SQLite has several words for it: it also fails to enlarge its index of the log, or to make a file at all.
-        if _code(error) == sqlite3.SQLITE_FULL or shutil.disk_usage(path.parent).free < NO_ROOM:
-            raise OSError(errno.ENOSPC, "The disk is full", str(path)) from error
+        check_room(path, error)
         if _code(error) in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
             raise ValueError(f"{path} cannot be opened as a file of results ({error}). Name another.") from error
         raise OSError(f"{path} cannot be read or written ({error}).") from error
@@ -306,9 +308,11 @@ def _repair(path: Path, error: Exception) -> None:
         configurations = _readable(damaged, "SELECT key, content FROM configurations WHERE TRUE", 1, most)
         rows = _readable(damaged, f"SELECT {ALL}, checksum FROM results WHERE checksum IS crc({ALL})", 1, most)
     with written(path) as repaired:
-        with closing(_sound_connection(repaired)) as fresh, fresh:
-            fresh.executemany("INSERT OR IGNORE INTO configurations VALUES (?, ?)", configurations)
-            fresh.executemany(f"{INSERT} ({ALL}, checksum) VALUES ({MARKS}, ?)", rows)
+        with closing(_sound_connection(Path(":memory:"))) as fresh:  # no log lies beside it if this is killed
+            with fresh:
+                fresh.executemany("INSERT OR IGNORE INTO configurations VALUES (?, ?)", configurations)
+                fresh.executemany(f"{INSERT} ({ALL}, checksum) VALUES ({MARKS}, ?)", rows)
+            repaired.write_bytes(fresh.serialize())
         names = (path.with_name(f"{path.name}.damaged{number or ''}") for number in count())
         aside = next(name for name in names if not name.exists())
         for ending in ("-wal", "-shm", ""):  # a log that stayed beside the new file would be taken for its own
