@@ -177,6 +177,13 @@ def test_a_pool_that_does_not_fit_together_is_refused(file, tmp_path, model, alt
         load_model(with_payload(tmp_path / "altered.unseen", file, skops.dumps(other)))
 
 
+def test_numbers_that_no_table_has_are_refused(file, tmp_path, model):
+    other = copy.deepcopy(model)
+    other.novelty.means_ = other.novelty.means_ + 1e200
+    with pytest.raises(ModelFileError, match=r"an array of it holds numbers beyond 1e\+150"):
+        load_model(with_payload(tmp_path / "altered.unseen", file, skops.dumps(other)))
+
+
 def test_a_model_that_would_not_be_read_back_is_not_written(tmp_path):
     neighbours = by_hand(None, KNeighborsClassifier(3, weights="distance", algorithm="brute"))
     with pytest.raises(ModelFileError, match="cannot be stored: KNeighborsClassifier does not fit together: weights"):

@@ -81,6 +81,7 @@ SCHEMA = "schema.json"
 MAX_SCHEMA = 2**28  # bytes
 MAX_NODES = 10**6  # of which a column of levels takes eight
 MAX_DEPTH = 50  # models of this package have 14
+LARGEST = 1e150  # tables hold no number that is larger, and squares of such numbers would be infinite
 
 
 def check_structure(payload: bytes) -> list[str]:
@@ -190,8 +191,12 @@ def strangers(model: Any) -> list[str]:
 
 
 def check_parts(model: Any) -> None:
-    """Refuse arrays that would lead compiled code astray."""
+    """Refuse arrays that would lead compiled code astray, and numbers that no table has."""
     for part in _parts(model):
+        if isinstance(part, np.ndarray) and part.dtype.kind == "f":
+            if np.abs(part).max(initial=0, where=np.isfinite(part)) > LARGEST:
+                raise ValueError(f"an array of it holds numbers beyond {LARGEST:g}")
+            continue
         check = CHECKS.get(type(part))
         if check is not None and _is_fitted(part):
             check(part)
