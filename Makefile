@@ -73,4 +73,4 @@ $(VENV)/.%-installed: $(BIN)/python pyproject.toml
 # What the targets above made, but for the results of studies: those take half an hour. Results of your own tables stay.
 clean:
 	rm -rf $(VENV) .venvs report.html rotated-digits.unseen-results.sqlite* docs/_build docs/gallery docs/generated \
-		docs/sg_execution_times.rst .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage*
+		docs/sg_execution_times.rst .mypy_cache .ruff_cache .pytest_cache .hypothesis .mutation .coverage*
