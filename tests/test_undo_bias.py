@@ -6,11 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from scipy import optimize
 from sklearn.svm import LinearSVC
-from threadpoolctl import threadpool_limits
 
 from helpers import three_domains
+from undo_bias_oracle import khosla, optimum
 from unseen import UndoBias
 from unseen.estimators._undo_bias import BIAS, augmented
 from unseen.exceptions import SingleDomainWarning
@@ -20,53 +19,6 @@ def problem(n_classes=3, n_per_cell=4, seed=0):
     """Overlapping classes, so that some samples lie on the wrong side of every margin."""
     X, y, d = three_domains(n_per_cell=n_per_cell, n_classes=n_classes, n_features=3, seed=seed)
     return X + 2 * np.random.default_rng(seed + 1).normal(size=X.shape), y, d
-
-
-def khosla(model, X, y, d, row):
-    """1/2 |w|^2 + lambda/2 sum |delta_s|^2 + C1 sum hinge(y w.x) + C2 sum hinge(y (w + delta_s).x).
-
-    Evaluated for the fitted weights of one class against the rest, in standardised features; the intercepts are the
-    weights of a feature whose value is BIAS.
-    """
-    mean, scale = X.mean(axis=0), X.std(axis=0)
-    X = (X - mean) / scale
-    w, delta = model.coef_[row], model.domain_coef_[:, row]
-    b, delta_b = model.intercept_[row] + w @ mean, model.domain_intercept_[:, row] + delta @ mean
-    w, delta = w * scale, delta * scale
-    sign = np.where(y == model.classes_[row if len(model.coef_) > 1 else 1], 1.0, -1.0)
-    shared = X @ w + b
-    own = shared + np.einsum("ij,ij->i", X, delta[d]) + delta_b[d]
-    losses = [np.maximum(0, 1 - sign * score).sum() for score in (shared, own)]
-    norm, norms = w @ w + (b / BIAS) ** 2, (delta**2).sum() + ((delta_b / BIAS) ** 2).sum()
-    return (norm + model.offset_penalty * norms) / 2 + model.shared_cost * losses[0] + model.domain_cost * losses[1]
-
-
-def optimum(model, X, y, d, row):
-    """Maximum of the dual, sum(a) - a'Qa/2 over the box 0 <= a <= C, found by L-BFGS-B.
-
-    Two rows of the problem have the product x.x', and x.x'/lambda more if both are rows of one domain's own vector.
-    """
-    X = np.column_stack([(X - X.mean(axis=0)) / X.std(axis=0), np.full(len(X), BIAS)])
-    sign = np.where(y == model.classes_[row if len(model.coef_) > 1 else 1], 1.0, -1.0)
-    products = X @ X.T * sign * sign[:, None]
-    Q = np.tile(products, (2, 2))
-    Q[len(X) :, len(X) :] += products * (d[:, None] == d) / model.offset_penalty
-    costs = np.repeat([model.shared_cost, model.domain_cost], len(X))
-    value, a = 0.0, np.zeros(len(Q))
-    with threadpool_limits(1):  # thousands of tiny products: threads would wait for each other
-        for _ in range(100):  # a line search may give up early; a fresh start from where it stood gets it going
-            result = optimize.minimize(
-                lambda a: (a @ Q @ a / 2 - a.sum(), Q @ a - 1),
-                a,
-                jac=True,
-                bounds=[(0, cost) for cost in costs],
-                method="L-BFGS-B",
-                options={"maxiter": 10_000, "maxfun": 50_000, "ftol": 0, "gtol": 1e-7, "maxcor": 20},
-            )
-            if -result.fun <= value * (1 + 1e-9):
-                break
-            value, a = -result.fun, result.x
-    return value
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])

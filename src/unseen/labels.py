@@ -9,17 +9,22 @@ from functools import cached_property, wraps
 from typing import Any, Literal, ParamSpec, TypeVar
 
 import numpy as np
+from scipy import sparse
 from sklearn.utils import _safe_indexing
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 
-from .algebra import Array, Ints, Membership
-from .citizen import is_dask
+from .algebra import Array, Ints, Membership, require_squares
+from .citizen import ignored, is_dask
 from .exceptions import MaskedLabelsWarning, SingleDomainWarning, warn
 
 Labels = np.ndarray[Any, np.dtype[Any]]
 P = ParamSpec("P")
 R = TypeVar("R")
 Balance = Literal["none", "classes", "domains"]
+LARGEST = 1e50  # value for an optimiser that takes samples as they come: liblinear may never return on others
+# What scikit-learn says of labels whose classes have few samples: they are classes all the same.
+MANY_CLASSES = UserWarning, "The number of unique classes is greater than 50%"
+HEAVIEST = 1e30  # weight of a sample, and one over it the lightest
 MASK = -1  # what adaptation libraries put in the place of the labels of a target domain
 
 
@@ -58,7 +63,8 @@ def refuse_missing(y: Any) -> None:
 def encode_classes(y: Labels, caller: str) -> tuple[Labels, Ints]:
     """Sorted classes and each sample's index among them."""
     require_labels(y, "y")
-    check_classification_targets(y)
+    with ignored(MANY_CLASSES):
+        check_classification_targets(y)
     classes, codes = np.unique(y, return_inverse=True)
     if len(classes) < 2:
         raise ValueError(
@@ -106,6 +112,13 @@ def check_weights(sample_weight: Any, n_samples: int) -> Array | None:
         first = int(np.argmax(wrong))
         got = f"{weight[first]} at position {first}" if wrong.any() else "zeros only"
         raise ValueError(f"sample_weight must hold finite numbers that are not negative, one above zero; got {got}.")
+    odd = (weight > 0) & ((weight > HEAVIEST) | (weight < 1 / HEAVIEST))
+    if odd.any():
+        first = int(np.argmax(odd))
+        raise ValueError(
+            f"sample_weight must hold zeros and numbers between {1 / HEAVIEST:g} and {HEAVIEST:g}, as optimisers fail "
+            f"on others; got {weight[first]} at position {first}. Divide all of them by one number."
+        )
     return weight
 
 
@@ -167,7 +180,8 @@ class Coded:
         require_labels(y, "y")
         names, codes = np.unique(y, return_inverse=True)
         # Of the names rather than of y: that a few samples hold many classes says nothing about the stream.
-        kind = type_of_target(names, input_name="y")
+        with ignored(MANY_CLASSES):
+            kind = type_of_target(names, input_name="y")
         if kind not in ("binary", "multiclass"):
             raise ValueError(
                 f"y must hold class labels; got labels of the kind {kind!r}, such as {names.tolist()[0]!r}."
@@ -295,6 +309,16 @@ class Samples:
 def samples_of(X: Any, y: Labels, sample_domain: Any, sample_weight: Any, groups: Any) -> Samples:
     """Samples from what a user passed beside them, all of it checked; without domains there is one."""
     n = len(y)
+    largest = float(abs(X).max())
+    require_squares(largest)
+    if largest > LARGEST:
+        raise ValueError(
+            f"X is too large: classifiers fail on values beyond {LARGEST:g}, and the largest here is {largest:.3g}. "
+            "Scale X, for example with sklearn.preprocessing.StandardScaler."
+        )
+    if sparse.issparse(X) and X.indices.dtype != np.int32 and max(X.nnz, *X.shape) <= np.iinfo(np.int32).max:
+        # liblinear takes 32-bit indices only, and scipy's own functions give longer ones where short ones would do.
+        X = type(X)((X.data, X.indices.astype(np.int32), X.indptr.astype(np.int32)), shape=X.shape)
     domain = np.zeros(n, dtype=np.intp) if sample_domain is None else check_domains(sample_domain, n)
     return Samples(X, y, domain, weight=check_weights(sample_weight, n), group=check_groups(groups, domain))
 

@@ -19,6 +19,7 @@ from ._cells import (
     pooled,
     product,
     require_range,
+    require_squares,
 )
 from ._pencil import (
     Recipe,
@@ -27,6 +28,7 @@ from ._pencil import (
     Whitened,
     apply_inverse,
     cholesky_is_sound,
+    require_apart,
     residual,
     solve,
     solve_with_total,
@@ -34,8 +36,8 @@ from ._pencil import (
     whiten_by_cholesky,
 )
 from ._scatters import (
+    average_class_means,
     between,
-    cell_means,
     cell_within,
     conditional,
     dica_output,
@@ -63,8 +65,8 @@ __all__ = [
     "Spectrum",
     "Whitened",
     "apply_inverse",
+    "average_class_means",
     "between",
-    "cell_means",
     "cell_within",
     "cholesky_is_sound",
     "conditional",
@@ -84,7 +86,9 @@ __all__ = [
     "pooled_class_means",
     "prior_normalised",
     "product",
+    "require_apart",
     "require_range",
+    "require_squares",
     "residual",
     "solve",
     "solve_with_total",

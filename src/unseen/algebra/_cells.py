@@ -251,11 +251,26 @@ class Cells:
 
 
 def require_range(size: float) -> None:
-    """Raise if the square of a centred Gram matrix of this norm, or a multiple of it, would not be a finite number."""
-    if not size < 1e150:
+    """Raise if the square of a centred Gram matrix of this norm, or a multiple of it, would not be a finite number.
+
+    A norm of zero is no matter of size.
+    """
+    if size and not 1e-150 < size < 1e150:
+        which, what = ("small", "less") if size < 1 else ("large", "more")
         raise ValueError(
-            f"X is too large: its centred Gram matrix has a norm of {size:.3g}, whose square is more than a number in "
-            "double precision can be. Scale X, for example with sklearn.preprocessing.StandardScaler."
+            f"X is too {which}: its centred Gram matrix has a norm of {size:.3g}, whose square is {what} than a number "
+            "in double precision can be. Scale X, for example with sklearn.preprocessing.StandardScaler."
+        )
+
+
+def require_squares(largest: float, what: str = "X") -> None:
+    """Raise if squares of values up to the `largest`, summed up, would be infinite, or lost below the least number."""
+    if largest and not 1e-150 < largest < 1e150:
+        which, wrong = ("small", "less") if largest < 1 else ("large", "more")
+        power = -int(np.clip(np.log10(largest), -300, 300))
+        raise ValueError(
+            f"{what} is too {which}: the squares of values up to {largest:.3g} are {wrong} than numbers in double "
+            f"precision can be. Scale X, for example multiply it by 1e{power}."
         )
 
 

@@ -22,6 +22,9 @@ from scipy.sparse.linalg import LinearOperator, eigsh
 
 from ._cells import Array, Ints, Membership, Spectrum, norm, product
 
+HUGE = 1e4  # beside sines: penalties up to which columns of contrasts need not be independent
+INDEPENDENT = 1e-10  # contrasts are made of ratios of counts: what is smaller, beside the largest, is rounding
+
 
 @dataclass(frozen=True)
 class Recipe:
@@ -29,7 +32,7 @@ class Recipe:
 
     Attributes
     ----------
-    numerator : ndarray of shape (cells, k)
+    numerator : ndarray of shape (n_present_cells, k)
         Contrast (see :mod:`unseen.algebra`) of the scatter to make large.
     penalties : sequence of (weight, contrast) pairs
         Scatters to keep small.
@@ -149,6 +152,7 @@ def whiten(spectrum: Spectrum, recipe: Recipe) -> Whitened:
     sines_of = np.sqrt(np.clip(recipe.norm * values + recipe.ridge, 0.0, None)) / root
     S = np.vstack([sines_of[:, None] * spectrum.cells, spectrum.outside])
     Q, T, sines = _cosines_and_sines(F, S, recipe.inside)
+    Q[values == 0] = 0.0  # as F is there: divided by a tiny root, rounding would not stay what it is
     unwhitened = Q / root[:, None]
     return Whitened(Q, T, sines, spectrum.lifted(unwhitened), unwhitened, float(np.abs(values / root).max(initial=0.0)))
 
@@ -204,20 +208,26 @@ def residual(K: Array, membership: Membership, recipe: Recipe, solution: Solutio
     return float((np.linalg.norm(left, axis=0) / (np.sqrt(recipe.ridge) * g)).max(initial=0.0))
 
 
+def require_apart(differences: Array, size: float) -> None:
+    """Raise if differences between class means are rounding beside what they could be at most."""
+    if np.linalg.norm(differences) <= 1e-13 * size:
+        raise ValueError("The class means coincide, so no component tells classes apart. Check y, X and the kernel.")
+
+
 def solve(pencil: Whitened, recipe: Recipe, counts: Ints) -> Solution:
     """Solve a pencil whose numerator is low-rank; O(cells^3), whatever the number of samples."""
-    upper = _triangle(_denominator(pencil, recipe, counts))
+    upper, pivots = _pivoted_triangle(_denominator(pencil, recipe, counts))
     contrast = _orthonormal(recipe.numerator, counts)
     numerator = pencil.cells @ contrast
     # BLAS's dtrsm rather than LAPACK's dtrtrs, which wakes all threads even for a handful of cells.
-    whitened = linalg.blas.dtrsm(1.0, upper, numerator, trans_a=True)
+    whitened = linalg.blas.dtrsm(1.0, upper, numerator[pivots], trans_a=True)
     left, singular, _ = linalg.svd(whitened, full_matrices=False, check_finite=False)
     rank = int(np.sum(singular > max(numerator.shape) * np.finfo(float).eps * singular.max(initial=0.0)))
-    if np.linalg.norm(numerator) <= 1e-13 * pencil.spread * np.linalg.norm(contrast):
-        raise ValueError("The class means coincide, so no component tells classes apart. Check y, X and the kernel.")
+    require_apart(numerator, pencil.spread * float(np.linalg.norm(contrast)))
     # Contrasts of class means carry at most C - 1 directions; what rounding adds beyond them is noise.
     rank = min(rank, counts.shape[1] - 1)
-    coordinates = linalg.blas.dtrsm(1.0, upper, left[:, :rank])
+    coordinates = np.empty((len(upper), rank))
+    coordinates[pivots] = linalg.blas.dtrsm(1.0, upper, left[:, :rank])
     return Solution(
         singular[:rank] ** 2,
         pencil.directions @ coordinates,
@@ -308,33 +318,63 @@ def _cosines_and_sines(F: Array, S: Array, inside: float) -> tuple[Array, Array,
 
 def _denominator(pencil: Whitened, recipe: Recipe, counts: Ints) -> Array:
     """Return a factor J of the whitened denominator: A = J'J on the span of the cells."""
-    if recipe.ridge == 0 and recipe.norm == 0 and pencil.sines.min(initial=1.0) < 1e-7:
-        raise SingularPencilError("Some directions have no scatter inside cells and no ridge.")
-    rows = [
-        np.sqrt(weight) * (pencil.cells @ _orthonormal(contrast, counts)).T
-        for weight, contrast in recipe.penalties
-        if weight
-    ]
+    if recipe.norm == 0 and pencil.sines.min(initial=1.0) < (1e-12 if recipe.ridge else 1e-7):
+        few = "a ridge that is lost in rounding" if recipe.ridge else "no ridge"
+        raise SingularPencilError(f"Some directions have no scatter inside cells and {few}.")
+    penalties = [(weight, _orthonormal(contrast, counts)) for weight, contrast in recipe.penalties if weight]
+    rows = [np.sqrt(weight) * (pencil.cells @ contrast).T for weight, contrast in penalties]
+    if max((np.abs(row).max(initial=0.0) for row in rows), default=0.0) > HUGE * pencil.sines.min(initial=1.0):
+        rows = [(pencil.cells @ _of_full_rank(penalties)).T]
     return np.vstack([*rows, np.diag(pencil.sines)])
+
+
+def _of_full_rank(penalties: list[tuple[float, Array]]) -> Array:
+    """One contrast for a weighted sum of scatters, with as many columns as its rank.
+
+    Columns that depend on each other do so up to rounding, and a huge weight would make something of that: in each
+    contrast as many are kept as are independent, and all of them in a basis of what they span together.
+    """
+    span, sizes, _ = linalg.svd(np.hstack([contrast for _, contrast in penalties]), full_matrices=False)
+    span = span[:, sizes > INDEPENDENT * sizes[0]]
+    parts = []
+    for weight, contrast in penalties:
+        upper, pivots = _pivoted_triangle(contrast.T @ span)
+        rank = np.count_nonzero(np.abs(np.diagonal(upper)) > INDEPENDENT * abs(upper[0, 0]))
+        part = np.empty((rank, len(pivots)))
+        part[:, pivots] = np.sqrt(weight) * upper[:rank]
+        parts.append(part)
+    upper, pivots = _pivoted_triangle(np.vstack(parts))
+    return span[:, pivots] @ upper.T
 
 
 def _triangle(J: Array) -> Array:
     """R of the QR factorisation, from rows in order of size: then small rows keep their relative accuracy."""
-    order = np.argsort(-np.abs(J).max(axis=1, initial=0.0), kind="stable")
-    (upper,) = linalg.qr(J[order], mode="r", check_finite=False)
+    (upper,) = linalg.qr(_in_order(J), mode="r", check_finite=False)
     return upper[: J.shape[1]]
 
 
+def _pivoted_triangle(J: Array) -> tuple[Array, Ints]:
+    """R and p of the QR factorisation of ``J[:, p]``: beside huge rows others keep theirs too (Cox and Higham 1998)."""
+    upper, pivots = linalg.qr(_in_order(J), mode="r", pivoting=True, check_finite=False)
+    return upper[: J.shape[1]], pivots
+
+
+def _in_order(J: Array) -> Array:
+    """The largest rows first."""
+    return J[np.argsort(-np.abs(J).max(axis=1, initial=0.0), kind="stable")]
+
+
 def _inverse_root(J: Array) -> Array:
-    """(J'J)^-1/2."""
-    singular, right = linalg.svd(_triangle(J), check_finite=False)[1:]
-    return (right.T / singular) @ right
+    """(J'J)^-1/2, from the inverse of a triangle: what is large in it belongs to small rows, and is accurate."""
+    upper, pivots = _pivoted_triangle(J)
+    left, singular, _ = linalg.svd(linalg.blas.dtrsm(1.0, upper, np.eye(len(upper))), check_finite=False)
+    left[pivots] = left.copy()
+    return (left * singular) @ left.T
 
 
 def _orthonormal(contrast: Array, counts: Ints) -> Array:
     """Rewrite a contrast of cell means as one of orthonormal cell indicators."""
-    present = counts.ravel() > 0
-    return contrast[present] / np.sqrt(counts.ravel()[present])[:, None]
+    return contrast / np.sqrt(counts[counts > 0])[:, None]
 
 
 def _leanings(weights: Array) -> Array:

@@ -1,9 +1,9 @@
 r"""The scatters of the family, each as a contrast of cell means.
 
-Let the columns of :math:`M` be the mean embeddings :math:`\mu_{sj}` of the cells (domain s, class j), flattened domain
-by domain. Every low-rank scatter of the paper is :math:`M W W^\top M^\top` with a contrast :math:`W` that depends on
-the table of counts alone. Each function below takes that table, shape (n_domains, n_classes), and returns its
-:math:`W`, shape (n_domains * n_classes, columns).
+Let the columns of :math:`M` be the mean embeddings :math:`\mu_{sj}` of the cells (domain s, class j) that have samples,
+domain by domain. Every low-rank scatter of the paper is :math:`M W W^\top M^\top` with a contrast :math:`W` that
+depends on the table of counts alone. Each function below takes that table, shape (n_domains, n_classes), and returns
+its :math:`W`, shape (n_present_cells, columns): however large the table, what is empty in it costs nothing.
 
 One rule for empty cells: the mean of an absent cell counts as the average of its class over the domains that have
 it. Every formula then holds as written, and a class that is missing somewhere contributes no shift there.
@@ -20,35 +20,26 @@ from scipy import linalg
 from ._cells import Array, Cells, Ints
 
 
-def cell_means(counts: Ints) -> Array:
-    """Return every mu_sj as a combination of the present cells: shape (n_domains, n_classes, cells)."""
-    n_domains, n_classes = counts.shape
-    means = np.eye(counts.size).reshape(n_domains, n_classes, counts.size)
-    present = counts > 0
-    for j in np.flatnonzero(~present.all(axis=0)):
-        means[~present[:, j], j] = means[present[:, j], j].mean(axis=0)
-    return means
+def average_class_means(counts: Ints) -> Array:
+    """Mean of mu_sj over all domains, which an absent cell leaves as it is: shape (n_classes, n_present_cells)."""
+    return _by_class(counts, 1 / (counts > 0).sum(axis=0)[np.nonzero(counts)[1]])
 
 
 def pooled_class_means(counts: Ints) -> Array:
-    """mu_j, the mean of all samples of a class: shape (n_classes, cells)."""
-    share = counts / counts.sum(axis=0)
-    return np.einsum("sj,sjc->jc", share, cell_means(counts))
+    """mu_j, the mean of all samples of a class: shape (n_classes, n_present_cells)."""
+    return _by_class(counts, (counts / counts.sum(axis=0))[counts > 0])
 
 
 def conditional(counts: Ints) -> Array:
     """Total scatter of class-conditional distributions: the paper's H, eq. (6)."""
-    means = cell_means(counts)
-    shift = means - means.mean(axis=0)
-    return _columns(shift) / np.sqrt(len(counts))
+    return _shifts(counts, average_class_means(counts)).T / np.sqrt(len(counts))
 
 
 def prior_normalised(counts: Ints) -> Array:
     """Scatter of class-prior-normalised marginals: the paper's L, eq. (12)."""
     n_domains, n_classes = counts.shape
-    means = cell_means(counts)
-    shift = (means - means.mean(axis=0)).sum(axis=1)
-    return _columns(shift) / (n_classes * np.sqrt(n_domains))
+    shift = _domain_sums(counts, _shifts(counts, average_class_means(counts)))
+    return shift.T / (n_classes * np.sqrt(n_domains))
 
 
 def between(counts: Ints) -> Array:
@@ -56,20 +47,19 @@ def between(counts: Ints) -> Array:
     class_sizes = counts.sum(axis=0)
     means = pooled_class_means(counts)
     grand = class_sizes @ means / class_sizes.sum()
-    return _columns(np.sqrt(class_sizes)[:, None] * (means - grand))
+    return (np.sqrt(class_sizes)[:, None] * (means - grand)).T
 
 
 def cell_within(counts: Ints) -> Array:
     """Spread of the cells of a class about its pooled mean; with the scatter inside cells it makes Q, eq. (17)."""
-    spread = cell_means(counts) - pooled_class_means(counts)
-    return _columns(np.sqrt(counts)[:, :, None] * spread)
+    return (np.sqrt(counts[counts > 0])[:, None] * _shifts(counts, pooled_class_means(counts))).T
 
 
 def domain(counts: Ints) -> Array:
     """Domain scatter, or distributional variance, of Muandet et al. (2013) and Ghifary et al. (2017)."""
-    share = counts / counts.sum(axis=1, keepdims=True)
-    means = np.einsum("sj,sjc->sc", share, cell_means(counts))
-    return _columns(means - means.mean(axis=0)) / np.sqrt(len(counts))
+    share = (counts / counts.sum(axis=1, keepdims=True))[counts > 0]
+    means = _domain_sums(counts, np.diag(share))
+    return (means - means.mean(axis=0)).T / np.sqrt(len(counts))
 
 
 def dica_output(counts: Ints, output_ridge: float) -> Array:
@@ -90,13 +80,13 @@ def dica_output(counts: Ints, output_ridge: float) -> Array:
 def domain_averaged_class_means(counts: Ints) -> Array:
     """u_j of MDA (Hu et al. 2019): class means that weigh domains by p(s given j) under equal domain priors."""
     share = counts / counts.sum(axis=1, keepdims=True)
-    return np.einsum("sj,sjc->jc", share / share.sum(axis=0), cell_means(counts))
+    return _by_class(counts, (share / share.sum(axis=0))[counts > 0])
 
 
 def mda_class_discrepancy(counts: Ints) -> Array:
     """Average class discrepancy: F of Hu et al. (2019), eq. (11)."""
     means = domain_averaged_class_means(counts)
-    return np.sqrt(2 / (counts.shape[1] - 1)) * _columns(means - means.mean(axis=0))
+    return np.sqrt(2 / (counts.shape[1] - 1)) * (means - means.mean(axis=0)).T
 
 
 def mda_between(counts: Ints) -> Array:
@@ -104,21 +94,21 @@ def mda_between(counts: Ints) -> Array:
     means = domain_averaged_class_means(counts)
     prior = (counts / counts.sum(axis=1, keepdims=True)).mean(axis=0)
     class_sizes = counts.sum(axis=0)
-    return _columns(np.sqrt(class_sizes / class_sizes.sum())[:, None] * (means - prior @ means))
+    return (np.sqrt(class_sizes / class_sizes.sum())[:, None] * (means - prior @ means)).T
 
 
 def mda_domain_discrepancy(counts: Ints) -> Array:
     """Average domain discrepancy: G of Hu et al. (2019), eq. (6), a multiple of CIDG's conditional scatter."""
     n_domains, n_classes = counts.shape
     if n_domains == 1:
-        return np.zeros((counts.size, 1))
+        return np.zeros((np.count_nonzero(counts), 1))
     return np.sqrt(2 * n_domains / (n_classes * (n_domains - 1))) * conditional(counts)
 
 
 def mda_class_offset(counts: Ints) -> Array:
     """What MDA's Q, eq. (18), adds to n times the within-class scatter: it measures spread about u_j, not mu_j."""
     offset = pooled_class_means(counts) - domain_averaged_class_means(counts)
-    return _columns(np.sqrt(counts.sum(axis=0))[:, None] * offset)
+    return (np.sqrt(counts.sum(axis=0))[:, None] * offset).T
 
 
 def traces(cells: Cells) -> dict[str, float]:
@@ -127,11 +117,23 @@ def traces(cells: Cells) -> dict[str, float]:
     Between and within sum over samples, and together make up the total scatter; the others are sums of means.
     """
     terms = {"between": between, "within": cell_within, "conditional": conditional, "prior": prior_normalised}
-    means = cells.means - cells.mean
+    means = cells.means[cells.counts.ravel() > 0] - cells.mean
     found = {name: float(np.square(contrast(cells.counts).T @ means).sum()) for name, contrast in terms.items()}
     return found | {"within": found["within"] + float(np.trace(cells.inside))}
 
 
-def _columns(combinations: Array) -> Array:
-    """Lay combinations of cells, given along the last axis, out as the columns of a contrast."""
-    return combinations.reshape(-1, combinations.shape[-1]).T
+def _by_class(counts: Ints, weights: Array) -> Array:
+    """Sums over classes of the present cells, each with its weight: shape (n_classes, n_present_cells)."""
+    sums = np.zeros((counts.shape[1], len(weights)))
+    sums[np.nonzero(counts)[1], np.arange(len(weights))] = weights
+    return sums
+
+
+def _shifts(counts: Ints, class_means: Array) -> Array:
+    """Each present cell less a mean of its class: shape (n_present_cells, n_present_cells)."""
+    return np.eye(int(np.count_nonzero(counts))) - class_means[np.nonzero(counts)[1]]
+
+
+def _domain_sums(counts: Ints, combinations: Array) -> Array:
+    """Sums over the present cells of each domain: shape (n_domains, n_present_cells)."""
+    return np.add.reduceat(combinations, np.searchsorted(np.nonzero(counts)[0], np.arange(len(counts))), axis=0)

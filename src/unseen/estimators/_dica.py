@@ -9,9 +9,23 @@ import numpy as np
 from scipy import linalg
 from sklearn.utils._param_validation import Interval
 
-from ..algebra import Array, Ints, Recipe, Solution, Spectrum, Whitened, apply_inverse, dica_output, domain
+from ..algebra import (
+    Array,
+    Ints,
+    Recipe,
+    Solution,
+    Spectrum,
+    Whitened,
+    apply_inverse,
+    dica_output,
+    domain,
+    require_apart,
+)
 from ..citizen import parameters
 from ._projection import Projection
+
+# Of the largest entry of the published matrix, which is not symmetric: eigenvalues that are smaller have few digits.
+ROUNDING = 1e-6
 
 
 @parameters
@@ -85,7 +99,9 @@ class DICA(Projection):
 
     def _recipe(self, counts: Ints, ridge: float) -> Recipe:
         return Recipe(
-            numerator=dica_output(counts, self.output_ridge) if self.supervised else np.zeros((counts.size, 0)),
+            numerator=dica_output(counts, self.output_ridge)
+            if self.supervised
+            else np.zeros((np.count_nonzero(counts), 0)),
             total=0.0 if self.supervised else 1 / counts.sum(),
             penalties=((1.0, domain(counts)),),
             inside=0.0,
@@ -110,24 +126,28 @@ def _solve_as_published(
     present = counts > 0
     members = np.sqrt(counts[present])[:, None] * np.eye(n_classes)[np.nonzero(counts)[1]]
     Z = np.where(spectrum.values[:, None] != 0, spectrum.cells @ members, 0.0)
+    cells = spectrum.values[:, None] * spectrum.cells
+    require_apart(spectrum.values[:, None] * Z, float(np.abs(spectrum.values).max()) * float(np.linalg.norm(members)))
     solved = apply_inverse(spectrum, pencil, recipe, counts, Z)
     covariance = np.diag(class_sizes) - np.outer(class_sizes, class_sizes) / n
     S = linalg.inv(covariance + n * output_ridge * np.eye(n_classes))
-    values, vectors = linalg.eig(S @ Z.T @ (spectrum.values[:, None] ** 2 * solved))
+    M = S @ Z.T @ (spectrum.values[:, None] ** 2 * solved)
+    size = np.abs(M).max() or 1.0  # LAPACK takes eigenvalues that are all tiny for none
+    values, vectors = linalg.eig(M / size)
     order = np.argsort(-values.real)[: n_classes - 1]
-    if np.abs(values[order].imag).max() > 1e-9 * np.abs(values).max() or values[order].real.min() <= 0:
+    if np.abs(values[order].imag).max() > 1e-9 or not values[order].real.min() > -ROUNDING:
         raise ValueError("DICA's published eigenproblem has no real, positive solution here; use as_published=False.")
+    order = order[values[order].real > ROUNDING]
     B: Array = solved @ vectors[:, order].real
-    cells = spectrum.values[:, None] * spectrum.cells
     denominator = recipe.norm * spectrum.values + recipe.ridge
     # B'AB = I, column by column: the diagonal part, then the domain scatter.
     weight = np.einsum("ik,i,ik->k", B, denominator, B)
     for w, contrast in recipe.penalties:
-        shift = (contrast[present.ravel()] / np.sqrt(counts[present])[:, None]).T @ (cells.T @ B)
+        shift = (contrast / np.sqrt(counts[present])[:, None]).T @ (cells.T @ B)
         weight += w * (shift**2).sum(axis=0)
     B = B / np.sqrt(weight)
     return Solution(
-        values[order].real,
+        size * values[order].real,
         spectrum.lifted(B),
         np.linalg.norm(B, axis=0),
         cells.T @ B / np.sqrt(counts[present])[:, None],

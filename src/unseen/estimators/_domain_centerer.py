@@ -102,7 +102,11 @@ class DomainCenterer(DocLinkMixin, OneToOneFeatureMixin, DomainTransformer, Base
         return self._scaled(Z)
 
     def _scaled(self, Z: Array) -> Array:
-        return normalize(Z, copy=False) if self.renormalizes_ else Z
+        if not self.renormalizes_:
+            return Z
+        # Rows to the size of one, by powers of two, which round nothing: then their squares are numbers.
+        _, size = np.frexp(np.abs(Z).max(axis=1, keepdims=True))
+        return normalize(np.ldexp(Z, -size, out=Z), copy=False)
 
     def _uncentred(self, X: Any) -> Array:
         return validate_data(self, X, reset=False, dtype=(np.float64, np.float32), copy=True)

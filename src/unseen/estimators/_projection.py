@@ -37,7 +37,7 @@ from ..algebra import (
 )
 from ..citizen import forget, is_dask, parameters
 from ..exceptions import FewerComponentsWarning, warn
-from ..kernels import Kernel, KernelTransformer, factor, require_square
+from ..kernels import Kernel, KernelTransformer, factor, require_cells, require_square
 from ..labels import Coded, Labels, check_domains, domains_by_name, encode_classes, warn_of_masks, warn_of_single
 from ._centring import Centring, DomainTransformer
 from ._docs import shared_docs
@@ -414,6 +414,7 @@ class Equation:
     def of(cls, projection: Projection, counts: Ints, size: float) -> Equation:
         """The eigenproblem for a centred kernel matrix of Frobenius norm `size`, of which a ridge may be a multiple."""
         ridge = projection.ridge
+        require_cells(int(np.count_nonzero(counts)), type(projection).__name__)
         if isinstance(ridge, str):
             ridge = factor(ridge, "scale", "ridge") * (0.01 * size) ** projection._ridge_power
         return cls(projection, counts, float(ridge))

@@ -15,7 +15,7 @@ from sklearn.utils import gen_batches
 
 from ..algebra import Array, Gram, gram, gram_by_numpy, product
 from ..citizen import ignored
-from ..kernels import Kernel
+from ..kernels import Kernel, require_scatter
 from ..labels import listed
 
 BLOCK_ENTRIES = 2**22  # kernel values or features computed at a time: 32 MiB
@@ -81,7 +81,9 @@ def in_blocks(function: Callable[[Any], Array], X: Any, width: int, widest: int 
 def features_of(fitted: Any, X: Any) -> Array:
     """Features of samples under a fitted map, or "linear", as projections see them: nothing beside them is as large."""
     space = FeatureSpace(None if isinstance(fitted, str) else fitted)
-    return in_blocks(space.features, X, space.features(X[:1]).shape[1])
+    width = space.features(X[:1]).shape[1]
+    require_scatter(width)
+    return in_blocks(space.features, X, width)
 
 
 def _names_ignored() -> AbstractContextManager[None]:

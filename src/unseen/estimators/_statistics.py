@@ -13,7 +13,7 @@ from sklearn.utils import gen_batches
 
 from ..algebra import Array, Cells, Gram, Ints, Membership, Spectrum, gram
 from ..citizen import is_dask
-from ..kernels import require_spread
+from ..kernels import require_scatter, require_spread
 from ..labels import Coded, Labels, encode_domains
 from ._space import fit_feature_map
 
@@ -54,7 +54,10 @@ class Statistics:
         shape = len(domains.names), len(classes.names)
 
         def block(rows: slice) -> Cells:
-            return Cells.of(features(rows), Membership.of(classes.codes[rows], domains.codes[rows], shape), gram)
+            values = features(rows)
+            if not rows.start:
+                require_scatter(values.shape[1])
+            return Cells.of(values, Membership.of(classes.codes[rows], domains.codes[rows], shape), gram)
 
         batches = gen_batches(len(classes.codes), BLOCK_ROWS)
         cells = reduce(lambda one, two: one.plus(two, gram), map(block, batches))

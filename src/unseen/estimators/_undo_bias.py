@@ -14,7 +14,7 @@ from sklearn.svm import LinearSVC
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..algebra import Array, Ints, Membership
+from ..algebra import Array, Ints, Membership, require_squares
 from ..citizen import DocLinkMixin, parameters
 from ..labels import Coded, check_weights, domains_by_name, encode_classes, warn_of_masks, warn_of_single
 
@@ -172,21 +172,15 @@ class UndoBias(DocLinkMixin, LinearClassifierMixin, BaseEstimator):
 
 def mean_and_scale(X: Array, weight: Array | None) -> tuple[Array, Array]:
     """Mean and standard deviation of each column, which is one where a column is constant."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        if weight is None:
-            mean, scale = X.mean(axis=0), X.std(axis=0)
-        else:
-            mean = np.average(X, axis=0, weights=weight)
-            scale = np.sqrt(np.average((X - mean) ** 2, axis=0, weights=weight))
-    if not np.isfinite(scale).all():
-        raise ValueError(
-            f"X is too large: the squares of values up to {np.abs(X).max():.3g} are more than numbers in double "
-            "precision can be. Scale X, for example divide it by 1e100."
-        )
-    # A constant column has a standard deviation of rounding errors: dividing by it would make a feature of them.
     seen = X if weight is None else X[weight > 0]
-    scale[np.ptp(seen, axis=0) <= 10 * np.finfo(float).eps * np.abs(mean)] = 1.0
-    return mean, scale
+    with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused
+        mean, spread = np.average(X, axis=0, weights=weight), np.ptp(seen, axis=0)
+        # A constant column has a standard deviation of rounding errors: dividing by it would make a feature of them.
+        varies = ~(spread <= 10 * np.finfo(float).eps * np.abs(mean))
+        for size in (np.min(spread, where=varies, initial=1.0), np.max(spread, where=varies, initial=1.0)):
+            require_squares(float(size))
+        scale = X.std(axis=0) if weight is None else np.sqrt(np.average((X - mean) ** 2, axis=0, weights=weight))
+    return mean, np.where(varies, scale, 1.0)
 
 
 def augmented(X: Array, domain: Ints, n_domains: int, offset_penalty: float) -> sparse.csr_array:

@@ -14,7 +14,7 @@ from ._kernel import (
     squared_distances,
 )
 from ._nystroem import PivotedNystroem
-from ._plan import EXACT_ROWS, Plan, available_bytes, require_square
+from ._plan import EXACT_ROWS, Plan, available_bytes, require_cells, require_scatter, require_square
 
 __all__ = [
     "EXACT_ROWS",
@@ -27,6 +27,8 @@ __all__ = [
     "factor",
     "is_multiple",
     "median_squared_distance",
+    "require_cells",
+    "require_scatter",
     "require_spread",
     "require_square",
     "squared_distances",

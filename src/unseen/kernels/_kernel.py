@@ -16,7 +16,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.extmath import row_norms
 from sklearn.utils.validation import check_non_negative, validate_data
 
-from ..algebra import Array, norm, product, require_range
+from ..algebra import Array, norm, product, require_range, require_squares
 from ..citizen import DocLinkMixin, parameters
 
 # 1,000 rows are half a million pairs: their median has a standard error of one per cent for twenty normal features,
@@ -87,6 +87,7 @@ def resolve_gamma(gamma: float | str | None, kernel: str | Callable[..., float],
     if not isinstance(gamma, str):
         return float(gamma)
     if is_multiple(gamma, "scale"):
+        require_squares(float(abs(X).max()))
         variance = _variance(X)
         return factor(gamma, "scale", "gamma") / (X.shape[1] * variance if variance > 0 else 1.0)
     multiple = factor(gamma, "median", "gamma")
@@ -114,6 +115,7 @@ def median_squared_distance(X: Any) -> float:
     if X.shape[0] > MEDIAN_ROWS:
         X = X[np.argpartition(_ranks(_row_hashes(X)), MEDIAN_ROWS)[:MEDIAN_ROWS]]
     (X,) = about_mean(X)
+    require_squares(float(abs(X).max()))
     distances = squared_distances(X)[np.tri(X.shape[0], k=-1, dtype=bool)]
     # Copies of one row are at distance zero, up to the rounding of |x|^2 + |y|^2 - 2 x'y.
     rounding = 4 * np.finfo(float).eps * X.shape[1] ** 0.5 * row_norms(X, squared=True).max()
@@ -354,7 +356,7 @@ def require_spread(centred: float, uncentred: float, caller: str) -> None:
     if centred <= 4 * np.finfo(float).eps * uncentred:
         raise ValueError(
             f"All samples look the same to {caller}: the centred kernel matrix is zero. Check X, the kernel and its "
-            "gamma."
+            "gamma; if samples differ, by too little for their squares to be seen, scale X."
         )
 
 

@@ -37,14 +37,38 @@ TOLERANCE = 1e-6  # what landmarks may miss of the kernel: a smooth one needs fe
 
 def require_square(n: int, copies: int, caller: str) -> None:
     """Raise MemoryError if `copies` float64 matrices of n x n do not fit."""
-    needed = copies * 8 * n * n
-    available = available_bytes()
+    _require(
+        f"{caller} with an exact kernel on {n:,} samples",
+        n,
+        copies,
+        "Fit on a subsample, or set feature_map, for example to unseen.PivotedNystroem(1000), whose memory does not "
+        "grow with the square of the number of samples.",
+    )
+
+
+def require_scatter(width: int) -> None:
+    """Raise MemoryError if what a projection of so many explicit features needs does not fit."""
+    _require(
+        f"A projection of {width:,} explicit features",
+        width,
+        4,
+        'Set feature_map to a map with fewer features, or to None: kernel="linear" gives the same components as '
+        'feature_map="linear", from a matrix of samples by samples.',
+    )
+
+
+def require_cells(cells: int, caller: str) -> None:
+    """Raise MemoryError if contrasts of so many cells do not fit."""
+    advice = "Leave out classes or domains, or merge those that are alike."
+    _require(f"{caller} on {cells:,} combinations of a domain and a class", cells, 8, advice)
+
+
+def _require(what: str, n: int, copies: int, advice: str) -> None:
+    needed, available = copies * 8 * n * n, available_bytes()
     if available is not None and needed > available:
         raise MemoryError(
-            f"{caller} with an exact kernel on {n:,} samples needs {copies} matrices of {n:,} x {n:,}, "
-            f"{needed / 2**30:,.1f} GiB in all; {available / 2**30:,.1f} GiB is available. Fit on a subsample, or set "
-            "feature_map, for example to unseen.PivotedNystroem(1000), whose memory does not grow with the square of "
-            "the number of samples."
+            f"{what} needs {copies} matrices of {n:,} x {n:,}, {needed / 2**30:,.1f} GiB in all; "
+            f"{available / 2**30:,.1f} GiB is available. {advice}"
         )
 
 

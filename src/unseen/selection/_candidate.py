@@ -26,6 +26,7 @@ from ..citizen import ignored
 from ..estimators import LIBLINEAR, DomainCenterer, Projection
 from ..exceptions import FewerComponentsWarning, MaskedLabelsWarning, SingleDomainWarning
 from ..kernels import factor, is_multiple, median_squared_distance
+from ..labels import MANY_CLASSES
 
 BLOCK = 64  # rows of scores that stay in cache between the product and the search for their maximum
 ANSWERS = ("predict", "predict_proba", "decision_function")
@@ -263,7 +264,9 @@ def expected_warnings() -> AbstractContextManager[None]:
     """Ignore warnings that are expected in small folds, where models are judged by their scores."""
     ours = SingleDomainWarning, MaskedLabelsWarning, FewerComponentsWarning
     constant = UserWarning, "self.within_class_std_dev_"  # of a constant feature's mean
-    return ignored(*ours, ConvergenceWarning, constant)
+    # Of classifiers on samples in units that are not theirs: overflow, and searches along a line that find nothing.
+    units = (RuntimeWarning, ".* encountered in "), (Warning, "(?i).*line search")
+    return ignored(*ours, ConvergenceWarning, constant, *units, MANY_CLASSES)
 
 
 def nearest(train: Array, test: Array) -> np.ndarray[Any, np.dtype[np.intp]]:

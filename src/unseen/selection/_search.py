@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from ..citizen import forget, ignored, parameters
 from ..estimators import Projection, check_gram, validation_of
 from ..exceptions import MaskedLabelsWarning, SingleDomainWarning, warn
-from ..labels import Samples, domains_by_name, encode_classes, samples_of
+from ..labels import MANY_CLASSES, Samples, domains_by_name, encode_classes, samples_of
 from ..progress import with_callbacks
 from ._asking import as_key, one_thread
 from ._candidate import Candidate, placed
@@ -153,7 +153,8 @@ class ProjectionSearchCV(MetaEstimatorMixin, ChosenModel):
         self.cv_results_ = tabulate(results, candidates)
         self._choose()
         if self.refit is not False:
-            with one_thread(), ignored(SingleDomainWarning, MaskedLabelsWarning):  # the search has warned already
+            # The search has warned already.
+            with one_thread(), ignored(SingleDomainWarning, MaskedLabelsWarning, MANY_CLASSES):
                 self.best_estimator_ = candidates[self.best_index_].fitted(data.X, data.y, sample_domain, data.weight)
         return self
 

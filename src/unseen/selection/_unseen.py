@@ -213,6 +213,7 @@ class UnseenClassifier(ChosenModel):
         self.classes_, _ = encode_classes(y, type(self).__name__)
         methods = self._methods(X)
         samples = samples_of(X, y, sample_domain, sample_weight, params.pop("groups", None))
+        X = samples.X
         plan = self._plan(methods, len(samples), params)
         few = samples if plan.exact else samples.take(samples.thinned(plan.choice_rows))
         domain = None if sample_domain is None else few.domain

@@ -17,10 +17,10 @@ import functools
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+from scipy import sparse, stats
 from sklearn.utils import gen_batches
 
-from ..algebra import Array, Ints, Membership, cell_means, prior_normalised
+from ..algebra import Array, Ints, Membership, average_class_means, prior_normalised
 from ..progress import track
 
 BATCH = 2**20  # weights in one matrix product: large enough for speed, small beside the Gram matrix
@@ -98,7 +98,7 @@ class PermutationTest:
     @functools.cached_property
     def total(self) -> float:
         """Kernel variance of all samples, every class weighing the same, and every domain within it."""
-        average = self._per_sample(cell_means(self.membership.counts).mean(axis=(0, 1))[:, None])
+        average = self._per_sample(average_class_means(self.membership.counts).mean(axis=0)[:, None])
         w = average[self.membership.cell, 0]
         return max(0.0, float(w @ np.diagonal(self.gram) - w @ self.gram @ w))
 
@@ -110,8 +110,11 @@ class PermutationTest:
         return np.array([(np.trace(K) - K.sum() / len(K)) / (len(K) - 1) if len(K) > 1 else 0.0 for K in blocks])
 
     def _per_sample(self, contrast: Array) -> Array:
-        """Weights on cell means as weights on their samples; absent cells have none."""
-        return contrast / np.maximum(self.membership.counts, 1).reshape(-1, 1)
+        """Weights on the means of present cells as weights on the samples of any cell; absent ones have none."""
+        counts = self.membership.counts
+        weights = np.zeros((counts.size, contrast.shape[1]))
+        weights[counts.ravel() > 0] = contrast / counts[counts > 0][:, None]
+        return weights
 
 
 def labellings(domain: Ints, classes: Ints, n_permutations: int, rng: np.random.Generator) -> Ints:
@@ -174,16 +177,11 @@ def chi_square(tables: Ints) -> Evidence:
     return Evidence(draws, freedom * n / (n - 1), n * min(len(rows) - 1, len(columns) - 1))
 
 
-def cell_sums(gram: Array, membership: Membership) -> tuple[Array, Array]:
-    """Sums of a kernel matrix over pairs of cells, (m, C, m, C), and of its diagonal over cells, (m, C)."""
-    counts, indicators = membership.counts, membership.indicators
-    present = np.flatnonzero(counts)
-    scale = np.sqrt(counts.ravel()[present])
-    sums = np.zeros((counts.size, counts.size))
-    sums[np.ix_(present, present)] = scale[:, None] * (indicators @ (indicators @ gram).T) * scale
-    diagonal = np.zeros(counts.size)
-    np.add.at(diagonal, membership.cell, np.diagonal(gram))
-    return sums.reshape(*counts.shape, *counts.shape), diagonal.reshape(counts.shape)
+def group_sums(gram: Array, group: Ints, n_groups: int) -> tuple[Array, Array]:
+    """Sums of a kernel matrix over pairs of groups, and of its diagonal over groups."""
+    n = len(group)
+    members = sparse.csr_array((np.ones(n), (group, np.arange(n))), shape=(n_groups, n))
+    return members @ (members @ gram).T, members @ np.diagonal(gram)
 
 
 def mean_discrepancies(sums: Array, diagonal: Array, counts: Ints) -> Array:
@@ -206,14 +204,18 @@ def distance_matrices(gram: Array, membership: Membership) -> tuple[Array, Array
     Estimates of squared distances are unbiased, so they may fall below zero; such distances are reported as 0. NaN
     stands where there is nothing to compare.
     """
-    sums, diagonal = cell_sums(gram, membership)
     counts = membership.counts
-    marginal = mean_discrepancies(sums.sum(axis=(1, 3)), diagonal.sum(axis=1), counts.sum(axis=1))
-    by_class = np.array(
-        [mean_discrepancies(sums[:, j, :, j], diagonal[:, j], counts[:, j]) for j in range(counts.shape[1])]
-    )
-    shared = np.isfinite(by_class)
-    conditional = np.where(shared, by_class, 0.0).sum(axis=0) / np.where(shared.any(axis=0), shared.sum(axis=0), np.nan)
+    n_domains, n_classes = counts.shape
+    domain, classes = np.divmod(membership.cell, n_classes)
+    marginal = mean_discrepancies(*group_sums(gram, domain, n_domains), counts.sum(axis=1))
+    total, shared = np.zeros((2, n_domains, n_domains))
+    for j in range(n_classes):
+        rows = np.flatnonzero(classes == j)
+        squared = mean_discrepancies(*group_sums(gram[np.ix_(rows, rows)], domain[rows], n_domains), counts[:, j])
+        known = np.isfinite(squared)
+        total[known] += squared[known]
+        shared += known
+    conditional = total / np.where(shared > 0, shared, np.nan)
     return np.sqrt(np.maximum(marginal, 0.0)), np.sqrt(np.maximum(conditional, 0.0))
 
 

@@ -29,7 +29,7 @@ OTHER_UNITS = 10.0  # times the median: sources further than this do not tell wh
 BELIEVED = 10  # degrees of freedom for which the spread inside sources counts beside that inside a batch
 BLOCK = 4096  # rows embedded at a time: a few megabytes, which stay in cache
 SHARES = np.linspace(0, 1, 101)
-HUGE = 1e100  # values beyond are taken as this, so that nothing overflows
+HUGE = 1e100  # new values beyond are taken as this, so that nothing overflows
 
 
 @dataclass(frozen=True)
@@ -166,6 +166,11 @@ class Novelty(BaseEstimator):
         """
         self._validate_params()
         X = validate_data(self, X, dtype=np.float64)
+        if (largest := float(np.abs(X).max())) > HUGE:
+            raise ValueError(
+                f"X is too large: Novelty takes values up to {HUGE:g}, and the largest here is {largest:.3g}. Scale X, "
+                "for example divide its columns by their largest values."
+            )
         self.domains_, codes = encode_domains(check_domains(sample_domain, len(X)))
         if len(self.domains_) < 2:
             raise ValueError(

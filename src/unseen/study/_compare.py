@@ -19,7 +19,7 @@ from ..labels import Balance, check_domains, encode_classes
 from ..report import draw_comparison, ranked, render_comparison
 from ..selection import metric_named, require_contest
 from ..shift import Diagnosis, diagnose
-from ..tables import Column, Dates, Schema, Table, is_table, load_table, preprocessor
+from ..tables import Column, Dates, Schema, Table, is_table, load_table, preprocessor, require_sizes
 from ._protocol import Protocol, Task, tasks
 from ._run import HERE, Work, all_results
 from ._store import Row, Scores
@@ -267,6 +267,7 @@ def table_of_arrays(X: Any, y: Any, sample_domain: Any) -> Table:
             f"compare needs samples of at least 2 domains; sample_domain holds only {domain.tolist()[0]!r}."
         )
     schema = Schema(tuple(Column(f"feature {j}", "numeric") for j in range(X.shape[1])))
+    require_sizes(X, schema)
     return Table(X, y, domain, schema, [], "arrays")
 
 

@@ -17,7 +17,7 @@ from ._files import (
 from ._frames import as_frame
 from ._load import SurveyedTable, Table, load_table, loaded, survey_files, survey_table
 from ._roles import Dates, Request
-from ._schema import Column, NewValues, Schema, preprocessor
+from ._schema import Column, NewValues, Schema, preprocessor, require_sizes
 from ._survey import batch_size
 from ._values import as_text, is_readable
 
@@ -52,6 +52,7 @@ __all__ += [
     "is_table",
     "loaded",
     "look_like_parts",
+    "require_sizes",
     "survey_files",
     "survey_table",
     "understanding",

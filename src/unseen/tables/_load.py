@@ -31,7 +31,7 @@ from ._files import (
 )
 from ._frames import as_frame
 from ._roles import Dates, Request, choose_roles
-from ._schema import Schema, column_uses
+from ._schema import Schema, column_uses, require_sizes
 from ._survey import Cell, Coding, Part, batch_size, count_cells, look_through, sum_cells
 
 Draw = dict[Cell, Ints]  # which rows of each cell, counted from 0 through all files, in order
@@ -365,6 +365,7 @@ def loaded(found: SurveyedTable, seed: int = 0) -> Table:
         )
         found = replace(found, notices=[*found.notices, text]).thinned(max(limit, 2), seed)
     samples, rows, group = found.read()
+    require_sizes(samples.X, found.schema)
     told: dict[str, Any] = {"rows": rows, "group": group, "left_out": found.left_out}
     return Table(samples.X, samples.y, samples.domain, found.schema, found.notices, found.name, **told)
 

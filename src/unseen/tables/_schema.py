@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from ..algebra import require_squares
 from ._errors import SHOWN, counted, refuse, unknown_column
 from ._values import as_text, days, frame_numbers, polars
 
@@ -198,6 +199,15 @@ def positions(series: pl.Series, levels: tuple[str, ...]) -> NDArray[np.float64]
     pl, text = polars(), as_text(series)
     found = text.cast(pl.Enum(levels), strict=False).to_physical().cast(pl.Float64).fill_null(NEW_LEVEL)
     return np.where(text.is_null().to_numpy(), np.nan, found.to_numpy())
+
+
+def require_sizes(X: NDArray[np.float64], schema: Schema) -> None:
+    """Raise for a column of numbers too large to be squared, or so small that their squares are lost."""
+    # Missing values are NaN, which these two pass over.
+    largest = np.maximum(np.fmax.reduce(X, axis=0, initial=0.0), -np.fmin.reduce(X, axis=0, initial=0.0))
+    for column, size in zip(schema.columns, largest.tolist(), strict=True):
+        if column.kind != "categorical":
+            require_squares(size, f"Column {column.name!r}")
 
 
 Scale = Literal["standardize", "l2", "none"]

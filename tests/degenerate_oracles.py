@@ -1,0 +1,493 @@
+"""What is right on degenerate data: the textbook in 50 digits, from samples to features, and other independent ways.
+
+Each function takes a case, fits, and returns the largest relative error; what is refused raises.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from typing import NamedTuple
+from unittest import mock
+
+import mpmath
+import numpy as np
+import polars
+from scipy import linalg, sparse
+from scipy.spatial.distance import cdist
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import Pipeline
+
+import textbook
+import unseen
+from helpers import METHODS, make, match, pencil
+from undo_bias_oracle import khosla, optimum
+from unseen import CIDG, DICA, DomainCenterer, PivotedNystroem, ProjectionSearchCV, UndoBias, UnseenClassifier
+from unseen.exceptions import FewerComponentsWarning, MaskedLabelsWarning, SingleDomainWarning
+from unseen.selection import LeaveOneDomainOut
+from unseen.shift import Novelty
+
+DIGITS = 50
+BOUND = 1e-8  # on the largest relative error
+MEMORY = 16 * 2**30  # that there is supposed to be, on any machine
+# The stopping rule of a solver; what landmarks leave out as rounding.
+BOUNDS = {"UndoBias": 1e-4, "CIDG, landmarks": 1e-5}
+NOISE = 1e-12  # of the largest eigenvalue: what is less may be kept or not
+SCALE = 0.01  # a ridge of "scale" is this times the norm of the kernel matrix, to the power of the method
+
+
+def exact(X):
+    """An array of mpmath numbers; of sparse samples without the columns of zeros, which no kernel sees."""
+    X = X[:, np.unique(X.indices)].toarray() if sparse.issparse(X) else np.asarray(X)
+    return np.array([[mpmath.mpf(float(v)) for v in row] for row in X], dtype=object)
+
+
+def kernel_matrix(X, Y, kernel, gamma):
+    """Exact kernel values."""
+    if kernel == "linear":
+        return X @ Y.T
+    return np.array([[mpmath.exp(-mpmath.mpf(gamma) * sum((a - b) ** 2)) for b in Y] for a in X], dtype=object)
+
+
+def frobenius(K):
+    return mpmath.sqrt((K * K).sum())
+
+
+def on_range(K, *matrices):
+    """Matrices on the space in which the samples vary, and what leads back: without a ridge there is no other."""
+    values, vectors = mpmath.eigsy(mpmath.matrix(K.tolist()))
+    values = np.array(list(values), dtype=object)
+    keep = [i for i in range(len(values)) if abs(values[i]) > mpmath.mpf(10) ** -25 * max(abs(values))]
+    V = np.array(vectors.tolist(), dtype=object)[:, keep]
+    return V, *(V.T @ M @ V for M in matrices)
+
+
+def published(K, y, d, ridge, output_ridge):
+    """Eigenpairs of the released code's matrix, A^-1 L (L + n eps I)^-1 K^2, where samples vary, with b'Ab = 1."""
+    L, n = textbook.label_kernel(K, y), len(K)
+    labels = L @ textbook.inverse(L + n * output_ridge * textbook.identity(K))
+    V, A = on_range(K, textbook.domain_scatter(K, d) + K + ridge * textbook.identity(K))
+    values, vectors = mpmath.eig(mpmath.matrix((textbook.inverse(A) @ V.T @ labels @ K @ K @ V).tolist()))
+    order = sorted(range(len(values)), key=lambda i: -mpmath.re(values[i]))[: len(np.unique(y)) - 1]
+    B = np.array([[mpmath.re(vectors[i, j]) for j in order] for i in range(len(A))], dtype=object)
+    B = B / np.array([mpmath.sqrt(b @ A @ b) for b in B.T], dtype=object)
+    return np.array([mpmath.re(values[j]) for j in order], dtype=object), V @ B
+
+
+def settings_of(case, model):
+    """The settings of a case that an estimator has."""
+    return {name: value for name, value in case.settings.items() if name in model.get_params(deep=False)}
+
+
+def chunks(case):
+    """Rows in pieces, none of them with all classes."""
+    return [slice(start, start + 4) for start in range(0, len(case.y), 4)]
+
+
+def projection(name, in_chunks=False, **options):
+    """A projection against its paper's equations."""
+
+    def error(case):
+        model = DICA(as_published=True, output_ridge=0.1) if name == "as published" else make(name)
+        model.set_params(ridge="scale", **options)
+        model.set_params(**settings_of(case, model))
+        for rows in chunks(case) if in_chunks else ():
+            model.partial_fit(case.X[rows], case.y[rows], sample_domain=case.d[rows])
+        if not in_chunks:
+            model.fit(case.X, case.y, sample_domain=case.d)
+        Z = model.transform(case.X).astype(float)
+        if not np.isfinite(Z).all():
+            return np.inf
+        return (against_dense if case.large else against_textbook)(name, model, case, Z)
+
+    return error
+
+
+def width_of(model):
+    """Kernel and coefficient that a fitted projection uses, its own or its map's."""
+    if model.feature_map is None:
+        return model.kernel, model.gamma_
+    return ("linear", None) if model.feature_map_ is None else (model.feature_map_.kernel, model.feature_map_.gamma_)
+
+
+def against_textbook(name, model, case, Z):
+    """The largest error of the eigenvalues and of the features of the training samples."""
+    known = {} if name == "as published" else METHODS[name][2]
+    with mpmath.workdps(DIGITS + case.magnitude):
+        X = exact(case.X)
+        K = textbook.centred(kernel_matrix(X, X, *width_of(model)))
+        power = METHODS[name][3] if known or name == "KFDA" or name == "UDICA" else 1
+        ridge = (mpmath.mpf(SCALE) * frobenius(K)) ** power if model.ridge == "scale" else mpmath.mpf(model.ridge)
+        if name == "as published":
+            values, B = published(K, case.y, case.d, ridge, mpmath.mpf(0.1))
+        else:
+            known = {*known, "norm_weight"} if name == "CIDG" else known
+            weights = {k: mpmath.mpf(v) for k, v in case.settings.items() if k in known}
+            values, B = solved(K, *pencil(name, K, case.y, case.d, ridge, **weights), with_ridge=ridge > 0)
+        q, features = len(model.eigenvalues_), K @ B
+        missed = [value / values[0] for value in values[q : wanted(model)]]
+        features = (features[:, :q] / np.array([mpmath.sqrt(v) for v in values[:q]], dtype=object)).astype(float)
+        values = values[:q].astype(float)
+    if name == "as published":  # whose smaller eigenvalues have few digits
+        missed = [part for part in missed if part > 1e-5]
+    return compared(model.eigenvalues_, Z, values, features, missed)
+
+
+def compared(eigenvalues, Z, values, features, missed):
+    """Relative errors, the largest of them; what was left out must be rounding."""
+    errors = [
+        max((float(part) for part in missed if part > NOISE), default=0.0),
+        np.abs(eigenvalues / values - 1).max(),
+        np.abs(match(Z, features, values) - features).max() / np.abs(features).max(),
+    ]
+    return float(max(errors))
+
+
+def wanted(model):
+    """How many components there should be, if the data have them."""
+    return model._wanted(model.cell_counts_) or len(model.classes_) - 1
+
+
+def solved(K, N, A, with_ridge):
+    """Eigenpairs in decreasing order, all digits of the values kept."""
+    back = None
+    if not with_ridge:
+        back, N, A = on_range(K, N, A)
+    size = np.abs(A).max()  # mpmath takes a matrix whose entries are tiny for none
+    whiten = mpmath.cholesky(mpmath.matrix((A / size).tolist())) ** -1
+    values, vectors = mpmath.eigsy(whiten * mpmath.matrix((N / size).tolist()) * whiten.T)
+    B = np.array((whiten.T * vectors).tolist(), dtype=object) / mpmath.sqrt(size)
+    order = sorted(range(len(B)), key=lambda i: -values[i])
+    values = np.array([values[i] for i in order], dtype=object)
+    return values, (B if back is None else back @ B)[:, order]
+
+
+def dense(name, K, y, d, ridge):
+    """The same pencils in double precision, for many classes and domains: sums over cells as products of matrices."""
+    n, m, C = len(y), d.max() + 1, y.max() + 1
+    cells, cell = np.unique(d * C + y, return_inverse=True)
+    s, j = np.divmod(cells, C)
+    of_cell, of_class, of_domain = (np.eye(k)[codes] for k, codes in ((len(cells), cell), (C, y), (m, d)))
+    mu, sizes = K @ of_cell / of_cell.sum(axis=0), of_class.sum(axis=0)
+    having = np.eye(C)[j]
+    average = mu @ having / having.sum(axis=0)
+    shift = mu - average[:, j]
+    pooled = K @ of_class / sizes
+    H, L = shift @ shift.T / m, shift @ np.eye(m)[s]
+    L = L @ L.T / m / C**2
+    spread = pooled - pooled @ sizes[:, None] / n
+    P, inside = (spread * sizes) @ spread.T, K - pooled[:, y]
+    domains = K @ of_domain / of_domain.sum(axis=0)
+    domains = domains - domains.mean(axis=1, keepdims=True)
+    D, Q, eye = domains @ domains.T / m, inside @ inside.T, np.eye(n)
+    weights = METHODS[name][2]
+    if name.startswith("CIDG"):
+        invariance = weights["conditional_weight"] * H + weights["prior_weight"] * L
+        return P, invariance + Q + weights.get("norm_weight", 0) * K + ridge * eye
+    if name == "KFDA":
+        return P, Q + ridge * eye
+    if name == "SCA":
+        beta = weights["between_weight"]
+        return (1 - beta) * K @ K / n + beta * P, weights["domain_weight"] * D + K + Q + ridge * eye
+    if name == "UDICA":
+        return K @ K / n, D + K + ridge * eye
+    if name == "DICA":
+        return textbook.dica(K, y, d, ridge=ridge, **weights)
+    share = of_cell.sum(axis=0) / of_domain.sum(axis=0)[s]
+    u = mu * share @ having / (share @ having)
+    mean = u @ (share @ having)[:, None] / m
+    pairs = u - u.mean(axis=1, keepdims=True)
+    F, P = 2 / (C - 1) * pairs @ pairs.T, ((u - mean) * sizes) @ (u - mean).T / n
+    beta, within = weights["discrepancy_weight"], (K - u[:, y]) @ (K - u[:, y]).T / n
+    G = weights["conditional_weight"] * 2 * m / (C * (m - 1)) * H
+    return beta * F + (1 - beta) * P, G + weights["within_weight"] * within + K + ridge * eye
+
+
+def against_dense(name, model, case, Z):
+    """Eigenvalues of large problems against LAPACK's on dense matrices."""
+    kernel, gamma = width_of(model)
+    K = np.exp(-gamma * cdist(case.X, case.X, "sqeuclidean")) if kernel == "rbf" else case.X @ case.X.T
+    K = textbook.centred(K)
+    ridge = (SCALE * np.linalg.norm(K)) ** (1 if name == "as published" else METHODS[name][3])
+    if name == "as published":
+        M, _ = textbook.dica_as_published(K, case.y, case.d, ridge=ridge, output_ridge=0.1)
+        values = np.sort(linalg.eigvals(M).real)[::-1]
+    else:
+        values = linalg.eigh(*dense(name, K, case.y, case.d, ridge), eigvals_only=True)[::-1]
+    q = len(model.eigenvalues_)
+    missed = values[q : wanted(model)] / values[0]
+    leading = values[:q] > 1e-3 * values[0]  # the others are known to fewer digits in double precision
+    errors = np.abs(model.eigenvalues_ / values[:q] - 1)[leading]
+    return float(max(errors.max(), missed.max(initial=0.0) if missed.max(initial=0.0) > 1e-9 else 0.0))
+
+
+def nystroem(kernel):
+    """Inner products of all features are the kernel, from samples that were fitted and from samples as new ones."""
+
+    def error(case):
+        model = PivotedNystroem(len(case.y), kernel=kernel, random_state=0)
+        fitted = model.fit_transform(case.X).astype(float)
+        new = model.transform(case.X).astype(float)
+        if case.large:
+            K = np.exp(-model.gamma_ * cdist(case.X, case.X, "sqeuclidean"))
+        else:
+            with mpmath.workdps(DIGITS):
+                X = exact(case.X)
+                K = kernel_matrix(X, X, kernel, model.gamma_).astype(float)
+        return max(np.abs(F @ F.T - K).max() for F in (fitted, new)) / np.abs(K).max()
+
+    return error
+
+
+def centerer(case):
+    """Rows less the mean of their domain, as they are and of length one, against exact ones."""
+    ours = DomainCenterer(renormalize=False).fit_transform(case.X, sample_domain=case.d)
+    ours_unit = DomainCenterer().fit_transform(case.X, sample_domain=case.d)
+    if case.large:
+        return np.nan if np.isfinite(ours_unit).all() else np.inf
+    with mpmath.workdps(DIGITS):
+        X = exact(case.X)
+        size = np.abs(X).max() or mpmath.mpf(1)
+        means = {s: X[case.d == s].sum(axis=0) / int((case.d == s).sum()) for s in np.unique(case.d)}
+        Z = np.array([x - means[s] for x, s in zip(X, case.d, strict=True)], dtype=object)
+        lengths = np.array([mpmath.sqrt(sum(z * z)) for z in Z], dtype=object)
+        far = np.array([length > 1e-12 * size for length in lengths])  # what rounding leaves has any direction
+        unit, plain = Z[far] / lengths[far][:, None], Z / size
+        error = np.abs(exact(ours) / size - plain).max()
+    return float(max(error, np.abs(ours_unit[far] - unit.astype(float)).max(initial=0.0)))
+
+
+def undo_bias(case):
+    """How far the objective lies above the optimum that another solver found, relative to it."""
+    model = UndoBias(tol=1e-4 if case.large else 1e-8)
+    model.set_params(**settings_of(case, model)).fit(case.X, case.y, sample_domain=case.d, sample_weight=case.weight)
+    if not all(np.isfinite(part).all() for part in (model.coef_, model.domain_coef_, model.decision_function(case.X))):
+        return np.inf
+    if "shared_cost" in case.settings:
+        return np.nan  # the other solver does not get there
+    plain, shrink = case.plain or case, case.factor
+    model.coef_, model.domain_coef_ = model.coef_ * shrink, model.domain_coef_ * shrink
+    gaps = []
+    for row in range(min(len(model.coef_), 3)):
+        best = optimum(model, plain.X, plain.y, plain.d, row)
+        gaps.append(abs(khosla(model, plain.X, plain.y, plain.d, row) / best - 1))
+    return max(gaps)
+
+
+def splits_of(case):
+    """Each domain in turn; of many domains, either half."""
+    if not case.large:
+        return list(LeaveOneDomainOut().split(case.X, case.y, case.d))
+    half = case.d % 2 == 0
+    return [(np.flatnonzero(half), np.flatnonzero(~half)), (np.flatnonzero(~half), np.flatnonzero(half))]
+
+
+def search(case):
+    """Scores against those of scikit-learn's search over the same pipeline."""
+    projection, splits = CIDG(), splits_of(case)
+    projection.set_params(**settings_of(case, projection))
+    grid = {"n_components": [1, 2], "scaling": ["paper", "unit_norm"]}
+    head = LogisticRegression()  # nearest neighbours of equal rows are a matter of rounding
+    ours = ProjectionSearchCV(projection, grid, classifier=head, cv=splits)
+    ours.fit(case.X, case.y, sample_domain=case.d, sample_weight=case.weight)
+    pipeline = Pipeline([("projection", projection), ("classifier", head)])
+    theirs = GridSearchCV(pipeline, {f"projection__{k}": v for k, v in grid.items()}, cv=splits, error_score="raise")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # those of ours are the matter
+        theirs.fit(case.X, case.y, projection__sample_domain=case.d)
+    names = [f"split{k}_test_score" for k in range(len(splits))]
+    if case.weight is not None:  # which scikit-learn's search keeps from its scores
+        return 0.0 if np.isfinite(ours.cv_results_["mean_test_score"]).all() else np.inf
+    return float(max(np.abs(ours.cv_results_[name] - theirs.cv_results_[name]).max() for name in names))
+
+
+def classifier(methods):
+    """Probabilities against those for the same numbers in double precision; elsewhere they must be probabilities."""
+
+    def error(case):
+        def probabilities(part):
+            model = UnseenClassifier(["1NN", "KFDA"] if case.large else methods, cv=splits_of(case))
+            model.fit(part.X, part.y, sample_domain=part.d, sample_weight=case.weight)
+            return model.predict_proba(part.X)
+
+        P = probabilities(case)
+        if not (np.isfinite(P).all() and (P >= 0).all() and np.allclose(P.sum(axis=1), 1)):
+            return np.inf
+        return np.abs(P - probabilities(case.plain)).max() if case.plain and case.factor == 1 else np.nan
+
+    return error
+
+
+def diagnosis(case):
+    """Distances between domains against unbiased estimates from exact kernel values; p-values must be some."""
+    found = unseen.diagnose(case.X, case.y, sample_domain=case.d, n_permutations=19)
+    if not all(test.p_value is None or 0 < test.p_value <= 1 for test in found.tests) or "nan" in str(found):
+        return np.inf
+    if case.large:
+        return np.nan
+    with mpmath.workdps(DIGITS):
+        X = exact(case.X)
+        K = kernel_matrix(X, X, "rbf", found.gamma)
+        domains = [np.flatnonzero(case.d == s) for s in np.unique(case.d)]
+
+        def inside(rows):
+            return (K[np.ix_(rows, rows)].sum() - len(rows)) / (len(rows) * (len(rows) - 1))
+
+        expected = np.zeros((len(domains), len(domains)))
+        for (s, a), (t, b) in ((one, two) for one in enumerate(domains) for two in enumerate(domains)):
+            if s != t and min(len(a), len(b)) > 1:
+                square = inside(a) + inside(b) - 2 * K[np.ix_(a, b)].sum() / (len(a) * len(b))
+                expected[s, t] = float(max(square, 0))
+            elif s != t:
+                expected[s, t] = np.nan
+    return float(np.abs(np.nan_to_num(found.marginal_distances**2) - np.nan_to_num(expected)).max())
+
+
+def novelty(case):
+    """Distances from knots along directions, those that were drawn, against exact ones."""
+    model = Novelty(n_components=20).fit(case.X, sample_domain=case.d)
+    result = model.start().add(case.X[: len(case.y) // 2]).result()
+    told = [result.distance, result.ratio, result.yardstick, *model.farther(case.X), *model.plane(case.X)[0].ravel()]
+    if not np.isfinite(told).all():
+        return np.inf
+    if case.large:
+        return np.nan
+    with mpmath.workdps(DIGITS):
+        along = exact(case.X) @ exact(model.directions_)
+        expected = np.abs(along - exact(model.knots_[:, None])[:, 0])
+        size = np.abs(along).max() or 1
+        return float((np.abs(exact(model._embed(np.asarray(case.X, dtype=float))) ** 2 - expected) / size).max())
+
+
+def comparison(case):
+    """Scores against those for the same problem of ordinary size; elsewhere who has none says why."""
+
+    def accuracies(part):
+        methods = ["1NN"] if case.large else ["CIDG", "logistic", "1NN"]
+        options = {"methods": methods, "repeats": 1, "quick": True}
+        found = unseen.compare(part.X, part.y, sample_domain=part.d, **options)
+        found.to_html()
+        if any(row.status != "ok" and not row.reason for row in found.rows):
+            return [np.inf]
+        return [row.accuracy for row in found.rows if row.status == "ok"]  # the others say why not
+
+    ours = accuracies(case)
+    if not np.isfinite(ours).all():
+        return np.inf
+    return np.abs(np.subtract(ours, accuracies(case.plain))).max() if case.plain else np.nan
+
+
+def table_fit(case):
+    """Predictions of a model that was fitted to a frame against those for the same problem of ordinary size."""
+
+    def predictions(part):
+        columns = {f"x{j}": column for j, column in enumerate(np.asarray(part.X).T)}
+        frame = polars.DataFrame({**columns, "label": part.y, "site": [f"site {s}" for s in part.d]})
+        model = unseen.fit(frame, "1NN" if case.large else "logistic", label="label", domain="site")
+        return np.asarray(model.predict(frame.drop("label", "site")))
+
+    if sparse.issparse(case.X):
+        return None
+    ours = predictions(case)
+    if case.factor > 1:
+        return np.nan  # large numbers are whole, and columns of different whole numbers are taken for identifiers
+    return float((ours != predictions(case.plain)).mean()) if case.plain else np.nan
+
+
+SUBJECTS = {
+    **{name: projection(name) for name in [*METHODS, "as published"]},
+    **{f"{name}, linear": projection(name, kernel="linear") for name in [*METHODS, "as published"]},
+    **{f"{name}, feature map": projection(name, feature_map="linear") for name in [*METHODS, "as published"]},
+    "CIDG, landmarks": projection("CIDG", feature_map=PivotedNystroem(1000, random_state=0)),
+    "CIDG, in chunks": projection("CIDG", in_chunks=True, feature_map="linear"),
+    "PivotedNystroem": nystroem("rbf"),
+    "DomainCenterer": centerer,
+    "UndoBias": undo_bias,
+    "ProjectionSearchCV": search,
+    "UnseenClassifier": classifier("auto"),
+    "diagnose": diagnosis,
+    "Novelty": novelty,
+    "compare": comparison,
+    "fit": table_fit,
+}
+
+TOLD = [SingleDomainWarning, FewerComponentsWarning, MaskedLabelsWarning]  # what is said of such data, and meant
+RBF = [name for name in SUBJECTS if name in (*METHODS, "as published")] + ["CIDG, landmarks"]
+LINEAR = [name for name in SUBJECTS if name.endswith((", linear", ", feature map", ", in chunks"))]
+EXPLICIT = [name for name in SUBJECTS if name.endswith((", feature map", ", in chunks"))]
+SEARCHES = ["ProjectionSearchCV", "UnseenClassifier"]
+TAKES_ALL = ["DomainCenterer"]
+SMALL = "is too small: |look the same to .* scale X"
+LARGE = r"is too large: |kernel='\w+' gave NaN or infinite values on X"
+WEIGHTS = "sample_weight must hold zeros and numbers between 1e-30 and 1e\\+30"
+SINGULAR = "singular with ridge|directions have no scatter inside cells"
+ALL = [name for name in SUBJECTS if name not in TAKES_ALL]
+# Where there is no answer: the kind of data, who says so, and how.
+REFUSED = [
+    ("times 1e-300", [name for name in ALL if name != "Novelty"], SMALL),
+    ("times 1e-150", LINEAR, SMALL),
+    ("times 1e-80", LINEAR, SMALL),
+    ("times 1e80", [*LINEAR, *SEARCHES], LARGE),
+    ("times 1e150", [name for name in ALL if name != "fit"], LARGE),
+    ("times 1e300", [name for name in ALL if name != "fit"], LARGE),
+    ("times 1e300", ["fit"], "no columns are left to be features"),  # whole numbers, all of them different
+    ("identical samples", ["fit"], "no columns are left to be features"),
+    ("500 classes", ["fit"], "looks like a measurement or an identifier"),
+    ("500 classes in 200 domains", ["fit"], "looks like a measurement or an identifier|fewer than 4 rows"),
+    ("200 domains", ["fit"], "fewer than 4 rows"),
+    ("columns from 1e-300 to 1e300", ALL, f"{SMALL}|{LARGE}"),
+    ("one sample per class", ["fit"], "domains of 3 with fewer than 4 rows"),
+    ("one sample per cell", ["fit"], "domains of 3 with fewer than 4 rows"),
+    ("identical samples", [*RBF, *LINEAR, "ProjectionSearchCV"], "All samples look the same"),
+    (
+        "classes identical to each other",
+        [name for name in (*RBF, *LINEAR, "ProjectionSearchCV") if not name.startswith(("SCA", "UDICA"))],
+        "class means coincide",
+    ),
+    ("50,000 sparse features", EXPLICIT, "50,000 explicit features needs 4 matrices"),
+    ("50,000 sparse features", ["DomainCenterer", "UndoBias", "Novelty", "compare"], "dense data is required"),
+    ("sample weights of 1e300", ["UndoBias", *SEARCHES], WEIGHTS),
+    ("sample weights of 1e-300", ["UndoBias", *SEARCHES], WEIGHTS),
+    ("sample weights from 1e-300 to 1e300", ["UndoBias", *SEARCHES], WEIGHTS),
+    ("ridge 0", ["CIDG", "KFDA", "CIDG, landmarks", "ProjectionSearchCV"], SINGULAR),
+    ("ridge 1e-300", ["CIDG", "KFDA", "CIDG, landmarks", "ProjectionSearchCV"], SINGULAR),
+]
+
+
+def refusal(case, subject, message=None):
+    """Whether there is no answer; with a message, whether it is what should be said of that."""
+    texts = [text for name, subjects, text in REFUSED if name == case and subject in subjects]
+    return any(message is None or re.search(text, message) for text in texts)
+
+
+class Outcome(NamedTuple):
+    """What came of a case: right, sound, inapplicable, refused or wrong; the error, and what was said."""
+
+    kind: str
+    error: float = np.nan
+    message: str = ""
+
+
+def judged(subject, case):
+    """The outcome: "right" with the error, "sound" where nothing tells what is right, "refused" or "wrong".
+
+    A refusal is an error of Python's own kinds, with a message; whatever else is raised or warned of is wrong.
+    """
+    with warnings.catch_warnings(), mock.patch("unseen.kernels._plan.available_bytes", return_value=MEMORY):
+        warnings.simplefilter("error")
+        for category in TOLD:
+            warnings.simplefilter("ignore", category)
+        warnings.filterwarnings("ignore", ".* cannot be scored and is left out", RuntimeWarning)
+        try:
+            error = SUBJECTS[subject](case)
+        except Exception as problem:  # of any kind: it is the outcome
+            clear = isinstance(problem, (ValueError, TypeError, MemoryError))
+            kind = "refused" if clear and not isinstance(problem, np.linalg.LinAlgError) else "wrong"
+            return Outcome(kind, np.inf, f"{problem}" if clear else f"{type(problem).__name__}: {problem}")
+    if error is None:
+        return Outcome("inapplicable")
+    if np.isnan(error):
+        return Outcome("sound")
+    bound = max(BOUNDS.get(subject, BOUND), case.precision)
+    return Outcome("right" if error <= bound else "wrong", float(error))
