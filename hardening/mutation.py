@@ -162,7 +162,8 @@ def reason(mutant: Mutant, rules: list[dict[str, str]]) -> list[str]:
     file = str(mutant.path.relative_to(SOURCE))
     line = mutant.path.read_text().splitlines()[mutant.lines[0].start - 1].strip()
     found = (rule["text"] for rule in rules if re.search(rule["where"], f"{file}: {line} | {mutant.change}"))
-    return [f"{file}:{mutant.lines[0].start}", mutant.change, next(found, "No test yet.")]
+    change = f"``{' '.join(mutant.change.split())}``"  # as pages show code
+    return [f"{file}:{mutant.lines[0].start}", change, next(found, "No test yet.")]
 
 
 def tried() -> Campaign:
