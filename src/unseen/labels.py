@@ -13,7 +13,7 @@ from scipy import sparse
 from sklearn.utils import _safe_indexing
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 
-from .algebra import Array, Ints, Membership, require_squares
+from .algebra import Array, Ints, Membership, largest_entry, require_squares
 from .citizen import ignored, is_dask
 from .exceptions import MaskedLabelsWarning, SingleDomainWarning, warn
 
@@ -309,7 +309,7 @@ class Samples:
 def samples_of(X: Any, y: Labels, sample_domain: Any, sample_weight: Any, groups: Any) -> Samples:
     """Samples from what a user passed beside them, all of it checked; without domains there is one."""
     n = len(y)
-    largest = float(abs(X).max())
+    largest = largest_entry(X)
     require_squares(largest)
     if largest > LARGEST:
         raise ValueError(

@@ -263,6 +263,11 @@ def require_range(size: float) -> None:
         )
 
 
+def largest_entry(X: Any) -> float:
+    """The largest absolute entry of samples, which stay as they are: abs() of a sparse matrix adds entries up in it."""
+    return float(np.abs(X.data if sparse.issparse(X) else X).max(initial=0.0))
+
+
 def require_squares(largest: float, what: str = "X") -> None:
     """Raise if squares of values up to the `largest`, summed up, would be infinite, or lost below the least number."""
     if largest and not 1e-150 < largest < 1e150:

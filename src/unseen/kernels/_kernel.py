@@ -16,7 +16,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.extmath import row_norms
 from sklearn.utils.validation import check_non_negative, validate_data
 
-from ..algebra import Array, norm, product, require_range, require_squares
+from ..algebra import Array, largest_entry, norm, product, require_range, require_squares
 from ..citizen import DocLinkMixin, parameters
 
 # 1,000 rows are half a million pairs: their median has a standard error of one per cent for twenty normal features,
@@ -87,7 +87,7 @@ def resolve_gamma(gamma: float | str | None, kernel: str | Callable[..., float],
     if not isinstance(gamma, str):
         return float(gamma)
     if is_multiple(gamma, "scale"):
-        require_squares(float(abs(X).max()))
+        require_squares(largest_entry(X))
         variance = _variance(X)
         return factor(gamma, "scale", "gamma") / (X.shape[1] * variance if variance > 0 else 1.0)
     multiple = factor(gamma, "median", "gamma")
@@ -115,7 +115,7 @@ def median_squared_distance(X: Any) -> float:
     if X.shape[0] > MEDIAN_ROWS:
         X = X[np.argpartition(_ranks(_row_hashes(X)), MEDIAN_ROWS)[:MEDIAN_ROWS]]
     (X,) = about_mean(X)
-    require_squares(float(abs(X).max()))
+    require_squares(largest_entry(X))
     distances = squared_distances(X)[np.tri(X.shape[0], k=-1, dtype=bool)]
     # Copies of one row are at distance zero, up to the rounding of |x|^2 + |y|^2 - 2 x'y.
     rounding = 4 * np.finfo(float).eps * X.shape[1] ** 0.5 * row_norms(X, squared=True).max()

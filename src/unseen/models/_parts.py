@@ -194,7 +194,7 @@ def check_parts(model: Any) -> None:
     """Refuse arrays that would lead compiled code astray, and numbers that no table has."""
     for part in _parts(model):
         if isinstance(part, np.ndarray) and part.dtype.kind == "f":
-            if np.abs(part).max(initial=0, where=np.isfinite(part)) > LARGEST:
+            if float(np.abs(part).max(initial=0, where=np.isfinite(part))) > LARGEST:
                 raise ValueError(f"an array of it holds numbers beyond {LARGEST:g}")
             continue
         check = CHECKS.get(type(part))
