@@ -20,11 +20,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
-from helpers import three_domains
+from engine_sample import NAMES, SAMPLES, SPLITS, D, X, Y, own
 from unseen import CIDG, DomainCenterer
 from unseen.kernels import _plan
-from unseen.labels import Samples
-from unseen.selection import Candidate, _asking, predictions
+from unseen.selection import _asking, predictions
 from unseen.selection._asking import (
     TINY,
     Prediction,
@@ -49,16 +48,6 @@ from unseen.selection._engine import (
     tally,
     ties,
 )
-
-X, Y, D = three_domains()
-NAMES = np.array(["ill", "so so", "well"])
-SAMPLES = Samples(X, NAMES[Y], np.array(["a", "b", "c"])[D])
-SPLITS = [(np.flatnonzero(s != D), np.flatnonzero(s == D)) for s in range(3)]
-
-
-def own(classifier, transformer=None, **options):
-    return Candidate("own", {}, transformer, classifier, **options)
-
 
 # What is asked
 

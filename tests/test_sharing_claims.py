@@ -12,10 +12,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 from sklearn.svm import SVC, LinearSVC
 
-from helpers import three_domains
+from engine_sample import SAMPLES, SPLITS, D, X, Y, own
 from unseen import CIDG, SCA, DomainCenterer
 from unseen.kernels import Kernel, _plan
-from unseen.labels import Samples
 from unseen.selection import Candidate, expected_warnings, placed, predictions
 from unseen.selection._asking import (
     Rows,
@@ -27,15 +26,6 @@ from unseen.selection._asking import (
     turned,
 )
 from unseen.selection._folds import Fold, Source, membership_of, solution_params
-
-X, Y, D = three_domains()
-NAMES = np.array(["ill", "so so", "well"])
-SAMPLES = Samples(X, NAMES[Y], np.array(["a", "b", "c"])[D])
-SPLITS = [(np.flatnonzero(s != D), np.flatnonzero(s == D)) for s in range(3)]
-
-
-def own(classifier, transformer=None, **options):
-    return Candidate("own", {}, transformer, classifier, **options)
 
 
 def test_rows_are_held_out_once_however_many_splits_hold_them_out():
