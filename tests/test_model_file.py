@@ -307,6 +307,14 @@ def test_what_another_scikit_learn_cannot_rebuild_is_an_error_that_names_both(fi
         load_model(file)
 
 
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-1e999"])
+def test_a_card_with_numbers_that_json_does_not_have_is_refused_as_it_could_not_be_saved_again(file, number):
+    card, payload = unpack(file)
+    pack(file, {**card, "score": float(number.replace("1e999", "inf"))}, payload)
+    with pytest.raises(ModelFileError, match="Out of range float values are not JSON compliant"):
+        load_model(file)
+
+
 def test_a_save_that_fails_leaves_the_old_file_and_no_other(file, model, monkeypatch):
     before = file.read_bytes()
 

@@ -94,7 +94,7 @@ class Cache(AbstractContextManager["Cache"]):
         with self._lock, self._explained():
             found = self._connection.execute(query, (content, self.way)).fetchone()
         numbers = _bytes(found)
-        if numbers is None or len(numbers) % 4 or zlib.crc32(numbers) != found[1]:  # damaged ones are computed again
+        if not numbers or len(numbers) % 4 or zlib.crc32(numbers) != found[1]:  # damaged ones are computed again
             return None
         return np.frombuffer(numbers, dtype="<f4")
 

@@ -252,6 +252,7 @@ def _card(path: Path, archive: zipfile.ZipFile) -> dict[str, Any]:
     if size > MAX_CARD:
         raise ModelFileError(f"{path}: refused, because its card has {size:,} bytes; at most {MAX_CARD:,} are read.")
     card = json.loads(archive.read(CARD))
+    json.dumps(card, allow_nan=False)  # numbers that JSON does not have could not be saved again
     version = card.get("format") if isinstance(card, dict) else None
     if type(version) is int and version != FORMAT:
         remedy = "Install that version of unseen, or a later one." if version > FORMAT else "Fit the model again."

@@ -30,6 +30,8 @@ HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 NOT_AN_ARRAY = np.empty((), dtype=object)
 # Later versions of NumPy's format are for records alone.
 HEADERS = {(1, 0): npy_format.read_array_header_1_0, (2, 0): npy_format.read_array_header_2_0}
+# What SciPy says when it goes on with something else than what is there.
+DISTORTED = "(Duplicate|Unreadable) variable|We do not support byte ordering|invalid value encountered in cast"
 INDEX = 8  # bytes of the place of a value in a sparse matrix
 SPARSE_FOLD = 1000  # how much larger a sparse matrix may become when its zeros are written out
 
@@ -81,11 +83,13 @@ def read_mat(path: Path) -> dict[str, Array]:
     del content
     options = {"spmatrix": False} if "spmatrix" in signature(loadmat).parameters else {}  # older SciPy has no choice
     with warnings.catch_warnings():  # of what it leaves out, or puts in the place of something else
-        warnings.filterwarnings("error", "(Duplicate|Unreadable) variable")
+        warnings.filterwarnings("error", DISTORTED)
         variables = {name: value for name, value in loadmat(source, **options).items() if not name.startswith("__")}
     for matrix in filter(issparse, variables.values()):
         if matrix.format == "csc":  # not of version 4, whose indices SciPy checks
             matrix.check_format(full_check=True)  # indices beyond the matrix would be written to anyway
+            if np.diff(matrix.indptr).min(initial=0) < 0:  # which SciPy does not look at if there are no values
+                raise ValueError("it is damaged: a column of a sparse matrix ends before it begins")
         stored = matrix.nnz * (matrix.dtype.itemsize + INDEX)
         size = math.prod(matrix.shape) * matrix.dtype.itemsize
         check_inflation(size, stored, "save the matrix as a full one.", SPARSE_FOLD)

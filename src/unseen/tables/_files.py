@@ -21,6 +21,7 @@ from ..labels import listed
 from ._arrays import ARRAY_ENDINGS, ArrayNames, read_arrays
 from ._arrow_sizes import check_arrow_sizes
 from ._errors import TableError, counted, refuse, understanding, unknown_column
+from ._parquet_sizes import check_parquet_sizes
 from ._values import polars
 
 if TYPE_CHECKING:
@@ -333,9 +334,9 @@ def _scan(file: Source) -> pl.LazyFrame:
             if separator == ";":
                 lazy = lazy.with_columns(pl.all().str.replace(DECIMAL_COMMA, "$1.$2"))
         else:
-            if ending in ARROW_ENDINGS:
-                check_arrow_sizes(file)
-            lazy = pl.scan_parquet(file, glob=False) if ending == ".parquet" else pl.scan_ipc(file, glob=False)
+            is_arrow = ending in ARROW_ENDINGS
+            (check_arrow_sizes if is_arrow else check_parquet_sizes)(file)
+            lazy = (pl.scan_ipc if is_arrow else pl.scan_parquet)(file, glob=False)
         lazy.collect_schema()  # a broken file fails here, where the reason can be given
         return lazy
 

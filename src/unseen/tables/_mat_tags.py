@@ -21,7 +21,7 @@ REMEDY = "save it with '-nocompression'."
 def check_mat_tags(content: bytes) -> bool:
     """Walk through all elements of a file; raise ValueError at the first that cannot be one. False if it has none."""
     order = {b"IM": "<", b"MI": ">"}.get(content[126:HEADER])
-    if order is None:  # not of version 5: that is for the reader to see
+    if order is None or 0 in content[:4]:  # not of version 5, or not for SciPy: that is for the reader to see
         return False
     size = 0
     for element in _elements(content[HEADER:], order, compressed=True):
