@@ -140,7 +140,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "bytes": lambda: typed(lambda X: np.round(4 * X + 40).astype(np.uint8)),
     "booleans": lambda: typed(lambda X: X > 0),
     "float16": lambda: typed(lambda X: X.astype(np.float16)),
-    "float16, large": lambda: typed(lambda X: (100 * X).astype(np.float16)),
+    "float16, large": lambda: typed(lambda X: (6000 * X).astype(np.float16)),
     "float32": lambda: typed(lambda X: X.astype(np.float32)),
     "one feature": lambda: ordinary(n_features=1),
     "50,000 sparse features": sparse_wide,

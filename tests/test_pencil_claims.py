@@ -209,8 +209,10 @@ def test_the_inverse_of_the_denominator_is_applied(name):
     recipe, spectrum = recipe_of(name, membership.counts, 0.01), gram_spectrum(K.copy(), membership)
     A, x = pencil(name, K, y, d, 0.01)[1], np.random.default_rng(0).normal(size=(len(K), 2))
     V = spectrum.lift
-    found = apply_inverse(spectrum, whiten(spectrum, recipe), recipe, membership.counts, V.T @ x)
-    np.testing.assert_allclose(V @ found, np.linalg.solve(A, x), rtol=1e-8)
+    found, half = apply_inverse(spectrum, whiten(spectrum, recipe), recipe, membership.counts, V.T @ x)
+    expected = np.linalg.solve(A, V @ (V.T @ x))
+    np.testing.assert_allclose(V @ found, expected, rtol=1e-8)
+    np.testing.assert_allclose(half.T @ half, x.T @ expected, rtol=1e-8)
 
 
 @pytest.mark.parametrize("name", METHODS)

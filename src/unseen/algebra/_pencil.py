@@ -248,7 +248,12 @@ def solve_with_total(spectrum: Spectrum, pencil: Whitened, recipe: Recipe, count
     inner = correction @ product(Q.T, both[:, Q.shape[1] :]) @ correction + numerator @ numerator.T
     middle = np.block([[inner, correction], [correction, np.zeros_like(inner)]])
     size = len(variances)
-    if n_components > size // 4 or size < 200:  # Lanczos pays only for a few components of many
+    if size < 200:  # singular values of a root of it keep twice as many digits of small eigenvalues
+        roots = np.sqrt(variances)
+        factor = np.hstack([np.diag(roots) + Q @ correction @ (Q.T * roots), Q @ numerator])
+        vectors, values, _ = linalg.svd(factor, full_matrices=False, check_finite=False)
+        values = values**2
+    elif n_components > size // 4:  # Lanczos pays only for a few components of many
         values, vectors = linalg.eigh(np.diag(variances) + both @ middle @ both.T)
     else:
         start = np.ones(size) / np.sqrt(size)  # a fixed start keeps the result reproducible
@@ -269,13 +274,17 @@ def solve_with_total(spectrum: Spectrum, pencil: Whitened, recipe: Recipe, count
     )
 
 
-def apply_inverse(spectrum: Spectrum, pencil: Whitened, recipe: Recipe, counts: Ints, x: Array) -> Array:
-    """A^-1 x in the eigenbasis, by the same reduction."""
+def apply_inverse(spectrum: Spectrum, pencil: Whitened, recipe: Recipe, counts: Ints, x: Array) -> tuple[Array, Array]:
+    """A^-1 x in the eigenbasis, by the same reduction, and on the way a matrix h with ``h'h = x' A^-1 x``."""
     root = np.sqrt(_diagonal(spectrum.values, recipe))[:, None]
     inverse_root = _inverse_root(_denominator(pencil, recipe, counts))
-    y = x / root
-    inside = pencil.basis.T @ y
-    return (y + pencil.basis @ (inverse_root @ (inverse_root @ inside) - inside)) / root
+
+    def halfway(y: Array) -> Array:
+        inside = pencil.basis.T @ y
+        return y + pencil.basis @ (inverse_root @ inside - inside)
+
+    half = halfway(x / root)
+    return halfway(half) / root, half
 
 
 def _diagonal(values: Array, recipe: Recipe) -> Array:

@@ -26,6 +26,9 @@ from ._projection import Projection
 
 # Of the largest entry of the published matrix, which is not symmetric: eigenvalues that are smaller have few digits.
 ROUNDING = 1e-6
+# Of the largest eigenvalue of the kernel matrix: directions with less of the samples are left out. They hardly move a
+# feature, but labels weigh on them as on any other, and of those near rounding nobody knows which they are.
+VARIES = 1e-8
 
 
 @parameters
@@ -125,10 +128,11 @@ def _solve_as_published(
     # Class indicators in the eigenbasis; it is orthogonal to constants, so they are centred already.
     present = counts > 0
     members = np.sqrt(counts[present])[:, None] * np.eye(n_classes)[np.nonzero(counts)[1]]
-    Z = np.where(spectrum.values[:, None] != 0, spectrum.cells @ members, 0.0)
+    varies = np.abs(spectrum.values) > VARIES * np.abs(spectrum.values).max()
+    Z = np.where(varies[:, None], spectrum.cells @ members, 0.0)
     cells = spectrum.values[:, None] * spectrum.cells
     require_apart(spectrum.values[:, None] * Z, float(np.abs(spectrum.values).max()) * float(np.linalg.norm(members)))
-    solved = apply_inverse(spectrum, pencil, recipe, counts, Z)
+    solved, half = apply_inverse(spectrum, pencil, recipe, counts, Z)
     covariance = np.diag(class_sizes) - np.outer(class_sizes, class_sizes) / n
     S = linalg.inv(covariance + n * output_ridge * np.eye(n_classes))
     M = S @ Z.T @ (spectrum.values[:, None] ** 2 * solved)
@@ -138,14 +142,8 @@ def _solve_as_published(
     if np.abs(values[order].imag).max() > 1e-9 or not values[order].real.min() > -ROUNDING:
         raise ValueError("DICA's published eigenproblem has no real, positive solution here; use as_published=False.")
     order = order[values[order].real > ROUNDING]
-    B: Array = solved @ vectors[:, order].real
-    denominator = recipe.norm * spectrum.values + recipe.ridge
-    # B'AB = I, column by column: the diagonal part, then the domain scatter.
-    weight = np.einsum("ik,i,ik->k", B, denominator, B)
-    for w, contrast in recipe.penalties:
-        shift = (contrast / np.sqrt(counts[present])[:, None]).T @ (cells.T @ B)
-        weight += w * (shift**2).sum(axis=0)
-    B = B / np.sqrt(weight)
+    vectors = vectors[:, order].real
+    B: Array = solved @ (vectors / np.linalg.norm(half @ vectors, axis=0))  # B'AB = I, column by column
     return Solution(
         size * values[order].real,
         spectrum.lifted(B),
