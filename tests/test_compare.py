@@ -120,6 +120,26 @@ def test_confusions_add_up_to_the_accuracy_of_their_method(found):
         assert matrix["classes"] == sorted(set(LABELS))
 
 
+def test_of_many_classes_confusions_show_those_that_are_confused_most_often(monkeypatch):
+    def compared():
+        return unseen.compare(X, LABELS, sample_domain=D, methods=["1NN"], repeats=1, quick=True)
+
+    whole = compared().summary()["confusion"]
+    monkeypatch.setattr("unseen.study._summary.LEAST_CLASSES", 2)
+    monkeypatch.setattr("unseen.study._summary.MOST_COUNTS", 4 * len(whole))
+    shortened = compared()
+    for few, all_of_them in zip(shortened.summary()["confusion"], whole, strict=True):
+        counts = np.array(all_of_them["counts"])
+        mistakes = counts.sum(axis=0) + counts.sum(axis=1) - 2 * np.diag(counts)
+        codes = [all_of_them["classes"].index(name) for name in few["classes"]]
+        assert len(codes) == 2
+        assert sorted(mistakes)[-2:] == sorted(mistakes[codes])
+        assert few["counts"] == counts[np.ix_(codes, codes)].tolist()
+        assert few["totals"] == counts.sum(axis=1)[codes].tolist()
+        assert (few["left_out"], all_of_them["left_out"]) == (len(counts) - 2, 0)
+    assert "each table leaves 1 out" in shortened.to_html()
+
+
 def test_the_embedding_names_each_sample(found):
     view = found.summary()["embedding"]
     assert view["method"] == "CIDG"

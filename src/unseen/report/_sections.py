@@ -155,13 +155,14 @@ def confusion_section(summary: Mapping[str, Any]) -> Section:
     tables, prepared = summary["confusion"], []
     domains = list(dict.fromkeys(table["domain"] for table in tables))
     for table in tables:
-        totals = [sum(row) for row in table["counts"]]
+        totals = table.get("totals") or [sum(row) for row in table["counts"]]
         share = [[n / max(total, 1) for n in row] for row, total in zip(table["counts"], totals, strict=True)]
         found = [100 * share[i][i] if total else None for i, total in enumerate(totals)]
         shown = {"found": found, "shades": shades(share, low=0.0, high=1.0), "group": domains.index(table["domain"])}
         prepared.append({**table, **shown})
     together = all(len(table["classes"]) <= LEGIBLE_TOGETHER for table in tables)
-    return {"tables": prepared, "domains": domains, "together": together}
+    left_out = max((table.get("left_out", 0) for table in tables), default=0)
+    return {"tables": prepared, "domains": domains, "together": together, "left_out": left_out}
 
 
 def hardest_section(summary: Mapping[str, Any]) -> list[Section]:

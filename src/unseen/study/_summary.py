@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -32,6 +33,8 @@ VALIDATED_ON = {
 }
 HARDEST = 8  # samples of a class
 PICTURES = 800  # samples of the plot that have one, which makes a page larger by about a megabyte
+MOST_COUNTS = 100_000  # in all confusion tables together, a few megabytes of a page
+LEAST_CLASSES = 8  # in each of them
 POINTS = 2000  # more would neither be seen nor stay light
 
 
@@ -154,18 +157,39 @@ def confusions(
 ) -> list[dict[str, Any]]:
     """Counts of true by predicted classes on each held-out domain, for both champions; repeats are added up.
 
-    `truth` maps task names to the true classes of their targets.
+    `truth` maps task names to the true classes of their targets. Where classes are too many for all tables, each has
+    those that are confused most often; the totals, how often a class was true, are those of all answers.
     """
-    found: dict[tuple[str, str], Ints] = {}
-    empty = np.zeros((len(classes),) * 2, dtype=np.intp)
+    answers: dict[tuple[str, str], list[Ints]] = {}
     for (task, repeat), pair in champions(rows).items():
         for row in filter(None, pair):
-            counts = found.setdefault((", ".join(row.accuracies), row.method), empty.copy())
-            np.add.at(counts, (truth[task], predicted[row.method, task, repeat]), 1)
+            both = np.stack([truth[task], predicted[row.method, task, repeat]])
+            answers.setdefault((", ".join(row.accuracies), row.method), []).append(both)
+    most = max(LEAST_CLASSES, math.isqrt(MOST_COUNTS // max(len(answers), 1)))
     return [
-        {"domain": domain, "method": method, "classes": list(classes), "counts": counts.tolist()}
-        for (domain, method), counts in found.items()
+        {"domain": domain, "method": method, **_confusion(np.hstack(parts), classes, most)}
+        for (domain, method), parts in answers.items()
     ]
+
+
+def _confusion(answers: Ints, classes: Sequence[str], most: int) -> dict[str, Any]:
+    shown = np.arange(len(classes))
+    if len(classes) > most:
+        mistakes = np.bincount(answers[:, answers[0] != answers[1]].ravel(), minlength=len(classes))
+        shown = np.sort(np.argsort(-mistakes, kind="stable")[:most])
+    place = np.full(len(classes), -1)
+    place[shown] = np.arange(len(shown))
+    counts = np.zeros((len(shown),) * 2, dtype=np.intp)
+    inside = place[answers]
+    np.add.at(counts, tuple(inside[:, inside.min(axis=0) >= 0]), 1)
+    totals = np.bincount(answers[0], minlength=len(classes))[shown]
+    names = [classes[int(code)] for code in shown]
+    return {
+        "classes": names,
+        "counts": counts.tolist(),
+        "totals": totals.tolist(),
+        "left_out": len(classes) - len(names),
+    }
 
 
 def hardest(
