@@ -428,3 +428,12 @@ def test_on_flow_cytometry_few_landmarks_replace_all_samples():
         for model in (exact, mapped)
     ]
     assert accuracies[1] == pytest.approx(accuracies[0], abs=0.01)
+
+
+@pytest.mark.parametrize("tolerance", [0.0, 1.0])
+def test_a_tolerance_is_a_share_that_is_neither_nothing_nor_all(tolerance):
+    X = np.random.default_rng(0).normal(size=(8, 2))
+    with pytest.raises(ValueError, match=r"range \(0\.?0?, 1\.?0?\)"):
+        PivotedNystroem(4, tolerance=tolerance).fit(X)
+    assert len(PivotedNystroem(4, tolerance=0.999).fit(X).components_) >= 1
+    assert len(PivotedNystroem(8, tolerance=1e-9).fit(X).components_) == 8
