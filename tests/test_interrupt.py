@@ -26,7 +26,7 @@ from unseen.estimators import processes
 from unseen.progress import progress, track
 
 X, Y, D = three_domains()
-LONG = 300  # seconds that nothing here should ever need
+LONG = 120  # seconds that nothing here should ever need
 
 ENDLESS = """
 import time

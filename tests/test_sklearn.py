@@ -30,7 +30,7 @@ ESTIMATORS = [
     ProjectionSearchCV(
         KFDA(kernel="linear"), {"ridge": ["1e-2*scale", "scale"]}, classifier=LogisticRegression(), cv=2
     ),
-    UnseenClassifier(methods=["logistic", "dica"], heads=["1-NN"], transductive=False, cv=2),
+    UnseenClassifier(methods=["kfda"], cv=2),
 ]
 
 

@@ -16,7 +16,7 @@ import pytest
 from unseen.datasets import make_synthetic
 from unseen.study import Protocol, run, tasks
 
-LONG = 300  # seconds that nothing here should ever need
+LONG = 60  # seconds that nothing here should ever need
 METHODS = ["1NN", "KFDA", "CIDG", "logistic"]
 ROWS = 3 * 3 * len(METHODS)
 
