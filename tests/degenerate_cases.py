@@ -90,10 +90,10 @@ def mixed_columns() -> Case:
 def sparse_wide() -> Case:
     y, d = labels(COUNTS)
     rng = np.random.default_rng(0)
-    X = sparse.random_array((15, 50_000), density=1e-3, format="csr", rng=rng, data_sampler=rng.standard_normal)
+    X = sparse.random(15, 50_000, density=1e-3, format="csr", random_state=rng, data_rvs=rng.standard_normal)
     # Words that classes and domains have, so that there is something to find.
     marks = sparse.coo_array((np.full(30, 2.0), (np.tile(np.arange(15), 2), np.r_[100 * y, 100 * d + 1])), X.shape)
-    X = (X + marks).tocsr()
+    X = sparse.csr_array(X + marks)
     return of(X, plain=of(X.toarray()))
 
 

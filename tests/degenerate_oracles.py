@@ -66,11 +66,14 @@ def on_range(K, *matrices, least=1e-25):
 
 
 def published(K, y, d, ridge, output_ridge):
-    """Eigenpairs of the released code's matrix, A^-1 L (L + n eps I)^-1 K^2, where samples vary, with b'Ab = 1."""
+    """Eigenpairs of the released code's matrix, A^-1 L (L + n eps I)^-1 K^2, with b'Ab = 1.
+
+    Without a ridge, where samples vary.
+    """
     L, n = textbook.label_kernel(K, y), len(K)
     labels = L @ textbook.inverse(L + n * output_ridge * textbook.identity(K))
     A = textbook.domain_scatter(K, d) + K + ridge * textbook.identity(K)
-    V, A = on_range(K, A, least=1e-8)
+    V, A = (textbook.identity(K), A) if ridge > 1e-8 * frobenius(K) else on_range(K, A, least=1e-8)
     values, vectors = mpmath.eig(mpmath.matrix((textbook.inverse(A) @ V.T @ labels @ K @ K @ V).tolist()))
     order = sorted(range(len(values)), key=lambda i: -mpmath.re(values[i]))[: len(np.unique(y)) - 1]
     B = np.array([[mpmath.re(vectors[i, j]) for j in order] for i in range(len(A))], dtype=object)

@@ -212,7 +212,7 @@ MISTAKES = {
     "no jobs": (["reproduce", "folder", "hospitals", "--jobs", "0"], "at least one process is needed"),
     "an unknown format": (["reproduce", "folder", "hospitals", "--format", "html"], "'html' is not one of"),
     "an unknown selection": (["reproduce", "folder", "hospitals", "--selection", "test"], "'test' is not one of"),
-    "an unknown option": (["reproduce", "folder", "hospitals", "--fast"], "No such option: --fast"),
+    "an unknown option": (["reproduce", "folder", "hospitals", "--fast"], "No such option"),
     "an output that is a folder": (["reproduce", "folder", "hospitals", "-o", "empty"], "'empty' is a directory"),
     "a store that is a folder": (["reproduce", "folder", "hospitals", "--store", "empty"], "'empty' is a directory"),
     "a store that is no store": (

@@ -97,6 +97,33 @@ def test_an_old_matlab_file_is_not_made_room_for_beyond_its_size(tmp_path):
             refused(file, "it cannot be read")
 
 
+@pytest.mark.parametrize("mark", [b"MI", b"XX"])  # what is not IM SciPy takes for MI
+def test_a_matlab_file_is_looked_into_whatever_it_says_of_the_order_of_its_bytes(tmp_path, mark):
+    def element(kind, content):
+        return struct.pack(">II", kind, len(content)) + content + bytes(-len(content) % 8)
+
+    def matrix(kind):
+        flags, shape, name = struct.pack(">II", 6, 0), struct.pack(">ii", 2, 2), b"X"
+        parts = element(6, flags) + element(5, shape) + element(1, name) + element(kind, struct.pack(">4d", 1, 2, 3, 4))
+        return b"MATLAB".ljust(124) + b"\1\0" + mark + element(14, parts)
+
+    file = tmp_path / "x.mat"
+    file.write_bytes(matrix(kind=9))
+    assert next(batches(file)).to_numpy().tolist() == [[1, 3], [2, 4]]
+    file.write_bytes(matrix(kind=14))  # a matrix in the place of numbers, which crashes SciPy
+    refused(file, "a matrix lacks its values", lambda path: list(batches(path)))
+
+
+def test_columns_of_a_sparse_matlab_matrix_end_after_they_begin(tmp_path):
+    file = tmp_path / "x.mat"
+    savemat(file, {"X": sparse.csc_array((24, 3))})
+    content = file.read_bytes()
+    starts = struct.pack("<4i", 0, 0, 0, 0)
+    at = content.rindex(starts)
+    file.write_bytes(content[:at] + struct.pack("<4i", 0, 18304, 6144, 0) + content[at + 16 :])
+    refused(file, "ends before it begins", lambda path: list(batches(path)))
+
+
 def test_a_matlab_file_does_not_lead_to_other_files_or_to_room_for_nothing(tmp_path):
     h5py = pytest.importorskip("h5py")
     file = tmp_path / "x.mat"

@@ -114,6 +114,7 @@ def test_a_decision_between_two_classes_is_one_for_the_second():
 # Weights
 
 
+@pytest.mark.filterwarnings("ignore:Values in x were outside bounds")  # so says an older SciPy of its own steps
 @pytest.mark.parametrize("pull", [0.0, 0.02])
 @pytest.mark.parametrize("seed", range(4))
 def test_weights_are_those_of_a_convex_solver(pull, seed):

@@ -8,6 +8,7 @@ import sklearn
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.exceptions import NotFittedError
+from sklearn.metrics._scorer import _PassthroughScorer
 from sklearn.model_selection import GridSearchCV, LeaveOneGroupOut, cross_val_predict, cross_validate
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
@@ -129,6 +130,17 @@ def test_a_pipeline_that_ends_in_a_search_can_be_scored_with_weights_and_without
     weighted = np.average(right, weights=weights)
     assert pipeline.score(X, truth, sample_weight=weights, sample_domain=d) == pytest.approx(weighted)
     assert weighted != np.mean(right)
+
+
+@pytest.mark.skipif(
+    "set_score_request" in vars(_PassthroughScorer), reason="asks weights of the pipeline, not its steps"
+)
+@pytest.mark.usefixtures("routing")
+@pytest.mark.parametrize("model", CHOSEN, ids=["comparison", "search"])
+def test_a_pipeline_that_ends_in_a_search_is_validated_with_weights(model):
+    X, y, d = three_domains(n_per_cell=6, n_domains=4)
+    scaler = StandardScaler().set_fit_request(sample_weight=False)
+    pipeline, weights = make_pipeline(scaler, clone(model)), 1.0 + np.arange(len(y))
     params = {"sample_domain": d, "sample_weight": weights}
     scores = cross_validate(pipeline, X, y, cv=LeaveOneDomainOut(), params=params, error_score="raise")["test_score"]
     for score, held_out in zip(scores, np.unique(d), strict=True):

@@ -128,8 +128,13 @@ def test_no_target_label_reaches_the_choice_or_the_predictions(selection):
     others[target] = np.random.default_rng(0).permutation(Y[target])
     others[target[:3]] = 99  # even a class that no source has
     for one, two in zip(*(outcomes(METHODS, problem(protocol, y=y)) for y in (Y, others)), strict=True):
-        assert (one.method, one.settings, one.ties) == (two.method, two.settings, two.ties)
+        assert (one.method, rounded(one.settings), one.ties) == (two.method, rounded(two.settings), two.ties)
         np.testing.assert_array_equal(one.codes, two.codes)
+
+
+def rounded(settings):
+    """Without the last digits: sums over more classes, of which one has no share, may be added up in another order."""
+    return json.loads(json.dumps(settings), parse_float=lambda text: float(f"{float(text):.12g}"))
 
 
 @pytest.mark.usefixtures("few_trees")

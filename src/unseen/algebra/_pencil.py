@@ -219,11 +219,11 @@ def solve(pencil: Whitened, recipe: Recipe, counts: Ints) -> Solution:
     upper, pivots = _pivoted_triangle(_denominator(pencil, recipe, counts))
     contrast = _orthonormal(recipe.numerator, counts)
     numerator = pencil.cells @ contrast
+    require_apart(numerator, pencil.spread * float(np.linalg.norm(contrast)))
     # BLAS's dtrsm rather than LAPACK's dtrtrs, which wakes all threads even for a handful of cells.
     whitened = linalg.blas.dtrsm(1.0, upper, numerator[pivots], trans_a=True)
     left, singular, _ = linalg.svd(whitened, full_matrices=False, check_finite=False)
     rank = int(np.sum(singular > max(numerator.shape) * np.finfo(float).eps * singular.max(initial=0.0)))
-    require_apart(numerator, pencil.spread * float(np.linalg.norm(contrast)))
     # Contrasts of class means carry at most C - 1 directions; what rounding adds beyond them is noise.
     rank = min(rank, counts.shape[1] - 1)
     coordinates = np.empty((len(upper), rank))
@@ -243,24 +243,14 @@ def solve_with_total(spectrum: Spectrum, pencil: Whitened, recipe: Recipe, count
     inverse_root = _inverse_root(_denominator(pencil, recipe, counts))
     numerator = inverse_root @ pencil.cells @ _orthonormal(recipe.numerator, counts)
     Q, correction = pencil.basis, inverse_root - np.eye(len(inverse_root))  # A^-1/2 = I + Q correction Q'
-    # The diagonal v of the numerator and A^-1/2 on both sides of it: v, and a matrix of low rank on Q and v Q.
-    both = np.hstack([Q, variances[:, None] * Q])
-    inner = correction @ product(Q.T, both[:, Q.shape[1] :]) @ correction + numerator @ numerator.T
-    middle = np.block([[inner, correction], [correction, np.zeros_like(inner)]])
     size = len(variances)
     if size < 200:  # singular values of a root of it keep twice as many digits of small eigenvalues
         roots = np.sqrt(variances)
         factor = np.hstack([np.diag(roots) + Q @ correction @ (Q.T * roots), Q @ numerator])
         vectors, values, _ = linalg.svd(factor, full_matrices=False, check_finite=False)
         values = values**2
-    elif n_components > size // 4:  # Lanczos pays only for a few components of many
-        values, vectors = linalg.eigh(np.diag(variances) + both @ middle @ both.T)
     else:
-        start = np.ones(size) / np.sqrt(size)  # a fixed start keeps the result reproducible
-        operator = LinearOperator(
-            (size, size), matvec=lambda x: variances * x + both @ (middle @ (x @ both)), dtype=np.float64
-        )
-        values, vectors = eigsh(operator, k=n_components, which="LA", v0=start, ncv=4 * n_components + 20)
+        values, vectors = _leading(variances, Q, correction, numerator, n_components)
     order = np.argsort(values)[::-1][:n_components]
     order = order[values[order] > size * np.finfo(float).eps * values.max(initial=0.0)]
     vectors = vectors[:, order]
@@ -272,6 +262,24 @@ def solve_with_total(spectrum: Spectrum, pencil: Whitened, recipe: Recipe, count
         np.linalg.norm(unwhitened, axis=0),
         pencil.cells.T @ (Q.T @ coordinates) / np.sqrt(counts[counts > 0])[:, None],
     )
+
+
+def _leading(variances: Array, Q: Array, correction: Array, numerator: Array, n_components: int) -> tuple[Array, Array]:
+    """The leading eigenpairs, at least, of the numerator between two roots of the inverse denominator."""
+    # The diagonal v of the numerator and A^-1/2 on both sides of it: v, and a matrix of low rank on Q and v Q.
+    both = np.hstack([Q, variances[:, None] * Q])
+    inner = correction @ product(Q.T, both[:, Q.shape[1] :]) @ correction + numerator @ numerator.T
+    middle = np.block([[inner, correction], [correction, np.zeros_like(inner)]])
+    size = len(variances)
+    if n_components > size // 4:  # Lanczos pays only for a few components of many
+        values, vectors = linalg.eigh(np.diag(variances) + both @ middle @ both.T)
+        return values, vectors
+    start = np.ones(size) / np.sqrt(size)  # a fixed start keeps the result reproducible
+    operator = LinearOperator(
+        (size, size), matvec=lambda x: variances * x + both @ (middle @ (x @ both)), dtype=np.float64
+    )
+    values, vectors = eigsh(operator, k=n_components, which="LA", v0=start, ncv=4 * n_components + 20)
+    return values, vectors
 
 
 def apply_inverse(spectrum: Spectrum, pencil: Whitened, recipe: Recipe, counts: Ints, x: Array) -> tuple[Array, Array]:

@@ -10,7 +10,6 @@ from scipy import linalg
 from sklearn.utils._param_validation import Interval
 
 from ..algebra import (
-    Array,
     Ints,
     Recipe,
     Solution,
@@ -26,8 +25,8 @@ from ._projection import Projection
 
 # Of the largest entry of the published matrix, which is not symmetric: eigenvalues that are smaller have few digits.
 ROUNDING = 1e-6
-# Of the largest eigenvalue of the kernel matrix: directions with less of the samples are left out. They hardly move a
-# feature, but labels weigh on them as on any other, and of those near rounding nobody knows which they are.
+# Of the largest eigenvalue of the kernel matrix. Labels weigh on directions in which samples do not vary, too, as much
+# as a ridge lets them; beside a smaller ridge they would weigh without end, and such directions are left out.
 VARIES = 1e-8
 
 
@@ -125,11 +124,14 @@ def _solve_as_published(
     """L (L + n eps I)^-1 K^2 b = A b g: with L = Zc Zc', eigenpairs of the C x C matrix S Zc' K^2 A^-1 Zc."""
     class_sizes = counts.sum(axis=0)
     n, n_classes = class_sizes.sum(), len(class_sizes)
-    # Class indicators in the eigenbasis; it is orthogonal to constants, so they are centred already.
+    # Centred class indicators in the eigenbasis, and what it misses of them.
     present = counts > 0
     members = np.sqrt(counts[present])[:, None] * np.eye(n_classes)[np.nonzero(counts)[1]]
-    varies = np.abs(spectrum.values) > VARIES * np.abs(spectrum.values).max()
-    Z = np.where(varies[:, None], spectrum.cells @ members, 0.0)
+    members -= np.sqrt(counts[present])[:, None] * class_sizes / n
+    Z, missed = spectrum.cells @ members, spectrum.outside @ members
+    varying = np.abs(spectrum.values) > VARIES * np.abs(spectrum.values).max()
+    if recipe.ridge <= VARIES * np.abs(spectrum.values).max():
+        Z, missed = np.where(varying[:, None], Z, 0.0), 0 * missed
     cells = spectrum.values[:, None] * spectrum.cells
     require_apart(spectrum.values[:, None] * Z, float(np.abs(spectrum.values).max()) * float(np.linalg.norm(members)))
     solved, half = apply_inverse(spectrum, pencil, recipe, counts, Z)
@@ -142,11 +144,13 @@ def _solve_as_published(
     if np.abs(values[order].imag).max() > 1e-9 or not values[order].real.min() > -ROUNDING:
         raise ValueError("DICA's published eigenproblem has no real, positive solution here; use as_published=False.")
     order = order[values[order].real > ROUNDING]
-    vectors = vectors[:, order].real
-    B: Array = solved @ (vectors / np.linalg.norm(half @ vectors, axis=0))  # B'AB = I, column by column
+    # B'AB = I, column by column; where samples do not vary, A is the ridge.
+    beside = missed / (np.sqrt(recipe.ridge) or 1.0)
+    vectors = vectors[:, order].real / np.linalg.norm(np.vstack([half, beside]) @ vectors[:, order].real, axis=0)
+    B, rest = solved @ vectors, beside @ vectors / (np.sqrt(recipe.ridge) or 1.0)
     return Solution(
         size * values[order].real,
         spectrum.lifted(B),
-        np.linalg.norm(B, axis=0),
+        np.linalg.norm(np.vstack([B, rest]), axis=0),
         cells.T @ B / np.sqrt(counts[present])[:, None],
     )

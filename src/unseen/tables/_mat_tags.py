@@ -20,8 +20,9 @@ REMEDY = "save it with '-nocompression'."
 
 def check_mat_tags(content: bytes) -> bool:
     """Walk through all elements of a file; raise ValueError at the first that cannot be one. False if it has none."""
-    order = {b"IM": "<", b"MI": ">"}.get(content[126:HEADER])
-    if order is None or 0 in content[:4]:  # not of version 5, or not for SciPy: that is for the reader to see
+    # As SciPy tells: of version 5 if there is no zero at the start and it says 1, and big-endian unless it says IM.
+    order, version = ("<", content[125:126]) if content[126:HEADER] == b"IM" else (">", content[124:125])
+    if len(content) < HEADER or 0 in content[:4] or version != b"\1":
         return False
     size = 0
     for element in _elements(content[HEADER:], order, compressed=True):
