@@ -183,6 +183,8 @@ def read_arrays(path: Path, asked: ArrayNames | None = None) -> Arrays:
     """
     asked = asked or ArrayNames()
     contents = read_npz(path) if path.suffix.lower() == ".npz" else read_mat(path)
+    # In the machine's own order of bytes, which is all that older polars takes.
+    contents = {name: array.astype(array.dtype.newbyteorder("="), copy=False) for name, array in contents.items()}
     label = asked.label if asked.label in contents else None
     if asked.label is None:
         usual = [name for name in contents if name.lower() in USUAL_LABELS]
