@@ -40,7 +40,7 @@ types: $(call STAMP,types)
 bench: $(call STAMP,test)
 	$(BIN)/python -m benchmarks
 
-# Real data, one folder per data set below DATA; about a quarter of an hour. Stop it and run it again to continue.
+# Real data, one folder per data set below DATA; about half an hour. Stop it and run it again to continue.
 study: $(call STAMP,test)
 	$(BIN)/python -m studies.pooling --data $(DATA) --output studies/results/pooling.jsonl --csv docs/results/pooling.csv
 	$(BIN)/python -m studies.forecast --data $(DATA) --stores studies/results/forecasts
