@@ -146,7 +146,7 @@ def pieces(ranges: dict[str, tuple[int, int]]) -> list[Plan]:
 def state_of(ranges: dict[str, tuple[int, int]]) -> Path:
     """Where the reports of pieces are kept: by all that they depend on, so that a run that was stopped goes on."""
     sources = [*(ROOT / "src").rglob("*.py"), *(ROOT / "hardening").glob("*.py"), ROOT / "tests" / "readers.py"]
-    told = hashlib.sha256(json.dumps([machine(), ranges]).encode())
+    told = hashlib.sha256(json.dumps([sorted(machine()), ranges]).encode())  # libraries come in any order
     for source in sorted(sources):
         told.update(source.read_bytes())
     return Path(tempfile.gettempdir(), f"unseen-fuzz-{told.hexdigest()[:16]}")

@@ -80,7 +80,10 @@ def main(report: TextIO, plan: list[tuple[str, int, int, int]]) -> None:
             warm_up(home, reader, ways[reader])
             start = time.process_time()
             for number in range(first, stop, step):
+                limit = resource.getrlimit(resource.RLIMIT_DATA)
+                resource.setrlimit(resource.RLIMIT_DATA, (-1, -1))  # which is for reading: to make one takes some, too
                 name, content = made(ways[reader], reader, number)
+                resource.setrlimit(resource.RLIMIT_DATA, limit)
                 print(json.dumps({"reader": reader, "at": number}), file=report, flush=True)
                 found = finding(home, reader, number, name, content)
                 told = {"found": number} if "kind" in found else {}

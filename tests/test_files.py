@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import platform
 import signal
+import sqlite3
 import subprocess
 import sys
 
 import pytest
 
-from unseen.files import check_target, temporary, written
+from unseen.files import check_target, set_up, temporary, written
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="asks POSIX which processes run")
 
@@ -131,3 +132,33 @@ def test_a_target_is_refused_before_it_is_written(tmp_path):
     ):
         with pytest.raises(ValueError, match=reason):
             check_target(target, ".csv", reads=[path])
+
+
+class Busy:
+    """A connection that is told so many times that the file is locked."""
+
+    def __init__(self, times, code=sqlite3.SQLITE_BUSY):
+        self.times, self.code, self.done = times, code, []
+
+    def execute(self, text):
+        self.done.append(text)
+
+    def executescript(self, text):
+        self.times -= 1
+        if self.times >= 0:
+            error = sqlite3.OperationalError("database is locked")
+            error.sqlite_errorcode = self.code
+            raise error
+        self.done.append(text)
+
+
+def test_tables_are_made_once_another_process_has_made_its_own():
+    connection = Busy(2)
+    set_up(connection, "CREATE")
+    assert connection.done == [*["PRAGMA journal_mode=WAL"] * 3, "CREATE"]
+    with pytest.raises(sqlite3.OperationalError, match="locked"):
+        set_up(Busy(10**6), "CREATE", seconds=0.1)
+    damaged = Busy(1, sqlite3.SQLITE_CORRUPT)
+    with pytest.raises(sqlite3.OperationalError):
+        set_up(damaged, "CREATE")
+    assert len(damaged.done) == 1

@@ -9,11 +9,16 @@ import re
 import shutil
 import signal
 import threading
+import time
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import sqlite3
 
 MOST_FOLD = 200  # data of people are rarely a fiftieth of their size when compressed, zeros alone a thousandth
 ALWAYS = 2**23  # bytes that may come of anything
@@ -180,3 +185,22 @@ def check_gzip(path: Path, remedy: str) -> None:
                 piece = unpacker.unconsumed_tail
                 if unpacker.eof:  # another file may follow in the same one
                     piece, unpacker = unpacker.unused_data, zlib.decompressobj(wbits=GZIP)
+
+
+def set_up(connection: sqlite3.Connection, schema: str, seconds: float = 30.0) -> None:
+    """Make the tables of a file of SQLite, written ahead; another process may be doing the same at this moment.
+
+    SQLite waits for whoever writes rows, but not for whoever changes the journal, or makes tables that both have missed.
+    """
+    import sqlite3
+
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.executescript(schema)
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+        time.sleep(0.02)

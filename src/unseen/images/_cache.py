@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..files import check_room, check_same, identity
+from ..files import check_room, check_same, identity, set_up
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS pictures (path BLOB PRIMARY KEY, size INTEGER, changed INTEGER, content BLOB NOT NULL);
@@ -49,8 +49,7 @@ class Cache(AbstractContextManager["Cache"]):
                 ":memory:" if path is None else path, check_same_thread=False, timeout=30
             )
             try:
-                self._connection.execute("PRAGMA journal_mode=WAL")
-                self._connection.executescript(SCHEMA)
+                set_up(self._connection, SCHEMA)
             except TROUBLE:
                 self._connection.close()
                 raise

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from ..algebra import Ints
-from ..files import check_room, check_same, identity, inflated, is_special, written
+from ..files import check_room, check_same, identity, inflated, is_special, set_up, written
 from ..selection import Score
 
 Scores = dict[tuple[str, str], dict[str, Score]]  # for rows to train on and rows to test on, those of candidates
@@ -276,11 +276,11 @@ def _sound_connection(path: Path) -> sqlite3.Connection:
     """A connection to a file that holds together, each row as it was written; its tables are made if need be."""
     connection = _connected(path)
     try:
-        connection.execute("PRAGMA journal_mode=WAL")
+        set_up(connection, "")
         columns = {column[1] for column in connection.execute("PRAGMA table_info(results)")}
         if "configuration" in columns and "kind" not in columns:  # of version 0.1, whose rows nobody would take up
             connection.execute("ALTER TABLE results RENAME TO results_of_version_0_1")
-        connection.executescript(SCHEMA)
+        set_up(connection, SCHEMA)
         changed = [
             connection.execute(f"SELECT count(*) FROM {table} WHERE checksum IS NOT {checksum}").fetchone()[0]
             for table, checksum in (("results", f"crc({ALL})"), ("validations", PART))
