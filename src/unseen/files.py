@@ -190,7 +190,7 @@ def check_gzip(path: Path, remedy: str) -> None:
 def set_up(connection: sqlite3.Connection, schema: str, seconds: float = 30.0) -> None:
     """Make the tables of a file of SQLite, written ahead; another process may be doing the same at this moment.
 
-    SQLite waits for whoever writes rows, but not for whoever changes the journal, or makes tables that both have missed.
+    SQLite waits for whoever writes rows, but not for whoever changes the journal, or makes tables that both miss.
     """
     import sqlite3
 
