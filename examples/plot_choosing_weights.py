@@ -56,7 +56,7 @@ def domains(data, *names):
 def search(projection, grid, cv, samples):
     """Score every setting; nothing is refitted."""
     X, y, domain = samples
-    return ProjectionSearchCV(projection, grid, cv=cv, refit=False, n_jobs=2).fit(X, y, sample_domain=domain)
+    return ProjectionSearchCV(projection, grid, cv=cv, refit=False).fit(X, y, sample_domain=domain)
 
 
 # %%
