@@ -129,11 +129,11 @@ def _solve_as_published(
     members = np.sqrt(counts[present])[:, None] * np.eye(n_classes)[np.nonzero(counts)[1]]
     members -= np.sqrt(counts[present])[:, None] * class_sizes / n
     Z, missed = spectrum.cells @ members, spectrum.outside @ members
-    varying = np.abs(spectrum.values) > VARIES * np.abs(spectrum.values).max()
-    if recipe.ridge <= VARIES * np.abs(spectrum.values).max():
-        Z, missed = np.where(varying[:, None], Z, 0.0), 0 * missed
+    largest = float(np.abs(spectrum.values).max())
+    if recipe.ridge <= VARIES * largest:
+        Z, missed = np.where(np.abs(spectrum.values)[:, None] > VARIES * largest, Z, 0.0), 0 * missed
     cells = spectrum.values[:, None] * spectrum.cells
-    require_apart(spectrum.values[:, None] * Z, float(np.abs(spectrum.values).max()) * float(np.linalg.norm(members)))
+    require_apart(spectrum.values[:, None] * Z, largest * float(np.linalg.norm(members)))
     solved, half = apply_inverse(spectrum, pencil, recipe, counts, Z)
     covariance = np.diag(class_sizes) - np.outer(class_sizes, class_sizes) / n
     S = linalg.inv(covariance + n * output_ridge * np.eye(n_classes))
@@ -145,9 +145,10 @@ def _solve_as_published(
         raise ValueError("DICA's published eigenproblem has no real, positive solution here; use as_published=False.")
     order = order[values[order].real > ROUNDING]
     # B'AB = I, column by column; where samples do not vary, A is the ridge.
-    beside = missed / (np.sqrt(recipe.ridge) or 1.0)
-    vectors = vectors[:, order].real / np.linalg.norm(np.vstack([half, beside]) @ vectors[:, order].real, axis=0)
-    B, rest = solved @ vectors, beside @ vectors / (np.sqrt(recipe.ridge) or 1.0)
+    root = np.sqrt(recipe.ridge) or 1.0
+    vectors = vectors[:, order].real
+    vectors = vectors / np.linalg.norm(np.vstack([half, missed / root]) @ vectors, axis=0)
+    B, rest = solved @ vectors, missed @ vectors / (root * root)
     return Solution(
         size * values[order].real,
         spectrum.lifted(B),
