@@ -53,7 +53,7 @@ def solve_row(session: Session) -> Row:
     def bare() -> None:
         for _ in range(20):
             projection = CIDG(conditional_weight=next(weights))
-            fold.project(projection, *fold.solve(projection), parts)
+            fold.project(projection, fold.solve(projection), parts)
 
     def served() -> None:
         for _ in range(20):

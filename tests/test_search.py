@@ -412,3 +412,24 @@ def test_bad_splits_are_refused_with_a_reason(splitter, call, message):
     X, y, _ = noisy()
     with pytest.raises(ValueError, match=message):
         list(splitter.split(X, y, **call))
+
+
+@pytest.mark.parametrize(
+    "grid",
+    [
+        {"ridge": [1.0, 2.0], "conditional_weight": [0.0, -1.0]},
+        {"scaling": ["paper"], "n_components": [1, 1.0]},  # equal, and yet the second is no number of components
+        [{"ridge": [1.0]}, {"ridge": [1.0], "centering": ["none"]}],
+    ],
+    ids=["negative", "of another type", "in another grid"],
+)
+def test_a_bad_value_is_refused_wherever_it_stands_in_a_grid(grid):
+    X, y, d = noisy()
+    with pytest.raises(ValueError, match="parameter of CIDG must be"):
+        ProjectionSearchCV(CIDG(), grid).fit(X, y, sample_domain=d)
+
+
+def test_the_estimator_of_a_search_is_validated_where_the_grid_is_empty():
+    X, y, d = noisy()
+    with pytest.raises(ValueError, match="'scaling' parameter of KFDA must be"):
+        ProjectionSearchCV(KFDA(scaling="none"), {}).fit(X, y, sample_domain=d)

@@ -473,15 +473,15 @@ def _by_solution(group: list[Numbered], held: _Held, fold: Fold, shared: float) 
     """Settings that have their components in common; heads are fitted once for both centrings."""
     start = time.perf_counter()
     first = max((candidate.transformer for _, candidate in group), key=lambda one: one.n_components or 0)
-    solution, combine = fold.solve(first)
+    solved = fold.solve(first)
     shared += (time.perf_counter() - start) / len(group)
-    ridge, weight = fold.ridge_and_weight(first)
+    ridge, weight = solved.equation.ridge, solved.equation.invariance
     for alike in grouped(group, lambda one: _values(one[1].transformer, ("scaling", "n_components"))):
         views: dict[str, tuple[Array, Any]] = {}
         for same in grouped(alike, lambda one: one[1].transformer.centering):
             projection = same[0][1].transformer
             with held.trying(same):
-                views[projection.centering] = fold.project(projection, solution, combine, held.rows.parts)
+                views[projection.centering] = fold.project(projection, solved, held.rows.parts)
         seen = [one for one in alike if one[1].transformer.centering in views]
         for head in grouped(seen, lambda one: as_key(one[1].classifier)):
             Z = next(iter(views.values()))[0]  # the same whatever new domains are centred on

@@ -126,12 +126,11 @@ class Bench:
         """Samples as the projection, fitted to the training rows, would transform them."""
         fold = self.fold(projection)
         with expected_warnings(), one_thread():
-            solution, combine = fold.solve(projection)
-            train, seen = fold.project(projection, solution, combine, self.rows.parts)
+            solved = fold.solve(projection)
+            train, seen = fold.project(projection, solved, self.rows.parts)
             test = seen[0] if isinstance(seen, list) else seen
-            ridge, _ = fold.ridge_and_weight(projection)
-            values = solution.eigenvalues[: train.shape[1]]
-            return View(train, test, values, traces(Cells.of(train, self._membership)), ridge)
+            values = solved.solution.eigenvalues[: train.shape[1]]
+            return View(train, test, values, traces(Cells.of(train, self._membership)), solved.equation.ridge)
 
     def principal(self, projection: Projection, most: int) -> tuple[Array, Array]:
         """The leading principal components of the same kernel: samples to train on, and those that are held out."""

@@ -6,7 +6,7 @@ import operator
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, reduce
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import linalg
@@ -107,6 +107,14 @@ class Basis:
 Combine = Callable[[Array], Basis]  # coordinates of the samples of a fold, combined by coefficients
 
 
+class Solved(NamedTuple):
+    """All components of a setting, what combines coordinates by them, and the equation that they solve."""
+
+    solution: Solution
+    combine: Combine
+    equation: Equation
+
+
 class Fold:
     """One training set and one test set under one kernel, decomposed once; `project` then costs O(cells^3)."""
 
@@ -121,17 +129,13 @@ class Fold:
         self._known = Coded.domains(samples.domain[train], len(train)).names.tolist()
         self._pencils: dict[tuple[float, float, float], tuple[Spectrum, Whitened, Combine]] = {}
 
-    def equation(self, projection: Projection) -> Equation:
-        """The eigenproblem of a setting."""
-        return Equation.of(projection, self.counts, self.size)
-
-    def solve(self, projection: Projection) -> tuple[Solution, Combine]:
-        """All components of a setting, and what combines coordinates by them."""
-        equation = self.equation(projection)
+    def solve(self, projection: Projection) -> Solved:
+        """Solve the eigenproblem of a setting."""
+        equation = Equation.of(projection, self.counts, self.size)
         varying, pencil, combine = self._pencil(equation)
         if not equation.recipe.low_rank:
-            return equation.solve(varying, pencil), self.combine
-        return solve(pencil, equation.recipe, self.counts), combine
+            return Solved(equation.solve(varying, pencil), self.combine, equation)
+        return Solved(solve(pencil, equation.recipe, self.counts), combine, equation)
 
     def _pencil(self, equation: Equation) -> tuple[Spectrum, Whitened, Combine]:
         """Reduce to cell space, once for each (inside, norm, ridge)."""
@@ -154,16 +158,13 @@ class Fold:
         coefficients[order, np.arange(len(order))] = values[order] ** -0.5
         return self.combine(coefficients)
 
-    def ridge_and_weight(self, projection: Projection) -> tuple[float, float]:
-        """The ridge as a number, and the sum of the invariance weights."""
-        equation = self.equation(projection)
-        return equation.ridge, equation.invariance
+    def project(self, projection: Projection, solved: Solved, parts: Callable[[Any], list[Any]]) -> tuple[Array, Any]:
+        """Training samples and test samples, each part apart if it matters, as the projection would transform them.
 
-    def project(
-        self, projection: Projection, solution: Solution, combine: Combine, parts: Callable[[Any], list[Any]]
-    ) -> tuple[Array, Any]:
-        """Training samples and test samples, each part apart if it matters, as the projection would transform them."""
-        projected = combine(self.equation(projection).finish(solution).coefficients)
+        It may differ from the one that was solved in the number of components, their scale and their centre.
+        """
+        equation = replace(solved.equation, projection=projection)
+        projected = solved.combine(equation.finish(solved.solution).coefficients)
         if projection.centering == "source":
             return projected.train, projected.test - projected.offset
         stored = dict.fromkeys(self._known, projected.offset)

@@ -173,6 +173,7 @@ class ProjectionSearchCV(MetaEstimatorMixin, ChosenModel):
         common = self.estimator.get_params(deep=False)
         candidates = []
         maps: dict[Any, Any] = {}
+        valid = set[Any]()  # values that settings share are validated once
         for setting in settings:
             own = {k: v for k, v in setting.items() if not k.startswith(prefix)}
             if own.keys() <= common.keys():
@@ -181,7 +182,10 @@ class ProjectionSearchCV(MetaEstimatorMixin, ChosenModel):
                 projection = clone(self.estimator).set_params(**own)
                 alike = tuple((k, as_key(v)) for k, v in own.items() if k.startswith("feature_map"))
                 projection.feature_map = maps.setdefault(alike, projection.feature_map)  # one object, evaluated once
-            projection._validate_params()
+            values = {(name, type(value), as_key(value)) for name, value in own.items()}
+            if not candidates or not values <= valid:
+                projection._validate_params()
+                valid |= values
             _require_effect(projection, own)
             tuned = {k.removeprefix(prefix): v for k, v in setting.items() if k.startswith(prefix)}
             classifier = clone(head).set_params(**tuned) if tuned else head
