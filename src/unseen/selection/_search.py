@@ -171,7 +171,7 @@ class ProjectionSearchCV(MetaEstimatorMixin, ChosenModel):
     def _candidates(self, settings: list[dict[str, Any]]) -> list[Candidate]:
         head, prefix = self._head(), "classifier__"
         common = self.estimator.get_params(deep=False)
-        candidates = []
+        candidates: list[Candidate] = []
         maps: dict[Any, Any] = {}
         valid = set[Any]()  # values that settings share are validated once
         for setting in settings:
