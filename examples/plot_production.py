@@ -20,9 +20,14 @@ import matplotlib.pyplot as plt
 import numpy as np
 from scipy import stats
 from sklearn.linear_model import LogisticRegression
+from threadpoolctl import threadpool_limits
 
 from unseen import CIDG
 from unseen.shift import Novelty
+
+threadpool_limits(
+    1
+)  # hundreds of small fits: on a busy machine, two threads of BLAS wait for each other most of the time
 
 MARKERS = 2.5 * np.array([[1, 0, 0, 0.5], [0, 1, 0, -0.5], [0, 0, 1, 0]])  # what three diagnoses do to four markers
 MONTHS = np.arange(1, 13)

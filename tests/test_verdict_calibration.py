@@ -28,9 +28,9 @@ def world(kind, seed, n_domains=5, n=45):
     return np.concatenate(X), np.concatenate(y), np.concatenate(domain)
 
 
-def decision(kind, seed, methods=None, n_domains=5):
+def decision(kind, seed, methods=None, n_domains=5, quick=True):
     X, y, domain = world(kind, seed, n_domains)
-    protocol = Protocol(repeats=1, preprocess="standardize", quick=True, seed=seed)
+    protocol = Protocol(repeats=1, preprocess="standardize", quick=quick, seed=seed)
     *_, verdict = judge(table_of_arrays(X, y, domain), tasks(sorted(set(domain))), protocol, methods)
     return verdict.decision
 
@@ -47,7 +47,8 @@ def test_where_invariance_cannot_help_a_win_is_rarely_claimed(kind):
 @pytest.mark.slow
 def test_with_ten_domains_that_each_moved_their_own_way_a_win_is_mostly_claimed():
     few = ["CIDG", "KFDA", "logistic", "1NN"]
-    decisions = Parallel(n_jobs=2)(delayed(decision)("moved", seed, few, 10) for seed in range(20))
+    # With the grids that people get: those of quick trials have few kernels, and lose three points to them.
+    decisions = Parallel(n_jobs=2)(delayed(decision)("moved", seed, few, 10, quick=False) for seed in range(20))
     print(f"\nmoved: {decisions.count('invariant')} wins claimed in 20 comparisons")
     assert decisions.count("invariant") >= 12
 
