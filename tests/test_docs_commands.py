@@ -27,7 +27,8 @@ from unseen.shift import _words
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-pytestmark = pytest.mark.skipif(not DOCS.exists(), reason="this distribution comes without the documentation")
+if not DOCS.exists():
+    pytest.skip("this distribution comes without the documentation", allow_module_level=True)
 
 TUTORIALS = [*DOCS.glob("problem.rst"), *sorted((DOCS / "tutorials").glob("*.rst"))]
 GUIDE = [*ROOT.glob("README.md"), *DOCS.glob("index.rst"), *sorted((DOCS / "user_guide").glob("*.rst"))]
