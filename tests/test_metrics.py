@@ -8,7 +8,15 @@ from sklearn.base import clone
 from sklearn.dummy import DummyClassifier
 from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import get_scorer, make_scorer, roc_auc_score
+from sklearn.metrics import (
+    accuracy_score,
+    brier_score_loss,
+    f1_score,
+    get_scorer,
+    get_scorer_names,
+    make_scorer,
+    roc_auc_score,
+)
 from sklearn.naive_bayes import GaussianNB
 from sklearn.svm import SVC
 
@@ -23,6 +31,7 @@ from unseen.selection import (
     graded,
     method_names,
     metric_named,
+    metric_range,
     predictions,
     tally,
 )
@@ -156,3 +165,49 @@ def test_metrics_go_by_several_names():
     assert metric_named("neg_brier_score").label == "negative brier score"
     with pytest.raises(ValueError, match=r"There is no metric 'acuracy'; there are accuracy, .*get_scorer_names"):
         metric_named("acuracy")
+
+
+@pytest.mark.parametrize(
+    ("scoring", "limits"),
+    [
+        ("accuracy", (0, 1)),
+        ("AUC", (0, 1)),
+        ("macro F1", (0, 1)),
+        ("recall_weighted", (0, 1)),
+        ("matthews_corrcoef", (-1, 1)),
+        ("r2", (-np.inf, 1)),
+        ("d2_brier_score", (-np.inf, 1)),
+        ("log_loss", (-np.inf, 0)),
+        ("neg_mean_squared_error", (-np.inf, 0)),
+        ("neg_brier_score", (-2, 0)),
+        (make_scorer(roc_auc_score, response_method="decision_function"), (0, 1)),
+        (make_scorer(f1_score, average="macro"), (0, 1)),
+        (make_scorer(brier_score_loss, greater_is_better=False, response_method="predict_proba"), (-2, 0)),
+        (make_scorer(accuracy_score, normalize=False), (-np.inf, np.inf)),  # a count
+        (make_scorer(f1_score, greater_is_better=False), (-np.inf, np.inf)),
+        (lambda model, X, y: 7.0, (-np.inf, np.inf)),
+    ],
+)
+def test_a_metric_has_a_range_by_name_and_as_a_callable(scoring, limits):
+    assert metric_range(scoring) == limits
+
+
+def test_the_brier_score_of_two_classes_has_half_the_range():
+    assert metric_range("neg_brier_score", n_classes=2) == (-1, 0)
+    assert metric_range("neg_brier_score", n_classes=3) == (-2, 0)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.UndefinedMetricWarning")
+@pytest.mark.parametrize("name", get_scorer_names())
+def test_every_scorer_of_scikit_learn_has_a_range_and_keeps_it(name):
+    low, high = metric_range(name)
+    assert low < high < np.inf or (name, low) in {("mutual_info_score", 0), ("positive_likelihood_ratio", 0)}
+    y = np.arange(60) % 2
+    X = np.column_stack([y + np.sin(np.arange(60)), np.cos(np.arange(60))])
+    model = LogisticRegression().fit(X, y)
+    for labels in (y, 1 - y):  # a good model and a bad one
+        if name.endswith(("_samples", "_deviance")):  # need several labels per sample, or labels above zero
+            continue
+        with np.errstate(all="ignore"):
+            score = get_scorer(name)(model, X, labels)
+        assert low <= score <= high

@@ -132,3 +132,71 @@ def metric_named(name: str) -> Metric:
         )
     shares = tuple(key for key, metric in METRICS.items() if metric.percent)
     return Metric(name.replace("neg_", "negative ").replace("_", " "), name, percent=name.startswith(shares))
+
+
+AVERAGES = ("", "_macro", "_micro", "_samples", "_weighted")
+# Scorers of scikit-learn, by the lowest and highest value that they can take. Those that start with "neg_" are losses
+# with a minus sign, with values up to 0, and are not listed.
+RANGES: dict[tuple[float, float], tuple[str, ...]] = {
+    (0.0, 1.0): (
+        *("accuracy", "balanced_accuracy", "top_k_accuracy"),
+        *(f"{name}{average}" for name in ("f1", "jaccard", "precision", "recall") for average in AVERAGES),
+        *("average_precision", "roc_auc", "roc_auc_ovo", "roc_auc_ovo_weighted", "roc_auc_ovr", "roc_auc_ovr_weighted"),
+        *("completeness_score", "homogeneity_score", "v_measure_score", "normalized_mutual_info_score"),
+        *("fowlkes_mallows_score", "rand_score"),
+    ),
+    (-1.0, 1.0): ("matthews_corrcoef",),
+    (-0.5, 1.0): ("adjusted_rand_score",),
+    (-np.inf, 1.0): (
+        *("r2", "explained_variance", "d2_absolute_error_score", "d2_brier_score", "d2_log_loss_score"),
+        "adjusted_mutual_info_score",
+    ),
+    (0.0, np.inf): ("mutual_info_score", "positive_likelihood_ratio"),
+}
+UNBOUNDED = (-np.inf, np.inf)
+
+
+def metric_range(scoring: Scoring, n_classes: int | None = None) -> tuple[float, float]:
+    """Return the lowest and the highest value that a metric can take.
+
+    Parameters
+    ----------
+    scoring : str or callable
+        Name of a metric, as for :func:`metric_named`, or a scorer. The range of a callable is known if it is made from
+        the same function as a scorer of scikit-learn, with no other arguments.
+    n_classes : int, default=None
+        Number of classes. The Brier score of two classes lies between 0 and 1, that of more classes between 0 and 2;
+        None gives the wider range.
+
+    Returns
+    -------
+    low, high : float
+        Infinite where the metric has no bound, or where its range is not known.
+
+    Examples
+    --------
+    >>> from unseen.selection import metric_range
+    >>> metric_range("AUC"), metric_range("matthews_corrcoef"), metric_range("neg_brier_score", n_classes=2)
+    ((0.0, 1.0), (-1.0, 1.0), (-1.0, 0.0))
+    """
+    name = metric_named(scoring).scoring if isinstance(scoring, str) else _scorer_name(scoring)
+    if name == "neg_brier_score":
+        return (-1.0, 0.0) if n_classes == 2 else (-2.0, 0.0)
+    for limits, names in RANGES.items():
+        if name in names:
+            return limits
+    return (-np.inf, 0.0) if name.startswith("neg_") else UNBOUNDED
+
+
+def _scorer_name(scorer: Callable[..., float]) -> str:
+    """Return the name of the scikit-learn scorer with the same function, sign and arguments; empty if there is none."""
+    function = getattr(scorer, "_score_func", None)
+    arguments = getattr(scorer, "_kwargs", {})
+    if function is None:
+        return ""
+    for name in get_scorer_names():
+        known = get_scorer(name)
+        same_function = known._score_func is function and known._sign == getattr(scorer, "_sign", 1)
+        if same_function and arguments.items() <= known._kwargs.items():
+            return name
+    return ""
