@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -21,7 +23,7 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.svm import SVC
 
 from helpers import three_domains
-from unseen import KFDA, ProjectionSearchCV, UnseenClassifier
+from unseen import KFDA, ProjectionSearchCV, UnseenClassifier, compare
 from unseen.labels import Samples
 from unseen.selection import (
     METHODS,
@@ -37,6 +39,9 @@ from unseen.selection import (
 )
 
 NAMES = ["accuracy", "balanced_accuracy", "macro F1", "AUC", "average_precision", "log_loss"]
+# Those that this version of scikit-learn has; before 1.7 its Brier score is for two classes only.
+PROBABILITY_LOSSES = {"d2_log_loss_score", "d2_brier_score"} & {*get_scorer_names()}
+PROBABILITY_LOSSES |= {"neg_brier_score"} if "d2_brier_score" in PROBABILITY_LOSSES else set()
 
 
 def places(n_classes=3, lacking=2):
@@ -70,7 +75,11 @@ def test_every_method_has_every_score_on_a_part_that_lacks_a_class(n_classes):
 @pytest.mark.parametrize("classifier", [LogisticRegression(), GaussianNB()], ids=["both", "probabilities"])
 @pytest.mark.parametrize(
     ("scoring", "n_classes"),
-    [("roc_auc", 2), *((name, n) for name in ("roc_auc_ovr", "average_precision", "neg_log_loss") for n in (2, 3))],
+    [
+        ("roc_auc", 2),
+        *((name, n) for name in ("roc_auc_ovr", "average_precision", "neg_log_loss") for n in (2, 3)),
+        *((name, n) for name in sorted(PROBABILITY_LOSSES) for n in (2, 3)),
+    ],
 )
 def test_with_all_classes_scores_are_those_of_scikit_learn(scoring, classifier, n_classes):
     X, y, d = places(n_classes, lacking=n_classes)
@@ -91,13 +100,74 @@ def test_decision_values_rank_where_there_are_no_probabilities():
     assert search.score(X, y) == pytest.approx(expected)
 
 
-def test_names_of_classes_make_no_difference():
+REFUSED_FOR_TEXT = r"measures differences between numbers, and the classes are text: 'healthy', 'ill'"
+REFUSED_FOR_ALL = (
+    r"is for samples with several labels each|is for two classes, and there are 3|counts the two likeliest"
+)
+
+
+def named_classes(y):
+    return np.array(["healthy", "ill", "worse"])[y]
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("name", get_scorer_names())
+def test_every_scorer_gives_text_labels_the_score_of_numbers_or_is_refused_with_the_reason(name, n_classes):
+    X, y, d = places(n_classes, lacking=n_classes)
+    scores = []
+    for labels in (y, named_classes(y)):
+        model = UnseenClassifier(["logistic"], pool=False, scoring=name)
+        try:
+            model.fit(X, labels, sample_domain=d)
+        except ValueError as refused:
+            scores.append(str(refused))
+        else:
+            scores.append((model.best_score_, model.score(X, labels)))
+    of_numbers, of_text = scores
+    if isinstance(of_text, str):
+        assert f"The metric '{name}' " in of_text
+        assert re.search(f"{REFUSED_FOR_TEXT}|{REFUSED_FOR_ALL}", of_text)
+        assert of_numbers == of_text or re.search(REFUSED_FOR_TEXT, of_text)
+    else:
+        assert np.isfinite(of_text).all()
+        assert of_text == pytest.approx(of_numbers)
+
+
+NOT_FOR_TWO_NAMED_CLASSES = [
+    name
+    for name in get_scorer_names()
+    if name.endswith(("_error", "_deviance", "_samples")) or name in {"r2", "explained_variance", "top_k_accuracy"}
+] + ["d2_absolute_error_score"]
+
+
+def compare_text_labels(name):
     X, y, d = places(2, lacking=2)
-    scores = [
-        UnseenClassifier(["logistic"], scoring="average_precision").fit(X, labels, sample_domain=d).best_score_
-        for labels in (y, np.array(["healthy", "ill"])[y])
-    ]
-    assert scores[0] == scores[1]
+    return compare(
+        X, named_classes(y), sample_domain=d, methods=["1NN", "logistic"], metric=name, repeats=1, quick=True
+    )
+
+
+@pytest.mark.parametrize("name", sorted({*get_scorer_names()} - {*NOT_FOR_TWO_NAMED_CLASSES}))
+def test_scorers_work_in_a_comparison_of_text_labels(name):
+    found = compare_text_labels(name)
+    means = [method["mean"] for method in found.summary()["methods"]]
+    assert len(means) == 2
+    assert None not in means
+    assert found.verdict.recommendation is not None
+
+
+@pytest.mark.parametrize("name", NOT_FOR_TWO_NAMED_CLASSES)
+def test_scorers_that_cannot_compare_text_labels_are_refused_with_the_reason(name):
+    with pytest.raises(ValueError, match=rf"The metric '{name}' ({REFUSED_FOR_TEXT}|{REFUSED_FOR_ALL})"):
+        compare_text_labels(name)
+
+
+def test_the_brier_score_of_text_is_that_of_the_second_class():
+    X, y, d = places(2, lacking=2)
+    labels = named_classes(y)
+    model = UnseenClassifier(["logistic"], scoring="neg_brier_score").fit(X, labels, sample_domain=d)
+    loss = brier_score_loss(y, model.predict_proba(X)[:, 1])
+    assert model.score(X, labels) == pytest.approx(-loss)
 
 
 @pytest.mark.parametrize(
@@ -128,11 +198,12 @@ def test_a_search_leaves_it_out_of_its_means_too():
     assert np.isnan(scores[3]).all()
 
 
-def test_log_loss_needs_classes_that_were_trained_on():
+@pytest.mark.parametrize("scoring", ["neg_log_loss", "neg_brier_score"])
+def test_losses_of_probabilities_need_classes_that_were_trained_on(scoring):
     X, y, d = places(3, lacking=3)
     y[(d < 3) & (y == 2)] = 1  # which leaves the third class to the last domain
-    with pytest.warns(UndefinedMetricWarning, match=r"neg_log_loss is not defined on 1 of 4 .*'3'.* trained on"):
-        model = UnseenClassifier(["logistic"], scoring="neg_log_loss").fit(X, y, sample_domain=d)
+    with pytest.warns(UndefinedMetricWarning, match=rf"{scoring} is not defined on 1 of 4 .*'3'.* trained on"):
+        model = UnseenClassifier(["logistic"], scoring=scoring).fit(X, y, sample_domain=d)
     assert np.isfinite(model.best_score_)
 
 

@@ -24,7 +24,7 @@ from ..labels import Balance, Labels, Samples, listed
 from ..progress import track
 from ._asking import VOTES, Prediction, Rows, Stage, ask, grouped, scored, sharing_key
 from ._candidate import Candidate
-from ._metric import Scoring, by_labels, scorer_of
+from ._metric import Scoring, by_labels, check_metric, scorer_of
 
 Split = tuple[Ints, Ints]
 RESPONSES = ("predict_proba", "decision_function")
@@ -124,6 +124,7 @@ class Scorer:
     """
 
     def __init__(self, scoring: Scoring, samples: Samples, splits: Sequence[Split]) -> None:
+        check_metric(scoring, samples.classes)
         self.scoring = scoring
         self.samples = samples
         self.splits = splits

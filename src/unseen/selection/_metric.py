@@ -14,11 +14,12 @@ from sklearn.metrics import (
     get_scorer,
     get_scorer_names,
     log_loss,
+    make_scorer,
     roc_auc_score,
 )
 
 from ..algebra import Array
-from ..labels import listed
+from ..labels import Labels, listed
 
 Scoring = str | Callable[..., float]
 
@@ -50,10 +51,55 @@ def _one_against_rest(
 
 def _negative_log_loss(model: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
     """As scikit-learn's, also of parts that lack a class."""
+    probabilities, _ = _probabilities_and_truth(model, X, y)
+    return -float(log_loss(y, probabilities, labels=model.classes_, sample_weight=sample_weight))
+
+
+def _d2_log_loss(model: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
+    """As scikit-learn's, also of parts that lack a class; NaN for a part with one class, which a constant predicts."""
+    probabilities, truth = _probabilities_and_truth(model, X, y)
+    constant = _class_frequencies(truth, sample_weight)
+    loss, baseline = (
+        float(log_loss(y, P, labels=model.classes_, sample_weight=sample_weight)) for P in (probabilities, constant)
+    )
+    return 1 - loss / baseline if truth.any(axis=0).sum() > 1 else np.nan
+
+
+def _negative_brier_score(model: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
+    """As scikit-learn's, also for labels that are text and for parts that lack a class.
+
+    The sum over classes of the squared differences, halved for two classes, whose differences are the same.
+    """
+    probabilities, truth = _probabilities_and_truth(model, X, y)
+    factor = 0.5 if truth.shape[1] == 2 else 1.0
+    return -factor * _squared_difference(probabilities, truth, sample_weight)
+
+
+def _d2_brier_score(model: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
+    """As scikit-learn's, also for labels that are text and for parts that lack a class; NaN for one class."""
+    probabilities, truth = _probabilities_and_truth(model, X, y)
+    baseline = _squared_difference(_class_frequencies(truth, sample_weight), truth, sample_weight)
+    return 1 - _squared_difference(probabilities, truth, sample_weight) / baseline if baseline > 0 else np.nan
+
+
+def _probabilities_and_truth(model: Any, X: Any, y: Any) -> tuple[Array, Array]:
+    """Predicted probabilities, and the true ones: 1 for the class of a sample and 0 for the others."""
     probabilities, classes = _response(model, X, "predict_proba"), model.classes_
-    if not np.isin(y, classes).all():
-        raise ValueError(f"Log loss needs classes that were trained on, which are {listed(classes.tolist())}.")
-    return -float(log_loss(y, probabilities, labels=classes, sample_weight=sample_weight))
+    truth = np.asarray(y)[:, None] == classes
+    if not truth.any(axis=1).all():
+        raise ValueError(
+            f"The metric needs classes that the model was trained on, which are {listed(classes.tolist())}."
+        )
+    return probabilities, truth.astype(np.float64)
+
+
+def _squared_difference(probabilities: Array, truth: Array, sample_weight: Any) -> float:
+    return float(np.average(np.square(probabilities - truth).sum(axis=1), weights=sample_weight))
+
+
+def _class_frequencies(truth: Array, sample_weight: Any) -> Array:
+    """The same probabilities for every sample: how frequent the classes are."""
+    return np.tile(np.average(truth, axis=0, weights=sample_weight), (len(truth), 1))
 
 
 def _response(model: Any, X: Any, *names: str) -> Array:
@@ -70,13 +116,63 @@ OWN: dict[str, Callable[..., float]] = {
     "roc_auc_ovr": partial(_one_against_rest, roc_auc_score, DECISIONS[::-1]),
     "average_precision": partial(_one_against_rest, average_precision_score, DECISIONS),
     "neg_log_loss": _negative_log_loss,
+    "neg_brier_score": _negative_brier_score,
+    "d2_brier_score": _d2_brier_score,
+    "d2_log_loss_score": _d2_log_loss,
 }
+# Scorers with a positive class, which scikit-learn takes to be the class 1.
+POSITIVE_CLASS = ("f1", "jaccard", "precision", "recall")
+TWO_CLASSES = (*POSITIVE_CLASS, "positive_likelihood_ratio", "neg_negative_likelihood_ratio")
+# How names of scorers begin that measure differences between numbers.
+REGRESSION = (
+    "r2",
+    "explained_variance",
+    "max_error",
+    "neg_max_error",
+    "d2_absolute",
+    "neg_mean",
+    "neg_median",
+    "neg_root",
+)
 
 
 def scorer_of(scoring: Scoring, model: Any) -> Callable[..., float]:
-    """The scorer of a name, or the callable itself."""
+    """The scorer of a name, or the callable itself.
+
+    The positive class of scorers that need one is 1, as in scikit-learn; of two classes without a 1, such as text, it
+    is the second in their order, as for AUC.
+    """
     own = OWN.get(scoring) if isinstance(scoring, str) else None
-    return own or check_scoring(model, scoring=scoring)
+    scorer = own or check_scoring(model, scoring=scoring)
+    if scoring in POSITIVE_CLASS and 1 not in model.classes_.tolist():
+        arguments = {**scorer._kwargs, "pos_label": model.classes_.tolist()[1]}
+        return make_scorer(scorer._score_func, response_method="predict", **arguments)
+    return scorer
+
+
+def check_metric(scoring: Scoring, classes: Labels) -> None:
+    """Raise if a scorer of scikit-learn is not made for these classes."""
+    if not isinstance(scoring, str):
+        return
+    names = listed(classes.tolist())
+    if scoring.endswith("_samples"):
+        name = scoring.removesuffix("_samples")
+        raise ValueError(
+            f"The metric {scoring!r} is for samples with several labels each, and these have one. Use '{name}_macro', "
+            f"'{name}_micro' or '{name}_weighted'."
+        )
+    if scoring.startswith(REGRESSION) and any(isinstance(label, str) for label in classes.tolist()):
+        raise ValueError(
+            f"The metric {scoring!r} measures differences between numbers, and the classes are text: {names}. "
+            "Use a metric of classification, such as 'accuracy', 'balanced_accuracy' or 'roc_auc'."
+        )
+    if scoring in TWO_CLASSES and len(classes) > 2:
+        macro = f"'{scoring}_macro'" if scoring in POSITIVE_CLASS else "'balanced_accuracy' or 'matthews_corrcoef'"
+        raise ValueError(f"The metric {scoring!r} is for two classes, and there are {len(classes)}. Use {macro}.")
+    if scoring == "top_k_accuracy" and len(classes) == 2:
+        raise ValueError(
+            "The metric 'top_k_accuracy' counts the two likeliest classes, and there are two. Use 'accuracy'."
+        )
 
 
 @dataclass(frozen=True)

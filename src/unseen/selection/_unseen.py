@@ -29,6 +29,7 @@ from ._engine import Split
 from ._ensemble import Pool
 from ._large import LargeFit
 from ._methods import HEADS, MAPPED, METHODS, Method, contestants, methods_from
+from ._metric import check_metric
 from ._pooling import Pooling, contest_and_pool, leaderboard
 from ._splitters import domain_splits
 
@@ -211,6 +212,7 @@ class UnseenClassifier(ChosenModel):
         refuse_dask(X, type(self).__name__)
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=(np.float64, np.float32))
         self.classes_, _ = encode_classes(y, type(self).__name__)
+        check_metric(self.scoring, self.classes_)
         methods = self._methods(X)
         samples = samples_of(X, y, sample_domain, sample_weight, params.pop("groups", None))
         X = samples.X

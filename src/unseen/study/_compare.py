@@ -17,7 +17,7 @@ from ..algebra import Ints
 from ..citizen import optional_import
 from ..labels import Balance, check_domains, encode_classes
 from ..report import draw_comparison, ranked, render_comparison
-from ..selection import metric_named, require_contest
+from ..selection import check_metric, metric_named, require_contest
 from ..shift import Diagnosis, diagnose
 from ..tables import Column, Dates, Schema, Table, is_table, load_table, preprocessor, require_sizes
 from ._protocol import Protocol, Task, tasks
@@ -276,11 +276,12 @@ def compare_table(
 ) -> Comparison:
     """Run the study on a table, judge it and gather what there is to say."""
     start = time.perf_counter()
+    metric = metric_named(protocol.metric)
+    check_metric(metric.scoring, table.samples.classes)
     data, todo = data_facts(table), tasks(list(dict.fromkeys(table.domain.tolist())))
     require_contest(len(data["classes"]), len(todo), paired=True)
     known: Scores = {}
     rows, predicted, truth, judged = judge(table, todo, protocol, methods, work, known)
-    metric = metric_named(protocol.metric)
     judged = judged.cautioned(imbalance(Counter(table.y.tolist()), metric.label))
     # The matrix of the diagnosis must not cost more than the comparison, however many domains there are.
     most = max(20, min(500, 6000 // len(todo)))
