@@ -23,6 +23,7 @@ from ._methods import HEADS, METHODS, Method, contestants, method_named, method_
 from ._metric import Metric, check_metric, metric_named, metric_range
 from ._pool import BINS, skewed
 from ._pooling import ALL, INDUCTIVE, Ballot, Pooling, Trials, contest_and_pool, leaderboard
+from ._sample_size import USABLE, domains_for_coverage, domains_for_interval, is_informative
 from ._search import ProjectionSearchCV
 from ._splitters import HeldOutDomains, LeaveOneDomainOut, LeavePDomainsOut, WithinDomainSplit, refuse_parted
 from ._unseen import UnseenClassifier
@@ -49,6 +50,7 @@ __all__ += [
     "HEADS",
     "INDUCTIVE",
     "TIE",
+    "USABLE",
     "Ballot",
     "Bench",
     "Candidate",
@@ -69,11 +71,14 @@ __all__ += [
     "contenders",
     "contest_and_pool",
     "contestants",
+    "domains_for_coverage",
+    "domains_for_interval",
     "expected_warnings",
     "forecast",
     "graded",
     "grouped",
     "in_full",
+    "is_informative",
     "is_transductive",
     "leaderboard",
     "method_named",

@@ -143,7 +143,7 @@ def scorer_of(scoring: Scoring, model: Any) -> Callable[..., float]:
     is the second in their order, as for AUC.
     """
     own = OWN.get(scoring) if isinstance(scoring, str) else None
-    scorer = own or check_scoring(model, scoring=scoring)
+    scorer: Any = own or check_scoring(model, scoring=scoring)
     if scoring in POSITIVE_CLASS and 1 not in model.classes_.tolist():
         arguments = {**scorer._kwargs, "pos_label": model.classes_.tolist()[1]}
         return make_scorer(scorer._score_func, response_method="predict", **arguments)

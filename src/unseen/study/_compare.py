@@ -17,7 +17,7 @@ from ..algebra import Ints
 from ..citizen import optional_import
 from ..labels import Balance, check_domains, encode_classes
 from ..report import draw_comparison, ranked, render_comparison
-from ..selection import check_metric, metric_named, require_contest
+from ..selection import check_metric, metric_named, metric_range, require_contest
 from ..shift import Diagnosis, diagnose
 from ..tables import Column, Dates, Schema, Table, is_table, load_table, preprocessor, require_sizes
 from ._protocol import Protocol, Task, tasks
@@ -325,5 +325,14 @@ def judge(
     selection = protocol.chooses(len(todo[0].sources))
     metric, group = metric_named(protocol.metric), samples.group
     belong = {} if group is None else {task.name: group[np.isin(samples.domain, task.targets)] for task in todo}
-    about: dict[str, Any] = {"metric": metric.label, "share": metric.percent, "groups": belong}
-    return rows, predicted, truth, verdict(rows, correct, selection, seed=protocol.seed, **about)
+    judged = verdict(
+        rows,
+        correct,
+        selection,
+        seed=protocol.seed,
+        metric=metric.label,
+        share=metric.percent,
+        limits=metric_range(metric.scoring, len(samples.classes)),
+        groups=belong,
+    )
+    return rows, predicted, truth, judged

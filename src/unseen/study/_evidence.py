@@ -19,7 +19,7 @@ import numpy.typing as npt
 from scipy.special import stdtrit
 
 from ..algebra import Array
-from ..selection import METHODS
+from ..selection import METHODS, USABLE, domains_for_interval, forecast, is_informative
 from ._store import Row
 from ._tables import defined
 
@@ -33,10 +33,15 @@ Kind = Literal["invariant", "plain", "none"]
 
 @dataclass(frozen=True)
 class Scale:
-    """What scores are measured in: percent where they are shares, plain numbers elsewhere; more is better."""
+    """What scores are measured in: percent where they are shares, plain numbers elsewhere; more is better.
+
+    `limits` are the lowest and the highest value of the metric, before it is turned into percent; None is 0 and 1 for
+    shares, and no limits for other metrics.
+    """
 
     metric: str = "accuracy"
     share: bool = True
+    limits: tuple[float, float] | None = None
 
     @property
     def factor(self) -> float:
@@ -46,11 +51,26 @@ class Scale:
     @property
     def ends(self) -> tuple[float, float]:
         """The smallest and the largest score there can be."""
-        return (0.0, 100.0) if self.share else (-np.inf, np.inf)
+        low, high = self.limits or ((0.0, 1.0) if self.share else (-np.inf, np.inf))
+        return self.factor * low, self.factor * high
+
+    @property
+    def span(self) -> float:
+        """The largest difference of two scores there can be."""
+        return self.ends[1] - self.ends[0]
+
+    @property
+    def usable(self) -> float:
+        """Half-width of the widest interval that is worth showing."""
+        return USABLE * self.span
 
     def text(self, score: float) -> str:
         """A score as people read it."""
         return f"{score:.1f}%" if self.share else f"{score:.3f}"
+
+    def size(self, difference: float, sign: str = "") -> str:
+        """A difference of scores as people read it; `sign` "+" shows the sign of all of them."""
+        return f"{difference:{sign}.1f} points" if self.share else f"{difference:{sign}.3f}"
 
     @property
     def words(self) -> str:
@@ -63,12 +83,18 @@ PERCENT = Scale()
 
 @dataclass(frozen=True)
 class Interval:
-    """A mean difference and its confidence interval: points of percent, or plain numbers where scores are no shares."""
+    """A mean difference and its confidence interval: points of percent, or plain numbers where scores are no shares.
+
+    `domains` is the number of domains that it rests on. If they are too few for an interval that says something,
+    `needed` is how many it takes at their spread; otherwise it is 0.
+    """
 
     difference: float
     low: float
     high: float
     share: bool = True
+    domains: int = 0
+    needed: int = 0
 
     @property
     def sign(self) -> int:
@@ -81,12 +107,21 @@ class Interval:
         sides: tuple[Kind, Kind, Kind] = ("none", "invariant", "plain")
         return sides[self.sign]
 
+    @property
+    def informative(self) -> bool:
+        """Whether there is an interval that says something."""
+        return self.domains != 1 and not self.needed and bool(np.isfinite(self.low) and np.isfinite(self.high))
+
     def __str__(self) -> str:
         digits, unit = (1, " points") if self.share else (3, "")
+        difference = f"{self.difference:+.{digits}f}{unit}"
+        if self.domains == 1:
+            return f"{difference}, and no interval, which one domain cannot give"
+        if self.needed:
+            few = f"{self.domains} held-out domains are too few for a {LEVEL:.0%} interval"
+            return f"{difference} ({few}; about {self.needed} are needed)"
         low, high = (f"{end:+.{digits}f}" for end in (self.low, self.high))
-        known = np.isfinite(self.low) and np.isfinite(self.high)
-        rest = f"{LEVEL:.0%} interval {low} to {high}" if known else "and no interval, which one domain cannot give"
-        return f"{self.difference:+.{digits}f}{unit}, {rest}"
+        return f"{difference}, {LEVEL:.0%} interval {low} to {high}"
 
 
 def validated(row: Row) -> float:
@@ -135,31 +170,32 @@ def squared_error(values: Array, groups: Any = None) -> float:
     return float(max(off @ off / len(values) ** 2, 1 / len(totals) ** 2))
 
 
-def mean_interval(samples: Sequence[Array], errors: Sequence[float] | None = None, share: bool = True) -> Interval:
-    """Mean over domains of differences, with an interval for the mean over all domains there might be.
+def mean_and_error(
+    samples: Sequence[Array], errors: Sequence[float] | None = None, scale: Scale = PERCENT
+) -> tuple[float, float]:
+    """Mean over domains of differences, and its standard error for all domains there might be.
 
     `samples` holds one array for each domain, with sample-wise values between -1 and 1, and `errors` the squared
     standard errors of their means; None takes samples as independent. The standard errors are those that a bootstrap
     over domains, and one over the samples within them, converge to. The first already holds the noise of the samples;
-    the second bounds it from below where few domains agree by luck.
+    the second bounds it from below where few domains agree by luck. One domain says nothing about the next.
     """
-    scale, m = Scale(share=share), len(samples)
+    m = len(samples)
     means = scale.factor * np.array([values.mean() for values in samples])
     over_samples = scale.factor**2 * np.mean([squared_error(v) for v in samples] if errors is None else errors)
-    # One domain says nothing about the next.
     error = np.sqrt(max(means.var(ddof=1), over_samples) / m) if m > 1 else np.inf
-    return _interval(means.mean(), means.mean() - _reach(m) * error, means.mean() + _reach(m) * error, scale)
+    return float(means.mean()), float(error)
 
 
-def _reach(m: int) -> float:
-    """How many standard errors an interval reaches that rests on so many domains."""
-    return float(stdtrit(max(m - 1, 1), (1 + LEVEL) / 2))
-
-
-def _interval(mean: float, low: float, high: float, scale: Scale) -> Interval:
-    """Differences of shares lie within a hundred points on either side."""
-    most = scale.ends[1]
-    return Interval(float(mean), max(float(low), -most), min(float(high), most), scale.share)
+def mean_interval(samples: Sequence[Array], errors: Sequence[float] | None = None, scale: Scale = PERCENT) -> Interval:
+    """Mean over domains of differences, with an interval for the mean over all domains there might be."""
+    m = len(samples)
+    mean, error = mean_and_error(samples, errors, scale)
+    reach = float(stdtrit(max(m - 1, 1), (1 + LEVEL) / 2)) * error
+    needed = None
+    if m > 1 and reach > scale.usable:
+        needed = domains_for_interval(error * np.sqrt(m), scale.usable, level=LEVEL, of="mean")
+    return Interval(mean, max(mean - reach, -scale.span), min(mean + reach, scale.span), scale.share, m, needed or 0)
 
 
 def sample_interval(values: Array, seed: int = 0, groups: Any = None) -> Interval:
@@ -170,7 +206,7 @@ def sample_interval(values: Array, seed: int = 0, groups: Any = None) -> Interva
     distinct, counts = np.unique(totals.round(KEPT) + 1j * sizes, return_counts=True)
     n, mean = len(totals), 100 * float(values.mean())
     if np.ptp((distinct.real / distinct.imag).round(KEPT)) == 0:  # no bootstrap can tell: the rule of three
-        return _interval(mean, mean - 300 / n, mean + 300 / n, PERCENT)
+        return Interval(mean, max(mean - 300 / n, -100.0), min(mean + 300 / n, 100.0))
     draws = np.random.default_rng(seed).multinomial(n, counts / n, size=DRAWS)
     means = 100 * (draws @ distinct.real) / (draws @ distinct.imag)
     low, high = np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
@@ -246,14 +282,26 @@ class Results:
 
     def interval(self, pairs: Sequence[Pair]) -> Interval:
         """The mean difference over all domains."""
-        return mean_interval([pair.values for pair in pairs], [pair.error for pair in pairs], self.scale.share)
+        return mean_interval([pair.values for pair in pairs], [pair.error for pair in pairs], self.scale)
+
+    def advantage(self, first: str, second: str) -> tuple[float, float]:
+        """Mean difference of two methods, paired over held-out domains, and its standard error; infinite if unknown."""
+        pairs = self.pairs([first], [second])
+        if not pairs:  # each failed where the other did not
+            return 0.0, np.inf
+        return mean_and_error([pair.values for pair in pairs], [pair.error for pair in pairs], self.scale)
+
+    def beats(self, first: str, second: str) -> bool:
+        """Whether the first of two methods is better by more than one standard error."""
+        difference, error = self.advantage(first, second)
+        return difference > error
 
     def per_domain(self, pair: Pair, seed: int) -> DomainDifference:
         """The difference on one domain, with an interval if samples are paired."""
         if self.sampled:
             interval = sample_interval(pair.values, seed, self.groups.get(pair.rows[0][0].task))
         else:
-            interval = Interval(self.scale.factor * float(pair.values[0]), np.nan, np.nan, self.scale.share)
+            interval = Interval(self.scale.factor * float(pair.values[0]), np.nan, np.nan, self.scale.share, 1)
         invariant, plain = (", ".join(dict.fromkeys(pair.names(side))) for side in (0, 1))
         return DomainDifference(pair.domain, invariant, plain, interval)
 
@@ -294,6 +342,44 @@ class Results:
             for rows in self.scored[method].values()
         ]
         return self.scale.factor**2 * float(np.mean(errors))
+
+    def expectation(self, method: str) -> Expectation:
+        """What the scores of a method on held-out domains let expect of the next one."""
+        scores, noise = np.array([*self.scores(method).values()]), self.noise(method)
+        m = len(scores)
+        mean, low, high = forecast(scores, noise, self.scale.ends, level=LEVEL, fewest=ENOUGH)
+        if m >= ENOUGH and is_informative(low, high, self.scale.ends):
+            return Expectation(mean, low, high, m)
+        spread = float(np.sqrt(max(scores.var(ddof=1) if m > 1 else 0.0, noise)))
+        needed = domains_for_interval(spread, self.scale.usable, level=LEVEL)
+        return Expectation(mean, None, None, m, self._too_few(m, spread, needed and max(needed, ENOUGH)))
+
+    def _too_few(self, m: int, spread: float, needed: int | None) -> str:
+        """Why there is no prediction interval, and how many domains one takes."""
+        if m == 1:
+            return f"One held-out domain cannot give a prediction interval; at least {ENOUGH} are needed"
+        between = f"the scores of {m} held-out domains have a standard deviation of {self.scale.size(spread)}"
+        if not np.isfinite(self.scale.usable):
+            return f"{m} held-out domains are too few for a prediction interval; at least {ENOUGH} are needed"
+        width = f"a {LEVEL:.0%} prediction interval of ±{self.scale.size(self.scale.usable)}"
+        if needed is None:
+            return f"There is no prediction interval: {between}, too much for {width} with any number of domains"
+        return f"More domains are needed for a prediction interval: {between}, at which {width} takes {needed} domains"
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """The mean score on held-out domains, and where the next one is expected.
+
+    `low` and `high` are the ends of a 95% prediction interval that rests on so many `domains`. They are None if it
+    would say nothing; then `too_few` says so, and how many domains it takes.
+    """
+
+    mean: float
+    low: float | None
+    high: float | None
+    domains: int
+    too_few: str = ""
 
 
 def target_of(row: Row) -> str:

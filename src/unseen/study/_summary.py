@@ -18,7 +18,7 @@ from ..kernels import Plan
 from ..labels import encode_domains
 from ..selection import BINS, Metric, grouped, method_names, metric_named, tally
 from ..tables import Table, preprocessor
-from ._evidence import ENOUGH, LEVEL, Interval, champions
+from ._evidence import LEVEL, Interval, champions
 from ._outcomes import Problem, split_id
 from ._protocol import Protocol, Task
 from ._run import problem_of
@@ -273,7 +273,10 @@ def verdict_facts(verdict: Verdict) -> dict[str, Any]:
 
 
 def _points(interval: Interval | None) -> dict[str, Any]:
-    return {name: interval and _finite(getattr(interval, name)) for name in ("difference", "low", "high")}
+    if interval is None:
+        return dict.fromkeys(("difference", "low", "high"))
+    low, high = (interval.low, interval.high) if interval.informative else (None, None)
+    return {"difference": _finite(interval.difference), "low": _finite(low), "high": _finite(high)}
 
 
 def _finite(value: Any) -> Any:
@@ -403,16 +406,18 @@ def _bins(tables: Sequence[Sequence[dict[str, float]]]) -> list[dict[str, float]
 
 def _promises(own: Sequence[Row], verdict: Verdict) -> dict[str, Any]:
     """What so many held-out domains can say of the next one, what they cannot, and how well it went here."""
-    m, scale, advice = len({row.task for row in own}), verdict.scale, verdict.recommendation
+    m, scale, expectation = len({row.task for row in own}), verdict.scale, verdict.auto_expectation
     ends = [(row.accuracy, *row.settings["forecast"][1:]) for row in own if row.accuracy is not None]
     inside = sum(_within(*one) for one in ends)
-    if advice and len(advice.scores) >= ENOUGH:
-        can = (
-            f"{len(advice.scores)} held-out domains can say: nineteen of twenty domains that come about as these did "
-            f"score from {scale.text(advice.low)} to {scale.text(advice.high)}."
-        )
-    else:
+    if expectation is None:
         can = f"{m} held-out domain{'s' * (m > 1)} can say nothing about the score on the next one."
+    elif expectation.low is None or expectation.high is None:
+        can = f"{expectation.too_few}."
+    else:
+        can = (
+            f"{LEVEL:.0%} prediction interval, for a new domain that differs from these {expectation.domains} as they "
+            f"differ from each other: {scale.text(expectation.low)} to {scale.text(expectation.high)}."
+        )
     can += f" Sets of classes (predict_set) can be promised to hold the true one in at most {m / (m + 1):.1%} of cases."
     cannot = (
         "They cannot speak of a domain of another kind, nor tell before its labels are known where in the interval the "

@@ -1,0 +1,83 @@
+"""How many domains it takes until intervals and prediction sets are informative."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from scipy.special import stdtrit
+
+USABLE = 0.25  # half-width of the widest interval that is worth showing, as a share of the metric's range
+MOST_DOMAINS = 1_000  # larger numbers of domains are as good as none: nobody can collect them
+ROUNDING = 1e-9  # shares such as 0.8 / (1 - 0.8) exceed whole numbers by rounding
+
+
+def domains_for_interval(
+    spread: float, half_width: float, *, level: float = 0.95, of: Literal["next", "mean"] = "next"
+) -> int | None:
+    """Smallest number of domains for which Student's interval has at most a given half-width.
+
+    With m domains the half-width is the quantile of t with m - 1 degrees of freedom, times the standard deviation
+    between domains, times sqrt(1 + 1/m) for the score of the next domain, or sqrt(1/m) for the mean over all domains.
+
+    Parameters
+    ----------
+    spread : float
+        Standard deviation of the scores of domains.
+    half_width : float
+        What is asked for, in the same unit.
+    level : float, default=0.95
+        Coverage of the interval.
+    of : {"next", "mean"}, default="next"
+        Prediction interval of the next domain, or confidence interval of the mean.
+
+    Returns
+    -------
+    m : int or None
+        None if no number up to 1,000 is enough: a prediction interval never gets narrower than the spread allows.
+
+    Examples
+    --------
+    >>> from unseen.selection import domains_for_interval
+    >>> domains_for_interval(0.1, half_width=0.25), domains_for_interval(0.2, half_width=0.25)
+    (9, None)
+    """
+    m = np.arange(2, MOST_DOMAINS + 1)
+    variances = spread**2 * ((1 + 1 / m) if of == "next" else 1 / m)
+    enough = stdtrit(m - 1, (1 + level) / 2) * np.sqrt(variances) <= half_width
+    return int(m[enough.argmax()]) if enough.any() else None
+
+
+def domains_for_coverage(coverage: float, share: float = 1.0) -> int | None:
+    """Smallest number of held-out domains for which prediction sets can have a coverage.
+
+    With m domains the threshold of the sets is the quantile of level ``coverage * (m + 1) / m`` of the scores of
+    held-out samples, which has to be at most 1; or at most `share`, if the threshold is to stay below the scores of the
+    other samples.
+
+    Parameters
+    ----------
+    coverage : float
+        How often sets are to hold the true class, between 0 and 1.
+    share : float, default=1.0
+        Share of held-out samples whose scores the threshold may reach.
+
+    Returns
+    -------
+    m : int or None
+        None if no number is enough, as the coverage is not below the share.
+
+    Examples
+    --------
+    >>> from unseen.selection import domains_for_coverage
+    >>> domains_for_coverage(0.8), domains_for_coverage(0.9), domains_for_coverage(0.8, share=0.9)
+    (4, 9, 8)
+    """
+    if share - coverage < ROUNDING:
+        return None
+    return int(np.ceil(coverage / (share - coverage) - ROUNDING))
+
+
+def is_informative(low: float, high: float, limits: tuple[float, float]) -> bool:
+    """Whether an interval excludes at least half of the range of a metric; without a finite range, it always does."""
+    return bool(high - low <= 2 * USABLE * (limits[1] - limits[0]))

@@ -1,0 +1,71 @@
+"""How many domains it takes: the stated number is enough, and one less is not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.stats import t as student
+
+from unseen.selection import domains_for_coverage, domains_for_interval, forecast, is_informative
+from unseen.selection._pool import ConformalSets
+
+
+def half_width(m, spread, of, level=0.95):
+    factor = 1 + 1 / m if of == "next" else 1 / m
+    return student.ppf((1 + level) / 2, m - 1) * spread * np.sqrt(factor)
+
+
+@pytest.mark.parametrize("of", ["next", "mean"])
+@pytest.mark.parametrize("spread", [0.01, 0.05, 0.1, 0.12])
+def test_so_many_domains_are_enough_for_an_interval_and_one_less_is_not(spread, of):
+    m = domains_for_interval(spread, half_width=0.25, of=of)
+    assert half_width(m, spread, of) <= 0.25
+    assert m == 2 or half_width(m - 1, spread, of) > 0.25
+
+
+def test_the_interval_is_that_of_the_forecast():
+    scores = np.tile([0.4, 0.6], 20)
+    spread = scores[:8].std(ddof=1)
+    _, low, high = forecast(scores[:8], level=0.9)
+    assert domains_for_interval(spread, (high - low) / 2 + 1e-12, level=0.9) == 8
+    assert domains_for_interval(spread, (high - low) / 2 - 1e-12, level=0.9) == 9
+
+
+def test_a_prediction_interval_is_never_narrower_than_the_spread_between_domains():
+    assert domains_for_interval(0.25 / 1.96, half_width=0.25) is None
+    assert domains_for_interval(0.25 / 1.96, half_width=0.25, of="mean") is not None
+    assert domains_for_interval(0.0, half_width=0.25) == 2
+
+
+@pytest.mark.parametrize("coverage", [0.5, 0.6, 0.75, 0.8, 0.85, 0.9, 0.95, 0.99])
+def test_so_many_domains_attain_a_coverage_and_one_less_does_not(coverage):
+    m = domains_for_coverage(coverage)
+    assert m == np.ceil(round(coverage / (1 - coverage), 6))
+    rows = np.linspace(0, 1, 5)
+    ConformalSets([rows] * m).threshold(coverage)
+    if m > 1:
+        with pytest.raises(ValueError, match="cannot be promised"):
+            ConformalSets([rows] * (m - 1)).threshold(coverage)
+
+
+def test_a_threshold_that_leaves_out_some_scores_takes_more_domains():
+    """A tenth of the scores are 1, where sets hold all classes."""
+    rows = np.r_[np.linspace(0, 0.5, 90), np.ones(10)]
+    m = domains_for_coverage(0.8, share=0.9)
+    assert ConformalSets([rows] * m).threshold(0.8) < 1
+    assert ConformalSets([rows] * (m - 1)).threshold(0.8) == 1
+    assert domains_for_coverage(0.8, share=0.8) is None
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "limits", "informative"),
+    [
+        (3, 100, (0, 100), False),
+        (52, 97, (0, 100), True),
+        (0.438, 1.0, (0, 1), False),
+        (-0.2, 0.7, (-1, 1), True),
+        (-30.0, 0.0, (-np.inf, 0), True),
+    ],
+)
+def test_an_interval_says_something_if_it_leaves_out_half_of_the_range(low, high, limits, informative):
+    assert is_informative(low, high, limits) == informative
