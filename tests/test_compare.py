@@ -68,7 +68,7 @@ def test_the_summary_is_json(found):
 def test_what_to_do_is_said_wherever_the_comparison_is_shown(found):
     advice = found.summary()["verdict"]["recommendation"]
     told = {"method", "expected", "low", "high", "worst", "worst_domain", "scores", "sentence"}
-    assert set(advice) == told
+    assert set(advice) == told | {"rival", "advantage", "standard_error"}
     (method,) = [method for method in found.summary()["methods"] if method["name"] == advice["method"]]
     assert advice["expected"] == method["mean"]
     assert advice["scores"] == {name: cell["mean"] for name, cell in method["accuracies"].items()}
@@ -110,14 +110,29 @@ def test_one_repeat_has_no_spread_over_repeats(found):
     assert None not in spreads(found)
 
 
-def test_confusions_add_up_to_the_accuracy_of_their_method(found):
-    for matrix in found.summary()["confusion"]:
+def test_confusions_are_those_of_the_recommended_method_and_means_over_repeats(found):
+    matrices = found.summary()["confusion"]
+    assert [matrix["domain"] for matrix in matrices] == found.summary()["domains"]
+    for matrix in matrices:
+        assert matrix["method"] == found.verdict.recommendation.method
+        assert matrix["repeats"] == 2
         counts = np.array(matrix["counts"])
         rows = [r for r in found.rows if r.method == matrix["method"] and matrix["domain"] in r.accuracies]
-        per_repeat = (matrix["domain"] == D).sum()
-        if counts.sum() == 2 * per_repeat:  # champion in both repeats
-            assert np.trace(counts) / counts.sum() == pytest.approx(np.mean([r.accuracy for r in rows]))
+        assert counts.sum() == pytest.approx((matrix["domain"] == D).sum())  # each sample once, whatever the repeats
+        np.testing.assert_allclose(counts.sum(axis=1), matrix["totals"])
+        assert np.trace(counts) / counts.sum() == pytest.approx(np.mean([r.accuracy for r in rows]))
         assert matrix["classes"] == sorted(set(LABELS))
+    assert f"Answers of the recommended method, <b><bdi>{matrices[0]['method']}</bdi></b>" in found.to_html()
+    assert "Counts are means over 2 repeats." in found.to_html()
+
+
+def test_without_a_recommendation_confusions_are_those_of_the_best_mean():
+    oracle = unseen.compare(
+        X, LABELS, sample_domain=D, methods=["1NN", "majority"], repeats=1, quick=True, selection="oracle"
+    )
+    assert oracle.verdict.recommendation is None
+    assert {matrix["method"] for matrix in oracle.summary()["confusion"]} == {"1NN"}
+    assert "the recommended method" not in oracle.to_html()
 
 
 def test_of_many_classes_confusions_show_those_that_are_confused_most_often(monkeypatch):

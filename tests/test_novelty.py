@@ -11,7 +11,7 @@ from sklearn.exceptions import NotFittedError
 
 from helpers import three_domains
 from unseen.algebra._cells import Moments, pooled
-from unseen.shift._novelty import FAR, Novelty, _nearest_mixture
+from unseen.shift._novelty import FAR, Novelty, _nearest_mixture, _sentence
 
 NAMES = ["north", "south", "west"]
 SEEDS = st.integers(0, 2**32 - 1)
@@ -112,6 +112,31 @@ def test_sources_of_a_few_rows_cannot_tell_either():
     found = result(Novelty(n_components=100).fit(X, sample_domain=domain), world.draw(500))
     assert found.too_few
     assert "500 here, 2 in the smallest source" in found.text
+
+
+def test_within_reach_is_not_said_of_what_lies_beyond_the_limit():
+    """It said "Within reach: 2.5 times as far from the sources as a source may lie from the others"."""
+    opening = {"far": "Far outside: ", "near": "Within reach: ", "undecided": "Undecided: "}
+    seen = set()
+    for seed in range(12):
+        world = World(seed=seed)
+        X, domain = world.sources()
+        novelty = Novelty(n_components=100).fit(X, sample_domain=domain)
+        for away in (0.0, 1.0, 2.0, 3.0, 50.0):
+            for n in (15, 500):
+                found = result(novelty, world.draw(n) + away)
+                if found.text.startswith(("Too few rows", "No measurable distance")):
+                    continue
+                kind = "far" if found.far else "near" if found.ratio <= FAR else "undecided"
+                assert found.text.startswith(f"{opening[kind]}{found.ratio:.1f} times the usual distance")
+                assert ("above the limit of 1.5, but" in found.text) == (kind == "undecided")
+                seen.add(kind)
+    assert seen == set(opening)
+
+
+@pytest.mark.parametrize(("exceeds", "reason"), [(True, "3 sources are too few"), (False, "the rows are too few")])
+def test_what_is_undecided_names_what_is_too_few(exceeds, reason):
+    assert reason in _sentence(2.5, far=False, exceeds=exceeds, n_sources=3)
 
 
 def test_two_samples_that_happen_to_be_close_are_not_far():

@@ -53,8 +53,9 @@ def test_what_to_do_stands_first_with_a_ring_for_each_domain():
     assert at == sorted(at)
     (mean,) = (float(e["attrs"]["cx"].rstrip("%")) for e in page.find("circle", **{"class": "mean"}))
     assert min(at) < mean < max(at)
-    advice.update(low=None, high=None)  # as for scores without bounds, and two domains
-    assert "nineteen of twenty new domains" not in render_comparison(summary)
+    assert "the 95% prediction interval of a new domain" in section
+    advice.update(low=None, high=None)  # as where domains are too few for an interval
+    assert "the 95% prediction interval of a new domain" not in render_comparison(summary)
     del summary["verdict"]["recommendation"]  # as in summaries of earlier versions
     assert not Page(render_comparison(summary)).find("circle", **{"class": "ring"})
 
@@ -112,4 +113,4 @@ def test_scores_that_are_no_shares_have_no_percent_and_more_digits():
     main = page.find("main")[0]["text"]
     assert "+0.023" in main
     assert "points" not in main
-    assert "%" not in main.replace("95% interval", "")
+    assert "%" not in main.replace("95% interval", "").replace("95% prediction interval", "")

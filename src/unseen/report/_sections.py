@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ._charts import Axis, decimals, on_canvas, shades
-from ._format import is_number
+from ._format import is_number, number
 
 Section = dict[str, Any]
 SQUARE = 260  # side of the reliability diagram
@@ -158,11 +158,21 @@ def confusion_section(summary: Mapping[str, Any]) -> Section:
         totals = table.get("totals") or [sum(row) for row in table["counts"]]
         share = [[n / max(total, 1) for n in row] for row, total in zip(table["counts"], totals, strict=True)]
         found = [100 * share[i][i] if total else None for i, total in enumerate(totals)]
+        texts = [[number(n, 0 if float(n).is_integer() else 1) for n in row] for row in table["counts"]]
         shown = {"found": found, "shades": shades(share, low=0.0, high=1.0), "group": domains.index(table["domain"])}
-        prepared.append({**table, **shown})
+        prepared.append({**table, **shown, "texts": texts})
     together = all(len(table["classes"]) <= LEGIBLE_TOGETHER for table in tables)
     left_out = max((table.get("left_out", 0) for table in tables), default=0)
-    return {"tables": prepared, "domains": domains, "together": together, "left_out": left_out}
+    repeats = max((table.get("repeats", 1) for table in tables), default=1)
+    advice = (summary.get("verdict") or {}).get("recommendation") or {}
+    return {
+        "tables": prepared,
+        "domains": domains,
+        "together": together,
+        "left_out": left_out,
+        "repeats": repeats,
+        "recommended": all(table["method"] == advice.get("method") for table in tables),
+    }
 
 
 def hardest_section(summary: Mapping[str, Any]) -> list[Section]:

@@ -152,7 +152,7 @@ class Diagnosis:
 
     @cached_property
     def reading(self) -> list[str]:
-        """What the tests say together, and which methods fit, in sentences."""
+        """What the tests observe together, in sentences; a comparison decides which method to use."""
         return _words.interpretation(self)
 
     def summary(self) -> dict[str, Any]:
@@ -299,7 +299,8 @@ def diagnose(
     Returns
     -------
     diagnosis : :class:`~unseen.shift.Diagnosis`
-        Tests, effect sizes, distances between domains, and what they mean for the choice of a method.
+        Tests, effect sizes, distances between domains, and what they mean together. Which method to use is for
+        :func:`unseen.compare` to decide.
 
     Examples
     --------

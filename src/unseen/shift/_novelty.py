@@ -274,10 +274,19 @@ class Novelty(BaseEstimator):
         # Below the resolution of either side a distance is noise: nothing is divided by it, or far because of it.
         yardstick = max(apart, self.resolution_, resolution, np.finfo(float).tiny)
         ratio = distance / yardstick
-        far = square - SURE * error > (FAR * yardstick) ** 2 and self._beyond_a_further_source(mean)
+        exceeds = square - SURE * error > (FAR * yardstick) ** 2
+        far = exceeds and self._beyond_a_further_source(mean)
         shown = max(FAR * apart, SEEN * np.sqrt(usual))
         too_few = not far and (count < 2 or bool(SURE * resolution**2 > shown**2))
-        told = _sentence(self, count, ratio, far, too_few, square < SURE * error)
+        if too_few:
+            told = (
+                f"Too few rows to tell how far they lie from the sources: {count:,} here, {self.counts_.min():,} in "
+                "the smallest source."
+            )
+        elif square < SURE * error:
+            told = "No measurable distance from the sources."
+        else:
+            told = _sentence(ratio, far, exceeds, len(self.domains_))
         text = f"{told} The nearest source is {nearest!r}."
         median, largest = float(np.median(self.reference_)), float(self.reference_.max())
         return NoveltyResult(distance, median, largest, yardstick, ratio, nearest, far, too_few, text)
@@ -381,16 +390,16 @@ def _largest_but_odd(values: Array) -> float:
     return float(min(values.max(), ODD * np.median(values)))
 
 
-def _sentence(novelty: Novelty, count: int, ratio: float, far: bool, too_few: bool, is_noise: bool) -> str:
-    if too_few:
-        return (
-            f"Too few rows to tell how far they lie from the sources: {count:,} here, {novelty.counts_.min():,} in the "
-            "smallest source."
-        )
-    if is_noise:
-        return "No measurable distance from the sources."
-    size = f"{ratio:.1f} times as far from the sources as a source may lie from the others"
+def _sentence(ratio: float, far: bool, exceeds: bool, n_sources: int) -> str:
+    """What a distance means; `exceeds` tells whether it is above the limit by more than sampling noise."""
+    distance = f"{ratio:.1f} times the usual distance between sources"
     if far:
-        return f"Far outside: {size}. Accuracy on the sources may not hold here."
-    doubt = f", but {len(novelty.domains_)} sources cannot tell where others would lie" if ratio > FAR else ""
-    return f"Within reach: {size}{doubt}."
+        return f"Far outside: {distance}. Accuracy on the sources may not hold here."
+    if ratio <= FAR:
+        return f"Within reach: {distance} (limit: {FAR})."
+    doubt = (
+        f"{n_sources} sources are too few to rule out that another source lies there"
+        if exceeds
+        else "the rows are too few to rule out that this is sampling noise"
+    )
+    return f"Undecided: {distance}, above the limit of {FAR}, but {doubt}."

@@ -50,8 +50,14 @@ def share_text(key: str, share: float, p_value: float, n: int) -> str:
     return f"{where}domains explain {percent(share)} of the kernel variance (p = {p_value:.2g}, n = {n})"
 
 
+DECIDED_BY = (
+    "Whether an invariant method helps is for compare to decide: it scores plain and invariant methods on held-out "
+    "domains."
+)
+
+
 def interpretation(diagnosis: Diagnosis) -> list[str]:
-    """Say what the tests mean together, and which methods fit."""
+    """Say what the tests observe together, and what decides which method to use."""
     label, covariate, conditional, common = diagnosis.tests
     if conditional.p_value is None:
         return [
@@ -62,19 +68,16 @@ def interpretation(diagnosis: Diagnosis) -> list[str]:
     in_a_class = any(test.flagged for test in diagnosis.class_tests)
     if not in_a_class and not any(test.flagged for test in diagnosis.tests):
         return [
-            "No shift detected in P(Y), P(X) or P(X|Y): a plain classifier is the one to beat. That does not prove "
-            f"that there is none; {diagnosis.n_used} samples may be too few to reveal a small one."
+            f"No shift detected in P(Y), P(X) or P(X|Y). That does not prove that there is none: {diagnosis.n_used} "
+            "samples may be too few to reveal a small one.",
+            DECIDED_BY,
         ]
     lead = _detected(diagnosis.tests[:3])
     if conditional.flagged:
-        return [f"{lead} {_advice_within(label, covariate, conditional)}", *_within(diagnosis)]
+        return [f"{lead} {_shift_within(label, covariate, conditional)}", *_classes(diagnosis), DECIDED_BY]
     if common.flagged or in_a_class:
-        return [
-            f"{lead} There are signs of one all the same, too weak to rely on: compare a plain classifier with an "
-            "invariant one on held-out domains.",
-            *_within(diagnosis),
-        ]
-    return [f"{lead} {_nothing_within(label, diagnosis.n_used)}"]
+        return [f"{lead} There are weak signs of a shift within classes.", *_classes(diagnosis), DECIDED_BY]
+    return [f"{lead} {_no_shift_within(label, diagnosis.n_used)}", DECIDED_BY]
 
 
 def _detected(tests: Sequence[Shift]) -> str:
@@ -94,32 +97,28 @@ def _size(test: Shift) -> int:
     return GRADES.index(test.effect_label) if test.flagged else -1
 
 
-def _advice_within(label: Shift, covariate: Shift, conditional: Shift) -> str:
+def _shift_within(label: Shift, covariate: Shift, conditional: Shift) -> str:
     """What a shift within classes means, given its size and that of P(Y)."""
     if not _size(conditional):
-        return (
-            "The shift within classes is negligible in size: enough samples reveal any difference. Expect little from "
-            "invariance; a plain classifier is the one to beat."
-        )
-    gain = ", but a small shift leaves little to gain" if _size(conditional) == 1 else ""
+        return "The shift within classes is negligible in size: enough samples reveal any difference."
+    observed = "Samples of one class differ between domains."
     if _size(label) > 0:
-        wrong = "and centring each new batch on its mean, can mistake changed class proportions for a shift of features"
-        centring = (
-            f"The change of P(Y) is {label.effect_label}, that of P(X|Y) {conditional.effect_label}: centring new "
-            "batches may pay all the same."
-            if _size(label) < _size(conditional)
-            else ""
-        )
-    else:
-        wrong = "may see nothing to remove" if not covariate.flagged else "may align the wrong things"
-        centring = "As class proportions look alike, centring each new batch on its mean is worth a try."
+        return f"{observed} So do class proportions: {_mistaken(label)}."
+    if not covariate.flagged:
+        return f"{observed} The features as a whole do not: methods that match P(X) alone (DICA, SCA) do not see it."
+    return f"{observed} Class proportions look alike, as centering each new batch on its mean assumes."
+
+
+def _mistaken(label: Shift) -> str:
+    """What changed class proportions do to methods that do not look at classes."""
     return (
-        f"CIDG and MDA compare each class with itself and are made for this{gain}. Methods that match P(X) alone "
-        f"(DICA, SCA){',' if _size(label) > 0 else ''} {wrong}. {centring}"
-    ).strip()
+        f"methods that match P(X) alone (DICA, SCA), and centering each new batch on its mean, can mistake this "
+        f"{label.effect_label} change for a shift of features"
+    )
 
 
-def _within(diagnosis: Diagnosis) -> Iterator[str]:
+def _classes(diagnosis: Diagnosis) -> Iterator[str]:
+    """What the classes have in common, and which of them move."""
     conditional, common = diagnosis.tests[2:]
     if common.flagged:
         yield f"A shift that the classes have in common is detected, {common.effect_label} in size."
@@ -127,21 +126,16 @@ def _within(diagnosis: Diagnosis) -> Iterator[str]:
         yield "No shift that the classes have in common is detected; they move in different ways."
     if conditional.flagged or any(test.flagged for test in diagnosis.class_tests):
         yield from _class_sentences(diagnosis.class_tests)
-    yield "Score a plain classifier on held-out domains beside any invariant method."
 
 
-def _nothing_within(label: Shift, n: int) -> str:
+def _no_shift_within(label: Shift, n: int) -> str:
     if _size(label) > 0:
-        return (
-            "There is nothing to make invariant. Methods that match P(X) across domains (DICA, SCA), and centring each "
-            "new batch on its mean, are misled by changed class proportions. Prefer a plain classifier, or CIDG, which "
-            "compares each class with itself, without such centring."
-        )
+        return f"Class proportions differ between domains, samples of one class do not: {_mistaken(label)}."
     if label.flagged:
-        return "There is nothing to make invariant: a plain classifier is the one to beat."
+        return "The change of class proportions is negligible in size."
     return (
         f"P(X) cannot move unless P(Y) or P(X|Y) does, so this is a false alarm or {n} samples are too few to say "
-        "which. Compare a plain classifier with an invariant one on held-out domains."
+        "which of them does."
     )
 
 

@@ -24,6 +24,7 @@ from ._protocol import Protocol, Task, tasks
 from ._run import HERE, Work, all_results
 from ._store import Row, Scores
 from ._summary import (
+    confused_method,
     confusions,
     data_facts,
     hardest,
@@ -297,7 +298,7 @@ def compare_table(
         "pool": pool_facts(rows, judged),
         **views(rows, table, todo, protocol, known),
         "diagnosis": diagnosis.summary(),
-        "confusion": confusions(rows, predicted, truth, data["classes"]),
+        "confusion": confusions(confused_method(rows, judged), rows, predicted, truth, data["classes"]),
         "settings": settings_facts(rows),
         "provenance": provenance(protocol, command, time.perf_counter() - start),
     }

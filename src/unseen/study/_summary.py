@@ -153,26 +153,43 @@ def surface_facts(
 
 
 def confusions(
-    rows: Sequence[Row], predicted: dict[tuple[str, str, int], Ints], truth: dict[str, Ints], classes: Sequence[str]
+    method: str | None,
+    rows: Sequence[Row],
+    predicted: dict[tuple[str, str, int], Ints],
+    truth: dict[str, Ints],
+    classes: Sequence[str],
 ) -> list[dict[str, Any]]:
-    """Counts of true by predicted classes on each held-out domain, for both champions; repeats are added up.
+    """Counts of true by predicted classes of a method on each held-out domain, means over repeats.
 
     `truth` maps task names to the true classes of their targets. Where classes are too many for all tables, each has
-    those that are confused most often; the totals, how often a class was true, are those of all answers.
+    those that are confused most often; the totals, how often a class was true, are those of all samples.
     """
     answers: dict[tuple[str, str], list[Ints]] = {}
-    for (task, repeat), pair in champions(rows).items():
-        for row in filter(None, pair):
-            both = np.stack([truth[task], predicted[row.method, task, repeat]])
-            answers.setdefault((", ".join(row.accuracies), row.method), []).append(both)
+    for row in rows:
+        if row.method == method and row.status == "ok":
+            at = ", ".join(row.accuracies), row.task
+            answers.setdefault(at, []).append(predicted[row.method, row.task, row.repeat])
     most = max(LEAST_CLASSES, math.isqrt(MOST_COUNTS // max(len(answers), 1)))
     return [
-        {"domain": domain, "method": method, **_confusion(np.hstack(parts), classes, most)}
-        for (domain, method), parts in answers.items()
+        {"domain": domain, "method": method, **_confusion(truth[task], repeats, classes, most)}
+        for (domain, task), repeats in answers.items()
     ]
 
 
-def _confusion(answers: Ints, classes: Sequence[str], most: int) -> dict[str, Any]:
+def confused_method(rows: Sequence[Row], verdict: Verdict) -> str | None:
+    """The method whose confusions are shown: the recommended one; if there is none, that with the best mean score."""
+    if verdict.recommendation is not None:
+        return verdict.recommendation.method
+    scores: dict[str, list[float]] = {}
+    for row in rows:
+        if row.status == "ok" and row.kind != "reference":
+            value = row.accuracy if row.accuracy is not None and defined(row) else -np.inf
+            scores.setdefault(row.method, []).append(value)
+    return max(scores, key=lambda name: np.mean(scores[name]), default=None)
+
+
+def _confusion(truth: Ints, repeats: Sequence[Ints], classes: Sequence[str], most: int) -> dict[str, Any]:
+    answers = np.stack([np.tile(truth, len(repeats)), np.concatenate(repeats)])
     shown = np.arange(len(classes))
     if len(classes) > most:
         mistakes = np.bincount(answers[:, answers[0] != answers[1]].ravel(), minlength=len(classes))
@@ -182,12 +199,13 @@ def _confusion(answers: Ints, classes: Sequence[str], most: int) -> dict[str, An
     counts = np.zeros((len(shown),) * 2, dtype=np.intp)
     inside = place[answers]
     np.add.at(counts, tuple(inside[:, inside.min(axis=0) >= 0]), 1)
-    totals = np.bincount(answers[0], minlength=len(classes))[shown]
+    totals = np.bincount(truth, minlength=len(classes))[shown]
     names = [classes[int(code)] for code in shown]
     return {
         "classes": names,
-        "counts": counts.tolist(),
+        "counts": counts.tolist() if len(repeats) == 1 else (counts / len(repeats)).round(3).tolist(),
         "totals": totals.tolist(),
+        "repeats": len(repeats),
         "left_out": len(classes) - len(names),
     }
 
