@@ -123,7 +123,7 @@ def test_sets_are_a_column_of_labels_with_the_likeliest_first(home, tmp_path, mo
     sets = load_model(home / f"{model}.unseen").predict_set(home / "new.csv", 0.7)
     assert found["set"].to_list() == [" | ".join(own.tolist()) for own in sets]
     assert found["label"].to_list() == [own[0] for own in sets]
-    assert facts["sets"] == {"coverage": 0.7, "classes": np.mean([len(own) for own in sets])}
+    assert facts["sets"] == {"coverage": 0.7, "classes": np.mean([len(own) for own in sets]), "note": ""}
     assert "to hold the true one in 70% of rows" in unseen(*command, "--sets", 0.7)[1]
     assert printed_json(*command)["sets"] is None
 

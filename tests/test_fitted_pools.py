@@ -136,7 +136,7 @@ def test_settings_are_named_where_one_method_was_asked_for(table, capsys):
 @pytest.mark.parametrize("n_domains", [2, 3, 6, 20])
 def test_what_is_said_to_be_possible_can_be_asked_for(n_domains):
     """And a point more cannot."""
-    text = promise((0.8, 0.7, 0.9), n_domains)
+    text = promise((0.8, 0.7, 0.9), [0.8] * n_domains)
     most = int(text.split("in up to ")[1].split("%")[0]) / 100
     pool = Pool([], np.empty(0), np.empty(0), held_out=[np.linspace(0, 1, 7)] * n_domains)
     assert 0 <= pool.threshold(most) <= 1
@@ -145,11 +145,26 @@ def test_what_is_said_to_be_possible_can_be_asked_for(n_domains):
 
 
 def test_few_domains_that_disagree_promise_nothing_about_the_next():
-    told = [promise(forecast(np.array(scores)), len(scores)) for scores in ([0.5, 0.9], [0.7, 0.8, 0.75, 0.77])]
-    assert "2 domains cannot say how far off that may be" in told[0]
-    assert "between" not in told[0]
-    assert "with 95% confidence between 6" in told[1]
+    told = [promise(forecast(np.array(scores)), scores) for scores in ([0.5, 0.9], [0.7, 0.8, 0.75, 0.77])]
+    assert "2 held-out domains are too few for a prediction interval; at least 3 are needed" in told[0]
+    assert "interval 0%" not in told[0]
+    assert "95% prediction interval 6" in told[1]
     assert "nothing is promised for a stranger one" in told[1]
+
+
+def test_an_interval_that_says_nothing_is_replaced_by_the_number_of_domains_that_it_takes():
+    scores = [0.55, 0.65, 0.75, 0.75]  # which gives 34% to 100%
+    text = promise(forecast(np.array(scores)), scores)
+    assert "prediction interval of ±25 points takes 8 domains" in text
+    assert "34%" not in text
+    assert "90% takes 9 domains" in text
+
+
+def test_a_wide_forecast_of_few_rows_does_not_promise_that_fewer_domains_are_enough():
+    """All domains agree by luck, and the forecast takes the spread that so few rows leave."""
+    scores = [0.5, 0.5, 0.5, 0.5]
+    text = promise(forecast(np.array(scores), error=0.01), scores)
+    assert "a standard deviation of 10 points, at which" in text
 
 
 def test_predictions_of_a_model_in_memory_are_those_of_its_file(table, found, tmp_path):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import t as student
 
-from unseen.selection import domains_for_coverage, domains_for_interval, forecast, is_informative
+from unseen.selection import domains_for_coverage, domains_for_interval, forecast, is_informative, no_interval
 from unseen.selection._pool import ConformalSets
 
 
@@ -69,3 +69,16 @@ def test_a_threshold_that_leaves_out_some_scores_takes_more_domains():
 )
 def test_an_interval_says_something_if_it_leaves_out_half_of_the_range(low, high, limits, informative):
     assert is_informative(low, high, limits) == informative
+
+
+@pytest.mark.parametrize(
+    ("n_domains", "spread", "says"),
+    [
+        (1, 0.0, "One held-out domain is too few for a prediction interval; at least 3 are needed"),
+        (2, 0.1, "2 held-out domains are too few for a prediction interval; at least 9 are needed"),
+        (4, 0.1, "a standard deviation of 0.10, at which a 95% prediction interval of ±0.25 takes 9 domains"),
+        (4, 0.2, "too much for a 95% prediction interval of ±0.25 with any number of domains"),
+    ],
+)
+def test_where_there_is_no_interval_the_reason_names_the_number_of_domains(n_domains, spread, says):
+    assert says in no_interval(n_domains, spread, 0.25, lambda size: f"{size:.2f}")

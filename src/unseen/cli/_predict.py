@@ -70,7 +70,8 @@ def show_predictions(summary: dict[str, Any]) -> None:
         _say("The rows of each new domain were looked at together: the predictions are transductive.")
     if summary["sets"]:
         asked, size = 100 * summary["sets"]["coverage"], summary["sets"]["classes"]
-        _say(f"Sets of {size:.1f} labels on average, to hold the true one in {asked:g}% of rows of new domains.")
+        average = f"Sets of {size:.1f} labels on average, to hold the true one in {asked:g}% of rows of new domains."
+        _say(summary["sets"]["note"] or average)
     found = sorted(summary["novelty"], key=lambda entry: -(entry["ratio"] or 0))
     _say_some([f"{readable(e['domain'])}: {e['text']}" if names_domains else e["text"] for e in found], "all nearer")
     far = [entry for entry in found if entry["far"]]

@@ -140,12 +140,14 @@ def _calibration_text(told: dict[str, Any]) -> str:
 
 
 def _score_table(card: dict[str, Any], scores: dict[str, Any]) -> RichTable:
-    rows, baseline = card.get("data", {}).get("domains", {}), scores.get("baseline")
-    table = grid(["held-out domain"], ["rows", str(card.get("model")), *(["plain logistic"] if baseline else [])])
+    rows, baseline = scores.get("rows") or {}, scores.get("baseline")  # cards of earlier versions have no rows
+    models = [str(card.get("model")), *(["plain logistic"] if baseline else [])]
+    table = grid(["held-out domain"], [*(["rows scored"] if rows else []), *models])
     for name, score in scores["by_domain"].items():
         accuracies = [score, baseline[name]] if baseline else [score]
-        table.add_row(readable(name), f"{rows.get(name, 0):,}", *(f"{100 * value:.1f}" for value in accuracies))
+        counts = [f"{rows[name]:,}"] if rows else []
+        table.add_row(readable(name), *counts, *(f"{100 * value:.1f}" for value in accuracies))
     table.add_section()
     means = [scores["mean"], fmean(baseline.values())] if baseline else [scores["mean"]]
-    table.add_row("mean", "", *(f"{100 * mean:.1f}" for mean in means))
+    table.add_row("mean", *([""] if rows else []), *(f"{100 * mean:.1f}" for mean in means))
     return table

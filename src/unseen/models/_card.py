@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
+from scipy.special import stdtrit
 
 from ..citizen import machine_facts
+from ..selection import FEWEST, USABLE, domains_for_coverage, is_informative, no_interval
 from ..tables import SurveyedTable, Table
 from ._fit import TableFit
 
@@ -82,12 +85,13 @@ def model_card(
         "seed": seed,
         "balance": found.balance,
         "pool": found.pool,
-        "promise": promise(found.pool["forecast"], len(found.scores)) if found.pool else "",
+        "promise": promise(found.pool["forecast"], [*found.scores.values()]) if found.pool else "",
         "scores": {
             "measure": "accuracy on a domain by a model fitted on the other domains"
             + (f", among {found.stream['choice_rows']:,} rows" if found.stream else ""),
             "mean": found.mean,
             "by_domain": found.scores,
+            "rows": found.scored_rows,
             "baseline": found.baseline,
         },
         "leaderboard": [
@@ -107,16 +111,22 @@ def model_card(
     }
 
 
-def promise(forecast: tuple[float, float, float], n_domains: int) -> str:
-    """What held-out domains can say about the next one, and what they cannot, in words."""
+def promise(forecast: tuple[float, float, float], scores: Sequence[float]) -> str:
+    """What the scores of held-out domains say about the next one, and what they do not, in words."""
     mean, low, high = forecast
+    m = len(scores)
     expected, least, most = (f"{100 * share:.0f}%" for share in (mean, low, high))
-    held = 100 * n_domains // (n_domains + 1)  # rounded down: more is refused
-    sets = f"Sets of labels can be asked to hold the true one in up to {held}% of rows, on average over new domains."
-    if high - low >= 1:
-        unknown = f"{n_domains} domains cannot say how far off that may be: more of them can."
-        return f"On a new domain expect an accuracy of about {expected}; {unknown} {sets}"
-    return (
-        f"On a new domain expect an accuracy of {expected}, with 95% confidence between {least} and {most}, if it "
-        f"differs from these {n_domains} as they differ from each other; nothing is promised for a stranger one. {sets}"
-    )
+    held = 100 * m // (m + 1)  # rounded down: more is refused
+    sets = f"Sets of labels can be asked to hold the true one in up to {held}% of rows, on average over new domains"
+    if held < 90:
+        sets += f"; 90% takes {domains_for_coverage(0.9)} domains"
+    if m >= FEWEST and is_informative(low, high, (0.0, 1.0)):
+        return (
+            f"On a new domain expect an accuracy of {expected}, 95% prediction interval {least} to {most}, if it "
+            f"differs from these {m} as they differ from each other; nothing is promised for a stranger one. {sets}."
+        )
+    # The forecast takes at least the spread that so few rows leave, which the scores themselves need not show.
+    of_forecast = max(mean - low, high - mean) / (stdtrit(max(m - 1, 1), 0.975) * np.sqrt(1 + 1 / m))
+    spread = max(float(np.std(scores, ddof=1)) if m > 1 else 0.0, of_forecast)
+    why = no_interval(m, spread, USABLE, lambda size: f"{100 * size:.0f} points")
+    return f"On a new domain expect an accuracy of about {expected}. {why}. {sets}."

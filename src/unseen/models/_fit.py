@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -25,6 +26,7 @@ from ..selection import (
     leaderboard,
     methods_from,
     one_thread,
+    rare_class,
     warn_of_failures,
 )
 from ..shift import Novelty
@@ -34,6 +36,7 @@ from ._stream import Rows, TableRows, collected
 
 AUTO = "auto"
 BASELINE = "logistic"
+COMPARE_FIRST = "compare by balanced_accuracy first, which counts all classes alike."
 SLOW = 5_000  # samples beyond which exact kernels take minutes
 
 
@@ -58,6 +61,8 @@ class TableFit:
         For tables of which not all rows were used for everything: how many were used for what. Empty otherwise.
     balance : str
         What weighed alike in training.
+    scored_rows : dict
+        Number of rows of each domain that the scores are of.
     pool : dict
         Of the pool, in plain values: its `members`, the weightiest first, with `model`, `weight`, `kind` and `params`;
         the strength of `smoothing`; `decisions`, sentences on why steps that look at the new domain are or are not
@@ -75,6 +80,7 @@ class TableFit:
     stream: dict[str, Any] = field(default_factory=dict)
     balance: Balance = "none"
     pool: dict[str, Any] = field(default_factory=dict)
+    scored_rows: dict[str, int] = field(default_factory=dict)
 
     @property
     def mean(self) -> float:
@@ -176,7 +182,8 @@ def fit_table(
         members, facts = [member for member, _ in fitted], [own for _, own in fitted]
         seen = {key: max(own[key] for own in facts if key in own) for key in {key for own in facts for key in own}}
         seen |= {"rows": stream.rows, "choice_rows": len(few)}
-    board = leaderboard(field, pooling, np.unique(table.domain).tolist())
+    domains = np.unique(table.domain).tolist()
+    board = leaderboard(field, pooling, domains)
     baseline = next((row["scores"] for row in board if pooling.kind != "plain" and row["model"] == BASELINE), None)
     scores = next(row["scores"] for row in board if row["chosen"])
     return TableFit(
@@ -190,6 +197,7 @@ def fit_table(
         seen,
         balance,
         _told(pooling, scores),
+        {name: len(codes) for name, codes in zip(domains, pooling.codes, strict=True)},
     )
 
 
@@ -237,6 +245,9 @@ def _pooled(
 def fit_notices(table: Table, method: Any, plan: Plan) -> Iterator[str]:
     """What was assumed in reading a table, and what is about to be done with it."""
     yield from table.notices
+    rare = rare_class(Counter(table.y.tolist()))
+    if rare is not None:
+        yield f"{rare} Accuracy, by which models are scored here, says little about that: {COMPARE_FIRST}"
     if not plan.exact:
         yield f"{plan} So it is with --feature-map nystroem."
     if len(np.unique(table.domain)) == 2:

@@ -100,7 +100,7 @@ class Run:
         columns = ({} if piece.domain is None else {"domain": piece.domain}) | {"label": labels}
         if self.coverage is not None:
             sets = model.pool.named_sets(P, self.coverage)
-            told["sets"] = {"classes": sum(map(len, sets))}
+            told["sets"] = {"classes": sum(map(len, sets)), "rows": len(sets)}
             columns["set"] = np.array([BETWEEN.join(map(str, own)) for own in sets])
         columns |= {f"p({name})": P[:, i] for i, name in enumerate(model.classes_.tolist())}
         return len(piece.X), told, _beside(piece.kept, columns)
@@ -128,11 +128,13 @@ class Run:
         }
 
     def _sets(self) -> dict[str, Any] | None:
-        """How often sets are to hold the true class, and how many classes they have on average."""
+        """How often sets are to hold the true class, how many classes they have, and a note if that is all of them."""
         if self.coverage is None:
             return None
-        rows = sum(self.found["labels"].values())
-        return {"coverage": self.coverage, "classes": self.found["sets"]["classes"] / rows}
+        size = self.found["sets"]["classes"] / self.found["sets"]["rows"]
+        is_full = size == len(self.model.classes_)
+        note = self.model.pool.full_sets(self.coverage) if is_full else ""
+        return {"coverage": self.coverage, "classes": size, "note": note}
 
 
 def domain_moments(model: TableModel, prepared: Array, domain: Labels | None) -> dict[str | None, Moments]:

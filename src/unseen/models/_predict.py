@@ -164,7 +164,9 @@ class Model:
         """
         pool = self.table_model.pool
         pool.threshold(coverage)  # what cannot be promised is refused before anything is read
-        return pool.named_sets(self.predict_proba(data, sample_domain=sample_domain), coverage)
+        sets = pool.named_sets(self.predict_proba(data, sample_domain=sample_domain), coverage)
+        pool.warn_of_full_sets(all(len(own) == len(self.classes_) for own in sets), coverage)
+        return sets
 
     def explain(self, data: Any, rows: Any = None, *, sample_domain: Any = None) -> list[dict[str, Any]]:
         """Tell what single predictions rest on.

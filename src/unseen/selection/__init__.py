@@ -20,10 +20,10 @@ from ._engine import TIE, Score, Scorer, Split, asks_for, graded, predictions, r
 from ._ensemble import Pool
 from ._large import LargeFit
 from ._methods import HEADS, METHODS, Method, contestants, method_named, method_names, methods_from, register
-from ._metric import Metric, check_metric, metric_named, metric_range
+from ._metric import Metric, check_metric, metric_named, metric_range, rare_class
 from ._pool import BINS, skewed
 from ._pooling import ALL, INDUCTIVE, Ballot, Pooling, Trials, contest_and_pool, leaderboard
-from ._sample_size import USABLE, domains_for_coverage, domains_for_interval, is_informative
+from ._sample_size import FEWEST, USABLE, domains_for_coverage, domains_for_interval, is_informative, no_interval
 from ._search import ProjectionSearchCV
 from ._splitters import HeldOutDomains, LeaveOneDomainOut, LeavePDomainsOut, WithinDomainSplit, refuse_parted
 from ._unseen import UnseenClassifier
@@ -47,6 +47,7 @@ __all__ += [
     "ALL",
     "BINS",
     "EXPECTED",
+    "FEWEST",
     "HEADS",
     "INDUCTIVE",
     "TIE",
@@ -86,9 +87,11 @@ __all__ += [
     "methods_from",
     "metric_named",
     "metric_range",
+    "no_interval",
     "one_thread",
     "placed",
     "predictions",
+    "rare_class",
     "refuse_parted",
     "require_contest",
     "responses",

@@ -14,10 +14,12 @@ from sklearn.utils.validation import check_is_fitted
 from ..algebra import Array, Moments
 from ..citizen import DocLinkMixin
 from ..estimators import DomainTransformer, Projection, centred, centring_of, uncentred_together
+from ..exceptions import warn
 from ..labels import Coded, Labels, check_domains
 from ._asking import votes
 from ._candidate import fitted_pipeline, is_transductive, placed
 from ._pool import ConformalSets, neighbour_graph, pooled, smoothed, softmax
+from ._sample_size import domains_for_coverage
 
 Centres = Mapping[tuple[int, Any], Moments]  # of new domains, for each member that is centred on them
 
@@ -169,7 +171,9 @@ class Pool(DocLinkMixin, ClassifierMixin, BaseEstimator):
             Which classes belong to the set of each sample; never none.
         """
         self.threshold(coverage)  # what cannot be promised is refused before anything is computed
-        return self.sets(self.predict_proba(X, sample_domain=sample_domain), coverage)
+        sets = self.sets(self.predict_proba(X, sample_domain=sample_domain), coverage)
+        self.warn_of_full_sets(bool(sets.all()), coverage)
+        return sets
 
     def threshold(self, coverage: float) -> float:
         """One less the probability from which on classes belong to sets; ValueError for what cannot be promised."""
@@ -184,6 +188,31 @@ class Pool(DocLinkMixin, ClassifierMixin, BaseEstimator):
         order = np.argsort(-P, axis=1, kind="stable")
         inside = np.take_along_axis(self.sets(P, coverage), order, axis=1)
         return [self.classes_[own[held]] for own, held in zip(order, inside, strict=True)]
+
+    def warn_of_full_sets(self, is_full: bool, coverage: float) -> None:
+        """Warn if the sets of all samples hold all classes, with the number of domains that smaller ones take."""
+        if is_full:
+            warn(self.full_sets(coverage), UserWarning)
+
+    def full_sets(self, coverage: float) -> str:
+        """Why all sets hold all classes, and how many domains smaller sets take.
+
+        A threshold below 1 - 1/C leaves out the least likely of C classes of every sample, whose probability is at most
+        1/C. The share of held-out samples with scores below that tells how many domains such a threshold takes.
+        """
+        n_classes, m = len(self.classes_), len(self.held_out or ())
+        share = float(np.mean([(scores < 1 - 1 / n_classes).mean() for scores in self.held_out or ()]))
+        needed = domains_for_coverage(coverage, share)
+        says_nothing = f"Every prediction set holds all {n_classes} classes, so the sets say nothing"
+        if needed is None:
+            return (
+                f"{says_nothing}. With coverage {coverage:g} no number of domains changes that: the true class has a "
+                f"probability above 1/{n_classes} for {share:.0%} of held-out samples. Use a coverage below that."
+            )
+        return (
+            f"{says_nothing}: {m} held-out domains are too few for coverage {coverage:g}. Sets that leave out at least "
+            f"one class of every sample take about {needed} domains, or a lower coverage."
+        )
 
     @property
     def _conformal(self) -> ConformalSets:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -296,3 +296,21 @@ def _scorer_name(scorer: Callable[..., float]) -> str:
         if same_function and arguments.items() <= known._kwargs.items():
             return name
     return ""
+
+
+RARE = 0.1  # share of a class that accuracy hardly reflects
+
+
+def rare_class(counts: Mapping[Any, int]) -> str | None:
+    """Say so if a class is so rare that accuracy hardly reflects it; `counts` are the samples of each class.
+
+    Rare is less than a tenth, and less than half of an equal part: of twenty classes each may well have a twentieth.
+    """
+    rarest, frequent = min(counts, key=lambda name: counts[name]), max(counts, key=lambda name: counts[name])
+    total = sum(counts.values())
+    if counts[rarest] / total >= min(RARE, 0.5 / len(counts)):
+        return None
+    return (
+        f"Class {rarest} has {counts[rarest] / total:.1%} of the samples, and always answering {frequent} would be "
+        f"right for {counts[frequent] / total:.1%}."
+    )

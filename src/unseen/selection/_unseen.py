@@ -331,7 +331,9 @@ class UnseenClassifier(ChosenModel):
         """
         check_is_fitted(self, "best_estimator_")
         self.best_estimator_.threshold(coverage)  # what cannot be promised is refused before anything is computed
-        return self.best_estimator_.named_sets(self.predict_proba(X, sample_domain=sample_domain), coverage)
+        sets = self.best_estimator_.named_sets(self.predict_proba(X, sample_domain=sample_domain), coverage)
+        self.best_estimator_.warn_of_full_sets(all(len(own) == len(self.classes_) for own in sets), coverage)
+        return sets
 
     def _classifiers(self) -> Sequence[Any]:
         return [getattr(self, "best_estimator_", Pool((), np.empty(0), np.empty(0)))]

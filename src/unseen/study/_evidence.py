@@ -19,7 +19,7 @@ import numpy.typing as npt
 from scipy.special import stdtrit
 
 from ..algebra import Array
-from ..selection import METHODS, USABLE, domains_for_interval, forecast, is_informative
+from ..selection import FEWEST, METHODS, USABLE, domains_for_interval, forecast, is_informative, no_interval
 from ._store import Row
 from ._tables import defined
 
@@ -27,7 +27,6 @@ Correct = Mapping[tuple[str, str, int], npt.NDArray[np.bool_]]
 LEVEL = 0.95
 DRAWS = 4000
 KEPT = 12  # decimal places in which two differences, or two means, count as equal
-ENOUGH = 3  # domains for an interval of the next one: with two, Student's t reaches 12.7 standard errors
 Kind = Literal["invariant", "plain", "none"]
 
 
@@ -347,24 +346,11 @@ class Results:
         """What the scores of a method on held-out domains let expect of the next one."""
         scores, noise = np.array([*self.scores(method).values()]), self.noise(method)
         m = len(scores)
-        mean, low, high = forecast(scores, noise, self.scale.ends, level=LEVEL, fewest=ENOUGH)
-        if m >= ENOUGH and is_informative(low, high, self.scale.ends):
+        mean, low, high = forecast(scores, noise, self.scale.ends, level=LEVEL, fewest=FEWEST)
+        if m >= FEWEST and is_informative(low, high, self.scale.ends):
             return Expectation(mean, low, high, m)
         spread = float(np.sqrt(max(scores.var(ddof=1) if m > 1 else 0.0, noise)))
-        needed = domains_for_interval(spread, self.scale.usable, level=LEVEL)
-        return Expectation(mean, None, None, m, self._too_few(m, spread, needed and max(needed, ENOUGH)))
-
-    def _too_few(self, m: int, spread: float, needed: int | None) -> str:
-        """Why there is no prediction interval, and how many domains one takes."""
-        if m == 1:
-            return f"One held-out domain cannot give a prediction interval; at least {ENOUGH} are needed"
-        between = f"the scores of {m} held-out domains have a standard deviation of {self.scale.size(spread)}"
-        if not np.isfinite(self.scale.usable):
-            return f"{m} held-out domains are too few for a prediction interval; at least {ENOUGH} are needed"
-        width = f"a {LEVEL:.0%} prediction interval of ±{self.scale.size(self.scale.usable)}"
-        if needed is None:
-            return f"There is no prediction interval: {between}, too much for {width} with any number of domains"
-        return f"More domains are needed for a prediction interval: {between}, at which {width} takes {needed} domains"
+        return Expectation(mean, None, None, m, no_interval(m, spread, self.scale.usable, self.scale.size, LEVEL))
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ..selection import METHODS
+from ..selection import METHODS, rare_class
 from ._evidence import (
     KEPT,
     LEVEL,
@@ -39,7 +39,6 @@ VALIDATION = {"domain": "the other domains", "within": "held-out samples of the 
 MAJORITY = "majority"
 AUTO = "UnseenClassifier (auto)"
 CLOSE = 2.0  # points above the majority that are hardly worth a model
-RARE = 0.1  # share of a class that accuracy hardly sees
 BALANCED = "Accuracy says little about that: --metric balanced_accuracy counts all classes alike."
 
 
@@ -243,18 +242,9 @@ def _hardly_more_than_majority(seen: Results, advice: Recommendation | None) -> 
 
 
 def imbalance(counts: Mapping[Any, int], metric: str = "accuracy") -> str | None:
-    """A caution if a class is so rare that accuracy hardly sees it; `counts` are the samples of each class.
-
-    Rare is less than a tenth, and less than half of an equal part: of twenty classes each may well have a twentieth.
-    """
-    rarest, frequent = min(counts, key=lambda name: counts[name]), max(counts, key=lambda name: counts[name])
-    total = sum(counts.values())
-    if metric != "accuracy" or counts[rarest] / total >= min(RARE, 0.5 / len(counts)):
-        return None
-    return (
-        f"Class {rarest} has {counts[rarest] / total:.1%} of the samples, and always answering {frequent} would be "
-        f"right for {counts[frequent] / total:.1%}. {BALANCED}"
-    )
+    """A caution if a class is so rare that accuracy hardly sees it; `counts` are the samples of each class."""
+    rare = rare_class(counts) if metric == "accuracy" else None
+    return rare and f"{rare} {BALANCED}"
 
 
 def best_in_validation(rows: Sequence[Row], methods: Sequence[str]) -> str | None:
