@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import pickle
+import re
 import zipfile
 from dataclasses import replace
 
@@ -124,6 +125,22 @@ def test_the_card_says_who_is_in_the_pool_why_and_what_to_expect(table, found, c
         assert one["model"] in text
 
 
+def test_the_table_of_scores_counts_the_rows_that_were_scored(table, capsys):
+    plan = replace(Plan.of(len(table.X), exact=False), choice_rows=36)
+    few = fit_table(table, "logistic", plan=plan)
+    card = model_card(table, few)
+    assert card["data"]["domains"] == dict.fromkeys(["north", "south", "west"], 24)
+    assert card["scores"]["rows"] == dict.fromkeys(["north", "south", "west"], 12)
+    describe(card)
+    text = capsys.readouterr().out
+    assert "rows scored" in text
+    assert "12" in next(line for line in text.splitlines() if line.startswith("│ north")).split()
+    assert model_card(table, fit_table(table, "logistic"))["scores"]["rows"] == card["data"]["domains"]
+    del card["scores"]["rows"]  # as in the files of earlier versions
+    describe(card)
+    assert "rows scored" not in capsys.readouterr().out
+
+
 def test_settings_are_named_where_one_method_was_asked_for(table, capsys):
     found = fit_table(table, "logistic")
     assert found.settings == found.pool["members"][0]["params"] != {}
@@ -179,6 +196,42 @@ def test_predictions_of_a_model_in_memory_are_those_of_its_file(table, found, tm
         sets = [one.predict_set(table.X, 0.75, sample_domain=domain) for one in (model, again)]
         assert [own.tolist() for own in sets[0]] == [own.tolist() for own in sets[1]]
         assert again.explain(table.X, sample_domain=domain) == model.explain(table.X, sample_domain=domain)
+
+
+def with_doubtful_rows(model, share):
+    """The same model, as if it had given the true class no probability in a share of rows of each held-out domain."""
+    for scores in model.table_model.pool.held_out:
+        scores[:] = np.where(np.arange(len(scores)) < share * len(scores), 1.0, 0.2)
+    return model
+
+
+@pytest.mark.parametrize(
+    ("share", "says"),
+    [
+        (0.1, r"3 held-out domains are too few for coverage 0\.75.* take about \d+ domains, or a lower coverage"),
+        (0.5, r"no number of domains changes that: the true class has a probability above 1/3 for \d+% of held-out"),
+    ],
+)
+def test_sets_of_all_classes_are_replaced_by_the_number_of_domains_that_smaller_ones_take(table, tmp_path, share, says):
+    save_model((fit := fit_table(table, "logistic")).model, tmp_path / "m.unseen", model_card(table, fit))
+    model = with_doubtful_rows(load_model(tmp_path / "m.unseen"), share)
+    with pytest.warns(UserWarning, match=says):
+        sets = model.predict_set(table.X, 0.75)
+    assert all(len(own) == 3 for own in sets)
+    note = model.predict_table(table.X, sets=0.75).summary["sets"]["note"]
+    assert re.search(says, note)
+    assert "all 3 classes, so the sets say nothing" in note
+    assert model.predict_table(table.X, sets=0.3).summary["sets"]["note"] == ""
+
+
+def test_so_many_domains_are_enough_for_smaller_sets_and_one_less_is_not(table):
+    fit = fit_table(table, "logistic")
+    pool = with_doubtful_rows(Model(fit.model, model_card(table, fit)), 0.1).table_model.pool
+    needed = int(re.search(r"take about (\d+) domains", pool.full_sets(0.75))[1])
+    uniform = np.full((1, 3), 1 / 3)
+    for m, full in ((needed, False), (needed - 1, True)):
+        more = Pool([], np.empty(0), np.empty(0), held_out=[np.concatenate(pool.held_out)] * m)
+        assert more.sets(uniform, 0.75).all() == full  # nothing is harder to classify than this
 
 
 def test_a_pool_of_models_alone_promises_no_sets():

@@ -44,7 +44,7 @@ def compared(path, *options):
 
 
 def found_cases(summary, method):
-    """How many of those who have the disease a method found, on each domain where it stood for its kind."""
+    """How many of those who have the disease the recommended method found, on each domain."""
     yes = summary["data"]["classes"].index("yes")
     return [part["counts"][yes][yes] for part in summary["confusion"] if part["method"] == method]
 
@@ -71,6 +71,18 @@ def test_by_balanced_accuracy_a_model_is_chosen_that_finds_cases(clinics):
     assert advice["expected"] == means[advice["method"]] == max(means.values()) > 60
     assert all(cases > 0 for cases in found_cases(summary, advice["method"]))
     assert summary["verdict"]["metric"] == "balanced accuracy"
+
+
+def test_fit_warns_of_the_rare_class_before_the_work(clinics):
+    args = ("fit", clinics, "--label", "disease", "--domain", "clinic", "--method", "logistic")
+    output = ("-o", clinics.with_name("model.unseen"))
+    result = CliRunner().invoke(app, [*map(str, args + output)], env={"COLUMNS": "200", "TERM": "dumb"})
+    assert result.exit_code == 0, result.output
+    said = " ".join(result.stderr.split())
+    advice = "Class yes has 6.0% of the samples, and always answering no would be right for 94.0%. Accuracy, by which"
+    assert said.index(advice) < said.index("compare by balanced_accuracy first") < said.index("Choosing settings")
+    model = unseen.fit(clinics, "logistic", label="disease", domain="clinic")
+    assert any(advice in notice for notice in model.card["data"]["notices"])
 
 
 def test_python_knows_the_same_metrics(clinics):
