@@ -97,7 +97,9 @@ def no_interval(
         some = "One held-out domain is" if n_domains == 1 else f"{n_domains} held-out domains are"
         return f"{some} too few for a prediction interval; at least {max(needed or 0, FEWEST)} are needed"
     between = f"the scores of {n_domains} held-out domains have a standard deviation of {as_text(spread)}"
-    width = f"a {level:.0%} prediction interval of ±{as_text(half_width)}"
+    width = f"±{as_text(half_width)}"
     if needed is None:
-        return f"There is no prediction interval: {between}, too much for {width} with any number of domains"
-    return f"More domains are needed for a prediction interval: {between}, at which {width} takes {needed} domains"
+        return (
+            f"No prediction interval is shown: {between}, at which any number of domains leaves it wider than {width}"
+        )
+    return f"More domains are needed: {between}, at which a {level:.0%} prediction interval of {width} takes {needed}"
