@@ -126,6 +126,25 @@ def test_confusions_are_those_of_the_recommended_method_and_means_over_repeats(f
     assert "Counts are means over 2 repeats." in found.to_html()
 
 
+@pytest.mark.parametrize(
+    ("metric", "ends"),
+    [
+        ("accuracy", (0, 100)),
+        ("roc_auc", (0, 1)),
+        ("matthews_corrcoef", (-1, 1)),
+        ("d2_log_loss_score", (-np.inf, 1)),
+        ("neg_brier_score", (-2, 0)),  # of three classes
+    ],
+)
+def test_intervals_know_the_range_of_the_metric(metric, ends):
+    verdict = unseen.compare(
+        X, LABELS, sample_domain=D, methods=["logistic", "1NN"], metric=metric, repeats=1, quick=True
+    ).verdict
+    assert verdict.scale.ends == ends
+    advice = verdict.recommendation
+    assert advice.low is None or ends[0] <= advice.low <= advice.expected <= advice.high <= ends[1]
+
+
 def test_without_a_recommendation_confusions_are_those_of_the_best_mean():
     oracle = unseen.compare(
         X, LABELS, sample_domain=D, methods=["1NN", "majority"], repeats=1, quick=True, selection="oracle"

@@ -63,7 +63,7 @@ def duration(seconds: Any) -> str:
 
 
 def ranked(methods: Sequence[Mapping[str, Any]]) -> list[Any]:
-    """Methods of a comparison: the automatic one, which is what to use, then the best first; who failed comes last."""
+    """Methods of a comparison: the automatic one, then the best first; those that failed come last."""
     return sorted(methods, key=lambda m: (m["kind"] != "auto", math.inf if m["mean"] is None else -m["mean"]))
 
 
