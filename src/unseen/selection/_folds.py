@@ -23,7 +23,6 @@ from ..algebra import (
     Whitened,
     gram_spectrum,
     product,
-    solve,
 )
 from ..estimators import Centring, Equation, Projection, feature_spectrum, features_of, learns_nothing
 from ..kernels import Kernel, is_multiple, require_square
@@ -82,9 +81,7 @@ class Grams:
         if self._whole is not None:
             return self._whole[block].astype(np.float64, copy=False)
         if self._distances is not None:
-            values = self._distances[block]
-            values *= -kernel.width(self.X.shape[1])
-            return np.exp(values, out=values)
+            return kernel.values_to_centre_from(self._distances[block], self.X.shape[1])
         return kernel.values_to_centre(_safe_indexing(self.X, rows), _safe_indexing(self.X, columns))
 
 
@@ -133,9 +130,8 @@ class Fold:
         """Solve the eigenproblem of a setting."""
         equation = Equation.of(projection, self.counts, self.size)
         varying, pencil, combine = self._pencil(equation)
-        if not equation.recipe.low_rank:
-            return Solved(equation.solve(varying, pencil), self.combine, equation)
-        return Solved(solve(pencil, equation.recipe, self.counts), combine, equation)
+        solution = equation.solve(varying, pencil)
+        return Solved(solution, combine if equation.recipe.low_rank else self.combine, equation)
 
     def _pencil(self, equation: Equation) -> tuple[Spectrum, Whitened, Combine]:
         """Reduce to cell space, once for each (inside, norm, ridge)."""
@@ -198,8 +194,8 @@ class Source:
     def _kernel_fold(self, grams: Grams, train: Ints, test: Ints) -> Fold:
         kernel = grams.kernel(self.projection, train)
         K = grams.between(kernel, train, train)
-        means, _ = kernel.centre(K, type(self.projection).__name__)
-        spectrum = gram_spectrum(K, membership_of(self.samples, train))
+        means, _, precision = kernel.centre(K, type(self.projection).__name__)
+        spectrum = gram_spectrum(K, membership_of(self.samples, train), precision=precision)
         # Directions of a centred matrix are orthogonal to constants, but for the null space, which is of no use.
         lift = spectrum.lift
         assert lift is not None  # as of every decomposition
