@@ -399,6 +399,8 @@ def _none_is_missing(values: Array, diagonal: Array, factor: Array, middle: Arra
     least, largest = values.min(), values.max()
     rounding = default_precision(len(diagonal)) * largest
     threshold = least + max(EQUAL_EIGENVALUES * abs(least), rounding)
+    if np.any(diagonal == threshold):  # then a count is not possible
+        return False
     return _count_above(threshold, diagonal, factor, middle) == np.count_nonzero(values > threshold)
 
 
@@ -408,9 +410,9 @@ def _count_above(threshold: float, diagonal: Array, factor: Array, middle: Array
     With ``e = diagonal - threshold`` and ``middle = U diag(c) U'``, either Schur complement of the block matrix
     ``[[diag(e), G], [G', -1/c]]``, ``G = factor U``, tells its inertia. Rows and columns of the small complement are
     multiplied by ``sqrt(abs(c))``, so that a c of zero, whatever its sign by rounding, adds as much as it takes away.
+    No entry of the diagonal may be equal to the threshold.
     """
     shifted = diagonal - threshold
-    shifted[shifted == 0] = np.finfo(float).eps * abs(threshold)
     weights, turn = linalg.eigh(middle, check_finite=False)
     G = product(factor, turn * np.sqrt(np.abs(weights)))
     signs = np.where(weights < 0, -1.0, 1.0)

@@ -295,11 +295,20 @@ class Kernel:
         distances *= -self.width(n_features)
         return np.expm1(distances, out=distances)
 
+    @property
+    def has_origin(self) -> bool:
+        """Whether `values_to_centre` depends on the mean of its second argument, by rounding."""
+        return self.kernel in ("rbf", "linear") or self._is_low_power
+
+    @property
+    def _is_low_power(self) -> bool:
+        return self.kernel in ("poly", "polynomial") and self.degree in range(1, 10)
+
     def _power(self, n_features: int) -> tuple[float, int, float] | None:
         """gamma, degree and coef0 of a kernel that is a low power of inner products."""
         if self.kernel == "linear":
             return 1.0, 1, 0.0
-        if self.kernel in ("poly", "polynomial") and self.degree in range(1, 10):
+        if self._is_low_power:
             return self.width(n_features), int(self.degree), self.coef0
         return None
 
