@@ -218,7 +218,7 @@ MISTAKES = [
     Mistake(
         "indefinite kernel",
         DICA(kernel="precomputed", ridge=1e-6),
-        "singular with ridge=1e-06.* positive semi-definite",
+        "kernel='precomputed' is not positive semi-definite .* norm penalty of DICA .* ridge=1e-06",
         X=-GRAM,
     ),
     # feature maps

@@ -464,10 +464,10 @@ def test_a_difference_within_rounding_is_a_tie():
     assert preferred(results(means[::-1])) == 0
 
 
-def test_distances_of_all_samples_are_refused_where_two_matrices_do_not_fit(monkeypatch):
-    need = 2 * 8 * len(X) ** 2
+def test_distances_are_refused_where_two_matrices_of_all_samples_do_not_fit(monkeypatch):
+    need, (train, test) = 2 * 8 * len(X) ** 2, SPLITS[0]
     monkeypatch.setattr(_plan, "available_bytes", lambda: need)
-    assert Stage(SAMPLES).distances().shape == (len(X), len(X))
+    assert Stage(SAMPLES).distances_to(train, test).shape == (len(test), len(train))
     monkeypatch.setattr(_plan, "available_bytes", lambda: need - 1)
     with pytest.raises(MemoryError, match=r"An rbf SVM .* needs 2 matrices"):
-        Stage(SAMPLES).distances()
+        Stage(SAMPLES).distances_to(train, test)

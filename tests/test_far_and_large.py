@@ -10,11 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 from sklearn.metrics.pairwise import polynomial_kernel
+from sklearn.preprocessing import StandardScaler
 
 import textbook
 from helpers import METHODS, make, three_domains
-from unseen import DICA, KFDA, PivotedNystroem, ProjectionSearchCV, UndoBias
+from unseen import CIDG, DICA, KFDA, SCA, PivotedNystroem, ProjectionSearchCV, UndoBias, selection
 from unseen.kernels import Kernel, centre
+from unseen.labels import Samples
+from unseen.selection import LeaveOneDomainOut, predictions
 
 X, Y, D = three_domains()
 GRID = 2.0**-20  # samples and offsets on a grid: adding one to the other rounds nothing, so all digits can be asked for
@@ -69,6 +72,40 @@ def test_a_search_with_the_linear_kernel_does_not_depend_on_the_origin(gamma):
     )
     np.testing.assert_array_equal(there.cv_results_["mean_test_score"], here.cv_results_["mean_test_score"])
     np.testing.assert_array_equal(there.predict(X + 1e8), here.predict(X))
+
+
+FAR = st.sampled_from([1e6, 1e9, 1e12, 1e15])
+
+
+@given(far=FAR)
+@settings(max_examples=4, deadline=None)
+def test_scores_of_a_search_do_not_depend_on_rows_outside_its_splits(far):
+    splits = list(LeaveOneDomainOut().split(X, Y, D))
+    stretched = np.vstack([X, np.full((1, X.shape[1]), far)])
+    for model in (CIDG(), SCA(), DICA(), KFDA(kernel="linear"), KFDA(kernel="poly")):
+        search = ProjectionSearchCV(model, {"ridge": ["1e-2*scale", "scale"]}, cv=splits, refit=False)
+        here = search.fit(X, Y, sample_domain=D).cv_results_["mean_test_score"]
+        there = search.fit(stretched, np.append(Y, 0), sample_domain=np.append(D, 0)).cv_results_["mean_test_score"]
+        np.testing.assert_array_equal(there, here)
+
+
+@given(far=FAR)
+@settings(max_examples=4, deadline=None)
+@pytest.mark.parametrize("preparation", [None, StandardScaler()])
+def test_predictions_of_a_split_depend_on_its_own_rows_alone(preparation, far):
+    train, test = next(LeaveOneDomainOut().split(X, Y, D))
+    stretched = Samples(np.vstack([X, np.full((1, X.shape[1]), far)]), np.append(Y, 0), np.append(D, D[test[0]]))
+    candidates = [
+        next(candidate for candidate in selection.METHODS[name].candidates(3) if not candidate.transductive)
+        for name in ("CIDG", "SCA", "KPCA", "RBF SVM")
+    ]
+    alone = predictions(candidates, Samples(X, Y, D), [(train, test)], preparation=preparation)
+    # The same training rows serve a second split, which holds out the row that is far away.
+    splits = [(train, test), (train, np.append(test, len(X)))]
+    beside = predictions(candidates, stretched, splits, preparation=preparation)
+    expected = {one.candidate: one.codes for one in alone}
+    for one in beside:
+        np.testing.assert_array_equal(one.codes[: len(test)], expected[one.candidate])
 
 
 def test_a_linear_projection_of_dense_samples_takes_sparse_ones_and_the_other_way_round():

@@ -15,6 +15,7 @@ from sklearn.svm import SVC, LinearSVC
 from engine_sample import SAMPLES, SPLITS, D, X, Y, own
 from unseen import CIDG, SCA, DomainCenterer
 from unseen.kernels import Kernel, _plan
+from unseen.labels import Samples
 from unseen.selection import Candidate, expected_warnings, placed, predictions
 from unseen.selection._asking import (
     Rows,
@@ -72,8 +73,9 @@ def test_candidates_share_a_kernel_or_a_method_but_never_with_those_of_a_user():
 
 
 def test_a_stage_computes_what_is_shared_once():
-    stage = Stage(SAMPLES)
-    assert stage.distances() is stage.distances()
+    stage, (train, test) = Stage(SAMPLES), SPLITS[0]
+    assert stage.distances_to(train, train) is stage.distances_to(train, train)
+    assert stage.distances_to(train, test) is stage.distances_to(train, test)
     one, two = stage.source(CIDG(gamma=1.0)), stage.source(CIDG(gamma=2.0))
     assert one is not two
     assert one.grams is two.grams  # of which all widths are powers
@@ -82,12 +84,29 @@ def test_a_stage_computes_what_is_shared_once():
     assert stage.source(CIDG(feature_map="linear")).grams is None
 
 
-def test_distances_are_the_same_for_a_stage_of_one_split():
+def test_distances_of_each_split_are_those_of_its_own_rows():
+    stage = Stage(SAMPLES)
+    for train, test in [*SPLITS, SPLITS[0]]:  # whatever split came before
+        for rows in (train, test):
+            expected = ((X[rows][:, None] - X[train]) ** 2).sum(axis=2)
+            np.testing.assert_allclose(stage.distances_to(train, rows), expected, atol=1e-10)
+        assert not np.diagonal(stage.distances_to(train, train)).any()
+
+
+@pytest.mark.parametrize("far", [1e9, 1e12, 1e15])
+def test_a_row_outside_a_split_does_not_change_the_rounding_of_its_distances(far):
     train, test = SPLITS[0]
-    lasting, passing = (Stage(SAMPLES, passing=passing).distances_to(train, test) for passing in (False, True))
-    expected = ((X[test][:, None] - X[train]) ** 2).sum(axis=2)
-    np.testing.assert_allclose(lasting, expected, atol=1e-10)
-    np.testing.assert_allclose(passing, expected, atol=1e-10)
+    near = Stage(SAMPLES)
+    stretched = np.vstack([X, np.full((1, X.shape[1]), far)])
+    beside = Stage(Samples(stretched, np.append(SAMPLES.y, SAMPLES.y[0]), np.append(SAMPLES.domain, SAMPLES.domain[0])))
+    for rows in (train, test):
+        np.testing.assert_array_equal(beside.distances_to(train, rows), near.distances_to(train, rows))
+    for kernel in ("rbf", "linear", "poly", "laplacian"):
+        model = CIDG(kernel=kernel, gamma=0.1)
+        folds = [stage.source(model).fold(train, test) for stage in (near, beside)]
+        one, two = (fold.project(model, fold.solve(model), lambda Z: [Z]) for fold in folds)
+        for ours, theirs in zip(one, two, strict=True):
+            np.testing.assert_array_equal(ours, theirs)
 
 
 @pytest.mark.parametrize("transformer", [PCA(2), DomainCenterer(), FrozenEstimator(PCA(2).fit(X)), None])

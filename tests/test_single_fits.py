@@ -13,13 +13,15 @@ from sklearn.metrics.pairwise import rbf_kernel
 
 import textbook
 from helpers import METHODS, make, match, pencil, three_domains
-from unseen import CIDG, DICA, MDA, SCA
+from unseen import CIDG, DICA, KFDA, MDA, SCA
 from unseen.algebra import (
     Membership,
     cholesky_is_sound,
+    component_errors,
     gram_spectrum,
     krylov_spectra,
     residual,
+    residuals,
     solve,
     whiten,
     whiten_by_cholesky,
@@ -108,7 +110,9 @@ def test_a_tiny_ridge_is_left_to_the_eigendecomposition(name, monkeypatch):
     K, _, y, d = LARGE
     model = make(name, n_components=1, kernel="precomputed", ridge=1e-13 * np.linalg.norm(K) ** METHODS[name][3])
     seen = []
-    monkeypatch.setattr(_base, "gram_spectrum", lambda *given: seen.append(1) or gram_spectrum(*given))
+    monkeypatch.setattr(
+        _base, "gram_spectrum", lambda *given, **options: seen.append(1) or gram_spectrum(*given, **options)
+    )
     short = model.fit(K, y, sample_domain=d).transform(K)
     assert seen
     monkeypatch.setattr(_base, "EXACT_BELOW", len(K))
@@ -168,3 +172,75 @@ def test_spaces_of_powers_are_orthonormal_nested_and_hold_the_cells():
         np.testing.assert_allclose(spectrum.lift.T @ K @ spectrum.lift, np.diag(spectrum.values), atol=1e-12 * top)
         assert spectrum.values[-1] == pytest.approx(top, rel=1e-10)
     assert not list(krylov_spectra(K, membership, len(K)))  # no space for so many
+
+
+def almost_symmetric(stretch, n_turned=200):
+    """Three classes that are turned by 120 degrees each, stretched by little: their two eigenvalues are close."""
+    base = np.random.default_rng(0).normal(size=(n_turned, 2)) + np.array([3.0, 0.0])
+    angles = 2 * np.pi * np.arange(3) / 3
+    turns = np.array([[np.cos(angles), -np.sin(angles)], [np.sin(angles), np.cos(angles)]]).transpose(2, 0, 1)
+    X = np.vstack([base @ turn for turn in turns]) * [1.0 + stretch, 1.0]
+    return X, np.repeat(np.arange(3), n_turned), np.tile(np.arange(n_turned) % 2, 3)
+
+
+@pytest.mark.parametrize("closed", ["whiten_by_cholesky", "krylov_spectra"])
+@pytest.mark.parametrize(("stretch", "decomposed"), [(0.3, False), (1e-10, True), (0.0, True)])
+def test_eigenvalues_too_close_for_the_accuracy_of_components_have_a_decomposition(
+    closed, stretch, decomposed, monkeypatch
+):
+    X, y, d = almost_symmetric(stretch)
+    monkeypatch.setattr(_base, "KRYLOV_CELLS", len(X) if closed == "krylov_spectra" else 0)
+    seen = []
+    monkeypatch.setattr(
+        _base, "gram_spectrum", lambda *given, **options: seen.append(1) or gram_spectrum(*given, **options)
+    )
+    if decomposed:
+        model = KFDA(kernel="linear").fit(X, y, sample_domain=d)
+        assert seen
+        assert model.eigenvalues_[1] > (1 - 1e-6) * model.eigenvalues_[0]
+    else:
+        monkeypatch.setattr(_base, closed, None)
+        KFDA(kernel="linear").fit(X, y, sample_domain=d)
+        assert not seen
+
+
+@pytest.mark.parametrize(("stretch", "decomposed"), [(0.3, False), (0.0, True)])
+def test_the_last_component_needs_a_gap_to_the_first_that_is_left_out(stretch, decomposed, monkeypatch):
+    X, _, d = almost_symmetric(stretch)
+    seen = []
+    monkeypatch.setattr(
+        _base, "gram_spectrum", lambda *given, **options: seen.append(1) or gram_spectrum(*given, **options)
+    )
+    DICA(1, supervised=False, kernel="linear").fit(X, sample_domain=d)
+    assert bool(seen) == decomposed
+
+
+@given(st.integers(2, 6), st.floats(-9, -3), st.integers(0, 2**32 - 1))
+@settings(max_examples=40, deadline=None)
+def test_errors_of_components_are_within_the_residual_over_the_gap(q, power, seed):
+    rng = np.random.default_rng(seed)
+    values = np.sort(rng.uniform(0.5, 1.0, size=q))[::-1]
+    exact = np.eye(q)
+    x = exact + 10.0**power * rng.normal(size=(q, q))
+    x /= np.linalg.norm(x, axis=0)
+    rayleigh = np.einsum("ij,i,ij->j", x, values, x)
+    errors = np.linalg.norm(values[:, None] * x - x * rayleigh, axis=0) / rayleigh
+    sines = np.sqrt(np.maximum(1 - np.diagonal(x) ** 2, 0.0))
+    assert (sines <= component_errors(rayleigh, errors) + 1e-8).all()
+
+
+def test_a_gap_within_the_errors_of_eigenvalues_bounds_nothing():
+    bounds = component_errors(np.array([1.0, 1.0 - 1e-9, 0.5]), np.full(3, 1e-9))
+    assert np.isinf(bounds[:2]).all()
+    assert bounds[2] == pytest.approx(1e-9, rel=1e-6)  # half a unit from its neighbors, and from zero
+    assert component_errors(np.array([3.0]), np.array([0.1])) == pytest.approx([0.1])
+    assert not len(component_errors(np.empty(0), np.empty(0)))
+
+
+def test_the_largest_residual_is_that_of_all():
+    K, membership, _, _ = SMALL
+    recipe = make("KFDA")._recipe(membership.counts, 0.1)
+    solution = solve(whiten(gram_spectrum(K.copy(), membership), recipe), recipe, membership.counts)
+    each = residuals(K, membership, recipe, solution)
+    assert each.shape == solution.eigenvalues.shape
+    assert residual(K, membership, recipe, solution) == each.max()

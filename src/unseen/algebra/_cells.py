@@ -101,35 +101,58 @@ class Spectrum:
         The orthonormal cell indicators in the eigenbasis.
     outside : ndarray of shape (k, n_present_cells)
         A factor of what the eigenbasis misses of them: ``cells'cells + outside'outside = I``.
+    precision : float
+        Bound on the rounding errors of the Gram matrix, relative to its Frobenius norm.
     """
 
     values: Array
     lift: Array | None
     cells: Array
     outside: Array
+    precision: float = 0.0
+
+    @property
+    def rounding(self) -> float:
+        """Bound on the norm of the rounding errors of the Gram matrix."""
+        return self.precision * float(np.linalg.norm(self.values))
 
     def without_null(self) -> Spectrum:
         """Leave out the directions in which the data do not vary, as a pencil without ridge must."""
         keep = self.values != 0
         cells, lift = self.cells[keep], np.eye(len(keep)) if self.lift is None else self.lift
-        return Spectrum(self.values[keep], lift[:, keep], cells, _defect(cells))
+        return Spectrum(self.values[keep], lift[:, keep], cells, _defect(cells), self.precision)
 
     def lifted(self, coordinates: Array) -> Array:
         """Coefficients from coordinates in the eigenbasis."""
         return coordinates if self.lift is None else product(self.lift, coordinates)
 
 
-def gram_spectrum(K: Array, membership: Membership, basis: Array | None = None) -> Spectrum:
-    """Decompose a centred n x n Gram matrix, or what is left of it on the rows of a `basis`; `K` is destroyed."""
+def default_precision(n_samples: int) -> float:
+    """Rounding errors of arithmetic with an n x n matrix, relative to its norm: n times the unit roundoff."""
+    return n_samples * float(np.finfo(float).eps)
+
+
+def gram_spectrum(
+    K: Array, membership: Membership, basis: Array | None = None, precision: float | None = None
+) -> Spectrum:
+    """Decompose a centred n x n Gram matrix, or what is left of it on the rows of a `basis`; `K` is destroyed.
+
+    `precision` bounds the rounding errors of `K` relative to its norm; None means those of a matrix of this size.
+    """
+    if precision is None:
+        precision = default_precision(len(membership.cell))
     values, vectors = linalg.eigh(K, overwrite_a=True, check_finite=False, driver="evd")
     noise = len(values) * np.finfo(float).eps * np.abs(values).max(initial=0.0)
-    values[np.abs(values) <= noise] = 0.0  # rounding must not look like a negative eigenvalue
+    values[np.abs(values) <= noise] = 0.0
+    # Rounding must not look like an indefinite kernel.
+    rounding = precision * float(np.linalg.norm(values))
+    values[(values < 0) & (values >= -rounding)] = 0.0
     lift = vectors if basis is None else product(basis.T, vectors)
     cells = (membership.indicators @ lift).T
-    return Spectrum(values, lift, cells, outside=np.zeros((0, cells.shape[1])))
+    return Spectrum(values, lift, cells, np.zeros((0, cells.shape[1])), precision)
 
 
-def krylov_spectra(K: Array, membership: Membership, more: int) -> Iterator[Spectrum]:
+def krylov_spectra(K: Array, membership: Membership, more: int, precision: float | None = None) -> Iterator[Spectrum]:
     """Decompose a centred Gram matrix on ever larger spaces: what its powers make of the cells and `more` vectors.
 
     Components are functions of `K` applied to cells, or belong to its largest eigenvalues, and powers bring forth both.
@@ -150,7 +173,7 @@ def krylov_spectra(K: Array, membership: Membership, more: int) -> Iterator[Spec
         block = product(block, K)
         small[end - width : end, :end] = product(block, basis[:end].T)  # the lower triangle is all that is read
         if end % (KRYLOV_STEP * width) == 0:
-            yield gram_spectrum(small[:end, :end].copy(), membership, basis[:end])
+            yield gram_spectrum(small[:end, :end].copy(), membership, basis[:end], precision)
 
 
 @dataclass(frozen=True)
@@ -247,7 +270,7 @@ class Cells:
         values, vectors = values[keep], vectors[:, keep]
         scale = np.sqrt(values)
         cells = product(vectors.T, indicators.T) / scale[:, None]
-        return Spectrum(values, vectors * scale, cells, _defect(cells))
+        return Spectrum(values, vectors * scale, cells, _defect(cells), default_precision(int(self.counts.sum())))
 
 
 def require_range(size: float) -> None:

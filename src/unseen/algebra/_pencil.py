@@ -18,12 +18,19 @@ from typing import Any, Literal
 
 import numpy as np
 from scipy import linalg
-from scipy.sparse.linalg import LinearOperator, eigsh
+from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
-from ._cells import Array, Ints, Membership, Spectrum, norm, product
+from ._cells import Array, Ints, Membership, Spectrum, default_precision, gram, norm, product
 
 HUGE = 1e4  # beside sines: penalties up to which columns of contrasts need not be independent
 INDEPENDENT = 1e-10  # contrasts are made of ratios of counts: what is smaller, beside the largest, is rounding
+# Least eigenvalue of the whitened denominator of an indefinite kernel. It is a difference of numbers of order one, so
+# below this fewer than half of its digits are known.
+POSITIVE_DEFINITE = 1e-8
+# Of an eigenvalue: Lanczos iterations are checked for eigenvalues that they missed above the least that they found, but
+# not for those that are equal to it up to this.
+EQUAL_EIGENVALUES = 1e-9
+DENSE_BELOW = 200  # eigenvalues of the Gram matrix up to which Lanczos iterations do not pay
 
 
 @dataclass(frozen=True)
@@ -80,6 +87,8 @@ class Whitened:
         A matrix with the Gram matrix of the columns of B: norms of B follow from it.
     spread : float
         The largest that a unit vector of samples can be in whitened coordinates; what is tiny beside it is rounding.
+    rounding : float
+        Bound on the norm of the rounding errors of the centered Gram matrix.
     """
 
     basis: Array
@@ -88,6 +97,7 @@ class Whitened:
     directions: Array
     norm_factor: Array
     spread: float
+    rounding: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -113,7 +123,22 @@ class Solution:
 
     def first(self, q: int | None) -> Solution:
         """Keep the leading components."""
-        return Solution(self.eigenvalues[:q], self.coefficients[:, :q], self.norms[:q], self.cell_means[:, :q])
+        return self._take(slice(q))
+
+    def above_rounding(self, perturbation: float) -> Solution:
+        r"""Leave out components that rounding errors of the Gram matrix could have made.
+
+        A root of the numerator is :math:`K E W`, with a contrast W of orthonormal cell indicators E. An error
+        :math:`\delta K` changes the root of the eigenvalue of a component b by :math:`b^\top \delta K E W`, which is at
+        most :math:`\|b\| \|\delta K\| \|W\|`, and :math:`\|b\| \le 1 / \sqrt\epsilon`. `perturbation` is
+        :math:`\|\delta K\| \|W\|`: a component is kept if the root of its eigenvalue is larger than its bound.
+        """
+        return self._take(np.sqrt(self.eigenvalues) > perturbation * self.norms)
+
+    def _take(self, which: Any) -> Solution:
+        return Solution(
+            self.eigenvalues[which], self.coefficients[:, which], self.norms[which], self.cell_means[:, which]
+        )
 
     def times(self, factors: Array) -> Solution:
         """Multiply each component by a factor."""
@@ -144,17 +169,49 @@ class SingularPencilError(np.linalg.LinAlgError):
     """The denominator has directions of zero weight, so the ratio has no maximum."""
 
 
+class IndefiniteKernelError(SingularPencilError):
+    """Negative eigenvalues of the Gram matrix make the denominator indefinite: its norm penalty is not a norm.
+
+    Attributes
+    ----------
+    smallest : float
+        The most negative eigenvalue of the centered Gram matrix.
+    """
+
+    def __init__(self, smallest: float) -> None:
+        super().__init__(f"The centered Gram matrix has the eigenvalue {smallest:.3g}.")
+        self.smallest = smallest
+
+
 def whiten(spectrum: Spectrum, recipe: Recipe) -> Whitened:
     """Reduce the pencil to cell space from an eigendecomposition; depends on inside, norm and ridge alone."""
     values = spectrum.values
     root = np.sqrt(_diagonal(values, recipe))
     F = (values / root)[:, None] * spectrum.cells
-    sines_of = np.sqrt(np.clip(recipe.norm * values + recipe.ridge, 0.0, None)) / root
-    S = np.vstack([sines_of[:, None] * spectrum.cells, spectrum.outside])
-    Q, T, sines = _cosines_and_sines(F, S, recipe.inside)
+    Q, T, sines = _cosines_and_sines(F, _sine_factor(spectrum, recipe, root), recipe.inside)
     Q[values == 0] = 0.0  # as F is there: divided by a tiny root, rounding would not stay what it is
     unwhitened = Q / root[:, None]
-    return Whitened(Q, T, sines, spectrum.lifted(unwhitened), unwhitened, float(np.abs(values / root).max(initial=0.0)))
+    spread = float(np.abs(values / root).max(initial=0.0))
+    return Whitened(Q, T, sines, spectrum.lifted(unwhitened), unwhitened, spread, spectrum.rounding)
+
+
+def _sine_factor(spectrum: Spectrum, recipe: Recipe, root: Array) -> Array:
+    """Return a factor S of what is left of the whitened denominator: ``inside F'F + S'S = I``.
+
+    Its rows are those of the cells, times ``sqrt((kappa lambda + eps) / D)``, and what the eigenbasis misses of them.
+    Where an indefinite kernel makes ``kappa lambda + eps`` negative, rows are subtracted, and the difference must be
+    positive definite.
+    """
+    weights = recipe.norm * spectrum.values + recipe.ridge
+    S = np.vstack([(np.sqrt(np.maximum(weights, 0.0)) / root)[:, None] * spectrum.cells, spectrum.outside])
+    negative = weights < 0
+    if not negative.any():
+        return S
+    subtracted = (np.sqrt(-weights[negative]) / root[negative])[:, None] * spectrum.cells[negative]
+    remaining, directions = linalg.eigh(gram(S) - gram(subtracted), check_finite=False)
+    if remaining.min() <= POSITIVE_DEFINITE * max(1.0, remaining.max()):
+        raise IndefiniteKernelError(float(spectrum.values.min()))
+    return np.sqrt(remaining)[:, None] * directions.T
 
 
 def cholesky_is_sound(recipe: Recipe, size: float) -> bool:
@@ -162,13 +219,17 @@ def cholesky_is_sound(recipe: Recipe, size: float) -> bool:
     return recipe.low_rank and recipe.ridge > 1e-8 * (recipe.inside * size**2 + recipe.norm * size)
 
 
-def whiten_by_cholesky(K: Array, membership: Membership, recipe: Recipe) -> Whitened | None:
+def whiten_by_cholesky(
+    K: Array, membership: Membership, recipe: Recipe, precision: float | None = None
+) -> Whitened | None:
     """Reduce the pencil to cell space by one Cholesky factorisation of ``M = t K^2 + kappa K + eps I``.
 
     Several times cheaper than the eigendecomposition of `K`, for a single fit. The factorisation squares the condition
     number: sound while the ridge is above 1e-8 of the largest eigenvalue of `M`. None for a kernel that is not positive
-    semi-definite where that matters.
+    semi-definite where that matters. `precision` is that of `gram_spectrum`.
     """
+    if precision is None:
+        precision = default_precision(len(K))
     indicators = membership.indicators
     # K is symmetric, so its transpose is the same matrix in the memory order that BLAS reads without a copy.
     fixed = linalg.blas.dsyrk(recipe.inside, K.T, beta=recipe.norm, c=K.T, lower=True)
@@ -182,17 +243,18 @@ def whiten_by_cholesky(K: Array, membership: Membership, recipe: Recipe) -> Whit
     # S'S = E'(kappa K + eps I) M^-1 E. The first term is small where sines are, so its root may be taken of a product.
     values, vectors = linalg.eigh(recipe.norm * product(F.T, inverse), check_finite=False)
     size = norm(K)
-    if values.min() < -1e-11 - recipe.norm * len(K) * np.finfo(float).eps * size / recipe.ridge:  # more than rounding
+    rounding = precision * size
+    if values.min() < -default_precision(len(K)) - recipe.norm * rounding / recipe.ridge:  # an indefinite kernel
         return None
     S = np.vstack([np.sqrt(recipe.ridge) * inverse, np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T])
     Q, T, sines = _cosines_and_sines(F, S, recipe.inside)
     directions, _ = linalg.lapack.dtrtrs(lower, np.asfortranarray(Q), lower=True, trans=True)
     spread = float(size / np.sqrt(recipe.inside * size**2 + recipe.norm * size + recipe.ridge))
-    return Whitened(Q, T, sines, directions, directions, spread)
+    return Whitened(Q, T, sines, directions, directions, spread, rounding)
 
 
-def residual(K: Array, membership: Membership, recipe: Recipe, solution: Solution) -> float:
-    """How far components are from solving the pencil, as a bound on the relative error of their eigenvalues.
+def residuals(K: Array, membership: Membership, recipe: Recipe, solution: Solution) -> Array:
+    """How far each component is from solving the pencil, as a bound on the relative error of its eigenvalue.
 
     With ``B'AB = I`` and ``A >= eps I``, an eigenvalue lies within ``|N b - A b g| / sqrt(eps)`` of each g.
     """
@@ -205,13 +267,47 @@ def residual(K: Array, membership: Membership, recipe: Recipe, solution: Solutio
         low_rank += weight * (W @ (W.T @ cells))
     full = (recipe.total - recipe.inside * g) * KB - recipe.norm * g * solution.coefficients
     left = product(K, full + indicators.T @ low_rank) - recipe.ridge * g * solution.coefficients
-    return float((np.linalg.norm(left, axis=0) / (np.sqrt(recipe.ridge) * g)).max(initial=0.0))
+    return np.linalg.norm(left, axis=0) / (np.sqrt(recipe.ridge) * g)
+
+
+def residual(K: Array, membership: Membership, recipe: Recipe, solution: Solution) -> float:
+    """The largest of the `residuals`."""
+    return float(residuals(K, membership, recipe, solution).max(initial=0.0))
+
+
+def component_errors(eigenvalues: Array, errors: Array) -> Array:
+    r"""Bound the errors of components by those of eigenvalues and the gaps between them (Davis and Kahan 1970).
+
+    A component is known up to the sine of its angle to the exact one, in the metric of the denominator. That is at
+    most the residual over the distance to the nearest other eigenvalue. Zero counts as an eigenvalue: it is one of
+    every numerator of low rank.
+
+    Parameters
+    ----------
+    eigenvalues : ndarray of shape (q,)
+        Eigenvalues, positive.
+    errors : ndarray of shape (q,)
+        Bounds on their relative errors.
+
+    Returns
+    -------
+    bounds : ndarray of shape (q,)
+        Bounds on the sines; infinite where a gap is no larger than the errors of the eigenvalues on its sides.
+    """
+    absolute = errors * eigenvalues
+    gaps = np.abs(eigenvalues[:, None] - eigenvalues) - absolute
+    np.fill_diagonal(gaps, np.inf)
+    gaps = np.minimum(gaps.min(axis=1, initial=np.inf), eigenvalues)
+    return np.where(gaps > absolute, absolute / np.maximum(gaps, absolute), np.inf)
+
+
+COINCIDENT_MEANS = "The class means coincide, so no component tells classes apart. Check y, X and the kernel."
 
 
 def require_apart(differences: Array, size: float) -> None:
     """Raise if differences between class means are rounding beside what they could be at most."""
     if np.linalg.norm(differences) <= 1e-13 * size:
-        raise ValueError("The class means coincide, so no component tells classes apart. Check y, X and the kernel.")
+        raise ValueError(COINCIDENT_MEANS)
 
 
 def solve(pencil: Whitened, recipe: Recipe, counts: Ints) -> Solution:
@@ -223,28 +319,31 @@ def solve(pencil: Whitened, recipe: Recipe, counts: Ints) -> Solution:
     # BLAS's dtrsm rather than LAPACK's dtrtrs, which wakes all threads even for a handful of cells.
     whitened = linalg.blas.dtrsm(1.0, upper, numerator[pivots], trans_a=True)
     left, singular, _ = linalg.svd(whitened, full_matrices=False, check_finite=False)
+    # What the decomposition itself rounds; and contrasts of class means carry at most C - 1 directions.
     rank = int(np.sum(singular > max(numerator.shape) * np.finfo(float).eps * singular.max(initial=0.0)))
-    # Contrasts of class means carry at most C - 1 directions; what rounding adds beyond them is noise.
     rank = min(rank, counts.shape[1] - 1)
     coordinates = np.empty((len(upper), rank))
     coordinates[pivots] = linalg.blas.dtrsm(1.0, upper, left[:, :rank])
-    return Solution(
+    solution = Solution(
         singular[:rank] ** 2,
         pencil.directions @ coordinates,
         np.linalg.norm(pencil.norm_factor @ coordinates, axis=0),
         pencil.cells.T @ coordinates / np.sqrt(counts[counts > 0])[:, None],
-    )
+    ).above_rounding(pencil.rounding * float(np.linalg.norm(contrast, 2)))
+    if not len(solution.eigenvalues):
+        raise ValueError(COINCIDENT_MEANS)
+    return solution
 
 
 def solve_with_total(spectrum: Spectrum, pencil: Whitened, recipe: Recipe, counts: Ints, n_components: int) -> Solution:
-    """Solve a pencil whose numerator has the total scatter too, by Lanczos iterations on A^-1/2 N A^-1/2."""
+    """Solve a pencil whose numerator has the total scatter too, from the leading eigenpairs of A^-1/2 N A^-1/2."""
     root = np.sqrt(_diagonal(spectrum.values, recipe))
     variances = recipe.total * (spectrum.values / root) ** 2
     inverse_root = _inverse_root(_denominator(pencil, recipe, counts))
-    numerator = inverse_root @ pencil.cells @ _orthonormal(recipe.numerator, counts)
+    contrast = _orthonormal(recipe.numerator, counts)
+    numerator = inverse_root @ pencil.cells @ contrast
     Q, correction = pencil.basis, inverse_root - np.eye(len(inverse_root))  # A^-1/2 = I + Q correction Q'
-    size = len(variances)
-    if size < 200:  # singular values of a root of it keep twice as many digits of small eigenvalues
+    if len(variances) < DENSE_BELOW:  # singular values of a root of it keep twice as many digits of small eigenvalues
         roots = np.sqrt(variances)
         factor = np.hstack([np.diag(roots) + Q @ correction @ (Q.T * roots), Q @ numerator])
         vectors, values, _ = linalg.svd(factor, full_matrices=False, check_finite=False)
@@ -252,16 +351,19 @@ def solve_with_total(spectrum: Spectrum, pencil: Whitened, recipe: Recipe, count
     else:
         values, vectors = _leading(variances, Q, correction, numerator, n_components)
     order = np.argsort(values)[::-1][:n_components]
-    order = order[values[order] > size * np.finfo(float).eps * values.max(initial=0.0)]
+    # Eigenvalues of a symmetric matrix are known up to rounding of the largest.
+    order = order[values[order] > default_precision(int(counts.sum())) * values.max(initial=0.0)]
     vectors = vectors[:, order]
     coordinates = vectors + Q @ (correction @ (Q.T @ vectors))
     unwhitened = coordinates / root[:, None]
-    return Solution(
+    solution = Solution(
         values[order],
         spectrum.lifted(unwhitened),
         np.linalg.norm(unwhitened, axis=0),
         pencil.cells.T @ (Q.T @ coordinates) / np.sqrt(counts[counts > 0])[:, None],
     )
+    contrast_norm = float(np.linalg.norm(contrast, 2)) if contrast.size else 0.0
+    return solution.above_rounding(pencil.rounding * np.hypot(np.sqrt(recipe.total), contrast_norm))
 
 
 def _leading(variances: Array, Q: Array, correction: Array, numerator: Array, n_components: int) -> tuple[Array, Array]:
@@ -271,15 +373,52 @@ def _leading(variances: Array, Q: Array, correction: Array, numerator: Array, n_
     inner = correction @ product(Q.T, both[:, Q.shape[1] :]) @ correction + numerator @ numerator.T
     middle = np.block([[inner, correction], [correction, np.zeros_like(inner)]])
     size = len(variances)
-    if n_components > size // 4:  # Lanczos pays only for a few components of many
-        values, vectors = linalg.eigh(np.diag(variances) + both @ middle @ both.T)
-        return values, vectors
-    start = np.ones(size) / np.sqrt(size)  # a fixed start keeps the result reproducible
-    operator = LinearOperator(
-        (size, size), matvec=lambda x: variances * x + both @ (middle @ (x @ both)), dtype=np.float64
+    if n_components <= size // 4:  # Lanczos pays only for a few components of many
+        start = np.ones(size) / np.sqrt(size)  # a fixed start keeps the result reproducible
+        operator = LinearOperator(
+            (size, size), matvec=lambda x: variances * x + both @ (middle @ (x @ both)), dtype=np.float64
+        )
+        try:
+            values, vectors = eigsh(operator, k=n_components, which="LA", v0=start, ncv=4 * n_components + 20)
+        except ArpackError:  # no convergence; the dense solver below needs none
+            values = np.empty(0)
+        if len(values) and _none_is_missing(values, variances, both, middle):
+            return values, vectors
+    first = max(size - n_components, 0)
+    values, vectors = linalg.eigh(
+        np.diag(variances) + both @ middle @ both.T, subset_by_index=[first, size - 1], check_finite=False
     )
-    values, vectors = eigsh(operator, k=n_components, which="LA", v0=start, ncv=4 * n_components + 20)
     return values, vectors
+
+
+def _none_is_missing(values: Array, diagonal: Array, factor: Array, middle: Array) -> bool:
+    """Whether ``diag(diagonal) + factor middle factor'`` has no eigenvalues above the least of `values` but these.
+
+    Lanczos iterations from one vector find one copy of a multiple eigenvalue, and others by the grace of rounding.
+    """
+    least, largest = values.min(), values.max()
+    rounding = default_precision(len(diagonal)) * largest
+    threshold = least + max(EQUAL_EIGENVALUES * abs(least), rounding)
+    if np.any(diagonal == threshold):  # then a count is not possible
+        return False
+    return _count_above(threshold, diagonal, factor, middle) == np.count_nonzero(values > threshold)
+
+
+def _count_above(threshold: float, diagonal: Array, factor: Array, middle: Array) -> int:
+    """How many eigenvalues of ``diag(diagonal) + factor middle factor'`` lie above a threshold, by Sylvester's inertia.
+
+    With ``e = diagonal - threshold`` and ``middle = U diag(c) U'``, either Schur complement of the block matrix
+    ``[[diag(e), G], [G', -1/c]]``, ``G = factor U``, tells its inertia. Rows and columns of the small complement are
+    multiplied by ``sqrt(abs(c))``, so that a c of zero, whatever its sign by rounding, adds as much as it takes away.
+    No entry of the diagonal may be equal to the threshold.
+    """
+    shifted = diagonal - threshold
+    weights, turn = linalg.eigh(middle, check_finite=False)
+    G = product(factor, turn * np.sqrt(np.abs(weights)))
+    signs = np.where(weights < 0, -1.0, 1.0)
+    complement = np.diag(signs) + product(G.T, G / shifted[:, None])
+    negative = np.count_nonzero(linalg.eigvalsh(complement, check_finite=False) < 0)
+    return int(np.count_nonzero(shifted > 0) + negative - np.count_nonzero(signs < 0))
 
 
 def apply_inverse(spectrum: Spectrum, pencil: Whitened, recipe: Recipe, counts: Ints, x: Array) -> tuple[Array, Array]:
@@ -298,6 +437,8 @@ def apply_inverse(spectrum: Spectrum, pencil: Whitened, recipe: Recipe, counts: 
 def _diagonal(values: Array, recipe: Recipe) -> Array:
     diagonal = recipe.inside * values**2 + recipe.norm * values + recipe.ridge
     if np.any(diagonal <= 0):
+        if recipe.norm and values.min() < 0:
+            raise IndefiniteKernelError(float(values.min()))
         raise SingularPencilError("The denominator is not positive definite.")
     return diagonal
 

@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..algebra import (
     Array,
+    IndefiniteKernelError,
     Ints,
     Membership,
     Moments,
@@ -27,9 +28,10 @@ from ..algebra import (
     Spectrum,
     Whitened,
     cholesky_is_sound,
+    component_errors,
     gram_spectrum,
     krylov_spectra,
-    residual,
+    residuals,
     solve,
     solve_with_total,
     whiten,
@@ -37,7 +39,7 @@ from ..algebra import (
 )
 from ..citizen import forget, is_dask, parameters
 from ..exceptions import FewerComponentsWarning, warn
-from ..kernels import Kernel, KernelTransformer, factor, require_cells, require_square
+from ..kernels import Centered, Kernel, KernelTransformer, factor, require_cells, require_square
 from ..labels import Coded, Labels, check_domains, domains_by_name, encode_classes, warn_of_masks, warn_of_single
 from ._centring import Centring, DomainTransformer
 from ._docs import shared_docs
@@ -48,6 +50,9 @@ NON_NEGATIVE = Interval(Real, 0, None, closed="left")
 FEATURE_MAPS: list[Any] = [StrOptions({"linear"}), HasMethods(["fit", "transform"]), None]
 EXACT_BELOW = 500  # samples up to which an eigendecomposition is cheap enough to be preferred for its accuracy
 KRYLOV_CELLS = 150  # samples for each cell from which a space of some powers of the kernel matrix is a small one
+EPS = float(np.finfo(float).eps)
+EIGENVALUE_ACCURACY = 1e-9  # relative, of a solution in a Krylov space
+COMPONENT_ACCURACY = 1e-7  # of components without an eigendecomposition: the sine of the angle to the exact ones
 
 
 def _has_feature_map(projection: Projection) -> bool:
@@ -328,15 +333,16 @@ class Projection(DomainTransformer, KernelTransformer):
         require_square(X.shape[0], copies=3, caller=type(self).__name__)
         kernel = Kernel.of(self).fitted(X)
         K = kernel.values_to_centre(X)
-        means, size = kernel.centre(K, type(self).__name__)
-        equation = Equation.of(self, membership.counts, size)
-        solution = equation.finish(equation.solve_gram(K, size, membership), None if kernel.is_precomputed else X)
+        centered = kernel.centre(K, type(self).__name__)
+        equation = Equation.of(self, membership.counts, centered.size)
+        solution = equation.solve_gram(K, centered, membership)
+        solution = equation.finish(solution, None if kernel.is_precomputed else X)
         self.gamma_ = kernel.gamma
         # A copy: what happens to X after the fit is its owner's business.
         self.X_fit_ = None if kernel.is_precomputed else X.copy()
         # Centred coefficients make constants in the kernel vanish: one offset is all the centring there is.
         self.dual_coef_ = solution.coefficients - solution.coefficients.mean(axis=0)
-        offset = means @ self.dual_coef_
+        offset = centered.means @ self.dual_coef_
         self.__dict__.update(eigenvalues_=solution.eigenvalues, offset_=offset, recentered_=False)
 
     def _solve_pencil(self, spectrum: Spectrum, pencil: Whitened, recipe: Recipe, counts: Ints) -> Solution:
@@ -440,29 +446,54 @@ class Equation:
         with self._singularity_explained():
             return self.projection._solve_pencil(varying, pencil, self.recipe, self.counts)
 
-    def solve_gram(self, K: Array, size: float, membership: Membership) -> Solution:
-        """The same from a centred kernel matrix of norm `size`, which is destroyed."""
-        recipe, solution = self.recipe, None
+    def solve_gram(self, K: Array, centered: Centered, membership: Membership) -> Solution:
+        """The same from a centered kernel matrix, which is destroyed, and what is known of it."""
+        recipe, size = self.recipe, centered.size
+        solution = None
         if len(K) > EXACT_BELOW and recipe.symmetric and self.ridge:
             cells, top = np.count_nonzero(self.counts), recipe.inside * size**2 + recipe.norm * size
             # Beside the cubes of a Cholesky factorisation, spaces pay that are small and that a ridge keeps small.
             if recipe.total or (KRYLOV_CELLS * cells < len(K) and self.ridge > 1e-5 * top):
-                solution = self._solve_in_krylov_spaces(K, membership)
+                solution = self._solve_in_krylov_spaces(K, membership, centered.precision)
             if solution is None and cholesky_is_sound(recipe, size):
-                pencil = whiten_by_cholesky(K, membership, recipe)
-                solution = None if pencil is None else solve(pencil, recipe, self.counts)
-        return self.solve(*self.whitened(gram_spectrum(K, membership))) if solution is None else solution
+                solution = self._solve_by_cholesky(K, membership, centered.precision, EPS * top / self.ridge)
+        if solution is None:
+            spectrum = gram_spectrum(K, membership, precision=centered.precision)
+            solution = self.solve(*self.whitened(spectrum))
+        return solution
 
-    def _solve_in_krylov_spaces(self, K: Array, membership: Membership) -> Solution | None:
-        """The components, from a space that holds them to nine digits; None if none does that is smaller by far."""
+    def _solve_by_cholesky(self, K: Array, membership: Membership, precision: float, error: float) -> Solution | None:
+        """The components, of which eigenvalues have this relative error; None if that is too much for components."""
+        pencil = whiten_by_cholesky(K, membership, self.recipe, precision)
+        if pencil is None:
+            return None
+        solution = solve(pencil, self.recipe, self.counts)
+        errors = np.full(len(solution.eigenvalues), error)
+        return solution if self._are_accurate(solution, errors) else None
+
+    def _solve_in_krylov_spaces(self, K: Array, membership: Membership, precision: float) -> Solution | None:
+        """The components, from a space that holds them to the accuracy below; None if no small one does."""
         recipe, wanted = self.recipe, self.projection._wanted(self.counts)
-        for spectrum in krylov_spectra(K, membership, wanted or len(K) if recipe.total else 0):
+        for spectrum in krylov_spectra(K, membership, wanted or len(K) if recipe.total else 0, precision):
             if recipe.norm and spectrum.values.min() < 0:  # the residual says nothing of an indefinite denominator
                 return None
-            solution = self.solve(*self.whitened(spectrum))
-            if residual(K, membership, recipe, solution.first(wanted)) < 1e-9:
+            varying, pencil = self.whitened(spectrum)
+            if recipe.total and wanted is not None:
+                # One more than wanted: the gap to the next eigenvalue decides how accurate the last component is.
+                solution = solve_with_total(varying, pencil, recipe, self.counts, wanted + 1)
+            else:
+                solution = self.solve(varying, pencil)
+            errors = residuals(K, membership, recipe, solution)
+            if errors[:wanted].max() < EIGENVALUE_ACCURACY and self._are_accurate(solution, errors):
                 return solution
+            if not self._are_accurate(solution, np.full(len(errors), EPS)):  # no residual would be small enough
+                return None
         return None
+
+    def _are_accurate(self, solution: Solution, errors: Array) -> bool:
+        """Whether components are known well enough, if eigenvalues have such relative errors."""
+        bounds = component_errors(solution.eigenvalues, errors)[: self.projection._wanted(self.counts)]
+        return bool(bounds.max(initial=0.0) < COMPONENT_ACCURACY)
 
     def finish(self, solution: Solution, X: Any = None) -> Solution:
         """Keep the components asked for, with their scale and their sign; `X` are what they weigh, if known."""
@@ -481,13 +512,28 @@ class Equation:
     def _singularity_explained(self) -> Iterator[None]:
         try:
             yield
+        except IndefiniteKernelError as error:
+            raise ValueError(self._indefinite_kernel(error.smallest)) from error
         except SingularPencilError as error:
             name, ridge = type(self.projection).__name__, self.projection.ridge
             raise ValueError(
                 f"The generalised eigenproblem of {name} is singular with ridge={ridge!r}: {error} "
                 "Set ridge to a larger positive number; it is on the scale of the squared eigenvalues of the kernel "
-                "matrix. With norm penalties, the kernel must be positive semi-definite."
+                "matrix."
             ) from error
+
+    def _indefinite_kernel(self, smallest: float) -> str:
+        """Why a norm penalty does not go with an indefinite kernel, and what to do."""
+        projection, name = self.projection, type(self.projection).__name__
+        weight, advice = "", ""
+        if hasattr(projection, "norm_weight"):
+            weight, advice = f" (norm_weight={projection.norm_weight!r})", ", or norm_weight=0"
+        return (
+            f"kernel={projection.kernel!r} is not positive semi-definite on X: its centered matrix has the eigenvalue "
+            f"{smallest:.3g}. The norm penalty of {name}{weight} is then negative in some directions, and "
+            f"ridge={projection.ridge!r}, a value of {self.ridge:.3g}, does not outweigh it there. Use a positive "
+            f'semi-definite kernel such as "rbf", or a ridge above {-self.recipe.norm * smallest:.3g}{advice}.'
+        )
 
 
 def invariance_weights(projection: Projection) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ Stands on the algebra. Offers `Kernel` as a value, the median rule, `PivotedNyst
 """
 
 from ._kernel import (
+    Centered,
     Kernel,
     KernelTransformer,
     centre,
@@ -18,6 +19,7 @@ from ._plan import EXACT_ROWS, Plan, available_bytes, require_cells, require_sca
 
 __all__ = [
     "EXACT_ROWS",
+    "Centered",
     "Kernel",
     "KernelTransformer",
     "PivotedNystroem",

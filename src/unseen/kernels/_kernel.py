@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from numbers import Real
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from scipy import sparse
@@ -22,6 +22,7 @@ from ..citizen import DocLinkMixin, parameters
 # 1,000 rows are half a million pairs: their median has a standard error of one per cent for twenty normal features,
 # less for more features and five per cent for a single one.
 MEDIAN_ROWS = 1000
+EPS = float(np.finfo(float).eps)
 
 
 def is_multiple(value: object, unit: str) -> bool:
@@ -72,7 +73,7 @@ def squared_distances(X: Any, Y: Any = None) -> Array:
     """Squared Euclidean distances between all rows, or of the rows of X from those of Y."""
     rows, *others = about_mean(X) if Y is None else about_mean(X, Y)
     columns = others[0] if others else rows
-    if sparse.issparse(rows):
+    if sparse.issparse(rows) or sparse.issparse(columns):
         return euclidean_distances(rows, columns, squared=True)
     return multiple_of_distances(rows, columns, 1.0)
 
@@ -277,6 +278,8 @@ class Kernel:
 
     def values_to_centre(self, X: Any, Y: Any = None) -> Array:
         """The same about a good origin, up to what depends on a sample alone, which centring takes away."""
+        if self.kernel == "rbf":
+            return self.values_to_centre_from(squared_distances(X, Y), X.shape[1])
         *rows, others = self.about_origin(X) if Y is None else self.about_origin(X, Y)
         own = rows[0] if rows else others
         power = self._power(X.shape[1])
@@ -284,11 +287,28 @@ class Kernel:
             return _polynomial_to_centre(own, others, *power)
         return self.values(own, others if rows else None)
 
+    def values_to_centre_from(self, distances: Array, n_features: int) -> Array:
+        """The same of the rbf kernel from squared distances, in place: ``exp(-gamma distance) - 1``.
+
+        Of a wide kernel, whose values are all close to one, the difference from one keeps its digits.
+        """
+        distances *= -self.width(n_features)
+        return np.expm1(distances, out=distances)
+
+    @property
+    def has_origin(self) -> bool:
+        """Whether `values_to_centre` depends on the mean of its second argument, by rounding."""
+        return self.kernel in ("rbf", "linear") or self._is_low_power
+
+    @property
+    def _is_low_power(self) -> bool:
+        return self.kernel in ("poly", "polynomial") and self.degree in range(1, 10)
+
     def _power(self, n_features: int) -> tuple[float, int, float] | None:
         """gamma, degree and coef0 of a kernel that is a low power of inner products."""
         if self.kernel == "linear":
             return 1.0, 1, 0.0
-        if self.kernel in ("poly", "polynomial") and self.degree in range(1, 10):
+        if self._is_low_power:
             return self.width(n_features), int(self.degree), self.coef0
         return None
 
@@ -309,13 +329,33 @@ class Kernel:
         of_products = replace(self, gamma=self.width(X.shape[1]))
         return of_products.values(self.finite(squares)[:, None], np.ones((1, 1)))[:, 0]
 
-    def centre(self, K: Array, caller: str) -> tuple[Array, float]:
-        """Centre kernel values in place; their means before, and the norm of what is left, which must be sound."""
+    def centre(self, K: Array, caller: str) -> Centered:
+        """Centre kernel values in place; what is left must be more than rounding errors."""
         means = self.finite(centre(K))
         size = norm(K)
+        uncentered = len(K) * float(np.abs(means).max())
         require_range(size)
-        require_spread(size, len(K) * float(np.abs(means).max()), caller)
-        return means, size
+        require_spread(size, uncentered, caller)
+        return Centered(means, size, EPS * max(len(K), uncentered / size))
+
+
+class Centered(NamedTuple):
+    """What is known of a kernel matrix once it is centered.
+
+    Attributes
+    ----------
+    means : ndarray of shape (n_samples,)
+        Means of its columns before.
+    size : float
+        Its Frobenius norm.
+    precision : float
+        Bound on its rounding errors, relative to `size`: those of arithmetic with a matrix of n rows, and those of the
+        values before centering.
+    """
+
+    means: Array
+    size: float
+    precision: float
 
 
 @parameters

@@ -18,9 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..algebra import Array, product
 from ..citizen import forget, parameters
 from ._cholesky import NotPositiveError, pivoted_cholesky
-from ._kernel import Kernel, KernelTransformer
-
-EPS = float(np.finfo(float).eps)
+from ._kernel import EPS, Kernel, KernelTransformer
 
 
 @parameters

@@ -87,36 +87,39 @@ class Prediction:
 class Stage:
     """Samples as candidates see them, and what those share on all splits; made when first asked for."""
 
-    def __init__(self, samples: Samples, passing: bool = False) -> None:
+    def __init__(self, samples: Samples) -> None:
         self.samples = samples
-        self._passing = passing  # for splits that train on the same rows, and for no others
-        self._distances: Array | None = None
+        self._train = b""
+        self._distances: dict[bytes, Array] = {}
         self._grams: dict[Hashable, Grams] = {}
         self._sources: dict[Hashable, Source] = {}
         self._frozen: dict[int, Stage] = {}
 
-    def distances(self) -> Array:
-        """Squared distances between all samples."""
-        if self._distances is None:
-            require_square(len(self.samples), copies=2, caller="An rbf SVM")
-            self._distances = squared_distances(self.samples.X)
-        return self._distances
-
     def distances_to(self, train: Ints, rows: Ints) -> Array:
-        """Squared distances of some samples from those that are trained on."""
-        if self._passing:  # samples that are not trained on would be most of the columns
-            return squared_distances(*(_safe_indexing(self.samples.X, of) for of in (rows, train)))
-        return self.distances()[np.ix_(rows, train)]
+        """Squared distances of some samples from those that are trained on; not to be changed.
+
+        They are computed about the mean of the training samples: a row far away, in another split, must not change how
+        they are rounded. All kernel widths of a split share them, so those of the last training set are kept.
+        """
+        if train.tobytes() != self._train:
+            self._train, self._distances = train.tobytes(), {}
+        key = rows.tobytes()
+        if key not in self._distances:
+            require_square(len(self.samples), copies=2, caller="An rbf SVM")
+            X_train = _safe_indexing(self.samples.X, train)
+            others = None if key == self._train else _safe_indexing(self.samples.X, rows)
+            self._distances[key] = squared_distances(X_train) if others is None else squared_distances(others, X_train)
+        return self._distances[key]
 
     def source(self, projection: Projection) -> Source:
-        """Where the folds of a kernel or of a feature map come from; all widths of one family share their distances."""
+        """Where the folds of a kernel or of a feature map come from; all widths of the rbf kernel share distances."""
         key = kernel_key(projection)
         if key not in self._sources:
             grams = None
             if getattr(projection, "feature_map", None) is None:
                 family = "rbf" if projection.kernel == "rbf" else key
                 if family not in self._grams:
-                    self._grams = {family: Grams(projection, self.samples.X, self.distances)}
+                    self._grams = {family: Grams(projection, self.samples.X, self.distances_to)}
                 grams = self._grams[family]
             self._sources = {key: Source(projection, self.samples, grams)}
         return self._sources[key]
@@ -135,14 +138,14 @@ class Stage:
         if not takes_domains(fitted.fit):
             fitted.fit(X, samples.y[train])
             features = features_of(fitted, _safe_indexing(samples.X, rows.all))
-            return Stage(replace(samples.take(rows.all), X=features), passing=True), rows.in_order
+            return Stage(replace(samples.take(rows.all), X=features)), rows.in_order
         fitted.set_output(transform="default").fit(X, samples.y[train], sample_domain=samples.domain[train])
         # A sample may look different in each split that holds it out, beside other samples.
         seen = [fitted.transform(_safe_indexing(samples.X, of), sample_domain=samples.domain[of]) for of in rows]
         ends = np.cumsum([len(of) for of in rows])
         place, *places = np.split(np.arange(ends[-1]), ends[:-1])
         apart = replace(samples.take(np.concatenate(tuple(rows))), X=np.vstack(seen))
-        return Stage(apart, passing=True), Rows(place, tuple(places))
+        return Stage(apart), Rows(place, tuple(places))
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,6 @@ from ..algebra import (
     Whitened,
     gram_spectrum,
     product,
-    solve,
 )
 from ..estimators import Centring, Equation, Projection, feature_spectrum, features_of, learns_nothing
 from ..kernels import Kernel, is_multiple, require_square
@@ -54,22 +53,23 @@ def membership_of(samples: Samples, rows: Ints) -> Membership:
 
 
 class Grams:
-    """Kernel values between subsets of the samples, with the costly part computed once for all subsets.
+    """Kernel values between subsets of the samples; what several folds or widths can share is computed once.
 
-    Squared distances serve every width of the rbf kernel; other kernels are evaluated once for all folds.
+    Squared distances serve every width of the rbf kernel on a fold. The values of a fold depend on its own samples
+    alone: kernels that are evaluated about the mean of the training samples are evaluated for each fold, the others
+    once for all folds.
     """
 
-    def __init__(self, projection: Projection, X: Any, distances: Callable[[], Array]) -> None:
+    def __init__(self, projection: Projection, X: Any, distances_to: Callable[[Ints, Ints], Array]) -> None:
         require_square(X.shape[0], copies=3, caller=f"A search over {type(projection).__name__}")
         self.X = X
-        self._distances: Array | None = None
+        self._distances_to = distances_to
         self._whole: Array | None = None
-        if projection.kernel == "rbf":
-            self._distances = distances()
-        elif projection.kernel == "precomputed":
+        kernel = Kernel.of(projection)
+        if kernel.is_precomputed:
             self._whole = X
-        elif not is_multiple(projection.gamma, "scale"):  # otherwise each fold has its own coefficient
-            self._whole = Kernel.of(projection).fitted(X).values_to_centre(X)
+        elif not kernel.has_origin and not is_multiple(projection.gamma, "scale"):
+            self._whole = kernel.fitted(X).values_to_centre(X)
 
     def kernel(self, projection: Projection, train: Ints) -> Kernel:
         """The kernel of a fold, as far as it depends on the training samples."""
@@ -78,13 +78,10 @@ class Grams:
 
     def between(self, kernel: Kernel, rows: Ints, columns: Ints) -> Array:
         """Kernel values of the fold whose training samples are `columns`; a new array."""
-        block = np.ix_(rows, columns)
         if self._whole is not None:
-            return self._whole[block].astype(np.float64, copy=False)
-        if self._distances is not None:
-            values = self._distances[block]
-            values *= -kernel.width(self.X.shape[1])
-            return np.exp(values, out=values)
+            return self._whole[np.ix_(rows, columns)].astype(np.float64, copy=False)
+        if kernel.kernel == "rbf":
+            return kernel.values_to_centre_from(self._distances_to(columns, rows).copy(), self.X.shape[1])
         return kernel.values_to_centre(_safe_indexing(self.X, rows), _safe_indexing(self.X, columns))
 
 
@@ -133,9 +130,8 @@ class Fold:
         """Solve the eigenproblem of a setting."""
         equation = Equation.of(projection, self.counts, self.size)
         varying, pencil, combine = self._pencil(equation)
-        if not equation.recipe.low_rank:
-            return Solved(equation.solve(varying, pencil), self.combine, equation)
-        return Solved(solve(pencil, equation.recipe, self.counts), combine, equation)
+        solution = equation.solve(varying, pencil)
+        return Solved(solution, combine if equation.recipe.low_rank else self.combine, equation)
 
     def _pencil(self, equation: Equation) -> tuple[Spectrum, Whitened, Combine]:
         """Reduce to cell space, once for each (inside, norm, ridge)."""
@@ -198,8 +194,8 @@ class Source:
     def _kernel_fold(self, grams: Grams, train: Ints, test: Ints) -> Fold:
         kernel = grams.kernel(self.projection, train)
         K = grams.between(kernel, train, train)
-        means, _ = kernel.centre(K, type(self.projection).__name__)
-        spectrum = gram_spectrum(K, membership_of(self.samples, train))
+        means, _, precision = kernel.centre(K, type(self.projection).__name__)
+        spectrum = gram_spectrum(K, membership_of(self.samples, train), precision=precision)
         # Directions of a centred matrix are orthogonal to constants, but for the null space, which is of no use.
         lift = spectrum.lift
         assert lift is not None  # as of every decomposition

@@ -394,7 +394,7 @@ def _gram(X: Any) -> tuple[Array, float]:
             f"{available / 2**30:,.1f} GiB is available. Lower max_per_domain."
         )
     kernel = Kernel().fitted(X)
-    return kernel.finite(kernel.values_to_centre(X)), kernel.width(X.shape[1])
+    return kernel.finite(kernel.values(*kernel.about_origin(X))), kernel.width(X.shape[1])
 
 
 def _label_shift(

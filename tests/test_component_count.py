@@ -1,0 +1,208 @@
+"""Components that rounding errors could have made are left out, by one rule, however the eigenproblem is solved."""
+
+from __future__ import annotations
+
+import mpmath
+import numpy as np
+import pytest
+from sklearn.preprocessing import PolynomialFeatures
+
+import textbook
+from helpers import three_domains
+from unseen import CIDG, DICA, KFDA, MDA, SCA, PivotedNystroem
+from unseen.algebra import Cells, Membership, Solution, between, gram_spectrum, solve, whiten, whiten_by_cholesky
+from unseen.estimators import _projection as _base
+from unseen.labels import Samples
+from unseen.selection._asking import Stage
+
+N, CLASSES = 600, 6
+EPS = np.finfo(float).eps
+
+
+def few_dimensions(n=N, n_features=2):
+    """Six classes in one or two dimensions: fewer directions than classes less one."""
+    y, d = np.arange(n) % CLASSES, (np.arange(n) // CLASSES) % 3
+    X = 4 * np.random.default_rng(7).normal(size=(CLASSES, 2))[y] + np.random.default_rng(0).normal(size=(n, 2))
+    return (X + 0.3 * d[:, None])[:, :n_features], y, d
+
+
+PATHS = {
+    "eigendecomposition": {"EXACT_BELOW": 10**9},
+    "Cholesky": {"EXACT_BELOW": 10, "KRYLOV_CELLS": 10**9},
+    "Krylov": {"EXACT_BELOW": 10, "KRYLOV_CELLS": 0},
+}
+
+
+def eigenvalues_by(path, model, X, y, d, monkeypatch):
+    """Eigenvalues of a fit that is solved in this way."""
+    if path == "search":
+        everything = np.arange(len(y))
+        fold = Stage(Samples(X, y, d)).source(model).fold(everything, everything[:5])
+        solved = fold.solve(model)
+        return solved.equation.finish(solved.solution).eigenvalues
+    with monkeypatch.context() as patch:
+        for name, value in PATHS.get(path, {}).items():
+            patch.setattr(_base, name, value)
+        return model.fit(X, y, sample_domain=d).eigenvalues_
+
+
+def assert_same_count(found):
+    counts = {path: len(values) for path, values in found.items()}
+    assert len(set(counts.values())) == 1, counts
+    first, *others = found.values()
+    for other in others:
+        np.testing.assert_allclose(other, first, rtol=0.1)  # the smallest are known to a digit or two
+
+
+ESTIMATORS = [CIDG, KFDA, MDA, DICA, SCA]
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.parametrize("kernel", ["linear", "poly"])
+def test_a_kernel_of_rank_two_has_two_components_on_every_path(estimator, kernel, monkeypatch):
+    X, y, d = few_dimensions(n_features=2 if kernel == "linear" else 1)
+    options = {"kernel": kernel, "degree": 2, "gamma": 0.1}
+    found = {
+        path: eigenvalues_by(path, estimator(**options), X, y, d, monkeypatch)
+        for path in ("eigendecomposition", "Cholesky", "Krylov", "search")
+    }
+    # (0.1 x y + 1)^2 less constants has the features 0.1 x^2 and sqrt(0.2) x.
+    features = X if kernel == "linear" else PolynomialFeatures(2, include_bias=False).fit_transform(X) * [0.2**0.5, 0.1]
+    found["feature map"] = estimator(feature_map="linear").fit(features, y, sample_domain=d).eigenvalues_
+    stream = estimator(feature_map="linear")
+    for rows in np.array_split(np.arange(N), 7):
+        stream.partial_fit(features[rows], y[rows], sample_domain=d[rows])
+    found["stream"] = stream.eigenvalues_
+    assert_same_count(found)
+    assert len(found["stream"]) == 2
+
+
+def test_the_number_of_components_of_a_large_fit_is_the_rank_of_the_kernel():
+    X, y, d = few_dimensions(900)
+    model = CIDG(kernel="linear").fit(X, y, sample_domain=d)
+    assert len(model.eigenvalues_) == 2
+    assert model.transform(X).shape == (900, 2)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.parametrize("gamma", [1e-2, 2.7e-5, 1e-7])
+@pytest.mark.parametrize("precomputed", [False, True])
+def test_wide_kernels_have_as_many_components_on_every_path(estimator, gamma, precomputed, monkeypatch):
+    X, y, d = few_dimensions(n_features=1)
+    model = estimator(gamma=gamma)
+    if precomputed:
+        X, model = np.exp(-gamma * (X - X.T) ** 2), estimator(kernel="precomputed")
+    paths = ("eigendecomposition", "Cholesky", "Krylov", "search")
+    assert_same_count({path: eigenvalues_by(path, model, X, y, d, monkeypatch) for path in paths})
+
+
+@pytest.mark.parametrize("estimator", [CIDG, MDA, SCA])
+@pytest.mark.parametrize("gamma", [3.73e-8, 7.2e-6, 2.68e-5, 5.2e-3])
+def test_features_of_landmarks_have_as_many_components_as_their_linear_kernel(estimator, gamma, monkeypatch):
+    X, y, d = few_dimensions(n_features=1)
+    landmarks = PivotedNystroem(60, gamma=gamma, random_state=0)
+    features = landmarks.fit_features(X)
+    found = {
+        path: eigenvalues_by(path, estimator(kernel="linear"), features, y, d, monkeypatch)
+        for path in ("eigendecomposition", "Cholesky", "Krylov", "search")
+    }
+    found["landmarks"] = estimator(feature_map=landmarks).fit(X, y, sample_domain=d).eigenvalues_
+    assert_same_count(found)
+
+
+# Against arithmetic of 50 digits
+
+
+def exact_rbf(X, gamma):
+    X = np.array([[mpmath.mpf(float(value)) for value in row] for row in X], dtype=object)
+    squares = ((X[:, None] - X[None]) ** 2).sum(axis=2)
+    return textbook.centred(np.frompyfunc(mpmath.exp, 1, 1)(-mpmath.mpf(gamma) * squares))
+
+
+def solved(A, B):
+    """A^-1 B by elimination, without pivots: A is positive definite."""
+    A, B = A.copy(), B.copy()
+    for i in range(len(A)):
+        factors = A[i + 1 :, i] / A[i, i]
+        A[i + 1 :] = A[i + 1 :] - factors[:, None] * A[i]
+        B[i + 1 :] = B[i + 1 :] - factors[:, None] * B[i]
+    for i in reversed(range(len(A))):
+        B[i] = (B[i] - A[i, i + 1 :] @ B[i + 1 :]) / A[i, i]
+    return B
+
+
+def exact_eigenvalues(K, A, y):
+    """All but the last, which is zero, of a pencil with the between-class scatter of a centered K as its numerator."""
+    sizes = {j: int((y == j).sum()) for j in np.unique(y)}
+    root = np.array([K[:, y == j].sum(axis=1) / mpmath.sqrt(size) for j, size in sizes.items()], dtype=object).T
+    small = root.T @ solved(A, root)
+    values = mpmath.eigsy(mpmath.matrix(((small + small.T) / 2).tolist()), eigvals_only=True)
+    return np.sort([float(value) for value in values])[::-1][:-1]
+
+
+@pytest.mark.parametrize("ridge", [1e-2, 1e-5])
+@pytest.mark.parametrize("gamma", [1e-1, 1e-4, 1e-6, 1e-8, 1e-10])
+def test_what_is_kept_is_right_and_what_is_large_enough_is_kept(gamma, ridge, monkeypatch):
+    X, y, d = few_dimensions(30, 1)
+    with mpmath.workdps(60):
+        exact = exact_rbf(X, gamma)
+        size = float(np.linalg.norm(exact.astype(float)))
+        ridge = ridge * size**2
+        A = textbook.cidg(exact, y, d, conditional_weight=1, prior_weight=1, ridge=mpmath.mpf(ridge))[1]
+        expected = exact_eigenvalues(exact, A, y)
+    options = {"conditional_weight": 1.0, "prior_weight": 1.0, "ridge": ridge}
+    for precomputed in (False, True):
+        model = CIDG(kernel="precomputed", **options) if precomputed else CIDG(gamma=gamma, **options)
+        samples = np.exp(-gamma * (X - X.T) ** 2) if precomputed else X
+        # A matrix of kernel values is rounded before it is centered, beside values of one.
+        rounding = EPS * len(y) * (max(size, 1.0) if precomputed else size)
+        enough = np.sqrt(expected) > 1.1 * rounding / np.sqrt(ridge)
+        for path in ("eigendecomposition", "Cholesky", "search"):
+            found = eigenvalues_by(path, model, samples, y, d, monkeypatch)
+            assert len(found) >= np.count_nonzero(enough), path  # nothing genuine is dropped
+            exact_roots = np.sqrt(np.maximum(expected[: len(found)], 0.0))
+            np.testing.assert_allclose(np.sqrt(found), exact_roots, rtol=0.5, atol=0)  # and nothing is noise
+
+
+@pytest.mark.parametrize("scale", [1e-12, 1.0, 1e12])
+@pytest.mark.parametrize("small", [1e-5, 1e-9, 1e-12])
+def test_a_direction_in_which_classes_differ_by_little_is_a_component(small, scale):
+    X, y, d = three_domains(n_per_cell=20, n_features=2)
+    X = scale * X * [1.0, np.sqrt(small)]  # its eigenvalue in the Gram matrix is that much smaller
+    membership = Membership.of(y, d)
+    K = (X - X.mean(axis=0)) @ (X - X.mean(axis=0)).T
+    recipe = KFDA()._recipe(membership.counts, 1e-4 * np.linalg.norm(K) ** 2)
+    for pencil in (
+        whiten(gram_spectrum(K.copy(), membership), recipe),
+        whiten(Cells.of(X, membership).spectrum(), recipe),
+        whiten_by_cholesky(K.copy(), membership, recipe),
+    ):
+        assert len(solve(pencil, recipe, membership.counts).eigenvalues) == 2
+
+
+def test_the_bound_is_that_of_a_perturbation_of_the_gram_matrix():
+    roots, norms = np.array([1.0, 3.0, 0.9]), np.array([1.0, 10.0, 0.5])
+    some = Solution(roots**2, np.ones((4, 3)), norms, np.ones((2, 3)))
+    np.testing.assert_array_equal(some.above_rounding(0.5).norms, [1.0, 0.5])
+    assert len(some.above_rounding(0.0).eigenvalues) == 3
+    assert not len(some.above_rounding(2.0).eigenvalues)
+
+
+def test_an_error_in_the_gram_matrix_moves_the_roots_of_eigenvalues_by_no_more_than_the_rule_allows():
+    X, y, d = three_domains(n_per_cell=4)
+    K = textbook.centred(np.exp(-0.1 * ((X[:, None] - X) ** 2).sum(axis=2)))
+    membership = Membership.of(y, d)
+    recipe = KFDA()._recipe(membership.counts, 1e-3 * np.linalg.norm(K) ** 2)
+    before = solve(whiten(gram_spectrum(K.copy(), membership), recipe), recipe, membership.counts)
+    error = np.random.default_rng(0).normal(size=K.shape)
+    error = textbook.centred(error + error.T)
+    error *= 1e-6 * np.linalg.norm(K) / np.linalg.norm(error, 2)
+    W = between(membership.counts) / np.sqrt(membership.counts[membership.counts > 0])[:, None]
+    # The denominator stays as it is: only the root of the numerator, K E W, is moved.
+    N_root = K @ membership.indicators.T @ W
+    moved = (K + error) @ membership.indicators.T @ W
+    A = textbook.kfda(K, y, d, ridge=recipe.ridge)[1]
+    inverse_root = np.linalg.inv(np.linalg.cholesky(A))
+    old, new = (np.linalg.svd(inverse_root @ root, compute_uv=False)[:2] for root in (N_root, moved))
+    np.testing.assert_allclose(old, np.sqrt(before.eigenvalues), rtol=1e-8)
+    assert (np.abs(new - old) <= 1.01 * before.norms * np.linalg.norm(error, 2) * np.linalg.norm(W, 2)).all()

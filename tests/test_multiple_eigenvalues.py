@@ -1,0 +1,115 @@
+"""Multiple eigenvalues come with all their copies, and no solver gives up: methods with the total scatter."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.sparse.linalg import ArpackNoConvergence
+from sklearn.metrics.pairwise import rbf_kernel
+
+import textbook
+from helpers import make, pencil
+from unseen import DICA, SCA, ProjectionSearchCV
+from unseen.algebra import _pencil
+from unseen.algebra._pencil import _count_above, _none_is_missing
+from unseen.estimators import _projection as _base
+from unseen.labels import Samples
+from unseen.selection._asking import Stage
+
+GAMMA = 0.1
+pytestmark = pytest.mark.filterwarnings("ignore::unseen.exceptions.SingleDomainWarning")
+
+
+def symmetric_samples(n=240):
+    """Four groups, the same but for the corner of a simplex that each lies at: eigenvalues of the kernel are triple."""
+    corners = 3 * np.eye(4)[np.arange(n) % 4]
+    X = np.hstack([corners, np.repeat(np.random.default_rng(1).normal(size=(n // 4, 3)), 4, axis=0)])
+    return X, np.arange(n) // 4 % 2, np.zeros(n, dtype=int)
+
+
+def test_udica_finds_all_three_copies_of_a_triple_eigenvalue():
+    X, _, d = symmetric_samples()
+    model = DICA(4, supervised=False, gamma=GAMMA).fit(X, sample_domain=d)
+    first, second, third, fourth = model.eigenvalues_
+    np.testing.assert_allclose([second, third], first, rtol=1e-9)
+    assert fourth < 0.5 * first
+
+
+@pytest.mark.parametrize("name", ["SCA", "UDICA"])
+@pytest.mark.parametrize("path", ["eigendecomposition", "search", "Krylov"])
+@pytest.mark.parametrize("n_components", [2, 4, 6])
+def test_eigenvalues_and_components_are_those_of_a_dense_solver(name, path, n_components, monkeypatch):
+    X, y, d = symmetric_samples(520 if path == "Krylov" else 240)
+    K = textbook.centred(rbf_kernel(X, gamma=GAMMA))
+    ridge = 0.01 * np.linalg.norm(K)
+    model = make(name, n_components=n_components, gamma=GAMMA, ridge=ridge)
+    if path == "search":
+        rows = np.arange(len(y))
+        found = Stage(Samples(X, y, d)).source(model).fold(rows, rows[:5]).solve(model).solution.eigenvalues
+    else:
+        monkeypatch.setattr(_base, "EXACT_BELOW", 10 if path == "Krylov" else 10**9)
+        model.fit(X, y, sample_domain=d)
+        found = model.eigenvalues_
+        B = model.dual_coef_ * np.sqrt(model.eigenvalues_)
+        N, A = pencil(name, K, y, d, ridge)
+        np.testing.assert_allclose(B.T @ A @ B, np.eye(n_components), atol=1e-8)
+        np.testing.assert_allclose(B.T @ N @ B, np.diag(found), atol=1e-8 * found[0])
+    np.testing.assert_allclose(found, textbook.solve(*pencil(name, K, y, d, ridge), n_components)[0], rtol=1e-8)
+
+
+@given(
+    n=st.integers(3, 30),
+    p=st.integers(0, 4),
+    seed=st.integers(0, 2**32 - 1),
+    repeated=st.booleans(),
+    null=st.booleans(),
+)
+@settings(max_examples=100, deadline=None)
+def test_eigenvalues_above_a_threshold_are_counted(n, p, seed, repeated, null):
+    rng = np.random.default_rng(seed)
+    diagonal, factor = rng.normal(size=n), rng.normal(size=(n, p))
+    if repeated:
+        diagonal = np.round(diagonal)
+        factor[: n // 2] = 0.0  # directions that the low rank does not touch
+    middle = rng.normal(size=(p, p))
+    middle = middle + middle.T
+    if null and p:
+        middle[-1] = middle[:, -1] = 0.0
+    values = np.linalg.eigvalsh(np.diag(diagonal) + factor @ middle @ factor.T)
+    for threshold in (values[:-1] + values[1:]) / 2:
+        if min(np.abs(values - threshold).min(), np.abs(diagonal - threshold).min()) > 1e-6:
+            assert _count_above(threshold, diagonal, factor, middle) == np.count_nonzero(values > threshold)
+
+
+def test_a_missing_copy_is_noticed_and_a_copy_of_the_last_is_not_missed():
+    diagonal = np.array([5.0, 5.0, 5.0, 2.0, 2.0, 1.0])
+    nothing = np.zeros((6, 0)), np.zeros((0, 0))
+    assert not _none_is_missing(np.array([5.0, 5.0, 2.0]), diagonal, *nothing)
+    assert not _none_is_missing(np.array([5.0, 5.0, 5.0, 1.0]), diagonal, *nothing)
+    assert _none_is_missing(np.array([5.0, 5.0]), diagonal, *nothing)
+    assert _none_is_missing(np.array([5.0, 5.0, 5.0, 2.0]), diagonal, *nothing)
+
+
+def no_convergence(*_, **__):
+    raise ArpackNoConvergence("No convergence (%s)", np.ones(1), np.ones((1, 1)))
+
+
+@pytest.mark.parametrize("name", ["SCA", "UDICA"])
+def test_a_fit_does_not_depend_on_the_convergence_of_lanczos_iterations(name, monkeypatch):
+    X, y, d = symmetric_samples()
+    X = X + np.random.default_rng(0).normal(size=X.shape)
+    model = make(name, n_components=3, gamma=GAMMA)
+    expected = model.fit(X, y, sample_domain=d).eigenvalues_
+    monkeypatch.setattr(_pencil, "eigsh", no_convergence)
+    np.testing.assert_allclose(model.fit(X, y, sample_domain=d).eigenvalues_, expected, rtol=1e-9)
+
+
+def test_a_search_goes_on_where_lanczos_iterations_do_not_converge(monkeypatch):
+    X, y, _ = symmetric_samples(600)
+    X, d = X + np.random.default_rng(0).normal(size=X.shape), np.arange(600) % 3
+    search = ProjectionSearchCV(SCA(gamma=GAMMA), {"ridge": [0.1, 10.0]}, refit=False)
+    expected = search.fit(X, y, sample_domain=d).cv_results_["mean_test_score"]
+    monkeypatch.setattr(_pencil, "eigsh", no_convergence)
+    np.testing.assert_array_equal(search.fit(X, y, sample_domain=d).cv_results_["mean_test_score"], expected)
