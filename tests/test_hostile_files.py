@@ -77,41 +77,19 @@ def test_a_small_compressed_text_does_not_become_large(tmp_path):
     assert sum(frame.height for frame in batches(file)) == 10_000
 
 
-def test_a_small_matlab_file_does_not_become_large(tmp_path):
+def test_a_sparse_matlab_matrix_is_not_expanded_beyond_a_thousand_times_its_size(tmp_path):
     file = tmp_path / "x.mat"
-    savemat(file, {"X": np.zeros((4, 2**20))}, do_compression=True)
-    with in_little_memory(2**26):
-        refused(file, "compressed bytes become .*-nocompression")
     savemat(file, {"X": sparse.csc_array((10**6, 10**3)), "y": np.zeros(10)})
     with in_little_memory():
         refused(file, "become 8,000,000,000 or more, over 1000 times as many.*as a full one")
 
 
-def test_an_old_matlab_file_is_not_made_room_for_beyond_its_size(tmp_path):
+def test_a_matlab_file_that_declares_more_values_than_memory_holds_is_refused(tmp_path):
     file = tmp_path / "x.mat"
     savemat(file, {"X": sparse.coo_array(np.eye(3))}, format="4")
     assert next(batches(file)).to_numpy().tolist() == np.eye(3).tolist()
-    for header in ((0, 3, 3, 0, 2**31 - 1), (0, 2**31 - 1, 2**20, 0, 2)):
-        file.write_bytes(struct.pack("<5i", *header) + b"X\0" + bytes(72))
-        with in_little_memory():
-            refused(file, "it cannot be read")
-
-
-@pytest.mark.parametrize("mark", [b"MI", b"XX"])  # what is not IM SciPy takes for MI
-def test_a_matlab_file_is_looked_into_whatever_it_says_of_the_order_of_its_bytes(tmp_path, mark):
-    def element(kind, content):
-        return struct.pack(">II", kind, len(content)) + content + bytes(-len(content) % 8)
-
-    def matrix(kind):
-        flags, shape, name = struct.pack(">II", 6, 0), struct.pack(">ii", 2, 2), b"X"
-        parts = element(6, flags) + element(5, shape) + element(1, name) + element(kind, struct.pack(">4d", 1, 2, 3, 4))
-        return b"MATLAB".ljust(124) + b"\1\0" + mark + element(14, parts)
-
-    file = tmp_path / "x.mat"
-    file.write_bytes(matrix(kind=9))
-    assert next(batches(file)).to_numpy().tolist() == [[1, 3], [2, 4]]
-    file.write_bytes(matrix(kind=14))  # a matrix in the place of numbers, which crashes SciPy
-    refused(file, "a matrix lacks its values", lambda path: list(batches(path)))
+    file.write_bytes(struct.pack("<5i", 0, 2**31 - 1, 2**20, 0, 2) + b"X\0" + bytes(72))
+    refused(file, "it declares more values than fit into memory; it may be damaged")
 
 
 def test_columns_of_a_sparse_matlab_matrix_end_after_they_begin(tmp_path):
@@ -140,27 +118,6 @@ def test_a_matlab_file_does_not_lead_to_other_files_or_to_room_for_nothing(tmp_p
         made["X"] = np.array([2**40, 2**40])
         made["X"].attrs["MATLAB_class"], made["X"].attrs["MATLAB_empty"] = np.bytes_("double"), 1
     refused(file, "'/X' is called empty, but it is 1099511627776 x 1099511627776")
-
-
-def test_a_small_arrow_file_does_not_become_large(tmp_path):
-    file, frame = tmp_path / "x.arrow", pl.DataFrame({"x": np.arange(3000) % 7})
-    frame.write_ipc(file, compression="zstd")
-    whole = file.read_bytes()
-    assert sum(piece.height for piece in batches(file)) == 3000
-    size = struct.pack("<q", 24_000)  # what the column takes, before its compressed values
-    assert whole.count(size) == 1
-    file.write_bytes(whole.replace(size, struct.pack("<q", 2**45)))
-    refused(
-        file,
-        r"compressed bytes become 35,184,372,\d+,\d+ or more.*without compression",
-        lambda path: list(batches(path)),
-    )
-    for rows in (2**50, 2**62):
-        file.write_bytes(whole.replace(struct.pack("<q", 3000), struct.pack("<q", rows)))
-        refused(file, f"it is damaged: it cannot have {rows:,} rows", lambda path: list(batches(path)))
-    frame.write_ipc(file, compression="uncompressed")
-    file.write_bytes(file.read_bytes()[:-10] + struct.pack("<i", 2**30) + b"ARROW1")
-    refused(file, "it is damaged: a part of it lies outside of it", lambda path: list(batches(path)))
 
 
 def test_a_matlab_file_with_two_variables_of_one_name_is_refused(tmp_path):

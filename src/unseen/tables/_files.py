@@ -19,9 +19,7 @@ from sklearn.utils import gen_batches
 from ..files import check_gzip
 from ..labels import listed
 from ._arrays import ARRAY_ENDINGS, ArrayNames, read_arrays
-from ._arrow_sizes import check_arrow_sizes
 from ._errors import TableError, counted, refuse, understanding, unknown_column
-from ._parquet_sizes import check_parquet_sizes
 from ._values import polars
 
 if TYPE_CHECKING:
@@ -334,9 +332,8 @@ def _scan(file: Source) -> pl.LazyFrame:
             if separator == ";":
                 lazy = lazy.with_columns(pl.all().str.replace(DECIMAL_COMMA, "$1.$2"))
         else:
-            is_arrow = ending in ARROW_ENDINGS
-            (check_arrow_sizes if is_arrow else check_parquet_sizes)(file)
-            lazy = (pl.scan_ipc if is_arrow else pl.scan_parquet)(file, glob=False)
+            scan_columns = pl.scan_ipc if ending in ARROW_ENDINGS else pl.scan_parquet
+            lazy = scan_columns(file, glob=False)
         lazy.collect_schema()  # a broken file fails here, where the reason can be given
         return lazy
 
