@@ -252,19 +252,32 @@ def test_a_picture_that_would_become_very_long_is_refused(pictures):
 
 def test_pictures_and_weights_that_are_no_files_are_not_read(tmp_path, pipe):
     pytest.importorskip("onnxruntime", reason="networks need the extra")
-    from tiny_network import text, tiny_network
+    from tiny_network import tiny_network
     from unseen.images import extract
+
+    found = extract([pipe("x.png")], tiny_network(tmp_path / "plain.onnx"), n_jobs=1)
+    assert [skipped.reason for skipped in found.skipped] == ["it is not a file"]
+
+
+WEIGHT_FILES = {"/dev/zero": "no file beside it", "../x": "no file beside it", "weights": "not a file"}
+
+
+@pytest.mark.parametrize("inside", ["the graph", "a subgraph"])
+@pytest.mark.parametrize("place", WEIGHT_FILES)
+def test_a_network_reads_weights_only_from_files_in_its_own_folder(tmp_path, pipe, place, inside):
+    onnx = pytest.importorskip("onnx", reason="networks need the extra")
+    from tiny_network import store_externally, tiny_model
     from unseen.images._network import Network
 
-    plain = tiny_network(tmp_path / "plain.onnx").read_bytes()
-    found = extract([pipe("x.png")], tmp_path / "plain.onnx", n_jobs=1)
-    assert [skipped.reason for skipped in found.skipped] == ["it is not a file"]
     pipe("weights")
-    network = tmp_path / "network.onnx"
-    for place, reason in (("/dev/zero", "no file beside it"), ("../x", "no file beside it"), ("weights", "not a file")):
-        network.write_bytes(plain + text(7, text(5, text(13, text(1, "location") + text(2, place)))))
-        with pytest.raises(ValueError, match=f"it keeps weights in '{place}', which is {reason}"):
-            Network(network)
+    model = tiny_model()
+    node = onnx.helper.make_node("If", ["x"], ["y"], then_branch=onnx.GraphProto())
+    model.graph.node.append(node)
+    graph = model.graph if inside == "the graph" else model.graph.node[-1].attribute[0].g
+    store_externally(graph.initializer.add(name="more"), place)
+    (tmp_path / "network.onnx").write_bytes(model.SerializeToString())
+    with pytest.raises(ValueError, match=f"it keeps weights in '{place}', which is {WEIGHT_FILES[place]}"):
+        Network(tmp_path / "network.onnx")
 
 
 def test_features_that_were_altered_are_computed_again(tmp_path):
