@@ -25,6 +25,7 @@ LARGEST = 1e50  # value for an optimiser that takes samples as they come: liblin
 # What scikit-learn says of labels whose classes have few samples: they are classes all the same.
 MANY_CLASSES = UserWarning, "The number of unique classes is greater than 50%"
 HEAVIEST = 1e30  # weight of a sample, and one over it the lightest
+MAX_LABEL_LENGTH = 1_000  # characters of a class or domain name: arrays of text have the width of the longest
 MASK = -1  # what adaptation libraries put in the place of the labels of a target domain
 
 
