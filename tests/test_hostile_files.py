@@ -17,15 +17,19 @@ import numpy as np
 import pytest
 from scipy import sparse
 from scipy.io import savemat
+from sklearn.linear_model import LogisticRegression
 
 pytest.importorskip("polars")
 pytest.importorskip("skops")
 import polars as pl
 
+from helpers import measure_memory
 from unseen import files
-from unseen.models import ModelFileError, load_model
+from unseen.images import find_photos
+from unseen.models import Model, ModelFileError, load_model
 from unseen.study import Row, Store
-from unseen.tables import TableError, batches, load_table
+from unseen.tables import TableError, batches, file_batches, load_table
+from unseen.tables._files import FrameFile
 
 ZEROS = bytes(2**25)  # more than comes of any small file
 HEADER = "{'descr': '|u1', 'fortran_order': False, 'shape': (SHAPE), }\n"
@@ -118,6 +122,68 @@ def test_a_matlab_file_does_not_lead_to_other_files_or_to_room_for_nothing(tmp_p
         made["X"] = np.array([2**40, 2**40])
         made["X"].attrs["MATLAB_class"], made["X"].attrs["MATLAB_empty"] = np.bytes_("double"), 1
     refused(file, "'/X' is called empty, but it is 1099511627776 x 1099511627776")
+
+
+def write_repeated_text(path, length, rows=20_000, column="note"):
+    """A file of some 2 KB whose column repeats one text, which Parquet stores once."""
+    pa = pytest.importorskip("pyarrow", reason="writes a dictionary without expanding it")
+    import pyarrow.parquet as pq
+
+    text = pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), pa.array(["y" * length]))
+    columns = {
+        "hospital": ["bonn", "leeds"] * (rows // 2),
+        "diagnosis": ["ill", "ill", "well", "well"] * (rows // 4),
+        "x": np.arange(rows) % 7 + 0.5,
+    }
+    pq.write_table(pa.table(columns | {column: text}), path, compression="zstd", store_schema=False)
+
+
+def test_a_small_file_that_repeats_a_long_text_is_refused_in_little_memory(tmp_path):
+    """20,000 rows of one megabyte."""
+    write_repeated_text(tmp_path / "x.parquet", length=2**20)
+    assert (tmp_path / "x.parquet").stat().st_size < 20_000
+    setup = "from unseen.tables import load_table"
+    grown, said = measure_memory(setup, "load_table(arguments[0])", tmp_path / "x.parquet")
+    assert "column 'note' holds text of 1,048,576 bytes in a cell; at most 100,000 are read. Leave it out." in said
+    assert grown < 300
+    assert load_table(tmp_path / "x.parquet", drop=["note"]).X.shape == (20_000, 1)
+
+
+def test_text_is_read_in_batches_of_bounded_size(tmp_path, monkeypatch):
+    write_repeated_text(tmp_path / "x.parquet", length=50_000, rows=400)
+    monkeypatch.setattr("unseen.tables._files.TEXT_BYTES", 10**6)
+    frames = list(batches(tmp_path / "x.parquet"))
+    assert max(frame["note"].str.len_bytes().sum() for frame in frames) <= 10**6 + 50_000
+    whole = pl.read_parquet(tmp_path / "x.parquet")
+    assert pl.concat(frames).equals(whole)
+    for kind in (pl.Categorical, pl.Enum(["y" * 50_000])):
+        levels = whole.with_columns(pl.col("note").cast(kind))
+        sizes = [frame.height for frame in file_batches(FrameFile(levels), None, 400)]
+        assert sizes == [frame.height for frame in frames]
+
+
+def test_labels_domains_and_groups_that_are_too_long_are_refused_by_column(tmp_path):
+    write_repeated_text(tmp_path / "x.parquet", length=1001, rows=40)
+    problem = r"column 'note' holds a value of 1,001 characters; labels, domains and groups have at most 1,000\."
+    for role in ("label", "domain", "group"):
+        refused(tmp_path / "x.parquet", problem, lambda path, role=role: load_table(path, **{role: "note"}))
+    listed = pl.read_parquet(tmp_path / "x.parquet")
+    listed.select(path=pl.lit("a.png"), label="note", domain="hospital").head(1).write_csv(tmp_path / "photos.csv")
+    with pytest.raises(TableError, match="column 'label' holds a value of 1,001 characters"):
+        find_photos(tmp_path / "photos.csv")
+
+
+def test_new_domains_that_are_too_long_are_refused_by_column(tmp_path):
+    from model_files import TABLE, by_hand
+
+    model = Model(by_hand(None, LogisticRegression()), {"schema": TABLE.schema.to_dict()})
+    frame = pl.DataFrame(TABLE.X[:4, :4], schema=TABLE.schema.feature_names[:4]).with_columns(
+        sex=pl.lit("f"), place=pl.lit("z" * 1001)
+    )
+    with pytest.raises(TableError, match="column 'place' holds a value of 1,001 characters"):
+        model.predict_table(frame, domain="place")
+    with pytest.raises(ValueError, match="sample_domain holds a label of 1,001 characters"):
+        model.novelty(frame, sample_domain=["z" * 1001] * 4)
 
 
 def test_a_matlab_file_with_two_variables_of_one_name_is_refused(tmp_path):

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -20,24 +18,13 @@ pytest.importorskip("polars", reason="tables need the extra")
 pytest.importorskip("skops", reason="model files need the extra")
 import skops.io as skops
 
+from helpers import measure_memory
 from model_files import TABLE, by_hand, inner_archive, inner_members, pack, saved, unpack, with_payload
 from unseen import CIDG
 from unseen.labels import MAX_LABEL_LENGTH
 from unseen.models import ModelFileError, load_model
 from unseen.models import _parts as model_parts
 from unseen.tables import Column, Schema
-
-MEMORY_OF_LOADING = """
-import resource, sys
-from unseen.models import ModelFileError, load_model
-load_model(sys.argv[1])  # imports everything, so that only what the forged file takes is measured
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-try:
-    load_model(sys.argv[2])
-except ModelFileError as error:
-    print(error, file=sys.stderr)
-print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
-"""
 
 
 @pytest.fixture(scope="module")
@@ -62,9 +49,8 @@ def forge(path, file, model):
 
 def megabytes_of_loading(sound, forged):
     """Memory that loading a forged file takes beyond that of a sound one, and the error that refuses it."""
-    command = [sys.executable, "-c", MEMORY_OF_LOADING, str(sound), str(forged)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
-    return int(done.stdout), done.stderr
+    setup = "from unseen.models import load_model; load_model(arguments[0])"
+    return measure_memory(setup, "load_model(arguments[1])", sound, forged)
 
 
 # Side effects

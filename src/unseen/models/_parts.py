@@ -15,7 +15,6 @@ import math
 import sys
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
-from numbers import Integral
 from pathlib import PureWindowsPath
 from typing import Any
 
@@ -277,7 +276,7 @@ def _check_attributes(part: Any) -> None:
         raise ValueError(f"{kind.__name__} has attributes that belong to its class: {', '.join(sorted(replaced))}")
     for name in ("n_features_in_", "_n_features_out"):
         width = state.get(name, 0)
-        if not isinstance(width, Integral) or not 0 <= width <= MAX_FEATURES:
+        if not isinstance(width, (int, np.integer)) or not 0 <= width <= MAX_FEATURES:
             raise ValueError(f"{kind.__name__} has {name} = {width!r}; at most {MAX_FEATURES:,} are allowed")
 
 
