@@ -20,7 +20,7 @@ import numpy as np
 from PIL import Image
 
 from readers import MEMBERS, Home, model_of
-from tiny_network import WEIGHTS, text, tiny_network
+from tiny_network import store_externally, tiny_model, tiny_network
 from unseen.models import save_model
 from unseen.study import Row, Store
 from unseen.tables import load_table
@@ -240,23 +240,19 @@ PLACES = (
 
 
 def broken_network(rng: Random) -> Broken:
-    """Numbers and lengths of messages changed, messages repeated, weights in odd places; blind changes."""
+    """Weights in odd places, tensors of odd shapes, numbers and lengths of messages changed; blind changes."""
     content = rng.choice(_networks())
     kind = rng.random()
-    if kind < 0.05:
-        content = _networks()[-1]
-        where = text(2, rng.choice(PLACES))
-        content = content.replace(text(2, "weights.bin"), where.ljust(len(text(2, "weights.bin")), b"\0"))
-        if rng.random() < 0.7:  # as a message of its own, whose lengths are right
-            entry = text(13, text(1, "location") + text(2, rng.choice(PLACES)))
-            content = _networks()[0] + text(7, text(5, text(8, "w2") + entry + WEIGHTS.tobytes()[:0]))
-    elif kind < 0.5:
-        content = other_varint(content, rng)
+    if kind < 0.1:
+        model = tiny_model()
+        tensor = model.graph.initializer.add(name=rng.choice(("w", "w2", "x")), data_type=1)
+        if rng.random() < 0.5:
+            store_externally(tensor, rng.choice(PLACES))
+        else:
+            tensor.dims.extend([2**32] * rng.choice((1, 9)))
+        content = model.SerializeToString()
     elif kind < 0.6:
-        inside = text(
-            5, b"\x08\x80\x80\x80\x80\x10" * rng.choice((1, 9)) + b"\x10\x01" + text(8, rng.choice(("w", "w2", "x")))
-        )
-        content += text(7, rng.choice((inside, b"", text(12, b""), text(1, text(2, "out")), text(1, text(2, b"\xff")))))
+        content = other_varint(content, rng)
     else:
         content = scrambled(content, _networks(), rng)
     return "broken.onnx", content

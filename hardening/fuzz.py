@@ -31,14 +31,14 @@ ROOT = Path(__file__).parents[1]
 CORPUS = ROOT / "tests" / "corpus"
 # How many each reader gets: more where a file has more structure, fewer where reading one takes longer.
 INPUTS = {
-    "model": 8_000,
-    "csv": 10_000,
-    "parquet": 10_000,
-    "arrow": 10_000,
-    "npz": 14_000,
-    "mat": 14_000,
+    "model": 20_000,
+    "csv": 20_000,
+    "parquet": 2_000,
+    "arrow": 2_000,
+    "npz": 16_000,
+    "mat": 2_000,
     "mat73": 8_000,
-    "image": 12_000,
+    "image": 16_000,
     "network": 6_000,
     "results": 4_000,
     "features": 2_000,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 from hypothesis import strategies as st
 from scipy import linalg
@@ -79,3 +82,23 @@ def match(B, reference, values, gap=1e-3):
             turned[:, group] = B[:, group] @ left @ right
             start = stop
     return turned
+
+
+MEASURED = """
+import resource, sys
+arguments = sys.argv[1:]
+{setup}
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+try:
+    {code}
+except ValueError as error:
+    print(error, file=sys.stderr)
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
+"""
+
+
+def measure_memory(setup, code, *arguments):
+    """Megabytes that a line of code takes beyond its setup, in a process of its own, and the error that it raises."""
+    command = [sys.executable, "-c", MEASURED.format(setup=setup, code=code), *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    return int(done.stdout), done.stderr

@@ -317,43 +317,14 @@ def test_all_that_matlab_files_may_hold_is_passed_over_unharmed(tmp_path):
         np.testing.assert_array_equal(load_folder(tmp_path).data, X)
 
 
-# Where the first variable of a file of version 5 keeps what, after the 128 bytes of the header and the tag of 8.
-CLASS_TAG, CLASS, FLAGS, SHAPE_TAG, SHAPE, VALUES_TAG = 136, 144, 145, 152, 160, 176
-
-
-@pytest.mark.parametrize(
-    ("position", "byte", "message"),
-    [
-        (CLASS_TAG, 5, "does not say of which class"),
-        (FLAGS, 8, "lacks its values"),  # claims to be complex
-        (CLASS, 5, "lacks its values"),  # claims to be sparse
-        (SHAPE_TAG, 9, "has no shape"),
-        (SHAPE + 3, 255, "negative length"),
-        (SHAPE + 3, 1, "larger than it is"),
-        (VALUES_TAG, 11, "of type 11"),
-        (VALUES_TAG, 14, "damaged"),
-        (VALUES_TAG + 2, 9, "longer than its place"),
-        (VALUES_TAG + 5, 9, "longer than its place"),
-    ],
-)
-def test_damage_that_would_crash_the_reader_of_matlab_files_is_found_before(position, byte, message, tmp_path):
-    savemat(tmp_path / "a.mat", {"X": X, "y": Y})
-    content = bytearray((tmp_path / "a.mat").read_bytes())
-    assert content[VALUES_TAG] == 9
-    content[position] = byte
-    (tmp_path / "a.mat").write_bytes(content)
-    with pytest.raises(ValueError, match=f"a.mat: .*it is damaged: .*{message}|a.mat: .*it is {message}"):
-        load_folder(tmp_path)
-
-
-def test_damage_inside_compressed_or_torn_matlab_files_is_found(tmp_path):
+def test_damaged_and_truncated_matlab_files_are_all_reported(tmp_path):
     savemat(tmp_path / "a.mat", {"X": X, "y": Y}, do_compression=True)
     content = bytearray((tmp_path / "a.mat").read_bytes())
     content[160] ^= 255
     (tmp_path / "a.mat").write_bytes(content)
     savemat(tmp_path / "b.mat", {"X": X, "y": Y})
     (tmp_path / "b.mat").write_bytes((tmp_path / "b.mat").read_bytes()[:132])
-    with pytest.raises(ValueError, match=r"a\.mat: .*it is damaged(.|\n)*b\.mat: .*it is damaged: it ends within"):
+    with pytest.raises(ValueError, match=r"a\.mat: it cannot be read(.|\n)*b\.mat: it cannot be read"):
         load_folder(tmp_path)
 
 

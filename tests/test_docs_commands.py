@@ -33,7 +33,7 @@ if not DOCS.exists():
 TUTORIALS = [*DOCS.glob("problem.rst"), *sorted((DOCS / "tutorials").glob("*.rst"))]
 GUIDE = [*ROOT.glob("README.md"), *DOCS.glob("index.rst"), *sorted((DOCS / "user_guide").glob("*.rst"))]
 ALL = [*ROOT.glob("README.md"), *sorted(DOCS.rglob("*.rst"))]
-NEEDED = {"cluster": ["distributed"], "photographs": ["PIL", "onnxruntime"], "pipeline": ["pandas"]}
+NEEDED = {"cluster": ["distributed"], "photographs": ["PIL", "onnx", "onnxruntime"], "pipeline": ["pandas"]}
 
 
 # Tutorials

@@ -226,15 +226,16 @@ def test_a_pipeline_from_file_names_to_labels_is_saved_without_its_network(tmp_p
     assert steps[0].get_feature_names_out().tolist() == [f"imagefeatures{j}" for j in range(4)]
     save_model(pipeline, tmp_path / "model.unseen", {})
 
-    # In a process that has not heard of this room.
+    # In a process that has not imported unseen.images, and in whose folder the network is.
     code = "import sys, unseen; print(*unseen.load_model(sys.argv[1]).estimator.predict(sys.argv[2:]))"
-    done = subprocess.run(
-        [sys.executable, "-c", code, tmp_path / "model.unseen", *paths[:5]], capture_output=True, text=True, check=False
-    )
+    command = [sys.executable, "-c", code, tmp_path / "model.unseen", *paths[:5]]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=network.parent)
     assert done.stdout.split() == y[:5].tolist(), done.stderr
+    loaded = load_model(tmp_path / "model.unseen").estimator.set_params(imagefeatures__model=str(network))
+    assert (loaded.predict(paths) == y).all()
     tiny_network(network, weights=np.ones((3, 4), np.float32))
     with pytest.raises(ValueError, match="This was fitted with another network: sha256"):
-        load_model(tmp_path / "model.unseen").estimator.predict(paths)
+        loaded.predict(paths)
 
 
 def test_the_transformer_says_what_is_wrong(tmp_path, network):

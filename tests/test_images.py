@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tiny_network import number, text, tiny_network
+from tiny_network import tiny_model, tiny_network
 from unseen.images import Preprocessing, extract, photo_table
 from unseen.images import _extract as extraction
 from unseen.tables import TableError
@@ -244,16 +244,12 @@ def test_what_is_no_network_for_pictures_is_told(tmp_path):
         extract(folder, tiny_network(tmp_path / "five.onnx", channels=5, weights=np.ones((5, 4))))
 
 
-def test_a_network_that_says_nothing_or_too_much_is_told(tmp_path):
-    folder = some_photos(tmp_path, 1)
-    for content, reason in {
-        text(7, number(1, 3)): "it declares no output",
-        bytes([0xFF] * 12): "a number of it has no end",
-        bytes([1 << 3 | 3]): "a field of it has no known kind",
-        bytes([1 << 3 | 1, *bytes(8), 2 << 3 | 5, *bytes(4)]) + text(7, b""): "it declares no output",  # passed over
-    }.items():
+def test_a_network_without_outputs_is_refused(tmp_path):
+    folder, model = some_photos(tmp_path, 1), tiny_model()
+    del model.graph.output[:]
+    for content in (b"", model.SerializeToString()):
         (tmp_path / "bad.onnx").write_bytes(content)
-        with pytest.raises(ValueError, match=reason):
+        with pytest.raises(ValueError, match=r"not an ONNX file, or it is damaged \(it declares no output"):
             extract(folder, tmp_path / "bad.onnx")
 
 

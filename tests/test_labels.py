@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from helpers import three_domains
+from helpers import measure_memory, three_domains
 from unseen import CIDG, ProjectionSearchCV, UndoBias, UnseenClassifier, diagnose
 from unseen.exceptions import MaskedLabelsWarning, SingleDomainWarning
 from unseen.labels import (
+    MAX_LABEL_LENGTH,
     Coded,
     Samples,
     check_domains,
@@ -237,3 +238,41 @@ def test_counts_are_those_of_the_cells_and_a_draw_has_its_quota():
     few = samples.take(samples.thinned(60, seed=1))
     np.testing.assert_array_equal(few.counts(), quota(samples.counts(), total=60))
     assert (np.diff(few.X) > 0).all()
+
+
+CONTAINERS = {
+    "list": list,
+    "tuple": tuple,
+    "array of text": np.array,
+    "array of objects": lambda labels: np.array(labels, dtype=object),
+}
+
+
+@pytest.mark.parametrize("container", CONTAINERS.values(), ids=CONTAINERS)
+def test_labels_and_domains_that_are_too_long_are_refused_with_their_length(container):
+    X, y, d = three_domains(n_per_cell=2, n_classes=2)
+    longest = "x" * MAX_LABEL_LENGTH
+    allowed = container([longest if code else "other" for code in y])
+    CIDG().fit(X, allowed, sample_domain=d)
+    for name, codes in (("y", y), ("sample_domain", d)):
+        long = container([f"{longest}!" if code == 1 else "other" for code in codes])
+        given = {"y": y, "sample_domain": d} | {name: long}
+        first = np.flatnonzero(codes == 1)[0]
+        message = rf"{name} holds a label of 1,001 characters \(at position {first}\); at most 1,000 are allowed"
+        for fit in (CIDG().fit, UndoBias().fit, diagnose):
+            with pytest.raises(ValueError, match=message):
+                fit(X, **given)
+
+
+def test_long_labels_are_refused_before_an_array_of_their_width_is_allocated():
+    """20,000 rows of one label of 50,000 characters would take 3.7 GiB."""
+    setup = (
+        "import unseen, numpy as np; X = np.random.default_rng(0).normal(size=(20_000, 2)); unseen.CIDG, unseen.compare"
+    )
+    for code in (
+        'unseen.CIDG().fit(X, ["x" * 50_000, "y"] * 10_000)',
+        'unseen.compare(X, ["x" * 50_000, "y"] * 10_000, sample_domain=[0, 1] * 10_000)',
+    ):
+        grown, said = measure_memory(setup, code)
+        assert "y holds a label of 50,000 characters (at position 0); at most 1,000 are allowed" in said
+        assert grown < 200

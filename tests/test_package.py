@@ -25,9 +25,8 @@ ROOMS += ["images", "explore", "cli"]
 HALL = {"citizen", "distributed", "exceptions", "files", "labels", "progress"}
 ALONE = {"report"}  # takes plain values, so that any program may use it: imports no other room
 HEAVY = {"sklearn.svm", "sklearn.metrics", "scipy.linalg", "pandas", "matplotlib"}
-EXTRAS = (
-    "PIL dask distributed jinja2 matplotlib onnxruntime pandas polars pooch rich skops starlette torch typer uvicorn"
-)
+EXTRAS = "PIL dask distributed jinja2 matplotlib onnx onnxruntime pandas polars"
+EXTRAS += " pooch rich skops starlette torch typer uvicorn"
 OPTIONAL = set(EXTRAS.split())
 
 # Run in a fresh interpreter: prints what was loaded and what changed, step by step.

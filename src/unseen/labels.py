@@ -25,6 +25,7 @@ LARGEST = 1e50  # value for an optimiser that takes samples as they come: liblin
 # What scikit-learn says of labels whose classes have few samples: they are classes all the same.
 MANY_CLASSES = UserWarning, "The number of unique classes is greater than 50%"
 HEAVIEST = 1e30  # weight of a sample, and one over it the lightest
+MAX_LABEL_LENGTH = 1_000  # characters of a class or domain name: arrays of text have the width of the longest
 MASK = -1  # what adaptation libraries put in the place of the labels of a target domain
 
 
@@ -54,10 +55,30 @@ def domains_by_name(method: Callable[P, R]) -> Callable[P, R]:
 
 
 def refuse_missing(y: Any) -> None:
-    """Raise if labels are missing, unless they are elsewhere, as those of Dask are."""
+    """Raise if labels are missing or too long, unless they are elsewhere, as those of Dask are."""
+    require_short_labels(y, "y")
     labels = np.asarray(None if is_dask(y) else y)
     if labels.ndim == 1 and labels.dtype.kind in "Of":
         require_labels(labels, "y")
+
+
+def require_short_labels(labels: Any, parameter: str) -> None:
+    """Raise for a text label that is too long, before NumPy allocates an array with that width for every sample."""
+    if is_dask(labels):
+        return
+    if not isinstance(labels, (list, tuple)):
+        array = np.asarray(labels)
+        is_wide = array.dtype.kind == "U" and array.dtype.itemsize > np.dtype(f"U{MAX_LABEL_LENGTH}").itemsize
+        if array.dtype != object and not is_wide:
+            return
+        labels = array.ravel().tolist()
+    lengths = [len(label) if isinstance(label, str) else 0 for label in labels]
+    longest = max(lengths, default=0)
+    if longest > MAX_LABEL_LENGTH:
+        raise ValueError(
+            f"{parameter} holds a label of {longest:,} characters (at position {lengths.index(longest)}); at most "
+            f"{MAX_LABEL_LENGTH:,} are allowed. Use shorter names."
+        )
 
 
 def encode_classes(y: Labels, caller: str) -> tuple[Labels, Ints]:
@@ -76,6 +97,7 @@ def encode_classes(y: Labels, caller: str) -> tuple[Labels, Ints]:
 
 def check_domains(sample_domain: Any, n_samples: int, parameter: str = "sample_domain") -> Labels:
     """Domain labels, or labels of groups, as a 1-d array of scalars, one per sample, none missing."""
+    require_short_labels(sample_domain, parameter)
     # Lists of mixed types would turn into strings, and 1 would equal "1": an object array keeps them apart.
     mixed = isinstance(sample_domain, (list, tuple)) and len({type(label) for label in sample_domain}) > 1
     labels = np.asarray(sample_domain, dtype=object if mixed else None)

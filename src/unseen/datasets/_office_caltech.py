@@ -60,8 +60,7 @@ def fetch_office_caltech(
 ) -> Bunch:
     """Load Office-Caltech, downloading it the first time.
 
-    Each file is known by the id of its content in git. It is checked when it arrives and whenever it is read. A
-    download that breaks off is resumed.
+    The content of each file is verified by its git blob id when it is downloaded and whenever it is read.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
 """Photographs: from folders of them to features by a network of one's own, and to tables like any other.
 
-Stands on the tables. Needs onnxruntime and Pillow: ``pip install 'unseen[images]'``.
+Stands on the tables. Needs onnx, onnxruntime and Pillow: ``pip install 'unseen[images]'``.
 """
 
 from ._extract import Extraction, Extractor, Skipped, extract

@@ -22,7 +22,8 @@ class ImageFeatures(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, TransformerMi
     """Features of pictures by a network in an ONNX file: a transformer that takes their paths.
 
     It learns nothing but which network it was fitted with, and refuses to go on with another: features of two networks
-    have nothing in common. A model file holds the hash of the network, not the network itself.
+    have nothing in common. A model file holds the hash of the network, not the network itself. Loading one opens no
+    network: `model` becomes the name of the file without its folder, and `cache` None.
 
     Parameters
     ----------
@@ -108,18 +109,25 @@ class ImageFeatures(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, TransformerMi
             In single precision.
         """
         check_is_fitted(self)
-        paths, extractor = _paths(X), self._extractor()
-        for name, what in (
-            ("sha256", "another network"),
-            ("output", "another output"),
-            ("preprocessing", "other settings"),
-        ):
-            if extractor.facts[name] != self.network_[name]:
-                raise ValueError(
-                    f"This was fitted with {what}: {name} was {self.network_[name]}, and of {self.model} it is "
-                    f"{extractor.facts[name]}. Set model to the file that it was fitted with, or fit it again."
-                )
+        paths = _paths(X)
+        if not os.path.exists(os.path.expanduser(self.model)):
+            raise FileNotFoundError(
+                f"There is no file {str(self.model)!r}. Set model to the path of the network that this was fitted "
+                f"with: {self.network_['network']}, sha256 {self.network_['sha256']}."
+            )
+        extractor = self._extractor()
+        # The hash comes first: no other network is run, not even to find its output.
+        self._require_same("sha256", extractor.network.digest, "another network")
+        self._require_same("output", extractor.facts["output"], "another output")
+        self._require_same("preprocessing", extractor.facts["preprocessing"], "other settings")
         return extractor.extract(paths).X
+
+    def _require_same(self, name: str, found: Any, what: str) -> None:
+        if found != self.network_[name]:
+            raise ValueError(
+                f"This was fitted with {what}: {name} was {self.network_[name]}, and of {self.model} it is {found}. "
+                "Set model to the file that it was fitted with, or fit it again."
+            )
 
     def _extractor(self) -> Extractor:
         path = os.path.abspath(os.path.expanduser(self.model))

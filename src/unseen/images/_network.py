@@ -1,7 +1,6 @@
-"""A network in an ONNX file: what it takes, what it can give, and a session that runs it.
+"""A network in an ONNX file: its inputs, its tensors, and a session that runs it.
 
-Only declared outputs can be asked of a session. An intermediate one is declared by appending an encoded piece of graph
-to the file's bytes, since protobuf merges repeated messages: the `onnx` package is not needed.
+The `onnx` package parses the file and declares an intermediate tensor as an output; onnxruntime runs the network.
 """
 
 from __future__ import annotations
@@ -22,7 +21,6 @@ from ..citizen import optional_import
 from ..files import is_special
 from ..labels import listed
 
-GRAPH, NODE, INITIALIZER, OUTPUT = 7, 1, 5, 12  # numbers of fields in ONNX's messages
 MOST_FEATURES = 2**16
 MOST_NUMBERS = 2**26  # that a network takes at a time
 TYPES = {"float": np.float32, "float16": np.float16, "double": np.float64, "uint8": np.uint8}
@@ -49,34 +47,30 @@ class Network:
             raise FileNotFoundError(f"There is no file {str(self.path)!r}. Pass a network in an ONNX file.")
         try:
             self._content = self.path.read_bytes()
-            self._read()
-        except (OSError, ValueError, IndexError) as error:
+            self._read(self._parse())
+        except (OSError, ValueError) as error:
             raise ValueError(f"{self.path} is not an ONNX file, or it is damaged ({error}).") from error
         self.output_name = self._wanted(output_name)
 
-    def _read(self) -> None:
-        """What the file says: its tensors in the order in which they are made, its outputs, and files beside it."""
-        self.tensors: list[str] = []
-        self._by_node: dict[str, str] = {}
-        self._declared: list[str] = []
-        beside: set[str] = set()
-        graphs = [value for number, value in _fields(memoryview(self._content)) if number == GRAPH]
-        for number, value in (field for graph in graphs for field in _fields(graph)):
-            if number == NODE:
-                names = [(kind, bytes(name).decode()) for kind, name in _fields(value) if kind in (2, 3, 4)]
-                if (4, "Constant") in names:  # the same for every picture
-                    continue
-                own = [name for kind, name in names if kind == 2 and name]
-                self.tensors += own
-                self._by_node |= {name: own[0] for kind, name in names if kind == 3 and own}
-            elif number == OUTPUT:
-                self._declared += [bytes(name).decode() for kind, name in _fields(value) if kind == 1]
-            elif number == INITIALIZER:
-                entries = [dict(_fields(entry)) for kind, entry in _fields(value) if kind == 13]
-                beside |= {bytes(entry.get(2, b"")).decode() for entry in entries if entry.get(1) == b"location"}
+    def _parse(self) -> Any:
+        """Parse the file as an ``onnx.ModelProto``; weights in other files are not read."""
+        onnx = optional_import("onnx", "Reading a network")
+        try:
+            return onnx.load_model_from_string(self._content)
+        except Exception as error:  # protobuf's DecodeError is no ValueError
+            raise ValueError(str(error)) from error
+
+    def _read(self, model: Any) -> None:
+        """List the tensors in the order in which they are computed, the outputs, and the files that hold weights."""
+        # Constants are the same for every picture.
+        nodes = [node for node in model.graph.node if node.op_type != "Constant" and any(node.output)]
+        self.tensors: list[str] = [name for node in nodes for name in node.output if name]
+        self._by_node: dict[str, str] = {node.name: next(filter(None, node.output)) for node in nodes if node.name}
+        self._declared: list[str] = [output.name for output in model.graph.output]
         if not self._declared:
             raise ValueError("it declares no output")
-        self._beside = sorted(beside)
+        entries = (entry for tensor in _stored_tensors(model.graph) for entry in tensor.external_data)
+        self._beside = sorted({entry.value for entry in entries if entry.key == "location"})
         for name in self._beside:
             if Path(name).is_absolute() or ".." in Path(name).parts or "\0" in name:
                 raise ValueError(f"it keeps weights in {name!r}, which is no file beside it")
@@ -118,7 +112,9 @@ class Network:
         options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
         content = self._content
         if self.output_name not in self._declared:
-            content += _message(GRAPH, _message(OUTPUT, _message(1, self.output_name.encode())))
+            model = self._parse()
+            model.graph.output.add(name=self.output_name)  # onnxruntime infers its type and shape
+            content = model.SerializeToString()
         try:
             return runtime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
         except Exception as error:  # onnxruntime's own kinds have no common name
@@ -187,43 +183,12 @@ class Network:
         return np.asarray(found[:n], dtype=np.float32).reshape(n, -1)
 
 
-def _fields(message: memoryview) -> Iterator[tuple[int, Any]]:
-    """Numbers of the fields of a protobuf message, and what those hold that have a length."""
-    at = 0
-    while at < len(message):
-        key, at = _varint(message, at)
-        kind = key & 7
-        if kind == 2:
-            length, at = _varint(message, at)
-            if at + length > len(message):
-                raise ValueError("it is cut off")
-            yield key >> 3, message[at : at + length]
-            at += length
-        elif kind == 0:
-            _, at = _varint(message, at)
-        elif kind in (1, 5):
-            at += 8 if kind == 1 else 4
-        else:
-            raise ValueError("a field of it has no known kind")
-
-
-def _varint(message: memoryview, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = message[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        shift += 7
-        if byte < 0x80:
-            return value, at
-        if shift > 63:
-            raise ValueError("a number of it has no end")
-
-
-def _message(number: int, content: bytes) -> bytes:
-    """A field that has a length."""
-    length, digits = len(content), bytearray([number << 3 | 2])
-    while length > 0x7F:
-        digits.append(length & 0x7F | 0x80)
-        length >>= 7
-    return bytes(digits) + bytes([length]) + content
+def _stored_tensors(graph: Any) -> Iterator[Any]:
+    """Iterate over the weights of a graph, those in attributes of its nodes and those of its subgraphs."""
+    yield from graph.initializer
+    for sparse in graph.sparse_initializer:
+        yield from (sparse.values, sparse.indices)
+    for attribute in (attribute for node in graph.node for attribute in node.attribute):
+        yield from (attribute.t, *attribute.tensors)
+        for subgraph in (attribute.g, *attribute.graphs):
+            yield from _stored_tensors(subgraph)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..labels import listed
-from ..tables import TableError, as_text, ending_of, scan, understanding, unknown_column
+from ..tables import TableError, as_text, batches, ending_of, require_short_names, understanding
 from ._pixels import ENDINGS
 
 SPLITS = {"train", "crossval", "val", "test", "full"}  # folders between domains and classes, as VLCS has them
@@ -166,12 +166,14 @@ def _by_pattern(root: Path, found: Sequence[str], name: str, pattern: str) -> Ph
 
 
 def _listed(source: Path) -> Photos:
-    with understanding(source, anything=True):
-        frame = scan(source).collect()
-        columns = {name: as_text(frame[name]).to_list() for name in COLUMNS if name in frame.columns}
-    problems = [unknown_column(name, frame.columns) for name in COLUMNS if name not in frame.columns]
-    if problems:
-        raise TableError(problems, source=source.name)
+    columns: dict[str, list[str]] = {name: [] for name in COLUMNS}
+    for frame in batches(source, COLUMNS):
+        with understanding(source, anything=True):
+            for name, values in columns.items():
+                text = as_text(frame[name])
+                if name != "path":
+                    require_short_names(text, name)
+                values += text.to_list()
     blank = [i for i, row in enumerate(zip(*columns.values(), strict=True)) if not all(row)]
     twice = [path for path, times in Counter(columns["path"]).items() if times > 1]
     problems = [f"row {blank[0] + 1:,} has no path, label or domain; {len(blank):,} rows are so."] if blank else []

@@ -1,7 +1,8 @@
-"""Model files: one `.unseen` file holds a card that anybody can read and a model that runs no code of its own.
+"""Model files: one `.unseen` file holds a card in JSON and a model that skops stores without pickles.
 
-The file is a zip archive, stored without compression, of ``card.json`` and ``model.skops``. Nothing in it is a pickle:
-skops rebuilds objects of known types, and all others are refused. Checksums of both parts are in the card.
+The file is a zip archive, stored without compression, of ``card.json`` and ``model.skops``. skops rebuilds objects of
+known types, and all others are refused. Checksums of both parts are in the card. Loading a file runs no code from it,
+reads and writes no other file, and starts no process.
 """
 
 from __future__ import annotations
@@ -23,7 +24,17 @@ from .. import __version__
 from ..citizen import ignored, optional_import
 from ..files import is_special, written
 from ._model import TableModel
-from ._parts import OURS, check_parts, check_structure, estimator_names, estimator_types, strangers, type_name
+from ._parts import (
+    OURS,
+    check_parts,
+    check_structure,
+    estimator_names,
+    estimator_types,
+    parse_json,
+    reset_runtime_settings,
+    strangers,
+    type_name,
+)
 from ._predict import Model, ModelFileError
 
 FORMAT = 3  # files of format 2 hold a pipeline in place of a pool, those of format 1 types of other names
@@ -130,6 +141,9 @@ def read_card(path: str | os.PathLike[str]) -> dict[str, Any]:
 def load_model(path: str | os.PathLike[str]) -> Model:
     """Read a model file. Nothing in it is executed; types that are not expected are refused by name.
 
+    Parameters that say how and where to compute (`n_jobs`, `memory`, `cache`, `verbose`, `batch_size`) and output
+    configurations (`set_output`) are not restored: they have their defaults.
+
     Parameters
     ----------
     path : str or path-like
@@ -167,6 +181,7 @@ def load_model(path: str | os.PathLike[str]) -> Model:
             model = skops.loads(payload, trusted=[*TRUSTED, *estimator_names()])
         _refuse(path, strangers(model))
         check_parts(model)
+        reset_runtime_settings(model)
         found = Model(model, card, str(path))
         _try_out(found)
     except ModelFileError:
@@ -195,9 +210,10 @@ def _refuse(path: Path, unknown: list[str]) -> None:
 
 
 def _try_out(model: Model) -> None:
-    """Classify two rows of zeros: what a model lacks, or holds wrongly, is found before it is given any data.
+    """Classify two rows of zeros, so that a model that lacks something is found before it is given any data.
 
-    The card says which columns of a table the model takes: it must say so clearly, and name as many as there are.
+    Only a `TableModel` is tried: `check_parts` has made sure that it computes with its own arrays and nothing else. Its
+    card names the columns, as many as the model takes.
     """
     table_model = model.estimator
     if not isinstance(table_model, TableModel) or "schema" not in model.card:
@@ -251,7 +267,7 @@ def _card(path: Path, archive: zipfile.ZipFile) -> dict[str, Any]:
     size = archive.getinfo(CARD).file_size
     if size > MAX_CARD:
         raise ModelFileError(f"{path}: refused, because its card has {size:,} bytes; at most {MAX_CARD:,} are read.")
-    card = json.loads(archive.read(CARD))
+    card = parse_json(archive.read(CARD))
     json.dumps(card, allow_nan=False)  # numbers that JSON does not have could not be saved again
     version = card.get("format") if isinstance(card, dict) else None
     if type(version) is int and version != FORMAT:

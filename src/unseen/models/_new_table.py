@@ -29,6 +29,7 @@ from ..tables import (
     is_path,
     is_readable,
     look_like_parts,
+    require_short_names,
     scan,
     understanding,
     unknown_column,
@@ -180,6 +181,7 @@ class NewTable:
             first = before + int(labels.is_null().arg_max() or 0) + 1
             problem = f"column {self.domain!r} names no domain for some rows, first for row {first:,}."
             raise TableError([problem], source=rows.file.name)
+        require_short_names(labels, self.domain)
         return labels.to_numpy().astype(str)
 
     def whole(self) -> tuple[Array, Labels | None]:

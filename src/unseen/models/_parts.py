@@ -1,18 +1,21 @@
-"""What a model that is read from a file may consist of, and may hold.
+"""Which types a model file may hold, and what must be true of them.
 
-Its structure is checked before anything is made of it: skops inflates, allocates and repeats as a file tells it to.
-Types alone are not enough. Some estimators hand their arrays to compiled code that takes sizes and indices on trust, so
-a file that was altered could end the process instead of raising an error. What such code relies on is checked here.
+The structure of a file is checked before skops builds anything from it: its size, its depth, its types, and the sizes
+of its arrays. Types alone are not enough. Some estimators pass their arrays to compiled code that does not check sizes
+and indices, so an altered file could end the process. What such code relies on is checked on the loaded objects, as is
+what would let a small file allocate much memory in `transform`.
 """
 
 from __future__ import annotations
 
+import inspect
 import io
 import json
 import math
 import sys
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import PureWindowsPath
 from typing import Any
 
 import numpy as np
@@ -28,6 +31,7 @@ from sklearn.svm import SVC, LinearSVC
 
 from ..estimators import CIDG, DICA, KFDA, MDA, SCA, DomainCenterer, UndoBias
 from ..kernels import PivotedNystroem
+from ..labels import MAX_LABEL_LENGTH
 from ..selection import METHODS, Pool
 from ..shift import Novelty
 from ._model import TableModel
@@ -37,18 +41,26 @@ OURS: tuple[type, ...] = (*PROJECTIONS, DomainCenterer, Novelty, PivotedNystroem
 CLASSIFIERS = (KNeighborsClassifier, LabelBinarizer, LinearSVC, LogisticRegression, RidgeClassifier, SVC)
 PREPARATIONS = (ColumnTransformer, Normalizer, OneHotEncoder, SimpleImputer, StandardScaler)
 ESTIMATORS = (*OURS, *CLASSIFIERS, *PREPARATIONS, FrozenEstimator, Nystroem, Pipeline, RBFSampler)
-# Of rooms above this one, by module and name: skops loads them when a file holds one.
+# Types of packages above this one, by module and name. They read files when `transform` is called. A model file may
+# hold them, but nothing of them runs while it is loaded, and `reset_runtime_settings` removes the paths that it names.
 FROM_ABOVE = {"unseen.images._features": "ImageFeatures"}
+# Parameters that say how and where to compute, not what: a file does not decide them.
+RUNTIME_PARAMETERS = ("batch_size", "cache", "memory", "n_jobs", "verbose")
+OUTPUT_CONFIG = "_sklearn_output_config"  # what `set_output` stores
 CONTAINERS = (dict, list, set, tuple)
 VALUES = (bool, float, int, slice, str, type(None))
 # What estimators have beside parameters before they are fitted; constructors of scikit-learn set the last three.
-UNFITTED = {"_sklearn_output_config", "_metadata_request", "epsilon", "nu", "radius"}
+UNFITTED = {OUTPUT_CONFIG, "_metadata_request", "epsilon", "nu", "radius"}
 
 
 def estimator_types() -> tuple[type, ...]:
     """What a model may consist of: the parts of our own models, and what methods in the table say they need."""
-    above = (getattr(sys.modules[home], name) for home, name in FROM_ABOVE.items() if home in sys.modules)
-    return (*ESTIMATORS, *above, *(kind for method in METHODS.values() for kind in method.types))
+    return (*ESTIMATORS, *_file_readers(), *(kind for method in METHODS.values() for kind in method.types))
+
+
+def _file_readers() -> tuple[type, ...]:
+    """The types of `FROM_ABOVE` that have been imported: no object has one of the others."""
+    return tuple(getattr(sys.modules[home], name) for home, name in FROM_ABOVE.items() if home in sys.modules)
 
 
 def estimator_names() -> list[str]:
@@ -76,12 +88,27 @@ LOADERS = {
     "TupleNode": {"builtins.tuple"},
     "TypeNode": {*map(type_name, (bool, float, int, str)), *SCALARS},
 }
+# The keys of a node: those of all nodes, and those of some loaders beside "content".
+NODE_KEYS = {"__class__", "__id__", "__loader__", "__module__", "content"}
+LOADER_KEYS = {"DictNode": {"key_types"}, "JsonNode": {"is_json"}, "NdArrayNode": {"file", "shape", "type"}}
+HEADER_KEYS = {"protocol", "_skops_version"}  # of the first node alone
 PROTOCOL = 2  # of skops 0.16; a file that asks for an older one would be built by older code
 SCHEMA = "schema.json"
-MAX_SCHEMA = 2**28  # bytes
-MAX_NODES = 10**6  # of which a column of levels takes eight
-MAX_DEPTH = 50  # models of this package have 14
+MAX_SCHEMA = 2**26  # bytes
+MAX_JSON_MARKS = 2_500_000  # brackets, commas and colons; what lies between two takes up to 125 bytes once parsed
+MAX_NODES = 200_000  # a pool of 8 members has 2,500, a column of levels 8
+MAX_DEPTH = 30  # models of this package have 14
+MAX_MEMBERS = 1_000  # of an ensemble
+MAX_FEATURES = 10**6  # that an estimator may declare without an array of that length
 LARGEST = 1e150  # tables hold no number that is larger, and squares of such numbers would be infinite
+
+
+def parse_json(content: bytes) -> Any:
+    """Parse JSON; raise ValueError if its values would take far more memory than its text."""
+    marks = sum(content.count(mark) for mark in (b"[", b"{", b",", b":"))
+    if marks > MAX_JSON_MARKS:
+        raise ValueError(f"its JSON has {marks:,} brackets, commas and colons; at most {MAX_JSON_MARKS:,} are read")
+    return json.loads(content)
 
 
 def check_structure(payload: bytes) -> list[str]:
@@ -96,12 +123,12 @@ def check_structure(payload: bytes) -> list[str]:
             raise ValueError("the model in the file is compressed, and those that `unseen fit` writes never are")
         if archive.getinfo(SCHEMA).file_size > MAX_SCHEMA:
             raise ValueError(f"its description has more than {MAX_SCHEMA:,} bytes")
-        schema = json.loads(archive.read(SCHEMA))
+        schema = parse_json(archive.read(SCHEMA))
         if type(schema["protocol"]) is not int or schema["protocol"] < PROTOCOL:
             raise ValueError(f"its protocol is {schema['protocol']!r}; at least {PROTOCOL} is expected")
         structure = _Structure(archive)
         try:
-            structure.check(schema, depth=1)
+            structure.check({key: schema[key] for key in schema.keys() - HEADER_KEYS}, depth=1)
         except ValueError:
             if not structure.strangers:  # whose names say more
                 raise
@@ -134,6 +161,9 @@ class _Structure:
             self.strangers.add(name)
             if loader not in LOADERS:
                 return 0
+        unknown = node.keys() - NODE_KEYS - LOADER_KEYS.get(loader, set())
+        if unknown:
+            raise ValueError(f"a {name} of it has unknown keys: {', '.join(sorted(unknown))}")
         first = number not in self._seen
         known = self._seen.setdefault(number, None)
         value, parts = self._content(node, loader, name)
@@ -166,6 +196,8 @@ class _Structure:
             if name != "numpy.ndarray" or any(part["__class__"] == "ndarray" for part in content):
                 raise ValueError("an array of it holds arrays")
             return None, [node["shape"], *content]
+        if loader == "ObjectNode" and content["__loader__"] != "DictNode":
+            raise ValueError(f"a {name} of it has no attributes")
         return None, [content] if loader in ("DTypeNode", "ObjectNode") else list(content)
 
     def _array(self, node: Mapping[str, Any], name: str) -> tuple[Any, ...]:
@@ -191,15 +223,61 @@ def strangers(model: Any) -> list[str]:
 
 
 def check_parts(model: Any) -> None:
-    """Refuse arrays that would lead compiled code astray, and numbers that no table has."""
+    """Raise ValueError for state that compiled code would not survive, or that would take too much memory to use."""
+    readers = _file_readers() if isinstance(model, TableModel) else ()
+    estimators = estimator_types()
     for part in _parts(model):
-        if isinstance(part, np.ndarray) and part.dtype.kind == "f":
-            if float(np.abs(part).max(initial=0, where=np.isfinite(part))) > LARGEST:
-                raise ValueError(f"an array of it holds numbers beyond {LARGEST:g}")
+        if isinstance(part, np.ndarray):
+            _check_array(part)
+        elif type(part) in readers:
+            raise ValueError(f"a model of tables holds {type(part).__name__}, which reads files")
+        elif type(part) in estimators:
+            _check_attributes(part)
+            check = CHECKS.get(type(part))
+            if check is not None and _is_fitted(part):
+                check(part)
+
+
+def reset_runtime_settings(model: Any) -> None:
+    """Set parameters that say how and where to compute to their defaults, and remove output configurations.
+
+    A transformer that reads a file keeps its name, not the folder: it is found in the current one, or by `set_params`.
+    """
+    estimators, readers = estimator_types(), _file_readers()
+    for part in _parts(model):
+        if type(part) not in estimators:
             continue
-        check = CHECKS.get(type(part))
-        if check is not None and _is_fitted(part):
-            check(part)
+        state, parameters = vars(part), inspect.signature(type(part)).parameters
+        state.pop(OUTPUT_CONFIG, None)
+        state.update(
+            {name: parameters[name].default for name in RUNTIME_PARAMETERS if name in parameters.keys() & state}
+        )
+        if type(part) in readers:
+            state["model"] = PureWindowsPath(str(part.model)).name  # which splits at both kinds of slashes
+
+
+def _check_array(array: Any) -> None:
+    if array.dtype.kind == "f" and float(np.abs(array).max(initial=0, where=np.isfinite(array))) > LARGEST:
+        raise ValueError(f"an array of it holds numbers beyond {LARGEST:g}")
+    # Arrays of text have a fixed width: predictions would take as much memory for every row.
+    if array.dtype.kind in "SU":
+        length = array.dtype.itemsize // np.dtype(f"{array.dtype.kind}1").itemsize
+        if length > MAX_LABEL_LENGTH:
+            raise ValueError(f"an array of it holds text of {length:,} characters, more than {MAX_LABEL_LENGTH:,}")
+
+
+def _check_attributes(part: Any) -> None:
+    """Attributes may not replace methods or constants of the class, and declared widths must be plausible."""
+    kind, state = type(part), vars(part)
+    names = state.keys() - inspect.signature(kind).parameters.keys()
+    # Public names that end in an underscore are learned in `fit`, and may be cached properties of the class.
+    replaced = [name for name in names if hasattr(kind, name) and (name.startswith("_") or not name.endswith("_"))]
+    if replaced:
+        raise ValueError(f"{kind.__name__} has attributes that belong to its class: {', '.join(sorted(replaced))}")
+    for name in ("n_features_in_", "_n_features_out"):
+        width = state.get(name, 0)
+        if not isinstance(width, (int, np.integer)) or not 0 <= width <= MAX_FEATURES:
+            raise ValueError(f"{kind.__name__} has {name} = {width!r}; at most {MAX_FEATURES:,} are allowed")
 
 
 def _parts(model: Any) -> Iterator[Any]:
@@ -289,6 +367,7 @@ def _check_encoder(encoder: OneHotEncoder) -> None:
     widths, levels = encoder._n_features_outs, encoder.categories_
     _require(
         encoder,
+        levels=len({id(own) for own in levels}) == len(levels),  # one large array is not used for many columns
         kind=encoder.drop is None and encoder._drop_idx_after_grouping is None and encoder.dtype is np.float64,
         features=len(widths) == len(levels) == encoder.n_features_in_ and all(type(width) is int for width in widths),
         order=all(np.array_equal(own, np.unique(own), equal_nan=True) for own in levels),
@@ -303,12 +382,33 @@ def _check_encoder(encoder: OneHotEncoder) -> None:
         )
 
 
+def _check_columns(transformer: ColumnTransformer) -> None:
+    """A column that is used twice widens the output; a few such transformers in a row would fill the memory."""
+    n = transformer.n_features_in_
+    names = {name: i for i, name in enumerate(getattr(transformer, "feature_names_in_", ()))}
+    chosen: list[Any] = []
+    for _, _, columns in transformer.transformers_:
+        if not isinstance(columns, slice):
+            entries = np.atleast_1d(columns)
+            is_mask = entries.dtype.kind == "b" and len(entries) == n
+            positions = [names.get(entry, entry) for entry in entries.tolist()]
+            columns = np.flatnonzero(entries) if is_mask else np.array(positions, dtype=np.intp)
+        chosen.append(columns)
+    sizes = [len(range(n)[columns]) if isinstance(columns, slice) else len(columns) for columns in chosen]
+    _require(transformer, columns=sum(sizes) <= n)
+    uses = np.zeros(n, dtype=np.int32)
+    for columns in chosen:
+        np.add.at(uses, columns, 1)
+    _require(transformer, columns=bool(uses.max(initial=0) <= 1))
+
+
 def _check_pool(pool: Pool) -> None:
     """No compiled code here: but a member without a weight would take part, or not, by accident."""
     n = len(pool.members_)
     _require(
         pool,
-        members=n == len(pool.members) > 0 and all(np.array_equal(m.classes_, pool.classes_) for m in pool.members_),
+        members=n == len(pool.members) and 0 < n <= MAX_MEMBERS,
+        classes=all(np.array_equal(member.classes_, pool.classes_) for member in pool.members_),
         weights=pool.weights.shape == (n,) and bool((pool.weights >= 0).all()) and abs(pool.weights.sum() - 1) < 1e-6,
         betas=pool.betas.shape == (n,) and bool((pool.betas > 0).all()),
         steps=0 <= pool.smoothing < np.inf and 0 < pool.sharpness < np.inf,
@@ -316,6 +416,7 @@ def _check_pool(pool: Pool) -> None:
 
 
 CHECKS: dict[type, Callable[[Any], None]] = {
+    ColumnTransformer: _check_columns,
     KNeighborsClassifier: _check_neighbours,
     OneHotEncoder: _check_encoder,
     Pool: _check_pool,

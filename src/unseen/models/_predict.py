@@ -225,7 +225,7 @@ class Model:
         """
         X, domain = self._samples(data, sample_domain)
         model = self.table_model
-        labels = None if domain is None else np.asarray(domain).astype(str)
+        labels = None if domain is None else check_domains(domain, len(X)).astype(str)
         found = domain_moments(model, model.prepare(X), labels)
         results = {str(name): model.novelty.of(moments) for name, moments in found.items()}
         return results if labels is not None else results["None"]

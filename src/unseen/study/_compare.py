@@ -15,7 +15,7 @@ from sklearn.utils import check_array, check_consistent_length, column_or_1d
 
 from ..algebra import Ints
 from ..citizen import optional_import
-from ..labels import Balance, check_domains, encode_classes
+from ..labels import Balance, check_domains, encode_classes, require_short_labels
 from ..report import draw_comparison, ranked, render_comparison
 from ..selection import check_metric, metric_named, metric_range, require_contest
 from ..shift import Diagnosis, diagnose
@@ -259,6 +259,7 @@ def table_of_arrays(X: Any, y: Any, sample_domain: Any) -> Table:
             f"sample_domain={'None' if sample_domain is None else '...'}. Pass both, or a table that has them."
         )
     X = check_array(X, dtype=np.float64, ensure_all_finite="allow-nan", input_name="X")
+    require_short_labels(y, "y")
     y = column_or_1d(y)
     check_consistent_length(X, y)
     encode_classes(y, "compare")

@@ -18,7 +18,7 @@ from ._frames import as_frame
 from ._load import SurveyedTable, Table, load_table, loaded, survey_files, survey_table
 from ._roles import Dates, Request
 from ._schema import Column, NewValues, Schema, preprocessor, require_sizes
-from ._survey import batch_size
+from ._survey import batch_size, require_short_names
 from ._values import as_text, is_readable
 
 __all__ = [
@@ -52,6 +52,7 @@ __all__ += [
     "is_table",
     "loaded",
     "look_like_parts",
+    "require_short_names",
     "require_sizes",
     "survey_files",
     "survey_table",

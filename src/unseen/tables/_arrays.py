@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import math
 import warnings
 from collections.abc import Mapping
@@ -19,7 +18,6 @@ from ..citizen import optional_import
 from ..files import check_inflation
 from ..labels import Labels as Array
 from ..labels import listed
-from ._mat_tags import check_mat_tags
 from ._values import polars
 
 if TYPE_CHECKING:
@@ -77,14 +75,14 @@ def read_mat(path: Path) -> dict[str, Array]:
     from scipy.io import loadmat
     from scipy.sparse import issparse
 
-    content = path.read_bytes()
-    # From a file of version 4 SciPy would ask as many bytes as it says it has, and Python would make room for them.
-    source = path if check_mat_tags(content) else io.BytesIO(content)
-    del content
     options = {"spmatrix": False} if "spmatrix" in signature(loadmat).parameters else {}  # older SciPy has no choice
     with warnings.catch_warnings():  # of what it leaves out, or puts in the place of something else
         warnings.filterwarnings("error", DISTORTED)
-        variables = {name: value for name, value in loadmat(source, **options).items() if not name.startswith("__")}
+        try:
+            loaded = loadmat(path, **options)
+        except MemoryError as error:  # SciPy allocates what a header declares before it reads the values
+            raise ValueError("it declares more values than fit into memory; it may be damaged") from error
+    variables = {name: value for name, value in loaded.items() if not name.startswith("__")}
     for matrix in filter(issparse, variables.values()):
         if matrix.format == "csc":  # not of version 4, whose indices SciPy checks
             matrix.check_format(full_check=True)  # indices beyond the matrix would be written to anyway

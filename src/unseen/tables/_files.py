@@ -6,6 +6,7 @@ import csv
 import difflib
 import glob
 import gzip
+import itertools
 import os
 import re
 from collections import Counter
@@ -14,14 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 from sklearn.utils import gen_batches
 
 from ..files import check_gzip
 from ..labels import listed
 from ._arrays import ARRAY_ENDINGS, ArrayNames, read_arrays
-from ._arrow_sizes import check_arrow_sizes
 from ._errors import TableError, counted, refuse, understanding, unknown_column
-from ._parquet_sizes import check_parquet_sizes
 from ._values import polars
 
 if TYPE_CHECKING:
@@ -145,6 +145,8 @@ def _stem(path: Path) -> str:
 # Where ; separates the values, as in much of Europe, a comma is the decimal point.
 DECIMAL_COMMA = r"^\s*([+-]?\d*),(\d+(?:[eE][+-]?\d+)?)\s*$"
 HEADER_SIZE = 2**24  # characters; csv allows for less, and a header that is not split yet is one long field
+MAX_CELL_BYTES = 100_000  # of text: longer values are neither numbers, nor dates, nor categories
+TEXT_BYTES = 2**26  # of a batch
 SLICE_VALUES = 4_000_000  # of a Parquet file, decoded at a time: a row group may hold the whole table
 
 
@@ -256,33 +258,67 @@ def file_batches(
 ) -> Iterator[pl.DataFrame]:
     """Read one file a few rows at a time, in order; of a Parquet file, only some rows from the first on if asked."""
     with understanding(file, anything=True):
-        if isinstance(file, Path) and ending_of(file) in ARRAY_ENDINGS:
-            arrays = read_arrays(file, names)
-            for rows_here in gen_batches(len(arrays.matrix), size):
-                yield _selected(file, arrays.frame(rows_here).lazy(), columns).collect()
-            return
-        whole = _scan(file)
-        lazy = _selected(file, whole, columns)
-        if isinstance(file, FrameFile) or ending_of(file) in TEXT_ENDINGS:
-            for frame in lazy.collect_batches(chunk_size=size, maintain_order=True):
-                yield from frame.iter_slices(size)
-            return
-        # The number of rows is asked of the file, which knows it: a selection of columns would have to be decoded.
-        height = int(whole.select(polars().len()).collect().item())
-        if ending_of(file) in ARROW_ENDINGS:
-            seen = 0
-            for frame in lazy.collect_batches(chunk_size=size, maintain_order=True):
-                seen += frame.height
-                yield from frame.iter_slices(size)
-            _require_rows(file, seen, height)  # polars ends without a word where it stumbles
-            return
-        end = height if rows is None else min(first + rows, height)
-        # A batch would be cut from whole decoded row groups, but of a range of rows only its own are decoded.
-        step = max(size, SLICE_VALUES // max(1, len(lazy.collect_schema())))
-        for start in range(first, end, step) or (first,):
-            part = lazy.slice(start, min(step, end - start)).collect(engine="streaming")
-            _require_rows(file, part.height, max(0, min(step, end - start)))
-            yield from part.iter_slices(size)
+        # In files of text, every cell takes its own bytes.
+        is_text = isinstance(file, Path) and ending_of(file) in TEXT_ENDINGS
+        for frame in _decoded_batches(file, columns, size, first, rows, names):
+            yield from (frame,) if is_text else _bounded_text(file, frame)
+
+
+def _bounded_text(file: Source, frame: pl.DataFrame) -> Iterator[pl.DataFrame]:
+    """Refuse text that is too long, and split a batch whose text would take much memory once it is copied.
+
+    Files and frames may hold a repeated text once for all rows, but most operations of polars write it out for each.
+    """
+    pl = polars()
+    text = [name for name, kind in frame.schema.items() if kind == pl.String]
+    levels = [name for name, kind in frame.schema.items() if kind in (pl.Categorical, pl.Enum)]
+    sizes = frame.select(pl.col(text).str.len_bytes(), pl.col(levels).cat.len_bytes())
+    longest = {name: size or 0 for name, size in zip(sizes.columns, sizes.max().row(0), strict=True)}
+    problems = [
+        f"column {name!r} holds text of {size:,} bytes in a cell; at most {MAX_CELL_BYTES:,} are read. Leave it out."
+        for name, size in longest.items()
+        if size > MAX_CELL_BYTES
+    ]
+    refuse(problems, file.name)
+    if sum(longest.values()) * frame.height <= TEXT_BYTES:
+        yield frame
+        return
+    batch = sizes.sum_horizontal().cast(pl.Int64).cum_sum().to_numpy() // TEXT_BYTES
+    starts = [0, *(np.flatnonzero(np.diff(batch)) + 1).tolist()]
+    for start, stop in itertools.pairwise([*starts, frame.height]):
+        yield frame.slice(start, stop - start)
+
+
+def _decoded_batches(
+    file: Source, columns: Sequence[str] | None, size: int, first: int, rows: int | None, names: ArrayNames | None
+) -> Iterator[pl.DataFrame]:
+    if isinstance(file, Path) and ending_of(file) in ARRAY_ENDINGS:
+        arrays = read_arrays(file, names)
+        for rows_here in gen_batches(len(arrays.matrix), size):
+            yield _selected(file, arrays.frame(rows_here).lazy(), columns).collect()
+        return
+    whole = _scan(file)
+    lazy = _selected(file, whole, columns)
+    if isinstance(file, FrameFile) or ending_of(file) in TEXT_ENDINGS:
+        for frame in lazy.collect_batches(chunk_size=size, maintain_order=True):
+            yield from frame.iter_slices(size)
+        return
+    # The number of rows is asked of the file, which knows it: a selection of columns would have to be decoded.
+    height = int(whole.select(polars().len()).collect().item())
+    if ending_of(file) in ARROW_ENDINGS:
+        seen = 0
+        for frame in lazy.collect_batches(chunk_size=size, maintain_order=True):
+            seen += frame.height
+            yield from frame.iter_slices(size)
+        _require_rows(file, seen, height)  # polars ends without a word where it stumbles
+        return
+    end = height if rows is None else min(first + rows, height)
+    # A batch would be cut from whole decoded row groups, but of a range of rows only its own are decoded.
+    step = max(size, SLICE_VALUES // max(1, len(lazy.collect_schema())))
+    for start in range(first, end, step) or (first,):
+        part = lazy.slice(start, min(step, end - start)).collect(engine="streaming")
+        _require_rows(file, part.height, max(0, min(step, end - start)))
+        yield from part.iter_slices(size)
 
 
 def _require_rows(file: Source, seen: int, told: int) -> None:
@@ -334,9 +370,8 @@ def _scan(file: Source) -> pl.LazyFrame:
             if separator == ";":
                 lazy = lazy.with_columns(pl.all().str.replace(DECIMAL_COMMA, "$1.$2"))
         else:
-            is_arrow = ending in ARROW_ENDINGS
-            (check_arrow_sizes if is_arrow else check_parquet_sizes)(file)
-            lazy = (pl.scan_ipc if is_arrow else pl.scan_parquet)(file, glob=False)
+            scan_columns = pl.scan_ipc if ending in ARROW_ENDINGS else pl.scan_parquet
+            lazy = scan_columns(file, glob=False)
         lazy.collect_schema()  # a broken file fails here, where the reason can be given
         return lazy
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from datetime import date, timedelta
 from decimal import Decimal
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..citizen import is_dask
-from ._errors import refuse
+from ._errors import refuse, understanding
 from ._files import repeated
 from ._values import polars
 
@@ -29,12 +30,13 @@ def as_frame(data: Any, name: str) -> pl.DataFrame:
         return data
     if is_dask(data):
         raise TypeError("A Dask dataframe is not read as a table: pass the path of its files, or what compute() gives.")
-    if not hasattr(data, "items"):  # a table of Arrow, which polars reads by itself
-        return pl.DataFrame(data)
-    names = [str(column) for column in data.columns]
-    refuse(repeated(names), name)
-    columns = zip(names, (column for _, column in data.items()), strict=True)
-    return pl.DataFrame([pl.Series(name, _values(column), strict=False) for name, column in columns])
+    with understanding(Path(name)):
+        if not hasattr(data, "items"):  # a table of Arrow, which polars reads by itself
+            return pl.DataFrame(data)
+        names = [str(column) for column in data.columns]
+        refuse(repeated(names), name)
+        columns = zip(names, (column for _, column in data.items()), strict=True)
+        return pl.DataFrame([pl.Series(name, _values(column), strict=False) for name, column in columns])
 
 
 def _values(column: Any) -> Any:

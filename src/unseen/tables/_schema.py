@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
@@ -159,6 +159,11 @@ class Schema:
         """The schema that `to_dict` wrote; a TableError if it says what no schema can."""
         columns = [Column(column["name"], column["kind"], tuple(column["levels"])) for column in d["columns"]]
         problems = [problem for column in columns if (problem := _problem(column))]
+        unknown = set(d) - {field.name for field in fields(cls)}
+        unknown.update(
+            key for column in d["columns"] for key in column.keys() - {field.name for field in fields(Column)}
+        )
+        problems += [f"it has unknown keys: {', '.join(sorted(unknown))}."] if unknown else []
         roles = {"label": d["label"], "domain": d["domain"], "group": d.get("group")}  # older ones know of no groups
         wrong = {key: value for key, value in roles.items() if not isinstance(value, str | None)}
         problems += [f"{key} must be a name or null, but it is {value!r}." for key, value in wrong.items()]

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..algebra import Ints
+from ..labels import MAX_LABEL_LENGTH
 from ._arrays import ArrayNames
 from ._errors import SHOWN, TableError, understanding
 from ._files import Source, TableFile, file_batches
@@ -23,6 +24,18 @@ if TYPE_CHECKING:
     import polars as pl
 
 MOST_VALUES = 1_000_000  # different labels or domains; more are not kept in memory
+
+
+def require_short_names(text: pl.Series, column: str) -> None:
+    """Raise for a label, domain or group that is too long: NumPy would allocate its width for every row."""
+    longest: Any = text.str.len_chars().max() or 0
+    if longest > MAX_LABEL_LENGTH:
+        raise TableError(
+            [
+                f"column {column!r} holds a value of {longest:,} characters; labels, domains and groups have at most "
+                f"{MAX_LABEL_LENGTH:,}. Shorten its values, or name another column."
+            ]
+        )
 
 
 class Coding:
@@ -69,6 +82,7 @@ class Coding:
         """Number the values of some more rows, which have the given places; all have one number without a column."""
         if self.column is not None:
             text = as_text(frame[self.column])
+            require_short_names(text, self.column)
             self.meet(text)
             if len(self.numbers) > MOST_VALUES:
                 many = f"more than {MOST_VALUES:,} different values"
@@ -287,7 +301,9 @@ def _add_rows(result: Survey, frame: pl.DataFrame, own: int) -> None:
     start, height, domain, tallies = result.rows, frame.height, result.domain.column, result.tallies
     result.rows += height
     if result.label.ignored is not None and domain is not None:
-        result.domain.meet(as_text(frame[domain]))  # also those of which nothing is left
+        names = as_text(frame[domain])
+        require_short_names(names, domain)
+        result.domain.meet(names)  # also those of which nothing is left
     frame, kept = result.label.counting(frame)
     result.unlabelled += height - frame.height
     if not frame.height:

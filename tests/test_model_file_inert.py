@@ -1,0 +1,251 @@
+"""Loading a model file acts on nothing: no network, no folder, no process, and little memory."""
+
+from __future__ import annotations
+
+import copy
+import json
+
+import numpy as np
+import pytest
+from sklearn.compose import ColumnTransformer
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import Normalizer, OneHotEncoder
+
+pytest.importorskip("polars", reason="tables need the extra")
+pytest.importorskip("skops", reason="model files need the extra")
+import skops.io as skops
+
+from helpers import measure_memory
+from model_files import TABLE, by_hand, inner_archive, inner_members, pack, saved, unpack, with_payload
+from unseen import CIDG
+from unseen.labels import MAX_LABEL_LENGTH
+from unseen.models import ModelFileError, load_model
+from unseen.models import _parts as model_parts
+from unseen.tables import Column, Schema
+
+
+@pytest.fixture(scope="module")
+def model():
+    return by_hand(CIDG(), LogisticRegression())
+
+
+@pytest.fixture
+def file(tmp_path, model):
+    """A model whose card names its columns, so that it is tried out when it is loaded."""
+    path = saved(tmp_path, model)
+    card, payload = unpack(path)
+    pack(path, {**card, "schema": TABLE.schema.to_dict()}, payload)
+    load_model(path)
+    return path
+
+
+def forge(path, file, model):
+    """A file that holds another model under the card of a sound one, with checksums to match."""
+    return with_payload(path, file, skops.dumps(model))
+
+
+def megabytes_of_loading(sound, forged):
+    """Memory that loading a forged file takes beyond that of a sound one, and the error that refuses it."""
+    setup = "from unseen.models import load_model; load_model(arguments[0])"
+    return measure_memory(setup, "load_model(arguments[1])", sound, forged)
+
+
+# Side effects
+
+
+@pytest.fixture
+def image_features(tmp_path):
+    """A transformer with a cache in a folder that does not exist, fitted without it."""
+    pytest.importorskip("onnxruntime", reason="networks need the extra")
+    image = pytest.importorskip("PIL.Image", reason="pictures need the extra")
+    from tiny_network import tiny_network
+    from unseen.images import ImageFeatures
+
+    image.new("RGB", (8, 8), (200, 30, 30)).save(tmp_path / "red.png")
+    image.new("RGB", (8, 8), (30, 30, 200)).save(tmp_path / "blue.png")
+    network = tiny_network(tmp_path / "tiny.onnx")
+    features = ImageFeatures(model=str(network), n_jobs=1).fit(["red.png"])
+    return features.set_params(cache=str(tmp_path / "made" / "features.sqlite"), batch_size=10**6, n_jobs=7, verbose=1)
+
+
+def sessions_of_networks(monkeypatch):
+    """The list of networks that are run from now on."""
+    from unseen.images._network import Network
+
+    opened, session = [], Network.session.func
+    monkeypatch.setattr(Network, "session", property(lambda self: opened.append(self.path) or session(self)))
+    return opened
+
+
+def test_a_forged_preprocessor_does_not_run_a_network_while_it_is_loaded(
+    file, model, image_features, tmp_path, monkeypatch
+):
+    """A forged imputer turns the zeros of a trial into the path of a picture, which the network would be given."""
+    opened = sessions_of_networks(monkeypatch)
+    first = ColumnTransformer([("first", SimpleImputer(), [0])], sparse_threshold=0).fit(np.ones((2, 5)))
+    paths = SimpleImputer(strategy="most_frequent").fit(np.ones((2, 1)))
+    vars(paths).update(missing_values=0.0, _fit_dtype=np.dtype(object), _fill_dtype=np.dtype(object))
+    paths.statistics_ = np.array([str(tmp_path / "red.png")], dtype=object)
+    forged = copy.deepcopy(model)
+    forged.preprocessor = Pipeline([("first", first), ("paths", paths), ("image", image_features)])
+    with pytest.raises(ModelFileError, match="a model of tables holds ImageFeatures, which reads files"):
+        load_model(forge(tmp_path / "forged.unseen", file, forged))
+    assert opened == []
+    assert not (tmp_path / "made").exists()
+
+
+def test_a_pipeline_with_a_network_is_loaded_without_opening_it(file, image_features, tmp_path, monkeypatch):
+    paths, y = [str(tmp_path / "red.png"), str(tmp_path / "blue.png")], ["red", "blue"]
+    sound = copy.deepcopy(image_features).set_params(cache=None, n_jobs=1, verbose=0)
+    classifier = KNeighborsClassifier(1, algorithm="brute", n_jobs=3).fit(sound.transform(paths), y)
+    forged = forge(tmp_path / "forged.unseen", file, make_pipeline(image_features, classifier))
+    opened = sessions_of_networks(monkeypatch)
+    pipeline = load_model(forged).estimator
+    assert opened == []
+    assert not (tmp_path / "made").exists()
+    params = pipeline[0].get_params()
+    defaults = {"model": "tiny.onnx", "cache": None, "batch_size": 16, "n_jobs": None, "verbose": 0}
+    assert {name: params[name] for name in defaults} == defaults
+    with pytest.raises(FileNotFoundError, match=r"no file 'tiny\.onnx'\. Set model to the path .*: tiny\.onnx, sha256"):
+        pipeline.predict(paths)
+    pipeline.set_params(imagefeatures__model=str(tmp_path / "tiny.onnx"))
+    assert pipeline.predict(paths).tolist() == y
+
+
+def test_a_network_with_another_hash_is_not_run(image_features, tmp_path, monkeypatch):
+    from tiny_network import WEIGHTS, tiny_network
+
+    opened = sessions_of_networks(monkeypatch)
+    other = tiny_network(tmp_path / "other.onnx", weights=2 * WEIGHTS)
+    with pytest.raises(ValueError, match="fitted with another network: sha256"):
+        image_features.set_params(model=str(other)).transform([str(tmp_path / "red.png")])
+    assert opened == []
+
+
+def test_settings_of_how_to_compute_are_not_restored(file, tmp_path):
+    neighbors = copy.deepcopy(by_hand(None, KNeighborsClassifier(1, algorithm="brute", n_jobs=24)))
+    neighbors.preprocessor.set_params(n_jobs=24, verbose=True)
+    neighbors.preprocessor.set_output(transform="pandas")
+    neighbors.pool.members_[0].set_params(memory=str(tmp_path / "memory"), verbose=True)
+    found = load_model(forge(tmp_path / "forged.unseen", file, neighbors)).estimator
+    assert found.preprocessor.n_jobs is None
+    assert found.preprocessor.verbose is False
+    assert not hasattr(found.preprocessor, "_sklearn_output_config")
+    member = found.pool.members_[0]
+    assert (member.memory, member.verbose, member[-1].n_jobs) == (None, False, None)
+    assert not (tmp_path / "memory").exists()
+
+
+# Memory
+
+
+def doubling(n_features):
+    """A transformer that gives every column of so many twice; forged, as to fit it would take its time."""
+    everything = slice(0, model_parts.MAX_FEATURES)
+    both = [("a", Normalizer(), everything), ("b", Normalizer(), everything)]
+    transformer = ColumnTransformer(both, sparse_threshold=0).fit(np.zeros((2, 5)))
+    for part in (transformer, *transformer.named_transformers_.values()):
+        part.n_features_in_ = n_features
+    return transformer
+
+
+def test_transformers_that_widen_their_input_again_and_again_are_refused(file, model, tmp_path):
+    """Eighteen in a row would give 5 * 2**18 columns, and each further one twice as many."""
+    forged = copy.deepcopy(model)
+    forged.preprocessor = Pipeline([(f"step{i}", doubling(5 * 2**i)) for i in range(18)])
+    grown, said = megabytes_of_loading(file, forge(tmp_path / "forged.unseen", file, forged))
+    assert "ColumnTransformer does not fit together: columns" in said
+    assert grown < 50
+
+
+def test_columns_may_be_named_by_position_slice_mask_or_name(file, model, tmp_path):
+    pd = pytest.importorskip("pandas")
+    X = TABLE.X[:, :4]
+    frame = pd.DataFrame(X, columns=["x0", "x1", "x2", "x3"])
+    for choice in ([0, -1], slice(1, 3), [True, False, True, False], ["x1", "x3"]):
+        chosen = ColumnTransformer([("some", SimpleImputer(), choice), ("none", Normalizer(), [])])
+        loaded = load_model(forge(tmp_path / "m.unseen", file, chosen.fit(frame))).estimator
+        np.testing.assert_array_equal(loaded.transform(frame), chosen.transform(frame))
+
+
+def test_a_long_description_of_nothing_is_refused_in_little_memory(file, tmp_path):
+    """60 MB of empty dictionaries would become 1.5 GB of objects."""
+    schema = b'{"protocol": 2, "content": [' + b"{}," * 20_000_000 + b"{}]}"
+    forged = with_payload(tmp_path / "forged.unseen", file, inner_archive({"schema.json": schema}))
+    grown, said = megabytes_of_loading(file, forged)
+    assert "brackets, commas and colons; at most 2,500,000 are read" in said
+    assert grown < 5 * len(schema) / 2**20
+
+
+def test_a_card_of_many_values_is_refused(file):
+    card, payload = unpack(file)
+    pack(file, {**card, "more": [{}] * 2_000_000}, payload)
+    with pytest.raises(ModelFileError, match="brackets, commas and colons; at most 2,500,000 are read"):
+        load_model(file)
+
+
+def test_one_array_of_levels_is_not_used_for_many_columns(file, tmp_path):
+    encoder = OneHotEncoder(sparse_output=False).fit(np.zeros((2, 30)))
+    encoder.categories_ = [np.arange(10.0**5)] * 30
+    encoder._n_features_outs = [10**5] * 30
+    with pytest.raises(ModelFileError, match="OneHotEncoder does not fit together: levels"):
+        load_model(forge(tmp_path / "forged.unseen", file, encoder))
+
+
+def test_long_class_names_are_refused_as_every_prediction_would_take_as_much(file, tmp_path):
+    forged = LogisticRegression().fit(TABLE.X[:, 1:4], TABLE.y)
+    forged.classes_ = np.array(["ill", "w" * (MAX_LABEL_LENGTH + 1)])
+    with pytest.raises(ModelFileError, match="holds text of 1,001 characters, more than 1,000"):
+        load_model(forge(tmp_path / "forged.unseen", file, forged))
+
+
+def test_a_declared_width_without_an_array_of_that_size_is_bounded(file, model, tmp_path):
+    for width in (10**9, -1, 2.5):
+        forged = copy.deepcopy(model)
+        forged.novelty.n_features_in_ = width
+        with pytest.raises(ModelFileError, match=f"Novelty has n_features_in_ = {width}; at most 1,000,000"):
+            load_model(forge(tmp_path / "forged.unseen", file, forged))
+
+
+def test_the_number_of_members_is_bounded_on_both_sides(file, tmp_path, model, monkeypatch):
+    monkeypatch.setattr(model_parts, "MAX_MEMBERS", 0)
+    with pytest.raises(ModelFileError, match="Pool does not fit together: members"):
+        load_model(file)
+
+
+# Structure
+
+
+def test_unknown_keys_in_the_description_are_refused(file, tmp_path):
+    members = inner_members(unpack(file)[1])
+    schema = json.loads(members["schema.json"])
+    schema["content"]["also"] = 1
+    members["schema.json"] = json.dumps(schema)
+    with pytest.raises(ModelFileError, match=r"a builtins\.dict of it has unknown keys: also"):
+        load_model(with_payload(tmp_path / "forged.unseen", file, inner_archive(members)))
+
+
+def test_attributes_that_replace_those_of_the_class_are_refused(file, model, tmp_path):
+    for name in ("predict", "_doc_link_template", "_repr_html_"):
+        forged = copy.deepcopy(model)
+        vars(forged.pool)[name] = "<script>"
+        with pytest.raises(ModelFileError, match=f"Pool has attributes that belong to its class: {name}"):
+            load_model(forge(tmp_path / "forged.unseen", file, forged))
+
+
+@pytest.mark.parametrize("key", ["also", "columns"])
+def test_unknown_keys_in_the_columns_of_a_card_are_refused(file, key):
+    card, payload = unpack(file)
+    place = card["schema"] if key == "also" else card["schema"]["columns"][0]
+    place["also"] = 1
+    pack(file, card, payload)
+    with pytest.raises(ModelFileError, match="unknown keys: also"):
+        load_model(file)
+
+
+def test_a_schema_written_by_this_version_has_no_unknown_keys():
+    schema = Schema((Column("age", "numeric"), Column("sex", "categorical", ("f", "m"))), "ill", "place", "patient")
+    assert Schema.from_dict(schema.to_dict()) == schema
