@@ -156,3 +156,16 @@ def test_a_dask_dataframe_is_told_how_to_be_read():
     dd = pytest.importorskip("dask.dataframe", reason="needs the extra dask")
     with pytest.raises(TypeError, match=r"Dask dataframe is not read as a table: pass the path.* compute\(\)"):
         load_table(dd.from_pandas(PATIENTS[["hospital", "age", "diagnosis"]], npartitions=2))
+
+
+def test_a_panic_of_polars_becomes_an_error_that_names_the_frame(monkeypatch):
+    """A panic is no Exception: left alone, it would pass every handler of the caller."""
+
+    def panic(*_, **__):
+        raise pl.exceptions.PanicException("assertion failed: offsets")
+
+    monkeypatch.setattr(pl, "Series", panic)
+    with pytest.raises(
+        TableError, match=r"The frame cannot be used:\n- it cannot be read: assertion failed: offsets\."
+    ):
+        load_table(PATIENTS)
