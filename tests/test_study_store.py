@@ -38,6 +38,30 @@ def test_a_choice_is_not_made_again_after_a_run_that_ended_before_its_trial(tmp_
     assert facts(rows) == facts(study(tmp_path, protocol, todo=tasks("abcd"), name="fresh.sqlite"))
 
 
+def interrupt_after(writes, method, monkeypatch):
+    """Interrupt a study once a method of the store has written so many times."""
+    write, left = getattr(Store, method), iter(range(writes))
+
+    def write_some(store, *args):
+        if next(left, None) is None:
+            raise KeyboardInterrupt
+        write(store, *args)
+
+    monkeypatch.setattr(Store, method, write_some)
+
+
+@pytest.mark.parametrize(("method", "writes"), [("add_scores", 10), ("add", 4), ("add", 7), ("add", 10)])
+def test_a_resumed_comparison_gives_the_bits_of_an_uninterrupted_one(tmp_path, monkeypatch, method, writes):
+    """The weights of an ensemble amplify rounding: they differ by 1e-9 if its votes differ in the last bit."""
+    methods, todo = ["1NN", "KFDA", "CIDG", "logistic", "auto"], tasks("abcd")
+    whole = facts(study(tmp_path, ONCE, methods, todo, name="whole.sqlite"))
+    with monkeypatch.context() as patch:
+        interrupt_after(writes, method, patch)
+        with pytest.raises(KeyboardInterrupt):
+            study(tmp_path, ONCE, methods, todo)
+    assert facts(study(tmp_path, ONCE, methods, todo)) == whole
+
+
 class Broken(LogisticRegression):
     def fit(self, X, y, sample_weight=None):
         raise ValueError("no solver today")
