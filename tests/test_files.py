@@ -155,7 +155,7 @@ class Busy:
 def test_tables_are_made_once_another_process_has_made_its_own():
     connection = Busy(2)
     set_up(connection, "CREATE")
-    assert connection.done == [*["PRAGMA journal_mode=WAL"] * 3, "CREATE"]
+    assert connection.done == [*["PRAGMA journal_mode = WAL"] * 3, "CREATE"]
     with pytest.raises(sqlite3.OperationalError, match="locked"):
         set_up(Busy(10**6), "CREATE", seconds=0.1)
     damaged = Busy(1, sqlite3.SQLITE_CORRUPT)

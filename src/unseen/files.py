@@ -187,17 +187,23 @@ def check_gzip(path: Path, remedy: str) -> None:
                     piece, unpacker = unpacker.unused_data, zlib.decompressobj(wbits=GZIP)
 
 
-def set_up(connection: sqlite3.Connection, schema: str, seconds: float = 30.0) -> None:
-    """Make the tables of a file of SQLite, written ahead; another process may be doing the same at this moment.
+def set_up(
+    connection: sqlite3.Connection, schema: str, *, application_id: int | None = None, seconds: float = 30.0
+) -> None:
+    """Create the tables of an SQLite file in WAL mode, while another process may be doing the same.
 
-    SQLite waits for whoever writes rows, but not for whoever changes the journal, or makes tables that both miss.
+    SQLite waits for a process that writes rows, but not for one that changes the journal mode, or creates tables that
+    both miss.
     """
     import sqlite3
 
     deadline = time.monotonic() + seconds
     while True:
         try:
-            connection.execute("PRAGMA journal_mode=WAL")
+            # Before there is a log, so that it is in the file itself.
+            if application_id is not None and connection.execute("PRAGMA application_id").fetchone() == (0,):
+                connection.execute(f"PRAGMA application_id = {application_id}")
+            connection.execute("PRAGMA journal_mode = WAL")
             connection.executescript(schema)
             return
         except sqlite3.OperationalError as error:
