@@ -1,10 +1,10 @@
 """Results of a comparison in one SQLite file, from which an interrupted run continues.
 
-In WAL mode each row is committed by itself, a process killed while it writes leaves the earlier rows intact, the primary
-key makes every row unique, and the file can be read while a study runs. Append-only text would need its own handling of
-torn lines and duplicates; Parquet cannot append a row. SQLite checks the integrity of the file when it is opened: a
-damaged file is renamed, and the run starts again with a new one. The validation scores by which settings are chosen are
-stored beside the rows, so that a run killed during validation continues from there.
+In WAL mode each row is committed by itself, a process killed while it writes leaves the earlier rows intact, the
+primary key makes every row unique, and the file can be read while a study runs. Append-only text would need its own
+handling of torn lines and duplicates; Parquet cannot append a row. SQLite checks the integrity of the file when it is
+opened: a damaged file is renamed, and the run starts again with a new one. The validation scores by which settings are
+chosen are stored beside the rows, so that a run killed during validation continues from there.
 """
 
 from __future__ import annotations
