@@ -30,8 +30,15 @@ n_features_in_ : int
     Number of features seen during `fit`.
 feature_names_in_ : ndarray of shape (`n_features_in_`,)
     Names of features seen during `fit`, if `X` had string column names."""
-EXTRAS = {"dask": "dask", "distributed": "dask", "onnxruntime": "images", "PIL": "images"}  # all others are in cli
-EXTRAS |= {"starlette": "explore", "uvicorn": "explore"}
+EXTRAS = {  # by package; all others are in cli
+    "cryptography": "dask",
+    "dask": "dask",
+    "distributed": "dask",
+    "onnxruntime": "images",
+    "PIL": "images",
+    "starlette": "explore",
+    "uvicorn": "explore",
+}
 
 
 class DocLinkMixin:
