@@ -16,7 +16,6 @@ import urllib.request
 from concurrent.futures import CancelledError
 from contextlib import contextmanager, nullcontext
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -66,9 +65,9 @@ LOCAL |= {"silence_logs": logging.CRITICAL}
 @pytest.fixture(scope="module")
 def client():
     """A client of a cluster that commands can use by its address: one without certificates."""
-    with dask.config.set(IMPATIENT), distributed.LocalCluster(n_workers=2, **LOCAL) as local:
-        with distributed.Client(local) as client:
-            yield client
+    settings, workers = dask.config.set(IMPATIENT), distributed.LocalCluster(n_workers=2, **LOCAL)
+    with settings, workers as local, distributed.Client(local) as client:
+        yield client
 
 
 # The map

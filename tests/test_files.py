@@ -27,10 +27,15 @@ def test_a_file_is_replaced_when_it_is_complete(tmp_path):
 def test_an_interrupted_write_leaves_the_old_file_and_nothing_else(tmp_path, error):
     path = tmp_path / "out.csv"
     path.write_text("old")
-    with pytest.raises(error), written(path) as file, temporary_folder(tmp_path) as folder:
-        file.write_text("half")
-        (folder / "part").touch()
-        raise error
+
+    def write():
+        with written(path) as file, temporary_folder(tmp_path) as folder:
+            file.write_text("half")
+            (folder / "part").touch()
+            raise error
+
+    with pytest.raises(error):
+        write()
     assert path.read_text() == "old"
     assert [entry.name for entry in tmp_path.iterdir()] == ["out.csv"]
 
