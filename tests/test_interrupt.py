@@ -64,6 +64,35 @@ X = np.repeat(data.data, 1000, axis=1)  # so large that joblib shares it
 engine.run(X, data.target, data.domain, tasks(data.domain_names), store=sys.argv[1], n_jobs=2)
 """
 
+# The same as a command, with a file half written.
+COMMAND = """
+import sys, time
+from pathlib import Path
+import numpy as np
+import unseen.study._run as engine
+from unseen.cli import main
+from unseen.datasets import make_synthetic
+from unseen.files import written
+
+def run_unit(*args):
+    for _ in range(500):
+        print("working", flush=True)
+        time.sleep(0.2)
+
+engine.run_unit = run_unit
+data = make_synthetic(random_state=0)
+X = np.repeat(data.data, 1000, axis=1)
+folder = Path(sys.argv[1]).parent
+(folder / "data").mkdir()
+for name in data.domain_names:
+    rows = data.domain == name
+    np.savez(folder / "data" / f"{name}.npz", X=X[rows], y=data.target[rows])
+sys.argv[1:] = ["compare", str(folder / "data"), "--methods", "1NN", "--jobs", "2", "--store", sys.argv[1]]
+with written(folder / "half.txt") as file:
+    file.write_text("half")
+    main()
+"""
+
 
 def processes_of(session):
     """Processes of a session that have not ended; zombies have, and only wait to be counted."""
@@ -118,18 +147,36 @@ def test_an_interrupted_search_stops_at_once_and_leaves_no_process_behind(tmp_pa
         wait_for_the_end(process.pid, 30)
 
 
+def shared_memory(process, tmp_path):
+    """What joblib shares among processes: folders and semaphores, in memory where there is enough."""
+    return [*Path("/dev/shm").glob(f"*[-_]{process.pid}[-_]*"), *(tmp_path / "shared").iterdir()]
+
+
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="counts processes in /proc")
 def test_the_workers_of_a_comparison_end_within_10_seconds_of_a_killed_parent(tmp_path):
-    def shared():
-        """What joblib shares among processes: folders and semaphores, in memory where there is enough."""
-        return [*Path("/dev/shm").glob(f"*[-_]{process.pid}[-_]*"), *(tmp_path / "shared").iterdir()]
-
     with working(tmp_path, WAITING) as process:
-        assert any("memmapping" in path.name for path in shared())
+        assert any("memmapping" in path.name for path in shared_memory(process, tmp_path))
         os.kill(process.pid, signal.SIGKILL)
         process.wait(timeout=10)
         wait_for_the_end(process.pid, 10)
-    assert not shared()
+    assert not shared_memory(process, tmp_path)
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="counts processes in /proc")
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+def test_a_command_that_is_terminated_or_loses_its_terminal_leaves_nothing_behind(tmp_path, name):
+    """A terminal that is closed sends SIGHUP to all processes of a command, so that none is left to clean up."""
+    pytest.importorskip("typer", reason="the command needs its extra")
+    number = getattr(signal, name)
+    with working(tmp_path, COMMAND) as process:
+        assert any("memmapping" in path.name for path in shared_memory(process, tmp_path))
+        assert any(path.name.startswith(".unseen-") for path in tmp_path.iterdir())
+        os.killpg(process.pid, number)
+        process.wait(timeout=30)
+        wait_for_the_end(process.pid, 30)
+    assert process.returncode == 128 + number
+    assert not shared_memory(process, tmp_path)
+    assert not [path.name for path in tmp_path.iterdir() if path.name.startswith((".unseen-", "half"))]
 
 
 def test_results_may_come_as_they_are_finished_and_threads_are_no_more_than_cores(tmp_path, monkeypatch):
