@@ -253,20 +253,22 @@ def test_a_log_has_few_lines_and_an_estimate(capsys, monkeypatch):
     ]
 
 
-def test_rows_that_take_long_are_told_of_and_short_jobs_say_nothing(capsys, monkeypatch):
+def test_a_long_job_prints_lines_and_a_short_one_nothing(capsys, monkeypatch):
     clock = iter([0.0, 6.0, 7.0, 0.0, 1.0])
     monkeypatch.setattr(time, "monotonic", lambda: next(clock))
     for pieces in ([1500, 2000], [3000]):
         with progress("Reading", 3000) as advance:
             for rows in pieces:
-                advance(rows)  # what a lost worker had told of comes twice
+                advance(rows)  # more than there are, as after a lost worker
     assert capsys.readouterr().err == "Reading: 1,500/3,000 done, 6 s, about 6 s left\n"
 
 
-def test_the_time_that_is_left_follows_from_costs(capsys, monkeypatch):
+def test_the_remaining_time_follows_from_costs(capsys, monkeypatch):
     clock = iter([0.0, 6.0, 12.0, 7200.0])
     monkeypatch.setattr(time, "monotonic", lambda: next(clock))
-    assert list(track("abc", 3, "letters", verbose=1, costs=[1.0, 1.0, 100.0])) == list("abc")
+    with progress("letters", 3, last=True, cost=102.0) as advance:
+        for cost in (1.0, 1.0, 100.0):
+            advance(1, cost)
     assert capsys.readouterr().err.splitlines() == [
         "letters: 1/3 done, 6 s, about 10 min left",
         "letters: 2/3 done, 12 s, about 10 min left",
@@ -274,41 +276,36 @@ def test_the_time_that_is_left_follows_from_costs(capsys, monkeypatch):
     ]
 
 
-def test_results_from_before_are_told_of_once_and_count(capsys):
-    assert list(track("ab", 2, "letters", verbose=1, kept=1200)) == ["a", "b"]
-    assert list(track("", 0, "letters", verbose=1, kept=1202)) == []
-    assert capsys.readouterr().err.splitlines() == [
-        "letters: 1,200 of 1,202 results kept from before",
-        "letters: 1,202/1,202 done, 0 s, about 0 s left",
-        "letters: 1,202 of 1,202 results kept from before",
-    ]
+class Notebook:
+    """A console of rich as it is in a notebook, whose output is no terminal."""
+
+    def __init__(self, **_):
+        self.is_jupyter, self.is_terminal, self.is_dumb_terminal = True, False, False
 
 
-def test_a_log_hears_that_time_goes_on_until_the_end_and_not_beyond_it(capsys, monkeypatch):
-    monkeypatch.setattr("unseen.progress.SECONDS", 0.05)
-    monkeypatch.setattr("unseen.progress.HEARTBEAT", 0.1)
-    threads, start = threading.active_count(), time.monotonic()
-    with progress("Reading", 3, last=True) as advance:
-        time.sleep(0.3)
-        advance(3)
-        told, seconds = capsys.readouterr().err.splitlines(), time.monotonic() - start
-        time.sleep(0.15)
-    assert set(told[:-1]) == {"Reading: 0/3 done, 0 s"}
-    assert 1 <= len(told[:-1]) <= 1 + (seconds - 0.05) / 0.1  # the first comes soon
-    assert told[-1] == "Reading: 3/3 done, 0 s, about 0 s left"
-    assert threading.active_count() == threads
-    assert capsys.readouterr().err == ""
+@pytest.mark.parametrize("widgets", [True, False])
+def test_a_notebook_shows_a_bar_if_it_has_widgets_and_lines_otherwise(monkeypatch, capsys, widgets):
+    """rich draws bars in notebooks by means of ipywidgets."""
+    console = pytest.importorskip("rich.console")
+    monkeypatch.setattr(console, "Console", Notebook)
+    monkeypatch.setattr("unseen.progress.find_spec", lambda name: object() if widgets else None)
+    made = []
 
+    class Bar(contextlib.nullcontext):
+        def __init__(self, *columns, console, transient):
+            super().__init__()
+            made.append(console)
 
-def test_a_heart_stops_when_the_work_fails(capsys, monkeypatch):
-    monkeypatch.setattr("unseen.progress.SECONDS", 0.01)
-    threads = threading.active_count()
-    with pytest.raises(KeyboardInterrupt), progress("Reading", 3):
-        raise KeyboardInterrupt
-    assert threading.active_count() == threads
-    capsys.readouterr()
-    time.sleep(0.05)
-    assert capsys.readouterr().err == ""
+        def add_task(self, description, total):
+            return 0
+
+        def advance(self, task, more):
+            pass
+
+    monkeypatch.setattr("rich.progress.Progress", Bar)
+    assert list(track("ab", 2, "letters", verbose=1)) == ["a", "b"]
+    assert len(made) == widgets
+    assert bool(capsys.readouterr().err) != widgets
 
 
 def test_a_terminal_that_cannot_move_gets_lines(terminal, monkeypatch):
