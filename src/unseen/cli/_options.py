@@ -204,7 +204,7 @@ def cluster(workers: int | None, scheduler: str | None) -> Iterator[Any]:
                 if not client.nthreads():
                     notices([f"The cluster at {scheduler} has no workers yet. The work starts when they connect."])
                 yield client
-        else:
+        elif workers is not None:
             with local_cluster(workers) as local, distributed.Client(local) as client:
                 yield client
     except ClusterLost as error:
