@@ -16,7 +16,7 @@ from ._bench import Bench
 from ._command import LONG, REPOSITORY, Place, Run, say
 from ._jobs import METHODS, Job, columns
 
-PATIENCE = 3  # seconds without workers after which a command gives up; by itself it waits for a minute
+PATIENCE = 3  # seconds without workers after which the scheduler gives up a computation; by default it waits
 SECONDS = 60  # in which a lost cluster should have been told of, on a machine that does other things as well
 FIT = ("fit", "parts", *columns("--method", "KFDA", "--feature-map", "nystroem", "-o", "m.unseen"))
 COMPARE = ("compare", "train.csv", *columns("--methods", METHODS, "--quick", "--store", "r.sqlite", "--json"))
@@ -72,10 +72,9 @@ class Cluster(AbstractContextManager["Cluster"]):
     def _started(self, name: str, *args: object) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", f"distributed.cli.{name}", "--no-dashboard", *map(str, args)]
         paths = os.pathsep.join([str(REPOSITORY / "src"), *filter(None, sys.path)])
+        environment = {"PYTHONPATH": paths, "DASK_DISTRIBUTED__SCHEDULER__NO_WORKERS_TIMEOUT": f"{PATIENCE}s"}
         with (self.folder / f"{name}.log").open("ab") as log:
-            return subprocess.Popen(
-                command, stdout=log, stderr=log, cwd=self.folder, env={**os.environ, "PYTHONPATH": paths}
-            )
+            return subprocess.Popen(command, stdout=log, stderr=log, cwd=self.folder, env={**os.environ, **environment})
 
     def start(self, workers: int) -> None:
         """Start so many workers, and a scheduler if there is none."""
@@ -111,8 +110,7 @@ class Cluster(AbstractContextManager["Cluster"]):
 def begun(bench: Bench, cluster: Cluster, job: Job, place: Place) -> Run:
     """A run that has something done by a worker."""
     cluster.rest()
-    environment = {"DASK_UNSEEN__NO_WORKERS_TIMEOUT": f"{PATIENCE}s"}
-    run = bench.zygote.start(place, job.args, more=environment)
+    run = bench.zygote.start(place, job.args)
     while not cluster.at_work():
         assert not run.ended(0.02), run.err
     return run

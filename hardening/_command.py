@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -46,15 +46,15 @@ class Zygote:
         self.process.wait(timeout=LONG)
         os.close(self._answers)
 
-    def start(self, place: Place, args: Sequence[object], more: Mapping[str, str] | None = None, **how: Any) -> Run:
-        """Start the command, with `more` in its environment; `how` goes to the zygote, as what to hook."""
+    def start(self, place: Place, args: Sequence[object], **how: Any) -> Run:
+        """Start the command; `how` goes to the zygote, as what to hook."""
         place.runs += 1
         out, err = (place.told / f"{place.runs}.{kind}" for kind in ("out", "err"))
         own = {"TMPDIR": str(place.temporary), "COLUMNS": "200", "NO_COLOR": "1", MARK: place.mark}
         request = {
             "args": [str(arg) for arg in args],
             "folder": str(place.folder),
-            "environment": {**own, **(more or {})},
+            "environment": own,
             "out": str(out),
             "err": str(err),
             **how,

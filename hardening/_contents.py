@@ -44,7 +44,7 @@ def _results(connection: sqlite3.Connection) -> Rows:
     keys = [tuple(row[name] for name in ("method", "task", "repeat")) for row in rows]
     assert len(set(keys)) == len(keys), "there are rows twice"
     return {
-        key: ({n: v for n, v in row.items() if n not in ("seconds", "checksum")}, row["seconds"])
+        key: ({n: v for n, v in row.items() if n != "seconds"}, row["seconds"])
         for key, row in zip(keys, rows, strict=True)
     }
 

@@ -82,7 +82,7 @@ def hook_files(moment: Moments) -> None:
     replace, writestr, write_text = os.replace, zipfile.ZipFile.writestr, Path.write_text
 
     def replaced(source: Any, target: Any) -> None:
-        ours = Path(source).name.startswith(".")
+        ours = Path(source).parent.name.startswith(".unseen-")
         if ours:
             moment("before the name is given")
         replace(source, target)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import platform
 import shutil
 import signal
 import sys
@@ -29,6 +28,7 @@ from ._jobs import JOBS, OLD, Job, copy_home, make_home
 EACH = 50  # kills of each command
 IN_A_ROW = (1, 2, 1, 3)  # of one job before it is let go on to its end
 SIGNALS = (signal.SIGKILL, signal.SIGTERM)
+TEMPORARY = ".unseen-"  # how names of temporary folders begin
 
 
 @dataclass
@@ -146,14 +146,16 @@ class Campaign:
             self.tally.bad("late", 1, job, run.err)
             run.signal(signal.SIGKILL)
         code = run.wait()
-        self.tally.bad("codes", code not in (-how, 0), job, f"exit code {code}")
+        self.tally.bad("codes", code not in (-how, 128 + how, 0), job, f"exit code {code}")
         self.tally.bad("tracebacks", "Traceback" in run.err, job, run.err)
         left = outlived(run)
         self.tally.bad("orphans", len(left), job, left)
+        # A run that was killed leaves its temporary folder, which nothing removes.
+        left = [name for name in names_in(place.folder) if name.startswith(TEMPORARY)]
         if how == signal.SIGTERM:
-            own = f".{platform.node()}.{run.pid}"  # a run that was killed before this one may have left some, too
-            left = [name for name in names_in(place.folder) if own in name]
             self.tally.bad("terminated", len(left), job, left)
+        for name in left:
+            shutil.rmtree(place.folder / name, ignore_errors=True)
 
     def check_state(self, job: Job, reference: Reference, place: Place, old: bool) -> dict[str, Rows]:
         """What has a final name is whole; the rows that are kept are right. These are returned."""
@@ -251,7 +253,12 @@ CLAIMS = (
     ("different", "rows different", "the same, but for seconds and dates; in models, every number"),
     ("done again", "rows that were kept and done again", "{kept} rows had been kept at the moments of the kills"),
     ("half-written", "files half-written under their final name", "looked at after each kill"),
-    ("orphans", "orphans", "processes and shared memory after each kill; files and folders after each resumed run"),
+    (
+        "orphans",
+        "orphans",
+        "processes and shared memory after each kill; files and folders after each resumed run, "
+        "but for the temporary folder of a run that SIGKILL ended",
+    ),
     ("terminated", "temporary files after SIGTERM", "looked at after each of them"),
     ("late", f"runs that took more than {GRACE} s to end", "after either signal"),
     ("codes", "exit codes other than the signal's, or 0 of resumed runs", ""),

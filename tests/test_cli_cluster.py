@@ -11,10 +11,11 @@ import subprocess
 import sys
 import threading
 import time
-from concurrent.futures import CancelledError, Future
-from contextlib import nullcontext
+import urllib.error
+import urllib.request
+from concurrent.futures import CancelledError
+from contextlib import contextmanager, nullcontext
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -39,7 +40,8 @@ from unseen import CIDG
 from unseen.cli._app import app
 from unseen.cli._options import cluster
 from unseen.datasets import make_synthetic
-from unseen.estimators._cluster import ClusterLost, _value, mapped
+from unseen.estimators import ClusterLost, mapped
+from unseen.estimators import cluster_errors as fails
 from unseen.kernels import Plan
 from unseen.labels import Samples
 from unseen.models import fit_table
@@ -56,9 +58,15 @@ PARTS = 4
 IMPATIENT = {"distributed.comm.timeouts.connect": "2s"}
 
 
+LOCAL = {"threads_per_worker": 1, "host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}
+LOCAL |= {"silence_logs": logging.CRITICAL}
+
+
 @pytest.fixture(scope="module")
 def client():
-    with dask.config.set(IMPATIENT), cluster(2, None) as client:
+    """A client of a cluster that commands can use by its address: one without certificates."""
+    settings, workers = dask.config.set(IMPATIENT), distributed.LocalCluster(n_workers=2, **LOCAL)
+    with settings, workers as local, distributed.Client(local) as client:
         yield client
 
 
@@ -146,21 +154,48 @@ def test_what_somebody_else_cancels_is_an_error(client):
     results = mapped(partial(squared, 0.05), range(100), client)
     next(results)
     client.cancel([distributed.Future(key) for key in list(client.futures)])
-    with pytest.raises(ClusterLost, match="dropped the computation"):
+    with pytest.raises(ClusterLost, match="canceled the computation"):
         next(results)
 
 
-def test_a_scheduler_that_is_lost_is_told_of_in_words_of_ours_alone(client):
-    class Lost(CancelledError):  # what newer versions of Dask say
-        reason = "scheduler-connection-lost"
+def test_a_scheduler_that_is_lost_is_an_error_of_the_package_and_not_logged(client):
+    class Lost(CancelledError):
+        def __str__(self):
+            return "squared-1 cancelled for reason: scheduler-connection-lost."
 
-    result, log = Future(), logging.getLogger("distributed.client")
-    result.set_exception(Lost())
-    with pytest.raises(ClusterLost, match=r"connection to the Dask scheduler was lost.* See whether"):
-        _value(result)
+    with pytest.raises(ClusterLost, match=r"connection to the Dask scheduler was lost.* Check whether"), fails(client):
+        raise Lost
+    log = logging.getLogger("distributed.client")
     with cluster(None, client.scheduler.address):
         assert not log.isEnabledFor(logging.CRITICAL)
     assert log.isEnabledFor(logging.CRITICAL)
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_a_client_that_is_closed_in_the_middle_of_a_map_is_an_error_of_the_package(client, ordered):
+    with distributed.Client(client.scheduler.address) as other:
+        results = mapped(partial(squared, 0.1), range(100), other, ordered=ordered)
+        next(results)
+        other.close()
+        with pytest.raises(ClusterLost):
+            list(results)
+
+
+def test_a_client_that_is_closed_in_the_middle_of_a_fit_is_an_error_of_the_package(client, home, monkeypatch):
+    monkeypatch.setattr("unseen.tables._survey.PART_ROWS", 50)
+    source = survey_table(home / "parts").thinned(90, 0)
+    sample = loaded(source.sampled(60, 0))
+    with distributed.Client(client.scheduler.address) as other:
+        fit = partial(fit_table, sample, "kfda", plan=Plan.of(270, exact=False, landmarks=20), stream=source)
+
+        @contextmanager
+        def progress_that_closes(*_):
+            other.close()
+            yield lambda rows: None
+
+        monkeypatch.setattr("unseen.models._stream.progress", progress_that_closes)
+        with pytest.raises(ClusterLost, match="client was closed"):
+            fit(client=other)
 
 
 def check_one_killed(client):
@@ -219,12 +254,12 @@ def test_a_cluster_gives_the_answer_of_memory_even_if_a_worker_is_killed(client)
 
 
 def test_a_cluster_that_has_lost_all_workers_is_an_error_and_not_a_wait():
-    """For a map and for a fit, both under way."""
-    options = {"dashboard_address": "127.0.0.1:0", "host": "127.0.0.1"}
-    with distributed.LocalCluster(n_workers=0, **options) as local, local.get_client() as client:
+    """For a map and for a fit, both under way, where Dask's configuration sets a limit, as for local workers."""
+    limit = dask.config.set({"distributed.scheduler.no-workers-timeout": "1s"})
+    with limit, distributed.LocalCluster(n_workers=0, **LOCAL) as local, local.get_client() as client:
         command = [sys.executable, "-m", "distributed.cli.dask_worker", client.scheduler.address, "--no-nanny"]
         command += ["--no-dashboard", "--nthreads", "1"]
-        paths = os.environ | {"PYTHONPATH": str(Path(__file__).parent)}  # where the work is
+        paths = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         worker = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=paths)
         try:
             client.wait_for_workers(1, timeout=60)
@@ -233,16 +268,39 @@ def test_a_cluster_that_has_lost_all_workers_is_an_error_and_not_a_wait():
             threading.Timer(0.6, worker.kill).start()
             start = time.monotonic()
             samples = da.from_array(X, chunks=(9, -1)).map_blocks(slowly, meta=np.empty((0, 4)))
-            lost = r"no workers for 1 seconds.* Start workers"
-            with dask.config.set({"unseen.no-workers-timeout": "1s"}):
-                with pytest.raises(RuntimeError, match=lost):
-                    CIDG(feature_map="linear").fit(samples, Y, sample_domain=D)
-                with pytest.raises(ClusterLost, match=lost):
-                    list(results)
+            with pytest.raises(RuntimeError, match=r"no workers any more.* Start workers"):
+                CIDG(feature_map="linear").fit(samples, Y, sample_domain=D)
+            with pytest.raises(ClusterLost, match="no workers any more"):
+                list(results)
             assert time.monotonic() - start < 20
         finally:
             worker.kill()
             worker.wait()
+
+
+def test_a_local_cluster_can_be_used_by_its_owner_only():
+    """Dask runs the code that it is sent, and all users of a machine can reach a port of 127.0.0.1."""
+    with cluster(1, None) as client:
+        assert client.submit(squared, 0, 3).result(timeout=60) == 9
+        address = client.scheduler.address
+        assert address.startswith("tls://127.0.0.1:")
+        strangers = {
+            "without TLS": (address.replace("tls://", "tcp://"), None),
+            "with another certificate": (address, distributed.Security.temporary()),
+        }
+        for reason, (there, security) in strangers.items():
+            with pytest.raises((OSError, ValueError)), distributed.Client(there, security=security, timeout=5):
+                pytest.fail(f"a client {reason} was let in")
+        (worker,) = client.scheduler_info()["workers"].values()
+        for port in (client.cluster.scheduler.http_server.port, worker["services"]["dashboard"]):
+            for page in ("/", "/status", "/info/main/workers.html", "/json/identity.json", "/metrics"):
+                with pytest.raises(urllib.error.HTTPError, match="404"):
+                    urllib.request.urlopen(f"http://127.0.0.1:{port}{page}", timeout=10)
+
+
+def test_a_cluster_without_workers_is_a_notice_when_the_work_starts(capsys):
+    with distributed.LocalCluster(n_workers=0, **LOCAL) as local, cluster(None, local.scheduler_address):
+        assert "has no workers yet" in " ".join(capsys.readouterr().err.split())
 
 
 # The commands

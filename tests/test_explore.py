@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gc
 import http.client
 import json
 import os
@@ -12,9 +13,12 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.parse
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -379,6 +383,50 @@ def test_the_command_serves_until_it_is_interrupted(tmp_path):
     assert process.returncode == 0, said
     assert said.strip() == "Ended."
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a browser is a script of the shell here")
+def test_the_token_is_on_no_command_line(tmp_path):
+    """All users of a machine can read the command lines of its processes."""
+    pytest.importorskip("typer", reason="the command needs its extra")
+    browser, opened = tmp_path / "browser", tmp_path / "opened"
+    browser.write_text(f'#!/bin/sh\necho "$@" > "{opened}.part"\nmv "{opened}.part" "{opened}"\n')
+    browser.chmod(0o755)
+    environment = {**os.environ, "BROWSER": f"{browser} %s"}
+    process = run_command("--browser", cwd=tmp_path, env=environment)
+    try:
+        address = process.stderr.readline().strip()
+        token = address.rsplit("/", 2)[1]
+        deadline = time.monotonic() + 60
+        while not opened.exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        page = Path(urllib.parse.urlparse(opened.read_text().strip()).path)
+        assert token not in opened.read_text()
+        assert f"url={address}" in page.read_text()
+        assert page.parent.stat().st_mode & 0o077 == 0, "others could read the token"
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=20)
+    finally:
+        process.kill()
+    assert not page.parent.exists()
+
+
+def test_what_belongs_to_a_domain_that_is_not_held_out_any_more_is_released():
+    """By counting references, and not when the garbage collector comes by: decompositions are large."""
+    session = session_of(small_table(n=240, n_domains=6))
+    gc.collect()
+    gc.disable()
+    try:
+        sizes, evicted = [], weakref.ref(session.bench(session.domains[0]))
+        for held in session.domains:
+            session.solve(session.setting({"held": held}))
+            sizes.append(len(session._shelf))
+    finally:
+        gc.enable()
+    assert evicted() is None
+    assert sizes[2] == max(sizes)  # as many as are kept
+    assert sizes[-1] == sizes[2]
 
 
 def test_the_copied_command_tells_the_same_figures(tmp_path, session):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 import resource
+import socket
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -14,6 +16,7 @@ pytest.importorskip("uvicorn", reason="the explorer needs its extra")
 
 from explore_server import call, serving, session_of, small_table
 from unseen.explore import Explorer
+from unseen.explore._gate import HEADERS
 
 
 @pytest.fixture(scope="module")
@@ -126,6 +129,110 @@ def test_forms_and_other_kinds_are_refused(server):
     assert call(server, "solve", method="GET")[0] == 405
     assert call(server, "save", {"kind": "../x"})[0] == 400
     assert call(server, "skew", {"share": 0.123})[0] == 400
+
+
+WRONG_TYPES = {
+    "save": [{"kind": {}}, {"kind": {"a": 1}}, {"kind": 1}, {}],
+    "skew": [{"share": {}}, {"share": "0.9"}, {"share": {"a": 1}}],
+    "solve": [{"setting": 1}, {"tab": {}}],
+}
+
+
+@pytest.mark.parametrize("name", WRONG_TYPES)
+def test_values_of_a_wrong_type_are_refused(server, name):
+    for body in WRONG_TYPES[name]:
+        assert call(server, name, body)[0] == 400, body
+
+
+ANSWERS = {
+    200: b"POST /{token}/api/start HTTP/1.1\r\n{host}content-type: application/json\r\ncontent-length: 2\r\n\r\n{}",
+    400: b"POST /{token}/api/start HTTP/1.1\r\n{host}content-type: application/json\r\ncontent-length: 1\r\n\r\n{",
+    403: b"GET / HTTP/1.1\r\n{host}\r\n",
+    404: b"GET /{token}/nothing HTTP/1.1\r\n{host}\r\n",
+    405: b"GET /{token}/api/start HTTP/1.1\r\n{host}\r\n",
+    415: b"POST /{token}/api/start HTTP/1.1\r\n{host}content-length: 0\r\n\r\n",
+    500: b"POST /{token}/api/surface HTTP/1.1\r\n{host}content-type: application/json\r\ncontent-length: 2\r\n\r\n{}",
+    "not HTTP": b"what is this?\r\n\r\n",
+}
+
+
+def answer_to(server, request):
+    """Status and headers of the answer to some bytes."""
+    request = request.replace(b"{token}", server.token.encode())
+    request = request.replace(b"{host}", f"host: 127.0.0.1:{server.port}\r\nconnection: close\r\n".encode())
+    with socket.create_connection(("127.0.0.1", server.port), timeout=30) as connection:
+        connection.sendall(request)
+        answer = b""
+        while part := connection.recv(65_536):
+            answer += part
+    first, *lines = answer.partition(b"\r\n\r\n")[0].decode().split("\r\n")
+    return int(first.split()[1]), [line.partition(": ")[::2] for line in lines]
+
+
+@pytest.mark.parametrize("kind", ANSWERS)
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_every_answer_carries_the_security_headers_once(server, monkeypatch, kind):
+    async def fail(explorer, told):
+        raise RuntimeError("an error of the program")
+
+    monkeypatch.setattr(Explorer, "surface", fail)
+    status, headers = answer_to(server, ANSWERS[kind])
+    assert status == (400 if kind == "not HTTP" else kind)
+    for name, value in HEADERS.items():
+        assert [found for own, found in headers if own.lower() == name] == [value], name
+
+
+def test_an_answer_when_there_are_too_many_connections_carries_the_security_headers(server, monkeypatch):
+    monkeypatch.setattr(server.server.config, "limit_concurrency", 0)
+    status, headers = answer_to(server, ANSWERS[200])
+    assert status == 503
+    assert dict(headers).items() >= HEADERS.items()
+
+
+UNFINISHED = {
+    "nothing": b"",
+    "a line": b"GET / HT",
+    "headers": b"GET / HTTP/1.1\r\nhost: a\r\n",
+    "a body": b"POST /{token}/api/start HTTP/1.1\r\n{host}content-type: application/json\r\ncontent-length: 9\r\n\r\n{",
+}
+
+
+@pytest.mark.parametrize("sent", UNFINISHED.values(), ids=UNFINISHED)
+def test_a_connection_without_a_complete_request_is_closed(server, monkeypatch, sent, capfd):
+    monkeypatch.setattr("unseen.explore._http.REQUEST_SECONDS", 0.5)
+    host = f"host: 127.0.0.1:{server.port}\r\n".encode()
+    request = sent.replace(b"{token}", server.token.encode()).replace(b"{host}", host)
+    with socket.create_connection(("127.0.0.1", server.port), timeout=30) as connection:
+        connection.sendall(request)
+        while connection.recv(65_536):  # nothing, once it is closed
+            pass
+    assert "Traceback" not in capfd.readouterr().err
+    assert call(server, "start")[0] == 200
+
+
+def test_a_slow_request_on_an_open_connection_is_closed_and_a_slow_answer_is_not(server, monkeypatch):
+    monkeypatch.setattr("unseen.explore._http.REQUEST_SECONDS", 0.5)
+
+    async def slow(explorer, told):
+        await asyncio.sleep(1.2)
+        return {}
+
+    monkeypatch.setattr(Explorer, "code", slow)
+    kept = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+    assert call(server, "code", kept=kept)[0] == 200
+    kept.sock.sendall(b"GET / HT")
+    assert kept.sock.recv(65_536) == b""
+    kept.close()
+
+
+def test_a_navigation_from_elsewhere_leads_to_the_page_and_no_further(server):
+    """The command opens a browser by a file, which is another site."""
+    headers = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
+    assert call(server, "", method="GET", path=f"/{server.token}/", headers=headers)[0] == 200
+    assert call(server, "", method="GET", path=f"/{server.token}/app.js", headers=headers)[0] == 403
+    assert call(server, "start", headers=headers)[0] == 403
+    framed = headers | {"sec-fetch-dest": "iframe"}
+    assert call(server, "", method="GET", path=f"/{server.token}/", headers=framed)[0] == 403
 
 
 def test_a_thousand_requests_of_twenty_clients():

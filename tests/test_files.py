@@ -1,122 +1,88 @@
-"""Files are written whole or not at all, and temporaries do not outlive their process for long."""
+"""Files are written completely or not at all, and output names are checked before any work."""
 
 from __future__ import annotations
 
 import os
-import platform
-import signal
 import sqlite3
-import subprocess
-import sys
+import stat
+import threading
 
 import pytest
 
-from unseen.files import check_target, set_up, temporary, written
-
-pytestmark = pytest.mark.skipif(os.name != "posix", reason="asks POSIX which processes run")
-
-WAIT = """
-import sys, time
-from pathlib import Path
-from unseen.files import temporary, written
-path = Path(sys.argv[1])
-with written(path) as file, temporary(path.with_name("parts")) as folder:
-    folder.mkdir()
-    (folder / "0").touch()
-    file.touch()
-    print("there", flush=True)
-    time.sleep(60)
-"""
+from unseen.files import check_target, set_up, temporary_folder, written
 
 
-@pytest.fixture
-def ended(tmp_path):
-    """End a process in the middle of its writing; return its number and what it leaves."""
-
-    def end(how):
-        command = [sys.executable, "-c", WAIT, str(tmp_path / "out")]
-        with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
-            process.stdout.readline()
-            assert len(list(tmp_path.iterdir())) == 2
-            process.send_signal(how)
-        assert process.returncode == -how
-        return process.pid, sorted(path.name for path in tmp_path.iterdir())
-
-    return end
+def test_a_file_is_replaced_when_it_is_complete(tmp_path):
+    path = tmp_path / "new" / "out.csv"
+    for content in ("first", "second"):
+        with written(path) as file:
+            file.write_text(content)
+            assert file.suffix == ".csv"
+            assert not path.exists() or path.read_text() == "first"
+        assert path.read_text() == content
+        assert [entry.name for entry in path.parent.iterdir()] == ["out.csv"]
 
 
-def test_a_process_that_is_terminated_leaves_nothing(ended):
-    assert ended(signal.SIGTERM)[1] == []
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit])
+def test_an_interrupted_write_leaves_the_old_file_and_nothing_else(tmp_path, error):
+    path = tmp_path / "out.csv"
+    path.write_text("old")
+
+    def write():
+        with written(path) as file, temporary_folder(tmp_path) as folder:
+            file.write_text("half")
+            (folder / "part").touch()
+            raise error
+
+    with pytest.raises(error):
+        write()
+    assert path.read_text() == "old"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["out.csv"]
 
 
-def test_what_a_killed_process_leaves_is_swept_at_the_next_write(ended, tmp_path):
-    pid, left = ended(signal.SIGKILL)
-    assert left == [f".{name}.{platform.node()}.{pid}" for name in ("out", "parts")]
-    with written(tmp_path / "out") as file, temporary(tmp_path / "parts"):
-        file.write_text("whole")
-    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+def test_threads_that_write_the_same_file_do_not_meet(tmp_path):
+    """The last one to finish wins, and each has written a file of its own until then."""
+    path, barrier, failures = tmp_path / "out", threading.Barrier(8), []
+
+    def write(number):
+        try:
+            with written(path) as file:
+                file.write_text(str(number) * 1000)
+                barrier.wait(timeout=30)
+                assert file.read_text() == str(number) * 1000
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=write, args=[number]) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+    assert len(set(path.read_text())) == 1
+    assert [entry.name for entry in tmp_path.iterdir()] == ["out"]
 
 
-def test_only_leftovers_of_dead_processes_of_this_machine_are_swept(ended, tmp_path):
-    dead, _ = ended(signal.SIGKILL)
-    node = platform.node()
-    others = [f".out.{node}.{os.getppid()}", f".out.elsewhere.{dead}", f".out2.{node}.{dead}", f".out.{node}.x", ".out"]
-    for name in others:
-        (tmp_path / name).touch()
-    with written(tmp_path / "out") as outer, written(tmp_path / "out2"):
-        outer.touch()
-        with temporary(tmp_path / "out3"):
-            assert outer.exists()  # one's own are not swept either
-        (tmp_path / f".out2.{node}.{os.getpid()}").touch()
-    assert {path.name for path in tmp_path.iterdir() if path.name in others} == set(others) - {f".out2.{node}.{dead}"}
+@pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
+def test_a_file_has_the_permissions_of_any_new_file(tmp_path):
+    with written(tmp_path / "out") as file:
+        file.touch()
+    (tmp_path / "other").touch()
+    assert stat.S_IMODE((tmp_path / "out").stat().st_mode) == stat.S_IMODE((tmp_path / "other").stat().st_mode)
 
 
-FORK = """
-import os, signal, sys
-from pathlib import Path
-from unseen.files import written
-with written(Path(sys.argv[1])) as file:
-    file.touch()
-    ready, tell = os.pipe()
-    child = os.fork()
-    if not child:
-        os.write(tell, b".")
-        signal.pause()
-        os._exit(0)
-    os.read(ready, 1)
-    os.kill(child, signal.SIGTERM)
-    assert os.waitpid(child, 0)[1] == signal.SIGTERM
-"""
-
-
-def test_a_child_that_is_terminated_leaves_its_parents_files(tmp_path):
-    subprocess.run([sys.executable, "-c", FORK, tmp_path / "out"], check=True, timeout=60)
-    assert [path.name for path in tmp_path.iterdir()] == ["out"]
-
-
-def test_a_handler_of_sigterm_is_left_alone_and_ours_is_taken_down(tmp_path):
-    before = signal.getsignal(signal.SIGTERM)
-    try:
-        for theirs in (signal.SIG_DFL, signal.SIG_IGN):
-            signal.signal(signal.SIGTERM, theirs)
-            with temporary(tmp_path / "out"):
-                assert (signal.getsignal(signal.SIGTERM) == theirs) is (theirs != signal.SIG_DFL)
-            assert signal.getsignal(signal.SIGTERM) == theirs
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-def test_the_handler_stays_until_all_is_removed(tmp_path, monkeypatch):
-    before, seen = signal.getsignal(signal.SIGTERM), []
-    monkeypatch.setattr("unseen.files.shutil.rmtree", lambda *_, **__: seen.append(signal.getsignal(signal.SIGTERM)))
-    try:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        with temporary(tmp_path / "parts") as folder:
-            folder.mkdir()
-    finally:
-        signal.signal(signal.SIGTERM, before)
-    assert len(seen) == 1
-    assert seen != [signal.SIG_DFL]
+@pytest.mark.skipif(not hasattr(os, "pathconf"), reason="asks POSIX how long names may be")
+def test_a_name_is_accepted_if_and_only_if_it_can_be_written(tmp_path):
+    longest = os.pathconf(tmp_path, "PC_NAME_MAX")
+    path = tmp_path / ("x" * (longest - 4) + ".csv")
+    check_target(path, ".csv")
+    with written(path) as file:
+        file.touch()
+    assert path.exists()
+    deep = tmp_path.joinpath(*["d" * 200] * (os.pathconf(tmp_path, "PC_PATH_MAX") // 201))
+    for name in (path.with_name("x" + path.name), tmp_path / ("y" * (longest + 1)) / "out.csv", deep / "out.csv"):
+        with pytest.raises(ValueError, match=r"too long for the file system .* Use a shorter one"):
+            check_target(name, ".csv")
 
 
 def test_a_target_is_refused_before_it_is_written(tmp_path):
@@ -155,7 +121,7 @@ class Busy:
 def test_tables_are_made_once_another_process_has_made_its_own():
     connection = Busy(2)
     set_up(connection, "CREATE")
-    assert connection.done == [*["PRAGMA journal_mode=WAL"] * 3, "CREATE"]
+    assert connection.done == [*["PRAGMA journal_mode = WAL"] * 3, "CREATE"]
     with pytest.raises(sqlite3.OperationalError, match="locked"):
         set_up(Busy(10**6), "CREATE", seconds=0.1)
     damaged = Busy(1, sqlite3.SQLITE_CORRUPT)

@@ -64,6 +64,35 @@ X = np.repeat(data.data, 1000, axis=1)  # so large that joblib shares it
 engine.run(X, data.target, data.domain, tasks(data.domain_names), store=sys.argv[1], n_jobs=2)
 """
 
+# The same as a command, with a file half written.
+COMMAND = """
+import sys, time
+from pathlib import Path
+import numpy as np
+import unseen.study._run as engine
+from unseen.cli import main
+from unseen.datasets import make_synthetic
+from unseen.files import written
+
+def run_unit(*args):
+    for _ in range(500):
+        print("working", flush=True)
+        time.sleep(0.2)
+
+engine.run_unit = run_unit
+data = make_synthetic(random_state=0)
+X = np.repeat(data.data, 1000, axis=1)
+folder = Path(sys.argv[1]).parent
+(folder / "data").mkdir()
+for name in data.domain_names:
+    rows = data.domain == name
+    np.savez(folder / "data" / f"{name}.npz", X=X[rows], y=data.target[rows])
+sys.argv[1:] = ["compare", str(folder / "data"), "--methods", "1NN", "--jobs", "2", "--store", sys.argv[1]]
+with written(folder / "half.txt") as file:
+    file.write_text("half")
+    main()
+"""
+
 
 def processes_of(session):
     """Processes of a session that have not ended; zombies have, and only wait to be counted."""
@@ -118,18 +147,36 @@ def test_an_interrupted_search_stops_at_once_and_leaves_no_process_behind(tmp_pa
         wait_for_the_end(process.pid, 30)
 
 
+def shared_memory(process, tmp_path):
+    """What joblib shares among processes: folders and semaphores, in memory where there is enough."""
+    return [*Path("/dev/shm").glob(f"*[-_]{process.pid}[-_]*"), *(tmp_path / "shared").iterdir()]
+
+
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="counts processes in /proc")
 def test_the_workers_of_a_comparison_end_within_10_seconds_of_a_killed_parent(tmp_path):
-    def shared():
-        """What joblib shares among processes: folders and semaphores, in memory where there is enough."""
-        return [*Path("/dev/shm").glob(f"*[-_]{process.pid}[-_]*"), *(tmp_path / "shared").iterdir()]
-
     with working(tmp_path, WAITING) as process:
-        assert any("memmapping" in path.name for path in shared())
+        assert any("memmapping" in path.name for path in shared_memory(process, tmp_path))
         os.kill(process.pid, signal.SIGKILL)
         process.wait(timeout=10)
         wait_for_the_end(process.pid, 10)
-    assert not shared()
+    assert not shared_memory(process, tmp_path)
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="counts processes in /proc")
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+def test_a_command_that_is_terminated_or_loses_its_terminal_leaves_nothing_behind(tmp_path, name):
+    """A terminal that is closed sends SIGHUP to all processes of a command, so that none is left to clean up."""
+    pytest.importorskip("typer", reason="the command needs its extra")
+    number = getattr(signal, name)
+    with working(tmp_path, COMMAND) as process:
+        assert any("memmapping" in path.name for path in shared_memory(process, tmp_path))
+        assert any(path.name.startswith(".unseen-") for path in tmp_path.iterdir())
+        os.killpg(process.pid, number)
+        process.wait(timeout=30)
+        wait_for_the_end(process.pid, 30)
+    assert process.returncode == 128 + number
+    assert not shared_memory(process, tmp_path)
+    assert not [path.name for path in tmp_path.iterdir() if path.name.startswith((".unseen-", "half"))]
 
 
 def test_results_may_come_as_they_are_finished_and_threads_are_no_more_than_cores(tmp_path, monkeypatch):
@@ -206,20 +253,22 @@ def test_a_log_has_few_lines_and_an_estimate(capsys, monkeypatch):
     ]
 
 
-def test_rows_that_take_long_are_told_of_and_short_jobs_say_nothing(capsys, monkeypatch):
+def test_a_long_job_prints_lines_and_a_short_one_nothing(capsys, monkeypatch):
     clock = iter([0.0, 6.0, 7.0, 0.0, 1.0])
     monkeypatch.setattr(time, "monotonic", lambda: next(clock))
     for pieces in ([1500, 2000], [3000]):
         with progress("Reading", 3000) as advance:
             for rows in pieces:
-                advance(rows)  # what a lost worker had told of comes twice
+                advance(rows)  # more than there are, as after a lost worker
     assert capsys.readouterr().err == "Reading: 1,500/3,000 done, 6 s, about 6 s left\n"
 
 
-def test_the_time_that_is_left_follows_from_costs(capsys, monkeypatch):
+def test_the_remaining_time_follows_from_costs(capsys, monkeypatch):
     clock = iter([0.0, 6.0, 12.0, 7200.0])
     monkeypatch.setattr(time, "monotonic", lambda: next(clock))
-    assert list(track("abc", 3, "letters", verbose=1, costs=[1.0, 1.0, 100.0])) == list("abc")
+    with progress("letters", 3, last=True, cost=102.0) as advance:
+        for cost in (1.0, 1.0, 100.0):
+            advance(1, cost)
     assert capsys.readouterr().err.splitlines() == [
         "letters: 1/3 done, 6 s, about 10 min left",
         "letters: 2/3 done, 12 s, about 10 min left",
@@ -227,41 +276,36 @@ def test_the_time_that_is_left_follows_from_costs(capsys, monkeypatch):
     ]
 
 
-def test_results_from_before_are_told_of_once_and_count(capsys):
-    assert list(track("ab", 2, "letters", verbose=1, kept=1200)) == ["a", "b"]
-    assert list(track("", 0, "letters", verbose=1, kept=1202)) == []
-    assert capsys.readouterr().err.splitlines() == [
-        "letters: 1,200 of 1,202 results kept from before",
-        "letters: 1,202/1,202 done, 0 s, about 0 s left",
-        "letters: 1,202 of 1,202 results kept from before",
-    ]
+class Notebook:
+    """A console of rich as it is in a notebook, whose output is no terminal."""
+
+    def __init__(self, **_):
+        self.is_jupyter, self.is_terminal, self.is_dumb_terminal = True, False, False
 
 
-def test_a_log_hears_that_time_goes_on_until_the_end_and_not_beyond_it(capsys, monkeypatch):
-    monkeypatch.setattr("unseen.progress.SECONDS", 0.05)
-    monkeypatch.setattr("unseen.progress.HEARTBEAT", 0.1)
-    threads, start = threading.active_count(), time.monotonic()
-    with progress("Reading", 3, last=True) as advance:
-        time.sleep(0.3)
-        advance(3)
-        told, seconds = capsys.readouterr().err.splitlines(), time.monotonic() - start
-        time.sleep(0.15)
-    assert set(told[:-1]) == {"Reading: 0/3 done, 0 s"}
-    assert 1 <= len(told[:-1]) <= 1 + (seconds - 0.05) / 0.1  # the first comes soon
-    assert told[-1] == "Reading: 3/3 done, 0 s, about 0 s left"
-    assert threading.active_count() == threads
-    assert capsys.readouterr().err == ""
+@pytest.mark.parametrize("widgets", [True, False])
+def test_a_notebook_shows_a_bar_if_it_has_widgets_and_lines_otherwise(monkeypatch, capsys, widgets):
+    """rich draws bars in notebooks by means of ipywidgets."""
+    console = pytest.importorskip("rich.console")
+    monkeypatch.setattr(console, "Console", Notebook)
+    monkeypatch.setattr("unseen.progress.find_spec", lambda name: object() if widgets else None)
+    made = []
 
+    class Bar(contextlib.nullcontext):
+        def __init__(self, *columns, console, transient):
+            super().__init__()
+            made.append(console)
 
-def test_a_heart_stops_when_the_work_fails(capsys, monkeypatch):
-    monkeypatch.setattr("unseen.progress.SECONDS", 0.01)
-    threads = threading.active_count()
-    with pytest.raises(KeyboardInterrupt), progress("Reading", 3):
-        raise KeyboardInterrupt
-    assert threading.active_count() == threads
-    capsys.readouterr()
-    time.sleep(0.05)
-    assert capsys.readouterr().err == ""
+        def add_task(self, description, total):
+            return 0
+
+        def advance(self, task, more):
+            pass
+
+    monkeypatch.setattr("rich.progress.Progress", Bar)
+    assert list(track("ab", 2, "letters", verbose=1)) == ["a", "b"]
+    assert len(made) == widgets
+    assert bool(capsys.readouterr().err) != widgets
 
 
 def test_a_terminal_that_cannot_move_gets_lines(terminal, monkeypatch):

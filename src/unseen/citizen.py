@@ -30,8 +30,16 @@ n_features_in_ : int
     Number of features seen during `fit`.
 feature_names_in_ : ndarray of shape (`n_features_in_`,)
     Names of features seen during `fit`, if `X` had string column names."""
-EXTRAS = {"dask": "dask", "distributed": "dask", "onnx": "images", "onnxruntime": "images", "PIL": "images"}
-EXTRAS |= {"starlette": "explore", "uvicorn": "explore"}  # all others are in cli
+EXTRAS = {  # by package; all others are in cli
+    "cryptography": "dask",
+    "dask": "dask",
+    "distributed": "dask",
+    "onnx": "images",
+    "onnxruntime": "images",
+    "PIL": "images",
+    "starlette": "explore",
+    "uvicorn": "explore",
+}
 
 
 class DocLinkMixin:

@@ -1,20 +1,16 @@
-"""Files that are there whole or not at all, of which nothing is left lying about, and which do not fill the memory."""
+"""Writing files completely or not at all, checking output names early, and limits on decompression."""
 
 from __future__ import annotations
 
 import errno
 import os
-import platform
-import re
 import shutil
-import signal
-import threading
+import tempfile
 import time
 import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -24,24 +20,35 @@ MOST_FOLD = 200  # data of people are rarely a fiftieth of their size when compr
 ALWAYS = 2**23  # bytes that may come of anything
 PIECE = 2**16
 GZIP = 31  # what zlib calls the frame of a gzip file
+PREFIX = ".unseen-"  # of temporary folders
 NO_ROOM = 65536  # bytes: with less than this left on the disk, a failure of SQLite to write has its reason there
-_unfinished: set[Path] = set()  # temporaries of this process
 
 
 @contextmanager
 def written(path: Path) -> Iterator[Path]:
-    """Give a temporary name to write to; what is there at the end replaces `path`, unless something was raised.
+    """Yield a temporary file name; the file written there replaces `path` at the end, unless an exception is raised.
 
-    The folder is made if there is none.
+    Missing folders are created.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with temporary(path) as file:
-        try:
-            yield file
-            os.replace(file, path)
-        except Exception as error:
-            check_room(path, error)
-            raise
+    try:
+        with temporary_folder(path.parent) as folder:
+            yield folder / path.name
+            os.replace(folder / path.name, path)
+    except Exception as error:
+        check_room(path, error)
+        raise
+
+
+@contextmanager
+def temporary_folder(parent: Path) -> Iterator[Path]:
+    """Yield a new hidden folder, removed at the end. Its name is unique, also among threads and machines.
+
+    It is beside the output and not in the system's temporary folder: large tables need room, and a file can be renamed
+    only within one file system. A file in it has the permissions that the user's umask gives, unlike a temporary file.
+    """
+    parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=PREFIX, dir=parent, ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
 
 
 def check_room(path: Path, error: Exception) -> None:
@@ -77,73 +84,40 @@ def is_special(path: Path) -> bool:
 
 
 def check_target(path: Path | None, *endings: str, reads: Iterable[Path] = ()) -> None:
-    """Refuse a file that cannot be written, or would replace what is read, before any work is done for it."""
+    """Raise ValueError for an output file that cannot be written or would replace an input, before any work is done."""
     if path is None:
         return
+    _check_name_length(path)
     if endings and path.suffix.lower() not in endings:
         raise ValueError(f"{path} should end in {' or '.join(endings)}.")
     if path.is_dir():
         raise ValueError(f"{path} is a folder; name a file.")
-    folder = next(parent for parent in path.absolute().parents if parent.exists())
+    folder = _existing_folder(path)
     if not folder.is_dir() or not os.access(folder, os.W_OK):
         raise ValueError(f"{path} cannot be written: there is no writing into {folder}. Name another file.")
     if path.resolve() in [other.resolve() for other in reads]:
         raise ValueError(f"{path} would replace what is read; choose another name.")
 
 
-@contextmanager
-def temporary(path: Path) -> Iterator[Path]:
-    """Give a name beside `path` for a file or a folder that is removed at the end, and when the process is terminated.
-
-    What processes that were killed have left beside `path` is removed at the start.
-    """
-    name = f".{path.name}.{platform.node()}."  # of other machines, which may share the folder, nothing can be known
-    for entry in path.parent.glob(".*"):
-        pid = re.fullmatch(re.escape(name) + r"(\d{1,9})", entry.name)
-        if pid and entry not in _unfinished and not _is_other(int(pid[1])):
-            with suppress(PermissionError):  # somebody else's, who will sweep it
-                _remove(entry)
-    own = path.with_name(f"{name}{os.getpid()}")
-    # Python ends at once on SIGTERM. A handler that somebody else has set is left alone.
-    main = threading.current_thread() is threading.main_thread()
-    unhandled = main and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
-    _unfinished.add(own)
-    try:
-        if unhandled:
-            signal.signal(signal.SIGTERM, _terminate)
-        yield own
-    finally:
-        _remove(own)
-        _unfinished.discard(own)
-        if unhandled:  # not before: what is terminated while it removes a folder would leave the rest of it
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+def _existing_folder(path: Path) -> Path:
+    # Not Path.exists, which raises for a name that is too long.
+    return next(parent for parent in path.absolute().parents if os.path.exists(parent))
 
 
-def _is_other(pid: int) -> bool:
-    """Whether another process with this number runs."""
-    if pid == os.getpid() or os.name != "posix":  # elsewhere, asking would end it
-        return pid != os.getpid()
-    try:
-        os.kill(pid, 0)
-    except OSError as error:
-        return isinstance(error, PermissionError)
-    return True
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)
-
-
-def _terminate(number: int, _: FrameType | None) -> None:
-    """Remove what is unfinished, and end as if there had been no handler."""
-    for path in tuple(_unfinished):
-        if path.name.endswith(f".{os.getpid()}"):  # a forked child has its parent's list and this handler
-            _remove(path)
-    signal.signal(number, signal.SIG_DFL)
-    os.kill(os.getpid(), number)
+def _check_name_length(path: Path) -> None:
+    """Raise ValueError if the file system does not accept the name of a new file, or one of the folders above it."""
+    folder = _existing_folder(path)
+    names = [folder / part for part in path.absolute().relative_to(folder).parts]
+    names.append(path.absolute().parent / f"{PREFIX}{'x' * 8}" / path.name)  # where `written` writes it first
+    for name in names:
+        try:
+            os.lstat(name)
+        except OSError as error:
+            if error.errno == errno.ENAMETOOLONG:
+                raise ValueError(
+                    f"The name {path.name!r} or the path of this file is too long for the file system in {folder}. "
+                    "Use a shorter one."
+                ) from error
 
 
 def check_inflation(size: int, stored: int, remedy: str, fold: int = MOST_FOLD) -> None:
@@ -187,17 +161,23 @@ def check_gzip(path: Path, remedy: str) -> None:
                     piece, unpacker = unpacker.unused_data, zlib.decompressobj(wbits=GZIP)
 
 
-def set_up(connection: sqlite3.Connection, schema: str, seconds: float = 30.0) -> None:
-    """Make the tables of a file of SQLite, written ahead; another process may be doing the same at this moment.
+def set_up(
+    connection: sqlite3.Connection, schema: str, *, application_id: int | None = None, seconds: float = 30.0
+) -> None:
+    """Create the tables of an SQLite file in WAL mode, while another process may be doing the same.
 
-    SQLite waits for whoever writes rows, but not for whoever changes the journal, or makes tables that both miss.
+    SQLite waits for a process that writes rows, but not for one that changes the journal mode, or creates tables that
+    both miss.
     """
     import sqlite3
 
     deadline = time.monotonic() + seconds
     while True:
         try:
-            connection.execute("PRAGMA journal_mode=WAL")
+            # Before there is a log, so that it is in the file itself.
+            if application_id is not None and connection.execute("PRAGMA application_id").fetchone() == (0,):
+                connection.execute(f"PRAGMA application_id = {application_id}")
+            connection.execute("PRAGMA journal_mode = WAL")
             connection.executescript(schema)
             return
         except sqlite3.OperationalError as error:

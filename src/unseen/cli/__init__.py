@@ -2,13 +2,43 @@
 
 from __future__ import annotations
 
+import io
+import signal
 import sys
+from types import FrameType
 
 
 def main() -> None:
-    """Run the command; without the `cli` extra, say how to get it."""
+    """Run the command; without the `cli` extra, say how to install it."""
+    _clean_up_when_terminated()
+    _replace_unencodable_characters()
     try:
         from ._app import app
     except ImportError as error:
         sys.exit(f"The unseen command needs its extra ({error}): pip install 'unseen[cli]'")
     app()
+
+
+def _clean_up_when_terminated() -> None:
+    """Exit through Python when terminated or when the terminal is closed.
+
+    By default these signals end a process at once: temporary files, worker processes and shared memory would remain.
+    A signal that is ignored, as SIGHUP is under nohup, stays ignored.
+    """
+
+    def exit_now(number: int, _: FrameType | None) -> None:
+        sys.exit(128 + number)  # as a shell reports it
+
+    for name in ("SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)  # Windows has no SIGHUP
+        if number is not None and signal.getsignal(number) == signal.SIG_DFL:
+            signal.signal(number, exit_now)
+
+
+def _replace_unencodable_characters() -> None:
+    """Print a question mark for a character that standard output cannot encode, such as Greek letters in ASCII.
+
+    Standard error never fails: Python escapes such characters there.
+    """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")

@@ -89,6 +89,7 @@ def compare(
         plan = protocol.plan(table.domain)
         notices([] if plan.exact else [str(plan)])
         kept, resume = o.results_of(Path(table.name).stem.replace(" ", "-"), store)
+        check_target(Path(f"{kept}-journal"))  # the longest name that SQLite gives to a file beside it
     with reporting(resume):
         errors.print(
             f"{len(table.y):,} samples, {len(set(table.domain.tolist()))} domains, {len(chosen)} methods, "
@@ -98,10 +99,10 @@ def compare(
             work = Work(kept, n_jobs=jobs, verbose=1, client=client)
             found = compare_table(table, protocol, chosen, work, command=o.command_line())
         summary = found.summary()
-        answer({name: part for name, part in summary.items() if name != "pictures"}, as_json, show_comparison)
-        show_columns(summary["data"]["columns"], columns and not as_json)
         if report is not None:
             write(found.to_html(), report)
+        answer({name: part for name, part in summary.items() if name != "pictures"}, as_json, show_comparison)
+        show_columns(summary["data"]["columns"], columns and not as_json)
     if any(method["failed"] and not method["skipped"] for method in summary["methods"]):
         errors.print("Some methods failed, for the reasons above; the same command tries them again.")
         raise typer.Exit(1)

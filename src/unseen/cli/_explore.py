@@ -86,11 +86,11 @@ def _tell(session: Session, at: str, output: Path | None, as_json: bool) -> None
 
     setting = session.setting(at)
     found: dict[str, Any] = session.solve(setting)
-    facts = {"setting": str(setting), **{name: found[name] for name in FIGURES}}
-    answer(facts, as_json, lambda _: typer.echo(clean(f"Accuracy on {setting.held}: {found['accuracy']:.4f}")))
     if output is not None:
         save(session, setting, output)
         errors.print(f"Wrote {output}")
+    facts = {"setting": str(setting), **{name: found[name] for name in FIGURES}}
+    answer(facts, as_json, lambda _: typer.echo(clean(f"Accuracy on {setting.held}: {found['accuracy']:.4f}")))
 
 
 def _serve(serving: Any, browser: bool, at: str = "") -> None:

@@ -57,6 +57,7 @@ def extract(
 
     with reporting():
         check_target(output, ".parquet")
+        check_target(output.with_suffix(".skipped.csv"))
         given: dict[str, Any] = {
             "resize": _sides(resize),
             "crop": crop,

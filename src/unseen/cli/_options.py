@@ -18,18 +18,22 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from ._report import grid, page
+from ._report import grid, notices, page
 
 if TYPE_CHECKING:
     from ..study import Protocol
     from ..tables import Request, Table
 
 CONNECT_SECONDS = 10
-# What workers of ours fail with is raised here, and what they lose is done again: logs would only say so beside it.
-QUIET = {"distributed.nanny.pre-spawn-environ.DASK_LOGGING__DISTRIBUTED": "critical"}
-# No port that others may have, as that of a dashboard which is None.
-LOCAL: dict[str, Any] = {"threads_per_worker": 1, "host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}
-LOCAL |= {"processes": True, "silence_logs": logging.CRITICAL}
+LOCAL_CONFIG = {
+    # Errors of local workers are raised here, and lost work is repeated: their logs would only repeat it.
+    "distributed.nanny.pre-spawn-environ.DASK_LOGGING__DISTRIBUTED": "critical",
+    # Workers that died are started again. If none comes back, the work fails instead of waiting forever.
+    "distributed.scheduler.no-workers-timeout": "60s",
+    # Status pages are not protected by TLS, so they are not served.
+    "distributed.scheduler.http.routes": [],
+    "distributed.worker.http.routes": [],
+}
 
 
 def or_help(names: str) -> str:
@@ -184,7 +188,7 @@ def embedded_table(request: Request) -> Table:
 
 @contextmanager
 def cluster(workers: int | None, scheduler: str | None) -> Iterator[Any]:
-    """A Dask client: of a running cluster, of workers started here, or None if nobody asked for one."""
+    """Yield a Dask client of a running cluster or of local workers; None without either option."""
     from ..citizen import optional_import
     from ..estimators import ClusterLost
 
@@ -197,15 +201,41 @@ def cluster(workers: int | None, scheduler: str | None) -> Iterator[Any]:
     try:
         if scheduler is not None:
             with _silent("distributed.client"), distributed.Client(scheduler, timeout=CONNECT_SECONDS) as client:
+                if not client.nthreads():
+                    notices([f"The cluster at {scheduler} has no workers yet. The work starts when they connect."])
                 yield client
-            return
-        settings, ours = import_module("dask").config.set(QUIET), {"n_workers": workers, **LOCAL}
-        with settings, distributed.LocalCluster(**ours) as local, distributed.Client(local) as client:
-            yield client
-    except distributed.KilledWorker as error:
-        raise ConnectionError(f"Workers died again and again, perhaps for want of memory: {error}") from error
+        elif workers is not None:
+            with local_cluster(workers) as local, distributed.Client(local) as client:
+                yield client
     except ClusterLost as error:
         raise ConnectionError(str(error)) from error
+
+
+@contextmanager
+def local_cluster(workers: int) -> Iterator[Any]:
+    """Start local Dask workers that only this process can use.
+
+    A Dask scheduler runs whatever code it is sent, and a port of this machine is open to all of its users. TLS with a
+    certificate that exists only in the memory of this process and of its workers keeps others out.
+    """
+    from ..citizen import optional_import
+
+    optional_import("cryptography", "Starting local Dask workers that other users cannot reach")
+    distributed = optional_import("distributed", "Starting local Dask workers")
+    with (
+        import_module("dask").config.set(LOCAL_CONFIG),
+        distributed.LocalCluster(
+            n_workers=workers,
+            threads_per_worker=1,
+            processes=True,
+            host="127.0.0.1",
+            security=distributed.Security.temporary(),
+            dashboard_address="127.0.0.1:0",  # None would take a fixed port, which may be in use
+            scheduler_kwargs={"dashboard": False},
+            silence_logs=logging.CRITICAL,
+        ) as local,
+    ):
+        yield local
 
 
 @contextmanager

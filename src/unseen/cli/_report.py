@@ -114,12 +114,16 @@ def notices(lines: Iterable[str]) -> None:
 
 
 def answer(facts: dict[str, Any], as_json: bool, show: Callable[[dict[str, Any]], None]) -> None:
-    """Print what was found, for people, or as JSON in which all that a terminal would obey is written in digits."""
+    """Print results for people, or as JSON in which characters that a terminal would obey are escaped.
+
+    In JSON, characters that the encoding of standard output lacks are escaped as well, so that nothing is lost.
+    """
     if not as_json:
         show(facts)
         return
     controls = {code: f"\\u{code:04x}" for code in range(127, 160)} | ESCAPED  # json leaves DEL and so on as they are
-    typer.echo(json.dumps(facts, ensure_ascii=False, allow_nan=False).translate(controls))
+    is_unicode = (sys.stdout.encoding or "").lower().startswith("utf")
+    typer.echo(json.dumps(facts, ensure_ascii=not is_unicode, allow_nan=False).translate(controls))
 
 
 def show_table(table: AccuracyTable, title: str) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from ..files import check_target
 from . import _options as o
 from ._extract import extractor, list_skipped
 from ._report import errors, notices, reporting, save_figure, show_table, write
@@ -32,6 +33,7 @@ Output = Annotated[
     ),
 ]
 Figure = Annotated[Path, typer.Option(dir_okay=False, help="The picture; an .svg and a .png of this name.")]
+FIGURE_SUFFIXES = (".png", ".svg")
 ENDINGS = {".tex": "latex", ".csv": "csv", ".json": "json"}
 Photos = Annotated[Path | None, typer.Option(file_okay=False, help="The photographs, in DOMAIN/CLASS/; needs --model.")]
 DataHome = Annotated[Path | None, typer.Option(help="Folder with the files, or where to put them.")]
@@ -81,6 +83,9 @@ def synthetic(
     from ..tables import load_table
 
     with reporting():
+        check_target(output)
+        for suffix in FIGURE_SUFFIXES:
+            check_target(figure.with_suffix(suffix))
         if draw is None:
             draws = [fresh_draw(seed) for seed in range(2 if quick else seeds)]
         else:
@@ -89,7 +94,6 @@ def synthetic(
         rows = run_synthetic(draws, grid=grid, quick=quick, n_jobs=jobs, verbose=1)
         name = "synthetic" if draw is None else draw.name
         title = f"{name}: target, settings chosen on ..., grid of CIDG: {grid}; the paper prints 86.67 for CIDG"
-        _publish(accuracy_table(rows), title, format, output)
         problem = synthetic_problem(draws[0], CHOSEN_BY[1], grid=grid, quick=quick)
         for method in ("CIDG", "CIDG as printed") if draw is not None else ():
             tied = 100 * ties(method, problem)
@@ -97,8 +101,9 @@ def synthetic(
                 how = f"{tied.min():.2f} to {tied.max():.2f}, {np.median(tied):.2f} in the median"
                 notices([f"{method}: {len(tied)} settings tie on {CHOSEN_BY[1]}; on the target they score {how}."])
         drawn = synthetic_figure(problem, [r for r in rows if r.task == CHOSEN_BY[1] and r.repeat == 0])
-        for suffix in (".png", ".svg"):
+        for suffix in FIGURE_SUFFIXES:
             save_figure(drawn, figure.with_suffix(suffix))
+        _publish(accuracy_table(rows), title, format, output)
 
 
 @reproduce.command("office-caltech")
@@ -210,8 +215,10 @@ def _compare(load: Callable[[], Any], paper: str, name: str, options: dict[str, 
     from ..study import AccuracyTable, accuracy_table, published, run, tasks, thin
 
     with reporting():
+        check_target(options["output"])
+        store, resume = o.results_of(name, options["store"])
+        check_target(Path(f"{store}-journal"))  # the longest name that SQLite gives to a file beside it
         data = load()
-    store, resume = o.results_of(name, options["store"])
     with reporting(resume):
         quick, chosen = options["quick"], o.names_of(options["methods"]) or []
         protocol = o.protocol_of(options["selection"], options["repeats"], quick)

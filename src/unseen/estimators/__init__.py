@@ -6,7 +6,7 @@ Stands on the algebra and the kernels. One file a method.
 from ..citizen import is_dask
 from ._centring import Centring, DomainTransformer, centred, centring_of, uncentred, uncentred_together
 from ._cidg import CIDG
-from ._cluster import ClusterLost, mapped, processes
+from ._cluster import ClusterLost, cluster_errors, mapped, processes
 from ._dica import DICA
 from ._distributed import compute, tree
 from ._distributed import predict as predict_lazily
@@ -45,6 +45,7 @@ __all__ = [
     "centred",
     "centring_of",
     "check_gram",
+    "cluster_errors",
     "collect",
     "compute",
     "feature_spectrum",

@@ -1,16 +1,15 @@
-"""Work that is done by processes here or by the workers of a Dask cluster, and is never waited for in vain."""
+"""Parallel work in local processes (joblib) or by the workers of a Dask cluster (distributed)."""
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import threading
 import time
 import uuid
-from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import CancelledError
+from contextlib import contextmanager
 from importlib import import_module
 from itertools import islice
 from typing import Any, TypeVar
@@ -22,8 +21,6 @@ T = TypeVar("T")
 R = TypeVar("R")
 Call = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]  # what joblib.delayed makes
 
-# A cluster may need a moment to replace its workers. After so long without any, a computation is given up.
-PATIENCE = "unseen.no-workers-timeout", "60s"  # a key of Dask's configuration and its default
 POLL_SECONDS = 0.5
 AHEAD = 2  # items for each thread of a cluster: one that is worked on, and the next
 # What is sent as a task can be sent again when the worker that had it is lost; Dask advises against large ones.
@@ -50,75 +47,58 @@ def _in_turn(calls: Iterable[Call]) -> Iterator[Any]:
 
 
 def _end_with(parent: int) -> None:
-    """In a worker: end with its parent, and not before it.
+    """In a worker process: exit when the parent process has ended.
 
-    Killed, a parent cannot tell, and joblib's workers wait 300 s for more. An orphan gets another parent, except on
-    Windows. A signal of Linux for this purpose comes when the thread that started the worker ends, which is too early.
-    joblib removes its shared memory once all workers have ended. A terminal interrupts workers, too; their parent is
-    the one to end them, and they need not say where they were.
+    A parent that is killed, for example for lack of memory, cannot stop its workers. joblib's workers would finish
+    their work and then wait for 300 s, and its shared memory is released when all of them have ended. An orphan gets
+    another parent, except on Windows. A terminal interrupts workers as well as their parent, which stops them.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def watch() -> None:
         while os.getppid() == parent:
             time.sleep(POLL_SECONDS)
-        os._exit(1)  # in the middle of what it does: nobody is there to take the result
+        os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
 
 
 class ClusterLost(RuntimeError):
-    """A cluster has no workers any more, or no scheduler."""
+    """A Dask cluster has lost its workers or its scheduler, or the client was closed."""
 
 
-def awaited(future: Any, client: Any) -> Any:
-    """The result of a future, which the caller cancels whatever comes of it.
+@contextmanager
+def cluster_errors(client: Any) -> Iterator[None]:
+    """Raise ClusterLost for errors of Dask about lost workers, a lost scheduler or a closed client.
 
-    That of a cluster which has lost all its workers would be waited for until the end of days; here it is for as long
-    as Dask's configuration says under "unseen.no-workers-timeout".
+    Errors of the work itself are raised as they are.
     """
-    return _value(_first([_on_its_way(future, client)], client))
-
-
-def _on_its_way(future: Any, client: Any) -> Future[Any]:
-    """What a future of Dask comes to, brought here as soon as it is there."""
-    # Not `future.result()`: a worker that is lost while it hands over a result makes that wait without end as well.
-    return asyncio.run_coroutine_threadsafe(client.gather(future, asynchronous=True), client.loop.asyncio_loop)
-
-
-def _first(results: Collection[Future[Any]], client: Any) -> Future[Any]:
-    """One of the results that are there, once there is one."""
-    seconds = import_module("dask.utils").parse_timedelta(import_module("dask").config.get(*PATIENCE))
-    last_seen = time.monotonic()
-    while not (done := wait(results, POLL_SECONDS, FIRST_COMPLETED).done):
-        if _threads(client):
-            last_seen = time.monotonic()
-        elif time.monotonic() - last_seen > seconds:
-            raise ClusterLost(
-                f"The Dask cluster at {client.scheduler.address} has had no workers for {seconds:g} seconds, so "
-                "the computation was given up. Start workers and try again, or wait longer with "
-                f'dask.config.set({{"{PATIENCE[0]}": "5 minutes"}}).'
-            )
-    return done.pop()
-
-
-def _value(result: Future[Any]) -> Any:
     try:
-        return result.result()
-    except CancelledError as error:
-        if getattr(error, "reason", "") == "scheduler-connection-lost":
-            raise ClusterLost(
-                "The connection to the Dask scheduler was lost, and the computation with it. See whether the scheduler "
-                "still runs, and try again."
-            ) from error
-        raise ClusterLost(f"The Dask cluster dropped the computation: {error}") from error
+        yield
+    except Exception as error:
+        reason = _loss(error, client)
+        if reason is None:
+            raise
+        raise ClusterLost(reason) from error
 
 
-def _threads(client: Any) -> int:
-    try:
-        return sum(client.nthreads().values())
-    except OSError as error:
-        raise ClusterLost(f"The Dask scheduler at {client.scheduler.address} does not answer: {error}") from error
+def _loss(error: Exception, client: Any) -> str | None:
+    """What was lost, or None for an error of another kind."""
+    scheduler = import_module("distributed.scheduler")
+    if isinstance(error, scheduler.KilledWorker):
+        return f"Dask workers died repeatedly while they worked on the same task, perhaps for lack of memory: {error}"
+    if isinstance(error, (scheduler.NoWorkerError, scheduler.NoValidWorkerError)):
+        return f"The Dask cluster has no workers any more: {error} Start workers and try again."
+    if isinstance(error, CancelledError) and "scheduler-connection-lost" not in str(error):
+        return f"The Dask cluster canceled the computation: {error}"
+    if isinstance(error, (CancelledError, import_module("distributed").comm.CommClosedError)):
+        return (
+            "The connection to the Dask scheduler was lost, and the computation with it. Check whether the scheduler "
+            "is running, and try again."
+        )
+    if client.status in ("closing", "closed"):
+        return f"The Dask client was closed before the computation ended: {error}"
+    return None
 
 
 def mapped(
@@ -160,33 +140,43 @@ def mapped(
     if client is None:
         yield from map(function, items)
         return
+    distributed = import_module("distributed")
     dumps = import_module("distributed.protocol.pickle").dumps
-    name, rest = f"unseen-{uuid.uuid4()}", enumerate(items)
-    out, coming = deque[Any](), dict[Future[Any], Any]()  # Dask's futures, and those whose results are on their way
+    name = f"unseen-{uuid.uuid4()}"
+    rest = enumerate(items)
+    futures: dict[Any, Any] = {}  # by their keys, in the order of the items
+    completed = None if ordered else distributed.as_completed(loop=client.loop)
 
     def submit(key: Any, task: Callable[..., Any], *arguments: Any) -> Any:
         with import_module("dask").config.set(SILENT):
             return client.submit(task, *arguments, key=key)
 
-    # A task of its own, so that the cluster makes it again where it is lost. Pickled, so that the scheduler does not
-    # look inside.
-    sent = submit(f"function-{name}", _unpickled, dumps(function))
-    try:
-        while True:
-            room = (ahead or AHEAD * _threads(client) or 1) - len(out) - len(coming)
-            for number, item in islice(rest, max(room, 0)):
-                out.append(submit((name, number), _call, sent, dumps(item)))
-            while out and not (ordered and coming):
-                future = out.popleft()
-                coming[_on_its_way(future, client)] = future
-            if not coming:
-                return
-            found = _first(coming, client)
-            result = _value(found)
-            client.cancel(coming.pop(found))
-            yield result
-    finally:
-        client.cancel([sent, *out, *coming.values()])
+    def fill() -> None:
+        threads = sum(client.nthreads().values())
+        room = (ahead or AHEAD * threads or 1) - len(futures)
+        for number, item in islice(rest, max(room, 0)):
+            future = submit((name, number), _call, sent, dumps(item))
+            futures[future.key] = future
+            if completed is not None:
+                completed.add(future)
+
+    def take() -> Any:
+        future = next(iter(futures.values())) if completed is None else next(completed)
+        result = future.result()
+        client.cancel(futures.pop(future.key))
+        return result
+
+    with cluster_errors(client):
+        # The function is a task, so that the cluster makes it again where it is lost, and pickled, so that the
+        # scheduler does not look inside.
+        sent = submit(f"function-{name}", _unpickled, dumps(function))
+        try:
+            fill()
+            while futures:
+                yield take()
+                fill()
+        finally:
+            client.cancel([sent, *futures.values()])
 
 
 def _unpickled(pickled: bytes) -> Any:

@@ -26,7 +26,7 @@ from ..algebra import Array, Moments, pooled
 from ..citizen import is_dask
 from ..labels import Labels, check_domains
 from ._centring import centring_of
-from ._cluster import awaited
+from ._cluster import cluster_errors
 from ._projection import Projection
 from ._space import fit_feature_map, learns_nothing
 from ._statistics import Statistics, collect, total
@@ -338,12 +338,9 @@ def _counted(array: Any) -> Any:
 
 
 def compute(task: Any) -> Any:
-    """Compute a task with Dask's scheduler of the moment; on a cluster, as long as that has workers."""
+    """Compute a task with the current scheduler of Dask; a cluster that is lost raises ClusterLost."""
     client: Any = getattr(import_module("dask.base").get_scheduler(), "__self__", None)
     if type(client).__name__ != "Client":
         return task.compute()
-    future = client.compute(task)
-    try:
-        return awaited(future, client)
-    finally:
-        future.cancel()
+    with cluster_errors(client):
+        return task.compute()

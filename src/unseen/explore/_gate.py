@@ -11,7 +11,7 @@ LARGEST = 65_536  # bytes of a request
 DEEPEST = 4  # levels of what it holds
 Scope = MutableMapping[str, Any]
 App = Callable[[Scope, Any, Any], Awaitable[None]]
-# No script, style, picture or request but our own, in no frame, and no address told to anybody.
+# Of every answer. No script, style, picture or request but our own, in no frame, and no address passed on.
 HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -67,18 +67,22 @@ class Gate:
         origins = {f"http://{host}" for host in self.hosts}
         if not set(values.get("origin", [])) <= origins:
             raise Refused(403, "Other sites may not call.")
-        if not set(values.get("sec-fetch-site", [])) <= {"same-origin", "none"}:
-            raise Refused(403, "Other sites may not call.")
         _, token, *rest = scope["path"].split("/", 2)[:3] if scope["path"].startswith("/") else ("", "")
         if not hmac.compare_digest(token.encode(), self.token.encode()):
             raise Refused(403, "The address lacks its token: use the one that the command printed.")
-        return "/" + "".join(rest)
+        path = "/" + "".join(rest)
+        # The file by which the command opens a browser is another site, too: it may lead to the page, and do no more.
+        opens_page = path == "/" and values.get("sec-fetch-mode") == ["navigate"]
+        opens_page = opens_page and values.get("sec-fetch-dest") == ["document"]
+        if not set(values.get("sec-fetch-site", [])) <= {"same-origin", "none"} and not opens_page:
+            raise Refused(403, "Other sites may not call.")
+        return path
 
 
 async def refuse(send: Any, refusal: Refused) -> None:
     """Say why, and nothing else."""
     body = json.dumps({"error": str(refusal)}).encode()
-    headers = {**HEADERS, "content-type": "application/json", "content-length": str(len(body)), "connection": "close"}
+    headers = {"content-type": "application/json", "content-length": str(len(body)), "connection": "close"}
     raw = [(name.encode(), value.encode()) for name, value in headers.items()]
     await send({"type": "http.response.start", "status": refusal.status, "headers": raw})
     await send({"type": "http.response.body", "body": body})
@@ -88,11 +92,16 @@ async def asked(request: Any) -> dict[str, Any]:
     """The object that a request brings; of another kind, too large or broken, it is refused."""
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
         raise Refused(415, "Send application/json.")
+    from starlette.requests import ClientDisconnect
+
     body = b""
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > LARGEST:
-            raise Refused(413, f"At most {LARGEST:,} bytes are read.")
+    try:
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > LARGEST:
+                raise Refused(413, f"At most {LARGEST:,} bytes are read.")
+    except ClientDisconnect as error:
+        raise Refused(400, "The request is not complete.") from error
     try:
         found = json.loads(body)
     except (ValueError, RecursionError) as error:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import html
 import json
 import secrets
 import socket
+import tempfile
 import threading
 import webbrowser
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -23,6 +26,7 @@ from ..selection import EXPECTED
 from ._code import command, python_code
 from ._desk import Desk, Superseded
 from ._gate import HEADERS, Gate, Refused, asked
+from ._http import timed_protocol
 from ._newcomers import Newcomers
 from ._pool import SHARES, PoolView, pool_view
 from ._saving import ENDINGS, free, save
@@ -32,6 +36,14 @@ from ._setting import Setting
 PURPOSE = "unseen explore"
 TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
 POOLS = 4  # that are kept
+REDIRECTION = """\
+<!DOCTYPE html>
+<meta charset="utf-8">
+<meta name="referrer" content="no-referrer">
+<meta http-equiv="refresh" content="0; url={address}">
+<title>unseen explore</title>
+<a href="{address}">Open the page</a>
+"""
 TAB = 64  # letters of the name of a tab
 Sources = Mapping[str, Callable[[], Session]]
 Facts = dict[str, Any]
@@ -93,9 +105,9 @@ class Explorer:
         """Write a model or a report into the folder in which the command was started; nobody else chooses names."""
         session, setting = await self._setting(told)
         kind = told.get("kind")
-        if kind not in ENDINGS:
+        if not isinstance(kind, str) or kind not in ENDINGS:
             raise Refused(400, f"kind must be one of {', '.join(ENDINGS)}.")
-        path = free(self.folder, f"{Path(session.table.name).stem.replace(' ', '-')}-explored", ENDINGS[str(kind)])
+        path = free(self.folder, f"{Path(session.table.name).stem.replace(' ', '-')}-explored", ENDINGS[kind])
         await self.desk.run(lambda: None, lambda: save(session, setting, path))
         return {"path": str(path)}
 
@@ -105,11 +117,11 @@ class Explorer:
 
     async def skew(self, told: Facts) -> Facts:
         """What pools say of a batch in which some classes are frequent."""
-        share = told.get("share") or None
-        if share is not None and share not in SHARES:
+        share = told.get("share", 0)
+        if not isinstance(share, (int, float)) or share not in (0, *SHARES):
             raise Refused(400, f"share must be one of {', '.join(map(str, SHARES))}, or 0 for the batch as it is.")
         view = await self._pool(told)
-        return await self.desk.run(self.desk.take(_tab(told), "skew"), lambda: view.skew(share))
+        return await self.desk.run(self.desk.take(_tab(told), "skew"), lambda: view.skew(share or None))
 
     async def _pool(self, told: Facts) -> PoolView:
         session, setting = await self._setting(told)
@@ -155,14 +167,14 @@ def application(explorer: Explorer, token: str, port: int) -> Gate:
 
     def answer(facts: Facts, status: int = 200) -> Response:
         text = json.dumps(facts, default=_packed, allow_nan=False)
-        return Response(text, status, HEADERS, "application/json")
+        return Response(text, status, media_type="application/json")
 
     def calling(name: str) -> Callable[[Request], Any]:
         async def call(request: Request) -> Response:
             try:
                 return answer(await getattr(explorer, name)(await asked(request)))
             except Superseded:
-                return Response(None, 204, HEADERS)  # no error: nobody waits for it
+                return Response(None, 204)  # no error: nobody waits for it
             except Refused as refusal:
                 return answer({"error": str(refusal)}, refusal.status)
             except (*EXPECTED, ImportError, OSError) as error:
@@ -174,7 +186,7 @@ def application(explorer: Explorer, token: str, port: int) -> Gate:
         body, kind = file.read_bytes(), TYPES[Path(file.name).suffix]
 
         async def page(request: Request) -> Response:
-            return Response(body, 200, HEADERS, kind)
+            return Response(body, 200, media_type=kind)
 
         return page
 
@@ -222,10 +234,20 @@ class Serving:
         self.token = secrets.token_urlsafe(24)
         self.socket = bound(port)
         self.port = self.socket.getsockname()[1]
-        app = application(explorer, self.token, self.port)
-        rules: Facts = {"log_level": "warning", "access_log": False, "lifespan": "off", "ws": "none", "http": "h11"}
-        limits = {"limit_concurrency": 200, "timeout_graceful_shutdown": 1, "h11_max_incomplete_event_size": 16_384}
-        self.server = uvicorn.Server(uvicorn.Config(app, server_header=False, **rules, **limits))
+        config = uvicorn.Config(
+            application(explorer, self.token, self.port),
+            http=timed_protocol(),
+            ws="none",
+            lifespan="off",
+            headers=list(HEADERS.items()),  # also of answers that the application does not make, such as 404 and 503
+            server_header=False,
+            log_level="warning",
+            access_log=False,
+            limit_concurrency=200,
+            timeout_graceful_shutdown=1,
+            h11_max_incomplete_event_size=16_384,
+        )
+        self.server = uvicorn.Server(config)
 
     @property
     def address(self) -> str:
@@ -234,11 +256,23 @@ class Serving:
 
     def run(self, *, browser: bool = False, at: str = "") -> None:
         """Serve until Ctrl-C."""
-        if browser:
-            threading.Timer(0.3, webbrowser.open, [self.address + (f"#{at}" if at else "")]).start()
-        try:
-            asyncio.run(self.server.serve([self.socket]))
-        except KeyboardInterrupt:  # handed on by the server once it has shut down
-            pass
-        finally:
-            self.socket.close()
+        with ExitStack() as stack:
+            stack.callback(self.socket.close)
+            if browser:
+                page = stack.enter_context(_redirection(self.address + (f"#{at}" if at else "")))
+                threading.Timer(0.3, webbrowser.open, [page]).start()
+            with suppress(KeyboardInterrupt):  # passed on by the server once it has shut down
+                asyncio.run(self.server.serve([self.socket]))
+
+
+@contextmanager
+def _redirection(address: str) -> Iterator[str]:
+    """Yield the address of a private file that leads a browser to a page.
+
+    A browser is started with an address on its command line, which all users of the machine can read: it must not be
+    the one with the token.
+    """
+    with tempfile.TemporaryDirectory(prefix="unseen-explore-") as folder:  # which only the user may enter
+        path = Path(folder, "open.html")
+        path.write_text(REDIRECTION.format(address=html.escape(address)), encoding="utf-8")
+        yield path.as_uri()

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..citizen import optional_import
-from ..files import is_special, temporary, written
+from ..files import is_special, temporary_folder, written
 from ..progress import progress
 from ..tables import TableError, counted, is_path
 from ._cache import Cache
@@ -155,8 +155,7 @@ class Extractor:
             columns = {name: [values[i] for i in kept] for name, values in _columns(photos).items()}
             names, start = [f"feature_{j}" for j in range(len(cache.known(contents[0])))], 0
             parts: list[Path] = []
-            with written(output) as file, temporary(output.with_name(f"{output.name}.parts")) as folder:
-                folder.mkdir()
+            with written(output) as file, temporary_folder(output.parent) as folder:
                 for block in _blocks(cache, contents):
                     rows = slice(start, start := start + len(block))
                     told = pl.DataFrame({name: values[rows] for name, values in columns.items()})
@@ -181,7 +180,7 @@ class Extractor:
         with (
             quiet_decoding(),
             ThreadPoolExecutor(self.threads) as pool,
-            progress("Reading pictures", len(files), self.verbose, last=True, rate=True) as advance,
+            progress("Reading pictures", len(files), self.verbose, last=True) as advance,
         ):
             for position, seen in enumerate(self._ahead(pool, cache, files, batch)):
                 if isinstance(seen, Skipped):

@@ -17,7 +17,7 @@ import numpy as np
 from sklearn.utils import Bunch
 
 from ..datasets import office_caltech_of, vlcs_of
-from ..files import is_special, temporary
+from ..files import is_special, temporary_folder
 from ..labels import Samples
 from ..tables import Request, Table, counted, loaded, survey_table
 from ._cache import Cache
@@ -77,9 +77,7 @@ def collection_of(name: str, photos: Photos, extractor: Extractor) -> Bunch:
 def table_of(photos: Photos, extractor: Extractor, asked: Request | None = None) -> tuple[Table, list[Skipped]]:
     """A table of photographs, through a file that is gone at the end, and those that could not be read."""
     request = replace(asked or Request(), label="label", domain="domain", drop=("path",))
-    beside = Path(extractor.cache or Path.cwd() / photos.name)
-    with temporary(beside.with_name(f"{beside.name}.table")) as folder:
-        folder.mkdir()
+    with temporary_folder(Path.cwd() if extractor.cache is None else Path(extractor.cache).parent) as folder:
         files, skipped = extractor.write(photos, folder / "features.parquet")
         table = loaded(survey_table(folder / "features.parquet", request), request.seed)
     told = [f"{counted(len(skipped), 'picture')} could not be read and left out."] if skipped else []

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from ..algebra import Array
-from ..files import check_target, temporary, written
+from ..files import check_target, temporary_folder, written
 from ..labels import Labels, check_domains, listed
 from ..shift import NoveltyResult
 from ..tables import Schema, counted, has_columns, is_path
@@ -371,8 +371,7 @@ def _together(frames: Iterable[pl.DataFrame], path: Path | None) -> pl.DataFrame
                 for frame in frames:
                     frame.write_csv(text, include_header=not text.tell())
             return None
-        with temporary(path.with_name(f"{path.name}.parts")) as folder:
-            folder.mkdir()
+        with temporary_folder(path.parent) as folder:
             parts: list[Path] = []
             for frame in frames:
                 parts.append(folder / f"{len(parts):09d}.parquet")

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils import gen_batches
 
-from ..estimators import Projection, Statistics, collect, compute, total, tree
+from ..estimators import Projection, Statistics, cluster_errors, collect, compute, total, tree
 from ..kernels import Plan
 from ..labels import Samples
 from ..progress import progress
@@ -83,11 +83,12 @@ def _on_cluster(work: Callable[..., Any], parts: Any, client: Any, advance: Call
     """Have all parts read by workers, who tell how far they are, and add up in a tree."""
     topic = f"unseen-{uuid.uuid4()}"
     task = import_module("dask").delayed(partial(_worker, work, topic))
-    client.subscribe_topic(topic, lambda event: advance(event[1]))
-    try:
-        return compute(tree([task(part) for part in parts], total))
-    finally:
-        client.unsubscribe_topic(topic)
+    with cluster_errors(client):
+        client.subscribe_topic(topic, lambda event: advance(event[1]))
+        try:
+            return compute(tree([task(part) for part in parts], total))
+        finally:
+            client.unsubscribe_topic(topic)
 
 
 def _worker(work: Callable[..., Any], topic: str, part: Any) -> Any:

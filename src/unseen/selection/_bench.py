@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
@@ -30,11 +31,18 @@ class Shelf:
     def fold(self, key: Hashable, size: int, make: Callable[[], Fold]) -> Fold:
         """The fold of a key, which takes `size` bytes; made if it is not here."""
         if key not in self._kept:
-            while self._kept and sum(own for _, own in self._kept.values()) + size > self.most:
+            # Over copies, here and below: a thread may drop the last reference to a bench while another one computes.
+            while self._kept and sum(own for _, own in list(self._kept.values())) + size > self.most:
                 self._kept.popitem(last=False)
             self._kept[key] = make(), size
         self._kept.move_to_end(key)
         return self._kept[key][0]
+
+    def drop(self, owner: object) -> None:
+        """Drop the folds whose key begins with an owner."""
+        for key in list(self._kept):
+            if isinstance(key, tuple) and key[0] is owner:
+                self._kept.pop(key, None)
 
     def __contains__(self, key: Hashable) -> bool:
         return key in self._kept
@@ -98,7 +106,8 @@ class Bench:
         self.samples = stage.samples
         self._name = object()
         self._shelf = Shelf(np.inf) if shelf is None else shelf
-        self._stage = _Prepared(stage.samples, self.fold)
+        # A bench that is not used any more, and is no part of a reference cycle, takes its decompositions with it.
+        weakref.finalize(self, self._shelf.drop, self._name)
         self._membership = membership_of(stage.samples, self.rows.train)
         self.score = Scorer("accuracy", stage.samples, [(self.rows.train, self.rows.test)])
 
@@ -140,5 +149,5 @@ class Bench:
     def said(self, candidates: Sequence[Candidate]) -> list[Prediction]:
         """What candidates behind one kernel, trained on the training rows, say of those that are held out."""
         asks: dict[int, tuple[str, ...]] = dict.fromkeys(range(len(candidates)), ())  # nothing but labels
-        found = ask(list(enumerate(candidates)), self._stage, [0], self.rows, asks)
+        found = ask(list(enumerate(candidates)), _Prepared(self.samples, self.fold), [0], self.rows, asks)
         return sorted(found, key=lambda prediction: prediction.candidate)

@@ -8,7 +8,7 @@ from collections.abc import Generator, Hashable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import product
+from itertools import compress, product
 from pathlib import Path
 from typing import Any
 
@@ -152,7 +152,7 @@ def all_results(
         for each in (config, *configs.values()):
             results.open_configuration(key(each), each)
         kept = (row for own in names.values() for row in results.rows(own))
-        done = {(row.task, row.repeat, row.method) for row in kept if row.status == "ok"}
+        done = {(row.task, row.repeat, row.method) for row in kept if row.status != "failed"}
         known = {} if known is None else known
         known.update(results.scores(name))
         todo = Agenda(study, tasks, done, known, work.client)
@@ -166,7 +166,8 @@ def all_results(
                     results.add_scores(name, part)
                 else:
                     for row, predicted in part:
-                        results.add(names[row.method], row, predicted)
+                        if (row.task, row.repeat, row.method) not in done:
+                            results.add(names[row.method], row, predicted)
         rows = {(row.task, row.method, row.repeat): row for own in names.values() for row in results.rows(own)}
         wanted = list(product(tasks, table, range(protocol.repeats)))
         if not all((task.name, method, repeat) in rows for task, method, repeat in wanted):
@@ -273,7 +274,12 @@ def run_unit(study: Study, unit: Unit) -> tuple[float, tuple[Scores, Votes] | li
 
 
 class Agenda:
-    """Pieces of work, repeat by repeat: the choices that two tasks have in common are made once for both."""
+    """Pieces of work, repeat by repeat: the choices that two tasks have in common are made once for both.
+
+    A piece of work has the same candidates, training rows and test rows in every run of a study, whatever an earlier
+    run has done: it is run as a whole or not at all. A matrix product over fewer rows, or a solution for fewer
+    components, is rounded differently, so that a resumed run would give other bits than an uninterrupted one.
+    """
 
     def __init__(
         self,
@@ -289,13 +295,10 @@ class Agenda:
         self.remembers = client is None and study.votes(tasks) <= ROOM
         self.stages: list[list[Unit]] = [[] for _ in range(study.protocol.repeats + 1)]
         for repeat in range(study.protocol.repeats):
-            trials = [
-                Trial(task, repeat, missing)
-                for task, batch in product(tasks, _batches(study.table))
-                if (missing := tuple(name for name in batch if (task.name, repeat, name) not in done))
-            ]
-            self.stages[repeat] += self._choices(trials)
-            self.stages[repeat + 1] += trials  # while the next repeat is being chosen for
+            trials = [Trial(task, repeat, tuple(batch)) for task, batch in product(tasks, _batches(study.table))]
+            pending = [any((t.task.name, repeat, name) not in done for name in t.methods) for t in trials]
+            self.stages[repeat] += self._choices(trials, pending)
+            self.stages[repeat + 1] += compress(trials, pending)  # while the next repeat is being chosen for
 
     def __len__(self) -> int:
         return sum(map(len, self.stages))
@@ -317,10 +320,12 @@ class Agenda:
         short = "Fewer samples of each domain (max_per_domain), fewer methods or quick grids make it short."
         return f"{told}. {short}" if seconds > PATIENCE else f"{told}."
 
-    def _choices(self, trials: Sequence[Trial]) -> Iterator[Choice]:
-        """What trials must know, as far as it is not known."""
-        wanted: dict[tuple[str, Hashable], _Wanted] = {}
-        for trial in trials:
+    def _choices(self, trials: Sequence[Trial], pending: Sequence[bool]) -> Iterator[Choice]:
+        """The validation that pending trials need, as far as its results are not known."""
+        if not any(pending):
+            return
+        units: dict[tuple[str, Hashable], _Validation] = {}
+        for trial, is_pending in zip(trials, pending, strict=True):
             problem = self.study.problem(trial.task, trial.repeat)
             choosing, able = problem.choosing, problem.able(trial.methods)
             voting = choosing.voting(able) if self.remembers else {}
@@ -329,15 +334,16 @@ class Agenda:
             for k, split in enumerate(choosing.splits if candidates else ()):
                 train, test = split_id(split)
                 known = self.known.get((train, test), {})
-                missing = [one for key, one in candidates.items() if key not in known or key in voting]
-                for batch in grouped(missing, _sharing):
-                    want = wanted.setdefault((train, _sharing(batch[0])), _Wanted(split[0]))
-                    want.tests[test] = split[1]
-                    want.asked.update((one.key, one) for one in batch)
+                for batch in grouped(candidates.values(), _sharing):
+                    unit = units.setdefault((train, _sharing(batch[0])), _Validation(split[0]))
+                    unit.tests[test] = split[1]
+                    unit.candidates.update((one.key, one) for one in batch)
                     if any(one.transductive for one in batch if one.key in voting):
-                        want.drawn[test] = [split[1][rows] for rows in choosing.trials.rows[k][1:]]
-                    want.voting.update(one.key for one in batch if one.key in voting)
-        yield from (want.choice for want in wanted.values())
+                        unit.drawn[test] = [split[1][rows] for rows in choosing.trials.rows[k][1:]]
+                    unit.voting.update(one.key for one in batch if one.key in voting)
+                    if is_pending and any(one.key not in known or one.key in voting for one in batch):
+                        unit.is_pending = True
+        yield from (unit.choice for unit in units.values() if unit.is_pending)
 
     def worked(self, work: Work) -> Generator[tuple[float, Scores | list[Result]], None, None]:
         """What comes of the pieces of work, as they are done, and what they cost."""
@@ -364,21 +370,22 @@ class Agenda:
         return replace(trial, known={at: self.known[at] for at in splits if at in self.known}, votes=votes)
 
 
-@dataclass(frozen=True)
-class _Wanted:
-    """What trials must know that train on the same rows, as it is gathered."""
+@dataclass
+class _Validation:
+    """What trials need that train on the same rows, as it is gathered."""
 
     train: Ints
     tests: dict[str, Ints] = field(default_factory=dict)
     drawn: dict[str, list[Ints]] = field(default_factory=dict)
-    asked: dict[str, Candidate] = field(default_factory=dict)
+    candidates: dict[str, Candidate] = field(default_factory=dict)
     voting: set[str] = field(default_factory=set)
+    is_pending: bool = False
 
     @property
     def choice(self) -> Choice:
         drawn = tuple(rows for parts in self.drawn.values() for rows in parts)
-        asked = tuple(self.tests.values()), tuple(self.asked.values())
-        return Choice(self.train, *asked, frozenset(self.voting), drawn)
+        candidates = tuple(self.candidates.values())
+        return Choice(self.train, tuple(self.tests.values()), candidates, frozenset(self.voting), drawn)
 
 
 def _batches(table: dict[str, Method]) -> list[list[str]]:

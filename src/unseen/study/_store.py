@@ -1,10 +1,10 @@
-"""Results, row by row, in one file that survives being killed.
+"""Results of a comparison in one SQLite file, from which an interrupted run continues.
 
-SQLite in WAL mode: each row is committed by itself, a process killed in mid-write leaves the earlier rows intact, the
+In WAL mode each row is committed by itself, a process killed while it writes leaves the earlier rows intact, the
 primary key makes every row unique, and the file can be read while a study runs. Append-only text would need its own
-answers to torn lines and duplicates; Parquet cannot append a row. SQLite does not notice when a value changes on the
-disk, so each row has a checksum; a damaged file is set aside, and its sound rows go on in a new one. The scores by
-which settings are chosen are kept beside the rows, so that a run that was killed while it chose goes on from there.
+handling of torn lines and duplicates; Parquet cannot append a row. SQLite checks the integrity of the file when it is
+opened: a damaged file is renamed, and the run starts again with a new one. The validation scores by which settings are
+chosen are stored beside the rows, so that a run killed during validation continues from there.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import sqlite3
 import warnings
 import zlib
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, fields
 from itertools import count
 from pathlib import Path
@@ -24,21 +24,37 @@ from typing import Any
 import numpy as np
 
 from ..algebra import Ints
-from ..files import check_room, check_same, identity, inflated, is_special, set_up, written
+from ..files import check_room, check_same, identity, is_special, set_up
 from ..selection import Score
 
 Scores = dict[tuple[str, str], dict[str, Score]]  # for rows to train on and rows to test on, those of candidates
 
+APPLICATION_ID = 0x756E736E  # "unsn", in the header of every results file: SQLite files of other programs are refused
+# An integrity check verifies the constraints as well.
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS configurations (key TEXT PRIMARY KEY, content TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS results (
     configuration TEXT NOT NULL REFERENCES configurations (key),
-    method TEXT NOT NULL, task TEXT NOT NULL, repeat INTEGER NOT NULL,
-    seed INTEGER, accuracy REAL, accuracies TEXT, validation REAL, settings TEXT, ties INTEGER, transductive INTEGER,
-    seconds REAL, status TEXT NOT NULL, reason TEXT, machine TEXT, kind TEXT, predicted BLOB, checksum INTEGER,
+    method TEXT NOT NULL, task TEXT NOT NULL,
+    repeat INTEGER NOT NULL CHECK (typeof(repeat) = 'integer'),
+    seed INTEGER NOT NULL CHECK (typeof(seed) = 'integer'),
+    accuracy REAL CHECK (typeof(accuracy) IN ('real', 'null')),
+    accuracies TEXT NOT NULL CHECK (typeof(accuracies) = 'text'),
+    validation REAL CHECK (typeof(validation) IN ('real', 'null')),
+    settings TEXT NOT NULL CHECK (typeof(settings) = 'text'),
+    ties INTEGER NOT NULL CHECK (typeof(ties) = 'integer'),
+    transductive INTEGER NOT NULL CHECK (transductive IN (0, 1)),
+    seconds REAL NOT NULL CHECK (typeof(seconds) = 'real'),
+    status TEXT NOT NULL CHECK (status IN ('ok', 'failed', 'skipped')),
+    reason TEXT NOT NULL CHECK (typeof(reason) = 'text'),
+    machine TEXT NOT NULL CHECK (typeof(machine) = 'text'),
+    kind TEXT NOT NULL CHECK (typeof(kind) = 'text'),
+    predicted BLOB CHECK (typeof(predicted) IN ('blob', 'null')),
     PRIMARY KEY (configuration, method, task, repeat)
 );
-CREATE TABLE IF NOT EXISTS validations (configuration TEXT NOT NULL, content BLOB NOT NULL, checksum INTEGER);
+CREATE TABLE IF NOT EXISTS validations (
+    configuration TEXT NOT NULL, content BLOB NOT NULL CHECK (typeof(content) = 'blob')
+);
 """
 
 
@@ -102,23 +118,10 @@ class Row:
 
 
 JSON_FIELDS = ("accuracies", "settings", "machine")
-TYPES: dict[str, Any] = {  # of what is not text
-    **dict.fromkeys(JSON_FIELDS, dict),
-    **dict.fromkeys(("repeat", "seed", "ties"), int),
-    **dict.fromkeys(("accuracy", "validation"), float | None),
-    "seconds": float,
-    "transductive": int,
-}
-MOST_PREDICTED = 2**28  # bytes: however many rows have the same class
-ELSEWHERE = "move the file away, and the same command starts anew."
 COLUMNS = tuple(field.name for field in fields(Row))
-ALL = ", ".join(("configuration", *COLUMNS, "predicted"))
-MARKS = ", ".join("?" * (2 + len(COLUMNS)))
-INSERT = "INSERT OR REPLACE INTO results"
-PART = "crc(configuration, content)"
-ROW_BYTES = 64  # a row takes many more: few are written as often as to have a larger number than this allows
-DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)  # what is wrong is in the file
-TROUBLE = (sqlite3.DatabaseError, UnicodeDecodeError)  # the latter where SQLite quotes a broken schema
+# Errors that stand for damage in a file that carries our application id; SQLITE_ERROR is a schema that does not parse.
+DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
+SQLITE_ERRORS = (sqlite3.DatabaseError, UnicodeDecodeError)  # the latter where SQLite quotes a damaged schema
 
 
 class Store(AbstractContextManager["Store"]):
@@ -145,16 +148,17 @@ class Store(AbstractContextManager["Store"]):
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        if is_special(self.path):
-            raise ValueError(f"{self.path} is not a file. Name another.")
-        with _explained(self.path):
+        if is_special(self.path) or self.path.is_dir():
+            raise ValueError(f"{self.path} is not a file. Use another name for the results file.")
+        with _translated(self.path):
+            _check_application(self.path)
             try:
-                self._connection = _sound_connection(self.path)
-            except TROUBLE as error:
-                if _code(error) not in DAMAGE:
+                self._connection = _connect(self.path)
+            except SQLITE_ERRORS as error:
+                if _primary_code(error) not in DAMAGE:
                     raise
-                _repair(self.path, error)
-                self._connection = _sound_connection(self.path)
+                _set_aside(self.path, error)
+                self._connection = _connect(self.path)
         self._identity = identity(self.path)
 
     def __exit__(self, *_: object) -> None:
@@ -162,12 +166,12 @@ class Store(AbstractContextManager["Store"]):
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        with _explained(self.path), self._connection:
+        with _translated(self.path), self._connection:
             yield
         check_same(self.path, self._identity)
 
     def open_configuration(self, key: str, config: dict[str, Any]) -> None:
-        """Remember what a configuration's key stands for."""
+        """Store what a configuration's key stands for."""
         with self._writing():
             self._connection.execute(
                 "INSERT OR REPLACE INTO configurations VALUES (?, ?)", (key, json.dumps(config, sort_keys=True))
@@ -180,13 +184,16 @@ class Store(AbstractContextManager["Store"]):
         """
         values = [json.dumps(v) if name in JSON_FIELDS else v for name, v in vars(row).items()]
         blob = None if predicted is None else zlib.compress(predicted.astype("<i4").tobytes())
+        columns = ", ".join(("configuration", *COLUMNS, "predicted"))
+        marks = ", ".join("?" * (2 + len(COLUMNS)))
         with self._writing():
-            added = self._connection.execute(f"{INSERT} ({ALL}) VALUES ({MARKS})", [configuration, *values, blob])
-            self._connection.execute(f"UPDATE results SET checksum = crc({ALL}) WHERE rowid = ?", (added.lastrowid,))
+            self._connection.execute(
+                f"INSERT OR REPLACE INTO results ({columns}) VALUES ({marks})", [configuration, *values, blob]
+            )
 
     def predicted(self, configuration: str, method: str, task: str, repeat: int) -> Ints | None:
         """Predicted classes of one row, if it has any."""
-        with _explained(self.path):
+        with _translated(self.path):
             found = self._connection.execute(
                 "SELECT predicted FROM results WHERE configuration = ? AND method = ? AND task = ? AND repeat = ?",
                 (configuration, method, task, repeat),
@@ -194,152 +201,120 @@ class Store(AbstractContextManager["Store"]):
         (blob,) = found or (None,)
         if blob is None:
             return None
-        with _as_written(self.path):
-            return np.frombuffer(inflated(blob, ELSEWHERE, MOST_PREDICTED), dtype="<i4").astype(np.intp)
+        with _decoding(self.path):
+            return np.frombuffer(zlib.decompress(blob), dtype="<i4").astype(np.intp)
 
     def add_scores(self, configuration: str, scores: Scores) -> None:
-        """Write what a part of the validation found, and commit it."""
+        """Write the scores of one part of the validation, and commit them."""
         content = zlib.compress(json.dumps(list(scores.items())).encode())
         with self._writing():
-            found = self._connection.execute("INSERT INTO validations VALUES (?, ?, NULL)", (configuration, content))
-            self._connection.execute(f"UPDATE validations SET checksum = {PART} WHERE rowid = ?", (found.lastrowid,))
+            self._connection.execute("INSERT INTO validations VALUES (?, ?)", (configuration, content))
 
     def scores(self, configuration: str) -> Scores:
-        """What the validation has found so far; what failed will be tried again."""
-        with _explained(self.path):
-            query = "SELECT content FROM validations WHERE configuration = ?"
+        """All validation scores so far, without those of failures, which are computed again."""
+        with _translated(self.path):
+            query = "SELECT content FROM validations WHERE configuration = ? ORDER BY rowid"
             found = self._connection.execute(query, (configuration,)).fetchall()
-        read: Scores = {}
-        with _as_written(self.path):
-            for at, scores in (part for (content,) in found for part in json.loads(inflated(content, ELSEWHERE))):
-                sound = {candidate: Score(*values) for candidate, values in scores.items()}
-                read.setdefault(tuple(at), {}).update((key, score) for key, score in sound.items() if not score.error)
-        return read
+        scores: Scores = {}
+        with _decoding(self.path):
+            for (content,) in found:
+                for (train, test), by_candidate in json.loads(zlib.decompress(content)):
+                    for candidate, values in by_candidate.items():
+                        score = Score(*values)
+                        if not score.error:
+                            scores.setdefault((train, test), {})[candidate] = score
+        return scores
 
     def rows(self, configuration: str) -> list[Row]:
         """All rows of a configuration."""
-        with _explained(self.path):
+        with _translated(self.path):
             found = self._connection.execute(
                 f"SELECT {', '.join(COLUMNS)} FROM results WHERE configuration = ? ORDER BY task, method, repeat",
                 (configuration,),
             ).fetchall()
-        with _as_written(self.path):
-            rows = (dict(zip(COLUMNS, values, strict=True)) for values in found)
-            read = (row | {name: json.loads(row[name]) for name in JSON_FIELDS} for row in rows)
-            return [_checked(Row(**row | {"transductive": bool(row["transductive"])})) for row in read]
+        rows = []
+        with _decoding(self.path):
+            for values in found:
+                row = dict(zip(COLUMNS, values, strict=True))
+                row |= {name: json.loads(row[name]) for name in JSON_FIELDS}
+                rows.append(Row(**row | {"transductive": bool(row["transductive"])}))
+        return rows
 
 
 @contextmanager
-def _as_written(path: Path) -> Iterator[None]:
-    """Refuse contents that have right checksums, but that nothing here has written."""
+def _decoding(path: Path) -> Iterator[None]:
+    """Raise ValueError for contents that the database holds together, but that no run has written."""
     try:
         yield
-    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+    except (LookupError, TypeError, ValueError, zlib.error) as error:
         raise ValueError(
-            f"{path} holds what no run has written ({error}). Name another file. Or move it away, and the same command "
-            "starts anew."
+            f"{path} is damaged: a result in it cannot be decoded ({error}). Rename or remove the file; the same "
+            "command then starts again."
         ) from error
 
 
-def _checked(row: Row) -> Row:
-    wrong = {name: value for name, value in vars(row).items() if not isinstance(value, TYPES.get(name, str))}
-    wrong |= {name: value for name, value in row.accuracies.items() if not isinstance(value, (int, float))}
-    if wrong:
-        raise TypeError(", ".join(f"{name} is {value!r:.80}" for name, value in wrong.items()))
-    return row
-
-
 @contextmanager
-def _explained(path: Path) -> Iterator[None]:
-    """Say which file cannot be used, and whether the reason is a full disk."""
+def _translated(path: Path) -> Iterator[None]:
+    """Turn errors of SQLite into errors that name the file, and a full disk into an error that says so."""
     try:
         yield
-    except TROUBLE as error:
+    except SQLITE_ERRORS as error:
         check_room(path, error)
-        if _code(error) in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
-            raise ValueError(f"{path} cannot be opened as a file of results ({error}). Name another.") from error
+        if _primary_code(error) in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
+            raise ValueError(
+                f"{path} cannot be opened as a results file ({error}). Use another file, or change its permissions."
+            ) from error
         raise OSError(f"{path} cannot be read or written ({error}).") from error
 
 
-def _code(error: Exception) -> int:
-    """SQLite's primary code; that of errors in Python's part, such as text that is no UTF-8, is SQLITE_ERROR."""
+def _primary_code(error: Exception) -> int:
+    """SQLite's primary error code; errors raised by Python's module, such as for text not in UTF-8, have none."""
     return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
 
 
-def _connected(path: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, timeout=30)
-    connection.create_function("crc", -1, lambda *values: zlib.crc32(repr(values).encode()))
-    return connection
+def _check_application(path: Path) -> None:
+    """Raise ValueError for a file of another program, before SQLite opens it and may change it.
 
-
-def _sound_connection(path: Path) -> sqlite3.Connection:
-    """A connection to a file that holds together, each row as it was written; its tables are made if need be."""
-    connection = _connected(path)
+    The application id is at a fixed place of the header, see https://www.sqlite.org/fileformat.html.
+    """
+    if not path.exists():
+        return
     try:
-        set_up(connection, "")
-        columns = {column[1] for column in connection.execute("PRAGMA table_info(results)")}
-        if "configuration" in columns and "kind" not in columns:  # of version 0.1, whose rows nobody would take up
-            connection.execute("ALTER TABLE results RENAME TO results_of_version_0_1")
-        set_up(connection, SCHEMA)
-        changed = [
-            connection.execute(f"SELECT count(*) FROM {table} WHERE checksum IS NOT {checksum}").fetchone()[0]
-            for table, checksum in (("results", f"crc({ALL})"), ("validations", PART))
-        ]
-        if any(changed) or connection.execute("PRAGMA integrity_check(1)").fetchone() != ("ok",):
-            raise sqlite3.DatabaseError("it is not as it was written")
+        with path.open("rb") as file:
+            header = file.read(100)
+    except OSError as error:
+        raise ValueError(
+            f"{path} cannot be opened as a results file ({error}). Use another file, or change its permissions."
+        ) from error
+    if header and (header[:16] != b"SQLite format 3\0" or header[68:72] != APPLICATION_ID.to_bytes(4)):
+        raise ValueError(
+            f"{path} is not a results file of this version of unseen, or its header is damaged. It was not changed. "
+            "Use another file, or rename this one."
+        )
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    """Open a results file, create its tables if necessary, and check its integrity."""
+    connection = sqlite3.connect(path, timeout=30)
+    try:
+        set_up(connection, SCHEMA, application_id=APPLICATION_ID)
+        (report,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
+        if report != "ok":
+            raise sqlite3.DatabaseError(" ".join(report.split()))
     except BaseException:
         connection.close()
         raise
     return connection
 
 
-def _repair(path: Path, error: Exception) -> None:
-    """Put the rows that are as they were written into a new file, and the damaged one aside, under another name."""
-    with closing(_connected(path)) as damaged:
-        try:
-            damaged.execute("PRAGMA writable_schema=ON")  # nothing is written: files that were cut off are read, too
-            damaged.execute(f"SELECT {ALL}, checksum FROM results LIMIT 0")
-        except TROUBLE:
-            raise ValueError(
-                f"{path} is not a file of results ({error}). Name another file. If it was one, it is damaged beyond "
-                "reading: move it away, and the same command starts anew."
-            ) from error
-        most = _most(damaged, path)
-        configurations = _readable(damaged, "SELECT key, content FROM configurations WHERE TRUE", 1, most)
-        rows = _readable(damaged, f"SELECT {ALL}, checksum FROM results WHERE checksum IS crc({ALL})", 1, most)
-    with written(path) as repaired:
-        with closing(_sound_connection(Path(":memory:"))) as fresh:  # no log lies beside it if this is killed
-            with fresh:
-                fresh.executemany("INSERT OR IGNORE INTO configurations VALUES (?, ?)", configurations)
-                fresh.executemany(f"{INSERT} ({ALL}, checksum) VALUES ({MARKS}, ?)", rows)
-            repaired.write_bytes(fresh.serialize())
-        names = (path.with_name(f"{path.name}.damaged{number or ''}") for number in count())
-        aside = next(name for name in names if not name.exists())
-        for ending in ("-wal", "-shm", ""):  # a log that stayed beside the new file would be taken for its own
-            if Path(f"{path}{ending}").exists():
-                os.rename(f"{path}{ending}", f"{aside}{ending}")
+def _set_aside(path: Path, error: Exception) -> None:
+    """Rename a damaged file."""
+    names = (path.with_name(f"{path.name}.damaged{number or ''}") for number in count())
+    aside = next(name for name in names if not name.exists())
+    for ending in ("-wal", "-shm", ""):  # a log that stays would be taken for that of the new file
+        if Path(f"{path}{ending}").exists():
+            os.rename(f"{path}{ending}", f"{aside}{ending}")
     warnings.warn(
-        f"{path} is damaged. {len(rows):,} of its rows are as they were written and were kept in a new file of that "
-        f"name; the damaged file is now {aside}. What is missing is run again.",
-        stacklevel=3,
+        f"{path} is damaged ({error}). It was renamed to {aside}, and the run starts again with a new file.",
+        stacklevel=4,
     )
-
-
-def _most(connection: sqlite3.Connection, path: Path) -> int:
-    """The largest number of a result; where it cannot be read, one that is not likely to be exceeded."""
-    size = path.stat().st_size
-    try:
-        return min(connection.execute("SELECT max(rowid) FROM results").fetchone()[0] or 0, size)
-    except TROUBLE:
-        return size // ROW_BYTES
-
-
-def _readable(connection: sqlite3.Connection, query: str, low: int, high: int) -> list[Any]:
-    """Rows numbered from `low` to `high`; each half is tried for itself where something cannot be read."""
-    try:
-        return connection.execute(f"{query} AND rowid BETWEEN ? AND ?", (low, high)).fetchall()
-    except TROUBLE:
-        if low >= high:
-            return []  # one row that cannot be read: the file that is set aside still has what there is of it
-        middle = (low + high) // 2
-        return _readable(connection, query, low, middle) + _readable(connection, query, middle + 1, high)

@@ -1,0 +1,55 @@
+"""HTTP as uvicorn speaks it, with a limit on the time that a request may take to arrive."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+REQUEST_SECONDS = 10.0  # requests come from this machine and are small
+
+
+def timed_protocol() -> Any:
+    """The protocol class for uvicorn."""
+    import h11
+    from uvicorn.protocols.http.h11_impl import H11Protocol
+
+    class TimedProtocol(H11Protocol):
+        """Closes a connection on which no complete request arrives in time, so that such ones do not exhaust the limit.
+
+        uvicorn limits the time between two requests, but not that until the first one, nor that of a request which has
+        begun. The default headers of the server also go with the answer to a request that is not HTTP.
+        """
+
+        timer: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            self.expect_request()
+
+        def on_response_complete(self) -> None:
+            self.expect_request()
+            super().on_response_complete()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            if self.timer is not None:
+                self.timer.cancel()
+            super().connection_lost(exc)
+
+        def expect_request(self) -> None:
+            if self.timer is not None:
+                self.timer.cancel()
+            self.timer = self.loop.call_later(REQUEST_SECONDS, self.close_unless_complete)
+
+        def close_unless_complete(self) -> None:
+            if self.conn.their_state in (h11.IDLE, h11.SEND_BODY):  # an answer may take as long as it needs
+                self.transport.close()
+
+        def send_400_response(self, msg: str) -> None:
+            kind = [(b"content-type", b"text/plain; charset=utf-8"), (b"connection", b"close")]
+            headers = [*self.server_state.default_headers, *kind]
+            response = h11.Response(status_code=400, headers=headers, reason=b"Bad Request")
+            for event in (response, h11.Data(data=msg.encode("ascii")), h11.EndOfMessage()):
+                self.transport.write(self.conn.send(event) or b"")
+            self.transport.close()
+
+    return TimedProtocol
