@@ -76,7 +76,9 @@ class UnseenClassifier(ChosenModel):
     balance : {"none", "classes", "domains"}, default="none"
         What weighs alike in training: nothing, all classes (as with scikit-learn's ``class_weight="balanced"``) or all
         domains. These are weights of samples, made for each training set, for classifiers that take them: all but
-        1-nearest-neighbour. Scores are not balanced: that is for `scoring` to say.
+        1-nearest-neighbour. Scores are not balanced: that is for `scoring` to say. Balanced classes change labels and
+        prediction sets, which treat all classes as equally frequent; `predict_proba` refers to the natural class
+        frequencies of the training data all the same.
     n_jobs : int, default=None
         Number of processes over methods.
     verbose : int, default=0
@@ -311,16 +313,18 @@ class UnseenClassifier(ChosenModel):
             return replace(method, transformer=projection)
         return replace(method, transformer=self.feature_map) if method.name == MAPPED else method
 
-    def predict_set(self, X: Any, coverage: float = 0.9, *, sample_domain: Any = None) -> list[Any]:
+    def predict_set(self, X: Any, coverage: float | None = None, *, sample_domain: Any = None) -> list[Any]:
         """Tell which classes samples may have: sets that hold the true one as often as asked, on new domains.
 
         Parameters
         ----------
         X, sample_domain
             As for `predict`.
-        coverage : float, default=0.9
+        coverage : float, default=None
             How often the true class is to be in the set, on average over new domains like those seen in `fit`. With m
-            held-out domains at most 1 - 1/(m + 1) can be promised, as the next may be the strangest: more is refused.
+            held-out domains at most 1 - 1/(m + 1) is attainable, as the next may be the strangest: more is refused.
+            None means 0.9 or, with fewer than 9 held-out domains, the largest attainable coverage, which a
+            :class:`~unseen.exceptions.CoverageWarning` states.
 
         Returns
         -------
@@ -328,8 +332,9 @@ class UnseenClassifier(ChosenModel):
             The classes of each sample, the likeliest first.
         """
         check_is_fitted(self, "best_estimator_")
-        self.best_estimator_.threshold(coverage)  # what cannot be promised is refused before anything is computed
-        return self.best_estimator_.named_sets(self.predict_proba(X, sample_domain=sample_domain), coverage)
+        pool = self.best_estimator_
+        coverage = pool.resolve_coverage(coverage)  # before anything is computed
+        return pool.named_sets(np.asarray(self._answer("decision_proba", X, sample_domain)), coverage)
 
     def _classifiers(self) -> Sequence[Any]:
         return [getattr(self, "best_estimator_", Pool((), np.empty(0), np.empty(0)))]
