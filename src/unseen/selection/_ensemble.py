@@ -223,8 +223,8 @@ class Pool(DocLinkMixin, ClassifierMixin, BaseEstimator):
             return USUAL_COVERAGE
         m = len(self._conformal.scores)
         warn(
-            f"Prediction sets have a coverage of {attainable:.3g}, on average over new domains: more than 1 - 1/(m + 1) "
-            f"is not attainable with m = {m} held-out domain{'s' * (m > 1)}. Pass coverage to choose a lower one.",
+            f"The coverage of these prediction sets is {attainable:.3g}, on average over new domains: {m} held-out "
+            f"domain{'s' * (m > 1)} attain at most 1 - 1/(m + 1). Pass this or a lower coverage to avoid the warning.",
             CoverageWarning,
         )
         return attainable

@@ -102,7 +102,7 @@ class Agreement:
 
 
 def _written_as(labels: pl.Series, classes: NDArray[Any]) -> pl.Series:
-    """Labels as the classes are written: one that is a whole number may be 7, ' 7' or 7.0 in a table, True also true."""
+    """Labels as the classes are written: 7 may be 7, ' 7' or 7.0 in a table, and True may be true."""
     text = as_text(labels)
     if classes.dtype.kind == "b":
         return as_booleans(text).cast(polars().String).str.to_titlecase().fill_null(text)

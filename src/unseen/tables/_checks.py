@@ -40,7 +40,9 @@ def as_labels(names: Sequence[str]) -> NDArray[Any]:
 def as_booleans(text: pl.Series) -> pl.Series:
     """Text as booleans, such as True or false; null where it is none."""
     written = {"true": True, "false": False}
-    return text.str.strip_chars().str.to_lowercase().replace_strict(written, default=None, return_dtype=polars().Boolean)
+    return (
+        text.str.strip_chars().str.to_lowercase().replace_strict(written, default=None, return_dtype=polars().Boolean)
+    )
 
 
 def whole_numbers(text: pl.Series) -> pl.Series:
@@ -249,8 +251,8 @@ def _identifier_notices(tallies: Tallies, kept: NDArray[np.bool_], roles: Roles)
     unique = list(compress(tallies.names, tallies.all_different & kept))
     if unique:
         notices.append(
-            f"A different integer in every row, as identifiers have: {listed(unique)}. They are used as numbers; leave "
-            "them out with the parameter drop if they are identifiers."
+            f"A different integer in every row, as identifiers have: {listed(unique)}. They are used as numbers; drop "
+            "them if they are identifiers."
         )
     for i in np.flatnonzero(kept & tallies.numeric & ~tallies.all_different).tolist():
         name = tallies.names[i]

@@ -250,12 +250,12 @@ def load_table(
     Parameters
     ----------
     path : str, path, DataFrame, dict, list of dict or structured array
-        A frame of pandas or polars, or columns or rows by name, read as the same table in a file would be. Or a file (.csv, .tsv, .csv.gz, .tsv.gz,
-        .parquet, .feather, .arrow, .ipc, .npz or .mat); or several, by the folder that they are in or a pattern such as
-        ``data/part-*.parquet``. Each of several files is a domain, named after it. They are parts of one table if
-        `domain` names a column; or if all are called like parts, as part-0001, chunk_3 or 00012, and have the same
-        label column and domain column with telling names. In .npz and .mat files the features are the matrix called X,
-        data, features, feas or fts, or the only one; labels and domains are vectors.
+        A frame of pandas or polars, or columns or rows by name, read as the same table in a file would be. Or a file
+        (.csv, .tsv, .csv.gz, .tsv.gz, .parquet, .feather, .arrow, .ipc, .npz or .mat); or several, by the folder that
+        they are in or a pattern such as ``data/part-*.parquet``. Each of several files is a domain, named after it.
+        They are parts of one table if `domain` names a column; or if all are called like parts, as part-0001, chunk_3
+        or 00012, and have the same label column and domain column with telling names. In .npz and .mat files the
+        features are the matrix called X, data, features, feas or fts, or the only one; labels and domains are vectors.
     label, domain : str, default=None
         The columns of labels and of domains. By default the only one with a telling name, such as diagnosis or species,
         hospital or batch; `notices` says which.

@@ -108,9 +108,10 @@ class Schema:
     def encode(self, frame: pl.DataFrame) -> NDArray[np.float64]:
         """Turn a frame that has these columns, in any order and among others, into a matrix.
 
-        Columns that had missing values in training may be absent, and are missing then. Numbers stay as they are; missing and infinite ones become NaN. A date becomes its days since 1970. A level
-        becomes its position among `levels`, -1 if it is not there, and NaN if it is missing. Text that reads as a
-        number counts as one, so a table may be typed in one place and plain text in another.
+        Columns that had missing values in training may be absent, and are missing then. Numbers stay as they are;
+        missing and infinite ones become NaN. A date becomes its days since 1970. A level becomes its position among
+        `levels`, -1 if it is not there, and NaN if it is missing. Text that reads as a number counts as one, so a table
+        may be typed in one place and plain text in another.
         """
         self.match(frame.columns, "The table")
         frame = frame.with_columns(polars().lit(None).alias(name) for name in self.absent(frame.columns))
@@ -158,17 +159,19 @@ class Schema:
     def match(self, names: Iterable[str], source: str) -> list[str]:
         """Check the columns of `source`, and return those that are not used.
 
-        A feature may be absent if it had missing values in training.
+        A feature may be absent if it had missing values in training, but not all of them.
         """
         names = list(names)
-        features, complete = set(self.feature_names), {column.name for column in self.columns if not column.missing}
+        features, absent = set(self.feature_names), self.absent(names)
         others = [name for name in names if name not in features]
-        lacking = [name for name in self.absent(names) if name in complete]
-        problems = [unknown_column(name, names, candidates=others) for name in lacking]
-        if lacking:
+        complete = [column.name for column in self.columns if not column.missing and column.name in absent]
+        problems = []
+        if complete or len(absent) == len(self.columns):
+            problems += [unknown_column(name, names, candidates=others) for name in absent]
+        if complete:
             problems.append(
-                f"no value of {listed(lacking)} was missing in training, so the column is required; an empty column of "
-                "that name is accepted, and its values are treated as missing."
+                f"no value of {listed(complete)} was missing in training, so the column is required; an empty column "
+                "of that name is accepted, and its values are treated as missing."
             )
         refuse(problems, source)
         return [name for name in others if name not in (self.label, self.domain, self.group)]

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 MISSING_MARKS = ("", "na", "n/a", "#n/a", "<na>", "nan", "null", "?")
 LARGEST = 1e150  # larger numbers count as infinite: their squares, and so all distances, would be
 # A time, perhaps with its distance from Greenwich, after a date.
-TIME = r"(?:[T ]+(?P<hour>\d\d?):(?P<minute>\d\d)(?::(?P<second>\d\d(?:\.\d+)?))?\s*(?:Z|(?P<sign>[+-])(?P<away>\d\d):?(?P<off>\d\d))?)?"
+ZONE = r"(?:Z|(?P<sign>[+-])(?P<away>\d\d):?(?P<off>\d\d))?"
+TIME = rf"(?:[T ]+(?P<hour>\d\d?):(?P<minute>\d\d)(?::(?P<second>\d\d(?:\.\d+)?))?\s*{ZONE})?"
 # How dates are written, by the name of the format, in the order in which formats are preferred: where both of the last
 # two fit all values, the month comes first, as pandas has it.
 DATE_FORMATS = {
