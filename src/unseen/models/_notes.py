@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from scipy.special import bdtrc
+
 from ..algebra import Moments
 from ..labels import listed
 from ..shift import Novelty, NoveltyResult
@@ -14,6 +16,7 @@ from ..tables import NewValues, counted
 
 SHOWN = 20  # domains that are named in a note
 MOSTLY = 0.5  # share of the values of a column that are missing if most of them are
+CHANCE = 0.01  # so many missing values are no news if the share of training gives them with this probability
 
 
 def new_data_facts(
@@ -48,13 +51,20 @@ def new_data_facts(
         "mostly_missing": [
             {"column": name, "missing": n}
             for name, n in missing.items()
-            if n > MOSTLY * rows and missing_in_training.get(name, 0.0) <= MOSTLY and name not in lacking
+            if name not in lacking and _mostly_missing(n, rows, missing_in_training.get(name, 0.0))
         ],
         "new_levels": [
             {"column": name, "rows": new.rows, "levels": list(new.examples)} for name, new in new_levels.items()
         ],
         "novelty": list(novelty),
     }
+
+
+def _mostly_missing(n: int, rows: int, share_in_training: float) -> bool:
+    """Whether most values of a column are missing, though they were not in training; a few rows say little."""
+    if n <= MOSTLY * rows or share_in_training > MOSTLY:
+        return False
+    return bool(bdtrc(n - 1, rows, share_in_training) < CHANCE)  # at least n of so many rows
 
 
 def novelty_entry(domain: str | None, result: NoveltyResult) -> dict[str, Any]:
