@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import warnings
-from typing import Any
 
 
 class SingleDomainWarning(UserWarning):
@@ -51,7 +50,7 @@ class SmallBatchError(ValueError):
         Which of "batch", "inductive", "source" and "center" avoid the error.
     """
 
-    def __init__(self, domain: Any, rows: int, fewest: int, remedies: tuple[str, ...]) -> None:
+    def __init__(self, domain: object, rows: int, fewest: int, remedies: tuple[str, ...]) -> None:
         super().__init__(domain, rows, fewest, remedies)
         self.domain = domain
         self.rows = rows
