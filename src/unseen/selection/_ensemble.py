@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from ..algebra import Array, Moments
 from ..citizen import DocLinkMixin
@@ -185,8 +185,9 @@ class Pool(DocLinkMixin, ClassifierMixin, BaseEstimator):
             In the order of `classes_`.
         """
         check_is_fitted(self, "members_")
-        domain = None if sample_domain is None else check_domains(sample_domain, X.shape[0])
-        self.require_batches(domain_sizes(domain, X.shape[0]))
+        n_samples = _num_samples(X)
+        domain = None if sample_domain is None else check_domains(sample_domain, n_samples)
+        self.require_batches(domain_sizes(domain, n_samples))
         return self.answer(X, domain)
 
     def with_natural_priors(self, P: Array) -> Array:
