@@ -92,6 +92,19 @@ def test_auto_may_be_kept_inductive(home, tmp_path, monkeypatch):
     assert {row["kind"] for row in free["leaderboard"]} == {"plain", "transductive"}
 
 
+def test_columns_of_codes_are_declared_categories(home, tmp_path):
+    train = pl.read_csv(home / "train.csv").with_columns(ward_id=pl.int_range(72) % 7)
+    train.write_csv(tmp_path / "train.csv")
+    command = ["fit", tmp_path / "train.csv", "--method", "1nn", "-o", tmp_path / "m.unseen"]
+    text = unseen(*command)[1]
+    assert "Note: 'ward_id' is called like a code, and its 7 different integers are used as numbers" in text
+    assert "declare it with --categories if they are codes." in text
+    assert "--categories" not in unseen(*command, "--categories", "ward_id")[1].split("command")[0]
+    uses = {use["column"]: use for use in read_card(tmp_path / "m.unseen")["data"]["columns"]}
+    assert (uses["ward_id"]["use"], uses["ward_id"]["levels"]) == ("category", 7)
+    assert "no column 'wards': did you mean 'ward_id'?" in unseen(*command, "--categories", "wards")[1]
+
+
 def test_labels_of_any_kind_survive(tmp_path):
     """Through training, the model file, and a CSV file that two readers agree on."""
     table = pl.concat([frame(4 * len(NASTY), site, i, NASTY) for i, site in enumerate(SITES)])

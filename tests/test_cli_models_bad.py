@@ -92,18 +92,34 @@ def replaced(home, name, **columns):
     return name
 
 
-def test_a_transductive_model_refuses_a_domain_of_one_row(home, tmp_path):
-    pl.read_parquet(home / "new.parquet").head(1).write_csv(tmp_path / "one.csv")
-    code, text = unseen("predict", home / "target.unseen", tmp_path / "one.csv", "-o", tmp_path / "o.csv")
+@pytest.mark.parametrize("model", ["target", "centred", "pool", "smooth"])
+def test_a_transductive_model_refuses_a_new_domain_of_few_rows(home, tmp_path, model):
+    new = pl.read_parquet(home / "new.parquet")
+    new.head(1).write_csv(tmp_path / "one.csv")
+    code, text = unseen("predict", home / f"{model}.unseen", tmp_path / "one.csv", "-o", tmp_path / "o.csv")
     assert code == 2
-    assert "the new table has a single sample, which would become all zeros" in text
-    three = pl.read_parquet(home / "new.parquet").head(3).with_columns(site=pl.Series(["lima", "oslo", "lima"]))
-    three.write_csv(tmp_path / "three.csv")
-    command = ["predict", home / "centred.unseen", tmp_path / "three.csv", "-o", tmp_path / "o.csv", "--domain", "site"]
-    code, text = unseen(*command)
+    assert "The new domain has 1 row, but a transductive prediction depends on the other rows of the domain" in text
+    assert "Predict a table with at least 10 rows of each new domain" in text
+    assert "fit with --inductive" in text
+    assert ("name a source domain in the column of --domain" in text) == (model != "smooth")
+    few = new.head(20).with_columns(site=pl.Series(["lima"] * 11 + ["oslo"] * 9))
+    few.write_csv(tmp_path / "few.csv")
+    command = ["predict", home / f"{model}.unseen", tmp_path / "few.csv", "-o", tmp_path / "o.csv", "--domain", "site"]
+    code, text = unseen(*command, "--batch-size", 7)
     assert code == 2
-    assert "domain 'oslo' has a single sample" in text
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["one.csv", "three.csv"]
+    assert "Domain 'oslo' has 9 rows" in text
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["few.csv", "one.csv"]
+    few.head(11).write_csv(tmp_path / "few.csv")
+    assert unseen(*command)[0] == 0
+
+
+def test_centering_few_rows_of_a_new_domain_on_themselves_is_refused(home, tmp_path):
+    pl.read_parquet(home / "new.parquet").head(9).write_csv(tmp_path / "few.csv")
+    command = ["predict", home / "source.unseen", tmp_path / "few.csv", "-o", tmp_path / "o.csv"]
+    code, text = unseen(*command, "--center", "target")
+    assert code == 2
+    assert "Predict a table with at least 10 rows of each new domain, leave out --center target or name a" in text
+    assert unseen(*command)[0] == 0
 
 
 BAD = {
@@ -143,7 +159,7 @@ BAD = {
     "unknown centre": ("predict plain.unseen new.csv -o o.csv --center moon", "'moon' is not one of"),
     "unknown domain": ("predict plain.unseen new.csv -o o.csv --domain sight", "did you mean 'site'?"),
     "missing domains": ("predict target.unseen gaps.csv -o o.csv --domain site", "first for row 41"),
-    "missing columns": ("predict plain.unseen few.csv -o o.csv", "no column 'x1'"),
+    "missing columns": ("predict plain.unseen few.csv -o o.csv", "no column 'sex': the columns are 'x0', 'x1'"),
     "no rows": ("predict plain.unseen empty.csv -o o.csv", "it holds no rows"),
     "no batch": ("predict plain.unseen new.csv -o o.csv --batch-size 0", "Invalid value for '--batch-size'"),
     "not ours": ("predict bare.unseen new.csv -o o.csv", "holds a KFDA, not a model that `unseen fit` wrote"),
@@ -157,7 +173,7 @@ BAD = {
 @pytest.fixture(scope="module")
 def bad_files(home):
     replaced(home, "gaps.csv", site=pl.Series(["lima"] * 40 + [None] * 10))
-    pl.read_csv(home / "new.csv").select("x0", "sex").write_csv(home / "few.csv")
+    pl.read_csv(home / "new.csv").select("x0", "x1").write_csv(home / "few.csv")
     (home / "empty.csv").write_text((home / "new.csv").read_text().splitlines()[0] + "\n")
     (home / "folder.csv").mkdir()
     (home / "folder.unseen").mkdir()
@@ -196,8 +212,9 @@ def test_a_target_that_cannot_be_written_is_refused_before_the_work(home, monkey
 
 def test_missing_columns_are_all_named_at_once(bad_files, tmp_path):
     text = unseen("predict", bad_files / "plain.unseen", bad_files / "few.csv", "-o", tmp_path / "o.csv")[1]
-    assert "'x1'" in text
-    assert "'x2'" in text
+    assert "no column 'x2'" in text
+    assert "no column 'sex'" in text
+    assert "no value of 'sex' was missing in training" in text
 
 
 def test_a_column_that_numbers_the_rows_is_no_domain(home, tmp_path, monkeypatch):

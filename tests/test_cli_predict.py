@@ -20,7 +20,6 @@ from unseen.algebra import pooled
 from unseen.cli._predict import predict
 from unseen.models import Model
 from unseen.models._file import load_model, read_card
-from unseen.models._model import require_batches
 from unseen.tables import Agreement
 
 
@@ -169,14 +168,13 @@ def test_centres_found_in_pieces_are_those_of_the_whole(loaded, model, cuts, nam
     """New domains anywhere among known ones, and pieces of any size, empty ones too."""
     pool, prepared = loaded[model]
     domain = np.array(names)
-    domain[:2] = domain[2:4] = ["a", "b"]  # no new domain of a single sample
+    domain[:2] = domain[2:4] = ["a", "b"]  # new domains have a mean
     cuts = sorted(cuts)
     pieces = list(zip(np.split(prepared, cuts), np.split(domain, cuts), strict=True))
     pieces = [piece for piece in pieces if len(piece[0])]
     centres = reduce(pooled, [pool.moments(*piece) for piece in pieces])
-    require_batches(centres)
     found = np.vstack([pool.answer(*piece, centres) for piece in pieces])
-    np.testing.assert_allclose(found, pool.predict_proba(prepared, sample_domain=domain), atol=1e-10)
+    np.testing.assert_allclose(found, pool.answer(prepared, domain), atol=1e-10)
 
 
 def test_columns_are_found_by_name_whatever_their_order_and_company(home, tmp_path):
@@ -197,8 +195,9 @@ def test_rows_from_far_away_are_warned_of(home, tmp_path):
     code, text = unseen("predict", home / "plain.unseen", tmp_path / "far.csv", "-o", tmp_path / "o.csv")
     assert code == 0
     assert "Far outside" in text
-    assert "Warning: The new rows lie outside of what the model has seen" in text
-    assert "Warning" not in unseen("predict", home / "plain.unseen", home / "train.csv", "-o", tmp_path / "o.csv")[1]
+    assert "Note: The new rows lie outside of what the model has seen" in text
+    near = unseen("predict", home / "plain.unseen", home / "train.csv", "-o", tmp_path / "o.csv")[1]
+    assert "lie outside" not in near
     facts = printed_json(
         "predict", home / "plain.unseen", tmp_path / "far.csv", "-o", tmp_path / "o.csv", "--domain", "site"
     )
@@ -242,7 +241,7 @@ def test_values_that_training_did_not_have_are_named(home, tmp_path):
     for model in ("plain", "centred"):  # one pass over the table, and two
         command = ["predict", home / f"{model}.unseen", tmp_path / "new.parquet", "-o", tmp_path / "o.csv"]
         text = unseen(*command, "--batch-size", 7)[1]
-        assert "Note: The column 'sex' holds what training did not, in 10 of 50 rows: 'x', '?!'." in text
+        assert "Note: The column 'sex' holds values that training did not, in 10 of 50 rows: 'x', '?!'." in text
         assert printed_json(*command)["new_levels"] == [{"column": "sex", "rows": 10, "levels": ["x", "?!"]}]
     assert "training did not" not in unseen("predict", home / "plain.unseen", home / "new.csv", *command[3:])[1]
 

@@ -14,6 +14,7 @@ from sklearn.preprocessing import StandardScaler
 
 from helpers import METHODS, make, three_domains
 from unseen import CIDG, DICA, KFDA, DomainCenterer, ProjectionSearchCV, UnseenClassifier
+from unseen.exceptions import SmallBatchError
 from unseen.selection import Pool
 
 dask = pytest.importorskip("dask")
@@ -323,8 +324,9 @@ def test_a_pool_smooths_within_blocks():
 
 def test_what_a_pool_cannot_say_of_blocks_is_refused():
     pool = clone(POOLS["transductive"]).fit(X, Y, sample_domain=NAMES)
-    with pytest.raises(ValueError, match="domain 'new' has a single sample"):
-        distributed.predict(pool, arrays(17)[0], sample_domain=["new", *NAMES[1:]])
+    for few in (pool, pool_of(None, smoothing=2.0).fit(X, Y, sample_domain=NAMES)):
+        with pytest.raises(SmallBatchError, match=r"Domain 'new' has 9 rows, but .* needs at least 10 of them"):
+            distributed.predict(few, arrays(17)[0], sample_domain=["new"] * 9 + [*NAMES[9:]])
     nested = make_pipeline(DomainCenterer(), StandardScaler(), LogisticRegression())
     pool = Pool([nested], np.ones(1), np.ones(1)).fit(X, Y, sample_domain=NAMES)
     with pytest.raises(ValueError, match="looks at all samples of a new domain, which samples that come in pieces"):

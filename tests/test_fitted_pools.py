@@ -16,9 +16,15 @@ pytest.importorskip("polars", reason="tables need the extra")
 pytest.importorskip("skops", reason="model files need the extra")
 pytest.importorskip("typer", reason="the command needs its extra")
 
+import polars as pl
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import StandardScaler
+
 from helpers import three_domains
-from unseen import UnseenClassifier
+from unseen import CIDG, DomainCenterer, UnseenClassifier
 from unseen.cli._show import describe
+from unseen.exceptions import CoverageWarning, SmallBatchError
 from unseen.kernels import Plan
 from unseen.models import Model, fit_table, load_model, model_card, save_model
 from unseen.models._card import promise
@@ -232,6 +238,97 @@ def test_so_many_domains_are_enough_for_smaller_sets_and_one_less_is_not(table):
     for m, full in ((needed, False), (needed - 1, True)):
         more = Pool([], np.empty(0), np.empty(0), held_out=[np.concatenate(pool.held_out)] * m)
         assert more.sets(uniform, 0.75).all() == full  # nothing is harder to classify than this
+
+
+@pytest.mark.parametrize("n_domains", [1, 2, 5, 8, 9, 30])
+def test_by_default_sets_have_the_largest_coverage_up_to_nine_tenths(n_domains):
+    pool = Pool([], np.empty(0), np.empty(0), held_out=[np.linspace(0, 1, 7)] * n_domains)
+    if n_domains >= 9:
+        assert pool.resolve_coverage() == 0.9  # a warning would be an error
+        return
+    with pytest.warns(CoverageWarning, match=f"{n_domains} held-out domains? attain at most") as caught:
+        assert pool.resolve_coverage() == n_domains / (n_domains + 1)
+    assert f"coverage of these prediction sets is {n_domains / (n_domains + 1):.3g}," in str(caught[0].message)
+    assert 0 <= pool.threshold(n_domains / (n_domains + 1)) <= 1
+
+
+def test_sets_by_default_are_those_of_the_coverage_that_is_stated(table, found):
+    classifier = UnseenClassifier(["logistic"]).fit(table.X, table.y, sample_domain=table.domain)
+    model = Model(found.model, model_card(table, found))
+    for predict_set in (classifier.predict_set, model.predict_set):
+        with pytest.warns(CoverageWarning, match=r"coverage of these prediction sets is 0\.75,"):
+            sets = predict_set(table.X)
+        assert [own.tolist() for own in sets] == [own.tolist() for own in predict_set(table.X, 0.75)]
+
+
+# Rows of new domains for transductive models
+
+
+def pool_of(table, *transformers, smoothing=0.0):
+    """Logistic regression behind each of these, fitted to a table."""
+    members = [make_pipeline(*([] if one is None else [one]), LogisticRegression()) for one in transformers]
+    share = np.full(len(members), 1 / len(members))
+    pool = Pool(members, share, np.ones(len(members)), smoothing=smoothing)
+    return pool.fit(table.X, table.y, sample_domain=table.domain)
+
+
+TRANSDUCTIVE = {
+    "projection": ([CIDG(centering="target")], 0.0),
+    "centerer": ([None, DomainCenterer()], 0.0),
+    "nested": ([make_pipeline(DomainCenterer(), StandardScaler())], 0.0),
+    "smoothing": ([None], 1.0),
+}
+
+
+@pytest.mark.parametrize("kind", TRANSDUCTIVE)
+def test_a_transductive_pool_refuses_fewer_than_ten_rows_of_a_new_domain(table, kind):
+    transformers, smoothing = TRANSDUCTIVE[kind]
+    pool = pool_of(table, *transformers, smoothing=smoothing)
+    for predict in (pool.predict, pool.predict_proba, pool.decision_proba):
+        for n in (1, 9):
+            with pytest.raises(SmallBatchError, match=rf"The new domain has {n} rows?, .* fit with transductive=False"):
+                predict(table.X[:n])
+        assert len(predict(table.X[:10])) == 10
+        with pytest.raises(SmallBatchError) as caught:
+            predict(table.X[:20], sample_domain=np.array(["north"] * 11 + ["new"] * 9))
+        assert (caught.value.domain, caught.value.rows) == ("new", 9)
+        assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["projection", "centerer"])
+def test_single_rows_of_source_domains_are_predicted_as_in_their_batch(table, kind):
+    pool = pool_of(table, *TRANSDUCTIVE[kind][0])
+    whole = pool.predict_proba(table.X, sample_domain=table.domain)
+    for i in (0, 30, 60):
+        alone = pool.predict_proba(table.X[i : i + 1], sample_domain=table.domain[i : i + 1])
+        np.testing.assert_allclose(alone, whole[i : i + 1], atol=1e-12)
+    smooth = pool_of(table, None, smoothing=1.0)
+    with pytest.raises(SmallBatchError) as caught:  # neighbors are looked for in source domains, too
+        smooth.predict(table.X[:1], sample_domain=table.domain[:1])
+    assert "source domain" not in str(caught.value)
+
+
+def test_a_recentered_pool_serves_single_rows(table):
+    pool = pool_of(table, CIDG(centering="target"))
+    batch = table.X[table.domain == "west"] + 0.5
+    whole = pool.predict_proba(batch)
+    projection, classifier = (step for _, step in pool.members_[0].steps)
+    fixed = pool_of(table, CIDG(centering="target"))
+    fixed.of([Pipeline([("projection", projection.recentered(batch)), ("classifier", classifier)])])
+    for i in range(3):
+        np.testing.assert_allclose(fixed.predict_proba(batch[i : i + 1]), whole[i : i + 1], atol=1e-12)
+    fitted = fit_table(table, "logistic", scale="none").model
+    model = Model(replace(fitted, pool=fixed), {"schema": table.schema.to_dict()})
+    few = model.predict_table(batch[:3]).frame.select(pl.col("^p\\(.*$")).to_numpy()
+    np.testing.assert_allclose(few, whole[:3], atol=1e-12)
+
+
+def test_models_of_tables_refuse_small_batches_like_the_pool(table):
+    fitted = replace(fit_table(table, "logistic").model, pool=pool_of(table, CIDG(centering="target")))
+    model = Model(fitted, {"schema": table.schema.to_dict()})
+    for ask in (fitted.predict, fitted.predict_proba, model.predict, model.explain, model.predict_table):
+        with pytest.raises(SmallBatchError, match="The new domain has 9 rows"):
+            ask(table.X[:9])
 
 
 def test_a_pool_of_models_alone_promises_no_sets():

@@ -64,6 +64,44 @@ def test_a_frame_is_read_as_its_csv_file(tmp_path, asked):
     assert found.notices == expected.notices
 
 
+@pytest.mark.parametrize(
+    "levels",
+    [[1, 2, 3], [1.0, 2.5, 3.0], ["1", "2", "3"], [True, False, True], ["2024-01-01", "2024-01-02", "2024-01-03"]],
+    ids=["integers", "floats", "digits", "booleans", "dates"],
+)
+def test_columns_of_a_categorical_type_are_categories_whatever_their_values(levels):
+    values = [levels[i % 3] for i in range(N)]
+    plain = load_table(PATIENTS.assign(grade=values)).schema.columns
+    assert all(column.kind != "categorical" for column in plain if column.name == "grade")
+    pandas = PATIENTS.assign(grade=pd.Categorical(values))
+    names = sorted({str(value).removesuffix(".0") for value in values})
+    frames = [pandas]
+    if isinstance(levels[0], str):
+        polars = pl.DataFrame({name: PATIENTS[name].to_list() for name in ("hospital", "age", "diagnosis")})
+        frames += [
+            polars.with_columns(grade=pl.Series(values, dtype=kind)) for kind in (pl.Categorical, pl.Enum(levels))
+        ]
+    for frame in frames:
+        column = load_table(frame).schema.columns[-1]
+        assert (column.name, column.kind, list(column.levels)) == ("grade", "categorical", names)
+    table = load_table(pandas)
+    np.testing.assert_array_equal(table.schema.encode(pl.DataFrame(_plain(pandas, values))), table.X)
+
+
+def _plain(frame, values):
+    """The same columns with plain values in the place of categories."""
+    kept = ("age", "weight", "sex", "smokes", "visits")
+    columns = {name: frame[name].astype(object).where(frame[name].notna(), None).tolist() for name in kept}
+    return {**columns, "grade": values}
+
+
+def test_a_missing_category_is_missing():
+    grade = pd.Categorical([None if i % 5 == 0 else i % 3 for i in range(N)])
+    table = load_table(PATIENTS.assign(grade=grade))
+    assert table.schema.columns[-1].levels == ("0", "1", "2")
+    np.testing.assert_array_equal(np.isnan(table.X[:, -1]), pd.isna(grade))
+
+
 def test_what_is_wrong_with_a_frame_is_told_as_of_a_file():
     with pytest.raises(TableError, match="The frame cannot be used:\n- it has no column 'diagnoses': did you mean"):
         load_table(PATIENTS, label="diagnoses")

@@ -105,7 +105,9 @@ def test_match_names_all_missing_columns_with_the_nearest_and_returns_the_unused
         SCHEMA.match(["Age", "sex"], "new.csv")
     assert str(caught.value) == (
         "new.csv cannot be used:\n- it has no column 'age': did you mean 'Age'?\n"
-        "- it has no column 'visits': the columns are 'Age', 'sex'."
+        "- it has no column 'visits': the columns are 'Age', 'sex'.\n"
+        "- no value of 'age', 'visits' was missing in training, so the column is required; an empty column of that "
+        "name is accepted, and its values are treated as missing."
     )
 
 

@@ -24,7 +24,7 @@ from threadpoolctl import threadpool_limits
 
 from helpers import three_domains
 from unseen import CIDG, DomainCenterer, PivotedNystroem, ProjectionSearchCV, UnseenClassifier
-from unseen.exceptions import SingleDomainWarning
+from unseen.exceptions import SingleDomainWarning, SmallBatchError
 from unseen.labels import Samples
 from unseen.selection import METHODS as TABLE
 from unseen.selection import (
@@ -332,10 +332,11 @@ def test_a_transductive_choice_needs_a_batch_and_knows_each_domain():
     X, y, d = noisy()
     model = UnseenClassifier(["centred logistic"]).fit(X, y, sample_domain=d)
     assert model.best_kind_ == "transductive"
-    with pytest.raises(ValueError, match=r"X has a single sample.*Transform a batch"):
+    with pytest.raises(SmallBatchError, match=r"The new domain has 1 row, .* fit with transductive=False .* or name a"):
         model.predict(X[:1])
-    with pytest.raises(ValueError, match="domain 7 has a single sample"):
-        model.predict(X[:3], sample_domain=[0, 0, 7])
+    with pytest.raises(SmallBatchError, match=r"Domain 7 has 9 rows, but .* needs at least 10 of them"):
+        model.predict(X[:12], sample_domain=[0] * 3 + [7] * 9)
+    assert model.predict(X[:13], sample_domain=[0] * 3 + [7] * 10).shape == (13,)
     new = X[d == 1] + 100  # far away, and yet the same after centring
     np.testing.assert_array_equal(model.predict(new), model.predict(X[d == 1], sample_domain=d[d == 1]))
 

@@ -10,7 +10,7 @@ import sklearn
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import make_scorer
+from sklearn.metrics import log_loss, make_scorer, recall_score
 from sklearn.model_selection import GroupKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -20,7 +20,7 @@ from unseen import KFDA, ProjectionSearchCV, UndoBias, UnseenClassifier
 from unseen.estimators import collect
 from unseen.kernels import Plan
 from unseen.labels import Samples
-from unseen.models import fit_table
+from unseen.models import Model, fit_table, model_card
 from unseen.selection import (
     METHODS,
     HeldOutDomains,
@@ -193,6 +193,88 @@ def test_through_landmarks_the_head_is_balanced_too():
     named = {f"{step}__sample_weight": weight for step in ("standardscaler", "logisticregression")}
     expected = sklearn.clone(pipeline[-1]).fit(Z, y, **named)
     np.testing.assert_allclose(pipeline[-1].predict_proba(Z), expected.predict_proba(Z))
+
+
+# Probabilities of models that were trained with balanced classes
+
+PREVALENCE = 0.08
+
+
+def rare(n_domains=20, n_rows=200, seed=0):
+    """Domains that differ a little, in which one class is rare; it has the code 1."""
+    rng = np.random.default_rng(seed)
+    y = np.tile((np.arange(n_rows) < PREVALENCE * n_rows).astype(int), n_domains)
+    d = np.repeat(np.arange(n_domains), n_rows)
+    X = rng.normal(size=(len(y), 3)) + 1.5 * np.outer(y, [1, 1, 0]) + 0.2 * rng.normal(size=(n_domains, 3))[d]
+    return X, y, d
+
+
+@pytest.mark.parametrize("methods", [["logistic"], ["linear SVM"], ["logistic", "RBF SVM"]], ids=", ".join)
+def test_with_balanced_classes_probabilities_refer_to_the_natural_frequencies(methods):
+    X, y, d = rare()
+    known = d < 5
+    how = {"methods": methods, "transductive": False}
+    fitted = {
+        balance: UnseenClassifier(**how, balance=balance).fit(X[known], y[known], sample_domain=d[known])
+        for balance in ("none", "classes")
+    }
+    P = {balance: model.predict_proba(X[~known]) for balance, model in fitted.items()}
+    assert abs(P["classes"][:, 1].mean() - PREVALENCE) < 0.02
+    losses = {balance: log_loss(y[~known], P[balance]) for balance in P}
+    assert losses["classes"] < losses["none"] + 0.01
+    told = fitted["classes"].calibration_["after"]
+    assert told["ece"] < 0.05
+    assert abs(told["log_loss"] - losses["classes"]) < 0.05
+    recall = {balance: recall_score(y[~known], model.predict(X[~known])) for balance, model in fitted.items()}
+    assert recall["classes"] > 0.75 > 0.6 > recall["none"]  # labels keep the balance
+
+
+def test_labels_and_sets_of_balanced_classes_are_those_of_equal_frequencies():
+    X, y, d = rare()
+    known = d < 5
+    model = UnseenClassifier(["logistic"], balance="classes").fit(X[known], y[known], sample_domain=d[known])
+    P, labels = model.predict_proba(X[~known]), model.predict(X[~known])
+    np.testing.assert_array_equal(labels, (P / [1 - PREVALENCE, PREVALENCE]).argmax(axis=1))
+    sets = model.predict_set(X[~known], 0.8)
+    assert [own[0] for own in sets] == labels.tolist()
+    assert np.mean([truth in own for truth, own in zip(y[~known], sets, strict=True)]) > 0.75
+
+
+@pytest.mark.parametrize("balance", ["classes", "domains"])
+def test_a_model_of_a_table_has_natural_probabilities_however_it_was_balanced(balance):
+    X, y, d = rare()
+    shrunk = (d != 0) | (np.arange(len(y)) % 3 == 0)  # domains of different sizes
+    known = (d < 5) & shrunk
+    table = table_of_arrays(X[known], y[known], d[known])
+    found = fit_table(table, "logistic", balance=balance)
+    P = found.model.predict_proba(X[d >= 5])
+    assert abs(P[:, 1].mean() - PREVALENCE) < 0.02
+    assert found.pool["calibration"]["after"]["ece"] < 0.05
+    frame = Model(found.model, model_card(table, found)).predict_table(X[d >= 5]).frame
+    np.testing.assert_allclose(frame["p(1)"].to_numpy(), P[:, 1])
+    np.testing.assert_array_equal(frame["label"].to_numpy(), found.model.predict(X[d >= 5]))
+
+
+def test_scorers_of_probabilities_see_natural_ones():
+    X, y, d = rare(n_domains=4)
+    how = {"scoring": "neg_log_loss", "transductive": False}
+    losses = {
+        balance: UnseenClassifier(["logistic"], balance=balance, **how).fit(X, y, sample_domain=d).best_score_
+        for balance in ("none", "classes")
+    }
+    assert losses["classes"] > losses["none"] - 0.01
+
+
+@given(st.lists(st.integers(0, 2), min_size=1, max_size=40), st.booleans())
+def test_the_ratio_of_class_frequencies_turns_balanced_weights_into_those_given(labels, weighted):
+    y = np.array(labels)
+    weight = 1.0 + np.arange(len(y)) % 3 if weighted else None
+    samples = Samples(np.zeros((len(y), 1)), y, np.zeros(len(y)), classes=np.arange(3), weight=weight)
+    ratio = samples.prior_ratio(balance="classes")
+    given_weights = np.ones(len(y)) if weight is None else weight
+    np.testing.assert_allclose(samples.weights(balance="classes") * ratio[samples.codes], given_weights)
+    assert (ratio > 0).all()
+    assert samples.prior_ratio(balance="none") is samples.prior_ratio(balance="domains") is None
 
 
 # Samples that belong together

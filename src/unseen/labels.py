@@ -245,11 +245,11 @@ def warn_of_masks(classes: Labels, domains: Labels, counts: Ints, caller: str) -
 
 def _missing(labels: Labels) -> np.ndarray[Any, np.dtype[np.bool_]]:
     if labels.dtype == object:
-        return np.array([_is_missing(label) for label in labels], dtype=bool)
+        return np.array([is_missing(label) for label in labels], dtype=bool)
     return np.asarray(labels != labels)  # as are NaN and NaT
 
 
-def _is_missing(label: Any) -> bool:
+def is_missing(label: Any) -> bool:
     """None, or anything that is not equal to itself: NaN, NaT and pandas' NA, which refuses to say either way."""
     if label is None:
         return True
@@ -310,6 +310,19 @@ class Samples:
         totals = np.bincount(codes, weight)
         parts = np.count_nonzero(totals) * totals
         return weight * np.divide(weight.sum(), parts, out=np.zeros_like(parts), where=parts > 0)[codes]
+
+    def prior_ratio(self, rows: Any = slice(None), balance: Balance = "none") -> Array | None:
+        """Natural over balanced class frequencies of rows to train on, (n_classes,); None unless classes are balanced.
+
+        Balanced domains keep their class frequencies. A class without rows has the ratio 1.
+        """
+        if balance != "classes":
+            return None
+        codes, n_classes = self.codes[rows], len(self.classes)
+        natural = np.bincount(codes, None if self.weight is None else self.weight[rows], minlength=n_classes)
+        balanced = np.bincount(codes, self.weights(rows, balance), minlength=n_classes)
+        shares = natural / natural.sum(), balanced / balanced.sum()
+        return np.divide(*shares, out=np.ones(n_classes), where=shares[1] > 0)
 
     def counts(self) -> Ints:
         """How many rows each domain has of each class, over the distinct domains and all classes."""

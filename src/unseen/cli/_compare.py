@@ -30,6 +30,7 @@ def compare(
     drop: o.Drop = None,
     unlabelled: o.Unlabelled = None,
     dates: o.Dates = "drop",
+    categories: o.Categories = None,
     methods: o.Methods = o.ALL,
     with_models: o.With = None,
     repeats: o.Repeats = 3,
@@ -69,7 +70,7 @@ def compare(
     with reporting():
         check_target(report, ".html", ".htm")
         asked = Request(label, domain, o.names_of(features), o.names_of(drop), unlabelled, max_per_domain, seed)
-        asked = replace(asked, group=group, dates=dates)
+        asked = replace(asked, group=group, dates=dates, categories=o.names_of(categories))
         if model is None:
             o.only_with("--model", **{"--output-name": output_name, "--domain-from": domain_from})
             table = o.read(data, asked)

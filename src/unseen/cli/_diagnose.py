@@ -22,6 +22,7 @@ def diagnose(
     drop: o.Drop = None,
     unlabelled: o.Unlabelled = None,
     dates: o.Dates = "drop",
+    categories: o.Categories = None,
     scale: o.Scale = None,
     permutations: Annotated[int, typer.Option(min=19, help="Random permutations behind each p-value.")] = 499,
     max_per_domain: Annotated[
@@ -46,7 +47,7 @@ def diagnose(
         check_target(report, ".html", ".htm")
         check_target(figure, ".png", ".svg", ".pdf")
         asked = Request(label, domain, o.names_of(features), o.names_of(drop), unlabelled, seed=seed)
-        table = o.read(data, replace(asked, group=group, dates=dates))
+        table = o.read(data, replace(asked, group=group, dates=dates, categories=o.names_of(categories)))
         notices(table.notices)
         prepared = preprocessor(table.schema, o.scale_for(data, scale)).fit_transform(table.X)
         limits: dict[str, Any] = {"n_permutations": permutations, "max_per_domain": max_per_domain}

@@ -28,6 +28,7 @@ def explore(
     drop: o.Drop = None,
     unlabelled: o.Unlabelled = None,
     dates: o.Dates = "drop",
+    categories: o.Categories = None,
     max_per_domain: o.MaxPerDomain = None,
     scale: o.Scale = None,
     example: Annotated[
@@ -66,7 +67,7 @@ def explore(
             sources = {example: sources.pop(example), **sources}
         else:
             asked = Request(label, domain, o.names_of(features), o.names_of(drop), unlabelled, max_per_domain, seed)
-            asked = replace(asked, group=group, dates=dates)
+            asked = replace(asked, group=group, dates=dates, categories=o.names_of(categories))
             table = o.read(data, asked)
             notices(table.notices)
             sources = {table.name: table_source(str(data), table, asked, scale or "standardize")}

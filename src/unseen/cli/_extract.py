@@ -86,7 +86,8 @@ def photographs(data: Path | None, asked: Request, domain_from: str | None, extr
         raise ValueError("--model is for photographs: name their folder.")
     if asked != Request(unlabelled=asked.unlabelled, max_per_domain=asked.max_per_domain, seed=asked.seed):
         raise ValueError(
-            "--label, --domain, --group, --features, --drop and --dates speak of a table, not of photographs."
+            "--label, --domain, --group, --features, --drop, --dates and --categories speak of a table, not of "
+            "photographs."
         )
     photos = find_photos(data, domain_from)
     table, skipped = table_of(photos, extractor(photos.name, *extraction), asked)

@@ -29,6 +29,7 @@ def fit(
     drop: o.Drop = None,
     unlabelled: o.Unlabelled = None,
     dates: o.Dates = "drop",
+    categories: o.Categories = None,
     method: Annotated[
         str,
         typer.Option(
@@ -69,7 +70,7 @@ def fit(
         require_storable([(one.transformer, one.classifier) for one in wanted if one.own or method != AUTO])
         method = method if method == AUTO else wanted[0].name
         asked = Request(label, domain, o.names_of(features), o.names_of(drop), unlabelled, max_per_domain, seed)
-        asked = replace(asked, group=group, dates=dates)
+        asked = replace(asked, group=group, dates=dates, categories=o.names_of(categories))
         source = TableRows(o.embedded_table(asked)) if data is None else survey_table(data, asked)
         how: dict[str, Any] = {"scale": o.scale_for(data, scale), "seed": seed}
         try:

@@ -78,6 +78,10 @@ Label = Annotated[str | None, typer.Option(help="Column of the classes; guessed 
 Domain = Annotated[str | None, typer.Option(help="Column of the domains; guessed from obvious names.")]
 Group = Annotated[str | None, typer.Option(help="Column of what several rows come from, such as the patient.")]
 Dates = Annotated[Literal["drop", "ordinal"], typer.Option(help="Leave out dates, or use them as days since 1970.")]
+Categories = Annotated[
+    str | None,
+    typer.Option(help="Columns of numbers that are categories, such as codes, comma-separated (default: none)."),
+]
 Columns = Annotated[bool, typer.Option("--columns", help="Also list how every column was used.")]
 Features = Annotated[
     str | None,
@@ -179,8 +183,8 @@ def embedded_table(request: Request) -> Table:
 
     if request != Request(max_per_domain=request.max_per_domain, seed=request.seed):
         raise ValueError(
-            "--label, --domain, --group, --features, --drop, --unlabelled and --dates speak of a table; name one, or "
-            "leave them out."
+            "--label, --domain, --group, --features, --drop, --unlabelled, --dates and --categories speak of a table; "
+            "name one, or leave them out."
         )
     table = embedded()
     return table.take(table.samples.thinned(most=request.max_per_domain, seed=request.seed))

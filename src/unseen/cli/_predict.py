@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
-from rich.text import Text
 
+from ..exceptions import SmallBatchError
 from ..files import check_target
 from . import _options as o
 from ._report import answer, clean, errors, grid, notices, page, reporting
@@ -15,6 +15,13 @@ from ._show import readable
 
 SHOWN = 20  # domains whose novelty is printed
 LEGIBLE = 12  # classes that a table has room for
+# How to avoid a SmallBatchError, in terms of options.
+REMEDIES = {
+    "batch": "predict a table with at least {fewest} rows of each new domain",
+    "inductive": "fit with --inductive",
+    "source": "name a source domain in the column of --domain",
+    "center": "leave out --center target",
+}
 
 
 def predict(
@@ -52,7 +59,10 @@ def predict(
         table = fitted.open_table(new, domain=domain, keep=kept, batch_size=batch_size)
         notices(table.notices)
         with o.cluster(workers, scheduler) as client:
-            found = fitted.predict_table(table, output, center=center, sets=sets, client=client, verbose=1)
+            try:
+                found = fitted.predict_table(table, output, center=center, sets=sets, client=client, verbose=1)
+            except SmallBatchError as error:
+                raise ValueError(f"{error.problem} {error.advice(REMEDIES)}") from error
         notices(found.notices)
         answer(found.summary, as_json, show_predictions)
         errors.print(f"Wrote {output}")
@@ -74,11 +84,6 @@ def show_predictions(summary: dict[str, Any]) -> None:
         _say(summary["sets"]["note"] or average)
     found = sorted(summary["novelty"], key=lambda entry: -(entry["ratio"] or 0))
     _say_some([f"{readable(e['domain'])}: {e['text']}" if names_domains else e["text"] for e in found], "all nearer")
-    far = [entry for entry in found if entry["far"]]
-    if far:
-        where = f" ({', '.join(readable(entry['domain']) for entry in far[:SHOWN])})" if names_domains else ""
-        text = f"The new rows{where} lie outside of what the model has seen. Check some predictions by hand."
-        errors.print(Text.assemble(("Warning: ", "bold yellow"), clean(text)))
 
 
 def _print_agreement(found: dict[str, Any], names_domains: bool) -> None:

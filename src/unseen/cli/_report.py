@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import re
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -47,6 +48,7 @@ class Terminal(Console):
 
 
 errors = Terminal(stderr=True, soft_wrap=True)
+PARAMETER = re.compile(r"the parameter (\w+)")  # how notes of the library name one
 PAGE = 240  # columns of a table that goes into a file or a pipe
 
 
@@ -108,9 +110,10 @@ def reporting(resume: str = "") -> Iterator[None]:
 
 
 def notices(lines: Iterable[str]) -> None:
-    """Say what was assumed or left out."""
+    """Say what was assumed or left out; parameters of the library are options here."""
     for line in lines:
-        errors.print(Text.assemble(("Note: ", "bold"), clean(line)))
+        options = PARAMETER.sub(lambda match: f"--{match[1].replace('_', '-')}", line)
+        errors.print(Text.assemble(("Note: ", "bold"), clean(options)))
 
 
 def answer(facts: dict[str, Any], as_json: bool, show: Callable[[dict[str, Any]], None]) -> None:

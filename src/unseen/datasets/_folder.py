@@ -101,7 +101,7 @@ def _class_names(found: SurveyedTable, classes: Labels) -> list[str]:
         for file, theirs in others
         if theirs != names
     ]
-    numbers = [] if classes.dtype.kind == "U" else classes.tolist()
+    numbers = classes.tolist() if classes.dtype.kind in "iu" else []
     if names and not (set(numbers) <= set(range(len(names))) or set(numbers) <= set(range(1, len(names) + 1))):
         problems.append(f"'classes' has {len(names)} names, which do not fit the labels {listed(numbers)}.")
     if problems:

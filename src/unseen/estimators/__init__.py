@@ -4,7 +4,15 @@ Stands on the algebra and the kernels. One file a method.
 """
 
 from ..citizen import is_dask
-from ._centring import Centring, DomainTransformer, centred, centring_of, uncentred, uncentred_together
+from ._centring import (
+    Centring,
+    DomainTransformer,
+    centers_batches,
+    centred,
+    centring_of,
+    uncentred,
+    uncentred_together,
+)
 from ._cidg import CIDG
 from ._cluster import ClusterLost, cluster_errors, mapped, processes
 from ._dica import DICA
@@ -42,6 +50,7 @@ __all__ = [
     "Statistics",
     "UndoBias",
     "adopt",
+    "centers_batches",
     "centred",
     "centring_of",
     "check_gram",

@@ -121,6 +121,14 @@ def centring_of(transformer: DomainTransformer) -> Centring:
     return transformer._centring()
 
 
+def centers_batches(transformer: DomainTransformer) -> bool:
+    """Whether a fitted transformer subtracts a mean of the samples that it transforms.
+
+    A projection that was fitted with ``centering="target"`` does not, once it is `recentered`.
+    """
+    return transformer._centres_batches()
+
+
 def uncentred_together(transformers: Sequence[DomainTransformer], X: Any) -> list[Array]:
     """The same for several transformers: those that know the same samples look at new ones once."""
     places, found = [transformer._place() for transformer in transformers], dict[int, Array]()

@@ -24,8 +24,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..algebra import Array, Moments, pooled
 from ..citizen import is_dask
-from ..labels import Labels, check_domains
-from ._centring import centring_of
+from ..labels import Coded, Labels, check_domains
 from ._cluster import cluster_errors
 from ._projection import Projection
 from ._space import fit_feature_map, learns_nothing
@@ -166,18 +165,26 @@ def _of_pool(pool: Any, X: Any, sample_domain: Any, method: str) -> Any:
         return _by_block(ask, rows)
     pool.require_pieces()
 
-    def of_block(block: Any, domain: Any) -> dict[Any, Moments]:
-        return pool.moments(block, domain) if block.shape[0] else {}
+    def of_block(block: Any, domain: Any) -> dict[str, dict[Any, Any]]:
+        if not block.shape[0]:
+            return {"centers": {}, "sizes": {}}
+        coded = Coded.domains(domain, block.shape[0])
+        sizes = dict(zip(coded.names.tolist(), np.bincount(coded.codes).tolist(), strict=True))
+        return {"centers": pool.moments(block, domain), "sizes": sizes}
 
-    found = _reduced(of_block, rows, {"sample_domain": sample_domain}, partial(reduce, pooled))
-    for (member, name), own in found.items():
-        centring_of(pool.members_[member][0]).require_batches({name: own})
+    def combined(parts: Sequence[dict[str, dict[Any, Any]]]) -> dict[str, dict[Any, Any]]:
+        return {key: reduce(pooled, [part[key] for part in parts]) for key in parts[0]}
+
+    found = _reduced(of_block, rows, {"sample_domain": sample_domain}, combined)
+    pool.require_batches(found["sizes"])
 
     def answered(block: Any, domain: Any = None) -> Any:
-        P = pool.answer(block, None if domain is None else domain[:, 0], found)
-        return P if method == "predict_proba" else pool.classes_[P.argmax(axis=1)]
+        P = pool.answer(block, None if domain is None else domain[:, 0], found["centers"])
+        if method == "predict":
+            return pool.classes_[P.argmax(axis=1)]
+        return pool.with_natural_priors(P) if method == "predict_proba" else P
 
-    nothing = np.empty((0, len(pool.classes_))) if method == "predict_proba" else pool.classes_[:0]
+    nothing = pool.classes_[:0] if method == "predict" else np.empty((0, len(pool.classes_)))
     if sample_domain is None:
         return _by_block(answered, rows, nothing)
     rows, domains = aligned(rows, {"sample_domain": sample_domain}, exact=True)

@@ -22,7 +22,18 @@ from unseen.datasets import embedded
 
 table = embedded()"""
 # What of a request is asked for by which option of the command, and by which argument of `load_table`.
-OPTIONS = ("label", "domain", "group", "features", "drop", "unlabelled", "dates", "max_per_domain", "seed")
+OPTIONS = (
+    "label",
+    "domain",
+    "group",
+    "features",
+    "drop",
+    "unlabelled",
+    "dates",
+    "categories",
+    "max_per_domain",
+    "seed",
+)
 
 
 def embedded_sources(seed: int = 0, scale: str | None = None) -> dict[str, Callable[[], Session]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -23,6 +24,7 @@ def fit(
     group: str | None = None,
     unlabelled: str | int | None = None,
     dates: Dates = "drop",
+    categories: Sequence[str] | None = None,
     scale: str = "standardize",
     inductive: bool = False,
     max_per_domain: int | None = None,
@@ -34,13 +36,13 @@ def fit(
 
     Parameters
     ----------
-    data : DataFrame, str or path
-        A frame of pandas or polars, or a table or folder to read: see :func:`unseen.tables.load_table`.
+    data : DataFrame, dict, list of dict, structured array, str or path
+        Columns or rows by name, or a table or folder to read: see :func:`unseen.tables.load_table`.
     method : str, tuple, Method or list of these, default="auto"
         "auto" pools the models of :class:`unseen.UnseenClassifier`; or a name in `unseen.selection.METHODS`, or a
         classifier of your own such as ``("mine", SVC(), {"C": [1, 10]})``: see :ref:`own_models`. Several are pooled;
         of a single one the best settings are picked.
-    label, domain, group, unlabelled, dates, max_per_domain
+    label, domain, group, unlabelled, dates, categories, max_per_domain
         What the columns are for, and which rows to use, as for :func:`unseen.tables.load_table`.
     scale : {"standardize", "l2", "none"}, default="standardize"
         See :func:`unseen.tables.preprocessor`.
@@ -71,7 +73,18 @@ def fit(
     ['no', 'yes']
     """
     wanted = methods_from(method if isinstance(method, list) else [method])
-    request = Request(label, domain, None, None, unlabelled, max_per_domain, random_state, group=group, dates=dates)
+    request = Request(
+        label,
+        domain,
+        None,
+        None,
+        unlabelled,
+        max_per_domain,
+        random_state,
+        group=group,
+        dates=dates,
+        categories=categories,
+    )
     source = survey_table(data, request)
     plan = Plan.of(source.rows)
     table = rows_for(source, plan, random_state)

@@ -23,6 +23,7 @@ from sklearn.exceptions import InconsistentVersionWarning
 from .. import __version__
 from ..citizen import ignored, optional_import
 from ..files import is_special, written
+from ..selection import FEWEST_BATCH_ROWS
 from ._model import TableModel
 from ._parts import (
     OURS,
@@ -210,7 +211,7 @@ def _refuse(path: Path, unknown: list[str]) -> None:
 
 
 def _try_out(model: Model) -> None:
-    """Classify two rows of zeros, so that a model that lacks something is found before it is given any data.
+    """Classify a few rows of zeros, so that a model that lacks something is found before it is given any data.
 
     Only a `TableModel` is tried: `check_parts` has made sure that it computes with its own arrays and nothing else. Its
     card names the columns, as many as the model takes.
@@ -221,10 +222,10 @@ def _try_out(model: Model) -> None:
     described, expected = len(model.schema.columns), table_model.preprocessor.n_features_in_
     if described != expected:
         raise ModelFileError(f"{model.name}: its card names {described} columns, but the model takes {expected}.")
-    rows = np.zeros((2, expected))
+    rows = np.zeros((FEWEST_BATCH_ROWS, expected))
     with ignored(Warning):  # what it says of such rows is of no interest
         model.novelty(rows)
-        model.explain(rows, sample_domain=np.zeros(2))  # which asks for everything else
+        model.explain(rows, sample_domain=np.zeros(len(rows)))  # which asks for everything else
 
 
 def _digest(card: Mapping[str, Any]) -> str:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ..algebra import Array, Moments
-from ..estimators import Centring, DomainTransformer
+from ..algebra import Array
+from ..estimators import DomainTransformer
 from ..labels import Labels
 from ..selection import Pool, is_transductive
 from ..shift import Novelty
@@ -62,11 +61,11 @@ class TableModel:
         return np.asarray(self.preprocessor.transform(X), dtype=np.float64)
 
     def predict(self, X: Any, *, sample_domain: Any = None) -> Labels:
-        """Classify encoded samples; a transductive model needs whole batches of each new domain."""
+        """Classify encoded samples; a transductive model needs at least 10 of each new domain."""
         return self.pool.predict(self.prepare(X), sample_domain=sample_domain)
 
     def predict_proba(self, X: Any, *, sample_domain: Any = None) -> Array:
-        """Class probabilities of encoded samples."""
+        """Class probabilities of encoded samples, which refer to the natural class frequencies."""
         return self.pool.predict_proba(self.prepare(X), sample_domain=sample_domain)
 
     def require_centre(self) -> None:
@@ -76,10 +75,3 @@ class TableModel:
                 "The model has no centre to move: only projections and centred classifiers do. Leave the centring out, "
                 "or fit with --method CIDG, MDA, SCA, DICA or KFDA."
             )
-
-
-def require_batches(centres: Mapping[tuple[int, Any], Moments]) -> None:
-    """Raise for a new domain with a single sample, once all samples have been found."""
-    advice = "Predict a batch of that domain, or fit with --inductive."
-    found = {name: moments for (_, name), moments in centres.items()}
-    Centring({}, "Centring", advice, "the new table").require_batches(found)

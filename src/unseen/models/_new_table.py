@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..algebra import Array
+from ..algebra import Array, pooled
 from ..citizen import optional_import
 from ..labels import Labels, listed
 from ..tables import (
@@ -31,6 +32,7 @@ from ..tables import (
     look_like_parts,
     require_short_names,
     scan,
+    similar_column,
     understanding,
     unknown_column,
 )
@@ -93,8 +95,13 @@ class NewTable:
         self._keep = {name: _common(types, name) for name in asked}
         others = [name for name in (domain, self._label, *self._keep) if name is not None]
         self._columns = list(dict.fromkeys([*schema.feature_names, *others]))
+        self.absent = self._absent(found, types)  # features that some files lack, in plain values
         self._size = min(size, batch_size(len(self._columns)))
         self._files = [(name, file.absolute(), height) for (name, file), (_, height) in zip(found, opened, strict=True)]
+        self._held = {  # of the columns that are read, those that a file has
+            file.absolute(): [name for name in self._columns if name in columns]
+            for (_, file), columns in zip(found, types, strict=True)
+        }
         self.notices = list(dict.fromkeys(self._said(parts, labelled, types)))
         self.rows = sum(height for *_, height in self._files)
         if not self.rows:
@@ -115,6 +122,16 @@ class NewTable:
             raise TableError(problems, source=file.name)
         with understanding(file, anything=True):
             return types, int(lazy.select(pl.len()).collect().item())
+
+    def _absent(self, found: Sequence[tuple[str, Path]], types: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Features that some files lack: the names of these files if there are several, and a similar column."""
+        absent: dict[str, dict[str, Any]] = {}
+        for (_, file), columns in zip(found, types, strict=True):
+            unused = [name for name in columns if name not in self._columns]
+            for name in self.schema.absent(columns):
+                entry: dict[str, Any] = {"column": name, "files": [], "similar": similar_column(name, unused)}
+                absent.setdefault(name, entry)["files"] += [file.name] if len(found) > 1 else []
+        return list(absent.values())
 
     def _said(self, parts: bool, labelled: list[bool], types: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         """What was assumed, and which columns of which file play no part."""
@@ -154,7 +171,8 @@ class NewTable:
                     yield RowRange(name, file, before + first, first=first, height=min(step, height - first))
                 before += height
                 continue
-            frames = file_batches(file, self._columns, size) if self._frame is None else self._frame.iter_slices(size)
+            held = self._held[file]
+            frames = file_batches(file, held, size) if self._frame is None else self._frame.iter_slices(size)
             for frame in frames:
                 yield RowRange(name, file, before, frame)
                 before += frame.height
@@ -162,7 +180,8 @@ class NewTable:
     def pieces(self, rows: RowRange) -> Iterator[NewRows]:
         """Rows in their order, a few at a time."""
         before, held = rows.before, None if rows.frame is None else [rows.frame]
-        for frame in held or file_batches(rows.file, self._columns, self._size, rows.first, rows.height):
+        columns = self._held[rows.file]
+        for frame in held or file_batches(rows.file, columns, self._size, rows.first, rows.height):
             if frame.is_empty():
                 continue
             with understanding(rows.file):
@@ -184,25 +203,37 @@ class NewTable:
         require_short_names(labels, self.domain)
         return labels.to_numpy().astype(str)
 
-    def whole(self) -> tuple[Array, Labels | None]:
-        """All rows at once, encoded, and the domain of each."""
+    def whole(self) -> tuple[Array, Labels | None, dict[str, NewValues]]:
+        """All rows at once, encoded, the domain of each, and levels that training did not have, by column."""
         pieces = [piece for rows in self.parts() for piece in self.pieces(rows)]
         named = [piece.domain for piece in pieces if piece.domain is not None]
-        return np.concatenate([piece.X for piece in pieces]), np.concatenate(named) if named else None
+        new: dict[str, NewValues] = reduce(pooled, [piece.new for piece in pieces], {})
+        return np.concatenate([piece.X for piece in pieces]), np.concatenate(named) if named else None, new
 
 
 def _frame_of(data: Any, schema: Schema) -> pl.DataFrame:
-    """A frame of pandas or polars, or an array with a column for each feature, as polars has it."""
+    """Data with named columns, or an array with a column for each feature, as polars has them."""
     if has_columns(data):
         return as_frame(data, IN_MEMORY.name)
     pl = optional_import("polars", "Predicting a table")
-    X = np.asarray(data, dtype=np.float64)
+    X = as_array(data)
     if X.ndim != 2 or X.shape[1] != len(schema.columns):
         raise ValueError(
             f"An array must have a row for each sample and {counted(len(schema.columns), 'column')}, encoded as in "
             f"training; got the shape {X.shape}. Pass a frame to have columns found by name."
         )
     return pl.from_numpy(X, schema=schema.feature_names, orient="row")
+
+
+def as_array(data: Any) -> Array:
+    """Samples that are encoded already."""
+    try:
+        return np.asarray(data, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise TypeError(
+            "data must be a path, a DataFrame of pandas or polars, a dict, a list of dicts, a structured array, or an "
+            f"array of encoded numbers; got {type(data).__name__}."
+        ) from error
 
 
 def _common(types: Sequence[Mapping[str, Any]], name: str) -> Any:

@@ -412,7 +412,13 @@ def _check_pool(pool: Pool) -> None:
         weights=pool.weights.shape == (n,) and bool((pool.weights >= 0).all()) and abs(pool.weights.sum() - 1) < 1e-6,
         betas=pool.betas.shape == (n,) and bool((pool.betas > 0).all()),
         steps=0 <= pool.smoothing < np.inf and 0 < pool.sharpness < np.inf,
+        priors=pool.prior_ratio is None or _is_positive(pool.prior_ratio, pool.classes_.shape),
     )
+
+
+def _is_positive(values: Any, shape: tuple[int, ...]) -> bool:
+    """Whether these are finite numbers above zero in an array of this shape."""
+    return isinstance(values, np.ndarray) and values.shape == shape and bool(((values > 0) & (values < np.inf)).all())
 
 
 CHECKS: dict[type, Callable[[Any], None]] = {

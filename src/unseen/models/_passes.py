@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter, defaultdict
 from collections.abc import Generator, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +14,10 @@ from ..algebra import Array, Moments, pooled
 from ..estimators import mapped
 from ..labels import Coded, Labels
 from ..progress import progress
-from ..shift import NoveltyResult
 from ..tables import Agreement
-from ._model import TableModel, require_batches
+from ._model import TableModel
 from ._new_table import NewRows, NewTable, RowRange
+from ._notes import new_data_facts, novelty_entries
 
 if TYPE_CHECKING:
     import polars as pl
@@ -52,8 +51,13 @@ class Run:
             for _ in self._each("Centring", client):
                 pass
             self.centres = self.found["centres"]
-            require_batches(self.centres)
+            self._require_batches()
         yield from self._each("Predicting", client)
+        self._require_batches()  # of models that smooth, where all rows are known only now
+
+    def _require_batches(self) -> None:
+        rows = {name: batch.count for name, batch in self.found["novelty"].items()}
+        self.model.pool.require_batches(rows, every=self.every)
 
     @property
     def _centres(self) -> bool:
@@ -102,29 +106,23 @@ class Run:
             sets = model.pool.named_sets(P, self.coverage)
             told["sets"] = {"classes": sum(map(len, sets)), "rows": len(sets)}
             columns["set"] = np.array([BETWEEN.join(map(str, own)) for own in sets])
-        columns |= {f"p({name})": P[:, i] for i, name in enumerate(model.classes_.tolist())}
+        natural = model.pool.with_natural_priors(P)
+        columns |= {f"p({name})": natural[:, i] for i, name in enumerate(model.classes_.tolist())}
         return len(piece.X), told, _beside(piece.kept, columns)
 
     def summary(self, output: str | None, before: dict[str, float]) -> dict[str, Any]:
         """What was done, in plain values; features mostly miss that do so here, but did not `before`, in training."""
         found, classes = self.found, self.model.classes_.tolist()
-        agreement, of = found["agreement"].get("label"), self.model.novelty.of
+        agreement, rows = found["agreement"].get("label"), sum(found["labels"].values())
+        novelty = novelty_entries(self.model.novelty, found["novelty"])
         return {
             "output": output,
-            "rows": sum(found["labels"].values()),
+            "rows": rows,
             "labels": [{"label": label, "rows": found["labels"].get(label, 0)} for label in classes],
             "transductive": self.every or self.model.transductive,
             "sets": self._sets(),
-            "mostly_missing": [
-                {"column": name, "missing": missing}
-                for name, missing in found["missing"].items()
-                if 2 * missing > self.table.rows and before.get(name, 0.0) <= 0.5
-            ],
-            "new_levels": [
-                {"column": name, "rows": new.rows, "levels": list(new.examples)} for name, new in found["new"].items()
-            ],
             "agreement": agreement.summary() if agreement is not None and agreement.rows else None,
-            "novelty": [{"domain": name, **_plain_values(of(batch))} for name, batch in found["novelty"].items()],
+            **new_data_facts(rows, self.table.absent, found["missing"], before, found["new"], novelty),
         }
 
     def _sets(self) -> dict[str, Any] | None:
@@ -153,8 +151,3 @@ def _beside(kept: pl.DataFrame, columns: dict[str, Any]) -> pl.DataFrame:
         while names[name] in taken:
             names[name] += " (input)"
     return pl.concat([kept.rename(names), pl.DataFrame(columns)], how="horizontal")
-
-
-def _plain_values(result: NoveltyResult) -> dict[str, Any]:
-    """A result as JSON can have it."""
-    return {key: None if isinstance(v, float) and not math.isfinite(v) else v for key, v in asdict(result).items()}

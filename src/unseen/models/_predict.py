@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from ..algebra import Array
+from ..exceptions import NewDataWarning, warn
 from ..files import check_target, temporary_folder, written
-from ..labels import Labels, check_domains, listed
+from ..labels import Labels, check_domains
 from ..shift import NoveltyResult
 from ..tables import Schema, counted, has_columns, is_path
 from ._model import TableModel
-from ._new_table import NewTable
+from ._new_table import NewTable, as_array
+from ._notes import new_data_facts, new_data_notes, novelty_entries
 from ._passes import Run, domain_moments
 
 if TYPE_CHECKING:
@@ -42,7 +44,8 @@ class TablePredictions:
     summary : dict
         Numbers of rows and labels, agreement with the labels of the table, novelty of each domain: JSON-able.
     notices : list of str
-        What is worth a look, in sentences.
+        What is worth a look, in sentences: how the table differs from that of training, and what of it is not used.
+        What :meth:`~unseen.models.Model.open_table` said is not repeated for a table that it opened.
     frame : polars.DataFrame or None
         A row for each row of the table; None if they were written to a file.
     path : Path or None
@@ -59,8 +62,13 @@ class TablePredictions:
 class Model:
     """A fitted model and its card, as :func:`unseen.fit` and :func:`unseen.load_model` give it.
 
-    Data are a frame of pandas or polars, the path of a table, folder or pattern, whose columns are found by name and
-    encoded as those of the training table were, or an array that is encoded already.
+    Data are a frame of pandas or polars, a dict of columns, a list of dicts, a structured array, or the path of a
+    table, folder or pattern: their columns are found by name and encoded as those of the training table were. A dict of
+    values or a Series of pandas is one row. An array is taken as encoded already.
+
+    Predictions of data that differ from the training data, by new categories, missing columns or their distance from
+    the source domains, come with a :class:`~unseen.exceptions.NewDataWarning` for each difference, in the words that
+    ``unseen predict`` prints.
 
     Parameters
     ----------
@@ -112,12 +120,12 @@ class Model:
         save_model(self.estimator, path, self.card)
 
     def predict(self, data: Any, *, sample_domain: Any = None) -> Labels:
-        """Classify all rows at once; a transductive model needs whole batches of each new domain.
+        """Classify all rows at once; a transductive model needs at least 10 rows of each new domain.
 
         Parameters
         ----------
-        data : DataFrame, str, path or array-like
-            The samples.
+        data : DataFrame, dict, Series, list of dict, structured array, str, path or array-like
+            The samples; a dict of values or a Series is one.
         sample_domain : str or array-like, default=None
             The column that names domains, or the domain of each sample. None means that all are of one, or those of
             each file of a folder.
@@ -127,11 +135,11 @@ class Model:
         labels : ndarray of shape (n_samples,)
             The classes.
         """
-        X, domain = self._samples(data, sample_domain)
-        return self.table_model.predict(X, sample_domain=domain)
+        prepared, domain = self._prepared(data, sample_domain)
+        return self.table_model.pool.predict(prepared, sample_domain=domain)
 
     def predict_proba(self, data: Any, *, sample_domain: Any = None) -> Array:
-        """Class probabilities of all rows, calibrated on held-out domains.
+        """Class probabilities of all rows, calibrated on held-out domains, under the natural class frequencies.
 
         Parameters
         ----------
@@ -143,19 +151,21 @@ class Model:
         probabilities : ndarray of shape (n_samples, n_classes)
             In the order of `classes_`.
         """
-        X, domain = self._samples(data, sample_domain)
-        return self.table_model.predict_proba(X, sample_domain=domain)
+        prepared, domain = self._prepared(data, sample_domain)
+        return self.table_model.pool.predict_proba(prepared, sample_domain=domain)
 
-    def predict_set(self, data: Any, coverage: float = 0.9, *, sample_domain: Any = None) -> list[Labels]:
+    def predict_set(self, data: Any, coverage: float | None = None, *, sample_domain: Any = None) -> list[Labels]:
         """Tell which classes rows may have: sets that hold the true one as often as asked, on new domains.
 
         Parameters
         ----------
         data, sample_domain
             As for `predict`.
-        coverage : float, default=0.9
+        coverage : float, default=None
             How often the true class is to be in the set, on average over new domains like those of the training table.
-            With m of these at most 1 - 1/(m + 1) can be promised, as the next may be the strangest: more is refused.
+            With m of these at most 1 - 1/(m + 1) is attainable, as the next may be the strangest: more is refused. None
+            means 0.9 or, with fewer than 9 domains, the largest attainable coverage, which a
+            :class:`~unseen.exceptions.CoverageWarning` states.
 
         Returns
         -------
@@ -163,9 +173,10 @@ class Model:
             The classes of each row, the likeliest first; never none.
         """
         pool = self.table_model.pool
-        pool.threshold(coverage)  # what cannot be promised is refused before anything is read
-        sets = pool.named_sets(self.predict_proba(data, sample_domain=sample_domain), coverage)
-        pool.warn_of_full_sets(all(len(own) == len(self.classes_) for own in sets), coverage)
+        coverage = pool.resolve_coverage(coverage)  # before anything is read
+        prepared, domain = self._prepared(data, sample_domain)
+        sets = pool.named_sets(pool.decision_proba(prepared, sample_domain=domain), coverage)
+        pool.warn_of_full_sets(all(len(classes) == len(self.classes_) for classes in sets), coverage)
         return sets
 
     def explain(self, data: Any, rows: Any = None, *, sample_domain: Any = None) -> list[dict[str, Any]]:
@@ -185,12 +196,13 @@ class Model:
             members would have said the same; `dissent`, the names of the others; and `farther`, the share of training
             rows that lie farther out than this one: 0 is stranger than all of them.
         """
-        X, domain = self._samples(data, sample_domain)
         model, pool = self.table_model, self.table_model.pool
-        prepared = model.prepare(X)
+        prepared, domain = self._prepared(data, sample_domain)
         labels = None if domain is None else check_domains(domain, len(prepared))
-        P, said = pool.answer(prepared, labels), pool.members_say(prepared, labels).argmax(axis=2)
-        chosen, farther = P.argmax(axis=1), model.novelty.farther(prepared)
+        decisions = pool.decision_proba(prepared, sample_domain=labels)
+        chosen, P = decisions.argmax(axis=1), pool.with_natural_priors(decisions)
+        said = pool.members_say(prepared, labels).argmax(axis=2)
+        farther = model.novelty.farther(prepared)
         names = np.array(self._member_names())
         return [
             {
@@ -200,7 +212,7 @@ class Model:
                 "dissent": list(dict.fromkeys(names[said[:, i] != chosen[i]].tolist())),
                 "farther": float(farther[i]),
             }
-            for i in np.arange(len(X))[slice(None) if rows is None else np.asarray(rows)]
+            for i in np.arange(len(prepared))[slice(None) if rows is None else np.asarray(rows)]
         ]
 
     def _member_names(self) -> list[str]:
@@ -223,20 +235,36 @@ class Model:
         novelty : NoveltyResult or dict
             How far all of them lie; or those of each domain, by its name, if domains have names.
         """
-        X, domain = self._samples(data, sample_domain)
+        X, domain, _ = self._encoded(data, sample_domain)
         model = self.table_model
-        labels = None if domain is None else check_domains(domain, len(X)).astype(str)
-        found = domain_moments(model, model.prepare(X), labels)
+        found = domain_moments(model, model.prepare(X), _as_text(domain))
         results = {str(name): model.novelty.of(moments) for name, moments in found.items()}
-        return results if labels is not None else results["None"]
+        return results if domain is not None else results["None"]
 
-    def _samples(self, data: Any, sample_domain: Any) -> tuple[Array, Any]:
-        """Encoded samples, and the domain of each if there are several."""
+    def _prepared(self, data: Any, sample_domain: Any) -> tuple[Array, Any]:
+        """Samples as the pool sees them and their domains; warns of differences from the training data."""
+        model = self.table_model
+        X, domain, facts = self._encoded(data, sample_domain)
+        prepared = model.prepare(X)
+        moments = domain_moments(model, prepared, _as_text(domain))
+        facts["novelty"] = novelty_entries(model.novelty, moments)
+        for note in new_data_notes(facts, len(X)):
+            warn(note, NewDataWarning)
+        return prepared, domain
+
+    def _encoded(self, data: Any, sample_domain: Any) -> tuple[Array, Any, dict[str, Any]]:
+        """Encoded samples, the domain of each if there are several, and how they differ from the training data."""
         if not is_path(data) and not has_columns(data):
-            return np.asarray(data, dtype=np.float64), sample_domain
+            X = as_array(data)
+            if X.ndim != 2:
+                raise ValueError(f"An array must have a row for each sample; got the shape {X.shape}.")
+            return X, sample_domain, new_data_facts(len(X), [], {}, {}, {}, [])
         column = sample_domain if isinstance(sample_domain, str) else None
-        X, domain = self.open_table(data, domain=column).whole()
-        return X, domain if column is not None or sample_domain is None else sample_domain
+        table = self.open_table(data, domain=column)
+        X, domain, new_levels = table.whole()
+        missing = dict(zip(self.schema.feature_names, np.isnan(X).sum(axis=0).tolist(), strict=True))
+        facts = new_data_facts(len(X), table.absent, missing, self._missing_in_training(), new_levels, [])
+        return X, domain if column is not None or sample_domain is None else sample_domain, facts
 
     def open_table(
         self, data: Any, *, domain: str | None = None, keep: Sequence[str] | None = None, batch_size: int = BATCH
@@ -285,7 +313,7 @@ class Model:
 
         Parameters
         ----------
-        data : DataFrame, str, path, array-like or NewTable
+        data : DataFrame, dict, list of dict, structured array, str, path, array-like or NewTable
             The table, of any size; with what `open_table` gave, `domain` and `keep` are known already.
         output : str or path, default=None
             A .csv or .parquet file to write; None gives a frame.
@@ -319,7 +347,8 @@ class Model:
         with closing(run.frames(client)) as frames:
             frame = _together(frames, path)
         summary = run.summary(None if path is None else str(path), before)
-        return TablePredictions(summary, list(_notices(summary)), frame, path)
+        opened = [] if isinstance(data, NewTable) else table.notices  # who opened the table has these already
+        return TablePredictions(summary, [*opened, *_notices(summary)], frame, path)
 
     def _missing_in_training(self) -> dict[str, float]:
         """The share of missing values in columns of the training table; older models do not tell."""
@@ -329,22 +358,20 @@ class Model:
             raise ModelFileError(f"{self.name}: its card does not say what was missing in training.") from error
 
 
+def _as_text(domain: Any) -> Labels | None:
+    """Names of domains, as novelty is told by them."""
+    return None if domain is None else np.asarray(domain).astype(str)
+
+
 def _notices(summary: dict[str, Any]) -> Iterator[str]:
-    """What is mostly missing, looks like a formula, or is a value that the model knows nothing of."""
-    if summary["mostly_missing"]:
-        columns = [f"{e['column']} ({e['missing']:,} of {summary['rows']:,} values)" for e in summary["mostly_missing"]]
-        yield f"Mostly missing here, so the predictions rest on the other columns: {listed(columns)}."
+    """How the table differs from that of training, and names that look like formulas or are new to the model."""
+    yield from new_data_notes(summary, summary["rows"])
     names = [entry["label"] for entry in summary["labels"]] + [entry["domain"] for entry in summary["novelty"]]
     risky = [name for name in names if isinstance(name, str) and name.startswith(FORMULA)]
     if risky and (summary["output"] or "").lower().endswith(".csv"):
         yield (
             f"Names such as {risky[0]!r} look like formulas to a spreadsheet. They are written as they are; import "
             "their column as text."
-        )
-    for entry in summary["new_levels"]:
-        yield (
-            f"The column {entry['column']!r} holds what training did not, in {entry['rows']:,} of "
-            f"{counted(summary['rows'], 'row')}: {listed(entry['levels'])}. Such values count as rare ones."
         )
     others = (summary["agreement"] or {}).get("others", {"rows": 0})
     if others["rows"]:

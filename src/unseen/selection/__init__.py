@@ -17,7 +17,7 @@ from ._candidate import (
 from ._contest import Contender, choose, contenders, forecast, require_contest, warn_of_failures
 from ._displays import LeaderboardDisplay, ValidationSurfaceDisplay
 from ._engine import TIE, Score, Scorer, Split, asks_for, graded, predictions, results_of, scores, tally
-from ._ensemble import Pool
+from ._ensemble import FEWEST_BATCH_ROWS, Pool
 from ._large import LargeFit
 from ._methods import HEADS, METHODS, Method, contestants, method_named, method_names, methods_from, register
 from ._metric import Metric, check_metric, metric_named, metric_range, rare_class
@@ -48,6 +48,7 @@ __all__ += [
     "BINS",
     "EXPECTED",
     "FEWEST",
+    "FEWEST_BATCH_ROWS",
     "HEADS",
     "INDUCTIVE",
     "TIE",

@@ -29,7 +29,7 @@ from ..kernels import factor, is_multiple, median_squared_distance
 from ..labels import MANY_CLASSES
 
 BLOCK = 64  # rows of scores that stay in cache between the product and the search for their maximum
-ANSWERS = ("predict", "predict_proba", "decision_function")
+ANSWERS = ("predict", "predict_proba", "decision_function", "decision_proba")  # the last of a pool
 Sharing = Literal["nothing", "decomposition", "kernel matrix"]
 
 
@@ -139,8 +139,15 @@ def _plain(text: str) -> str:
 def is_transductive(estimator: Any) -> bool:
     """Whether an estimator, or a step of a pipeline, looks at the batch that it transforms."""
     if isinstance(estimator, Pipeline):
-        return any(is_transductive(step) for _, step in estimator.steps)
+        return any(map(is_transductive, flattened(estimator)))
     return isinstance(estimator, DomainCenterer) or getattr(estimator, "centering", "source") == "target"
+
+
+def flattened(estimator: Any) -> list[Any]:
+    """The steps of a pipeline, and of pipelines inside it; of any other estimator, itself."""
+    if isinstance(estimator, Pipeline):
+        return [inner for _, step in estimator.steps for inner in flattened(step)]
+    return [estimator]
 
 
 def fitted_copy(estimator: Any, X: Any, y: Any, sample_domain: Any, sample_weight: Array | None = None) -> Any:

@@ -9,19 +9,30 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from ..algebra import Array, Moments
 from ..citizen import DocLinkMixin
-from ..estimators import DomainTransformer, Projection, centred, centring_of, uncentred_together
-from ..exceptions import warn
+from ..estimators import (
+    DomainTransformer,
+    Projection,
+    centers_batches,
+    centred,
+    centring_of,
+    uncentred_together,
+)
+from ..exceptions import CoverageWarning, SmallBatchError, warn
 from ..labels import Coded, Labels, check_domains
 from ._asking import votes
-from ._candidate import fitted_pipeline, is_transductive, placed
-from ._pool import ConformalSets, neighbour_graph, pooled, smoothed, softmax
+from ._candidate import fitted_pipeline, flattened, is_transductive, placed
+from ._pool import ConformalSets, neighbour_graph, pooled, smoothed, softmax, with_priors
 from ._sample_size import domains_for_coverage
 
 Centres = Mapping[tuple[int, Any], Moments]  # of new domains, for each member that is centred on them
+# A transductive prediction needs at least so many rows of a new domain: the mean and the neighbors of fewer rows are
+# mostly noise, and who passes fewer rows probably expects row-wise predictions.
+FEWEST_BATCH_ROWS = 10
+USUAL_COVERAGE = 0.9  # of prediction sets, where so many held-out domains attain it
 
 
 class Pool(DocLinkMixin, ClassifierMixin, BaseEstimator):
@@ -44,6 +55,9 @@ class Pool(DocLinkMixin, ClassifierMixin, BaseEstimator):
         Inverse temperature of the pool itself.
     held_out : list of ndarray, default=None
         For prediction sets: one less the probability of the true class, of the samples of each held-out domain.
+    prior_ratio : ndarray of shape (n_classes,), default=None
+        Natural class frequencies over those that the members were trained with, if classes were balanced in training.
+        `predict_proba` then refers to the natural frequencies; `predict` and `predict_set` keep the balance.
 
     Attributes
     ----------
@@ -73,6 +87,7 @@ class Pool(DocLinkMixin, ClassifierMixin, BaseEstimator):
         smoothing: float = 0.0,
         sharpness: float = 1.0,
         held_out: Sequence[Array] | None = None,
+        prior_ratio: Array | None = None,
     ) -> None:
         self.members = members
         self.weights = weights
@@ -80,6 +95,7 @@ class Pool(DocLinkMixin, ClassifierMixin, BaseEstimator):
         self.smoothing = smoothing
         self.sharpness = sharpness
         self.held_out = held_out
+        self.prior_ratio = prior_ratio
 
     def fit(self, X: Any, y: Any, *, sample_domain: Any = None, sample_weight: Any = None) -> Self:
         """Fit all members.
@@ -127,19 +143,37 @@ class Pool(DocLinkMixin, ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Samples; if the pool is transductive, a batch of each new domain.
+            Samples; if the pool is transductive, at least 10 of each new domain.
         sample_domain : array-like of shape (n_samples,), default=None
             Their domains; None means one new domain.
 
         Returns
         -------
         y : ndarray of shape (n_samples,)
-            The likeliest classes.
+            The most probable classes; if classes were balanced in training, those that would be most probable if all
+            classes were equally frequent.
         """
-        return self.classes_[self.predict_proba(X, sample_domain=sample_domain).argmax(axis=1)]
+        return self.classes_[self.decision_proba(X, sample_domain=sample_domain).argmax(axis=1)]
 
     def predict_proba(self, X: Any, *, sample_domain: Any = None) -> Array:
-        """Class probabilities.
+        """Class probabilities, which refer to the natural class frequencies also if classes were balanced in training.
+
+        Parameters
+        ----------
+        X, sample_domain
+            As for `predict`.
+
+        Returns
+        -------
+        p : ndarray of shape (n_samples, n_classes)
+            In the order of `classes_`.
+        """
+        return self.with_natural_priors(self.decision_proba(X, sample_domain=sample_domain))
+
+    def decision_proba(self, X: Any, *, sample_domain: Any = None) -> Array:
+        """Class probabilities under the class frequencies of training, which labels and prediction sets follow.
+
+        They differ from `predict_proba` if classes were balanced in training.
 
         Parameters
         ----------
@@ -152,28 +186,52 @@ class Pool(DocLinkMixin, ClassifierMixin, BaseEstimator):
             In the order of `classes_`.
         """
         check_is_fitted(self, "members_")
-        return self.answer(X, None if sample_domain is None else check_domains(sample_domain, X.shape[0]))
+        n_samples = _num_samples(X)
+        domain = None if sample_domain is None else check_domains(sample_domain, n_samples)
+        self.require_batches(domain_sizes(domain, n_samples))
+        return self.answer(X, domain)
 
-    def predict_set(self, X: Any, coverage: float = 0.9, *, sample_domain: Any = None) -> np.ndarray[Any, Any]:
+    def with_natural_priors(self, P: Array) -> Array:
+        """Convert what `decision_proba` or `answer` returned to the natural class frequencies."""
+        return P if self.prior_ratio is None else with_priors(P, self.prior_ratio)
+
+    def predict_set(self, X: Any, coverage: float | None = None, *, sample_domain: Any = None) -> np.ndarray[Any, Any]:
         """Tell which classes a sample may have.
 
         Parameters
         ----------
         X, sample_domain
             As for `predict`.
-        coverage : float, default=0.9
+        coverage : float, default=None
             How often the true class is to be among them, on average over new domains. With m held-out domains at most
-            1 - 1/(m + 1) can be promised; more is refused.
+            1 - 1/(m + 1) is attainable; more is refused. None means 0.9 or, with fewer than 9 held-out domains, the
+            largest attainable coverage, which a :class:`~unseen.exceptions.CoverageWarning` states.
 
         Returns
         -------
         sets : ndarray of bool of shape (n_samples, n_classes)
             Which classes belong to the set of each sample; never none.
         """
-        self.threshold(coverage)  # what cannot be promised is refused before anything is computed
-        sets = self.sets(self.predict_proba(X, sample_domain=sample_domain), coverage)
+        coverage = self.resolve_coverage(coverage)  # before anything is computed
+        sets = self.sets(self.decision_proba(X, sample_domain=sample_domain), coverage)
         self.warn_of_full_sets(bool(sets.all()), coverage)
         return sets
+
+    def resolve_coverage(self, coverage: float | None = None) -> float:
+        """Return an attainable coverage, or raise a ValueError; None means 0.9 or the largest that is attainable."""
+        if coverage is not None:
+            self.threshold(coverage)
+            return coverage
+        attainable = self._conformal.attainable
+        if attainable >= USUAL_COVERAGE:
+            return USUAL_COVERAGE
+        m = len(self._conformal.scores)
+        warn(
+            f"The coverage of these prediction sets is {attainable:.3g}, on average over new domains: {m} held-out "
+            f"domain{'s' * (m > 1)} attain at most 1 - 1/(m + 1). Pass this or a lower coverage to avoid the warning.",
+            CoverageWarning,
+        )
+        return attainable
 
     def threshold(self, coverage: float) -> float:
         """One less the probability from which on classes belong to sets; ValueError for what cannot be promised."""
@@ -262,9 +320,34 @@ class Pool(DocLinkMixin, ClassifierMixin, BaseEstimator):
     def moments(self, X: Any, domain: Labels | None = None, *, every: bool = False) -> dict[tuple[int, Any], Moments]:
         """What samples tell about the centres of new domains, which add up; of `every` member that has a centre."""
         Z = self._uncentred(X)
-        moved = [j for j in Z if every or is_transductive(self.members_[j][0])]
+        moved = [j for j in Z if every or centers_batches(self.members_[j][0])]
         found = {j: centring_of(self.members_[j][0]).moments(Z[j], domain) for j in moved}
         return {(j, name): own for j, parts in found.items() for name, own in parts.items()}
+
+    def require_batches(self, rows: Mapping[Any, int], *, every: bool = False) -> None:
+        """Raise a SmallBatchError if predictions depend on the rows of a new domain and it has too few of them.
+
+        Source domains keep the centers that they had in training. Neighbors are looked for in every domain, so with
+        smoothing source domains need a batch as well.
+
+        Parameters
+        ----------
+        rows : mapping
+            The number of rows of each domain; the name None stands for rows without names, which are a new domain.
+        every : bool, default=False
+            Whether members are centered on new domains that are not in their own way of predicting.
+        """
+        steps = [step for member in self.members_ for step in flattened(member)]
+        centering = [step for step in steps if _centers(step) or (every and isinstance(step, DomainTransformer))]
+        if not centering and not self.smoothing:
+            return
+        known = [set(centring_of(step).stored) if isinstance(step, DomainTransformer) else set() for step in centering]
+        sources = set() if self.smoothing else set.intersection(*known)
+        for name, n in rows.items():
+            if n < FEWEST_BATCH_ROWS and (name is None or name not in sources):
+                own_way = self.smoothing or any(map(_centers, steps))
+                remedies = ("batch", "inductive" if own_way else "center", *(("source",) if sources else ()))
+                raise SmallBatchError(name, n, FEWEST_BATCH_ROWS, remedies)
 
     def require_pieces(self) -> None:
         """Raise if a step inside a member looks at whole batches: their pieces do not tell it what it needs."""
@@ -287,3 +370,14 @@ class Pool(DocLinkMixin, ClassifierMixin, BaseEstimator):
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "members_")
+
+
+def domain_sizes(domain: Labels | None, n_rows: int) -> dict[Any, int]:
+    """Number of rows of each domain; without names all rows are of one, called None."""
+    coded = Coded.domains(domain, n_rows)
+    return dict(zip(coded.names.tolist(), np.bincount(coded.codes, minlength=len(coded.names)).tolist(), strict=True))
+
+
+def _centers(step: Any) -> bool:
+    """Whether a fitted step of a pipeline subtracts a mean of the samples that it sees."""
+    return centers_batches(step) if isinstance(step, DomainTransformer) else is_transductive(step)

@@ -58,6 +58,15 @@ def softmax(scores: Array, beta: float = 1.0) -> Array:
     return P / P.sum(axis=1, keepdims=True)
 
 
+def with_priors(P: Array, ratio: Array) -> Array:
+    """Probabilities (n, C) under other class frequencies, given the ratio (C,) of the new frequencies to the old ones.
+
+    By Bayes' rule p'(c | x) is proportional to p(c | x) times that ratio, if the classes themselves stay the same.
+    """
+    scaled = P * ratio
+    return scaled / scaled.sum(axis=1, keepdims=True)
+
+
 def temperature(scores: Arrays, codes: Codes, weights: Weights = None) -> float:
     """Inverse temperature of a member: the `beta` of `softmax` of the least log loss on held-out domains.
 
@@ -284,12 +293,17 @@ class ConformalSets:
         """From out-of-domain probabilities (n_k, C)."""
         return cls([1 - _of_truth(p, c) for p, c in zip(P, codes, strict=True)])
 
+    @property
+    def attainable(self) -> float:
+        """The largest coverage that so many held-out domains attain."""
+        return len(self.scores) / (len(self.scores) + 1)
+
     def threshold(self, coverage: float) -> float:
         """The score up to which classes belong to a set."""
         m, scores = len(self.scores), np.concatenate(self.scores)
         if not 0 < coverage < 1:
             raise ValueError(f"Coverage is a share between 0 and 1, not {coverage!r}; 0.9 asks for nine rows in ten.")
-        if coverage - ROUNDING > m / (m + 1):
+        if coverage - ROUNDING > self.attainable:
             raise ValueError(
                 f"Coverage {coverage:g} cannot be promised: {m} held-out domain{'s' * (m > 1)} can promise at most "
                 f"1 - 1/(m + 1) = {m / (m + 1):.3g}, as the next may be the strangest. Ask for less, or bring more."

@@ -42,6 +42,7 @@ from ._pool import (
     temperature,
     trial_batches,
     tried,
+    with_priors,
 )
 
 INDUCTIVE, ALL = "pool of inductive models", "pool of all models"
@@ -107,7 +108,8 @@ class Pooling:
     sharpness : float
         Inverse temperature of the pool itself, which is applied last.
     held_out : list of ndarray of shape (n_k, n_classes)
-        Probabilities of the rows of each held-out part, by weights that did not see it.
+        Probabilities of the rows of each held-out part, by weights that did not see it, under the class frequencies of
+        training, which may be balanced.
     codes : list of ndarray of shape (n_k,)
         Their true classes.
     calibration : dict
@@ -116,6 +118,8 @@ class Pooling:
         Of the steps that look at batches.
     tried : list of Tried
         What was weighed against what.
+    prior_ratio : ndarray of shape (n_classes,) or None
+        Natural class frequencies over those of training, if classes were balanced.
     """
 
     members: list[Candidate]
@@ -128,6 +132,7 @@ class Pooling:
     calibration: dict[str, Any]
     guards: list[Guard] = field(default_factory=list)
     tried: list[Tried] = field(default_factory=list)
+    prior_ratio: Array | None = None
 
     @property
     def transductive(self) -> bool:
@@ -193,6 +198,7 @@ class Pooling:
             smoothing=self.smoothing,
             sharpness=self.sharpness,
             held_out=list(self.sets.scores),
+            prior_ratio=self.prior_ratio,
         )
 
     def estimator(self, members: Sequence[Pipeline]) -> Pool:
@@ -252,6 +258,7 @@ class Ballot:
     betas: Array  # NaN for who did not vote on every trial
     score: Scorer
     weights: list[Array] | None
+    balance: Balance = "none"
 
     @classmethod
     def of(
@@ -279,13 +286,15 @@ class Ballot:
             if p.codes is None:
                 return p
             P = softmax(p.responses["votes"], 1.0 if np.isnan(betas[p.candidate]) else betas[p.candidate])
-            return replace(p, responses=_said(P, samples.classes))
+            natural = natural_probabilities(P, samples, trials, p.split, balance)
+            return replace(p, responses=_said(natural, samples.classes))
 
         score = Scorer(scoring, samples, trials.natural)
         found = graded((probable(p) for p in told if p.split not in trials.again), score)
         results = tally(found, len(candidates), len(parts))
         score.leave_out(np.flatnonzero(~results["defined"]).tolist())
-        return cls(candidates, samples, trials, votes, results, betas, Scorer(scoring, samples, trials.splits), weights)
+        score = Scorer(scoring, samples, trials.splits)
+        return cls(candidates, samples, trials, votes, results, betas, score, weights, balance)
 
     @property
     def codes(self) -> list[Ints]:
@@ -334,7 +343,8 @@ class Ballot:
         beta = self.betas[j : j + 1]
         held_out = [softmax(own, beta[0]) for own in votes]
         told = self._calibration([softmax(own) for own in votes], held_out)
-        return Pooling([candidate], np.ones(1), beta, 0.0, 1.0, held_out, self.codes, told)
+        ratio = self._prior_ratio()
+        return Pooling([candidate], np.ones(1), beta, 0.0, 1.0, held_out, self.codes, told, prior_ratio=ratio)
 
     def pooled(self, features: Sequence[Any] | None, among: Sequence[Candidate] | None = None) -> Pooling:
         """The pool; with the features of held-out parts, steps that look at batches are tried, and guarded."""
@@ -356,7 +366,8 @@ class Ballot:
             held_out = [softmax(np.log(p), sharpness) for p in natural]
         raw = [pooled(nested[name][k], self._members(k, tempered=False)) for k in range(m)]
         told = self._calibration(raw, held_out)
-        return Pooling(*self.shares(masks[name], P), strength, sharpness, held_out, codes, told, guards, found)
+        ratio = self._prior_ratio()
+        return Pooling(*self.shares(masks[name], P), strength, sharpness, held_out, codes, told, guards, found, ratio)
 
     def shares(self, mask: Mask, P: list[Array] | None = None) -> tuple[list[Candidate], Array, Array]:
         """Who is in the pool of some candidates, the weightiest first, with what weights and temperatures."""
@@ -436,12 +447,34 @@ class Ballot:
         return found
 
     def _scored(self, k: int, b: int, P: Array) -> float:
-        responses = _said(P, self.samples.classes)
-        return self.score(Prediction(0, self.trials.at(k, b), P.argmax(axis=1), responses))
+        split = self.trials.at(k, b)
+        responses = _said(self._natural(P, split), self.samples.classes)
+        return self.score(Prediction(0, split, P.argmax(axis=1), responses))
+
+    def _prior_ratio(self) -> Array | None:
+        """Natural over balanced class frequencies of all rows that some split trains on; others may be a test set."""
+        rows = np.unique(np.concatenate([train for train, _ in self.trials.natural]))
+        return self.samples.prior_ratio(rows, self.balance)
+
+    def _natural(self, P: Array, split: int) -> Array:
+        return natural_probabilities(P, self.samples, self.trials, split, self.balance)
 
     def _calibration(self, before: list[Array], after: list[Array]) -> dict[str, Any]:
-        said = {"before": before, "after": after}
-        return {when: calibration(P, self.codes, self.weights) for when, P in said.items()}
+        """Calibration on rows as they come, of what models say and of what the pool will say."""
+        weight = self.samples.weight
+        weights = None if weight is None else [weight[test] for _, test in self.trials.natural]
+        said = {"before": before, "after": [self._natural(P, k) for k, P in enumerate(after)]}
+        return {when: calibration(P, self.codes, weights) for when, P in said.items()}
+
+
+def natural_probabilities(P: Array, samples: Samples, trials: Trials, split: int, balance: Balance) -> Array:
+    """Probabilities of held-out rows under the natural class frequencies of the rows that were trained on.
+
+    Models that are trained with balanced classes estimate probabilities under equal class frequencies.
+    """
+    train, _ = trials.splits[split]
+    ratio = samples.prior_ratio(train, balance)
+    return P if ratio is None else with_priors(P, ratio)
 
 
 def _said(P: Array, classes: Labels) -> dict[str, Any]:

@@ -77,7 +77,9 @@ class UnseenClassifier(ChosenModel):
     balance : {"none", "classes", "domains"}, default="none"
         What weighs alike in training: nothing, all classes (as with scikit-learn's ``class_weight="balanced"``) or all
         domains. These are weights of samples, made for each training set, for classifiers that take them: all but
-        1-nearest-neighbour. Scores are not balanced: that is for `scoring` to say.
+        1-nearest-neighbour. Scores are not balanced: that is for `scoring` to say. Balanced classes change labels and
+        prediction sets, which treat all classes as equally frequent; `predict_proba` refers to the natural class
+        frequencies of the training data all the same.
     n_jobs : int, default=None
         Number of processes over methods.
     verbose : int, default=0
@@ -134,8 +136,8 @@ class UnseenClassifier(ChosenModel):
     >>> data = make_synthetic(validation_domain=True, random_state=0)
     >>> model = UnseenClassifier(methods=["logistic", "CIDG"])
     >>> model = model.fit(data.data, data.target, sample_domain=data.domain)
-    >>> float(model.predict_proba(data.data[:2]).sum().round(6))
-    2.0
+    >>> float(model.predict_proba(data.data[:20]).sum().round(6))
+    20.0
 
     Beside a classifier of one's own, with settings to choose from:
 
@@ -313,16 +315,18 @@ class UnseenClassifier(ChosenModel):
             return replace(method, transformer=projection)
         return replace(method, transformer=self.feature_map) if method.name == MAPPED else method
 
-    def predict_set(self, X: Any, coverage: float = 0.9, *, sample_domain: Any = None) -> list[Any]:
+    def predict_set(self, X: Any, coverage: float | None = None, *, sample_domain: Any = None) -> list[Any]:
         """Tell which classes samples may have: sets that hold the true one as often as asked, on new domains.
 
         Parameters
         ----------
         X, sample_domain
             As for `predict`.
-        coverage : float, default=0.9
+        coverage : float, default=None
             How often the true class is to be in the set, on average over new domains like those seen in `fit`. With m
-            held-out domains at most 1 - 1/(m + 1) can be promised, as the next may be the strangest: more is refused.
+            held-out domains at most 1 - 1/(m + 1) is attainable, as the next may be the strangest: more is refused.
+            None means 0.9 or, with fewer than 9 held-out domains, the largest attainable coverage, which a
+            :class:`~unseen.exceptions.CoverageWarning` states.
 
         Returns
         -------
@@ -330,9 +334,10 @@ class UnseenClassifier(ChosenModel):
             The classes of each sample, the likeliest first.
         """
         check_is_fitted(self, "best_estimator_")
-        self.best_estimator_.threshold(coverage)  # what cannot be promised is refused before anything is computed
-        sets = self.best_estimator_.named_sets(self.predict_proba(X, sample_domain=sample_domain), coverage)
-        self.best_estimator_.warn_of_full_sets(all(len(own) == len(self.classes_) for own in sets), coverage)
+        pool = self.best_estimator_
+        coverage = pool.resolve_coverage(coverage)  # before anything is computed
+        sets = pool.named_sets(np.asarray(self._answer("decision_proba", X, sample_domain)), coverage)
+        pool.warn_of_full_sets(all(len(classes) == len(self.classes_) for classes in sets), coverage)
         return sets
 
     def _classifiers(self) -> Sequence[Any]:

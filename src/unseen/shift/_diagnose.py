@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Integral, Real
@@ -253,6 +254,7 @@ def diagnose(
     group: str | None = None,
     unlabelled: str | int | None = None,
     dates: Dates = "drop",
+    categories: Sequence[str] | None = None,
     n_permutations: int = 499,
     max_per_domain: int = 500,
     alpha: float = 0.05,
@@ -281,7 +283,7 @@ def diagnose(
         Domain of each sample, at least two, unless a column of a table tells.
     label, domain : str, default=None
         Columns of the table; None guesses them from obvious names.
-    group, unlabelled, dates
+    group, unlabelled, dates, categories
         What else may be said of a table, as for :func:`unseen.tables.load_table`.
     n_permutations : int, default=499
         Permutations behind every p-value; none can be smaller than ``1 / (n_permutations + 1)``.
@@ -318,7 +320,15 @@ def diagnose(
     check_scalar(alpha, "alpha", Real, min_val=0, max_val=1, include_boundaries="neither")
     assumed: list[str] = []
     if is_table(X, y, sample_domain):
-        table = load_table(X, label=label, domain=domain, group=group, unlabelled=unlabelled, dates=dates)
+        table = load_table(
+            X,
+            label=label,
+            domain=domain,
+            group=group,
+            unlabelled=unlabelled,
+            dates=dates,
+            categories=categories,
+        )
         X, y, sample_domain = preprocessor(table.schema).fit_transform(table.X), table.y, table.domain
         assumed = table.notices
     if y is None or sample_domain is None:

@@ -142,6 +142,7 @@ def compare(
     group: str | None = None,
     unlabelled: str | int | None = None,
     dates: Dates = "drop",
+    categories: Sequence[str] | None = None,
     methods: Sequence[Any] | None = None,
     repeats: int = 3,
     selection: Literal["domain", "within", "oracle"] = "domain",
@@ -179,6 +180,8 @@ def compare(
         left out.
     dates : {"drop", "ordinal"}, default="drop"
         Leave out columns of dates, or use them as days since 1970.
+    categories : sequence of str, default=None
+        Columns of the table that hold categories although their values are numbers, such as codes.
     methods : sequence, default=None
         Which methods: names in `unseen.selection.METHODS`, and classifiers of your own such as
         ``("mine", SVC(), {"C": [1, 10]})``: see :ref:`own_models`. None takes all that are meant for comparisons.
@@ -242,8 +245,17 @@ def compare(
     }
     protocol = Protocol(selection, **rules, seed=random_state, metric=metric, balance=balance)
     if is_table(data, y, sample_domain):
-        asked: dict[str, Any] = {"group": group, "dates": dates, "max_per_domain": max_per_domain, "seed": random_state}
-        table = load_table(data, label=label, domain=domain, unlabelled=unlabelled, **asked)
+        table = load_table(
+            data,
+            label=label,
+            domain=domain,
+            group=group,
+            unlabelled=unlabelled,
+            dates=dates,
+            categories=categories,
+            max_per_domain=max_per_domain,
+            seed=random_state,
+        )
     else:
         table = data if isinstance(data, Table) else table_of_arrays(data, y, sample_domain)
         table = table.take(table.samples.thinned(most=max_per_domain, seed=random_state))

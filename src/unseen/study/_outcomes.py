@@ -17,7 +17,7 @@ from ..algebra import Array, Ints
 from ..citizen import ignored
 from ..estimators import collect
 from ..kernels import Plan
-from ..labels import Balance, Samples
+from ..labels import Balance, Labels, Samples
 from ..selection import (
     EXPECTED,
     METHODS,
@@ -287,7 +287,7 @@ def _settled(pool: Pool | None, said: list[Prediction], problem: Problem) -> lis
     for k, target in enumerate(np.unique(domain)):
         X_target = X[domain == target]
         P = pool.settled([one.responses["votes"] for one in said if one.split == k], X_target)
-        about = {"predict_proba": P, "classes_": problem.samples.classes}
+        about = {"predict_proba": pool.with_natural_priors(P), "classes_": problem.samples.classes}
         settled.append(Prediction(0, k, P.argmax(axis=1), about))
     return settled
 
@@ -306,16 +306,29 @@ def _large(chosen: Mapping[str, Entry], problem: Problem) -> Iterator[Outcome]:
         seen: dict[str, Any] = {}
         try:
             fitted, facts = zip(*map(large.fitted, entry.candidates), strict=True)
-            pipeline, seen = (entry.pool.of(fitted), {}) if entry.pool else (fitted[0], facts[0])
-            wanted = ("predict_proba",) if entry.pool else asks
+            pool = _of_members(entry.pool, fitted, test.classes) if entry.pool else None
+            seen = facts[0] if pool is None else {}
             for k, target in enumerate(np.unique(test.domain)):
                 here = test.domain == target
-                model, Z = placed(pipeline, test.X[here], test.domain[here])
-                codes = codes_of(model.predict(Z), test.classes, int(here.sum()))
-                own.append(Prediction(0, k, codes, responses(model, Z, wanted)))
+                if pool is None:
+                    model, Z = placed(fitted[0], test.X[here], test.domain[here])
+                    labels, about = model.predict(Z), responses(model, Z, asks)
+                else:  # also a target that has too few rows for a transductive prediction
+                    P = pool.answer(test.X[here], test.domain[here])
+                    labels = pool.classes_[P.argmax(axis=1)]
+                    about = {"predict_proba": pool.with_natural_priors(P), "classes_": pool.classes_}
+                own.append(Prediction(0, k, codes_of(labels, test.classes, int(here.sum())), about))
         except expected as error:
             own = [Prediction(0, 0, error=f"{type(error).__name__}: {error}")]
         yield _outcome(name, entry, problem, own, time.perf_counter() - start, **seen)
+
+
+def _of_members(pool: Pool, members: Sequence[Any], classes: Labels) -> Pool:
+    """A pool of fitted members, which know the classes that occur in training."""
+    fitted = pool.of(members)
+    if fitted.prior_ratio is not None:
+        fitted.set_params(prior_ratio=fitted.prior_ratio[np.isin(classes, fitted.classes_)])
+    return fitted
 
 
 def _outcome(

@@ -1,7 +1,7 @@
 """People's own tables: read, checked, and turned into numbers."""
 
 from ._agreement import Agreement
-from ._errors import TableError, counted, understanding, unknown_column
+from ._errors import TableError, counted, similar_column, understanding, unknown_column
 from ._files import (
     batches,
     ending_of,
@@ -54,6 +54,7 @@ __all__ += [
     "look_like_parts",
     "require_short_names",
     "require_sizes",
+    "similar_column",
     "survey_files",
     "survey_table",
     "understanding",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ._checks import whole_numbers
+from ._checks import as_booleans, whole_numbers
 from ._schema import NEW_LEVEL, NewValues, positions
 from ._values import as_text, polars
 
@@ -102,8 +102,10 @@ class Agreement:
 
 
 def _written_as(labels: pl.Series, classes: NDArray[Any]) -> pl.Series:
-    """Labels as the classes are written: a class that is a whole number may be 7, ' 7' or 7.0 in a table."""
+    """Labels as the classes are written: 7 may be 7, ' 7' or 7.0 in a table, and True may be true."""
     text = as_text(labels)
+    if classes.dtype.kind == "b":
+        return as_booleans(text).cast(polars().String).str.to_titlecase().fill_null(text)
     if classes.dtype.kind not in "iu":
         return text
     return whole_numbers(text).cast(polars().String).fill_null(text)

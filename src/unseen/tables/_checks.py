@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from itertools import compress
 from typing import TYPE_CHECKING, Any
@@ -20,16 +21,28 @@ from ._values import polars
 if TYPE_CHECKING:
     import polars as pl
 
+CODE_NAME = re.compile(r"(^|[\s_.\-])(?i:id)$|[a-z](ID|Id)$")  # of integers that may be codes
 MANY_VALUES = 20  # a label with more different values that are not integers is a measurement
 FEWEST_ROWS = 4  # of a domain
 MOST_CELLS = 20_000_000  # domains times classes; there may be a million of each in a column that is neither
 
 
 def as_labels(names: Sequence[str]) -> NDArray[Any]:
-    """Different labels, given as text, as integers if all are whole numbers, else as they are."""
+    """Different labels, given as text: booleans or integers if all of them are, else as they are."""
     text = polars().Series(names, dtype=polars().String)
+    booleans = as_booleans(text)
+    if len(names) and not booleans.null_count():
+        return booleans.to_numpy()
     whole, codes = whole_numbers(text), text.str.contains(r"^\s*[+-]?0\d")  # 007 is a code, not the number 7
     return np.array(names, dtype=str) if whole.null_count() or codes.any() else whole.to_numpy()
+
+
+def as_booleans(text: pl.Series) -> pl.Series:
+    """Text as booleans, such as True or false; null where it is none."""
+    written = {"true": True, "false": False}
+    return (
+        text.str.strip_chars().str.to_lowercase().replace_strict(written, default=None, return_dtype=polars().Boolean)
+    )
 
 
 def whole_numbers(text: pl.Series) -> pl.Series:
@@ -197,6 +210,7 @@ def choose_columns(survey: Survey, roles: Roles, request: Request) -> tuple[tupl
     What does not become a feature goes to those that the roles leave out already.
     """
     asked, tallies = request.features is not None, survey.tallies
+    categories = np.isin(tallies.names, request.categories or ())
     names, numeric, constant, dates = tallies.names, tallies.numeric, tallies.constant, tallies.dates
     groups = survey.groups()
     left_out = {
@@ -204,8 +218,8 @@ def choose_columns(survey: Survey, roles: Roles, request: Request) -> tuple[tupl
         "constant": constant,
         "date": dates & (request.dates == "drop") & (not asked),
         "names a group": np.isin(names, groups),  # such columns were not asked for
-        "too many levels": tallies.too_many_levels & ~numeric & ~dates & (not asked),
-        "identifier": tallies.identifies & ~dates & (not asked),
+        "too many levels": tallies.too_many_levels & ~numeric & ~dates & ~categories & (not asked),
+        "identifier": tallies.identifies & ~dates & ~categories & (not asked),
     }
     if request.entire:
         left_out = {"not numbers": ~numeric}
@@ -225,21 +239,60 @@ def choose_columns(survey: Survey, roles: Roles, request: Request) -> tuple[tupl
     elif not kept.any() and survey.rows:
         problems.append("no columns are left to be features.")
     columns = tuple(_column(tallies, i) for i in np.flatnonzero(kept).tolist())
+    if not (request.entire or asked):
+        notices += _identifier_notices(tallies, kept, roles)
+    notices += _date_notices(tallies, kept)
     return columns, notices + _readings(survey, ~constant | request.entire), problems
 
 
+def _identifier_notices(tallies: Tallies, kept: NDArray[np.bool_], roles: Roles) -> list[str]:
+    """Notices about numbers that are used, but may be identifiers or codes."""
+    notices = []
+    unique = list(compress(tallies.names, tallies.all_different & kept))
+    if unique:
+        notices.append(
+            f"A different integer in every row, as identifiers have: {listed(unique)}. They are used as numbers; drop "
+            "them if they are identifiers."
+        )
+    for i in np.flatnonzero(kept & tallies.numeric & ~tallies.all_different).tolist():
+        name = tallies.names[i]
+        n_codes = tallies.n_codes(i) if CODE_NAME.search(name.strip()) and name in roles.maybe_groups else None
+        if n_codes is not None and n_codes <= MOST_LEVELS:
+            notices.append(
+                f"{name!r} is called like a code, and its {n_codes:,} different integers are used as numbers: declare "
+                "it with the parameter categories if they are codes."
+            )
+    return notices
+
+
+def _date_notices(tallies: Tallies, kept: NDArray[np.bool_]) -> list[str]:
+    """Notices about dates that are used and may be read in two ways."""
+    notices = []
+    for i in np.flatnonzero(kept & tallies.dates).tolist():
+        first, *others = tallies.date_formats(i)
+        if others:
+            notices.append(
+                f"Dates in {tallies.names[i]!r} are read as {first}, but {others[0]} fits all of them as well: write "
+                "them as yyyy-mm-dd to be sure."
+            )
+    return notices
+
+
 def _column(tallies: Tallies, i: int) -> Column:
+    name, missing = tallies.names[i], bool(tallies.absent[i] or tallies.infinite[i])
     if tallies.numeric[i]:
-        return Column(tallies.names[i], "numeric")
+        return Column(name, "numeric", missing=missing)
     if tallies.dates[i]:
-        return Column(tallies.names[i], "date")
-    return Column(tallies.names[i], "categorical", tuple(sorted(tallies.levels[i])))
+        return Column(name, "date", date_format=tallies.date_formats(i)[0], missing=missing)
+    return Column(name, "categorical", tuple(sorted(tallies.levels[i])), missing=missing)
 
 
 def _readings(survey: Survey, told: NDArray[np.bool_]) -> list[str]:
     """How columns were read where it could surprise, of those that are told about."""
     tallies, names, notices = survey.tallies, survey.tallies.names, []
-    infinite = [f"{names[i]} ({counted(tallies.infinite[i], 'value')})" for i in np.flatnonzero(tallies.infinite)]
+    told = told & ~tallies.declared
+    several = np.flatnonzero((tallies.infinite > 0) & ~tallies.declared)
+    infinite = [f"{names[i]} ({counted(tallies.infinite[i], 'value')})" for i in several]
     if infinite:
         notices.append(f"Numbers that are infinite or beyond 1e150 count as missing: {listed(infinite)}.")
     marked = [i for i in np.flatnonzero(told & tallies.numeric).tolist() if tallies.marks.get(i)]

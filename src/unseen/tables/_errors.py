@@ -88,7 +88,13 @@ def unknown_column(
 ) -> str:
     """That a column is not among the names, and which one may be meant, of the candidates or of all."""
     names = list(names)
-    by_lower = {other.lower(): other for other in (names if candidates is None else candidates)}
-    near = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
-    hint = f"did you mean {by_lower[near[0]]!r}?" if near else f"the columns are {listed(names)}."
+    near = similar_column(name, names if candidates is None else candidates)
+    hint = f"did you mean {near!r}?" if near is not None else f"the columns are {listed(names)}."
     return f"{where} column {name!r}: {hint}"
+
+
+def similar_column(name: str, candidates: Iterable[str]) -> str | None:
+    """The candidate whose name resembles a name most, if one does."""
+    by_lower = {other.lower(): other for other in candidates}
+    near = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
+    return by_lower[near[0]] if near else None

@@ -10,7 +10,7 @@ import itertools
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -88,8 +88,25 @@ def is_path(data: Any) -> bool:
 
 
 def has_columns(data: Any) -> bool:
-    """Whether data in memory are a frame, of any library, and not an array."""
-    return hasattr(type(data), "columns")  # to ask a lazy frame itself would read it
+    """Whether data in memory have columns by name: a frame of any library, or what `as_frame` makes one of."""
+    if hasattr(type(data), "columns") or isinstance(data, Mapping) or is_pandas_series(data):
+        return True  # to ask a lazy frame itself for its columns would read it
+    return is_structured(data) or is_list_of_rows(data)
+
+
+def is_structured(data: Any) -> bool:
+    """Whether data are an array of records with named fields."""
+    return getattr(getattr(data, "dtype", None), "names", None) is not None
+
+
+def is_pandas_series(data: Any) -> bool:
+    """Whether data are one row of a frame of pandas, with the names of its columns."""
+    return hasattr(type(data), "to_frame") and hasattr(type(data), "index")
+
+
+def is_list_of_rows(data: Any) -> bool:
+    """Whether data are a list of rows with named values."""
+    return isinstance(data, (list, tuple)) and bool(data) and all(isinstance(row, Mapping) for row in data)
 
 
 def is_table(data: Any, y: Any, sample_domain: Any) -> bool:

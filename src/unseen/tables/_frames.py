@@ -1,7 +1,8 @@
-"""Frames of pandas and polars, as polars has them."""
+"""Frames of pandas and polars, and other data with named columns, as polars has them."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import date, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -10,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..citizen import is_dask
-from ._errors import refuse, understanding
-from ._files import repeated
-from ._values import polars
+from ..labels import is_missing, listed
+from ._errors import TableError, refuse, understanding
+from ._files import is_list_of_rows, is_pandas_series, is_structured, repeated
+from ._values import as_text, polars
 
 # What polars has a type for; lists and the like are not used, but told of.
 TYPED = (str, int, float, date, timedelta, Decimal, bytes, list, tuple, dict, np.generic, np.ndarray)
@@ -22,7 +24,11 @@ if TYPE_CHECKING:
 
 
 def as_frame(data: Any, name: str) -> pl.DataFrame:
-    """A frame of either library as one of polars, column by column, so that nothing else need be installed."""
+    """Data with named columns as a frame of polars, column by column, so that nothing else need be installed.
+
+    These are frames of pandas, polars and Arrow, structured arrays, dicts of columns and lists of dicts. A dict of
+    values or a Series of pandas is one row.
+    """
     pl = polars()
     if isinstance(data, pl.LazyFrame):
         return data.collect()
@@ -31,24 +37,96 @@ def as_frame(data: Any, name: str) -> pl.DataFrame:
     if is_dask(data):
         raise TypeError("A Dask dataframe is not read as a table: pass the path of its files, or what compute() gives.")
     with understanding(Path(name)):
+        if is_pandas_series(data):
+            refuse(repeated(map(str, data.index)), name)
+            return _from_rows([dict(data.items())], name)
+        if isinstance(data, Mapping):
+            return _from_mapping(data, name)
+        if is_list_of_rows(data):
+            return _from_rows(data, name)
+        if is_structured(data):
+            return _from_columns({column: np.atleast_1d(data[column]) for column in data.dtype.names}, name)
+        if not hasattr(type(data), "columns"):
+            raise TypeError(
+                "A table must be a path, a DataFrame of pandas or polars, a dict of columns, a list of dicts or a "
+                f"structured array; got {type(data).__name__}."
+            )
         if not hasattr(data, "items"):  # a table of Arrow, which polars reads by itself
             return pl.DataFrame(data)
         names = [str(column) for column in data.columns]
         refuse(repeated(names), name)
         columns = zip(names, (column for _, column in data.items()), strict=True)
-        return pl.DataFrame([pl.Series(name, _values(column), strict=False) for name, column in columns])
+        return pl.DataFrame([_pandas_column(column_name, column) for column_name, column in columns])
 
 
-def _values(column: Any) -> Any:
+def _from_mapping(data: Mapping[Any, Any], name: str) -> pl.DataFrame:
+    """A dict of columns, or of the values of one row."""
+    single = [isinstance(value, (str, bytes)) or np.ndim(value) == 0 for value in data.values()]
+    if data and all(single):
+        return _from_rows([data], name)
+    if any(single):
+        raise TableError(["a dict must hold columns, or the values of one row, and not both."], source=name)
+    return _from_columns(data, name)
+
+
+def _from_rows(rows: Sequence[Mapping[Any, Any]], name: str) -> pl.DataFrame:
+    """Rows with named values; a value that a row lacks is missing."""
+    columns = dict.fromkeys(column for row in rows for column in row)
+    return _from_columns({column: [row.get(column) for row in rows] for column in columns}, name)
+
+
+def _from_columns(columns: Mapping[Any, Any], name: str) -> pl.DataFrame:
+    refuse(repeated(map(str, columns)), name)
+    series = [_column(str(key), values) for key, values in columns.items()]
+    lengths = {len(own) for own in series}
+    if len(lengths) > 1:
+        raise TableError([f"its columns differ in length: they have {listed(sorted(lengths))} values."], source=name)
+    return polars().DataFrame(series)
+
+
+def _column(name: str, values: Any) -> pl.Series:
+    """A column of values in any container."""
+    pl = polars()
+    if isinstance(values, pl.Series):
+        return values.alias(name)
+    if is_pandas_series(values):
+        return _pandas_column(name, values)
+    if isinstance(values, np.ndarray) and values.ndim == 1 and values.dtype.kind in "biufmM":
+        return pl.Series(name, _known_unit(values))
+    if isinstance(values, np.ndarray) and values.dtype.kind == "S":
+        values = np.char.decode(values, "utf-8")
+    plain = [value.item() if isinstance(value, np.generic) else value for value in values]
+    return pl.Series(name, _typed([None if is_missing(value) else value for value in plain]), strict=False)
+
+
+def _pandas_column(name: str, column: Any) -> pl.Series:
+    """A column of pandas; one of categories stays one, whatever these are."""
+    pl = polars()
+    if not hasattr(column, "cat"):
+        return pl.Series(name, _pandas_values(column), strict=False)
+    levels = as_text(pl.Series(_typed(column.cat.categories.tolist()), strict=False))
+    codes = pl.Series(name, column.cat.codes.to_numpy(), dtype=pl.Int64)
+    return levels.gather(codes.set(codes < 0, None)).cast(pl.Categorical).alias(name)
+
+
+def _pandas_values(column: Any) -> Any:
     """The values of a column of pandas, which has several ways to say that one is missing."""
     kind = column.dtype
-    if isinstance(kind, np.dtype) and kind.kind in "mM":
-        unit = np.datetime_data(kind)[0]
-        known = unit if unit in ("ms", "us", "ns") else "ms"  # to polars
-        return column.to_numpy().astype(f"{kind.kind}8[{known}]")
-    if isinstance(kind, np.dtype) and kind.kind in "biuf":
-        return column.to_numpy()
-    values = column.astype(object).where(column.notna(), None).tolist()
+    if isinstance(kind, np.dtype) and kind.kind in "biufmM":
+        return _known_unit(column.to_numpy())
+    return _typed(column.astype(object).where(column.notna(), None).tolist())
+
+
+def _known_unit(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Numbers as they are; dates and durations in a unit of time that polars has."""
+    if values.dtype.kind not in "mM":
+        return values
+    unit = np.datetime_data(values.dtype)[0]
+    return values.astype(f"{values.dtype.kind}8[{unit if unit in ('ms', 'us', 'ns') else 'ms'}]")
+
+
+def _typed(values: list[Any]) -> list[Any]:
+    """Values of any types as values of one type that polars has."""
     kinds = {type(value) for value in values if value is not None}
     if kinds == {int, float}:
         return [value if value is None else float(value) for value in values]

@@ -170,7 +170,7 @@ class Table:
     X : ndarray of shape (n_samples, n_features)
         The features, encoded as `schema` says; missing values are NaN.
     y : ndarray of shape (n_samples,)
-        The labels: integers or strings.
+        The labels: booleans, integers or strings.
     domain : ndarray of shape (n_samples,)
         The domain of each sample, a string.
     schema : Schema
@@ -237,6 +237,7 @@ def load_table(
     drop: Sequence[str] | None = None,
     unlabelled: str | int | None = None,
     dates: Dates = "drop",
+    categories: Sequence[str] | None = None,
     max_per_domain: int | None = None,
     seed: int = 0,
 ) -> Table:
@@ -248,13 +249,13 @@ def load_table(
 
     Parameters
     ----------
-    path : str, path or DataFrame
-        A frame of pandas or polars, read as the same table in a file would be. Or a file (.csv, .tsv, .csv.gz, .tsv.gz,
-        .parquet, .feather, .arrow, .ipc, .npz or .mat); or several, by the folder that they are in or a pattern such as
-        ``data/part-*.parquet``. Each of several files is a domain, named after it. They are parts of one table if
-        `domain` names a column; or if all are called like parts, as part-0001, chunk_3 or 00012, and have the same
-        label column and domain column with telling names. In .npz and .mat files the features are the matrix called X,
-        data, features, feas or fts, or the only one; labels and domains are vectors.
+    path : str, path, DataFrame, dict, list of dict or structured array
+        A frame of pandas or polars, or columns or rows by name, read as the same table in a file would be. Or a file
+        (.csv, .tsv, .csv.gz, .tsv.gz, .parquet, .feather, .arrow, .ipc, .npz or .mat); or several, by the folder that
+        they are in or a pattern such as ``data/part-*.parquet``. Each of several files is a domain, named after it.
+        They are parts of one table if `domain` names a column; or if all are called like parts, as part-0001, chunk_3
+        or 00012, and have the same label column and domain column with telling names. In .npz and .mat files the
+        features are the matrix called X, data, features, feas or fts, or the only one; labels and domains are vectors.
     label, domain : str, default=None
         The columns of labels and of domains. By default the only one with a telling name, such as diagnosis or species,
         hospital or batch; `notices` says which.
@@ -269,8 +270,12 @@ def load_table(
         The label of rows that have none, such as 0 or unknown, or NA for all that are missing: they are left out.
         `notices` says how many.
     dates : {"drop", "ordinal"}, default="drop"
-        Leave out columns of dates, typed or in text such as 2024-03-31 or 2024-03-31T12:30; or use them as days since
-        1970. Those that `features` names are used so in any case.
+        Leave out columns of dates, typed or in text such as 2024-03-31, 2024-03-31T12:30, 31.03.2024, 31/03/2024 or
+        03/31/2024; or use them as days since 1970. Those that `features` names are used so in any case. Where day and
+        month cannot be told apart in the whole column, the month comes first; `notices` says so.
+    categories : sequence of str, default=None
+        Columns that hold categories although their values are numbers, such as codes. Columns of a categorical type of
+        pandas or polars always do.
     max_per_domain : int, default=None
         Use at most so many rows of each domain, drawn at random, of all its classes.
     seed : int, default=0
@@ -279,7 +284,8 @@ def load_table(
     Returns
     -------
     table : Table
-        The data. Numbers are numbers, also where NA, ? or the like stand for missing ones; all else is categorical.
+        The data. Numbers are numbers, also where NA, ? or the like stand for missing ones, unless the type of their
+        column or `categories` says otherwise; all else is categorical.
 
     Raises
     ------
@@ -301,7 +307,18 @@ def load_table(
     >>> table.notices[1]
     "Using 'hospital' as the domain column: pass --domain to choose another."
     """
-    request = Request(label, domain, features, drop, unlabelled, max_per_domain, seed, group=group, dates=dates)
+    request = Request(
+        label,
+        domain,
+        features,
+        drop,
+        unlabelled,
+        max_per_domain,
+        seed,
+        group=group,
+        dates=dates,
+        categories=categories,
+    )
     return loaded(survey_table(path, request), seed)
 
 

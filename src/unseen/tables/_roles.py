@@ -13,7 +13,7 @@ import numpy as np
 from ..labels import listed
 from ._errors import unknown_column
 from ._files import TableFile, look_like_parts
-from ._values import is_readable
+from ._values import is_category, is_readable
 
 # Names that tell what a column is for, in lower case, without an ending such as _id.
 USUAL_NAMES = {
@@ -22,8 +22,9 @@ USUAL_NAMES = {
     "cohort|study|patient|subject|participant|donor|camera|scanner|device|instrument|station|location",
 }
 # Whom or what several rows may come from, beside whatever is called an id.
-GROUP = "patient|subject|participant|donor|person|individual|animal|specimen"
-ID_ENDING = re.compile(r"(^|[\s_.\-])(?i:id|uuid|guid)$|[a-z](ID|Id)$")
+GROUP = "patient|subject|participant|donor|person|individual|animal|specimen|mrn|medical_record"
+ID_ENDING = re.compile(r"(^|[\s_.\-])(?i:id|uuid|guid|nbr|number|no|nr|mrn)$|[a-z](ID|Id|Nbr|Number)$")
+STEM_ENDING = re.compile(r"_?(id|name|code|nbr|number)$|_(no|nr|num)$")
 Dates = Literal["drop", "ordinal"]
 # Why columns are no features: each on its own, and in a notice about all of them, if they are worth one.
 LEFT_OUT = {
@@ -73,6 +74,7 @@ class Request:
     entire: bool = False
     group: str | None = None
     dates: Dates = "drop"
+    categories: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
         if self.dates not in get_args(Dates):
@@ -82,6 +84,7 @@ class Request:
                 raise TypeError(f"{role} must be the name of a column; got {getattr(self, role)!r}.")
         object.__setattr__(self, "features", _column_names(self.features, "features"))
         object.__setattr__(self, "drop", _column_names(self.drop, "drop") or ())
+        object.__setattr__(self, "categories", _column_names(self.categories, "categories") or ())
         limit = self.max_per_domain
         if limit is not None and (isinstance(limit, bool) or not isinstance(limit, (int, np.integer))):
             raise TypeError(f"max_per_domain must be an integer; got {limit!r}.")
@@ -103,7 +106,8 @@ class Roles:
     """What each column is for; label and domain are None where that is not known, or files are domains.
 
     Columns in `left_out` are no features, for the reasons in `LEFT_OUT`; those in `maybe_groups` are called like what
-    several rows come from.
+    several rows come from. `categories` are columns that hold levels whatever their values, by their types or because
+    the request says so.
     """
 
     by_file: bool = False  # each file is a domain
@@ -112,6 +116,7 @@ class Roles:
     group: str | None = None
     features: list[str] = field(default_factory=list)
     maybe_groups: list[str] = field(default_factory=list)
+    categories: set[str] = field(default_factory=set)
     left_out: dict[str, str] = field(default_factory=dict)
     notices: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
@@ -123,12 +128,16 @@ def choose_roles(tables: Sequence[TableFile], request: Request, *, several: bool
     if request.features and all(table.names and (table.names.features,) == request.features for table in tables):
         request = replace(request, features=None)  # it was the name of an array, not of a column
     roles = Roles(group=request.group if request.group in columns else None)
-    drop, asked_features = request.drop or (), request.features or ()
-    named = [name for name in (request.label, request.domain, request.group, *asked_features) if name is not None]
+    drop, asked_features, categories = request.drop or (), request.features or (), request.categories or ()
+    asked_columns = (request.label, request.domain, request.group, *asked_features, *categories)
+    named = [name for name in asked_columns if name is not None]
     nowhere = [name for name in drop if not any(name in table.types for table in tables)]  # some will do
     for name in [*dict.fromkeys(named), *dict.fromkeys(nowhere)]:
         roles.problems += _absent(name, tables)
-    taken = {*drop, *asked_features, *([] if request.group is None else [request.group])}
+    if not request.entire:
+        typed = {name for table in tables for name, kind in table.types.items() if is_category(kind)}
+        roles.categories = {*typed, *categories}
+    taken = {*drop, *asked_features, *categories, *([] if request.group is None else [request.group])}
     free = [name for name in columns if name not in taken]
     roles.label = _chosen("label", request, columns, [name for name in free if name != request.domain], roles)
     free = [name for name in free if name != roles.label]
@@ -146,13 +155,14 @@ def choose_roles(tables: Sequence[TableFile], request: Request, *, several: bool
     else:
         roles.domain = _chosen("domain", request, columns, free, roles)
     roles.problems += _conflicts(roles, request)
-    others = [name for name in free if name != roles.domain]
+    others = [name for name in columns if name in {*free, *categories} and name != roles.domain]
     if request.features is not None:
         chosen = [name for name in dict.fromkeys(request.features) if name in set(columns)]
         roles.left_out = dict.fromkeys(others, "not asked for")
     else:
         chosen = _default_features(tables, others, taken, roles, entire=request.entire)
-        roles.maybe_groups = [name for name in others if _may_group(name) and not request.entire]
+        named_groups = [name for name in others if may_group(name) and name not in categories]
+        roles.maybe_groups = [] if request.entire else named_groups
     roles.left_out |= dict.fromkeys((name for name in drop if name not in nowhere), "dropped")
     other_roles = {roles.label, roles.domain, roles.group, *drop}
     roles.features = [name for name in chosen if name not in other_roles]
@@ -164,7 +174,8 @@ def _conflicts(roles: Roles, request: Request) -> list[str]:
     """Columns that were asked to be two things at once."""
     problems = []
     for role in ("label", "domain", "group"):
-        for others, use in ((request.drop or (), "dropped"), (request.features or (), "a feature")):
+        uses = (request.drop, "dropped"), (request.features, "a feature"), (request.categories, "a category")
+        for others, use in ((names or (), use) for names, use in uses):
             if (asked := getattr(request, role)) in others:
                 problems.append(f"{asked!r} is the {role} column and cannot be {use} as well.")
     for one, other in combinations(("label", "domain", "group"), 2):
@@ -204,7 +215,7 @@ def _chosen(role: str, request: Request, columns: Iterable[str], candidates: Ite
 def _stem(name: str) -> str:
     """A name in lower case, whatever its spaces, and without an ending such as _id."""
     plain = re.sub(r"[\s.\-]+", "_", name.strip()).lower()
-    return re.sub(r"_?(id|name|code)$", "", plain) or plain
+    return STEM_ENDING.sub("", plain) or plain
 
 
 def _usual(role: str, names: Iterable[str]) -> list[str]:
@@ -215,13 +226,18 @@ def _usual(role: str, names: Iterable[str]) -> list[str]:
 def _obvious(names: list[str]) -> list[str]:
     """Of several names that tell domains, the only one that is of places and not of patients, if there is one."""
     places = [name for name in names if not re.fullmatch(GROUP, _stem(name))]
-    plain = [name for name in places if not _may_group(name)]
+    plain = [name for name in places if not may_group(name)]
     return plain if len(plain) == 1 else places or names
 
 
-def _may_group(name: str) -> bool:
+def may_group(name: str) -> bool:
     """Whether a column is called like what several rows may come from."""
-    return bool(re.fullmatch(GROUP, _stem(name)) or ID_ENDING.search(name.strip()))
+    return names_group(name) or bool(ID_ENDING.search(name.strip()))
+
+
+def names_group(name: str) -> bool:
+    """Whether a column is called like a patient or the like, not just like an identifier of anything."""
+    return bool(re.fullmatch(GROUP, _stem(name)))
 
 
 def _default_features(

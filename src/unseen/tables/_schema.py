@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..algebra import require_squares
+from ..labels import listed
 from ._errors import SHOWN, counted, refuse, unknown_column
-from ._values import as_text, days, frame_numbers, polars
+from ._values import DATE_FORMATS, ISO, as_levels, as_text, days, frame_numbers, polars
 
 if TYPE_CHECKING:
     import polars as pl
@@ -34,6 +35,10 @@ class Column:
         What it holds; a date becomes the number of days since 1970.
     levels : tuple of str, default=()
         The levels of a categorical column, sorted.
+    date_format : {"yyyy-mm-dd", "dd.mm.yyyy", "mm/dd/yyyy", "dd/mm/yyyy"}, default="yyyy-mm-dd"
+        How dates are written as text.
+    missing : bool, default=False
+        Whether values were missing in training; if so, a new table may lack the column.
 
     Examples
     --------
@@ -45,6 +50,8 @@ class Column:
     name: str
     kind: Kind
     levels: tuple[str, ...] = ()
+    date_format: str = ISO
+    missing: bool = False
 
 
 @dataclass(frozen=True)
@@ -101,11 +108,13 @@ class Schema:
     def encode(self, frame: pl.DataFrame) -> NDArray[np.float64]:
         """Turn a frame that has these columns, in any order and among others, into a matrix.
 
-        Numbers stay as they are; missing and infinite ones become NaN. A date becomes its days since 1970. A level
-        becomes its position among `levels`, -1 if it is not there, and NaN if it is missing. Text that reads as a
-        number counts as one, so a table may be typed in one place and plain text in another.
+        Columns that had missing values in training may be absent, and are missing then. Numbers stay as they are;
+        missing and infinite ones become NaN. A date becomes its days since 1970. A level becomes its position among
+        `levels`, -1 if it is not there, and NaN if it is missing. Text that reads as a number counts as one, so a table
+        may be typed in one place and plain text in another.
         """
         self.match(frame.columns, "The table")
+        frame = frame.with_columns(polars().lit(None).alias(name) for name in self.absent(frame.columns))
         numeric = [position for position, column in enumerate(self.columns) if column.kind == "numeric"]
         numbers = frame.select(polars().col([self.columns[position].name for position in numeric]))
         values, not_numbers = frame_numbers(numbers)
@@ -117,7 +126,9 @@ class Schema:
             if column.kind == "categorical":
                 encoded[:, position] = positions(frame[column.name], column.levels)
             elif column.kind == "date":
-                found = days(frame[column.name])
+                found = days(frame[column.name], column.date_format)
+                if column.date_format != ISO:  # which is never ambiguous, and how typed dates are written
+                    found = found.fill_null(days(frame[column.name]))
                 encoded[:, position] = found.to_numpy()
                 no_dates = (found.is_null() & as_text(frame[column.name]).is_not_null()).to_numpy()
                 wrong |= {column.name: ("date", no_dates)} if no_dates.any() else {}
@@ -140,12 +151,28 @@ class Schema:
         }
         return {name: NewValues.of(as_text(frame[name].filter(rows))) for name, rows in new.items() if rows.any()}
 
+    def absent(self, names: Iterable[str]) -> list[str]:
+        """The features that are not among the columns of a table."""
+        held = set(names)
+        return [name for name in self.feature_names if name not in held]
+
     def match(self, names: Iterable[str], source: str) -> list[str]:
-        """Check that all features are among the columns of `source`, and return the columns that are not used."""
+        """Check the columns of `source`, and return those that are not used.
+
+        A feature may be absent if it had missing values in training, but not all of them.
+        """
         names = list(names)
-        features, held = set(self.feature_names), set(names)
+        features, absent = set(self.feature_names), self.absent(names)
         others = [name for name in names if name not in features]
-        problems = [unknown_column(name, names, candidates=others) for name in self.feature_names if name not in held]
+        complete = [column.name for column in self.columns if not column.missing and column.name in absent]
+        problems = []
+        if complete or len(absent) == len(self.columns):
+            problems += [unknown_column(name, names, candidates=others) for name in absent]
+        if complete:
+            problems.append(
+                f"no value of {listed(complete)} was missing in training, so the column is required; an empty column "
+                "of that name is accepted, and its values are treated as missing."
+            )
         refuse(problems, source)
         return [name for name in others if name not in (self.label, self.domain, self.group)]
 
@@ -157,7 +184,16 @@ class Schema:
     @classmethod
     def from_dict(cls, d: Mapping[str, Any]) -> Schema:
         """The schema that `to_dict` wrote; a TableError if it says what no schema can."""
-        columns = [Column(column["name"], column["kind"], tuple(column["levels"])) for column in d["columns"]]
+        columns = [
+            Column(
+                column["name"],
+                column["kind"],
+                tuple(column["levels"]),
+                column.get("date_format", ISO),
+                column.get("missing", False),
+            )
+            for column in d["columns"]
+        ]
         problems = [problem for column in columns if (problem := _problem(column))]
         unknown = set(d) - {field.name for field in fields(cls)}
         unknown.update(
@@ -192,6 +228,10 @@ def _problem(column: Column) -> str | None:
         return f"the name of a column must be text, but it is {column.name!r}."
     if column.kind not in get_args(Kind):
         return f"column {column.name!r} must be {' or '.join(get_args(Kind))}, but it is {column.kind!r}."
+    if column.date_format not in DATE_FORMATS:
+        return f"the dates of column {column.name!r} must be {' or '.join(DATE_FORMATS)}, not {column.date_format!r}."
+    if not isinstance(column.missing, bool):
+        return f"column {column.name!r} must be said to have had missing values or not; got {column.missing!r}."
     if not all(isinstance(level, str) for level in column.levels):
         return f"the levels of column {column.name!r} must be text."
     if len(set(column.levels)) < len(column.levels):
@@ -202,8 +242,10 @@ def _problem(column: Column) -> str | None:
 def positions(series: pl.Series, levels: tuple[str, ...]) -> NDArray[np.float64]:
     """Where among the levels each value is: -1 if it is not there, NaN if it is missing."""
     pl, text = polars(), as_text(series)
-    found = text.cast(pl.Enum(levels), strict=False).to_physical().cast(pl.Float64).fill_null(NEW_LEVEL)
-    return np.where(text.is_null().to_numpy(), np.nan, found.to_numpy())
+    found = text.cast(pl.Enum(levels), strict=False).to_physical().cast(pl.Float64)
+    if found.null_count() > text.null_count():  # a code may be written with a decimal point here, and without one there
+        found = found.fill_null(as_levels(text).cast(pl.Enum(levels), strict=False).to_physical().cast(pl.Float64))
+    return np.where(text.is_null().to_numpy(), np.nan, found.fill_null(NEW_LEVEL).to_numpy())
 
 
 def require_sizes(X: NDArray[np.float64], schema: Schema) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +17,8 @@ from ..labels import MAX_LABEL_LENGTH
 from ._arrays import ArrayNames
 from ._errors import SHOWN, TableError, understanding
 from ._files import Source, TableFile, file_batches
-from ._roles import ID_ENDING, Roles
-from ._values import MISSING_MARKS, as_text, days, frame_numbers, is_text, polars
+from ._roles import ID_ENDING, Roles, names_group
+from ._values import DATE_FORMATS, MISSING_MARKS, as_levels, as_text, days, frame_numbers, is_text, polars
 
 if TYPE_CHECKING:
     import polars as pl
@@ -110,37 +110,53 @@ VALUES_PER_BATCH = 500_000  # some 40 bytes each while they are text, and polars
 PART_ROWS = 250_000  # of a Parquet file, to be read again by one worker
 KEPT_IDS = 1_000_000  # rows on which it is decided whether integers identify samples
 GROUPS_PER_DOMAIN = 5  # of fewer one cannot say that rows of a domain come from several
+# A column that is called an id, but not a patient or the like, names groups only if its values belong to single domains
+# (up to so many domains per value, on average), or if it has more values than a list of codes has, with few rows each.
+DOMAINS_PER_GROUP = 1.1
+MOST_CODES = 50
+ROWS_PER_GROUP = 20
+FEWEST_UNIQUE = 50  # integers that all differ: fewer of them may differ by chance
 ID_NAME = re.compile(rf"^(?i:index|idx|key|row|)$|{ID_ENDING.pattern}")
 
 
 class Tallies:
-    """What many columns hold, counted at once, a few rows at a time. Columns are called by their positions."""
+    """What many columns hold, counted at once, a few rows at a time. Columns are called by their positions.
 
-    def __init__(self, names: Sequence[str]) -> None:
+    Those that are `declared` categories hold levels, even if all their values are numbers or dates.
+    """
+
+    def __init__(self, names: Sequence[str], declared: Collection[str] = ()) -> None:
         self.names = list(names)
         width = len(self.names)
+        self.declared = np.array([name in declared for name in self.names], dtype=bool)
         self.present, self.absent, self.infinite, self.not_numbers = np.zeros((4, width), dtype=np.int64)
         self.low, self.high = np.full(width, np.inf), np.full(width, -np.inf)
         self.first_not_number: dict[int, tuple[str, int]] = {}  # the value, and its row
         self.marks: dict[int, set[str]] = {}  # of missing values, such as NA
         self.levels: list[set[str]] = [set() for _ in self.names]
         self.too_many_levels = np.zeros(width, dtype=bool)
-        self.may_be_dates = np.ones(width, dtype=bool)
+        self.may_be_dates = {date_format: np.ones(width, dtype=bool) for date_format in DATE_FORMATS}
         # Whether a column may number the rows: from 0 or 1, in each file or through all.
         self.numberings = {(where, first): np.ones(width, dtype=bool) for where in ("file", "all") for first in (0, 1)}
-        # Values of the columns that are called like identifiers.
-        called_so = [i for i, name in enumerate(names) if ID_NAME.search(name.strip())]
+        # Values of the columns that are called like identifiers, and of all that hold different integers so far.
+        called_so = [i for i, name in enumerate(names) if ID_NAME.search(name.strip()) or names_group(name)]
         self.kept: dict[int, list[NDArray[np.float64]]] = {position: [] for position in called_so}
+        self.unique: dict[int, list[NDArray[np.float64]]] = {position: [] for position in range(width)}
 
     @property
     def numeric(self) -> NDArray[np.bool_]:
         """Where all that is not missing is a number."""
-        return self.not_numbers == 0
+        return (self.not_numbers == 0) & ~self.declared
 
     @property
     def dates(self) -> NDArray[np.bool_]:
-        """Where all that is not missing is a date."""
-        return self.may_be_dates & (self.not_numbers == self.present) & ~self.numeric
+        """Where all that is not missing is a date, in one format."""
+        some_format = np.logical_or.reduce(list(self.may_be_dates.values()))
+        return some_format & (self.not_numbers == self.present) & ~self.numeric & ~self.declared
+
+    def date_formats(self, position: int) -> list[str]:
+        """The formats in which all values of a column are dates, the preferred one first."""
+        return [date_format for date_format, possible in self.may_be_dates.items() if possible[position]]
 
     @property
     def constant(self) -> NDArray[np.bool_]:
@@ -157,6 +173,21 @@ class Tallies:
             counting[position] |= (values == np.round(values)).all() and len(np.unique(values)) == len(values)
         return np.where(self.numeric, counting, self.too_many_levels | (self._n_levels() > 0.9 * self.present))
 
+    @property
+    def all_different(self) -> NDArray[np.bool_]:
+        """Which columns hold a different integer in every row, as identifiers do."""
+        found = np.zeros(len(self.names), dtype=bool)
+        for position, pieces in self.unique.items():
+            values = np.concatenate([np.empty(0), *pieces])
+            found[position] = len(values) >= FEWEST_UNIQUE and len(np.unique(values)) == len(values)
+        return found & self.numeric
+
+    def n_codes(self, position: int) -> int | None:
+        """How many different integers a column that is called like an identifier holds; None if other values."""
+        values = np.concatenate([np.empty(0), *self.kept.get(position, [])])
+        values = values[~np.isnan(values)]
+        return len(np.unique(values)) if len(values) and (values == np.round(values)).all() else None
+
     def _n_levels(self) -> Ints:
         return np.array([len(levels) for levels in self.levels], dtype=np.intp)
 
@@ -169,9 +200,10 @@ class Tallies:
                 first = int(wrong.argmax())
                 value = as_text(frame.to_series(position).slice(first, 1)).item()
                 self.first_not_number[position] = value, int(rows[first])
-            if self.may_be_dates[position]:
-                no_date = days(frame.to_series(position)).is_null().to_numpy()
-                self.may_be_dates[position] = not (wrong & no_date).any()
+            for date_format, possible in self.may_be_dates.items():
+                if possible[position]:
+                    no_date = days(frame.to_series(position), date_format).is_null().to_numpy()
+                    possible[position] = not (wrong & no_date).any()
             self.not_numbers[position] += wrong.sum()
             self.present[position] += wrong.sum()
             nothing[:, position] &= ~wrong
@@ -192,13 +224,28 @@ class Tallies:
             possible &= values[0] == counting[0]
             candidates = np.flatnonzero(possible)
             possible[candidates] = (values[:, candidates] == counting[:, None]).all(axis=0)
-        for position, pieces in self.kept.items() if rows[0] < KEPT_IDS else ():
-            pieces.append(values[:, position].copy())
+        if rows[0] < KEPT_IDS:
+            for position, pieces in self.kept.items():
+                pieces.append(values[:, position].copy())
+            self._keep_unique(values)
+
+    def _keep_unique(self, values: NDArray[np.float64]) -> None:
+        """Keep values of columns that still may hold a different integer in every row: few, after the first rows."""
+        positions = list(self.unique)
+        here = values[:, positions]
+        whole = (here == np.round(here)).all(axis=0)  # which NaN is not, as it is not equal to itself
+        for i, position in enumerate(positions):
+            if whole[i] and len(np.unique(here[:, i])) == len(here):
+                self.unique[position].append(here[:, i].copy())
+            else:
+                del self.unique[position]
 
     def add_levels(self, frame: pl.DataFrame) -> None:
         """Take in the levels of some rows, of all columns that are not numbers."""
         for position in np.flatnonzero(~self.numeric & ~self.too_many_levels).tolist():
-            new = as_text(frame[self.names[position]].unique()).drop_nulls()
+            series = frame[self.names[position]].unique()
+            codes = self.declared[position] and not self.not_numbers[position]
+            new = (as_levels(series).unique() if codes else as_text(series)).drop_nulls()
             levels = self.levels[position]
             if len(new) <= MOST_LEVELS:
                 levels.update(new.to_list())
@@ -231,7 +278,8 @@ class Survey:
     domain: Coding
     tallies: Tallies
     group: Coding = field(default_factory=lambda: Coding(None))
-    named: dict[str, list[NDArray[np.uint64]]] = field(default_factory=dict)  # what may group rows: value and domain
+    # Values of the columns that may name groups, as hashes, and the domains of their rows.
+    named: dict[str, list[tuple[NDArray[np.uint64], Ints]]] = field(default_factory=dict)
     cells: Counter[Cell] = field(default_factory=Counter)
     parts: list[Part] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
@@ -247,9 +295,19 @@ class Survey:
 
     def groups(self) -> list[str]:
         """The columns whose values repeat within domains, as those of patients do who came more than once."""
-        found = {name: np.concatenate([np.empty(0, dtype=np.uint64), *pieces]) for name, pieces in self.named.items()}
-        least = GROUPS_PER_DOMAIN * len(self.present)
-        return [name for name, pairs in found.items() if least <= len(np.unique(pairs)) < len(pairs)]
+        return [name for name, pieces in self.named.items() if pieces and self._names_groups(name, pieces)]
+
+    def _names_groups(self, name: str, pieces: list[tuple[NDArray[np.uint64], Ints]]) -> bool:
+        values, domains = (np.concatenate(parts) for parts in zip(*pieces, strict=True))
+        if not len(values):
+            return False
+        n_values = len(np.unique(values))
+        n_groups = len(np.unique(values + domains.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)))
+        if not GROUPS_PER_DOMAIN * len(self.present) <= n_groups < len(values):
+            return False
+        nested = n_groups <= DOMAINS_PER_GROUP * n_values
+        many = n_values > MOST_CODES and len(values) <= ROWS_PER_GROUP * n_groups
+        return names_group(name) or nested or many
 
     def where(self, rows: Sequence[int], total: int | None = None) -> str:
         """The first few of some rows, as people count them: from 1, below the header, in each file."""
@@ -266,7 +324,8 @@ class Survey:
 
 def look_through(tables: Sequence[TableFile], roles: Roles, unlabelled: str | None = None) -> Survey:
     """Read all files once, and columns that turn out not to be numbers once more, for their levels."""
-    result = Survey(Coding(roles.label, unlabelled), Coding(roles.domain), Tallies(roles.features), Coding(roles.group))
+    tallies = Tallies(roles.features, roles.categories)
+    result = Survey(Coding(roles.label, unlabelled), Coding(roles.domain), tallies, Coding(roles.group))
     result.named = {name: [] for name in roles.maybe_groups}
     others = (name for name in (roles.label, roles.domain, roles.group) if name is not None)
     wanted = dict.fromkeys([*roles.features, *others, *roles.maybe_groups])
@@ -315,8 +374,8 @@ def _add_rows(result: Survey, frame: pl.DataFrame, own: int) -> None:
     result.group.add(frame, rows)
     for name, pieces in result.named.items() if rows[0] < KEPT_IDS else ():
         text = as_text(frame[name])
-        pairs = text.hash().to_numpy() + domains.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-        pieces.append(pairs[text.is_not_null().to_numpy()])
+        present = text.is_not_null().to_numpy()
+        pieces.append((text.hash().to_numpy()[present], domains[present]))
     result.cells.update(dict(count_cells(domains, labels)))
 
 

@@ -15,8 +15,19 @@ if TYPE_CHECKING:
 # What stands for a missing value in text, whatever its case and the spaces around it.
 MISSING_MARKS = ("", "na", "n/a", "#n/a", "<na>", "nan", "null", "?")
 LARGEST = 1e150  # larger numbers count as infinite: their squares, and so all distances, would be
-# A day, perhaps with a time, perhaps with its distance from Greenwich.
-ISO_DATE = r"^\s*(\d{4}-\d\d-\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d(?:\.\d+)?))?\s*(?:Z|([+-])(\d\d):?(\d\d))?)?\s*$"
+# A time, perhaps with its distance from Greenwich, after a date.
+ZONE = r"(?:Z|(?P<sign>[+-])(?P<away>\d\d):?(?P<off>\d\d))?"
+TIME = rf"(?:[T ]+(?P<hour>\d\d?):(?P<minute>\d\d)(?::(?P<second>\d\d(?:\.\d+)?))?\s*{ZONE})?"
+# How dates are written, by the name of the format, in the order in which formats are preferred: where both of the last
+# two fit all values, the month comes first, as pandas has it.
+DATE_FORMATS = {
+    "yyyy-mm-dd": r"(?P<year>\d{4})-(?P<month>\d\d)-(?P<day>\d\d)",
+    "dd.mm.yyyy": r"(?P<day>\d\d?)\.(?P<month>\d\d?)\.(?P<year>\d{4})",
+    "mm/dd/yyyy": r"(?P<month>\d\d?)/(?P<day>\d\d?)/(?P<year>\d{4})",
+    "dd/mm/yyyy": r"(?P<day>\d\d?)/(?P<month>\d\d?)/(?P<year>\d{4})",
+}
+ISO = "yyyy-mm-dd"
+WHOLE = r"^\s*([+-]?\d+)\.0*\s*$"  # a whole number written with a decimal point
 MIDNIGHT = r" 00:00:00(\.0+)?$"
 UNITS = {"ms": 10**3, "us": 10**6, "ns": 10**9}  # of durations, in a second
 
@@ -29,6 +40,11 @@ def polars() -> Any:
 def is_text(dtype: Any) -> bool:
     """Whether a column's values are neither numbers, nor durations, nor truth values."""
     return not (dtype.is_numeric() or dtype in (polars().Boolean, polars().Duration))
+
+
+def is_category(dtype: Any) -> bool:
+    """Whether a column is declared to hold categories by its type."""
+    return dtype in (polars().Categorical, polars().Enum)
 
 
 def is_readable(dtype: Any) -> bool:
@@ -60,18 +76,23 @@ def as_text(series: pl.Series) -> pl.Series:
     return text.set(text.is_in(marks.to_list()), None) if len(marks) else text
 
 
-def days(series: pl.Series) -> pl.Series:
-    """Dates, typed or as ISO 8601 writes them, as days since 1970, a time as a part of one; null if there is none."""
+def days(series: pl.Series, date_format: str = ISO) -> pl.Series:
+    """Dates, typed or written in a format, as days since 1970, a time as a part of one; null if there is none."""
     pl, text = polars(), as_text(series)
-    parts = text.str.extract_groups(ISO_DATE).struct.unnest()
-    day, hour, minute, second, sign, away_hours, away_minutes = parts.get_columns()
-    hours, minutes, seconds, *away = (
-        part.cast(pl.Float64).fill_null(0.0) for part in (hour, minute, second, away_hours, away_minutes)
+    parts = text.str.extract_groups(rf"^\s*{DATE_FORMATS[date_format]}{TIME}\s*$").struct.unnest()
+    hours, minutes, seconds, away_hours, away_minutes = (
+        parts[name].cast(pl.Float64).fill_null(0.0) for name in ("hour", "minute", "second", "away", "off")
     )
-    ahead = (60 * away[0] + away[1]) * sign.replace_strict({"+": 1.0, "-": -1.0}, default=0.0)
+    ahead = (60 * away_hours + away_minutes) * parts["sign"].replace_strict({"+": 1.0, "-": -1.0}, default=0.0)
+    day = parts["year"] + "-" + parts["month"].str.zfill(2) + "-" + parts["day"].str.zfill(2)
     since = day.str.to_date("%Y-%m-%d", strict=False).to_physical().cast(pl.Float64)
     found = since + (60 * (60 * hours + minutes - ahead) + seconds) / 86_400
     return found.set((hours >= 24) | (minutes >= 60) | (seconds > 60), None)
+
+
+def as_levels(series: pl.Series) -> pl.Series:
+    """Codes as text: a whole number is the same level whether it is written 1, 1.0 or as a number."""
+    return as_text(series).str.replace(WHOLE, "$1")
 
 
 def missing(text: pl.Series) -> pl.Series:
