@@ -44,6 +44,8 @@ STUDY = ("--methods", METHODS, "--quick", "--store", "r.sqlite", "--report", "r.
 JOBS = (
     Job("compare", "compare", ("compare", "train.csv", *columns(*STUDY, "1")), ("r.html",), STORED),
     Job("compare in two processes", "compare", ("compare", "train.csv", *columns(*STUDY, "2")), ("r.html",), STORED, 6),
+    Job("compare with an ensemble", "compare", ("compare", "train.csv", *columns("--methods", "KFDA,logistic,auto",
+        "--quick", "--store", "r.sqlite", "--report", "r.html", "--json", "--jobs", "1")), ("r.html",), STORED, 3),
     Job("compare photographs", "compare", ("compare", "photos", "--model", "net.onnx", *STUDY, "1"), ("r.html",),
         (*STORED, "photos.unseen-features.sqlite"), 2),
     Job("fit", "fit", ("fit", "train.csv", *columns("--method", "logistic", "-o", "m.unseen")), ("m.unseen",)),

@@ -26,7 +26,8 @@ from ._jobs import FEATURES, JOBS, NETWORK, Job, columns, copy_home
 
 DIAGNOSE = ("--permutations", "19", "--report", "d.html", "--figure", "d.png")
 DIAGNOSIS = Job("diagnose", "diagnose", ("diagnose", "train.csv", *columns(*DIAGNOSE)), ("d.html", "d.png"))
-WRITERS = (*(job for job in JOBS if job.every == 1), JOBS[2], DIAGNOSIS)
+PHOTOGRAPHS = next(job for job in JOBS if job.name == "compare photographs")
+WRITERS = (*(job for job in JOBS if job.every == 1), PHOTOGRAPHS, DIAGNOSIS)
 SMALL = ("compare", "train.csv", *columns("--methods", "1NN,logistic", "--quick", "--jobs", "1"))
 PAIR = Job("compare without a report", "compare", (*SMALL, "--store", "r.sqlite", "--json"), (), ("r.sqlite",))
 ELSEWHERE = ("-o", "../tmp/f.parquet", "--cache", "c.sqlite")

@@ -28,7 +28,6 @@ from ._jobs import JOBS, OLD, Job, copy_home, make_home
 EACH = 50  # kills of each command
 IN_A_ROW = (1, 2, 1, 3)  # of one job before it is let go on to its end
 SIGNALS = (signal.SIGKILL, signal.SIGTERM)
-TEMPORARY = ".unseen-"  # how names of temporary folders begin
 
 
 @dataclass
@@ -150,12 +149,11 @@ class Campaign:
         self.tally.bad("tracebacks", "Traceback" in run.err, job, run.err)
         left = outlived(run)
         self.tally.bad("orphans", len(left), job, left)
-        # A run that was killed leaves its temporary folder, which nothing removes.
-        left = [name for name in names_in(place.folder) if name.startswith(TEMPORARY)]
+        left = [str(path.name) for path in place.folder.glob(".unseen-*")]
         if how == signal.SIGTERM:
             self.tally.bad("terminated", len(left), job, left)
-        for name in left:
-            shutil.rmtree(place.folder / name, ignore_errors=True)
+        for name in left:  # of a run that SIGKILL has ended, which nothing removes
+            shutil.rmtree(place.folder / name)
 
     def check_state(self, job: Job, reference: Reference, place: Place, old: bool) -> dict[str, Rows]:
         """What has a final name is whole; the rows that are kept are right. These are returned."""
