@@ -26,12 +26,14 @@ from unseen.selection import (
     HeldOutDomains,
     LargeFit,
     LeaveOneDomainOut,
+    Pool,
     WithinDomainSplit,
     predictions,
     results_of,
 )
 from unseen.study import Protocol, tasks
 from unseen.study._compare import table_of_arrays
+from unseen.study._outcomes import _of_members
 
 
 def uneven(seed=0):
@@ -263,6 +265,15 @@ def test_scorers_of_probabilities_see_natural_ones():
         for balance in ("none", "classes")
     }
     assert losses["classes"] > losses["none"] - 0.01
+
+
+def test_a_pool_whose_members_lack_a_class_keeps_the_ratios_of_the_others():
+    X, y, _ = rare(n_domains=1)
+    members = [make_pipeline(LogisticRegression()).fit(X, np.where(y, "c", "a"))]
+    pool = Pool(members, np.ones(1), np.ones(1), prior_ratio=np.array([1.5, 7.0, 0.5]))
+    fitted = _of_members(pool, members, np.array(["a", "b", "c"]))
+    P = members[0].predict_proba(X) * [1.5, 0.5]
+    np.testing.assert_allclose(fitted.predict_proba(X), P / P.sum(axis=1, keepdims=True))
 
 
 @given(st.lists(st.integers(0, 2), min_size=1, max_size=40), st.booleans())

@@ -30,7 +30,7 @@ from ._sample_size import domains_for_coverage
 
 Centres = Mapping[tuple[int, Any], Moments]  # of new domains, for each member that is centred on them
 # A transductive prediction needs at least so many rows of a new domain: the mean and the neighbors of fewer rows are
-# mostly noise, and who passes fewer rows probably expects row-wise predictions.
+# mostly noise, and a caller who passes fewer rows probably expects row-wise predictions.
 FEWEST_BATCH_ROWS = 10
 USUAL_COVERAGE = 0.9  # of prediction sets, where so many held-out domains attain it
 
@@ -335,7 +335,7 @@ class Pool(DocLinkMixin, ClassifierMixin, BaseEstimator):
         rows : mapping
             The number of rows of each domain; the name None stands for rows without names, which are a new domain.
         every : bool, default=False
-            Whether members are centered on new domains that are not in their own way of predicting.
+            Whether projections are centered on new domains even if they were not fitted that way.
         """
         steps = [step for member in self.members_ for step in flattened(member)]
         centering = [step for step in steps if _centers(step) or (every and isinstance(step, DomainTransformer))]
