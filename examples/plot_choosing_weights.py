@@ -75,7 +75,7 @@ for seed, data in enumerate(DRAWS):
 
 def percent(values):
     """Mean and standard deviation, in percent."""
-    return f"{100 * np.mean(values):5.1f} ± {100 * np.std(values):4.1f}"
+    return f"{100 * np.mean(values):5.1f} ± {100 * np.std(values, ddof=1):4.1f}"
 
 
 def on_target(searches):
@@ -100,7 +100,9 @@ for name, searches in {"within the sources": within, "held-out domain": held_out
         spearmanr(a.cv_results_["mean_test_score"], b.cv_results_["mean_test_score"]).statistic
         for a, b in zip(searches, oracle, strict=True)
     ]
-    print(f"    rank correlation        {np.mean(agreement):5.2f} ± {np.std(agreement):4.2f} with target accuracy")
+    print(
+        f"    rank correlation        {np.mean(agreement):5.2f} ± {np.std(agreement, ddof=1):4.2f} with target accuracy"
+    )
 print("  oracle (transductive, for reference only)")
 print(f"    chosen                  {percent([found.best_score_ for found in oracle])}")
 

@@ -79,7 +79,7 @@ print(f"Accuracy on the unseen domain, {len(DRAWS)} draws     source centring   
 rows = list(dict.fromkeys(name for name, _ in accuracies))
 for name in rows:
     cells = [accuracies[name, centering] for centering in ("source", "target") if (name, centering) in accuracies]
-    print(f"  {name:45}" + "       ".join(f"{np.mean(cell):5.1f} ± {np.std(cell):4.1f}" for cell in cells))
+    print(f"  {name:45}" + "       ".join(f"{np.mean(cell):5.1f} ± {np.std(cell, ddof=1):4.1f}" for cell in cells))
 
 # %%
 # The picture
@@ -96,7 +96,7 @@ for centering, (colour, marker, label) in STYLES.items():
     present = [name for name in rows if (name, centering) in accuracies]
     places = np.array([rows.index(name) for name in present]) + (0.12 if centering == "target" else -0.12)
     values = np.array([accuracies[name, centering] for name in present])
-    axis.errorbar(values.mean(axis=1), places, xerr=values.std(axis=1), fmt=marker, color=colour, label=label)
+    axis.errorbar(values.mean(axis=1), places, xerr=values.std(axis=1, ddof=1), fmt=marker, color=colour, label=label)
 axis.axvline(100 / 3, color="0.5", linewidth=0.8, linestyle=":", label="chance")
 axis.set_yticks(range(len(rows)), rows)
 axis.margins(y=0.1)

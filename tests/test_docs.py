@@ -240,3 +240,12 @@ def test_pages_say_what_the_equations_reach_on_the_authors_draw(page):
     for part in ("unseen reproduce synthetic --draw", "91.67", "87.50", "93.33", "81.67", "86.67", "88.33", "85.00"):
         assert part in text
     assert "as printed do not" not in text
+
+
+@pytest.mark.parametrize("folder", ["examples", "studies"])
+def test_standard_deviations_in_examples_are_those_of_a_sample(folder):
+    for file in sorted((ROOT / folder).glob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("std", "var"):
+                options = {option.arg: ast.unparse(option.value) for option in node.keywords}
+                assert options.get("ddof") == "1", f"{file.name}, line {node.lineno}: {ast.unparse(node)}"

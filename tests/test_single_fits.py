@@ -65,6 +65,18 @@ def test_cholesky_equals_the_eigendecomposition_wherever_it_is_sound(name, ridge
 
 
 @pytest.mark.parametrize("name", LOW_RANK)
+@pytest.mark.parametrize("power", [-7.9, -7.6, -6.0, -4.0])
+def test_eigenvalues_by_cholesky_lose_no_more_than_the_condition_number_costs(name, power):
+    K, membership, _, _ = problem(n_per_cell=25, n_classes=4)
+    size = np.linalg.norm(K)
+    recipe = make(name)._recipe(membership.counts, 1.0)
+    recipe = replace(recipe, ridge=10.0**power * scale(recipe, size))
+    fast = solve(whiten_by_cholesky(K, membership, recipe), recipe, membership.counts)
+    full = solve(whiten(gram_spectrum(K.copy(), membership), recipe), recipe, membership.counts)
+    np.testing.assert_allclose(fast.eigenvalues, full.eigenvalues, rtol=4 * np.finfo(float).eps / 10.0**power)
+
+
+@pytest.mark.parametrize("name", LOW_RANK)
 @pytest.mark.parametrize("side", [0.5, 2.0])
 def test_nothing_happens_where_the_route_changes(name, side, monkeypatch):
     K, membership, y, d = SMALL

@@ -8,7 +8,7 @@ needs to know about the data.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -122,6 +122,11 @@ class Spectrum:
         cells, lift = self.cells[keep], np.eye(len(keep)) if self.lift is None else self.lift
         return Spectrum(self.values[keep], lift[:, keep], cells, _defect(cells), self.precision)
 
+    def without_negative_rounding(self) -> Spectrum:
+        """Set negative eigenvalues to zero that rounding errors could have made, not an indefinite kernel."""
+        rounded = (self.values < 0) & (self.values >= -self.rounding)
+        return replace(self, values=np.where(rounded, 0.0, self.values)) if rounded.any() else self
+
     def lifted(self, coordinates: Array) -> Array:
         """Coefficients from coordinates in the eigenbasis."""
         return coordinates if self.lift is None else product(self.lift, coordinates)
@@ -144,9 +149,6 @@ def gram_spectrum(
     values, vectors = linalg.eigh(K, overwrite_a=True, check_finite=False, driver="evd")
     noise = len(values) * np.finfo(float).eps * np.abs(values).max(initial=0.0)
     values[np.abs(values) <= noise] = 0.0
-    # Rounding must not look like an indefinite kernel.
-    rounding = precision * float(np.linalg.norm(values))
-    values[(values < 0) & (values >= -rounding)] = 0.0
     lift = vectors if basis is None else product(basis.T, vectors)
     cells = (membership.indicators @ lift).T
     return Spectrum(values, lift, cells, np.zeros((0, cells.shape[1])), precision)

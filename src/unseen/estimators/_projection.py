@@ -438,7 +438,9 @@ class Equation:
     def whitened(self, spectrum: Spectrum) -> tuple[Spectrum, Whitened]:
         """Reduce to cell space what varies in a decomposition of the centred data; weights have no say in it."""
         with self._singularity_explained():
-            varying = spectrum if self.ridge else spectrum.without_null()
+            varying = spectrum.without_negative_rounding() if self.recipe.norm else spectrum
+            if not self.ridge:
+                varying = varying.without_null()
             return varying, whiten(varying, self.recipe)
 
     def solve(self, varying: Spectrum, pencil: Whitened) -> Solution:
@@ -475,7 +477,8 @@ class Equation:
         """The components, from a space that holds them to the accuracy below; None if no small one does."""
         recipe, wanted = self.recipe, self.projection._wanted(self.counts)
         for spectrum in krylov_spectra(K, membership, wanted or len(K) if recipe.total else 0, precision):
-            if recipe.norm and spectrum.values.min() < 0:  # the residual says nothing of an indefinite denominator
+            # The residual says nothing of an indefinite denominator.
+            if recipe.norm and spectrum.values.min() < -spectrum.rounding:
                 return None
             varying, pencil = self.whitened(spectrum)
             if recipe.total and wanted is not None:

@@ -33,8 +33,8 @@ class ProjectionSearchCV(MetaEstimatorMixin, ChosenModel):
     """Choose the settings of a projection, and of the classifier behind it, by cross-validation over domains.
 
     Gives the scores of :class:`~sklearn.model_selection.GridSearchCV` on the pipeline of projection and classifier,
-    sooner: kernel matrices are slices of one, each fold is decomposed once for each kernel width, and every further
-    setting of weights, ridge and components is a problem of the size of the domain x class table.
+    sooner: all kernel widths of a fold share its distances, each fold is decomposed once for each kernel width, and
+    every further setting of weights, ridge and components is a problem of the size of the domain x class table.
 
     Parameters
     ----------
