@@ -20,7 +20,7 @@ from ._engine import TIE, Score, Scorer, Split, asks_for, graded, predictions, r
 from ._ensemble import Pool
 from ._large import LargeFit
 from ._methods import HEADS, METHODS, Method, contestants, method_named, method_names, methods_from, register
-from ._metric import Metric, metric_named
+from ._metric import Metric, metric_named, score_range
 from ._pool import BINS, skewed
 from ._pooling import ALL, INDUCTIVE, Ballot, Pooling, Trials, contest_and_pool, leaderboard
 from ._search import ProjectionSearchCV
@@ -86,6 +86,7 @@ __all__ += [
     "require_contest",
     "responses",
     "results_of",
+    "score_range",
     "scores",
     "seen_by_classifier",
     "skewed",

@@ -73,6 +73,20 @@ OWN: dict[str, Callable[..., float]] = {
 }
 
 
+def score_range(scoring: Scoring) -> tuple[float, float]:
+    """The least and the largest score that a metric can have; without bounds for scorers that are not known by name.
+
+    Examples
+    --------
+    >>> from unseen.selection import score_range
+    >>> score_range("roc_auc"), score_range("matthews_corrcoef"), score_range("neg_log_loss")
+    ((0.0, 1.0), (-1.0, 1.0), (-inf, 0.0))
+    """
+    if not isinstance(scoring, str):
+        return -np.inf, np.inf
+    return next((ends for names, ends in RANGES.items() if scoring.startswith(names)), (-np.inf, np.inf))
+
+
 def scorer_of(scoring: Scoring, model: Any) -> Callable[..., float]:
     """The scorer of a name, or the callable itself."""
     own = OWN.get(scoring) if isinstance(scoring, str) else None
@@ -97,6 +111,16 @@ class Metric:
     scoring: str
     percent: bool = False
 
+
+# Least and largest score of scikit-learn's scorers, by how their names begin; the first that fits counts.
+RANGES: dict[tuple[str, ...], tuple[float, float]] = {
+    ("accuracy", "balanced_accuracy", "top_k_accuracy", "roc_auc", "average_precision"): (0.0, 1.0),
+    ("f1", "precision", "recall", "jaccard"): (0.0, 1.0),
+    ("matthews_corrcoef", "cohen_kappa"): (-1.0, 1.0),
+    ("d2_", "r2", "explained_variance"): (-np.inf, 1.0),
+    ("neg_",): (-np.inf, 0.0),
+    ("positive_likelihood_ratio",): (0.0, np.inf),
+}
 
 METRICS = {
     "accuracy": Metric("accuracy", "accuracy", percent=True),
