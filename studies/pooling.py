@@ -185,7 +185,7 @@ class Answers:
         singles = [self.scores(ballot.picked(c)) for c in self.pool if np.isfinite(ballot.betas[ballot.position(c)])]
         found["best candidate"] = np.max(singles, axis=0).tolist()
         chosen = next(one for one in whole.tried if one.chosen)
-        expected = [100 * value for value in whole.forecast(chosen.scores[0] / 100)]
+        expected = [100 * value for value in whole.forecast]
         found["forecast"] = [*expected, bool(expected[1] <= found["pool"][0] <= expected[2])]
         found["sets"] = self.sets(whole)
         found["decisions"] = [guard.reason for guard in whole.guards]

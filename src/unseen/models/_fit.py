@@ -51,8 +51,8 @@ class TableFit:
     name, kind, settings : str, str, dict
         What was chosen; the kind is "plain", "inductive" or "transductive". A pool of several has no settings.
     scores : dict
-        Accuracy on each domain of what was chosen, prepared and fitted on the other domains; of a pool, by weights that
-        did not see that domain.
+        Accuracy on each domain, cross-fitted: preparation, model, settings, weights and temperatures were fitted on the
+        other domains.
     baseline : dict or None
         The same for plain logistic regression; None if the chosen model is plain itself.
     leaderboard : list of dict
@@ -185,30 +185,29 @@ def fit_table(
     domains = np.unique(table.domain).tolist()
     board = leaderboard(field, pooling, domains)
     baseline = next((row["scores"] for row in board if pooling.kind != "plain" and row["model"] == BASELINE), None)
-    scores = next(row["scores"] for row in board if row["chosen"])
     return TableFit(
         TableModel(preparation, pooling.estimator(members), novelty),
         pooling.name,
         pooling.kind,
         pooling.members[0].params if len(pooling.members) == 1 else {},
-        scores,
+        dict(zip(names, pooling.scores.tolist(), strict=True)),
         baseline,
         board if len(methods) > 1 else [],
         seen,
         balance,
-        _told(pooling, scores),
+        _told(pooling),
         {name: len(codes) for name, codes in zip(domains, pooling.codes, strict=True)},
     )
 
 
-def _told(pooling: Pooling, scores: dict[str, float]) -> dict[str, Any]:
+def _told(pooling: Pooling) -> dict[str, Any]:
     """What there is to know about a pool, in plain values."""
     return {
         "members": pooling.table,
         "smoothing": pooling.smoothing,
         "decisions": [guard.reason for guard in pooling.guards],
         "calibration": pooling.calibration,
-        "forecast": pooling.forecast(np.array([*scores.values()])),
+        "forecast": pooling.forecast,
     }
 
 
@@ -222,8 +221,8 @@ def _pooled(
 ) -> tuple[list[Contender], Pooling]:
     """All contenders, and the pool of many methods or the best settings of one, by holding out domain after domain.
 
-    A score stands for a domain that nobody has seen: the preparation, the kernel's width, the model and its weight in a
-    pool are fitted without it. What is left of a bias is that settings of one method are chosen on these domains.
+    A score stands for a domain that nobody has seen: the preparation, the kernel's width, the model, its settings and
+    its weight and temperature in a pool are fitted without it.
     """
     many = len(methods) > 1
     how: dict[str, Any] = {"coarse": many, "heads": ("logistic",) if many else ("1-NN",)}

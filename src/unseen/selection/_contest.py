@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -14,6 +14,7 @@ from ..exceptions import warn
 from ._asking import grouped
 from ._candidate import Candidate
 from ._engine import preferred, ties
+from ._pool import Folds, Mask
 
 SIMPLICITY = ("plain", "inductive", "transductive")
 # Beyond these a contest takes days: some classifiers are trained for each pair of classes, all for each domain that
@@ -48,7 +49,8 @@ class Contender:
     candidate : Candidate
         The best settings, by the mean over held-out parts.
     scores : ndarray of shape (n_splits,)
-        On each held-out part; NaN where it failed, and where the metric is not defined.
+        On each held-out part, of the settings that are best on the other parts; NaN where it failed, and where the
+        metric is not defined.
     ties : int
         How many other settings have the same mean.
     seconds : float
@@ -59,6 +61,8 @@ class Contender:
         Held-out parts that count, the same for all contenders.
     skewed : float
         Mean score on held-out parts drawn again with a skew of classes; NaN if nobody was asked about these.
+    scored : tuple of int
+        Positions of the candidates that were scored on each held-out part; empty if it was always `candidate`.
     """
 
     candidate: Candidate
@@ -68,6 +72,7 @@ class Contender:
     error: str = ""
     defined: Any = ...
     skewed: float = np.nan
+    scored: tuple[int, ...] = ()
 
     @property
     def name(self) -> str:
@@ -85,22 +90,46 @@ class Contender:
         return float(np.mean(self.scores[self.defined]))
 
 
-def contenders(candidates: Sequence[Candidate], results: dict[str, Any]) -> list[Contender]:
+def contenders(
+    candidates: Sequence[Candidate],
+    results: dict[str, Any],
+    folds: Folds | None = None,
+    fold_results: Sequence[dict[str, Any]] | None = None,
+) -> list[Contender]:
     """The best settings of each variant, by the table of all candidates on all splits.
 
-    A variant that fails on some split is a contender without a mean, which is never chosen and tells its reason. Splits
-    on which the metric is not defined count for nobody.
+    With `folds`, the score on a held-out part is that of the settings which are best on the parts that its fold keeps,
+    by the table that the fold knows, if it is not the same. Without, it is that of the settings that are best on all
+    parts, as a grid search reports it, which is too good. A variant that fails on some split is a contender without a
+    mean, which is never chosen and tells its reason. Splits on which the metric is not defined count for nobody.
     """
+    if folds is not None and fold_results is None:
+        fold_results = [on_parts(results, kept) for kept in folds.kept]
     field = []
     for variant in grouped(range(len(candidates)), lambda i: candidates[i].variant):
         best = preferred(results, variant)
-        scores = results["scores"][best]
+        scores, scored = results["scores"][best], tuple[int, ...]()
+        if folds is not None and fold_results is not None:
+            settings = [preferred(known, variant) for known in fold_results]
+            scored = tuple(settings[fold] for fold in folds.predicted_by)
+            scores = results["scores"][list(scored), np.arange(len(scored))]
         error = next((results["errors"][i] for i in variant if results["errors"][i]), "")
         seconds = float(sum(results["seconds"][i].sum() for i in variant))
         tied = ties(results["mean_test_score"][variant])
         error = "" if np.isfinite(results["mean_test_score"][best]) else error
-        field.append(Contender(candidates[best], scores, tied, seconds, error, results["defined"]))
+        field.append(Contender(candidates[best], scores, tied, seconds, error, results["defined"], scored=scored))
     return field
+
+
+def on_parts(results: dict[str, Any], kept: Mask) -> dict[str, Any]:
+    """The same table with means over some held-out parts alone; candidates that fail anywhere have none.
+
+    Where nothing is kept all means are 0, so that the simplest settings are preferred.
+    """
+    counted = results["defined"] & kept
+    means = results["scores"][:, counted].mean(axis=1) if counted.any() else np.zeros(len(results["scores"]))
+    able = np.isfinite(results["mean_test_score"])
+    return {**results, "defined": counted, "mean_test_score": np.where(able, means, np.nan)}
 
 
 def warn_of_failures(field: Sequence[Contender]) -> None:
@@ -153,14 +182,45 @@ def forecast(
 ) -> tuple[float, float, float]:
     """Mean of the scores of some domains, and the ends of an interval for the score of the next one.
 
-    Student's prediction interval for one more of some normal values, within the ends of the scale, which is all that
-    can be said of fewer than the `fewest`. `error` is the squared standard error of a score within its domain, which
-    bounds the spread from below where few domains agree by luck.
+    Student's prediction interval for one more of some normal values, on a scale that takes account of the range of the
+    scores (`_stabilized`). On their own scale the interval is too short towards the end that is far away, and almost
+    all scores that it misses lie there. Of fewer domains than the `fewest` the interval is the whole range. `error` is
+    the squared standard error of a score within its domain, which bounds the spread from below where few domains agree
+    by luck.
     """
-    m, mean, reach = len(scores), float(np.mean(scores)), np.inf
-    if m >= max(fewest, 2):
-        reach = stdtrit(m - 1, (1 + level) / 2) * np.sqrt(max(float(np.var(scores, ddof=1)), error) * (1 + 1 / m))
-    return mean, float(max(mean - reach, ends[0])), float(min(mean + reach, ends[1]))
+    m, mean = len(scores), float(np.mean(scores))
+    if m < max(fewest, 2):
+        return mean, float(ends[0]), float(ends[1])
+    values, noise, back = _stabilized(scores, error, ends)
+    reach = stdtrit(m - 1, (1 + level) / 2) * np.sqrt(max(float(np.var(values, ddof=1)), noise) * (1 + 1 / m))
+    center = float(np.mean(values))
+    return mean, min(float(back(center - reach)), mean), max(float(back(center + reach)), mean)
+
+
+def _stabilized(
+    scores: Array, error: float, ends: tuple[float, float]
+) -> tuple[Array, float, Callable[[float], float]]:
+    """Scores on a scale on which those near an end of their range spread as much as others; their error; the way back.
+
+    Between two ends that is the arcsine of the square root, which makes the variance of a share of n samples 1 / 4n.
+    From a single end it is the square root of the distance, to which the arcsine comes down near an end.
+    """
+    low, high = ends
+    width = high - low
+    if np.isfinite(width):
+        share = np.clip((scores - low) / width, 0, 1)
+        spread = float(np.mean(share)) * (1 - float(np.mean(share)))
+        # Samples that leave this error: the variance of a share is p (1 - p) / n, or at least that of one sample more.
+        n = max(spread * width**2 / error, width / np.sqrt(error)) if error else np.inf
+        return np.arcsin(np.sqrt(share)), 1 / (4 * n), lambda z: low + width * np.sin(np.clip(z, 0, np.pi / 2)) ** 2
+    if np.isfinite(high):
+        distance = np.maximum(high - scores, 0)
+        noise = error / (4 * max(float(np.mean(distance)), np.sqrt(error))) if error else 0.0
+        return -np.sqrt(distance), noise, lambda z: high - min(z, 0.0) ** 2
+    if np.isfinite(low):
+        values, noise, back = _stabilized(-scores, error, (-np.inf, -low))
+        return -values, noise, lambda z: -back(-z)
+    return scores, error, lambda z: z
 
 
 def contender_row(contender: Contender, names: Sequence[str]) -> dict[str, Any]:

@@ -243,9 +243,7 @@ class UnseenClassifier(ChosenModel):
         self.members_ = pooling.table
         self.decisions_ = [guard.reason for guard in pooling.guards]
         self.best_model_, self.best_kind_ = pooling.name, pooling.kind
-        chosen = next(row for row in self.leaderboard_ if row["chosen"])
-        scores = np.array([*chosen["scores"].values()])
-        self.best_score_, self.forecast_ = chosen["mean"], pooling.forecast(scores)
+        self.best_score_, self.forecast_ = pooling.mean, pooling.forecast
         self.calibration_ = pooling.calibration
 
     def _plan(self, methods: Sequence[Method], n_samples: int, params: dict[str, Any]) -> Plan:

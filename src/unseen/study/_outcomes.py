@@ -121,7 +121,7 @@ class Problem:
 
     @cached_property
     def trials(self) -> Trials:
-        """What the candidates of pools are asked about: the splits, and draws from them if targets may be looked at."""
+        """What the candidates of pools are asked about: splits, nested ones, and draws if targets may be looked at."""
         return Trials.of(self.samples, self.splits, skewed=self.centering == "target")
 
     def entry(self, name: str, known: Scores, votes: Votes) -> Entry:
@@ -152,7 +152,7 @@ class Problem:
         except ValueError as error:  # nobody could be scored
             return Entry((), error=next((one.error for one in said if one.error), str(error)))
         seconds = float(ballot.results["seconds"].sum()) + time.perf_counter() - start
-        settings = pool_settings(found, found.scores)
+        settings = pool_settings(found)
         return Entry(found.members, found.mean, settings, 0, found.transductive, seconds, pool=found.unfitted)
 
     @cached_property
@@ -255,8 +255,10 @@ def outcomes(
     if known is None or voting:
         asked = able if known is None else [name for name in able if choosing.methods[name].members]
         candidates = {one.key: one for name in asked for one in choosing.candidates(name)}
-        drawn = choosing.trials.splits[len(choosing.splits) :] if voting else []
-        about = (tuple(candidates.values()), choosing.samples, choosing.splits, voting, drawn)
+        trials = choosing.trials if voting else None
+        nested = [] if trials is None else [*trials.nested.values()]
+        drawn = [] if trials is None else trials.drawn
+        about = (tuple(candidates.values()), choosing.samples, [*choosing.splits, *nested], voting, drawn)
         found, votes = validated(*about, **choosing.how)
         known = found if known is None else known
     chosen = {name: choosing.entry(name, known, votes or {}) for name in able}
@@ -352,7 +354,7 @@ def _outcome(
     return Outcome(name, codes, values, entry.validation, {**entry.settings, **remarks}, *how)
 
 
-def pool_settings(found: Pooling, scores: Array) -> dict[str, Any]:
+def pool_settings(found: Pooling) -> dict[str, Any]:
     """How a pool is made up, what it does with batches and why, and what it forecasts, in plain values."""
     members: dict[str, float] = {}
     for row in found.table:
@@ -374,6 +376,6 @@ def pool_settings(found: Pooling, scores: Array) -> dict[str, Any]:
             for guard in found.guards
         ],
         "calibration": {"before": {name: before[name] for name in ("ece", "log_loss")}, "after": after},
-        "forecast": [end if np.isfinite(end) else None for end in found.forecast(scores)],
+        "forecast": [end if np.isfinite(end) else None for end in found.forecast],
         "projection": projection and {"model": projection.variant, **projection.settings},
     }

@@ -220,9 +220,10 @@ class Study:
         total, pools = 0, [name for name, method in self.table.items() if method.members]
         for task in tasks if pools else ():
             choosing = self.problem(task, 0).choosing
+            trials, asked = choosing.trials, choosing.voting(pools).values()
             rows = sum(len(test) for _, test in choosing.splits)
-            asked, batches = choosing.voting(pools).values(), len(choosing.trials.rows[0])
-            total += rows * sum(batches if one.transductive else 1 for one in asked)
+            nested = sum(len(test) for _, test in trials.nested.values())
+            total += sum(nested + rows * (len(trials.rows[0]) if one.transductive else 1) for one in asked)
         return 8 * (len(self.samples.classes) + 1) * total
 
     def problem(self, task: Task, repeat: int) -> Problem:
@@ -331,14 +332,16 @@ class Agenda:
             voting = choosing.voting(able) if self.remembers else {}
             pools = [] if self.remembers else [name for name in able if self.study.table[name].members]
             candidates = {one.key: one for name in able if name not in pools for one in choosing.candidates(name)}
-            for k, split in enumerate(choosing.splits if candidates else ()):
+            nested = [*choosing.trials.nested.values()] if voting else []
+            for k, split in enumerate([*choosing.splits, *nested] if candidates else ()):
                 train, test = split_id(split)
                 known = self.known.get((train, test), {})
-                for batch in grouped(candidates.values(), _sharing):
+                requested = candidates if k < len(choosing.splits) else voting  # nested splits serve ensembles only
+                for batch in grouped(requested.values(), _sharing):
                     unit = units.setdefault((train, _sharing(batch[0])), _Validation(split[0]))
                     unit.tests[test] = split[1]
                     unit.candidates.update((one.key, one) for one in batch)
-                    if any(one.transductive for one in batch if one.key in voting):
+                    if k < len(choosing.splits) and any(one.transductive for one in batch if one.key in voting):
                         unit.drawn[test] = [split[1][rows] for rows in choosing.trials.rows[k][1:]]
                     unit.voting.update(one.key for one in batch if one.key in voting)
                     if is_pending and any(one.key not in known or one.key in voting for one in batch):
