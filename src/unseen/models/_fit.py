@@ -190,7 +190,7 @@ def fit_table(
         pooling.name,
         pooling.kind,
         pooling.members[0].params if len(pooling.members) == 1 else {},
-        dict(zip(names, pooling.scores.tolist(), strict=True)),
+        dict(zip(domains, pooling.scores.tolist(), strict=True)),
         baseline,
         board if len(methods) > 1 else [],
         seen,
