@@ -182,8 +182,8 @@ def test_columns_may_be_named_by_position_slice_mask_or_name(file, model, tmp_pa
 
 
 def test_a_long_description_of_nothing_is_refused_in_little_memory(file, tmp_path):
-    """60 MB of empty dictionaries would become 1.5 GB of objects."""
-    schema = b'{"protocol": 2, "content": [' + b"{}," * 20_000_000 + b"{}]}"
+    """24 MB of empty dictionaries would become 600 MB of objects."""
+    schema = b'{"protocol": 2, "content": [' + b"{}," * 8_000_000 + b"{}]}"
     forged = with_payload(tmp_path / "forged.unseen", file, inner_archive({"schema.json": schema}))
     grown, said = megabytes_of_loading(file, forged)
     assert "brackets, commas and colons; at most 2,500,000 are read" in said
