@@ -8,6 +8,7 @@ import json
 import numpy as np
 import pytest
 from sklearn.compose import ColumnTransformer
+from sklearn.compose import _column_transformer as column_transformer
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
@@ -125,12 +126,21 @@ def test_a_network_with_another_hash_is_not_run(image_features, tmp_path, monkey
     assert opened == []
 
 
-def test_settings_of_how_to_compute_are_not_restored(file, tmp_path):
+def test_settings_of_how_to_compute_are_not_restored(file, tmp_path, monkeypatch):
     neighbors = copy.deepcopy(by_hand(None, KNeighborsClassifier(1, algorithm="brute", n_jobs=24)))
     neighbors.preprocessor.set_params(n_jobs=24, verbose=True)
     neighbors.preprocessor.set_output(transform="pandas")
     neighbors.pool.members_[0].set_params(memory=str(tmp_path / "memory"), verbose=True)
+    started = []
+
+    class Recorded(column_transformer.Parallel):
+        def __init__(self, n_jobs=None, **more):
+            started.append(n_jobs)
+            super().__init__(n_jobs=n_jobs, **more)
+
+    monkeypatch.setattr(column_transformer, "Parallel", Recorded)
     found = load_model(forge(tmp_path / "forged.unseen", file, neighbors)).estimator
+    assert set(started) == {None}  # when the model is tried out
     assert found.preprocessor.n_jobs is None
     assert found.preprocessor.verbose is False
     assert not hasattr(found.preprocessor, "_sklearn_output_config")
@@ -172,8 +182,8 @@ def test_columns_may_be_named_by_position_slice_mask_or_name(file, model, tmp_pa
 
 
 def test_a_long_description_of_nothing_is_refused_in_little_memory(file, tmp_path):
-    """60 MB of empty dictionaries would become 1.5 GB of objects."""
-    schema = b'{"protocol": 2, "content": [' + b"{}," * 20_000_000 + b"{}]}"
+    """24 MB of empty dictionaries would become 600 MB of objects."""
+    schema = b'{"protocol": 2, "content": [' + b"{}," * 8_000_000 + b"{}]}"
     forged = with_payload(tmp_path / "forged.unseen", file, inner_archive({"schema.json": schema}))
     grown, said = megabytes_of_loading(file, forged)
     assert "brackets, commas and colons; at most 2,500,000 are read" in said
@@ -206,7 +216,7 @@ def test_a_declared_width_without_an_array_of_that_size_is_bounded(file, model, 
     for width in (10**9, -1, 2.5):
         forged = copy.deepcopy(model)
         forged.novelty.n_features_in_ = width
-        with pytest.raises(ModelFileError, match=f"Novelty has n_features_in_ = {width}; at most 1,000,000"):
+        with pytest.raises(ModelFileError, match=f"Novelty has n_features_in_ = {width}; at most 4,194,304"):
             load_model(forge(tmp_path / "forged.unseen", file, forged))
 
 

@@ -99,7 +99,7 @@ MAX_JSON_MARKS = 2_500_000  # brackets, commas and colons; what lies between two
 MAX_NODES = 200_000  # a pool of 8 members has 2,500, a column of levels 8
 MAX_DEPTH = 30  # models of this package have 14
 MAX_MEMBERS = 1_000  # of an ensemble
-MAX_FEATURES = 10**6  # that an estimator may declare without an array of that length
+MAX_FEATURES = 2**22  # that an estimator may declare without an array of that length
 LARGEST = 1e150  # tables hold no number that is larger, and squares of such numbers would be infinite
 
 
@@ -249,9 +249,9 @@ def reset_runtime_settings(model: Any) -> None:
             continue
         state, parameters = vars(part), inspect.signature(type(part)).parameters
         state.pop(OUTPUT_CONFIG, None)
-        state.update(
-            {name: parameters[name].default for name in RUNTIME_PARAMETERS if name in parameters.keys() & state}
-        )
+        for name in RUNTIME_PARAMETERS:
+            if name in parameters and name in state:
+                state[name] = parameters[name].default
         if type(part) in readers:
             state["model"] = PureWindowsPath(str(part.model)).name  # which splits at both kinds of slashes
 

@@ -274,22 +274,25 @@ def file_batches(
     names: ArrayNames | None = None,
 ) -> Iterator[pl.DataFrame]:
     """Read one file a few rows at a time, in order; of a Parquet file, only some rows from the first on if asked."""
-    with understanding(file, anything=True):
-        # In files of text, every cell takes its own bytes.
-        is_text = isinstance(file, Path) and ending_of(file) in TEXT_ENDINGS
-        for frame in _decoded_batches(file, columns, size, first, rows, names):
-            yield from (frame,) if is_text else _bounded_text(file, frame)
+    is_text = isinstance(file, Path) and ending_of(file) in TEXT_ENDINGS  # where every cell takes its own bytes
+    for frame in _decoded_batches(file, columns, size, first, rows, names):
+        with understanding(file, anything=True):
+            frames = [frame] if is_text else _bounded_text(file, frame)
+        yield from frames
 
 
-def _bounded_text(file: Source, frame: pl.DataFrame) -> Iterator[pl.DataFrame]:
+def _bounded_text(file: Source, frame: pl.DataFrame) -> list[pl.DataFrame]:
     """Refuse text that is too long, and split a batch whose text would take much memory once it is copied.
 
     Files and frames may hold a repeated text once for all rows, but most operations of polars write it out for each.
     """
     pl = polars()
-    text = [name for name, kind in frame.schema.items() if kind == pl.String]
-    levels = [name for name, kind in frame.schema.items() if kind in (pl.Categorical, pl.Enum)]
-    sizes = frame.select(pl.col(text).str.len_bytes(), pl.col(levels).cat.len_bytes())
+    lengths = [pl.col(name).str.len_bytes() for name, kind in frame.schema.items() if kind == pl.String]
+    categorical = [name for name, kind in frame.schema.items() if kind in (pl.Categorical, pl.Enum)]
+    lengths += [pl.col(name).cat.len_bytes() for name in categorical]
+    if not lengths:
+        return [frame]
+    sizes = frame.select(lengths)
     longest = {name: size or 0 for name, size in zip(sizes.columns, sizes.max().row(0), strict=True)}
     problems = [
         f"column {name!r} holds text of {size:,} bytes in a cell; at most {MAX_CELL_BYTES:,} are read. Leave it out."
@@ -298,44 +301,43 @@ def _bounded_text(file: Source, frame: pl.DataFrame) -> Iterator[pl.DataFrame]:
     ]
     refuse(problems, file.name)
     if sum(longest.values()) * frame.height <= TEXT_BYTES:
-        yield frame
-        return
+        return [frame]
     batch = sizes.sum_horizontal().cast(pl.Int64).cum_sum().to_numpy() // TEXT_BYTES
     starts = [0, *(np.flatnonzero(np.diff(batch)) + 1).tolist()]
-    for start, stop in itertools.pairwise([*starts, frame.height]):
-        yield frame.slice(start, stop - start)
+    return [frame.slice(start, stop - start) for start, stop in itertools.pairwise([*starts, frame.height])]
 
 
 def _decoded_batches(
     file: Source, columns: Sequence[str] | None, size: int, first: int, rows: int | None, names: ArrayNames | None
 ) -> Iterator[pl.DataFrame]:
-    if isinstance(file, Path) and ending_of(file) in ARRAY_ENDINGS:
-        arrays = read_arrays(file, names)
-        for rows_here in gen_batches(len(arrays.matrix), size):
-            yield _selected(file, arrays.frame(rows_here).lazy(), columns).collect()
-        return
-    whole = _scan(file)
-    lazy = _selected(file, whole, columns)
-    if isinstance(file, FrameFile) or ending_of(file) in TEXT_ENDINGS:
-        for frame in lazy.collect_batches(chunk_size=size, maintain_order=True):
-            yield from frame.iter_slices(size)
-        return
-    # The number of rows is asked of the file, which knows it: a selection of columns would have to be decoded.
-    height = int(whole.select(polars().len()).collect().item())
-    if ending_of(file) in ARROW_ENDINGS:
-        seen = 0
-        for frame in lazy.collect_batches(chunk_size=size, maintain_order=True):
-            seen += frame.height
-            yield from frame.iter_slices(size)
-        _require_rows(file, seen, height)  # polars ends without a word where it stumbles
-        return
-    end = height if rows is None else min(first + rows, height)
-    # A batch would be cut from whole decoded row groups, but of a range of rows only its own are decoded.
-    step = max(size, SLICE_VALUES // max(1, len(lazy.collect_schema())))
-    for start in range(first, end, step) or (first,):
-        part = lazy.slice(start, min(step, end - start)).collect(engine="streaming")
-        _require_rows(file, part.height, max(0, min(step, end - start)))
-        yield from part.iter_slices(size)
+    with understanding(file, anything=True):
+        if isinstance(file, Path) and ending_of(file) in ARRAY_ENDINGS:
+            arrays = read_arrays(file, names)
+            for rows_here in gen_batches(len(arrays.matrix), size):
+                yield _selected(file, arrays.frame(rows_here).lazy(), columns).collect()
+            return
+        whole = _scan(file)
+        lazy = _selected(file, whole, columns)
+        if isinstance(file, FrameFile) or ending_of(file) in TEXT_ENDINGS:
+            for frame in lazy.collect_batches(chunk_size=size, maintain_order=True):
+                yield from frame.iter_slices(size)
+            return
+        # The number of rows is asked of the file, which knows it: a selection of columns would have to be decoded.
+        height = int(whole.select(polars().len()).collect().item())
+        if ending_of(file) in ARROW_ENDINGS:
+            seen = 0
+            for frame in lazy.collect_batches(chunk_size=size, maintain_order=True):
+                seen += frame.height
+                yield from frame.iter_slices(size)
+            _require_rows(file, seen, height)  # polars ends without a word where it stumbles
+            return
+        end = height if rows is None else min(first + rows, height)
+        # A batch would be cut from whole decoded row groups, but of a range of rows only its own are decoded.
+        step = max(size, SLICE_VALUES // max(1, len(lazy.collect_schema())))
+        for start in range(first, end, step) or (first,):
+            part = lazy.slice(start, min(step, end - start)).collect(engine="streaming")
+            _require_rows(file, part.height, max(0, min(step, end - start)))
+            yield from part.iter_slices(size)
 
 
 def _require_rows(file: Source, seen: int, told: int) -> None:
