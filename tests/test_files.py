@@ -85,6 +85,35 @@ def test_a_name_is_accepted_if_and_only_if_it_can_be_written(tmp_path):
             check_target(name, ".csv")
 
 
+LONG = "x" * 300
+TOO_LONG = {
+    "fit": ["fit", "none.csv", "-o", f"{LONG}.unseen"],
+    "predict": ["predict", "none.unseen", "none.csv", "-o", f"{LONG}.csv"],
+    "report of compare": ["compare", "none.csv", "--report", f"{LONG}.html"],
+    "store of compare": ["compare", "--store", f"{'x' * 246}.sqlite"],  # beside which SQLite writes longer names
+    "report of diagnose": ["diagnose", "none.csv", "--report", f"{LONG}.html"],
+    "figure of diagnose": ["diagnose", "none.csv", "--figure", f"{LONG}.png"],
+    "extract": ["extract", "none", "--model", "none.onnx", "-o", f"{'x' * 247}.parquet"],  # beside it: .skipped.csv
+    "explore": ["explore", "none.csv", "-o", f"{LONG}.html"],
+    "figure of reproduce": ["reproduce", "synthetic", "--figure", f"{LONG}.png"],
+    "output of reproduce": ["reproduce", "folder", "none", "-o", f"{LONG}.tex"],
+}
+
+
+@pytest.mark.skipif(not hasattr(os, "pathconf"), reason="asks POSIX how long names may be")
+@pytest.mark.parametrize("command", TOO_LONG.values(), ids=TOO_LONG)
+def test_a_command_refuses_a_name_that_is_too_long_before_any_work(tmp_path, monkeypatch, command):
+    pytest.importorskip("typer", reason="the command needs its extra")
+    from command import run_command
+    from unseen.cli._app import app
+
+    monkeypatch.chdir(tmp_path)
+    code, text = run_command(app, *command)
+    assert code == 2, text
+    assert "too long for the file system" in text
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_target_is_refused_before_it_is_written(tmp_path):
     path = tmp_path / "deep" / "out.csv"
     check_target(None)
