@@ -206,3 +206,12 @@ def test_an_error_in_the_gram_matrix_moves_the_roots_of_eigenvalues_by_no_more_t
     old, new = (np.linalg.svd(inverse_root @ root, compute_uv=False)[:2] for root in (N_root, moved))
     np.testing.assert_allclose(old, np.sqrt(before.eigenvalues), rtol=1e-8)
     assert (np.abs(new - old) <= 1.01 * before.norms * np.linalg.norm(error, 2) * np.linalg.norm(W, 2)).all()
+
+
+@pytest.mark.parametrize("model", [KFDA(kernel="precomputed"), DICA(2, supervised=False, kernel="precomputed")])
+def test_nothing_but_rounding_is_refused(model):
+    y, d = np.arange(60) % 3, np.arange(60) // 3 % 2
+    X = np.random.default_rng(0).normal(size=(60, 3))
+    K = 1.0 + 1e-16 * X @ X.T
+    with pytest.raises(ValueError, match=r"class means coincide|rounding errors|look the same"):
+        model.fit(K, y, sample_domain=d)

@@ -27,8 +27,8 @@ INDEPENDENT = 1e-10  # contrasts are made of ratios of counts: what is smaller, 
 # Least eigenvalue of the whitened denominator of an indefinite kernel. It is a difference of numbers of order one, so
 # below this fewer than half of its digits are known.
 POSITIVE_DEFINITE = 1e-8
-# Of an eigenvalue: Lanczos iterations are checked for eigenvalues that they missed above the least that they found, but
-# not for those that are equal to it up to this.
+# Relative difference up to which eigenvalues are equal, for the check that Lanczos iterations have missed none: of the
+# ones equal to the smallest that is wanted, any will do.
 EQUAL_EIGENVALUES = 1e-9
 DENSE_BELOW = 200  # eigenvalues of the Gram matrix up to which Lanczos iterations do not pay
 
@@ -363,7 +363,10 @@ def solve_with_total(spectrum: Spectrum, pencil: Whitened, recipe: Recipe, count
         pencil.cells.T @ (Q.T @ coordinates) / np.sqrt(counts[counts > 0])[:, None],
     )
     contrast_norm = float(np.linalg.norm(contrast, 2)) if contrast.size else 0.0
-    return solution.above_rounding(pencil.rounding * np.hypot(np.sqrt(recipe.total), contrast_norm))
+    solution = solution.above_rounding(pencil.rounding * np.hypot(np.sqrt(recipe.total), contrast_norm))
+    if not len(solution.eigenvalues):
+        raise ValueError("No component exceeds the rounding errors of the kernel matrix. Check X and the kernel.")
+    return solution
 
 
 def _leading(variances: Array, Q: Array, correction: Array, numerator: Array, n_components: int) -> tuple[Array, Array]:
@@ -394,12 +397,13 @@ def _leading(variances: Array, Q: Array, correction: Array, numerator: Array, n_
 def _none_is_missing(values: Array, diagonal: Array, factor: Array, middle: Array) -> bool:
     """Whether ``diag(diagonal) + factor middle factor'`` has no eigenvalues above the least of `values` but these.
 
-    Lanczos iterations from one vector find one copy of a multiple eigenvalue, and others by the grace of rounding.
+    In exact arithmetic, Lanczos iterations from one vector find one copy of a multiple eigenvalue; others appear
+    through rounding errors, or not at all.
     """
     least, largest = values.min(), values.max()
     rounding = default_precision(len(diagonal)) * largest
     threshold = least + max(EQUAL_EIGENVALUES * abs(least), rounding)
-    if np.any(diagonal == threshold):  # then a count is not possible
+    if np.any(diagonal == threshold):  # the count below would divide by zero
         return False
     return _count_above(threshold, diagonal, factor, middle) == np.count_nonzero(values > threshold)
 

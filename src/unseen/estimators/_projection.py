@@ -487,7 +487,7 @@ class Equation:
             else:
                 solution = self.solve(varying, pencil)
             errors = residuals(K, membership, recipe, solution)
-            if errors[:wanted].max() < EIGENVALUE_ACCURACY and self._are_accurate(solution, errors):
+            if errors[:wanted].max(initial=0.0) < EIGENVALUE_ACCURACY and self._are_accurate(solution, errors):
                 return solution
             if not self._are_accurate(solution, np.full(len(errors), EPS)):  # no residual would be small enough
                 return None

@@ -107,8 +107,10 @@ class Stage:
         if key not in self._distances:
             require_square(len(self.samples), copies=2, caller="An rbf SVM")
             X_train = _safe_indexing(self.samples.X, train)
-            others = None if key == self._train else _safe_indexing(self.samples.X, rows)
-            self._distances[key] = squared_distances(X_train) if others is None else squared_distances(others, X_train)
+            if key == self._train:
+                self._distances[key] = squared_distances(X_train)
+            else:
+                self._distances[key] = squared_distances(_safe_indexing(self.samples.X, rows), X_train)
         return self._distances[key]
 
     def source(self, projection: Projection) -> Source:
