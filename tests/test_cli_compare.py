@@ -186,7 +186,7 @@ BAD = {
     "one per domain": (["compare", "hospitals.csv", "--max-per-domain", "1"], "--max-per-domain"),
     "seed": (["compare", "hospitals.csv", "--seed", "-1"], "--seed"),
     "columns without a table": (["compare", "--label", "y"], "name one, or leave them out"),
-    "store that is none": (["compare", "hospitals.csv", "--store", "hospitals.csv"], "not a file of results"),
+    "store that is none": (["compare", "hospitals.csv", "--store", "hospitals.csv"], "not a results file"),
     "report of another kind": (["compare", "hospitals.csv", "--report", "report.pdf"], "should end in .html"),
     "report that cannot be written": (["compare", "hospitals.csv", "--report", "notes.docx/x.html"], "notes.docx"),
     "figure of another kind": (["diagnose", "hospitals.csv", "--figure", "shift.xyz"], "should end in .png"),

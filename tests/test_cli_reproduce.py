@@ -217,7 +217,7 @@ MISTAKES = {
     "a store that is a folder": (["reproduce", "folder", "hospitals", "--store", "empty"], "'empty' is a directory"),
     "a store that is no store": (
         ["reproduce", "folder", "hospitals", "--store", "notes.txt"],
-        "notes.txt is not a file of results",
+        "notes.txt is not a results file",
     ),
     "not VLCS": (["reproduce", "vlcs", "hospitals"], "does not hold VLCS"),
     "unknown features": (["reproduce", "office-caltech", "--features", "sift"], "features must be one of"),
