@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -46,15 +45,6 @@ def test_an_error_midway_leaves_what_was_there(home, tmp_path, ending):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.csv", f"out{ending}"]
 
 
-SCRIPT = """
-import typer
-from unseen.cli._predict import predict
-app = typer.Typer(pretty_exceptions_enable=False)
-app.command()(predict)
-app()
-"""
-
-
 ENDS = {"killed": signal.SIGKILL, "interrupted": signal.SIGINT, "terminated": signal.SIGTERM}
 
 
@@ -63,26 +53,27 @@ def test_a_run_that_ends_midway_leaves_no_file_under_the_final_name(home, tmp_pa
     new = pl.concat([pl.read_parquet(home / "new.parquet")] * 2000)
     new.write_parquet(tmp_path / "long.parquet")
     output = tmp_path / "results" / "out.csv"
-    command = [home / "plain.unseen", tmp_path / "long.parquet", "-o", output, "--batch-size", "5"]
-    process = subprocess.Popen([sys.executable, "-c", SCRIPT, *map(str, command)], stderr=subprocess.PIPE)
+    command = ["predict", home / "plain.unseen", tmp_path / "long.parquet", "-o", output, "--batch-size", "5"]
+    main = "from unseen.cli import main; main()"
+    process = subprocess.Popen([sys.executable, "-c", main, *map(str, command)], stderr=subprocess.PIPE)
     deadline = time.monotonic() + 120
-    while not any(path.stat().st_size for path in Path(tmp_path / "results").glob(".out.csv.*")):
+    while not any(path.stat().st_size for path in output.parent.glob(".unseen-*/*")):
         assert process.poll() is None, process.stderr.read()
         assert time.monotonic() < deadline
         time.sleep(0.02)
     os.kill(process.pid, how)
-    _, said = process.communicate(timeout=60)
+    _, stderr = process.communicate(timeout=60)
     assert not output.exists()
     if how == signal.SIGINT:
-        assert process.returncode == 1, said
-        assert b"Stopped. Nothing was written." in said
-    else:
+        assert process.returncode == 1, stderr
+        assert b"Stopped. Nothing was written." in stderr
+    elif how == signal.SIGKILL:
         assert process.returncode == -how
-    if how == signal.SIGKILL:  # nobody could tidy up then; the next run does
-        assert unseen("predict", home / "plain.unseen", home / "new.csv", "-o", output)[0] == 0
-        assert list(output.parent.iterdir()) == [output]
     else:
-        assert list(output.parent.iterdir()) == []
+        assert process.returncode == 128 + how
+    left = list(output.parent.iterdir())
+    # A killed process cannot remove its temporary folder; it is hidden, and never taken for a result.
+    assert [path.name.startswith(".unseen-") for path in left] == [True] * (how == signal.SIGKILL)
 
 
 def replaced(home, name, **columns):
