@@ -21,6 +21,8 @@ def domains_for_interval(
 
     With m domains the half-width is the quantile of t with m - 1 degrees of freedom, times the standard deviation
     between domains, times sqrt(1 + 1/m) for the score of the next domain, or sqrt(1/m) for the mean over all domains.
+    That is exact for metrics without bounds. Prediction intervals of bounded metrics are computed on another scale and
+    differ from it near the ends of the range.
 
     Parameters
     ----------
