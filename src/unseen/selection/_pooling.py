@@ -36,7 +36,6 @@ from ._engine import Scorer, Split, graded, predictions, preferred, tally
 from ._ensemble import Pool
 from ._metric import Scoring, metric_range
 from ._pool import (
-    FEWEST_DOMAINS,
     STRENGTHS,
     ConformalSets,
     Folds,
@@ -297,26 +296,12 @@ class CrossFit:
 
 @dataclass(frozen=True)
 class Finished:
-    """A pool after smoothing, if any, and the last temperature.
-
-    Attributes
-    ----------
-    smoothing, sharpness : float
-        Of the pool that is deployed.
-    held_out : list of ndarray
-        Probabilities of the natural batch of each part, cross-fitted.
-    scores : ndarray of shape (2, n_parts)
-        Their scores times 100, and those on skewed batches.
-    fold_scores : ndarray of shape (n_folds, n_parts)
-        Scores times 100 on natural batches of the parts that each fold keeps, by what the fold knows of them; NaN for
-        others.
-    """
+    """A pool after smoothing, if any, and the last temperature: both for what is deployed, and cross-fitted scores."""
 
     smoothing: float
     sharpness: float
-    held_out: list[Array]
-    scores: Array
-    fold_scores: Array
+    held_out: list[Array]  # probabilities of the natural batch of each part
+    scores: Array  # (2, m), times 100: on natural and on skewed batches
 
 
 def contest_and_pool(
@@ -450,11 +435,10 @@ class Ballot:
 
     def _skewed(self, contender: Contender) -> float:
         """Mean score of a contender on skewed batches."""
-        positions = [self.position(candidate) for candidate in contender.scored]
-        if np.isnan(self.betas[positions]).any():
+        if np.isnan(self.betas[list(contender.scored)]).any():
             return np.nan
         batches = []
-        for k, j in enumerate(positions):
+        for k, j in enumerate(contender.scored):
             alone = (np.arange(len(self.candidates)) == j).astype(float)
             batches.append(self._batches(k, alone, self.fold_betas[self.folds.predicted_by[k]]))
         scores = tried(batches, self._score_batch)[1]
@@ -518,62 +502,41 @@ class Ballot:
         masks = {INDUCTIVE: inductive} if inductive.any() else {}
         masks |= {ALL: voting} if not np.array_equal(inductive, voting) else {}
         fits = self._cross_fits(masks)
-        found = {name: self._finished(fit) for name, fit in fits.items()}
-        cautious, *bolder = masks
-        pools = [cautious] * (len(self.folds.kept) + 1)  # the pool that each fold uses, then the one that is deployed
-        tried_pools = [Tried(cautious, self._kind(masks[cautious]), found[cautious].scores)]
-        guards = list[Guard]()
-        for bold in bolder:
-            tests = self._acceptance("The pool with transductive members", found[cautious], found[bold])
-            guards.append(tests[-1])
-            tried_pools.append(Tried(bold, "transductive", found[bold].scores, guard=tests[-1].reason))
-            pools = [bold if test.adopts else cautious for test in tests]
-        used = [found[name] for name in pools]
-        chosen = pools[-1]
+        name, *others = masks
+        best = self._finished(fits[name])
+        found, guards = [Tried(name, self._kind(masks[name]), best.scores)], list[Guard]()
+        for bold in others:
+            finished = self._finished(fits[bold])
+            guards.append(guarded("The pool with transductive members", best.scores, finished.scores))
+            found.append(Tried(bold, "transductive", finished.scores, guard=guards[-1].reason))
+            if guards[-1].adopts:
+                name, best = bold, finished
+        used = name
         if features is not None:
-            graphs = self._graphs(features)
-            smooth = {name: self._finished(fits[name], graphs) for name in dict.fromkeys(pools)}
-            step = f"Smoothing by neighbours (strength {smooth[pools[-1]].smoothing:g})"
-            by_pool = {name: self._acceptance(step, found[name], own) for name, own in smooth.items()}
-            tests = [by_pool[name][fold] for fold, name in enumerate(pools)]
-            guards.append(tests[-1])
-            name = f"{pools[-1]}, smoothed"
-            tried_pools.append(Tried(name, "transductive", smooth[pools[-1]].scores, guard=tests[-1].reason))
-            used = [smooth[pool] if test.adopts else found[pool] for pool, test in zip(pools, tests, strict=True)]
-            chosen = name if tests[-1].adopts else chosen
-        raw, held_out, scores = [], [], []
-        for k, fold in enumerate(self.folds.predicted_by.tolist()):
-            raw.append(pooled(fits[pools[fold]].weights[fold], self._members(k)))
-            held_out.append(used[fold].held_out[k])
-            scores.append(used[fold].scores[0, k] / 100)
-        members, weights, betas = self.shares(masks[pools[-1]])
+            smooth = self._finished(fits[name], self._graphs(features))
+            step = f"Smoothing by neighbours (strength {smooth.smoothing:g})"
+            guards.append(guarded(step, best.scores, smooth.scores))
+            found.append(Tried(f"{name}, smoothed", "transductive", smooth.scores, guard=guards[-1].reason))
+            if guards[-1].adopts:
+                used, best = found[-1].name, smooth
+        fold_weights = fits[name].weights[self.folds.predicted_by]
+        raw = [pooled(weights, self._members(k)) for k, weights in enumerate(fold_weights)]
+        members, weights, betas = self.shares(masks[name])
         return Pooling(
             members=members,
             weights=weights,
             betas=betas,
-            smoothing=used[-1].smoothing,
-            sharpness=used[-1].sharpness,
-            held_out=held_out,
+            smoothing=best.smoothing,
+            sharpness=best.sharpness,
+            held_out=best.held_out,
             codes=self.codes,
-            scores=np.array(scores),
+            scores=best.scores[0] / 100,
             score_range=metric_range(self.score.scoring, len(self.samples.classes)),
-            calibration=self._calibration(raw, held_out),
+            calibration=self._calibration(raw, best.held_out),
             guards=guards,
             prior_ratio=self._prior_ratio(),
-            tried=[replace(one, chosen=one.name == chosen) for one in tried_pools],
+            tried=[replace(one, chosen=one.name == used) for one in found],
         )
-
-    def _acceptance(self, step: str, plain: Finished, bold: Finished) -> list[Guard]:
-        """Acceptance tests of a step: by what each fold knows, then by all parts, which decides on what is deployed.
-
-        A fold that keeps too few parts for a test takes the decision of all parts.
-        """
-        final = guarded(step, plain.scores, bold.scores)
-        tests = []
-        for fold, kept in enumerate(self.folds.kept):
-            scores = [np.where(kept, [one.fold_scores[fold], one.scores[1]], np.nan) for one in (plain, bold)]
-            tests.append(guarded(step, *scores) if kept.sum() >= FEWEST_DOMAINS else final)
-        return [*tests, final]
 
     def shares(self, mask: Mask) -> tuple[list[Candidate], Array, Array]:
         """Who is in the pool of some candidates, the weightiest first, with what weights and temperatures."""
@@ -624,41 +587,36 @@ class Ballot:
     def _finished(self, fit: CrossFit, graphs: Sequence[Sequence[Any]] | None = None) -> Finished:
         """A pool with its last temperature, and smoothed if there are graphs of neighbours."""
         folds = self.folds
-        steps = [self._last_steps(inner, graphs) for inner in fit.inner]
+        fold_steps = [self._last_steps(inner, graphs) for inner in fit.inner]
         fitted = {k: own[0] for k, own in enumerate(fit.batches) if folds.kept[folds.predicted_by[k]].any()}
-        smoothing, sharpness, _ = self._last_steps(fitted, graphs)
+        smoothing, sharpness = self._last_steps(fitted, graphs)
         batches = []
         for k, own in enumerate(fit.batches):
-            strength, beta, _ = steps[folds.predicted_by[k]]
+            strength, beta = fold_steps[folds.predicted_by[k]]
             smooth = own if graphs is None else [smoothed(P, graphs[k][b], strength) for b, P in enumerate(own)]
             batches.append([sharpened(P, beta) for P in smooth])
-        scores = tried(batches, self._score_batch)
-        return Finished(
-            smoothing, sharpness, [own[0] for own in batches], scores, np.array([found for _, _, found in steps])
-        )
+        return Finished(smoothing, sharpness, [own[0] for own in batches], tried(batches, self._score_batch))
 
-    def _last_steps(
-        self, natural: Mapping[int, Array], graphs: Sequence[Sequence[Any]] | None
-    ) -> tuple[float, float, Array]:
+    def _last_steps(self, natural: Mapping[int, Array], graphs: Sequence[Sequence[Any]] | None) -> tuple[float, float]:
         """Strength of smoothing and last inverse temperature, by what a pool says of some parts as they are.
 
         The strength is that of the best mean score, of equals the weakest. Without any parts it is the weakest, and the
-        temperature is 1. The third are scores on all parts, times 100; NaN for parts that are not among them.
+        temperature is 1.
         """
         strengths = (0.0,) if graphs is None else STRENGTHS
         codes = [self.codes[k] for k in natural]
         weights = None if self.weights is None else [self.weights[k] for k in natural]
-        best, found = -np.inf, (strengths[0], 1.0, np.full(len(self.codes), np.nan))
+        best, found = -np.inf, (strengths[0], 1.0)
         for strength in strengths if natural else ():
             P = [p if graphs is None else smoothed(p, graphs[k][0], strength) for k, p in natural.items()]
             with np.errstate(divide="ignore"):
                 beta = temperature([np.log(p) for p in P], codes, weights)
-            scores = np.full(len(self.codes), np.nan)
-            for k, p in zip(natural, P, strict=True):
-                scores[k] = 100 * self._score_batch(k, 0, sharpened(p, beta))
+            if graphs is None:
+                return strength, beta
+            scores = [self._score_batch(k, 0, sharpened(p, beta)) for k, p in zip(natural, P, strict=True)]
             mean = float(np.nanmean(scores)) if np.isfinite(scores).any() else -np.inf
-            if mean > best or strength == strengths[0]:
-                best, found = mean, (strength, beta, scores)
+            if mean > best:
+                best, found = mean, (strength, beta)
         return found
 
     def _kind(self, mask: Mask) -> str:
