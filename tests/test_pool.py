@@ -9,7 +9,8 @@ from itertools import pairwise, product
 import numpy as np
 import pytest
 from scipy.optimize import minimize
-from scipy.special import log_softmax
+from scipy.special import expit, log_softmax
+from scipy.stats import t, ttest_1samp
 
 from helpers import three_domains
 from unseen import DomainCenterer
@@ -29,10 +30,10 @@ from unseen.selection._pool import (
     DRAWS,
     STRENGTHS,
     ConformalSets,
+    Folds,
     Guard,
     calibration,
     neighbour_graph,
-    nested_weights,
     pool_weights,
     pooled,
     prune,
@@ -40,6 +41,7 @@ from unseen.selection._pool import (
     smoothed,
     softmax,
     temperature,
+    temperatures,
     trial_batches,
 )
 from unseen.selection._pooling import ALL, INDUCTIVE
@@ -55,6 +57,11 @@ def members(seed=0, n_members=4, n_domains=4, n_classes=3):
         P.append(np.exp(log_softmax(noise + skill[:, None, None] * np.eye(n_classes)[truth], axis=2)))
         codes.append(truth)
     return P, codes
+
+
+def without_each(m):
+    """The domains that are kept when each of m is left out in turn."""
+    return ~np.eye(m, dtype=bool)
 
 
 def loss(w, P, codes):
@@ -100,7 +107,9 @@ def test_rows_of_a_class_that_training_did_not_show_leave_the_temperature_alone(
     P, codes = members(3)
     scores = [np.column_stack([np.log(p[0]), np.full(p.shape[1], low)]) for p in P]
     more = [np.r_[scores[0], scores[0][:9]], *scores[1:]], [np.r_[codes[0], np.full(9, 3)], *codes[1:]]
-    assert temperature(*more) == temperature(scores, codes) == temperature([np.log(p[0]) for p in P], codes)
+    alone = temperature([np.log(p[0]) for p in P], codes)
+    assert temperature(scores, codes) == alone
+    assert temperature(*more) == pytest.approx(alone, rel=1e-12)  # sums over more rows, which count for nothing
     assert (softmax(scores[0], 2.0)[:, 3] == 0).all()
     assert temperature([scores[0]], [np.full(len(codes[0]), 3)]) == 1
 
@@ -133,7 +142,7 @@ def test_weights_are_those_of_a_convex_solver(pull, seed):
 def test_a_pool_of_one_member_is_that_member():
     P, codes = members(n_members=1)
     assert pool_weights(P, codes) == pytest.approx([1])
-    np.testing.assert_allclose(nested_weights(P, codes), np.ones((len(P), 1)))
+    np.testing.assert_allclose(pool_weights(P, codes, kept=without_each(4)), np.ones((4, 1)))
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -161,13 +170,57 @@ def test_only_members_take_part():
     np.testing.assert_array_equal(w[mask], pool_weights([p[mask] for p in P], codes))
 
 
-def test_nested_weights_of_a_domain_do_not_see_it():
+@pytest.mark.parametrize("weighted", [False, True])
+def test_fits_without_some_domains_are_fits_on_the_others(weighted):
     P, codes = members(7)
-    lies = [(codes[0] + 1) % 3, *codes[1:]]
-    before, after = nested_weights(P, codes), nested_weights(P, lies)
+    kept = np.array([[False, True, True, True], [True, False, True, False]])
+    weights = [np.arange(1.0, len(c) + 1) for c in codes] if weighted else None
+    together = pool_weights(P, codes, kept=kept, weights=weights)
+    scores = [3 * np.log(p[0]) for p in P]
+    betas = temperatures(scores, codes, kept, weights)
+    for row, own in enumerate(map(np.flatnonzero, kept)):
+        rows = None if weights is None else [weights[k] for k in own]
+        alone = pool_weights([P[k] for k in own], [codes[k] for k in own], weights=rows)
+        np.testing.assert_allclose(together[row], alone, atol=1e-9)
+        beta = temperature([scores[k] for k in own], [codes[k] for k in own], rows)
+        assert betas[row] == pytest.approx(beta, rel=1e-9)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_labels_of_a_domain_that_is_left_out_change_no_bit(weighted):
+    P, codes = members(7)
+    P = [np.concatenate([p, np.zeros_like(p[..., :1])], axis=2) for p in P]  # and a class that training did not show
+    lies = [np.where(np.arange(len(codes[0])) < 5, 3, (codes[0] + 1) % 3), *codes[1:]]
+    weights = [np.arange(1.0, len(c) + 1) for c in codes] if weighted else None
+    kept = without_each(4)
+    before, after = (pool_weights(P, y, kept=kept, weights=weights) for y in (codes, lies))
     np.testing.assert_array_equal(before[0], after[0])
     assert not np.allclose(before[1:], after[1:])
-    np.testing.assert_allclose(nested_weights(P[:1], codes[:1]), np.full((1, 4), 1 / 4))
+    with np.errstate(divide="ignore"):
+        scores = [np.log(p[0]) for p in P]
+    before, after = (temperatures(scores, y, kept, weights) for y in (codes, lies))
+    assert before[0] == after[0]
+    assert (np.abs(np.log(before[1:] / after[1:])) > 1e-3).all()
+
+
+def test_where_nothing_is_kept_nothing_is_fitted():
+    P, codes = members(7)
+    nothing = np.zeros((1, 4), dtype=bool)
+    np.testing.assert_allclose(pool_weights(P, codes, kept=nothing), np.full((1, 4), 1 / 4))
+    assert temperatures([np.log(p[0]) for p in P], codes, nothing) == [1.0]
+
+
+def test_folds_leave_out_each_part_or_groups_of_many_or_all_that_share_samples():
+    few = Folds.from_rows([np.arange(5), np.arange(5, 9), np.arange(9, 12)])
+    np.testing.assert_array_equal(few.kept, without_each(3))
+    np.testing.assert_array_equal(few.inner(0)[1], [[False, False, True], [False, True, False]])
+    many = Folds.from_rows([np.array([k]) for k in range(30)])
+    assert many.kept.shape == (12, 30)
+    assert not many.kept[many.predicted_by, np.arange(30)].any()
+    assert (many.kept.sum(axis=1) >= 27).all()
+    pairs = Folds.from_rows([np.array(pair) for pair in ([0, 1], [1, 2], [2, 3], [0, 3])])
+    np.testing.assert_array_equal(pairs.predicted_by, np.arange(4))
+    np.testing.assert_array_equal(pairs.kept, np.eye(4, dtype=bool)[[2, 3, 0, 1]])
 
 
 def test_a_truth_that_no_member_thinks_possible_is_borne():
@@ -267,8 +320,8 @@ def ballot(n_domains, votes, X=None, n=200):
     said = [
         Prediction(j, at, p.argmax(axis=1), {"votes": np.log(p)})
         for j, at in product(range(2), range(len(trials.splits)))
-        if j or at < n_domains
-        for p in [votes(j, at < n_domains, trials.splits[at][1] % n)]  # of which every other is of the second class
+        if j or at not in trials.again
+        for p in [votes(j, at not in trials.again, trials.splits[at][1] % n)]  # every other is of the second class
     ]
     return Ballot.of(candidates, samples, trials, said)
 
@@ -303,6 +356,7 @@ def test_trials_hold_out_again_what_was_held_out():
         ({"gain": 0.1, "skewed_gain": -0.2}, "I"),  # lost again where classes are skewed
         ({"gain": 0.04, "n_domains": 3}, "I"),  # few domains, and not overwhelming
         ({"gain": 0.2, "n_domains": 3}, "A"),
+        ({"gain": 0.2, "n_domains": 2}, "I"),
         ({"gain": 0.2, "n_domains": 1}, "I"),
     ],
 )
@@ -322,21 +376,40 @@ def test_the_guard_takes_what_pays_and_says_so(options, name):
 
 def test_without_features_of_batches_nothing_transductive_is_tried():
     found = planted(0.2)
-    inductive = replace(found, candidates=found.candidates[:1], betas=found.betas[:1]).pooled(None)
+    alone = {"candidates": found.candidates[:1], "betas": found.betas[:1], "fold_betas": found.fold_betas[:, :1]}
+    inductive = replace(found, **alone).pooled(None)
     assert inductive.guards == []
     assert [one.name for one in inductive.tried if one.chosen] == [INDUCTIVE]
 
 
-def test_a_mean_gain_within_its_error_is_not_taken():
+def test_a_step_is_accepted_by_a_paired_t_test_and_two_margins():
     gains = np.array([12.0, -6.0, -2.0, 10.0])
     assert not Guard("It", gains, gains).adopts
-    assert Guard("It", gains + 10, gains + 10).adopts
+    accepted = Guard("It", gains + 10, gains + 10)
+    assert accepted.adopts
+    assert accepted.p_value == pytest.approx(ttest_1samp(gains + 10, 0, alternative="greater").pvalue)
+    assert (
+        f"gains 13.5 points on natural batches (p = {accepted.p_value:.3f}, one-sided paired t test)" in accepted.reason
+    )
     lost = Guard("It", np.full(4, -0.5), np.full(4, 20.0))  # what pays on skewed batches alone
     assert not lost.adopts
+    assert lost.p_value == 1
     assert "not used" in lost.reason
-    assert lost.reason.endswith("with a gain on natural ones.")
+    skewed_loss = Guard("It", np.array([19.0, 20.0, 21.0, 20.0]), np.full(4, -1.5))
+    assert skewed_loss.p_value < 0.001
+    assert not skewed_loss.adopts
+    assert Guard("It", np.zeros(4), np.zeros(4)).p_value == 1
     few = np.array([40.0, -0.1, 39.0])
     assert not Guard("It", few, few).adopts
+    two = Guard("It", np.array([30.0, 31.0]), np.array([30.0, 31.0]))
+    assert not two.adopts
+    assert two.reason.endswith("needs at least 3 held-out domains, and there are 2.")
+
+
+def test_a_step_that_changes_nothing_on_average_is_accepted_as_often_as_stated():
+    gains = np.random.default_rng(0).normal(scale=5, size=(4000, 5))
+    rate = np.mean([Guard("It", own, own).adopts for own in gains])
+    assert 0.02 < rate < 0.05 + 2 * np.sqrt(0.05 * 0.95 / 4000)
 
 
 def test_smoothing_is_taken_where_neighbours_know_and_stays_calibrated():
@@ -356,17 +429,6 @@ def test_smoothing_is_taken_where_neighbours_know_and_stays_calibrated():
     assert pooling.calibration["after"]["log_loss"] < pooling.calibration["before"]["log_loss"]
     right = [P.argmax(axis=1) == codes for P, codes in zip(pooling.held_out, pooling.codes, strict=True)]
     np.testing.assert_allclose([100 * own.mean() for own in right], smooth.scores[0])
-
-
-@pytest.mark.parametrize("weighted", [False, True])
-def test_what_a_domain_says_has_no_say_in_the_weights_it_is_scored_by(weighted):
-    P, codes = members(0, n_members=4)
-    weights = [np.arange(1.0, len(c) + 1) for c in codes] if weighted else None
-    before = nested_weights(P, codes, weights=weights)
-    changed = [np.roll(codes[0], 1), *codes[1:]]
-    after = nested_weights(P, changed, weights=weights)
-    np.testing.assert_array_equal(before[0], after[0])
-    assert np.abs(before[1:] - after[1:]).max() > 1e-6
 
 
 def test_weights_of_rows_are_repetitions():
@@ -437,9 +499,50 @@ def test_forecasts_stay_within_the_scale_and_know_when_they_know_nothing():
     assert forecast(np.array([10.0, 90.0]), ends=(0.0, 100.0)) == (50, 0, 100)
     assert forecast(np.array([0.4, 0.5]), fewest=3) == (pytest.approx(0.45), 0, 1)
     agreeing = np.full(4, 0.5)
-    assert forecast(agreeing) == (0.5, 0.5, 0.5)
+    assert forecast(agreeing) == pytest.approx((0.5, 0.5, 0.5))
     mean, low, high = forecast(agreeing, error=1e-4)
     assert low < mean < high
+
+
+@pytest.mark.parametrize("mean", [0.6, 0.9])
+@pytest.mark.parametrize("n_domains", [5, 10])
+def test_forecasts_miss_on_both_sides_alike(n_domains, mean):
+    """Where domains differ in how hard they are, and scores are shares of 100 samples."""
+    rng = np.random.default_rng(0)
+    center, spread = np.log(mean / (1 - mean)), 0.06 / (mean * (1 - mean))
+    shares = expit(center + spread * rng.normal(size=(3000, n_domains + 1)))
+    below = above = 0
+    for scores in rng.binomial(100, shares) / 100:
+        error = np.mean(np.maximum(scores[:-1] * (1 - scores[:-1]) / 100, 1e-4))
+        _, low, high = forecast(scores[:-1], error)
+        below += scores[-1] < low
+        above += scores[-1] > high
+    assert (below + above) / 3000 <= 0.06
+    assert 1 / 3 < below / above < 3
+
+
+@pytest.mark.parametrize(
+    ("scores", "ends"),
+    [
+        ([0.55, 0.7, 0.99], (0.0, 1.0)),
+        ([-0.1, 0.5, 0.9], (-1.0, 1.0)),
+        ([-3.0, -0.4, -0.01], (-np.inf, 0.0)),
+        ([-1.5, 0.4, 1.0], (-np.inf, 1.0)),
+        ([0.2, 3.0, 7.0], (0.0, np.inf)),
+    ],
+)
+def test_forecasts_respect_the_range_of_the_metric(scores, ends):
+    mean, low, high = forecast(np.array(scores), ends=ends)
+    assert ends[0] <= low < mean < high <= ends[1]
+    mirrored = forecast(-np.array(scores), ends=(-ends[1], -ends[0]))
+    assert mirrored == pytest.approx((-mean, -high, -low))
+
+
+def test_without_known_ends_a_forecast_is_students_interval():
+    scores = np.array([3.0, 5.0, 4.0, 9.0])
+    _, low, high = forecast(scores, ends=(-np.inf, np.inf))
+    reach = t.ppf(0.975, 3) * scores.std(ddof=1) * np.sqrt(1 + 1 / 4)
+    assert (low, high) == pytest.approx((scores.mean() - reach, scores.mean() + reach))
 
 
 def test_calibration_tells_the_honest_from_the_sure():

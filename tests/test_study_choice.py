@@ -18,8 +18,8 @@ from study_sample import FEW, METHODS, ONCE, PAIR, PROJECTIONS, QUICK, SAMPLES, 
 from unseen import ProjectionSearchCV, UnseenClassifier
 from unseen.kernels import median_squared_distance
 from unseen.labels import Samples
-from unseen.selection._pool import Guard
 from unseen.selection import METHODS as TABLE
+from unseen.selection._pool import Guard
 from unseen.study import Protocol, Task, tasks
 from unseen.study._outcomes import outcomes
 from unseen.study._run import Agenda, Choice, Study, Trial, methods_of, problem_of

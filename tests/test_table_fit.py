@@ -40,11 +40,19 @@ def table():
     return Table(2 * X, y, np.array(SITES)[codes], Schema(columns), [], "three sites")
 
 
-def test_scores_are_those_of_pipelines_that_never_saw_the_held_out_domain(table):
+def best_without(table, site):
+    """The settings of logistic regression that are best on the other sites."""
+    candidates = list(METHODS["logistic"].candidates(2))
+    others = [k for k, name in enumerate(SITES) if name != site]
+    return max(candidates, key=lambda one: np.mean([held_out(table, one)[k] for k in others]))
+
+
+def test_scores_are_those_of_pipelines_and_settings_that_never_saw_the_held_out_domain(table):
     found = fit_table(table, "logistic")
     for name in SITES:
         train, test = table.domain != name, table.domain == name
-        model = make_pipeline(preprocessor(table.schema), LogisticRegression(max_iter=2000, **found.settings))
+        settings = best_without(table, name).settings
+        model = make_pipeline(preprocessor(table.schema), LogisticRegression(max_iter=2000, **settings))
         expected = model.fit(table.X[train], table.y[train]).score(table.X[test], table.y[test])
         assert found.scores[name] == expected
 
@@ -87,8 +95,8 @@ def test_a_held_out_domain_leaves_no_trace_in_its_own_score(table, transformer):
 
 def test_an_invariant_model_is_shown_beside_a_plain_one(table):
     found = fit_table(table, "undo-bias")
-    plain = [held_out(table, candidate) for candidate in METHODS["logistic"].candidates(2)]
-    assert found.baseline == dict(zip(SITES, max(plain, key=np.mean), strict=True))
+    plain = {name: held_out(table, best_without(table, name))[k] for k, name in enumerate(SITES)}
+    assert found.baseline == plain
     assert fit_table(table, "1nn").baseline is None
 
 

@@ -23,7 +23,7 @@ from sklearn.preprocessing import FunctionTransformer
 from threadpoolctl import threadpool_limits
 
 from helpers import three_domains
-from unseen import CIDG, DomainCenterer, PivotedNystroem, ProjectionSearchCV, UnseenClassifier
+from unseen import DomainCenterer, PivotedNystroem, UnseenClassifier
 from unseen.exceptions import SingleDomainWarning, SmallBatchError
 from unseen.labels import Samples
 from unseen.selection import METHODS as TABLE
@@ -51,9 +51,9 @@ def contenders(methods, X, y, d, splits, feature_map=None):
     return model._compare(model._methods(X), Samples(X, y, d), splits)[0]
 
 
-def pipeline_of(contender, gamma=None):
-    """A contender as scikit-learn would have it; an rbf SVM has a number for the width of its kernel."""
-    steps = [("transformer", contender.candidate.transformer), ("classifier", contender.candidate.classifier)]
+def pipeline_of(candidate, gamma=None):
+    """A candidate as scikit-learn would have it; an rbf SVM has a number for the width of its kernel."""
+    steps = [("transformer", candidate.transformer), ("classifier", candidate.classifier)]
     pipeline = clone(Pipeline([step for step in steps if step[1] is not None]))
     return pipeline if gamma is None else pipeline.set_params(classifier__gamma=gamma)
 
@@ -121,16 +121,37 @@ def test_scores_are_those_of_cross_validating_the_contenders_pipeline(everything
         row = on_board[contender.name]
         assert row["params"] == contender.candidate.params
         assert list(row["scores"].values()) == contender.scores.tolist()
-        if method.endswith("RBF SVM"):  # its width follows the training data of each fold, as a median does
-            centerer = DomainCenterer(renormalize="auto")
-            data = centerer.fit_transform(X, sample_domain=d) if method in CENTERED else X
-            expected = []
-            for train, test in splits:
-                pipeline = pipeline_of(contender, width(row["params"]["gamma"], data[train]))
-                expected += by_scikit_learn(pipeline, X, y, d, [(train, test)]).tolist()
-        else:
-            expected = by_scikit_learn(pipeline_of(contender), X, y, d, splits)
+        expected = []
+        for (train, test), candidate in zip(splits, contender.scored, strict=True):
+            gamma = None
+            if method.endswith("RBF SVM"):  # its width follows the training data of each fold, as a median does
+                centerer = DomainCenterer(renormalize="auto")
+                data = centerer.fit_transform(X, sample_domain=d) if method in CENTERED else X
+                gamma = width(candidate.params["gamma"], data[train])
+            expected += by_scikit_learn(pipeline_of(candidate, gamma), X, y, d, [(train, test)]).tolist()
         np.testing.assert_allclose(contender.scores, expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("n_domains", [3, 4])
+def test_settings_that_are_scored_on_a_domain_are_chosen_without_it(n_domains):
+    """With four domains or more also by models that were trained without it."""
+    X, y, d = noisy(n_domains, n_per_cell=6)
+    X += np.random.default_rng(1).normal(size=X.shape)  # so hard that one setting is not the best everywhere
+    splits = list(LeaveOneDomainOut().split(X, y, d))
+    found = contenders(PLAIN[:2], X, y, d, splits)
+    for contender in found:
+        settings = [one for one in TABLE[contender.name].candidates(3, coarse=True) if one.variant == contender.name]
+        for k, chosen in enumerate(contender.scored):
+            means = []
+            for one in settings:
+                scores = []
+                for other in set(range(n_domains)) - {k}:
+                    train = ~np.isin(d, [k, other] if n_domains > 3 else [other])
+                    model = pipeline_of(one).fit(X[train], y[train])
+                    scores.append(model.score(X[d == other], y[d == other]))
+                means.append(np.mean(scores))
+            assert chosen.key == settings[int(np.argmax(means))].key
+    assert any(len({candidate.key for candidate in contender.scored}) > 1 for contender in found)
 
 
 def landmarks(X, frozen=True):
@@ -151,7 +172,8 @@ def test_behind_a_feature_map_scores_are_those_of_cross_validating_too(kind):
         methods = [method for method in methods if method in (MAPPED, "CIDG")]
     splits = list(LeaveOneDomainOut().split(X, y, d))
     for contender in contenders(methods, samples, y, d, splits, feature_map):
-        expected = by_scikit_learn(pipeline_of(contender), samples, y, d, splits)
+        parts = zip(splits, contender.scored, strict=True)
+        expected = [by_scikit_learn(pipeline_of(one), samples, y, d, [split])[0] for split, one in parts]
         np.testing.assert_allclose(contender.scores, expected, atol=1e-12, err_msg=contender.name)
 
 
@@ -170,14 +192,15 @@ def test_a_frozen_map_is_evaluated_once_for_all_folds_methods_and_settings():
     assert sum(rows) == len(X) + 1  # one row tells how many features there are
 
 
-def test_a_map_with_all_landmarks_compares_as_the_exact_kernel_does():
+def test_a_map_with_all_landmarks_compares_as_the_exact_kernel_does(monkeypatch):
     X, y, d = noisy()
-    exact = ProjectionSearchCV(CIDG(gamma=0.05), CIDG_GRID, refit=False).fit(X, y, sample_domain=d)
+    grid = [{**own, "gamma": [0.05]} for own in CIDG_GRID]
+    monkeypatch.setitem(TABLE, "CIDG", replace(TABLE["CIDG"], coarse=grid))
+    exact = UnseenClassifier(["cidg"], heads=["1-NN"]).fit(X, y, sample_domain=d)
     landmarks = FrozenEstimator(PivotedNystroem(len(X), gamma=0.05).fit(X))
-    model = UnseenClassifier(["cidg"], heads=["1-NN", "logistic"], feature_map=landmarks)
-    model.fit(X, y, sample_domain=d)
-    (row,) = (row for row in model.leaderboard_ if row["model"] == "CIDG + 1-NN")
-    assert row["mean"] == pytest.approx(exact.best_score_, abs=1e-12)
+    mapped = UnseenClassifier(["cidg"], heads=["1-NN"], feature_map=landmarks).fit(X, y, sample_domain=d)
+    scores = [{row["model"]: row["scores"] for row in model.leaderboard_} for model in (exact, mapped)]
+    assert scores[0]["CIDG + 1-NN"] == pytest.approx(scores[1]["CIDG + 1-NN"], abs=1e-12)
 
 
 def test_of_a_choice_of_its_own_it_does_not_warn(monkeypatch):
@@ -237,7 +260,7 @@ def test_the_refit_is_the_pipeline_built_by_hand(method):
     splits = list(LeaveOneDomainOut().split(X, y, d))
     model = UnseenClassifier(methods=[method], pool=False).fit(X, y, sample_domain=d)
     (chosen,) = (c for c in contenders([method], X, y, d, splits) if c.name == model.best_model_)
-    Z, steps = X, pipeline_of(chosen)
+    Z, steps = X, pipeline_of(chosen.candidate)
     for step in steps[:-1]:
         Z = step.fit(X, y, sample_domain=d).transform(X, sample_domain=d)
     if method.endswith("RBF SVM"):

@@ -61,8 +61,8 @@ class Contender:
         Held-out parts that count, the same for all contenders.
     skewed : float
         Mean score on held-out parts drawn again with a skew of classes; NaN if nobody was asked about these.
-    scored : tuple of int
-        Positions of the candidates that were scored on each held-out part; empty if it was always `candidate`.
+    scored : tuple of Candidate
+        The settings that were scored on each held-out part; empty if that was always `candidate`.
     """
 
     candidate: Candidate
@@ -72,7 +72,7 @@ class Contender:
     error: str = ""
     defined: Any = ...
     skewed: float = np.nan
-    scored: tuple[int, ...] = ()
+    scored: tuple[Candidate, ...] = ()
 
     @property
     def name(self) -> str:
@@ -108,11 +108,12 @@ def contenders(
     field = []
     for variant in grouped(range(len(candidates)), lambda i: candidates[i].variant):
         best = preferred(results, variant)
-        scores, scored = results["scores"][best], tuple[int, ...]()
+        scores, scored = results["scores"][best], tuple[Candidate, ...]()
         if folds is not None and fold_results is not None:
             settings = [preferred(known, variant) for known in fold_results]
-            scored = tuple(settings[fold] for fold in folds.predicted_by)
-            scores = results["scores"][list(scored), np.arange(len(scored))]
+            positions = [settings[fold] for fold in folds.predicted_by]
+            scores = results["scores"][positions, np.arange(len(positions))]
+            scored = tuple(candidates[i] for i in positions)
         error = next((results["errors"][i] for i in variant if results["errors"][i]), "")
         seconds = float(sum(results["seconds"][i].sum() for i in variant))
         tied = ties(results["mean_test_score"][variant])

@@ -10,12 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
-from scipy.special import log_softmax, stdtr, xlogy
+from scipy.special import stdtr, xlogy
 from sklearn.neighbors import NearestNeighbors
 
 from ..algebra import Array, Ints
@@ -30,6 +31,7 @@ MOST_FOLDS = 12  # of cross-fitting: fits grow with the square of their number, 
 LOG_BETAS = (math.log(1e-3), math.log(1e3))  # between which inverse temperatures are searched
 BETA_TOLERANCE = 1e-9  # of the logarithm of an inverse temperature; Newton steps square the error, so this is rounding
 BETA_STEPS = 80  # enough to bisect the whole range to that tolerance; Newton steps take about seven
+WEIGHT_TOLERANCE = 1e-10  # of the weights of a pool: what a step changes less does not show in any probability
 MISSING = -1e12  # margin of a class that training did not show: its probability is 0 at any inverse temperature
 BLOCK_SIZE = 2**17  # entries of arrays in a vectorized step, so that they stay in the processor's cache
 NEIGHBOURS, BINS = 5, 15
@@ -129,7 +131,7 @@ def temperatures(scores: Arrays, codes: Codes, kept: Mask, weights: Weights = No
     share = np.divide(share, totals[domain], out=np.zeros(len(S)), where=totals[domain] > 0)
     D = np.where(np.isfinite(S), S - S.max(axis=1, keepdims=True), MISSING)  # never above 0, whatever the truth
     D_truth = np.where(share > 0, D[truth], 0.0)
-    spread = np.where(D > MISSING, -D, 0.0).mean(axis=1)
+    spread = np.where(D > MISSING, -D, 0.0).sum(axis=1) / np.maximum(np.sum(D > MISSING, axis=1), 1)
     size = max(1, BLOCK_SIZE // D.size)
     blocks = [kept[first : first + size] for first in range(0, len(kept), size)]
     return np.concatenate([_least_loss(D, D_truth, block[:, domain] * share, spread) for block in blocks])
@@ -141,6 +143,7 @@ def _least_loss(D: Array, D_truth: Array, A: Array, spread: Array) -> Array:
     scale = np.divide(A @ spread, total, out=np.ones(len(A)), where=total > 0)
     u = np.clip(-np.log(np.where(scale > 0, scale, 1.0)), *LOG_BETAS)
     low, high = np.full(len(A), LOG_BETAS[0]), np.full(len(A), LOG_BETAS[1])
+    moving = np.ones(len(A), dtype=bool)  # one that has converged stays, however long others take
     for _ in range(BETA_STEPS):
         beta = np.exp(u)
         E = np.exp(beta[:, None, None] * D)
@@ -154,10 +157,10 @@ def _least_loss(D: Array, D_truth: Array, A: Array, spread: Array) -> Array:
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             newton = np.clip(u - slope / (beta * curvature), *LOG_BETAS)
         step = np.where((newton >= low) & (newton <= high), newton, (low + high) / 2)  # not a number: the middle
-        step = np.where(slope == 0, u, step)
-        converged = np.all(np.abs(step - u) < BETA_TOLERANCE)
+        step = np.where(moving & (slope != 0), step, u)
+        moving &= np.abs(step - u) >= BETA_TOLERANCE
         u = step
-        if converged:
+        if not moving.any():
             break
     return np.where(total > 0, np.exp(u), 1.0)
 
@@ -205,15 +208,22 @@ def pool_weights(
     log_w = np.full((len(fits), len(taking)), log_uniform)
     rates = np.full((len(fits), 1), rate)
     value, mixed = objective(log_w)
+    moving = np.ones((len(fits), 1), dtype=bool)  # one that has converged stays, however long others take
     for _ in range(steps):
-        proposed = log_softmax((1 - rates * pull) * log_w + rates * ((shares / mixed) @ q.T), axis=1)
+        proposed = (1 - rates * pull) * log_w + rates * ((shares / mixed) @ q.T)
+        proposed -= proposed.max(axis=1, keepdims=True)
+        proposed -= np.log(np.exp(proposed).sum(axis=1, keepdims=True))
         after, mixed_after = objective(proposed)
-        falls = (after <= value)[:, None]
+        falls = moving & (after <= value)[:, None]
+        moved = np.abs(np.exp(proposed) - np.exp(log_w)).max(axis=1, keepdims=True)
         log_w = np.where(falls, proposed, log_w)
         mixed = np.where(falls, mixed_after, mixed)
-        value = np.minimum(value, after)
+        value = np.where(falls[:, 0], after, value)
         # At 1 / pull a step forgets where it came from.
         rates = np.where(falls, np.minimum(1.5 * rates, 0.5 / max(pull, FLOOR)), rates / 2)
+        moving &= ~falls | (moved > WEIGHT_TOLERANCE)
+        if not moving.any():
+            break
     found = np.zeros((len(fits), len(P[0])))
     found[:, taking] = np.exp(log_w)
     return found[0] if kept is None else found
@@ -240,16 +250,19 @@ def prune(weights: Array, P: Arrays, codes: Codes, fewest: int = 5) -> Array:
     pool is wrong on b rows where the whole is right, and right on c where that is wrong, then the accuracy has fallen
     by (b - c) / n, and the standard error of this, were the two alike, is sqrt(b + c) / n: one such is noise.
     """
-    firsts = np.cumsum([0, *(len(own) for own in codes[:-1])])
+    order = np.argsort(weights, kind="stable")
     truth = np.concatenate(codes)
-    mixed = np.concatenate([pooled(weights, p) for p in P])
-    whole = mixed.argmax(axis=1) == truth
+    mixed = np.zeros((len(truth), P[0].shape[2]))
+    right = np.empty((len(weights), len(truth)), dtype=bool)  # of the pool of each member and of all that weigh more
+    for member in order[::-1]:
+        mixed += weights[member] * np.concatenate([p[member] for p in P])
+        right[member] = mixed.argmax(axis=1) == truth
+    whole = right[order[0]]
+    firsts = np.cumsum([0, *(len(own) for own in codes[:-1])])
     kept = weights.copy()
-    for member in np.argsort(weights, kind="stable")[:-fewest]:
-        mixed = mixed - weights[member] * np.concatenate([p[member] for p in P])
-        right = mixed.argmax(axis=1) == truth
-        lost = np.add.reduceat(whole & ~right, firsts, dtype=np.intp)
-        won = np.add.reduceat(right & ~whole, firsts, dtype=np.intp)
+    for member, heavier in pairwise(order[: max(len(order) - fewest, 0) + 1]):
+        lost = np.add.reduceat(whole & ~right[heavier], firsts, dtype=np.intp)
+        won = np.add.reduceat(right[heavier] & ~whole, firsts, dtype=np.intp)
         if np.any(lost - won > np.sqrt(lost + won)):
             break
         kept[member] = 0.0
@@ -298,10 +311,16 @@ def smoothed(P: Array, W: csr_array, lam: float, iterations: int = 30) -> Array:
 
     Z <- softmax(log P + (2 lam / 5) W Z), from Z = P, until nothing moves. What has probability 0 keeps it.
     """
+    if not lam:
+        return P
     with np.errstate(divide="ignore"):
         Z, unary = P, np.log(P)
-    for _ in range(iterations if lam else 0):
-        Z, before = softmax(unary + (2 * lam / NEIGHBOURS) * (W @ Z)), Z
+    strength = (2 * lam / NEIGHBOURS) * W
+    for _ in range(iterations):
+        before = Z
+        Z = unary + strength @ Z
+        Z = np.exp(Z - Z.max(axis=1, keepdims=True))
+        Z /= Z.sum(axis=1, keepdims=True)
         if np.abs(Z - before).max() < STILL:
             break
     return Z

@@ -296,7 +296,7 @@ class CrossFit:
 
 @dataclass(frozen=True)
 class Finished:
-    """A pool after smoothing, if any, and the last temperature: both for what is deployed, and cross-fitted scores."""
+    """A pool after smoothing, if any, and the last temperature: both as deployed, and cross-fitted scores."""
 
     smoothing: float
     sharpness: float
@@ -435,10 +435,11 @@ class Ballot:
 
     def _skewed(self, contender: Contender) -> float:
         """Mean score of a contender on skewed batches."""
-        if np.isnan(self.betas[list(contender.scored)]).any():
+        positions = [self.position(candidate) for candidate in contender.scored]
+        if np.isnan(self.betas[positions]).any():
             return np.nan
         batches = []
-        for k, j in enumerate(contender.scored):
+        for k, j in enumerate(positions):
             alone = (np.arange(len(self.candidates)) == j).astype(float)
             batches.append(self._batches(k, alone, self.fold_betas[self.folds.predicted_by[k]]))
         scores = tried(batches, self._score_batch)[1]
@@ -604,20 +605,21 @@ class Ballot:
         temperature is 1.
         """
         strengths = (0.0,) if graphs is None else STRENGTHS
+        if not natural:
+            return strengths[0], 1.0
         codes = [self.codes[k] for k in natural]
         weights = None if self.weights is None else [self.weights[k] for k in natural]
-        best, found = -np.inf, (strengths[0], 1.0)
-        for strength in strengths if natural else ():
+        betas, means = [], []
+        for strength in strengths:
             P = [p if graphs is None else smoothed(p, graphs[k][0], strength) for k, p in natural.items()]
             with np.errstate(divide="ignore"):
-                beta = temperature([np.log(p) for p in P], codes, weights)
+                betas.append(temperature([np.log(p) for p in P], codes, weights))
             if graphs is None:
-                return strength, beta
-            scores = [self._score_batch(k, 0, sharpened(p, beta)) for k, p in zip(natural, P, strict=True)]
-            mean = float(np.nanmean(scores)) if np.isfinite(scores).any() else -np.inf
-            if mean > best:
-                best, found = mean, (strength, beta)
-        return found
+                return strength, betas[0]
+            scores = [self._score_batch(k, 0, sharpened(p, betas[-1])) for k, p in zip(natural, P, strict=True)]
+            means.append(float(np.nanmean(scores)) if np.isfinite(scores).any() else -np.inf)
+        best = int(np.argmax(means))
+        return strengths[best], betas[best]
 
     def _kind(self, mask: Mask) -> str:
         kinds = {self.candidates[j].kind for j in np.flatnonzero(mask).tolist()}

@@ -1,0 +1,188 @@
+"""What is reported about a held-out domain is fitted without its labels, and is at chance where there is no signal."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+
+from helpers import three_domains
+from unseen import DomainCenterer, UnseenClassifier
+from unseen.labels import Samples
+from unseen.selection import Ballot, Candidate, LeavePDomainsOut, Prediction, Trials, metric_range, predictions
+from unseen.selection._pooling import ALL, INDUCTIVE
+
+N_CLASSES = 3
+
+
+def candidates_of(n_members):
+    """Half of them are transductive."""
+    still = [Candidate(f"still {j}", {}, None, None) for j in range(n_members // 2)]
+    moving = [Candidate(f"moving {j}", {}, DomainCenterer(), None, plain=False) for j in range(n_members // 2)]
+    return [*still, *moving]
+
+
+def trials_of(samples, natural, *, nested):
+    trials = Trials.of(samples, natural)
+    assert trials.nested
+    return trials if nested else replace(trials, nested={})
+
+
+def leave_one_out(domain):
+    return [(np.flatnonzero(domain != k), np.flatnonzero(domain == k)) for k in np.unique(domain)]
+
+
+def random_votes(rng, candidates, trials, codes, skill):
+    """Votes with some skill, of each candidate on each split; inductive ones do not vote on what is drawn again."""
+    said = []
+    for (j, candidate), (at, (_, test)) in product(enumerate(candidates), enumerate(trials.splits)):
+        if candidate.transductive or at not in trials.again:
+            own = skill * (1 + candidate.transductive) * np.eye(N_CLASSES)[codes[test]]
+            cast = (1 + j) * (own + rng.normal(size=(len(test), N_CLASSES)))  # on scales of their own
+            said.append(Prediction(j, at, cast.argmax(axis=1), {"votes": cast}))
+    return said
+
+
+@pytest.fixture(params=["nested", "cached"])
+def votes(request):
+    """Samples, trials and votes: transductive candidates are better, and so are neighbours of a kind."""
+    rng, m, n = np.random.default_rng(0), 6, 50
+    codes, domain = rng.integers(N_CLASSES, size=m * n), np.repeat(np.arange(m), n)
+    X = 3 * np.eye(N_CLASSES)[codes] + rng.normal(size=(m * n, N_CLASSES))
+    samples, candidates = Samples(X, codes, domain), candidates_of(6)
+    trials = trials_of(samples, leave_one_out(domain), nested=request.param == "nested")
+    return candidates, samples, trials, random_votes(rng, candidates, trials, codes, skill=0.7)
+
+
+def relabelled(samples, k):
+    """The same with other labels of one domain."""
+    y, own = samples.y.copy(), samples.domain == k
+    y[own] = np.random.default_rng(1).permutation(y[own])
+    assert np.mean(y[own] != samples.y[own]) > 0.4
+    return replace(samples, y=y)
+
+
+@pytest.mark.parametrize("k", [0, 3])
+def test_labels_of_a_domain_change_no_bit_of_the_probabilities_that_are_reported_for_it(votes, k):
+    candidates, samples, trials, said = votes
+    features = [samples.X[test] for _, test in trials.natural]
+    before, after = (
+        Ballot.of(candidates, one, trials, said).pooled(features) for one in (samples, relabelled(samples, k))
+    )
+    assert [one.name for one in before.tried if one.chosen] == [f"{ALL}, smoothed"]
+    assert [one.name for one in after.tried if one.chosen] == [f"{ALL}, smoothed"]
+    np.testing.assert_array_equal(before.held_out[k], after.held_out[k])
+    assert before.scores[k] != after.scores[k]
+    for other in set(range(6)) - {k}:
+        assert np.abs(before.held_out[other] - after.held_out[other]).max() > 1e-6
+
+
+@pytest.mark.parametrize("scoring", ["accuracy", "neg_log_loss"])
+def test_that_holds_for_every_pool_that_is_tried_and_for_skewed_batches(votes, scoring):
+    candidates, samples, trials, said = votes
+    k = 3
+    ballots = [Ballot.of(candidates, one, trials, said, scoring) for one in (samples, relabelled(samples, k))]
+    masks = {INDUCTIVE: np.arange(6) < 3, ALL: np.ones(6, dtype=bool)}
+    fits = [ballot._cross_fits(masks) for ballot in ballots]
+    graphs = ballots[0]._graphs([samples.X[test] for _, test in trials.natural])
+    for name, own in product(masks, (None, graphs)):
+        before, after = (ballot._finished(fit[name], own) for ballot, fit in zip(ballots, fits, strict=True))
+        np.testing.assert_array_equal(before.held_out[k], after.held_out[k])
+        for one, two in zip(fits[0][name].batches[k], fits[1][name].batches[k], strict=True):
+            np.testing.assert_array_equal(one, two)
+
+
+@pytest.mark.parametrize("k", [0, 3])
+def test_labels_of_a_domain_have_no_say_in_the_model_that_is_picked_for_it(votes, k):
+    candidates, samples, trials, said = votes
+    before, after = (
+        Ballot.of(candidates, one, trials, said).chosen(pool=False) for one in (samples, relabelled(samples, k))
+    )
+    np.testing.assert_array_equal(before.held_out[k], after.held_out[k])
+    assert before.scores[k] != after.scores[k]
+
+
+def test_labels_of_held_out_parts_that_share_samples_have_no_say_either():
+    X, y, d = three_domains(n_domains=4)
+    domain = np.array(list("abcd"))[d]
+    samples = Samples(X, y, domain)
+    natural = list(LeavePDomainsOut(2).split(X, y, domain))
+    candidates, trials = candidates_of(4)[:2], Trials.of(samples, natural, skewed=False)
+    said = random_votes(np.random.default_rng(0), candidates, trials, samples.codes, skill=1.0)
+    before, after = (
+        Ballot.of(candidates, one, trials, said).pooled(None) for one in (samples, relabelled(samples, "a"))
+    )
+    touched = [bool(np.isin("a", domain[test])) for _, test in natural]
+    assert sum(touched) == 3
+    for k in np.flatnonzero(touched):
+        np.testing.assert_array_equal(before.held_out[k], after.held_out[k])
+
+
+def test_models_are_trained_without_pairs_of_domains_where_data_are_few():
+    X, y, d = three_domains(n_domains=5)
+    trials = Trials.of(Samples(X, y, d), leave_one_out(d), skewed=False)
+    assert set(trials.nested) == {(k, other) for k, other in product(range(5), repeat=2) if k != other}
+    for (k, other), (train, test) in trials.nested.items():
+        assert set(d[train]) == set(range(5)) - {k, other}
+        assert set(d[test]) == {other}
+    assert not Trials.of(Samples(X, y, d), leave_one_out(d)[:3]).nested
+    many = np.repeat(np.arange(len(y)), 30)
+    assert not Trials.of(Samples(X[many], y[many], d[many]), leave_one_out(d[many])).nested
+
+
+def test_a_domain_that_no_model_was_trained_on_leaves_no_trace_in_what_is_reported_for_it():
+    """From samples to probabilities, where models are trained without pairs of domains."""
+    X, y, d = three_domains(n_domains=4, n_per_cell=6)
+    samples = Samples(X + np.random.default_rng(0).normal(size=X.shape), y, d)
+    candidates = [c for c in UnseenClassifier(["logistic", "linear SVM"])._methods(X) for c in c.candidates(3)]
+    found = []
+    for one in (samples, relabelled(samples, 2)):
+        trials = Trials.of(one, leave_one_out(d), skewed=False)
+        assert trials.nested
+        said = predictions(candidates, one, trials.splits, scoring="votes")
+        found.append(Ballot.of(candidates, one, trials, said).pooled(None))
+    np.testing.assert_array_equal(found[0].held_out[2], found[1].held_out[2])
+
+
+# Noise
+
+
+def noise_pool(rng, n_domains=5, n=25, n_members=6):
+    """A pool of random votes, and how often its sets hold the truth on a new domain."""
+    codes, domain = rng.integers(N_CLASSES, size=n_domains * n), np.repeat(np.arange(n_domains), n)
+    samples, candidates = Samples(rng.normal(size=(len(codes), 2)), codes, domain), candidates_of(n_members)
+    trials = trials_of(samples, leave_one_out(domain), nested=False)
+    said = random_votes(rng, candidates, trials, codes, skill=0.0)
+    found = Ballot.of(candidates, samples, trials, said).pooled([samples.X[test] for _, test in trials.natural])
+    cast = [rng.normal(size=(n, N_CLASSES)) for _ in found.members]
+    P = found.unfitted.settled(cast, rng.normal(size=(n, 2)))
+    covered = found.sets.sets(P, 0.8)[np.arange(n), rng.integers(N_CLASSES, size=n)]
+    return found, float(covered.mean())
+
+
+def test_random_votes_score_chance_steps_are_not_accepted_and_sets_cover():
+    rng = np.random.default_rng(0)
+    pools, covered = zip(*(noise_pool(rng) for _ in range(120)), strict=True)
+    for tried in zip(*(pool.tried for pool in pools), strict=True):  # the pool of inductive ones, of all, and smoothed
+        for scores in np.mean([one.scores for one in tried], axis=2).T / 100:  # natural batches, and skewed ones
+            assert abs(scores.mean() - 1 / 3) < 2 * scores.std(ddof=1) / np.sqrt(len(scores))
+    assert np.mean([pool.transductive for pool in pools]) <= 0.1
+    assert np.mean([pool.mean for pool in pools]) < 1 / 3 + 0.015  # a choice among pools that differ by ten points
+    assert np.mean(covered) >= 0.78
+
+
+# Ranges
+
+
+@pytest.mark.parametrize(
+    "scoring", ["roc_auc_ovr", "matthews_corrcoef", "d2_log_loss_score", "neg_log_loss", "f1_macro"]
+)
+def test_forecasts_lie_within_the_range_of_the_score(scoring):
+    X, y, d = three_domains(n_domains=3)  # easy, and so few domains that intervals reach far
+    model = UnseenClassifier(["logistic"], scoring=scoring).fit(X, y, sample_domain=d)
+    least, most = metric_range(scoring)
+    mean, low, high = model.forecast_
+    assert least <= low <= mean <= high <= most
+    assert mean == model.best_score_
