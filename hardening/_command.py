@@ -110,12 +110,12 @@ class Run:
     @property
     def out(self) -> str:
         """What it has printed."""
-        return self.out_path.read_text()
+        return self.out_path.read_text() if self.out_path.exists() else ""  # it may be killed before it opens them
 
     @property
     def err(self) -> str:
         """What it has said."""
-        return self.err_path.read_text()
+        return self.err_path.read_text() if self.err_path.exists() else ""
 
 
 @dataclass

@@ -90,7 +90,7 @@ def compare(
         plan = protocol.plan(table.domain)
         notices([] if plan.exact else [str(plan)])
         kept, resume = o.results_of(Path(table.name).stem.replace(" ", "-"), store)
-        check_target(Path(f"{kept}-journal"))  # the longest name that SQLite gives to a file beside it
+        o.check_store(kept)
     with reporting(resume):
         errors.print(
             f"{len(table.y):,} samples, {len(set(table.domain.tolist()))} domains, {len(chosen)} methods, "

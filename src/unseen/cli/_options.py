@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from ..files import check_target
 from ._report import grid, notices, page
 
 if TYPE_CHECKING:
@@ -277,6 +278,12 @@ def results_of(name: str, store: Path | None) -> tuple[Path, str]:
     """The file of results of a study of that name, and what to say if it is stopped."""
     store = store or Path(f"{name}.unseen-results.sqlite")
     return store, f"What is done is kept in {store}; run the same command again to continue."
+
+
+def check_store(store: Path) -> None:
+    """Raise ValueError if a results file, or the journal that SQLite writes beside it, cannot be created."""
+    check_target(store)
+    check_target(Path(f"{store}-journal"))
 
 
 def command_line() -> str:

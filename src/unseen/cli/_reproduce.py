@@ -217,7 +217,7 @@ def _compare(load: Callable[[], Any], paper: str, name: str, options: dict[str, 
     with reporting():
         check_target(options["output"])
         store, resume = o.results_of(name, options["store"])
-        check_target(Path(f"{store}-journal"))  # the longest name that SQLite gives to a file beside it
+        o.check_store(store)
         data = load()
     with reporting(resume):
         quick, chosen = options["quick"], o.names_of(options["methods"]) or []
