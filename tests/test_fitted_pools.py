@@ -189,7 +189,8 @@ def test_a_wide_forecast_of_few_rows_does_not_promise_that_fewer_domains_are_eno
     """All domains agree by luck, and the forecast takes the spread that so few rows leave."""
     scores = [0.5, 0.5, 0.5, 0.5]
     text = promise(forecast(np.array(scores), error=0.01), scores)
-    assert "a standard deviation of 10 points, at which" in text
+    spread = int(re.search(r"a standard deviation of (\d+) points, at which", text)[1])
+    assert spread >= 9  # 10 on the scale of the scores, a little less on that of the forecast
 
 
 def test_predictions_of_a_model_in_memory_are_those_of_its_file(table, found, tmp_path):
