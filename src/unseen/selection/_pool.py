@@ -381,9 +381,10 @@ class Guard:
         if m < FEWEST_DOMAINS:
             return f"{used}: a test of its gain needs at least {FEWEST_DOMAINS} held-out domains, and there are {m}."
         p = self.p_value
+        natural, skewed = (round(float(gains.mean()), 1) + 0.0 for gains in (self.natural, self.skewed))  # not -0.0
         return (
-            f"{used}: on {m} held-out domains it gains {self.natural.mean():.1f} points on natural batches "
-            f"(p {'< 0.001' if p < 0.001 else f'= {p:.3f}'}, one-sided paired t test) and {self.skewed.mean():.1f} on "
+            f"{used}: on {m} held-out domains it gains {natural:.1f} points on natural batches "
+            f"(p {'< 0.001' if p < 0.001 else f'= {p:.3f}'}, one-sided paired t test) and {skewed:.1f} on "
             f"skewed ones. A step is used if p <= {SIGNIFICANCE:g}, the mean of both gains exceeds {self.margin:g} "
             f"point{'s' * (self.margin != 1)}, and skewed batches lose at most {TOLERATED_LOSS:g} point."
         )
