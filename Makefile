@@ -26,7 +26,7 @@ coverage: $(call STAMP,test)
 	$(BIN)/python -m coverage combine --quiet
 	$(BIN)/python -m hardening coverage
 
-# Studies of calibration: about a quarter of an hour.
+# Studies of calibration, and of fits to noise: about twenty minutes.
 slow: $(call STAMP,test)
 	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow -s tests
 

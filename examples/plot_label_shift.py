@@ -57,8 +57,8 @@ ax.legend(frameon=False)
 plt.show()
 
 # %%
-# With even classes a look at the batch gains much; with skewed ones it loses what it gained. The guard of
-# ``UnseenClassifier`` scores such models on natural and on skewed batches of held-out domains, and takes them only
-# where they win by more than a point and more than a standard error.
+# With even classes a look at the batch gains much; with skewed ones it loses what it gained. ``UnseenClassifier``
+# scores such models on natural and on skewed batches of held-out domains. It uses them only if their gain on natural
+# batches is significant and skewed batches lose at most a point.
 for name, values in scores.items():
     print(f"{name:<38} even {values[0]:.0%}, skewed {values[-1]:.0%}")

@@ -1,7 +1,8 @@
 """From out-of-domain votes of candidates to a pool of them: who takes part, with what weight, and what it is worth.
 
 Nothing is fitted to samples here. The engine has asked all candidates about every held-out part, and those that look at
-whole batches about the same parts drawn again with a skew of classes; everything else is a reading of what they said.
+whole batches about the same parts drawn again with a skew of classes; everything else is a function of these votes.
+What is deployed is fitted on all held-out parts. What is reported about a part is cross-fitted, without that part.
 """
 
 from __future__ import annotations

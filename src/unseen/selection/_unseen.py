@@ -41,9 +41,11 @@ class UnseenClassifier(ChosenModel):
     regression, linear and rbf SVM), the same behind a :class:`DomainCenterer`, and CIDG with a logistic head under
     source and target centring. Each has a temperature, and a share in a linear pool, that minimise the log loss on
     held-out domains. There are two pools, one of *inductive* models and one of all. *Transductive* models, which look
-    at unlabelled samples of the new domain and predict batches, take part only if the second pool does better by more
-    than a point and a standard error on held-out domains as they are and drawn again with a skew of classes; smoothing
-    by nearest neighbours within a batch is taken by the same rule. See :ref:`pooling`.
+    at unlabelled samples of the new domain and predict batches, take part only if the second pool is significantly
+    better on held-out domains, by a one-sided paired t test at 5%, by more than a point on average, and not worse where
+    these are drawn again with a skew of classes; smoothing by nearest neighbours within a batch is taken by the same
+    rule. Scores that are reported for a held-out domain are cross-fitted: whatever is applied to it was fitted on other
+    domains. See :ref:`pooling`.
 
     Parameters
     ----------
@@ -71,9 +73,9 @@ class UnseenClassifier(ChosenModel):
     cv : splitter, int or iterable, default=None
         None means :class:`~unseen.selection.LeaveOneDomainOut`.
     scoring : str or callable, default="accuracy"
-        A scikit-learn scorer, for `leaderboard_`, `forecast_`, the guards and what is picked; weights of a pool and
-        temperatures follow from log loss. A held-out part on which it is not defined, such as AUC on a domain with one
-        class, is left out for all models alike, with a warning.
+        A scikit-learn scorer, for `leaderboard_`, `forecast_`, the acceptance tests and what is picked; weights of a
+        pool and temperatures follow from log loss. A held-out part on which it is not defined, such as AUC on a domain
+        with one class, is left out for all models alike, with a warning.
     balance : {"none", "classes", "domains"}, default="none"
         What weighs alike in training: nothing, all classes (as with scikit-learn's ``class_weight="balanced"``) or all
         domains. These are weights of samples, made for each training set, for classifiers that take them: all but
@@ -91,24 +93,26 @@ class UnseenClassifier(ChosenModel):
         Pools and single models, best first: `model`, `kind`, `mean`, `standard_error`, `scores` (one per held-out part,
         by the name of the domain where it is one domain; NaN where there is none), `skewed` (mean score on the same
         parts drawn again, half of the classes with 80% of the samples), `params`, `seconds`, `weight` (its share in the
-        pool), `guard` (why the step that a pool adds is or is not taken) and whether it was `chosen`. Pools are scored
-        by weights that did not see the part.
+        pool), `guard` (why the step that a pool adds is or is not taken) and whether it was `chosen`. All scores are
+        cross-fitted: those of a pool by weights and temperatures that did not see the part, those of a single model by
+        the settings that are best on the other parts; `params` are the settings that are best on all of them.
     members_ : list of dict
         Who is in the pool, the weightiest first: `model`, `weight`, `kind` and `params`.
     decisions_ : list of str
-        Why steps that look at the new domain are or are not taken, in sentences.
+        Why steps that look at the new domain are or are not taken: gains, p value and the rule, in sentences.
     best_model_ : str
         Name of the pool, or of the model if it has one member.
     best_kind_ : {"plain", "inductive", "transductive"}
         Its kind.
     best_score_ : float
-        Its mean score over held-out domains.
+        Its mean score over held-out domains, cross-fitted. With ``pool=False`` the model is picked anew without each
+        domain, so that it may be another one than the one that is refitted.
     forecast_ : tuple of float
         What to expect on the next domain: the mean of the scores on held-out domains, and the ends of a 95% prediction
-        interval for one more.
+        interval for one more, within the range of the score.
     calibration_ : dict
-        Expected calibration error, log loss and reliability on held-out domains, "before" probabilities were tempered,
-        and "after".
+        Expected calibration error, log loss and reliability on held-out domains, cross-fitted, "before" probabilities
+        were tempered, and "after".
     best_estimator_ : Pool
         The pool, its members refitted on all data.
     classes_ : ndarray of shape (n_classes,)
@@ -128,6 +132,9 @@ class UnseenClassifier(ChosenModel):
 
     Above 8,000 samples, unless `feature_map` or `cv` says otherwise, a part of the samples chooses, another trains the
     classifier, and a projection sees all of them through landmarks: see `unseen.kernels.Plan`.
+
+    Up to 1,000 samples of four domains or more, models are also trained without each pair of domains, for the reported
+    scores alone, which takes two to three times as long; see :ref:`cross_fitting`.
 
     Examples
     --------
