@@ -134,7 +134,7 @@ class UnseenClassifier(ChosenModel):
     classifier, and a projection sees all of them through landmarks: see `unseen.kernels.Plan`.
 
     Up to 1,000 samples of four domains or more, models are also trained without each pair of domains, for the reported
-    scores alone, which takes two to three times as long; see :ref:`cross_fitting`.
+    scores alone, which takes two to three times as long; see :doc:`/mathematics_pool`.
 
     Examples
     --------
