@@ -162,6 +162,7 @@ def noise_pool(rng, n_domains=5, n=25, n_members=6):
     return found, float(covered.mean())
 
 
+@pytest.mark.slow
 def test_random_votes_score_chance_steps_are_not_accepted_and_sets_cover():
     rng = np.random.default_rng(0)
     pools, covered = zip(*(noise_pool(rng) for _ in range(120)), strict=True)
