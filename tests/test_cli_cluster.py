@@ -171,31 +171,37 @@ def test_a_scheduler_that_is_lost_is_an_error_of_the_package_and_not_logged(clie
     assert log.isEnabledFor(logging.CRITICAL)
 
 
+@pytest.fixture
+def lone():
+    """A client of a cluster of its own: Dask may keep tasks of a client that is closed while it submits them."""
+    workers = distributed.LocalCluster(n_workers=1, processes=False, protocol="tcp://", **LOCAL)
+    with workers as local, distributed.Client(local) as client:
+        yield client
+
+
 @pytest.mark.parametrize("ordered", [True, False])
-def test_a_client_that_is_closed_in_the_middle_of_a_map_is_an_error_of_the_package(client, ordered):
-    with distributed.Client(client.scheduler.address) as other:
-        results = mapped(partial(squared, 0.1), range(100), other, ordered=ordered)
-        next(results)
-        other.close()
-        with pytest.raises(ClusterLost):
-            list(results)
+def test_a_client_that_is_closed_in_the_middle_of_a_map_is_an_error_of_the_package(lone, ordered):
+    results = mapped(partial(squared, 0.1), range(100), lone, ordered=ordered)
+    next(results)
+    lone.close()
+    with pytest.raises(ClusterLost):
+        list(results)
 
 
-def test_a_client_that_is_closed_in_the_middle_of_a_fit_is_an_error_of_the_package(client, home, monkeypatch):
+def test_a_client_that_is_closed_in_the_middle_of_a_fit_is_an_error_of_the_package(lone, home, monkeypatch):
     monkeypatch.setattr("unseen.tables._survey.PART_ROWS", 50)
     source = survey_table(home / "parts").thinned(90, 0)
     sample = loaded(source.sampled(60, 0))
-    with distributed.Client(client.scheduler.address) as other:
-        fit = partial(fit_table, sample, "kfda", plan=Plan.of(270, exact=False, landmarks=20), stream=source)
+    fit = partial(fit_table, sample, "kfda", plan=Plan.of(270, exact=False, landmarks=20), stream=source)
 
-        @contextmanager
-        def progress_that_closes(*_):
-            other.close()
-            yield lambda rows: None
+    @contextmanager
+    def progress_that_closes(*_):
+        lone.close()
+        yield lambda rows: None
 
-        monkeypatch.setattr("unseen.models._stream.progress", progress_that_closes)
-        with pytest.raises(ClusterLost, match="client was closed"):
-            fit(client=other)
+    monkeypatch.setattr("unseen.models._stream.progress", progress_that_closes)
+    with pytest.raises(ClusterLost, match="client was closed"):
+        fit(client=lone)
 
 
 def check_one_killed(client):
