@@ -10,7 +10,7 @@ from itertools import cycle
 import numpy as np
 
 from unseen import CIDG
-from unseen.explore import Explorer, Origin, Serving, Session
+from unseen.explore import Explorer, Origin, Server, Session
 from unseen.tables import Column, Schema, Table
 
 from .measure import Row, best_of, samples
@@ -69,7 +69,7 @@ def picture_row(session: Session) -> Row:
     """Median over moves in a browser without a window, once the kernel has been decomposed."""
     from playwright.sync_api import sync_playwright
 
-    serving = Serving(Explorer({"benchmark": lambda: session}))
+    serving = Server(Explorer({"benchmark": lambda: session}))
     thread = threading.Thread(target=serving.run, daemon=True)
     thread.start()
     with sync_playwright() as driver:

@@ -14,7 +14,7 @@ from scipy import linalg
 from sklearn.metrics.pairwise import pairwise_kernels
 
 from unseen import CIDG, DICA, MDA, SCA
-from unseen.kernels import centre
+from unseen.kernels import center_kernel
 
 from .measure import Row, best_of, peak_bytes, samples
 
@@ -37,7 +37,7 @@ def rows() -> Iterator[Row]:
 def fit_rows(n: int) -> Iterator[Row]:
     X, y, d = samples(n)
     K = pairwise_kernels(X, metric="rbf", gamma=GAMMA)
-    centre(K)
+    center_kernel(K)
     ridge = 1e-4 * np.linalg.norm(K) ** 2
     model = CIDG(ridge=ridge, **SETTINGS)
     squared = linalg.blas.dsyrk(1.0, K.T, lower=True)

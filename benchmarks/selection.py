@@ -20,9 +20,9 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC
 
 from unseen import CIDG, ProjectionSearchCV
-from unseen.algebra import Membership, gram_spectrum, solve, whiten
-from unseen.kernels import Kernel, centre
-from unseen.selection import LeaveOneDomainOut, Pool
+from unseen.algebra import Membership, gram_spectrum, solve, whiten_by_eigh
+from unseen.kernels import Kernel, center_kernel
+from unseen.selection import EnsembleClassifier, LeaveOneDomainOut
 
 from .measure import Row, best_of, peak_bytes, samples
 
@@ -45,7 +45,7 @@ def rows() -> Iterator[Row]:
     centred = []
     for part in parts:
         K = kernel_matrix(X[part])
-        centre(K)
+        center_kernel(K)
         centred.append(K)
     whole, decompositions = best_of(
         3, lambda: search.fit(X, y, sample_domain=d), lambda: [linalg.eigh(K) for K in centred]
@@ -85,10 +85,10 @@ def setting_row(n: int) -> Row:
     """One more weight setting, scoring aside, in milliseconds."""
     X, y, d = samples(n)
     K = kernel_matrix(X)
-    centre(K)
+    center_kernel(K)
     membership = Membership.of(y, d)
     recipe = CIDG()._recipe(membership.counts, 1e-4 * float(np.linalg.norm(K)) ** 2)
-    pencil = whiten(gram_spectrum(K, membership), recipe)
+    pencil = whiten_by_eigh(gram_spectrum(K, membership), recipe)
 
     def many() -> None:
         for conditional, prior in product([0.0, 1.0, 1e2, 1e4], repeat=2):
@@ -106,8 +106,8 @@ def pool_rows() -> Iterator[Row]:
     projected = [make_pipeline(CIDG(ridge=ridge), head) for ridge in ("1e-2*scale", "scale")]
     plain = [make_pipeline(classifier) for classifier in (SVC(), LinearSVC(), LogisticRegression())]
     members, share = [*projected, *plain], np.full(5, 0.2)
-    pool = Pool(members, share, np.ones(5)).fit(X, y, sample_domain=d)
-    alone = [Pool([member], np.ones(1), np.ones(1)).of([member]) for member in pool.members_]
+    pool = EnsembleClassifier(members, share, np.ones(5)).fit(X, y, sample_domain=d)
+    alone = [EnsembleClassifier([member], np.ones(1), np.ones(1)).of([member]) for member in pool.members_]
     whole, *each = best_of(5, *(partial(one.predict_proba, X) for one in (pool, *alone)))
     detail = f"{1e3 * whole:.0f} ms / {1e3 * max(each):.0f} ms"
     yield Row(f"predictions of a pool of five, n={N}: ours / dearest member", whole / max(each), 5, True, detail)

@@ -22,7 +22,7 @@ from scipy import linalg
 from sklearn.metrics.pairwise import linear_kernel, rbf_kernel
 
 from unseen.algebra import Membership, cholesky_is_sound, solve, whiten_by_cholesky
-from unseen.estimators import Equation
+from unseen.estimators import ProjectionProblem
 from unseen.kernels import median_squared_distance
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
@@ -188,7 +188,7 @@ def audited(problem: Problem, setting: Setting) -> Finding:
     except linalg.LinAlgError:  # its denominator is no longer positive definite
         errors["textbook"] = LOST
     membership = Membership.of(problem.y, problem.d)
-    recipe = Equation.of(model, membership.counts, 1.0).recipe
+    recipe = ProjectionProblem.of(model, membership.counts, 1.0).recipe
     if cholesky_is_sound(recipe, float(np.linalg.norm(K))):
         whitened = whiten_by_cholesky(K.copy(), membership, recipe)
         if whitened is not None:

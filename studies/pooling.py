@@ -33,12 +33,12 @@ from unseen.datasets import load_rotated_digits
 from unseen.labels import Samples
 from unseen.selection import (
     METHODS,
-    Ballot,
     Candidate,
-    Pooling,
-    Trials,
-    choose,
-    predictions,
+    FittedEnsemble,
+    OutOfDomainPredictions,
+    TrialSplits,
+    evaluate_candidates,
+    select_result,
 )
 
 PLAIN = ("logistic", "linear SVM", "RBF SVM")
@@ -132,17 +132,17 @@ class Answers:
         self.task, pool_and_others = task, candidates_of(len(task.samples.classes))
         self.pool, others = pool_and_others
         self.candidates = [*self.pool, *others]
-        trials = Trials.of(task.sources, task.held_out)
+        trials = TrialSplits.of(task.sources, task.held_out)
         start = time.process_time()
-        said = predictions(self.candidates, task.sources, trials.splits, scoring="votes", again=trials.again)
-        self.ballot = Ballot.of(self.candidates, task.sources, trials, said)
+        said = evaluate_candidates(self.candidates, task.sources, trials.splits, scoring="votes", again=trials.again)
+        self.ballot = OutOfDomainPredictions.of(self.candidates, task.sources, trials, said)
         n, both = len(task.sources), task.samples  # of which the target comes last
-        self.target = Trials.of(both, [(np.arange(n), n + np.arange(len(task.unseen)))])
-        asked = predictions(self.candidates, both, self.target.splits, scoring="votes", again=self.target.again)
+        self.target = TrialSplits.of(both, [(np.arange(n), n + np.arange(len(task.unseen)))])
+        asked = evaluate_candidates(self.candidates, both, self.target.splits, scoring="votes", again=self.target.again)
         self.votes = {(p.candidate, p.split): p.responses["votes"] for p in asked if p.codes is not None}
         self.seconds = time.process_time() - start
 
-    def on_target(self, pooling: Pooling) -> list[np.ndarray]:
+    def on_target(self, pooling: FittedEnsemble) -> list[np.ndarray]:
         """Probabilities of the natural batch and of skewed ones."""
         batches = self.target.rows[0]
         at = {id(candidate): j for j, candidate in enumerate(self.candidates)}
@@ -155,7 +155,7 @@ class Answers:
             said.append(pooling.unfitted.settled(cast, self.task.unseen.X[rows]))
         return said
 
-    def scores(self, pooling: Pooling) -> list[float]:
+    def scores(self, pooling: FittedEnsemble) -> list[float]:
         """Accuracy in percent on the natural batch, and its mean over skewed ones."""
         truth, rows = self.task.unseen.codes, self.target.rows[0]
         asked = zip(self.on_target(pooling), rows, strict=True)
@@ -171,7 +171,7 @@ class Answers:
             one.name: self.scores(ballot.picked(one.candidate)) for one in field if one.name in PLAIN
         }
         inductive = [c for c in self.pool if not c.transductive]
-        picked = choose([one for one in field if id(one.candidate) in pool_ids])
+        picked = select_result([one for one in field if id(one.candidate) in pool_ids])
         whole = ballot.pooled(parts, self.pool)
         variants = {
             "pick": ballot.picked(picked.candidate),
@@ -193,7 +193,7 @@ class Answers:
         found["calibration"] = {when: [own["ece"], own["log_loss"]] for when, own in whole.calibration.items()}
         return found
 
-    def sets(self, pooling: Pooling) -> list[float]:
+    def sets(self, pooling: FittedEnsemble) -> list[float]:
         """What was asked of prediction sets, how often they hold the truth on the target, and how large they are."""
         m, truth = len(self.task.held_out), self.task.unseen.codes
         coverage = min(COVERAGE, m / (m + 1))

@@ -23,7 +23,7 @@ from unseen.cli._show import show
 from unseen.models import TableFit, fit_table, model_card
 from unseen.models._file import load_model, save_model
 from unseen.models._model import TableModel
-from unseen.selection import Candidate, Pool
+from unseen.selection import Candidate, EnsembleClassifier
 from unseen.tables import Schema, load_table
 
 APP = typer.Typer(pretty_exceptions_enable=False)
@@ -83,7 +83,7 @@ def write(table, path, *transformers, smoothing=0.0):
     candidates = [Candidate("", {}, transformer, LogisticRegression()) for transformer in transformers]
     weights = np.arange(len(candidates), 0, -1.0)
     how = {"smoothing": smoothing, "sharpness": 1.2, "held_out": plain.model.pool.held_out}
-    pool = Pool([one.pipeline for one in candidates], weights / weights.sum(), 1 / weights, **how)
+    pool = EnsembleClassifier([one.pipeline for one in candidates], weights / weights.sum(), 1 / weights, **how)
     pool.fit(plain.model.prepare(table.X), table.y, sample_domain=table.domain)
     model = TableModel(plain.model.preprocessor, pool, plain.model.novelty)
     found = TableFit(model, "by hand", "transductive", {}, plain.scores, None, [])

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from unseen.explore import Explorer, Origin, Serving, Session
+from unseen.explore import Explorer, Origin, Server, Session
 from unseen.tables import Column, Schema, Table
 
 
@@ -32,7 +32,7 @@ def session_of(table=None, scale="standardize", **how):
 def serving(explorer=None, **how):
     """A running server."""
     explorer = explorer or Explorer({"small": session_of}, **how)
-    server = Serving(explorer)
+    server = Server(explorer)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     try:

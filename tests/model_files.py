@@ -17,7 +17,7 @@ from helpers import three_domains
 from unseen.models import _file as model_file
 from unseen.models._file import CARD, PAYLOAD, save_model
 from unseen.models._model import TableModel
-from unseen.selection import Pool
+from unseen.selection import EnsembleClassifier
 from unseen.shift._novelty import Novelty
 from unseen.tables import Column, Schema, Table, preprocessor
 
@@ -42,7 +42,7 @@ def by_hand(transformer, classifier):
     novelty = Novelty().fit(Z, sample_domain=TABLE.domain)
     steps = [] if transformer is None else [("transformer", transformer)]
     member = Pipeline([*steps, ("classifier", classifier)])
-    pool = Pool([member], np.ones(1), np.ones(1), held_out=[np.linspace(0, 1, 5)] * 3)
+    pool = EnsembleClassifier([member], np.ones(1), np.ones(1), held_out=[np.linspace(0, 1, 5)] * 3)
     return TableModel(PREPARED, pool.fit(Z, TABLE.y, sample_domain=TABLE.domain), novelty)
 
 

@@ -32,7 +32,7 @@ from unseen.datasets import load_folder
 from unseen.images import ImageFeatures, extract, find_photos
 from unseen.images._table import Thumbnails
 from unseen.models import ModelFileError, TableModel, load_model, read_card, save_model
-from unseen.selection import HEADS, Pool
+from unseen.selection import HEADS, EnsembleClassifier
 from unseen.shift import Novelty
 from unseen.study import Protocol, Store, Task, run
 from unseen.tables import Table, TableError, batches, load_table, preprocessor, scan
@@ -63,7 +63,7 @@ def model_of(table: Table, *members: Pipeline) -> tuple[TableModel, dict[str, An
     """A small model such as `fit` makes, and its card; a search for the best settings would take its time."""
     prepared = preprocessor(table.schema).fit(table.X)
     Z, n = prepared.transform(table.X), len(members)
-    pool = Pool([*members], np.full(n, 1 / n), np.ones(n), held_out=[np.linspace(0, 1, 5)] * 3)
+    pool = EnsembleClassifier([*members], np.full(n, 1 / n), np.ones(n), held_out=[np.linspace(0, 1, 5)] * 3)
     novelty = Novelty(n_components=4).fit(Z, sample_domain=table.domain)
     fitted = pool.fit(Z, table.y, sample_domain=table.domain)
     card = {"schema": table.schema.to_dict(), "data": {"name": table.name, "missing": {"visits": 0.2}}}

@@ -10,7 +10,7 @@ from helpers import three_domains
 from unseen.labels import Samples
 from unseen.selection import method_names
 from unseen.study import Protocol, Task, run
-from unseen.study._run import problem_of
+from unseen.study._run import make_problem
 
 METHODS = method_names(compared=True)
 PROJECTIONS = method_names(is_projection=True)
@@ -29,7 +29,7 @@ def facts(rows):
 
 
 def problem(protocol, task=PAIR, y=Y):
-    return problem_of(Samples(X, y, D), task, 0, protocol)
+    return make_problem(Samples(X, y, D), task, 0, protocol)
 
 
 def study(tmp_path, protocol=QUICK, methods=FEW, todo=(PAIR,), data=(X, Y, D), name="results.sqlite", **options):

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 from unseen.algebra import (
-    Cells,
+    CellStatistics,
     Membership,
     Moments,
     Spectrum,
+    check_range,
     gram_by_numpy,
     gram_spectrum,
+    merge_moments,
     norm,
-    pooled,
-    require_range,
 )
 from unseen.algebra._cells import KRYLOV_STEP, krylov_spectra
 
@@ -57,7 +57,7 @@ def assert_statistics_of(cells, F, klass, domain, shape):
 @pytest.mark.parametrize("table", TABLES)
 def test_statistics_are_means_and_scatters_of_cells(table):
     F, klass, domain = samples(table)
-    assert_statistics_of(Cells.of(F, Membership.of(klass, domain)), F, klass, domain, np.shape(table))
+    assert_statistics_of(CellStatistics.of(F, Membership.of(klass, domain)), F, klass, domain, np.shape(table))
 
 
 @pytest.mark.parametrize("table", TABLES)
@@ -65,7 +65,7 @@ def test_statistics_are_means_and_scatters_of_cells(table):
 def test_statistics_of_two_parts_add_up(table, cut):
     F, klass, domain = samples(table)
     shape, first, rest = np.shape(table), slice(None, cut), slice(cut, None)
-    one, two = (Cells.of(F[of], Membership.of(klass[of], domain[of], shape)) for of in (first, rest))
+    one, two = (CellStatistics.of(F[of], Membership.of(klass[of], domain[of], shape)) for of in (first, rest))
     for total in (one + two, two + one, one.plus(two, gram_by_numpy)):
         assert_statistics_of(total, F, klass, domain, shape)
 
@@ -81,7 +81,9 @@ def exact_means(F, cell, size):
 def test_means_have_the_digits_of_the_spread_whatever_the_offset(parts):
     rng = np.random.default_rng(0)
     F, cell = 1e8 + rng.normal(size=(41, 2)), np.arange(41) % 3  # doubles are 1e-8 apart there
-    pieces = [Cells.of(F[i::parts], Membership.of(cell[i::parts], 0 * cell[i::parts], (1, 3))) for i in range(parts)]
+    pieces = [
+        CellStatistics.of(F[i::parts], Membership.of(cell[i::parts], 0 * cell[i::parts], (1, 3))) for i in range(parts)
+    ]
     total = pieces[0]
     for piece in pieces[1:]:
         total = total + piece
@@ -93,7 +95,7 @@ def test_means_have_the_digits_of_the_spread_whatever_the_offset(parts):
 
 def test_cells_move_to_their_places_in_a_larger_table():
     F, klass, domain = samples([[3, 1], [0, 2]])
-    placed = Cells.of(F, Membership.of(klass, domain)).placed(np.array([2, 0]), np.array([1, 3]), (3, 4))
+    placed = CellStatistics.of(F, Membership.of(klass, domain)).placed(np.array([2, 0]), np.array([1, 3]), (3, 4))
     rows, columns = np.array([2, 0]), np.array([1, 3])
     assert_statistics_of(placed, F, columns[klass], rows[domain], (3, 4))
     assert np.count_nonzero(placed.tails) <= np.count_nonzero(placed.means)
@@ -114,7 +116,7 @@ def test_indicators_are_orthonormal_and_sum_up_cells(table):
 def test_a_spectrum_of_features_is_that_of_their_centred_gram_matrix(table, n_features):
     F, klass, domain = samples(table, n_features)
     membership = Membership.of(klass, domain)
-    spectrum, Fc = Cells.of(F, membership).spectrum(), F - F.mean(axis=0)
+    spectrum, Fc = CellStatistics.of(F, membership).spectrum(), F - F.mean(axis=0)
     rank = np.linalg.matrix_rank(Fc)
     assert len(spectrum.values) == rank
     np.testing.assert_allclose(np.sort(spectrum.values), np.linalg.eigvalsh(Fc @ Fc.T)[-rank:], rtol=1e-9)
@@ -129,7 +131,7 @@ def test_a_spectrum_of_features_is_that_of_their_centred_gram_matrix(table, n_fe
 @pytest.mark.parametrize("unit", [1e-12, 1e12])
 def test_the_rank_of_a_spectrum_does_not_depend_on_the_units(unit):
     F, klass, domain = samples(TABLES[0])
-    assert len(Cells.of(unit * F, Membership.of(klass, domain)).spectrum().values) == 3
+    assert len(CellStatistics.of(unit * F, Membership.of(klass, domain)).spectrum().values) == 3
 
 
 @pytest.mark.parametrize("with_lift", [True, False])
@@ -189,10 +191,10 @@ def test_too_few_samples_for_a_krylov_space_have_none():
 
 
 def test_a_norm_that_can_be_squared_is_in_range():
-    require_range(np.nextafter(1e150, 0))
+    check_range(np.nextafter(1e150, 0))
     for size in (1e150, np.inf, np.nan):
         with pytest.raises(ValueError, match="X is too large"):
-            require_range(size)
+            check_range(size)
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
@@ -213,7 +215,7 @@ def test_moments_of_two_parts_add_up(sizes):
 
 
 def test_groups_are_pooled_by_their_names():
-    assert pooled({"a": 1, "b": 2}, {"b": 30, "c": 40}) == {"a": 1, "b": 32, "c": 40}
+    assert merge_moments({"a": 1, "b": 2}, {"b": 30, "c": 40}) == {"a": 1, "b": 32, "c": 40}
 
 
 def test_moments_of_nothing_are_nothing():

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from unseen import CIDG
 from unseen.selection import (
     Candidate,
-    Contender,
-    choose,
+    CandidateResult,
+    select_result,
 )
 from unseen.selection._contest import standard_error
 
@@ -20,7 +20,7 @@ def contender(kind, *scores):
     """A contender by its kind or, for the rbf SVM, by its name."""
     name, kind = (kind, "plain") if kind == "RBF SVM" else (f"{kind} {scores}", kind)
     transformer = CIDG(centering="target") if kind == "transductive" else None
-    return Contender(Candidate(name, {}, transformer, None, plain=kind == "plain"), np.array(scores))
+    return CandidateResult(Candidate(name, {}, transformer, None, plain=kind == "plain"), np.array(scores))
 
 
 CHOICES = {
@@ -71,19 +71,19 @@ CHOICES = {
 def test_the_rule_of_choice(case):
     field, expected = CHOICES[case]
     field = [contender(*entry) for entry in field]
-    assert choose(field) is field[expected]
+    assert select_result(field) is field[expected]
 
 
 def test_nothing_to_choose_from_is_an_error():
     with pytest.raises(ValueError, match="No model could be scored on every held-out part"):
-        choose([contender("plain", np.nan, 1.0)])
+        select_result([contender("plain", np.nan, 1.0)])
 
 
 @given(st.integers(1, 5).flatmap(lambda k: st.lists(st.lists(st.integers(0, 20), min_size=k, max_size=k), min_size=1)))
 def test_what_is_chosen_is_never_worse_than_the_best_by_more_than_a_standard_error(table):
     kinds = ["plain", "inductive", "transductive"]
     field = [contender(kinds[i % 3], *(np.array(scores) / 20)) for i, scores in enumerate(table)]
-    chosen, best = choose(field), max(field, key=lambda c: c.mean)
+    chosen, best = select_result(field), max(field, key=lambda c: c.mean)
     assert kinds.index(chosen.kind) <= max(kinds.index(c.kind) for c in field if c.mean == best.mean)
     assert chosen.mean == max(c.mean for c in field if c.kind == chosen.kind)
     if chosen.mean < best.mean:

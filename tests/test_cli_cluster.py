@@ -40,16 +40,16 @@ from unseen import CIDG
 from unseen.cli._app import app
 from unseen.cli._options import cluster
 from unseen.datasets import make_synthetic
-from unseen.estimators import ClusterLost, mapped
+from unseen.estimators import ClusterLostError, map_on_cluster
 from unseen.estimators import cluster_errors as fails
-from unseen.kernels import Plan
+from unseen.kernels import SizePlan
 from unseen.labels import Samples
 from unseen.models import fit_table
-from unseen.models._stream import collected
-from unseen.study import Protocol, Work, run, tasks
+from unseen.models._stream import collect_stream_statistics
+from unseen.study import Execution, Protocol, run, tasks
 from unseen.study._run import all_results
 from unseen.study._store import Store
-from unseen.tables._load import loaded, survey_table
+from unseen.tables._load import read_survey, survey_table
 
 SITES = ["north", "south", "west"]
 METHODS = ["1NN", "KFDA", "logistic"]
@@ -91,22 +91,22 @@ def forgotten(client):
 
 def test_without_a_client_a_map_is_a_map():
     seen = []
-    results = mapped(partial(squared, 0), drawn(range(5), seen))
+    results = map_on_cluster(partial(squared, 0), drawn(range(5), seen))
     assert (next(results), seen) == (0, [0])
     assert list(results) == [1, 4, 9, 16]
 
 
 def test_results_come_in_the_order_of_the_items(client):
     waits = [0.3, 0.0, 0.2, 0.0, 0.1, 0.0]
-    assert list(mapped(partial(squared, 0), range(20), client)) == [x * x for x in range(20)]
-    assert list(mapped(waiting, waits, client, ahead=6)) == waits
-    assert list(mapped(waiting, [], client)) == []
+    assert list(map_on_cluster(partial(squared, 0), range(20), client)) == [x * x for x in range(20)]
+    assert list(map_on_cluster(waiting, waits, client, ahead=6)) == waits
+    assert list(map_on_cluster(waiting, [], client)) == []
     assert forgotten(client)
 
 
 def test_results_may_come_as_they_are_finished(client, tmp_path):
     found = []
-    for name, threads in mapped(partial(after, tmp_path), ["cba", "a", "b"], client, ordered=False):
+    for name, threads in map_on_cluster(partial(after, tmp_path), ["cba", "a", "b"], client, ordered=False):
         (tmp_path / name).touch()  # what the first item waits for
         found.append(name)
         assert threads == 1  # as Dask sees to it
@@ -118,18 +118,18 @@ def test_results_may_come_as_they_are_finished(client, tmp_path):
 def test_no_more_items_are_out_than_asked_for(client, ahead, most):
     """Two for each thread, unless told otherwise; items are drawn only when there is room."""
     seen = []
-    for taken, _ in enumerate(mapped(partial(squared, 0), drawn(range(12), seen), client, ahead)):
+    for taken, _ in enumerate(map_on_cluster(partial(squared, 0), drawn(range(12), seen), client, ahead)):
         assert len(seen) - taken <= most
     assert len(seen) == 12
 
 
 def test_both_workers_take_part(client):
-    pids = list(mapped(partial(process, 0.1), range(12), client))
+    pids = list(map_on_cluster(partial(process, 0.1), range(12), client))
     assert len(set(pids)) == 2
 
 
 def test_what_the_function_raises_is_raised_here_and_the_rest_is_forgotten(client):
-    results = mapped(partial(refuse, 2), range(100), client)
+    results = map_on_cluster(partial(refuse, 2), range(100), client)
     assert [next(results) for _ in range(3)] == [0, 1, 2]
     with pytest.raises(KeyError, match="3 is too large"):
         next(results)
@@ -137,7 +137,7 @@ def test_what_the_function_raises_is_raised_here_and_the_rest_is_forgotten(clien
 
 
 def test_a_map_that_is_left_early_leaves_nothing_behind(client):
-    results = mapped(partial(squared, 0.05), range(100), client)
+    results = map_on_cluster(partial(squared, 0.05), range(100), client)
     assert next(results) == 0
     assert client.futures
     results.close()
@@ -146,15 +146,15 @@ def test_a_map_that_is_left_early_leaves_nothing_behind(client):
 
 def test_large_functions_are_sent_without_a_word(client, recwarn):
     large = partial(np.searchsorted, np.arange(4_000_000.0))  # Dask warns of 10 MB
-    assert list(mapped(large, [3.5, 7.0], client)) == [4, 7]
+    assert list(map_on_cluster(large, [3.5, 7.0], client)) == [4, 7]
     assert not recwarn.list
 
 
 def test_what_somebody_else_cancels_is_an_error(client):
-    results = mapped(partial(squared, 0.05), range(100), client)
+    results = map_on_cluster(partial(squared, 0.05), range(100), client)
     next(results)
     client.cancel([distributed.Future(key) for key in list(client.futures)])
-    with pytest.raises(ClusterLost, match="canceled the computation"):
+    with pytest.raises(ClusterLostError, match="canceled the computation"):
         next(results)
 
 
@@ -163,7 +163,10 @@ def test_a_scheduler_that_is_lost_is_an_error_of_the_package_and_not_logged(clie
         def __str__(self):
             return "squared-1 cancelled for reason: scheduler-connection-lost."
 
-    with pytest.raises(ClusterLost, match=r"connection to the Dask scheduler was lost.* Check whether"), fails(client):
+    with (
+        pytest.raises(ClusterLostError, match=r"connection to the Dask scheduler was lost.* Check whether"),
+        fails(client),
+    ):
         raise Lost
     log = logging.getLogger("distributed.client")
     with cluster(None, client.scheduler.address):
@@ -181,18 +184,18 @@ def lone():
 
 @pytest.mark.parametrize("ordered", [True, False])
 def test_a_client_that_is_closed_in_the_middle_of_a_map_is_an_error_of_the_package(lone, ordered):
-    results = mapped(partial(squared, 0.1), range(100), lone, ordered=ordered)
+    results = map_on_cluster(partial(squared, 0.1), range(100), lone, ordered=ordered)
     next(results)
     lone.close()
-    with pytest.raises(ClusterLost):
+    with pytest.raises(ClusterLostError):
         list(results)
 
 
 def test_a_client_that_is_closed_in_the_middle_of_a_fit_is_an_error_of_the_package(lone, home, monkeypatch):
     monkeypatch.setattr("unseen.tables._survey.PART_ROWS", 50)
     source = survey_table(home / "parts").thinned(90, 0)
-    sample = loaded(source.sampled(60, 0))
-    fit = partial(fit_table, sample, "kfda", plan=Plan.of(270, exact=False, landmarks=20), stream=source)
+    sample = read_survey(source.sampled(60, 0))
+    fit = partial(fit_table, sample, "kfda", plan=SizePlan.of(270, exact=False, landmarks=20), stream=source)
 
     @contextmanager
     def progress_that_closes(*_):
@@ -200,12 +203,12 @@ def test_a_client_that_is_closed_in_the_middle_of_a_fit_is_an_error_of_the_packa
         yield lambda rows: None
 
     monkeypatch.setattr("unseen.models._stream.progress", progress_that_closes)
-    with pytest.raises(ClusterLost, match="client was closed"):
+    with pytest.raises(ClusterLostError, match="client was closed"):
         fit(client=lone)
 
 
 def check_one_killed(client):
-    results = mapped(partial(squared, 0.05), range(16), client)
+    results = map_on_cluster(partial(squared, 0.05), range(16), client)
     found = [next(results) for _ in range(3)]
     os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
     assert found + list(results) == [x * x for x in range(16)]
@@ -269,14 +272,14 @@ def test_a_cluster_that_has_lost_all_workers_is_an_error_and_not_a_wait():
         worker = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=paths)
         try:
             client.wait_for_workers(1, timeout=60)
-            results = mapped(partial(squared, 0.05), range(100), client)
+            results = map_on_cluster(partial(squared, 0.05), range(100), client)
             assert next(results) == 0
             threading.Timer(0.6, worker.kill).start()
             start = time.monotonic()
             samples = da.from_array(X, chunks=(9, -1)).map_blocks(slowly, meta=np.empty((0, 4)))
             with pytest.raises(RuntimeError, match=r"no workers any more.* Start workers"):
                 CIDG(feature_map="linear").fit(samples, Y, sample_domain=D)
-            with pytest.raises(ClusterLost, match="no workers any more"):
+            with pytest.raises(ClusterLostError, match="no workers any more"):
                 list(results)
             assert time.monotonic() - start < 20
         finally:
@@ -408,12 +411,12 @@ def test_a_file_that_workers_cannot_read_is_one_clear_error_and_leaves_nothing(h
 def test_statistics_from_a_cluster_are_those_from_here(client, home, monkeypatch):
     monkeypatch.setattr("unseen.tables._survey.PART_ROWS", 50)
     source = survey_table(home / "parts").thinned(90, 0)
-    sample = loaded(source.sampled(60, 0))
-    here = fit_table(sample, "kfda", plan=Plan.of(270, exact=False, landmarks=20), stream=source).model
+    sample = read_survey(source.sampled(60, 0))
+    here = fit_table(sample, "kfda", plan=SizePlan.of(270, exact=False, landmarks=20), stream=source).model
     projection, _ = here.pool.members_[0]
     told = []
     monkeypatch.setattr("unseen.models._stream.progress", lambda *_: nullcontext(told.append))
-    total = collected(source, here.preprocessor, client, 0, projection)
+    total = collect_stream_statistics(source, here.preprocessor, client, 0, projection)
     np.testing.assert_array_equal(total.cells.counts, projection.cell_counts_)
     for name, values in total.arrays().items():
         if values.dtype.kind == "f" and name != "tails":
@@ -457,7 +460,7 @@ def test_a_comparison_that_is_stopped_on_a_cluster_continues(client, tmp_path, m
         X, y, domain, tasks(data.domain_names), **about | {"store": tmp_path / "here.sqlite"}, methods=["1NN"]
     )
     assert [row.accuracy for row in rows if row.method == "1NN"] == [row.accuracy for row in expected]
-    work = Work(about["store"])
+    work = Execution(about["store"])
     kept = all_results(Samples(X, y, domain), tasks(data.domain_names), about["protocol"], methods=METHODS, work=work)
     assert sum(predicted is not None for _, predicted in kept) == len(rows) == 18
 

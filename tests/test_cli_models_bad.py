@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 from cli_models import APP, SITES, printed_json, unseen
 from unseen import KFDA
 from unseen.cli import main
-from unseen.kernels import Plan
+from unseen.kernels import SizePlan
 from unseen.models._file import load_model, save_model
 from unseen.models._fit import fit_notices
 from unseen.tables import load_table, preprocessor
@@ -289,7 +289,7 @@ def test_few_domains_and_many_rows_are_told_of_before_a_fit(home, monkeypatch):
     monkeypatch.setattr("unseen.models._fit.SLOW", 10)
     table = load_table(home / "train.csv")
     two = replace(table, domain=np.where(table.domain == table.domain[0], "a", "b"))
-    plan = Plan.of(len(two.X))
+    plan = SizePlan.of(len(two.X))
     assert str(plan) == f"{len(two.X)} rows: kernels are exact."
     told = list(fit_notices(two, "kfda", plan))[len(two.notices) :]
     assert told[0].startswith("With two domains each is scored by a model that has seen only the other")

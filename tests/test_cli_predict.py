@@ -16,7 +16,7 @@ pytest.importorskip("skops", reason="model files need the extra")
 import polars as pl
 
 from cli_models import FEATURES, SITES, encoded, predictions, printed_json, probabilities, unseen
-from unseen.algebra import pooled
+from unseen.algebra import merge_moments
 from unseen.cli._predict import predict
 from unseen.models import Model
 from unseen.models._file import load_model, read_card
@@ -172,7 +172,7 @@ def test_centres_found_in_pieces_are_those_of_the_whole(loaded, model, cuts, nam
     cuts = sorted(cuts)
     pieces = list(zip(np.split(prepared, cuts), np.split(domain, cuts), strict=True))
     pieces = [piece for piece in pieces if len(piece[0])]
-    centres = reduce(pooled, [pool.moments(*piece) for piece in pieces])
+    centres = reduce(merge_moments, [pool.moments(*piece) for piece in pieces])
     found = np.vstack([pool.answer(*piece, centres) for piece in pieces])
     np.testing.assert_allclose(found, pool.answer(prepared, domain), atol=1e-10)
 

@@ -10,10 +10,19 @@ from sklearn.preprocessing import PolynomialFeatures
 import textbook
 from helpers import three_domains
 from unseen import CIDG, DICA, KFDA, MDA, SCA, PivotedNystroem
-from unseen.algebra import Cells, Membership, Solution, between, gram_spectrum, solve, whiten, whiten_by_cholesky
+from unseen.algebra import (
+    CellStatistics,
+    Membership,
+    Solution,
+    between,
+    gram_spectrum,
+    solve,
+    whiten_by_cholesky,
+    whiten_by_eigh,
+)
 from unseen.estimators import _projection as _base
 from unseen.labels import Samples
-from unseen.selection._asking import Stage
+from unseen.selection._asking import FeatureStage
 
 N, CLASSES = 600, 6
 EPS = np.finfo(float).eps
@@ -37,7 +46,7 @@ def eigenvalues_by(path, model, X, y, d, monkeypatch):
     """Eigenvalues of a fit that is solved in this way."""
     if path == "search":
         everything = np.arange(len(y))
-        fold = Stage(Samples(X, y, d)).source(model).fold(everything, everything[:5])
+        fold = FeatureStage(Samples(X, y, d)).source(model).fold(everything, everything[:5])
         solved = fold.solve(model)
         return solved.equation.finish(solved.solution).eigenvalues
     with monkeypatch.context() as patch:
@@ -173,8 +182,8 @@ def test_a_direction_in_which_classes_differ_by_little_is_a_component(small, sca
     K = (X - X.mean(axis=0)) @ (X - X.mean(axis=0)).T
     recipe = KFDA()._recipe(membership.counts, 1e-4 * np.linalg.norm(K) ** 2)
     for pencil in (
-        whiten(gram_spectrum(K.copy(), membership), recipe),
-        whiten(Cells.of(X, membership).spectrum(), recipe),
+        whiten_by_eigh(gram_spectrum(K.copy(), membership), recipe),
+        whiten_by_eigh(CellStatistics.of(X, membership).spectrum(), recipe),
         whiten_by_cholesky(K.copy(), membership, recipe),
     ):
         assert len(solve(pencil, recipe, membership.counts).eigenvalues) == 2
@@ -193,7 +202,7 @@ def test_an_error_in_the_gram_matrix_moves_the_roots_of_eigenvalues_by_no_more_t
     K = textbook.centred(np.exp(-0.1 * ((X[:, None] - X) ** 2).sum(axis=2)))
     membership = Membership.of(y, d)
     recipe = KFDA()._recipe(membership.counts, 1e-3 * np.linalg.norm(K) ** 2)
-    before = solve(whiten(gram_spectrum(K.copy(), membership), recipe), recipe, membership.counts)
+    before = solve(whiten_by_eigh(gram_spectrum(K.copy(), membership), recipe), recipe, membership.counts)
     error = np.random.default_rng(0).normal(size=K.shape)
     error = textbook.centred(error + error.T)
     error *= 1e-6 * np.linalg.norm(K) / np.linalg.norm(error, 2)

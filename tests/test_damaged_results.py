@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from command import run_command
-from unseen.files import set_up
-from unseen.files import written as whole
+from unseen.files import atomic_write as whole
+from unseen.files import create_once
 from unseen.images._cache import Cache
 from unseen.study import Row, Store
 from unseen.study._store import APPLICATION_ID
@@ -152,7 +152,7 @@ def test_a_run_that_is_killed_before_it_made_the_tables_leaves_a_file_that_the_n
     """The application id must not wait in the log, where only a process that changes the file would find it."""
     path = tmp_path / "r.sqlite"
     with contextlib.closing(sqlite3.connect(path)) as connection:
-        set_up(connection, "", application_id=APPLICATION_ID)
+        create_once(connection, "", application_id=APPLICATION_ID)
         shutil.copy(path, tmp_path / "killed.sqlite")
     with Store(tmp_path / "killed.sqlite") as store:
         assert store.rows("k") == []

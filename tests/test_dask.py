@@ -15,7 +15,7 @@ from sklearn.preprocessing import StandardScaler
 from helpers import METHODS, make, three_domains
 from unseen import CIDG, DICA, KFDA, DomainCenterer, ProjectionSearchCV, UnseenClassifier
 from unseen.exceptions import SmallBatchError
-from unseen.selection import Pool
+from unseen.selection import EnsembleClassifier
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
@@ -287,7 +287,7 @@ def test_a_chosen_model_predicts_collections_by_itself(method):
 def pool_of(*transformers, **how):
     members = [make_pipeline(*([] if one is None else [one]), LogisticRegression()) for one in transformers]
     share = np.full(len(members), 1 / len(members))
-    return Pool(members, share, np.linspace(0.5, 2, len(members)), sharpness=1.3, **how)
+    return EnsembleClassifier(members, share, np.linspace(0.5, 2, len(members)), sharpness=1.3, **how)
 
 
 POOLS = {
@@ -328,7 +328,7 @@ def test_what_a_pool_cannot_say_of_blocks_is_refused():
         with pytest.raises(SmallBatchError, match=r"Domain 'new' has 9 rows, but .* needs at least 10 of them"):
             distributed.predict(few, arrays(17)[0], sample_domain=["new"] * 9 + [*NAMES[9:]])
     nested = make_pipeline(DomainCenterer(), StandardScaler(), LogisticRegression())
-    pool = Pool([nested], np.ones(1), np.ones(1)).fit(X, Y, sample_domain=NAMES)
+    pool = EnsembleClassifier([nested], np.ones(1), np.ones(1)).fit(X, Y, sample_domain=NAMES)
     with pytest.raises(ValueError, match="looks at all samples of a new domain, which samples that come in pieces"):
         distributed.predict(pool, arrays(17)[0])
 

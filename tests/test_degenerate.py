@@ -11,8 +11,8 @@ from scipy import sparse
 from degenerate_cases import CASES, many, ordinary
 from degenerate_oracles import BOUND, LINEAR, RBF, REFUSED, judged, refusal
 from unseen import CIDG, KFDA, UnseenClassifier
-from unseen.algebra import conditional, prior_normalised
-from unseen.kernels import require_cells
+from unseen.algebra import conditional, prior_normalized
+from unseen.kernels import check_cell_memory
 
 DIRECT = {*RBF, *LINEAR, "PivotedNystroem", "DomainCenterer", "UndoBias", "ProjectionSearchCV", "diagnose", "Novelty"}
 # One estimator for each kind of data, and all that once went wrong.
@@ -70,7 +70,7 @@ def test_contrasts_cost_what_the_present_cells_do():
     np.add.at(counts, (case.d[::50], case.y[::50]), 1)
     counts = counts[counts.any(axis=1)][:, counts.any(axis=0)]
     assert conditional(counts).shape == (np.count_nonzero(counts),) * 2
-    assert prior_normalised(counts).shape == (np.count_nonzero(counts), len(counts))
+    assert prior_normalized(counts).shape == (np.count_nonzero(counts), len(counts))
 
 
 def test_cells_that_do_not_fit_into_memory_are_counted(monkeypatch):
@@ -84,7 +84,7 @@ def test_cells_that_do_not_fit_into_memory_are_counted(monkeypatch):
 def test_memory_is_asked_for_where_cells_are_many(cells, asked, monkeypatch):
     questions = []
     monkeypatch.setattr("unseen.kernels._plan._require", lambda what, n, *rest: questions.append(n))
-    require_cells(cells, "KFDA")
+    check_cell_memory(cells, "KFDA")
     assert questions == asked
 
 

@@ -17,7 +17,7 @@ from sklearn.utils import estimator_html_repr
 import unseen
 import unseen.exceptions
 import unseen.study
-from unseen.citizen import SITE
+from unseen.citizen import DOCUMENTATION_URL
 from unseen.selection import method_names
 
 ROOT = Path(__file__).parents[1]
@@ -118,7 +118,7 @@ def test_the_html_view_of_an_estimator_links_to_a_page_that_is_built(name):
     cls = getattr(unseen, name)
     estimator = cls(unseen.CIDG()) if name == "ProjectionSearchCV" else cls()
     link = estimator._get_doc_link()
-    assert link == f"{SITE}/generated/unseen.{name}.html"
+    assert link == f"{DOCUMENTATION_URL}/generated/unseen.{name}.html"
     assert f"unseen.{name}" in api_entries()  # from which autosummary makes generated/unseen.<name>.html
     html = estimator_html_repr(estimator)
     assert f'href="{link}' in html

@@ -23,48 +23,50 @@ from sklearn.svm import SVC
 from engine_sample import NAMES, SAMPLES, SPLITS, D, X, Y, own
 from unseen import CIDG, DomainCenterer
 from unseen.kernels import _plan
-from unseen.selection import _asking, predictions
+from unseen.selection import _asking, evaluate_candidates
 from unseen.selection._asking import (
-    TINY,
+    MIN_PROBABILITY,
+    FeatureStage,
     Prediction,
-    Stage,
-    codes_of,
-    responses,
-    scored,
-    votes,
+    apply_scorer,
+    collect_responses,
+    decision_scores,
+    encode_predictions,
 )
 from unseen.selection._engine import (
     RESPONSES,
-    TIE,
-    Classifier,
+    TIE_TOLERANCE,
+    FixedPredictions,
     Score,
     Scorer,
-    _truth,
-    asks_for,
-    graded,
-    preferred,
-    results_of,
-    stages,
-    tally,
-    ties,
+    _perfect_classifier,
+    best_index,
+    count_ties,
+    prepare_stages,
+    required_responses,
+    score_predictions,
+    tabulate_candidates,
+    tabulate_scores,
 )
 
 # What is asked
 
 
 def test_metrics_ask_for_what_they_need():
-    assert asks_for("accuracy") == asks_for("f1_macro") == ()
-    assert asks_for("roc_auc") == asks_for("neg_log_loss") == RESPONSES
-    assert asks_for("votes") == ("votes",)
+    assert required_responses("accuracy") == required_responses("f1_macro") == ()
+    assert required_responses("roc_auc") == required_responses("neg_log_loss") == RESPONSES
+    assert required_responses("votes") == ("votes",)
 
 
 def test_votes_are_decisions_or_logarithms_of_probabilities_or_labels():
     classes = np.unique(SAMPLES.y)
     linear = LogisticRegression().fit(X, SAMPLES.y)
-    np.testing.assert_allclose(votes(linear, X, None, classes), linear.decision_function(X))
+    np.testing.assert_allclose(decision_scores(linear, X, None, classes), linear.decision_function(X))
     bayes = GaussianNB().fit(X, SAMPLES.y)
-    np.testing.assert_allclose(votes(bayes, X, None, classes), np.log(np.maximum(bayes.predict_proba(X), TINY)))
-    assert votes(bayes, 1e3 * X, None, classes).min() == np.log(TINY)
+    np.testing.assert_allclose(
+        decision_scores(bayes, X, None, classes), np.log(np.maximum(bayes.predict_proba(X), MIN_PROBABILITY))
+    )
+    assert decision_scores(bayes, 1e3 * X, None, classes).min() == np.log(MIN_PROBABILITY)
 
     class Labels(ClassifierMixin, BaseEstimator):
         classes_ = classes
@@ -72,14 +74,14 @@ def test_votes_are_decisions_or_logarithms_of_probabilities_or_labels():
         def predict(self, X):
             return np.array(["well", "ill", "so so"])[np.arange(len(X)) % 3]
 
-    np.testing.assert_array_equal(votes(Labels(), X[:3], None, classes), np.eye(3)[[2, 0, 1]])
-    np.testing.assert_array_equal(votes(Labels(), X[:3], np.array([1, 1, 0]), classes), np.eye(3)[[1, 1, 0]])
+    np.testing.assert_array_equal(decision_scores(Labels(), X[:3], None, classes), np.eye(3)[[2, 0, 1]])
+    np.testing.assert_array_equal(decision_scores(Labels(), X[:3], np.array([1, 1, 0]), classes), np.eye(3)[[1, 1, 0]])
 
 
 def test_votes_of_two_classes_differ_by_the_decision_and_unknown_classes_have_none():
     known = SAMPLES.y != "so so"
     model = LogisticRegression().fit(X[known], SAMPLES.y[known])
-    found = votes(model, X, None, SAMPLES.classes)
+    found = decision_scores(model, X, None, SAMPLES.classes)
     np.testing.assert_allclose(found[:, 2] - found[:, 0], model.decision_function(X))
     np.testing.assert_allclose(found[:, 2] + found[:, 0], 0, atol=1e-12)
     assert (found[:, 1] == -np.inf).all()
@@ -94,7 +96,7 @@ def test_decisions_that_are_no_numbers_are_no_votes(value):
             return np.full((len(X), 3), value)
 
     with pytest.raises(ValueError, match="decision values are not all numbers"):
-        votes(Lost(), X, None, SAMPLES.classes)
+        decision_scores(Lost(), X, None, SAMPLES.classes)
 
 
 @pytest.mark.parametrize(
@@ -111,45 +113,45 @@ def test_decisions_that_are_no_numbers_are_no_votes(value):
 )
 @pytest.mark.parametrize("scoring", ["votes", "accuracy", "roc_auc"])
 def test_codes_are_what_a_classifier_predicts_and_votes_are_its_own(model, scoring):
-    found = list(predictions([own(model)], SAMPLES, SPLITS, scoring=scoring, votes=[0]))
+    found = list(evaluate_candidates([own(model)], SAMPLES, SPLITS, scoring=scoring, votes=[0]))
     assert len(found) == len(SPLITS)
     for one in found:
         train, test = SPLITS[one.split]
         fitted = model.fit(X[train], SAMPLES.y[train])
         assert one.error == ""
         np.testing.assert_array_equal(SAMPLES.classes[one.codes], fitted.predict(X[test]))
-        np.testing.assert_allclose(one.responses["votes"], votes(fitted, X[test], None, SAMPLES.classes))
+        np.testing.assert_allclose(one.responses["votes"], decision_scores(fitted, X[test], None, SAMPLES.classes))
         assert ("classes_" in one.responses) == (scoring == "roc_auc")
         assert one.fit_seconds > 0
         assert one.predict_seconds > 0
 
 
 def test_only_those_are_asked_for_votes_who_are_to_cast_them():
-    found = list(predictions([own(GaussianNB()), own(GaussianNB())], SAMPLES, SPLITS, votes=[1]))
+    found = list(evaluate_candidates([own(GaussianNB()), own(GaussianNB())], SAMPLES, SPLITS, votes=[1]))
     assert {one.candidate: set(one.responses) for one in found} == {0: set(), 1: {"votes"}}
 
 
 def test_responses_are_those_that_a_classifier_has():
     model = GaussianNB().fit(X, SAMPLES.y)
-    found = responses(model, X, RESPONSES)
+    found = collect_responses(model, X, RESPONSES)
     assert set(found) == {"predict_proba", "classes_"}
     np.testing.assert_array_equal(found["predict_proba"], model.predict_proba(X))
-    assert responses(model, X, ["decision_function"]) == {}
+    assert collect_responses(model, X, ["decision_function"]) == {}
 
 
 def test_labels_become_codes_and_anything_else_is_refused():
-    assert codes_of(["well", "ill", "so so"], NAMES, 3).tolist() == [2, 0, 1]
+    assert encode_predictions(["well", "ill", "so so"], NAMES, 3).tolist() == [2, 0, 1]
     for labels, n, reason in ((["ill"], 2, "got 1 labels."), (["zzz", "ill"], 2, "such as 'zzz'"), (["a"], 1, "'a'")):
         with pytest.raises(ValueError, match=reason):
-            codes_of(labels, NAMES, n)
+            encode_predictions(labels, NAMES, n)
 
 
 def test_a_scorer_is_told_weights_if_it_asks():
     model, weight = DummyClassifier(strategy="constant", constant="ill").fit(X, SAMPLES.y), (Y == 0) + 1.0
     accuracy = get_scorer("accuracy")
-    assert scored(accuracy, model, X, SAMPLES.y, weight) == pytest.approx(weight[Y == 0].sum() / weight.sum())
-    assert scored(accuracy, model, X, SAMPLES.y, None) == pytest.approx(np.mean(Y == 0))
-    assert scored(lambda model, X, y: 0.5, model, X, SAMPLES.y, weight) == 0.5
+    assert apply_scorer(accuracy, model, X, SAMPLES.y, weight) == pytest.approx(weight[Y == 0].sum() / weight.sum())
+    assert apply_scorer(accuracy, model, X, SAMPLES.y, None) == pytest.approx(np.mean(Y == 0))
+    assert apply_scorer(lambda model, X, y: 0.5, model, X, SAMPLES.y, weight) == 0.5
 
 
 # What is made of answers
@@ -187,45 +189,46 @@ def test_who_knows_the_truth_has_the_best_score(scoring, n_classes):
     splits = [(np.flatnonzero(here != 0), np.flatnonzero(here == 0))]
     scorer = Scorer(scoring, samples, splits)
     assert scorer.undefined(0) == ""
-    truth = _truth(samples.y[splits[0][1]], np.unique(samples.y))
+    truth = _perfect_classifier(samples.y[splits[0][1]], np.unique(samples.y))
     best = scorer._scored(splits[0][1], truth)
     assert best == pytest.approx(0.0 if scoring == "neg_log_loss" else 1.0, abs=1e-9)
 
 
 def test_of_a_class_that_training_lacks_the_truth_is_unsure():
-    truth = _truth(np.array(["ill", "new", "well"]), np.array(["ill", "well"]))
+    truth = _perfect_classifier(np.array(["ill", "new", "well"]), np.array(["ill", "well"]))
     np.testing.assert_array_equal(truth.predict_proba(None), [[1, 0], [0.5, 0.5], [0, 1]])
     np.testing.assert_array_equal(truth.decision_function(None), [-1, 0, 1])
     assert truth.predict(None).tolist() == ["ill", "new", "well"]
-    three = _truth(np.array(["c", "new"]), np.array(["a", "b", "c"]))
+    three = _perfect_classifier(np.array(["c", "new"]), np.array(["a", "b", "c"]))
     np.testing.assert_allclose(three.decision_function(None), [[0, 0, 1], [1 / 3] * 3])
 
 
 def test_a_classifier_of_answers_has_the_methods_that_were_answered():
-    told = Classifier(NAMES, {"predict": ["ill"], "predict_proba": [[1, 0, 0]]})
+    told = FixedPredictions(NAMES, {"predict": ["ill"], "predict_proba": [[1, 0, 0]]})
     assert told.fit(None, None) is told
     assert told.predict(None) == ["ill"]
     assert told.predict_proba(None) == [[1, 0, 0]]
     assert not hasattr(told, "decision_function")
-    assert Classifier(NAMES, {"decision_function": 3}).decision_function(None) == 3
+    assert FixedPredictions(NAMES, {"decision_function": 3}).decision_function(None) == 3
 
 
 def test_a_score_of_responses_is_that_of_scikit_learn():
     model = LogisticRegression().fit(X[SPLITS[0][0]], SAMPLES.y[SPLITS[0][0]])
     test = SPLITS[0][1]
     said = prediction(
-        codes_of(model.predict(X[test]), NAMES, len(test)), responses=responses(model, X[test], RESPONSES)
+        encode_predictions(model.predict(X[test]), NAMES, len(test)),
+        responses=collect_responses(model, X[test], RESPONSES),
     )
     expected = roc_auc_score(SAMPLES.y[test], model.predict_proba(X[test]), multi_class="ovr")
     assert Scorer("roc_auc_ovr", SAMPLES, SPLITS)(said) == pytest.approx(expected)
-    bare = list(graded([prediction(said.codes)], Scorer("roc_auc_ovr", SAMPLES, SPLITS)))
+    bare = list(score_predictions([prediction(said.codes)], Scorer("roc_auc_ovr", SAMPLES, SPLITS)))
     assert bare[0][2].error.startswith("AttributeError: ")
     assert np.isnan(bare[0][2].value)
 
 
 def test_facts_of_a_prediction_are_facts_of_its_score():
     said = Prediction(4, 2, None, {}, 1.0, 2.0, 3, 5.0, 7.0, "broken")
-    assert list(graded([said], lambda _: 0.5)) == [(4, 2, Score(0.5, "broken", 1.0, 2.0, 3.0, 5.0, 7.0))]
+    assert list(score_predictions([said], lambda _: 0.5)) == [(4, 2, Score(0.5, "broken", 1.0, 2.0, 3.0, 5.0, 7.0))]
 
 
 def facts(value, error="", components=1.0, ridge=1.0, weight=1.0):
@@ -237,7 +240,7 @@ def test_a_tally_counts_the_parts_on_which_somebody_has_a_score():
     scores = [[0.5, nan, nan, 1.0], [nan, nan, nan, 0.0]]
     errors = [["", "", "broken", ""], ["late", "", "broken", ""]]
     found = ((i, k, facts(scores[i][k], errors[i][k], components=i + k)) for i in range(2) for k in range(4))
-    results = tally(found, 2, 4)
+    results = tabulate_scores(found, 2, 4)
     np.testing.assert_array_equal(results["scores"], scores)
     assert results["defined"].tolist() == [True, False, True, True]  # where all failed, that counts too
     assert results["errors"] == ["broken", "late"]
@@ -245,10 +248,10 @@ def test_a_tally_counts_the_parts_on_which_somebody_has_a_score():
     assert np.isnan(results["mean_test_score"]).all()
     assert results["mean_n_components"].tolist() == [1.5, 2.5]
     assert results["mean_ridge"].tolist() == results["mean_invariance_weight"].tolist() == [1.0, 1.0]
-    fine = tally([(0, 0, facts(0.5)), (0, 1, facts(1.0)), (1, 0, facts(nan)), (1, 1, facts(0.25))], 2, 2)
+    fine = tabulate_scores([(0, 0, facts(0.5)), (0, 1, facts(1.0)), (1, 0, facts(nan)), (1, 1, facts(0.25))], 2, 2)
     assert fine["mean_test_score"][0] == 0.75
     assert fine["errors"] == ["", "The score is not a number."]
-    none = tally([(0, 0, facts(nan))], 1, 1)
+    none = tabulate_scores([(0, 0, facts(nan))], 1, 1)
     assert not none["defined"].any()
     assert np.isnan(none["mean_test_score"]).tolist() == [True]
 
@@ -264,21 +267,21 @@ def results(means, components=None, ridge=None, weight=None):
 
 
 def test_of_equals_the_simplest_is_preferred():
-    assert preferred(results([0.5, 0.9, 0.7])) == 1
-    assert preferred(results([0.9, 0.9 + 1e-13, 0.7])) == 0  # rounding is no difference
-    assert preferred(results([0.9, 0.9 + 1e-11, 0.7])) == 1
-    assert preferred(results([0.9, 0.9], components=[3, 2], ridge=[5, 1])) == 1
-    assert preferred(results([0.9, 0.9], components=[2, 2], ridge=[1, 5], weight=[9, 0])) == 1
-    assert preferred(results([0.9, 0.9], ridge=[5, 5], weight=[1, 2])) == 1
-    assert preferred(results([0.9, 0.5, 0.7]), among=[1, 2]) == 2
-    assert preferred(results([np.nan, 0.5])) == 1
-    assert preferred(results([0.9, np.nan, np.nan]), among=[2, 1]) == 2  # all failed: the first
+    assert best_index(results([0.5, 0.9, 0.7])) == 1
+    assert best_index(results([0.9, 0.9 + 1e-13, 0.7])) == 0  # rounding is no difference
+    assert best_index(results([0.9, 0.9 + 1e-11, 0.7])) == 1
+    assert best_index(results([0.9, 0.9], components=[3, 2], ridge=[5, 1])) == 1
+    assert best_index(results([0.9, 0.9], components=[2, 2], ridge=[1, 5], weight=[9, 0])) == 1
+    assert best_index(results([0.9, 0.9], ridge=[5, 5], weight=[1, 2])) == 1
+    assert best_index(results([0.9, 0.5, 0.7]), among=[1, 2]) == 2
+    assert best_index(results([np.nan, 0.5])) == 1
+    assert best_index(results([0.9, np.nan, np.nan]), among=[2, 1]) == 2  # all failed: the first
 
 
 def test_ties_are_those_beside_the_chosen_one():
-    assert ties(np.array([0.9, 0.9, 0.9 - 1e-13, 0.5, np.nan])) == 2
-    assert ties(np.array([0.9, 0.5])) == 0
-    assert ties(np.array([np.nan, np.nan])) == 0
+    assert count_ties(np.array([0.9, 0.9, 0.9 - 1e-13, 0.5, np.nan])) == 2
+    assert count_ties(np.array([0.9, 0.5])) == 0
+    assert count_ties(np.array([np.nan, np.nan])) == 0
 
 
 def test_parts_without_a_score_are_told_once_and_none_but_such_are_an_error():
@@ -287,13 +290,13 @@ def test_parts_without_a_score_are_told_once_and_none_but_such_are_an_error():
         UndefinedMetricWarning,
         match=r"roc_auc is not defined on 1 of 2 held-out parts, .* 'a', 'b', 'c'; of",
     ):
-        found = results_of([own(GaussianNB())], SAMPLES, one_class, scoring="roc_auc")
+        found = tabulate_candidates([own(GaussianNB())], SAMPLES, one_class, scoring="roc_auc")
     assert found["defined"].tolist() == [False, True]
     assert found["mean_test_score"][0] == found["scores"][0, 1]
     with pytest.raises(ValueError, match="roc_auc is not defined on 1 of 1 held-out parts"):
-        results_of([own(GaussianNB())], SAMPLES, one_class[:1], scoring="roc_auc")
+        tabulate_candidates([own(GaussianNB())], SAMPLES, one_class[:1], scoring="roc_auc")
     with pytest.raises(ValueError, match=r"The score is not defined on 1 of 1 .*it is not a number for anybody"):
-        results_of([own(GaussianNB())], SAMPLES, SPLITS[:1], scoring=lambda model, X, y: np.nan)
+        tabulate_candidates([own(GaussianNB())], SAMPLES, SPLITS[:1], scoring=lambda model, X, y: np.nan)
     Scorer("roc_auc", SAMPLES, SPLITS).leave_out([])
 
 
@@ -306,11 +309,11 @@ def test_a_preparation_sees_training_rows_alone():
             return super().fit(X)
 
     alike = [[k] for k in range(3)]
-    for (train, test), (stage, rows) in zip(SPLITS, stages(SAMPLES, SPLITS, alike, Scaler()), strict=True):
+    for (train, test), (stage, rows) in zip(SPLITS, prepare_stages(SAMPLES, SPLITS, alike, Scaler()), strict=True):
         np.testing.assert_array_equal(seen[-1], X[train])
         np.testing.assert_allclose(stage.samples.X[rows.train], StandardScaler().fit_transform(X[train]))
         np.testing.assert_array_equal(stage.samples.y[rows.tests[0]], SAMPLES.y[test])
-    plain = list(stages(SAMPLES, SPLITS, alike, None))
+    plain = list(prepare_stages(SAMPLES, SPLITS, alike, None))
     assert plain[0][0] is plain[2][0]
 
 
@@ -325,15 +328,15 @@ class Broken(ClassifierMixin, BaseEstimator):
 
 
 def test_what_unfit_settings_raise_is_their_answer_and_a_bug_of_ours_is_not():
-    found = list(predictions([own(Broken()), own(GaussianNB())], SAMPLES, SPLITS))
+    found = list(evaluate_candidates([own(Broken()), own(GaussianNB())], SAMPLES, SPLITS))
     assert sorted((one.candidate, one.split, one.error) for one in found) == [
         *((0, k, "ValueError: no") for k in range(3)),
         *((1, k, "") for k in range(3)),
     ]
     assert all((one.codes is None) == (one.candidate == 0) for one in found)
     with pytest.raises(KeyError):
-        list(predictions([own(Broken(KeyError))], SAMPLES, SPLITS))
-    theirs = list(predictions([own(Broken(KeyError), own=True)], SAMPLES, SPLITS))
+        list(evaluate_candidates([own(Broken(KeyError))], SAMPLES, SPLITS))
+    theirs = list(evaluate_candidates([own(Broken(KeyError), own=True)], SAMPLES, SPLITS))
     assert {one.error for one in theirs} == {"KeyError: 'no'"}
 
 
@@ -341,9 +344,9 @@ def test_parts_drawn_again_are_asked_of_those_alone_who_vote_and_look_at_other_s
     train, test = SPLITS[0]
     splits = [(train, test), (train, test[::2]), (train, test[1::2])]
     candidates = [own(GaussianNB()), replace(own(GaussianNB(), DomainCenterer()), method="other")]
-    found = predictions(candidates, SAMPLES, splits, votes=[0, 1], again=frozenset({1, 2}))
+    found = evaluate_candidates(candidates, SAMPLES, splits, votes=[0, 1], again=frozenset({1, 2}))
     assert sorted((one.candidate, one.split) for one in found) == [(0, 0), (1, 0), (1, 1), (1, 2)]
-    found = predictions(candidates, SAMPLES, splits, again=frozenset({1, 2}))
+    found = evaluate_candidates(candidates, SAMPLES, splits, again=frozenset({1, 2}))
     assert sorted((one.candidate, one.split) for one in found) == [(0, 0), (1, 0)]
 
 
@@ -356,10 +359,10 @@ ALIKE = [(SPLITS[0][0], SPLITS[0][1][part]) for part in (slice(None), slice(0, 9
 @pytest.mark.parametrize("scoring", ["votes", "roc_auc", "accuracy"])
 def test_splits_that_train_alike_get_answers_of_their_own_rows(scoring, transformer):
     candidate = own(GaussianNB(), transformer)
-    together = list(predictions([candidate], SAMPLES, ALIKE, scoring=scoring, votes=[0]))
+    together = list(evaluate_candidates([candidate], SAMPLES, ALIKE, scoring=scoring, votes=[0]))
     assert len(together) == len(ALIKE)
     for one in together:
-        (alone,) = predictions([candidate], SAMPLES, [ALIKE[one.split]], scoring=scoring, votes=[0])
+        (alone,) = evaluate_candidates([candidate], SAMPLES, [ALIKE[one.split]], scoring=scoring, votes=[0])
         np.testing.assert_array_equal(one.codes, alone.codes)
         assert one.responses.keys() == alone.responses.keys()
         for name, value in one.responses.items():
@@ -380,16 +383,16 @@ class Asked(GaussianNB):
 @pytest.mark.parametrize(("theirs", "expected"), [(False, [24]), (True, [24, 9, 8])])
 def test_a_classifier_of_ours_is_asked_once_and_one_of_a_user_about_each_part(theirs, expected):
     Asked.seen.clear()
-    list(predictions([own(Asked(), own=theirs)], SAMPLES, ALIKE))
+    list(evaluate_candidates([own(Asked(), own=theirs)], SAMPLES, ALIKE))
     assert Asked.seen == expected
     Asked.seen.clear()
-    list(predictions([own(Asked())], SAMPLES, ALIKE, scoring=lambda model, X, y: float(len(X))))
+    list(evaluate_candidates([own(Asked())], SAMPLES, ALIKE, scoring=lambda model, X, y: float(len(X))))
     assert Asked.seen == [24, 9, 8]  # a scorer gets the classifier and what it sees
 
 
 def costs(*asked, **how):
     """Seconds to fit and to predict, of each prediction; none has failed."""
-    found = list(predictions(*asked, **how))
+    found = list(evaluate_candidates(*asked, **how))
     assert {one.error for one in found} == {""}
     return {(one.candidate, one.split): (one.fit_seconds, one.predict_seconds) for one in found}
 
@@ -422,14 +425,16 @@ def test_a_decomposition_and_a_solution_are_shared_in_costs(monkeypatch):
 
 
 def test_a_projection_says_how_simple_it_is():
-    (one,) = predictions([own(GaussianNB(), CIDG(ridge=0.5), head="h", shares="decomposition")], SAMPLES, SPLITS[:1])
+    (one,) = evaluate_candidates(
+        [own(GaussianNB(), CIDG(ridge=0.5), head="h", shares="decomposition")], SAMPLES, SPLITS[:1]
+    )
     assert (one.n_components, one.ridge, one.weight > 0) == (2, 0.5, True)
-    (plain,) = predictions([own(GaussianNB())], SAMPLES, SPLITS[:1])
+    (plain,) = evaluate_candidates([own(GaussianNB())], SAMPLES, SPLITS[:1])
     assert (plain.n_components, plain.ridge, plain.weight) == (0, 0.0, 0.0)
 
 
 def test_who_fails_has_cost_nothing():
-    (one,) = predictions([own(Broken())], SAMPLES, SPLITS[:1])
+    (one,) = evaluate_candidates([own(Broken())], SAMPLES, SPLITS[:1])
     assert (one.fit_seconds, one.predict_seconds) == (0.0, 0.0)
 
 
@@ -442,7 +447,7 @@ class Contrary(GaussianNB):
 
 def test_codes_are_predictions_even_if_the_votes_say_otherwise():
     train, test = SPLITS[0]
-    (one,) = predictions([own(Contrary())], SAMPLES, SPLITS[:1], scoring="votes")
+    (one,) = evaluate_candidates([own(Contrary())], SAMPLES, SPLITS[:1], scoring="votes")
     np.testing.assert_array_equal(NAMES[one.codes], Contrary().fit(X[train], SAMPLES.y[train]).predict(X[test]))
     assert (one.responses["votes"].argmax(axis=1) != one.codes).all()
 
@@ -450,24 +455,24 @@ def test_codes_are_predictions_even_if_the_votes_say_otherwise():
 def test_a_class_that_is_predicted_but_not_there_is_no_matter_for_a_warning():
     model = DummyClassifier(strategy="constant", constant="well").fit(X, SAMPLES.y)
     ill = SAMPLES.y != "well"
-    assert scored(get_scorer("balanced_accuracy"), model, X[ill], SAMPLES.y[ill], None) == 0.0
+    assert apply_scorer(get_scorer("balanced_accuracy"), model, X[ill], SAMPLES.y[ill], None) == 0.0
 
 
 def test_nothing_is_shown_unless_asked_for(capfd):
-    list(predictions([own(GaussianNB())], SAMPLES, SPLITS))
+    list(evaluate_candidates([own(GaussianNB())], SAMPLES, SPLITS))
     assert capfd.readouterr() == ("", "")
 
 
 def test_a_difference_within_rounding_is_a_tie():
-    means = np.array([1.0, 1.0 - TIE])
-    assert ties(means) == 1
-    assert preferred(results(means[::-1])) == 0
+    means = np.array([1.0, 1.0 - TIE_TOLERANCE])
+    assert count_ties(means) == 1
+    assert best_index(results(means[::-1])) == 0
 
 
 def test_distances_are_refused_where_two_matrices_of_all_samples_do_not_fit(monkeypatch):
     need, (train, test) = 2 * 8 * len(X) ** 2, SPLITS[0]
     monkeypatch.setattr(_plan, "available_bytes", lambda: need)
-    assert Stage(SAMPLES).distances_to(train, test).shape == (len(test), len(train))
+    assert FeatureStage(SAMPLES).distances_to(train, test).shape == (len(test), len(train))
     monkeypatch.setattr(_plan, "available_bytes", lambda: need - 1)
     with pytest.raises(MemoryError, match=r"An rbf SVM .* needs 2 matrices"):
-        Stage(SAMPLES).distances_to(train, test)
+        FeatureStage(SAMPLES).distances_to(train, test)

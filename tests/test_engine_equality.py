@@ -19,11 +19,11 @@ from unseen.selection import (
     METHODS,
     LeaveOneDomainOut,
     LeavePDomainsOut,
-    expected_warnings,
+    bind_domains,
+    evaluate_candidates,
+    ignore_expected_warnings,
     method_names,
-    placed,
-    predictions,
-    results_of,
+    tabulate_candidates,
 )
 
 PREPARATION = make_pipeline(SimpleImputer(strategy="median"), StandardScaler())
@@ -81,16 +81,16 @@ def small(candidate):
 @cache
 def said(seed):
     """All candidates on all splits at once, so that everything is shared that ever is."""
-    return list(predictions(asked(seed), table(seed), splits(seed), preparation=PREPARATION))
+    return list(evaluate_candidates(asked(seed), table(seed), splits(seed), preparation=PREPARATION))
 
 
 def by_hand(candidate, samples, train, test):
     """One fit of its own, and what it says of the held-out rows."""
     prepare = clone(PREPARATION).fit(samples.X[train])
     known, new = samples.take(train), samples.take(test)
-    with expected_warnings():
+    with ignore_expected_warnings():
         pipeline = candidate.fitted(prepare.transform(known.X), known.y, known.domain)
-        model, seen = placed(pipeline, prepare.transform(new.X), new.domain)
+        model, seen = bind_domains(pipeline, prepare.transform(new.X), new.domain)
         return model.predict(seen)
 
 
@@ -123,9 +123,9 @@ def of_scikit(name, grid):
 @pytest.mark.parametrize("name", KNOWN)
 def test_scores_are_those_of_a_grid_search_of_scikit_learn(name):
     samples, parts, (candidates, pipeline) = table(1), splits(1), of_scikit(name, KNOWN[name])
-    found = results_of(candidates, samples, parts, preparation=PREPARATION)["scores"]
+    found = tabulate_candidates(candidates, samples, parts, preparation=PREPARATION)["scores"]
     search = GridSearchCV(pipeline, KNOWN[name], cv=parts, scoring="accuracy", refit=False)
-    with expected_warnings():
+    with ignore_expected_warnings():
         results = search.fit(samples.X, samples.y).cv_results_
     expected = [results[f"split{k}_test_score"] for k in range(len(parts))]
     np.testing.assert_array_equal(found, np.transpose(expected))
@@ -136,10 +136,10 @@ def test_predictions_are_those_of_a_cross_validation_of_scikit_learn(name):
     samples, (candidates, pipeline) = table(0), of_scikit(name, KNOWN[name])
     each = list(LeaveOneDomainOut().split(samples.X, samples.y, samples.domain))
     found = np.empty((len(candidates), len(samples)), dtype=object)
-    for one in predictions(candidates, samples, each, preparation=PREPARATION):
+    for one in evaluate_candidates(candidates, samples, each, preparation=PREPARATION):
         found[one.candidate, each[one.split][1]] = samples.classes[one.codes]
     for candidate, own in zip(candidates, found, strict=True):
         setting = {f"classifier__{key}": value for key, value in candidate.settings.items()}
-        with expected_warnings():
+        with ignore_expected_warnings():
             expected = cross_val_predict(clone(pipeline).set_params(**setting), samples.X, samples.y, cv=each)
         np.testing.assert_array_equal(own, expected)

@@ -31,9 +31,17 @@ from sklearn.base import clone
 from explore_server import call, serving, session_of, small_table
 from unseen.datasets import make_synthetic
 from unseen.explore import Explorer, Session, Setting, embedded_sources, python_code
-from unseen.explore._pool import pool_view
-from unseen.explore._server import bound
-from unseen.selection import HEADS, METHODS, Bench, LeaveOneDomainOut, ProjectionSearchCV, Shelf, UnseenClassifier
+from unseen.explore._pool import make_ensemble_view
+from unseen.explore._server import bind_socket
+from unseen.selection import (
+    HEADS,
+    METHODS,
+    CachedSplit,
+    DecompositionCache,
+    LeaveOneDomainOut,
+    ProjectionSearchCV,
+    UnseenClassifier,
+)
 from unseen.tables import preprocessor
 
 ASKED = [
@@ -229,8 +237,8 @@ def test_decompositions_are_kept_up_to_a_size():
     samples = small_table().samples
     split = np.arange(100), np.arange(100, 180)
     made, size = [], 8 * 100 * 180
-    shelf = Shelf(2.5 * size)
-    bench = Bench(samples, split, shelf=shelf)
+    shelf = DecompositionCache(2.5 * size)
+    bench = CachedSplit(samples, split, shelf=shelf)
     widths = ("median", "10*median", "0.1*median")
     projections = [session_of().setting({"gamma": width}).candidate().transformer for width in widths]
     for projection in projections:
@@ -317,7 +325,7 @@ def test_an_ending_server_waits_for_no_computation():
 def test_the_pool_is_that_of_the_automatic_choice():
     session = session_of(small_table(100), scale="none")
     held = "oslo"
-    *_, view = pool_view(session, held)
+    *_, view = make_ensemble_view(session, held)
     table, new = session.table, session.table.domain == held
     automatic = UnseenClassifier().fit(table.X[~new], table.y[~new], sample_domain=table.domain[~new])
     for found, wanted in zip(view.facts["members"], automatic.members_, strict=True):
@@ -347,11 +355,11 @@ def run_command(*arguments, **options):
 
 @pytest.mark.parametrize("port", [None, 70_000], ids=["taken", "none"])
 def test_a_port_that_cannot_be_used_is_told_with_what_to_do(port):
-    with bound(0) as taken:
+    with bind_socket(0) as taken:
         taken.listen()
         port = port or taken.getsockname()[1]
         with pytest.raises(OSError, match=rf"Port {port} cannot be used .*: choose another with --port"):
-            bound(port)
+            bind_socket(port)
 
 
 def test_too_few_domains_are_told_how_many_it_takes():
@@ -359,7 +367,7 @@ def test_too_few_domains_are_told_how_many_it_takes():
         session_of(small_table(n_domains=1))
     two = session_of(small_table(n_domains=2))
     with pytest.raises(ValueError, match="it needs at least two beside this"):
-        next(pool_view(two, "bonn"))
+        next(make_ensemble_view(two, "bonn"))
 
 
 def test_without_a_model_none_is_shown(server):
@@ -434,7 +442,7 @@ def test_the_copied_command_tells_the_same_figures(tmp_path, session):
     from typer.testing import CliRunner
 
     from unseen.cli._app import app
-    from unseen.explore import command, table_source
+    from unseen.explore import command_line_code, table_source
     from unseen.tables import Request, load_table
 
     table = small_table()
@@ -448,7 +456,7 @@ def test_the_copied_command_tells_the_same_figures(tmp_path, session):
     read = load_table(path, label="diagnosis", domain="a, place", drop=["f3"])
     session = table_source(str(path), read, request, "standardize")()
     setting = session.setting({"conditional_weight": "10*scale", "centering": "target"})
-    _, _, *arguments = shlex.split(command(session, setting))
+    _, _, *arguments = shlex.split(command_line_code(session, setting))
     result = CliRunner().invoke(app, ["explore", *arguments])
     assert result.exit_code == 0, result.output
     told = json.loads(result.stdout)

@@ -332,12 +332,12 @@ def test_an_ended_server_is_told(browser):
 def test_a_model_on_new_rows(visit, tmp_path):
     pytest.importorskip("polars", reason="reading tables needs it")
     from test_explore_models import write_table
-    from unseen.explore import Newcomers, save
+    from unseen.explore import NewDataView, save
 
     session = session_of()
     save(session, session.setting({"head": "logistic"}), tmp_path / "m.unseen")
     new = write_table(tmp_path / "new.csv", small_table(150, seed=3))
-    with serving(Explorer({}, Newcomers(tmp_path / "m.unseen", new))) as server:
+    with serving(Explorer({}, NewDataView(tmp_path / "m.unseen", new))) as server:
         page = visit(address=server.address)
         page.wait_for_selector("#rows td")
         certain = page.locator("#rows tbody td:nth-child(3)").all_inner_texts()

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 import unseen
 from explore_server import call, serving, session_of, small_table
 from unseen.cli._app import app
-from unseen.explore import Explorer, Newcomers, python_code, save, table_source
+from unseen.explore import Explorer, NewDataView, python_code, save, table_source
 from unseen.shift import Novelty
 from unseen.tables import Request, load_table
 
@@ -90,7 +90,7 @@ def test_the_page_saves_beside_where_the_command_was_started(tmp_path):
 
 def test_new_rows_are_told_as_predict_tells_them(model, tmp_path):
     new = write_table(tmp_path / "new.csv", small_table(40, seed=1))
-    newcomers = Newcomers(model, new)
+    newcomers = NewDataView(model, new)
     with serving(Explorer({}, newcomers)) as server:
         status, _, told = call(server, "model")
         assert call(server, "solve")[0] == 404

@@ -15,9 +15,9 @@ from sklearn.preprocessing import StandardScaler
 import textbook
 from helpers import METHODS, make, three_domains
 from unseen import CIDG, DICA, KFDA, SCA, PivotedNystroem, ProjectionSearchCV, UndoBias, selection
-from unseen.kernels import Kernel, centre
+from unseen.kernels import Kernel, center_kernel
 from unseen.labels import Samples
-from unseen.selection import LeaveOneDomainOut, predictions
+from unseen.selection import LeaveOneDomainOut, evaluate_candidates
 
 X, Y, D = three_domains()
 GRID = 2.0**-20  # samples and offsets on a grid: adding one to the other rounds nothing, so all digits can be asked for
@@ -49,7 +49,7 @@ def test_a_polynomial_kernel_keeps_its_digits_far_from_the_origin(degree, offset
     expected = textbook.centred(exact).astype(float)
     kernel = Kernel("poly", 0.25, degree, coef0)
     for K in (kernel.values_to_centre(few), kernel.values_to_centre(sparse.csr_array(few), few)):
-        centre(K)
+        center_kernel(K)
         np.testing.assert_allclose(K, expected, atol=1e-13 * np.abs(expected).max())
 
 
@@ -99,10 +99,10 @@ def test_predictions_of_a_split_depend_on_its_own_rows_alone(preparation, far):
         next(candidate for candidate in selection.METHODS[name].candidates(3) if not candidate.transductive)
         for name in ("CIDG", "SCA", "KPCA", "RBF SVM")
     ]
-    alone = predictions(candidates, Samples(X, Y, D), [(train, test)], preparation=preparation)
+    alone = evaluate_candidates(candidates, Samples(X, Y, D), [(train, test)], preparation=preparation)
     # The same training rows serve a second split, which holds out the row that is far away.
     splits = [(train, test), (train, np.append(test, len(X)))]
-    beside = predictions(candidates, stretched, splits, preparation=preparation)
+    beside = evaluate_candidates(candidates, stretched, splits, preparation=preparation)
     expected = {one.candidate: one.codes for one in alone}
     for one in beside:
         np.testing.assert_array_equal(one.codes[: len(test)], expected[one.candidate])

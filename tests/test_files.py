@@ -9,13 +9,13 @@ import threading
 
 import pytest
 
-from unseen.files import check_target, set_up, temporary_folder, written
+from unseen.files import atomic_write, check_target, create_once, temporary_folder
 
 
 def test_a_file_is_replaced_when_it_is_complete(tmp_path):
     path = tmp_path / "new" / "out.csv"
     for content in ("first", "second"):
-        with written(path) as file:
+        with atomic_write(path) as file:
             file.write_text(content)
             assert file.suffix == ".csv"
             assert not path.exists() or path.read_text() == "first"
@@ -29,7 +29,7 @@ def test_an_interrupted_write_leaves_the_old_file_and_nothing_else(tmp_path, err
     path.write_text("old")
 
     def write():
-        with written(path) as file, temporary_folder(tmp_path) as folder:
+        with atomic_write(path) as file, temporary_folder(tmp_path) as folder:
             file.write_text("half")
             (folder / "part").touch()
             raise error
@@ -46,7 +46,7 @@ def test_threads_that_write_the_same_file_do_not_meet(tmp_path):
 
     def write(number):
         try:
-            with written(path) as file:
+            with atomic_write(path) as file:
                 file.write_text(str(number) * 1000)
                 barrier.wait(timeout=30)
                 assert file.read_text() == str(number) * 1000
@@ -65,7 +65,7 @@ def test_threads_that_write_the_same_file_do_not_meet(tmp_path):
 
 @pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
 def test_a_file_has_the_permissions_of_any_new_file(tmp_path):
-    with written(tmp_path / "out") as file:
+    with atomic_write(tmp_path / "out") as file:
         file.touch()
     (tmp_path / "other").touch()
     assert stat.S_IMODE((tmp_path / "out").stat().st_mode) == stat.S_IMODE((tmp_path / "other").stat().st_mode)
@@ -76,7 +76,7 @@ def test_a_name_is_accepted_if_and_only_if_it_can_be_written(tmp_path):
     longest = os.pathconf(tmp_path, "PC_NAME_MAX")
     path = tmp_path / ("x" * (longest - 4) + ".csv")
     check_target(path, ".csv")
-    with written(path) as file:
+    with atomic_write(path) as file:
         file.touch()
     assert path.exists()
     deep = tmp_path.joinpath(*["d" * 200] * (os.pathconf(tmp_path, "PC_PATH_MAX") // 201))
@@ -118,7 +118,7 @@ def test_a_target_is_refused_before_it_is_written(tmp_path):
     path = tmp_path / "deep" / "out.csv"
     check_target(None)
     check_target(path, ".csv", reads=[tmp_path / "in.csv"])
-    with written(path) as file:  # which makes the folder
+    with atomic_write(path) as file:  # which makes the folder
         file.touch()
     for target, reason in (
         (path.with_suffix(".txt"), "should end in .csv"),
@@ -149,11 +149,11 @@ class Busy:
 
 def test_tables_are_made_once_another_process_has_made_its_own():
     connection = Busy(2)
-    set_up(connection, "CREATE")
+    create_once(connection, "CREATE")
     assert connection.done == [*["PRAGMA journal_mode = WAL"] * 3, "CREATE"]
     with pytest.raises(sqlite3.OperationalError, match="locked"):
-        set_up(Busy(10**6), "CREATE", seconds=0.1)
+        create_once(Busy(10**6), "CREATE", seconds=0.1)
     damaged = Busy(1, sqlite3.SQLITE_CORRUPT)
     with pytest.raises(sqlite3.OperationalError):
-        set_up(damaged, "CREATE")
+        create_once(damaged, "CREATE")
     assert len(damaged.done) == 1

@@ -25,10 +25,10 @@ from helpers import three_domains
 from unseen import CIDG, DomainCenterer, UnseenClassifier
 from unseen.cli._show import describe
 from unseen.exceptions import CoverageWarning, SmallBatchError
-from unseen.kernels import Plan
+from unseen.kernels import SizePlan
 from unseen.models import Model, fit_table, load_model, model_card, save_model
-from unseen.models._card import promise
-from unseen.selection import METHODS, Pool, forecast
+from unseen.models._card import expected_performance_facts
+from unseen.selection import METHODS, EnsembleClassifier, forecast
 from unseen.tables import Column, Schema, Table
 
 SEVERAL = ["logistic", "CIDG", "centred logistic"]
@@ -101,7 +101,7 @@ def test_samples_that_members_share_are_stored_once_and_shared_again(table, tmp_
 
 def test_a_pool_sees_all_rows_through_landmarks_that_its_projections_share(table, tmp_path, monkeypatch):
     monkeypatch.setitem(METHODS, "CIDG", replace(METHODS["CIDG"], coarse={"gamma": ["median"], "ridge": [0.1, 1.0]}))
-    found = fit_table(table, ["CIDG", "logistic"], plan=Plan.of(len(table.X), exact=False, landmarks=20))
+    found = fit_table(table, ["CIDG", "logistic"], plan=SizePlan.of(len(table.X), exact=False, landmarks=20))
     assert {one["model"] for one in found.pool["members"]} >= {"CIDG + logistic"}
     assert (found.stream["projection_rows"], found.stream["landmarks"]) == (len(table.X), 20)
     assert f"Projections saw {len(table.X)} rows through 20 landmarks" in found.remarks[0]
@@ -114,7 +114,7 @@ def test_a_pool_sees_all_rows_through_landmarks_that_its_projections_share(table
 
 
 def test_a_pool_without_a_projection_saw_a_sample(table):
-    found = fit_table(table, ["logistic", "nearest mean"], plan=Plan.of(len(table.X), exact=False))
+    found = fit_table(table, ["logistic", "nearest mean"], plan=SizePlan.of(len(table.X), exact=False))
     assert f"holds no projection, so it saw a sample: {len(table.X)} rows" in found.remarks[0]
 
 
@@ -132,7 +132,7 @@ def test_the_card_says_who_is_in_the_pool_why_and_what_to_expect(table, found, c
 
 
 def test_the_table_of_scores_counts_the_rows_that_were_scored(table, capsys):
-    plan = replace(Plan.of(len(table.X), exact=False), choice_rows=36)
+    plan = replace(SizePlan.of(len(table.X), exact=False), choice_rows=36)
     few = fit_table(table, "logistic", plan=plan)
     card = model_card(table, few)
     assert card["data"]["domains"] == dict.fromkeys(["north", "south", "west"], 24)
@@ -159,9 +159,9 @@ def test_settings_are_named_where_one_method_was_asked_for(table, capsys):
 @pytest.mark.parametrize("n_domains", [2, 3, 6, 20])
 def test_what_is_said_to_be_possible_can_be_asked_for(n_domains):
     """And a point more cannot."""
-    text = promise((0.8, 0.7, 0.9), [0.8] * n_domains)
+    text = expected_performance_facts((0.8, 0.7, 0.9), [0.8] * n_domains)
     most = int(text.split("in up to ")[1].split("%")[0]) / 100
-    pool = Pool([], np.empty(0), np.empty(0), held_out=[np.linspace(0, 1, 7)] * n_domains)
+    pool = EnsembleClassifier([], np.empty(0), np.empty(0), held_out=[np.linspace(0, 1, 7)] * n_domains)
     assert 0 <= pool.threshold(most) <= 1
     with pytest.raises(ValueError, match="cannot be promised"):
         pool.threshold(most + 0.011)
@@ -170,7 +170,7 @@ def test_what_is_said_to_be_possible_can_be_asked_for(n_domains):
 def test_few_domains_that_disagree_promise_nothing_about_the_next():
     by_domain = [0.5, 0.9], [0.7, 0.8, 0.75, 0.77]
     found = [forecast(np.array(scores)) for scores in by_domain]
-    told = [promise(expected, scores) for expected, scores in zip(found, by_domain, strict=True)]
+    told = [expected_performance_facts(expected, scores) for expected, scores in zip(found, by_domain, strict=True)]
     assert "2 held-out domains are too few for a prediction interval; at least 3 are needed" in told[0]
     assert "interval 0%" not in told[0]
     assert f"95% prediction interval {found[1][1]:.0%} to {found[1][2]:.0%}" in told[1]
@@ -179,7 +179,7 @@ def test_few_domains_that_disagree_promise_nothing_about_the_next():
 
 def test_an_interval_that_says_nothing_is_replaced_by_the_number_of_domains_that_it_takes():
     scores = [0.55, 0.65, 0.75, 0.75]  # which gives 34% to 100%
-    text = promise(forecast(np.array(scores)), scores)
+    text = expected_performance_facts(forecast(np.array(scores)), scores)
     assert "prediction interval of ±25 points takes 8." in text
     assert "34%" not in text
     assert "90% takes 9 domains" in text
@@ -188,7 +188,7 @@ def test_an_interval_that_says_nothing_is_replaced_by_the_number_of_domains_that
 def test_a_wide_forecast_of_few_rows_does_not_promise_that_fewer_domains_are_enough():
     """All domains agree by luck, and the forecast takes the spread that so few rows leave."""
     scores = [0.5, 0.5, 0.5, 0.5]
-    text = promise(forecast(np.array(scores), error=0.01), scores)
+    text = expected_performance_facts(forecast(np.array(scores), error=0.01), scores)
     spread = int(re.search(r"a standard deviation of (\d+) points, at which", text)[1])
     assert spread >= 9  # 10 on the scale of the scores, a little less on that of the forecast
 
@@ -239,13 +239,13 @@ def test_so_many_domains_are_enough_for_smaller_sets_and_one_less_is_not(table):
     needed = int(re.search(r"take about (\d+) domains", pool.full_sets(0.75))[1])
     uniform = np.full((1, 3), 1 / 3)
     for m, full in ((needed, False), (needed - 1, True)):
-        more = Pool([], np.empty(0), np.empty(0), held_out=[np.concatenate(pool.held_out)] * m)
+        more = EnsembleClassifier([], np.empty(0), np.empty(0), held_out=[np.concatenate(pool.held_out)] * m)
         assert more.sets(uniform, 0.75).all() == full  # nothing is harder to classify than this
 
 
 @pytest.mark.parametrize("n_domains", [1, 2, 5, 8, 9, 30])
 def test_by_default_sets_have_the_largest_coverage_up_to_nine_tenths(n_domains):
-    pool = Pool([], np.empty(0), np.empty(0), held_out=[np.linspace(0, 1, 7)] * n_domains)
+    pool = EnsembleClassifier([], np.empty(0), np.empty(0), held_out=[np.linspace(0, 1, 7)] * n_domains)
     if n_domains >= 9:
         assert pool.resolve_coverage() == 0.9  # a warning would be an error
         return
@@ -271,7 +271,7 @@ def pool_of(table, *transformers, smoothing=0.0):
     """Logistic regression behind each of these, fitted to a table."""
     members = [make_pipeline(*([] if one is None else [one]), LogisticRegression()) for one in transformers]
     share = np.full(len(members), 1 / len(members))
-    pool = Pool(members, share, np.ones(len(members)), smoothing=smoothing)
+    pool = EnsembleClassifier(members, share, np.ones(len(members)), smoothing=smoothing)
     return pool.fit(table.X, table.y, sample_domain=table.domain)
 
 
@@ -336,4 +336,4 @@ def test_models_of_tables_refuse_small_batches_like_the_pool(table):
 
 def test_a_pool_of_models_alone_promises_no_sets():
     with pytest.raises(ValueError, match="knows no held-out domains, from which prediction sets follow"):
-        Pool([], np.empty(0), np.empty(0)).sets(np.eye(2), 0.5)
+        EnsembleClassifier([], np.empty(0), np.empty(0)).sets(np.eye(2), 0.5)

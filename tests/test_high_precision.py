@@ -9,7 +9,7 @@ from sklearn.metrics.pairwise import linear_kernel, rbf_kernel
 
 import textbook
 from helpers import METHODS, make, match, pencil, residual
-from unseen.kernels import centre
+from unseen.kernels import center_kernel
 
 DIGITS = 50
 
@@ -78,7 +78,7 @@ def test_a_wide_kernel_is_centred_to_the_last_digit_of_what_is_left():
     K, _, _ = wide_kernel()
     with mpmath.workdps(DIGITS):
         expected = exactly(K).astype(float)
-    centre(K)
+    center_kernel(K)
     np.testing.assert_allclose(K, expected, rtol=0, atol=4 * np.finfo(float).eps * np.abs(expected).max())
 
 

@@ -39,9 +39,9 @@ def network(tmp_path):
 def counting(monkeypatch):
     """Names of the files that are read, and the number of those that are decoded."""
     read, opened = [], []
-    plainly, decode = Path.read_bytes, extraction.decoded
+    plainly, decode = Path.read_bytes, extraction.decode_image
     monkeypatch.setattr(Path, "read_bytes", lambda path: (read.append(path.name), plainly(path))[1])
-    monkeypatch.setattr(extraction, "decoded", lambda held: (opened.append(held), decode(held))[1])
+    monkeypatch.setattr(extraction, "decode_image", lambda held: (opened.append(held), decode(held))[1])
     return read, opened
 
 

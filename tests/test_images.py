@@ -130,7 +130,7 @@ def test_pictures_are_turned_as_their_camera_says(tmp_path, network):
     exif[0x0112] = 6  # turn it by 270 degrees
     (tmp_path / "turned.jpg").write_bytes(saved(turned, exif=exif, quality=95))
     how = Preprocessing()
-    seen = extraction.decoded((tmp_path / "turned.jpg").read_bytes())
+    seen = extraction.decode_image((tmp_path / "turned.jpg").read_bytes())
     np.testing.assert_allclose(how.pixels(seen, 8, 8), how.pixels(upright, 8, 8), atol=6)
 
 

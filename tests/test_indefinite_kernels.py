@@ -10,7 +10,7 @@ from sklearn.metrics.pairwise import sigmoid_kernel
 import textbook
 from helpers import METHODS, make, pencil, three_domains
 from unseen import CIDG, MDA, ProjectionSearchCV
-from unseen.algebra import IndefiniteKernelError, Membership, gram_spectrum, whiten
+from unseen.algebra import IndefiniteKernelError, Membership, gram_spectrum, whiten_by_eigh
 from unseen.estimators import _projection as _base
 
 WITH_NORM = ["CIDG with norm", "SCA", "DICA", "UDICA", "MDA"]
@@ -124,6 +124,6 @@ def test_rounding_is_not_a_negative_eigenvalue():
         recipe = make("DICA")._recipe(membership.counts, 1e-16)
         if refused:
             with pytest.raises(IndefiniteKernelError):
-                whiten(spectrum, recipe)
+                whiten_by_eigh(spectrum, recipe)
         else:
-            whiten(spectrum, recipe)
+            whiten_by_eigh(spectrum, recipe)

@@ -22,7 +22,7 @@ from sklearn.utils.parallel import delayed
 from cluster_work import after
 from helpers import three_domains
 from unseen import CIDG, ProjectionSearchCV, UnseenClassifier
-from unseen.estimators import processes
+from unseen.estimators import parallel
 from unseen.progress import progress, track
 
 X, Y, D = three_domains()
@@ -183,7 +183,7 @@ def test_results_may_come_as_they_are_finished_and_threads_are_no_more_than_core
     for name in LokyBackend.MAX_NUM_THREADS_VARS:
         monkeypatch.delenv(name, raising=False)
     found = []
-    for name, threads in processes(2, ordered=False)(delayed(after)(tmp_path, names) for names in ("cab", "a", "b")):
+    for name, threads in parallel(2, ordered=False)(delayed(after)(tmp_path, names) for names in ("cab", "a", "b")):
         (tmp_path / name).touch()  # what the first item waits for
         found.append(name)
         assert threads == max(cpu_count() // 2, 1)

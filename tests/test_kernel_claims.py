@@ -11,18 +11,18 @@ from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS
 
 import textbook
 from unseen import PivotedNystroem
-from unseen.kernels import Kernel, Plan, _kernel, is_multiple, squared_distances
+from unseen.kernels import Kernel, SizePlan, _kernel, is_multiple, squared_distances
 from unseen.kernels._cholesky import NotPositiveError, _eliminate, _with_room, pivoted_cholesky
 from unseen.kernels._kernel import (
     MEDIAN_ROWS,
     _mix,
     _row_hashes,
-    about_mean,
-    factor,
+    center_on_mean,
+    check_spread,
     median_squared_distance,
-    multiple_of_distances,
-    require_spread,
+    parse_multiple,
     resolve_gamma,
+    resolve_multiple_of_distances,
 )
 from unseen.kernels._plan import CHOICE_ROWS, EXACT_ROWS, LANDMARK_ROWS, LANDMARKS, SAMPLE_ROWS, TOLERANCE
 
@@ -45,19 +45,19 @@ def test_squared_distances_are_sums_of_squared_differences(container):
 @pytest.mark.parametrize("factor", [-2.5, 0.5, 3.0])
 def test_multiples_of_distances_never_have_the_other_sign(factor):
     X = 1e4 * samples(60)
-    found = multiple_of_distances(X, X.copy(), factor)  # copies: rounding leaves something of either sign
+    found = resolve_multiple_of_distances(X, X.copy(), factor)  # copies: rounding leaves something of either sign
     np.testing.assert_allclose(found, factor * brute_distances(X, X), atol=1e-5)
     assert (found * factor >= 0).all()
-    assert not np.diag(multiple_of_distances(X, X, factor)).any()
+    assert not np.diag(resolve_multiple_of_distances(X, X, factor)).any()
 
 
 def test_samples_are_moved_about_the_mean_of_the_last_part_in_double_precision():
     X, Y = samples().astype(np.float32), samples(5, seed=1) + 3
-    moved, last = about_mean(X, Y)
+    moved, last = center_on_mean(X, Y)
     assert moved.dtype == last.dtype == np.float64
     np.testing.assert_allclose(moved, X - Y.mean(axis=0), rtol=1e-14)
     np.testing.assert_allclose(last, Y - Y.mean(axis=0), rtol=1e-14)
-    dense, thin = about_mean(X, sparse.csr_array(Y))  # which cannot be moved
+    dense, thin = center_on_mean(X, sparse.csr_array(Y))  # which cannot be moved
     np.testing.assert_array_equal(dense, X)
     np.testing.assert_array_equal(thin.toarray(), Y)
 
@@ -109,10 +109,10 @@ def test_a_hash_is_that_of_the_values_of_a_row():
 
 
 def test_multiples_are_read_as_factors():
-    assert [factor(text, "scale", "gamma") for text in ("scale", "0.1*scale", " 3 * scale ")] == [1.0, 0.1, 3.0]
+    assert [parse_multiple(text, "scale", "gamma") for text in ("scale", "0.1*scale", " 3 * scale ")] == [1.0, 0.1, 3.0]
     for text in ("0*scale", "-1*scale", "inf*scale", "x*scale", "2*median", "*scale"):
         with pytest.raises(ValueError, match="gamma must be a number"):
-            factor(text, "scale", "gamma")
+            parse_multiple(text, "scale", "gamma")
     assert is_multiple("2*median ", "median")
     assert not is_multiple("2*median", "scale")
     assert not is_multiple(2.0, "scale")
@@ -252,10 +252,10 @@ def test_what_is_not_finite_is_refused_and_all_else_passes():
 
 def test_nothing_but_rounding_after_centring_is_refused():
     eps = np.finfo(float).eps
-    require_spread(4.1 * eps * 7.0, 7.0, "CIDG")
+    check_spread(4.1 * eps * 7.0, 7.0, "CIDG")
     for centred in (4 * eps * 7.0, 0.0):
         with pytest.raises(ValueError, match="All samples look the same to CIDG"):
-            require_spread(centred, 7.0, "CIDG")
+            check_spread(centred, 7.0, "CIDG")
 
 
 def test_a_precomputed_kernel_is_copied_where_it_will_be_changed():
@@ -337,23 +337,23 @@ def test_room_is_made_for_more_rows_than_asked_for_but_never_for_more_than_there
 
 
 def test_a_plan_is_exact_for_few_rows_and_what_was_asked_for_counts():
-    few, many = Plan.of(EXACT_ROWS), Plan.of(EXACT_ROWS + 1)
+    few, many = SizePlan.of(EXACT_ROWS), SizePlan.of(EXACT_ROWS + 1)
     assert few.exact
     assert not many.exact
     assert (many.landmarks, many.tolerance) == (LANDMARKS, TOLERANCE)
     assert (many.choice_rows, many.landmark_rows, many.sample_rows) == (CHOICE_ROWS, LANDMARK_ROWS, SAMPLE_ROWS)
-    assert Plan.of(5, landmarks=7).landmarks == 7
-    assert Plan.of(5, landmarks=7).tolerance is None  # whoever sets their number gets as many
-    assert not Plan.of(5, exact=False).exact
-    assert Plan.of(10**6, exact=True).exact
+    assert SizePlan.of(5, landmarks=7).landmarks == 7
+    assert SizePlan.of(5, landmarks=7).tolerance is None  # whoever sets their number gets as many
+    assert not SizePlan.of(5, exact=False).exact
+    assert SizePlan.of(10**6, exact=True).exact
 
 
 def test_a_plan_tells_how_many_rows_do_what():
-    assert str(Plan.of(EXACT_ROWS)) == f"{EXACT_ROWS:,} rows: kernels are exact."
-    told = str(Plan.of(10**6))
+    assert str(SizePlan.of(EXACT_ROWS)) == f"{EXACT_ROWS:,} rows: kernels are exact."
+    told = str(SizePlan.of(10**6))
     for number in (10**6, CHOICE_ROWS, SAMPLE_ROWS, LANDMARKS):
         assert f"{number:,} " in told
-    few = str(Plan.of(100, exact=False))
+    few = str(SizePlan.of(100, exact=False))
     assert few.count("100 ") == 3  # no more rows than there are
 
 

@@ -13,7 +13,14 @@ from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS, pairwise_kernels
 
 from helpers import three_domains
 from unseen import CIDG, DICA, SCA
-from unseen.kernels._kernel import KERNELS, MEDIAN_ROWS, SPARSE_KERNELS, centre, median_squared_distance, resolve_gamma
+from unseen.kernels._kernel import (
+    KERNELS,
+    MEDIAN_ROWS,
+    SPARSE_KERNELS,
+    center_kernel,
+    median_squared_distance,
+    resolve_gamma,
+)
 
 ALL = sorted(PAIRWISE_KERNEL_FUNCTIONS)
 
@@ -35,7 +42,7 @@ def test_centring_is_the_textbook_formula(n, offset, seed, step):
     K = K + K.T
     H = np.eye(n) - 1 / n
     expected, means = H @ K @ H, K.mean(axis=0)
-    np.testing.assert_allclose(centre(K), means, rtol=1e-12, atol=1e-12)  # K itself is centred in place
+    np.testing.assert_allclose(center_kernel(K), means, rtol=1e-12, atol=1e-12)  # K itself is centred in place
     np.testing.assert_allclose(K, expected, atol=1e-12 * (1 + abs(offset)) * n)
 
 
@@ -44,7 +51,7 @@ def test_centring_in_blocks_is_centring():
     n = 2100
     x = np.random.default_rng(0).normal(size=n)
     K = np.outer(x, x)
-    centre(K)
+    center_kernel(K)
     x -= x.mean()
     np.testing.assert_allclose(K, np.outer(x, x), atol=1e-12)
 

@@ -15,14 +15,14 @@ from unseen import CIDG, ProjectionSearchCV, UndoBias, UnseenClassifier, diagnos
 from unseen.exceptions import MaskedLabelsWarning, SingleDomainWarning
 from unseen.labels import (
     MAX_LABEL_LENGTH,
-    Coded,
+    EncodedLabels,
     Samples,
+    allocate_rows,
     check_domains,
+    domain_row_limit,
     encode_classes,
     encode_domains,
-    level,
-    quota,
-    warn_of_single,
+    warn_single_domain,
 )
 
 NAMES = st.one_of(
@@ -132,9 +132,9 @@ def test_the_word_nan_is_a_name():
 
 
 def test_nameless_samples_are_one_domain_with_a_warning():
-    coded = Coded.domains(None, 3)
+    coded = EncodedLabels.domains(None, 3)
     with pytest.warns(SingleDomainWarning, match="SCA was fitted without sample_domain"):
-        warn_of_single(coded.names, "SCA")
+        warn_single_domain(coded.names, "SCA")
     assert coded.names.tolist() == [None]
     assert coded.codes.tolist() == [0, 0, 0]
 
@@ -218,17 +218,17 @@ def test_other_labels_are_not_taken_for_masks():
     st.sampled_from(["most", "total"]),
 )
 def test_a_draw_loses_no_class_and_exceeds_its_limit_only_where_two_rows_of_each_cell_do(counts, limit, kind):
-    wanted = quota(counts, **{kind: limit})
+    wanted = allocate_rows(counts, **{kind: limit})
     least = np.minimum(counts, 2)
     assert (wanted >= least).all()
     assert (wanted <= counts).all()
-    share = limit if kind == "most" else level(counts.sum(axis=1).tolist(), limit)
+    share = limit if kind == "most" else domain_row_limit(counts.sum(axis=1).tolist(), limit)
     expected = np.maximum(np.minimum(counts.sum(axis=1), share), least.sum(axis=1))
     np.testing.assert_array_equal(wanted.sum(axis=1), expected)
 
 
 def test_a_draw_is_in_proportion():
-    np.testing.assert_array_equal(quota(np.array([[160, 40], [30, 30]]), most=10), [[8, 2], [5, 5]])
+    np.testing.assert_array_equal(allocate_rows(np.array([[160, 40], [30, 30]]), most=10), [[8, 2], [5, 5]])
 
 
 def test_counts_are_those_of_the_cells_and_a_draw_has_its_quota():
@@ -236,7 +236,7 @@ def test_counts_are_those_of_the_cells_and_a_draw_has_its_quota():
     samples = Samples(np.arange(300), rng.choice(["a", "b", "c"], 300, p=[0.8, 0.19, 0.01]), rng.integers(0, 4, 300))
     assert samples.counts().sum() == 300
     few = samples.take(samples.thinned(60, seed=1))
-    np.testing.assert_array_equal(few.counts(), quota(samples.counts(), total=60))
+    np.testing.assert_array_equal(few.counts(), allocate_rows(samples.counts(), total=60))
     assert (np.diff(few.X) > 0).all()
 
 

@@ -11,9 +11,9 @@ from sklearn.exceptions import NotFittedError
 from degenerate_cases import CASES
 from degenerate_oracles import judged
 from unseen import PivotedNystroem
-from unseen.algebra import Cells, Membership
-from unseen.algebra._cells import require_squares
-from unseen.kernels import require_scatter
+from unseen.algebra import CellStatistics, Membership
+from unseen.algebra._cells import check_squares
+from unseen.kernels import check_scatter_memory
 from unseen.kernels._kernel import resolve_gamma
 
 
@@ -23,8 +23,8 @@ from unseen.kernels._kernel import resolve_gamma
 )
 def test_values_whose_squares_are_no_numbers_are_told_by_what_to_multiply(largest, words, power):
     with pytest.raises(ValueError, match=rf"{words}.*multiply it by {power}\."):
-        require_squares(largest)
-    require_squares(1.0)
+        check_squares(largest)
+    check_squares(1.0)
 
 
 def test_a_width_by_the_variance_needs_squares():
@@ -37,7 +37,7 @@ def test_means_keep_their_digits_beside_a_huge_offset():
     counts = np.array([[3, 4], [5, 2]])
     domain, label = (np.repeat(index, counts.ravel()) for index in map(np.ravel, np.indices(counts.shape)))
     X = 2.0**40 + np.random.default_rng(0).integers(-(2**20), 2**20, size=(14, 2)) / 2.0**10
-    found, _ = Cells.of(X, Membership.of(label, domain))._about_mean()
+    found, _ = CellStatistics.of(X, Membership.of(label, domain))._about_mean()
     exact = [[Fraction(value) for value in row] for row in X]
     mean = [sum(column) / 14 for column in zip(*exact, strict=True)]
     for k, (s, j) in enumerate(np.ndindex(2, 2)):
@@ -53,7 +53,7 @@ def test_small_eigenvalues_beside_the_total_scatter_keep_their_digits(name):
 
 def test_explicit_features_that_no_memory_holds_are_refused():
     with pytest.raises(MemoryError, match="A projection of 10,000,000 explicit features needs 4 matrices"):
-        require_scatter(10**7)
+        check_scatter_memory(10**7)
 
 
 def test_landmarks_are_asked_for_after_they_are_picked():

@@ -58,14 +58,14 @@ def test_what_fits_is_fitted():
 
 def test_the_limit_is_exact(monkeypatch):
     monkeypatch.setattr(memory, "available_bytes", lambda: 2 * 8 * 100**2)
-    memory.require_square(100, copies=2, caller="CIDG")
+    memory.check_square_memory(100, copies=2, caller="CIDG")
     with pytest.raises(MemoryError):
-        memory.require_square(101, copies=2, caller="CIDG")
+        memory.check_square_memory(101, copies=2, caller="CIDG")
 
 
 def test_a_platform_that_does_not_tell_is_trusted(monkeypatch):
     monkeypatch.setattr(memory, "available_bytes", lambda: None)
-    memory.require_square(10**9, copies=3, caller="CIDG")
+    memory.check_square_memory(10**9, copies=3, caller="CIDG")
 
 
 def test_this_machine_has_memory_and_not_too_much():

@@ -18,7 +18,7 @@ from helpers import three_domains
 from unseen import UnseenClassifier
 from unseen.labels import Samples
 from unseen.models import ModelFileError, fit_table, load_model, save_model
-from unseen.selection import METHODS, LeaveOneDomainOut, Method, method_named, method_names, predictions, register
+from unseen.selection import METHODS, LeaveOneDomainOut, Method, evaluate_candidates, get_method, method_names, register
 from unseen.tables import Column, Schema, Table
 
 X, Y, CODES = three_domains(n_per_cell=8, n_features=3, seed=4)
@@ -60,7 +60,7 @@ def test_a_method_of_ones_own_is_among_those_that_are_compared_automatically(mad
 
 @pytest.mark.parametrize("spelling", ["linear SVM", "Linear svm", "LINEAR SVM"])
 def test_capitals_do_not_matter(spelling):
-    assert method_named(spelling) is METHODS["linear SVM"]
+    assert get_method(spelling) is METHODS["linear SVM"]
 
 
 @pytest.mark.parametrize(
@@ -69,12 +69,12 @@ def test_capitals_do_not_matter(spelling):
 )
 def test_spellings_of_earlier_versions_are_understood_with_a_hint(spelling, name):
     with pytest.warns(FutureWarning, match=f"'{spelling}' is called '{name}' now"):
-        assert method_named(spelling) is METHODS[name]
+        assert get_method(spelling) is METHODS[name]
 
 
 def test_an_unknown_method_is_refused_with_all_there_are():
     with pytest.raises(ValueError, match=r"no method 'magic'; there are 1NN, KPCA, .*mapped ridge"):
-        method_named("magic")
+        get_method("magic")
 
 
 def test_settings_are_every_combination_and_quick_ones_are_two():
@@ -97,7 +97,7 @@ def test_what_the_engine_predicts_is_what_cross_val_predict_does(name, preparati
         method = replace(method, classifier=clone(method.classifier).set_params(n_estimators=5))  # as many as needed
     splits = list(LeaveOneDomainOut().split(X, Y, D))
     candidates = list(method.candidates(3, quick=True))
-    said = predictions(candidates, Samples(X, Y, D), splits, preparation=preparation)
+    said = evaluate_candidates(candidates, Samples(X, Y, D), splits, preparation=preparation)
     for prediction in said:
         train, test = splits[prediction.split]
         model = clone(candidates[prediction.candidate].classifier)

@@ -30,12 +30,12 @@ from unseen.selection import (
     Candidate,
     LeaveOneDomainOut,
     Scorer,
-    graded,
+    evaluate_candidates,
+    get_metric,
     method_names,
-    metric_named,
     metric_range,
-    predictions,
-    tally,
+    score_predictions,
+    tabulate_scores,
 )
 
 NAMES = ["accuracy", "balanced_accuracy", "macro F1", "AUC", "average_precision", "log_loss"]
@@ -62,11 +62,13 @@ def test_every_method_has_every_score_on_a_part_that_lacks_a_class(n_classes):
     samples, splits = of(y, d, X)
     methods = [method for method in method_names(needs_map=False, members=[]) if not method.startswith("centred")]
     candidates = [next(METHODS[method].candidates(n_classes)) for method in methods]
-    said = list(predictions(candidates, samples, splits, scoring="neg_log_loss"))  # with all that metrics may need
+    said = list(
+        evaluate_candidates(candidates, samples, splits, scoring="neg_log_loss")
+    )  # with all that metrics may need
     uncertain = [method in {"linear SVM", "RBF SVM", "Undo-Bias"} for method in methods]  # no probabilities
     for name in NAMES:
-        found = graded(said, Scorer(metric_named(name).scoring, samples, splits))
-        table = tally(found, len(candidates), len(splits))
+        found = score_predictions(said, Scorer(get_metric(name).scoring, samples, splits))
+        table = tabulate_scores(found, len(candidates), len(splits))
         without = uncertain if name == "log_loss" else [False] * len(methods)
         assert np.isnan(table["mean_test_score"]).tolist() == without
         assert ["predict_proba" in error for error in table["errors"]] == without
@@ -85,7 +87,7 @@ def test_with_all_classes_scores_are_those_of_scikit_learn(scoring, classifier, 
     X, y, d = places(n_classes, lacking=n_classes)
     samples, splits = of(y, d, X)
     candidate, score = Candidate("own", {}, None, classifier), Scorer(scoring, samples, splits)
-    for prediction in predictions([candidate], samples, splits, scoring=scoring):
+    for prediction in evaluate_candidates([candidate], samples, splits, scoring=scoring):
         train, test = splits[prediction.split]
         model = clone(classifier).fit(X[train], y[train])
         assert score(prediction) == pytest.approx(get_scorer(scoring)(model, X[test], y[test]))
@@ -231,11 +233,11 @@ class Unfit(DummyClassifier):
 
 def test_metrics_go_by_several_names():
     for names in (("f1", "macro F1", "f1_macro"), ("AUC", "roc_auc", "roc_auc_ovr"), ("log_loss", "neg_log_loss")):
-        assert len({metric_named(name) for name in names}) == 1
-    assert [metric_named(name).percent for name in ("f1_weighted", "recall", "AUC", "neg_brier_score")] == [1, 1, 0, 0]
-    assert metric_named("neg_brier_score").label == "negative brier score"
+        assert len({get_metric(name) for name in names}) == 1
+    assert [get_metric(name).percent for name in ("f1_weighted", "recall", "AUC", "neg_brier_score")] == [1, 1, 0, 0]
+    assert get_metric("neg_brier_score").label == "negative brier score"
     with pytest.raises(ValueError, match=r"There is no metric 'acuracy'; there are accuracy, .*get_scorer_names"):
-        metric_named("acuracy")
+        get_metric("acuracy")
 
 
 @pytest.mark.parametrize(

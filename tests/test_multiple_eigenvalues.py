@@ -16,7 +16,7 @@ from unseen.algebra import _pencil
 from unseen.algebra._pencil import _count_above, _none_is_missing
 from unseen.estimators import _projection as _base
 from unseen.labels import Samples
-from unseen.selection._asking import Stage
+from unseen.selection._asking import FeatureStage
 
 GAMMA = 0.1
 pytestmark = pytest.mark.filterwarnings("ignore::unseen.exceptions.SingleDomainWarning")
@@ -47,7 +47,7 @@ def test_eigenvalues_and_components_are_those_of_a_dense_solver(name, path, n_co
     model = make(name, n_components=n_components, gamma=GAMMA, ridge=ridge)
     if path == "search":
         rows = np.arange(len(y))
-        found = Stage(Samples(X, y, d)).source(model).fold(rows, rows[:5]).solve(model).solution.eigenvalues
+        found = FeatureStage(Samples(X, y, d)).source(model).fold(rows, rows[:5]).solve(model).solution.eigenvalues
     else:
         monkeypatch.setattr(_base, "EXACT_BELOW", 10 if path == "Krylov" else 10**9)
         model.fit(X, y, sample_domain=d)

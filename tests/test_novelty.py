@@ -10,7 +10,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from helpers import three_domains
-from unseen.algebra._cells import Moments, pooled
+from unseen.algebra._cells import Moments, merge_moments
 from unseen.shift._novelty import FAR, Novelty, _nearest_mixture, _sentence
 
 NAMES = ["north", "south", "west"]
@@ -205,7 +205,7 @@ def test_moments_of_pieces_add_up_in_any_order_and_grouping(sizes, seed):
 
 def test_groups_are_pooled_by_name():
     one, two = Moments.of(np.ones((2, 1))), Moments.of(np.zeros((2, 1)))
-    found = pooled({"a": one}, {"b": two, "a": two})
+    found = merge_moments({"a": one}, {"b": two, "a": two})
     assert {name: (moments.count, moments.mean.item()) for name, moments in found.items()} == {
         "a": (4, 0.5),
         "b": (2, 0),

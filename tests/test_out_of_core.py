@@ -17,13 +17,13 @@ pytest.importorskip("skops", reason="model files need the extra")
 import polars as pl
 
 from cli_models import SITES, unseen
-from unseen.kernels import Plan
+from unseen.kernels import SizePlan
 from unseen.labels import Samples
 from unseen.models import fit_table
 from unseen.models._file import load_model, read_card
 from unseen.models._stream import TableRows
-from unseen.tables import TableError, batches, files, load_table
-from unseen.tables._load import loaded, survey_table
+from unseen.tables import TableError, batches, list_files, load_table
+from unseen.tables._load import read_survey, survey_table
 
 
 def frame(n, seed, width=3):
@@ -91,12 +91,12 @@ def test_names_of_parts_are_numbers_with_or_without_a_word_for_a_part(parts, nam
 
 def test_a_pattern_that_matches_nothing_is_refused(parts):
     with pytest.raises(TableError, match="a pattern must match files"):
-        files(parts / "parts" / "*.csv")
+        list_files(parts / "parts" / "*.csv")
 
 
 def test_a_file_whose_name_looks_like_a_pattern_is_that_file(tmp_path):
     frame(60, 0).write_parquet(tmp_path / "a[1].parquet")
-    assert [name for name, _ in files(tmp_path / "a[1].parquet")] == ["a[1]"]
+    assert [name for name, _ in list_files(tmp_path / "a[1].parquet")] == ["a[1]"]
 
 
 def test_a_giant_row_group_is_read_in_slices(parts, monkeypatch):
@@ -108,13 +108,13 @@ def test_a_giant_row_group_is_read_in_slices(parts, monkeypatch):
 
 @pytest.mark.parametrize("rows", [20, 119, 10_000])
 def test_however_a_table_is_cut_into_parts_the_same_rows_are_drawn(parts, monkeypatch, rows):
-    expected = loaded(survey_table(parts / "parts").sampled(100, 3))
+    expected = read_survey(survey_table(parts / "parts").sampled(100, 3))
     monkeypatch.setattr("unseen.tables._survey.PART_ROWS", rows)
     monkeypatch.setattr("unseen.tables._survey.batch_size", lambda width: 17)
     monkeypatch.setattr("unseen.tables._load.batch_size", lambda width: 13)
     found = survey_table(parts / "parts")
     assert (len(found.parts) > 5) == (rows < 120)
-    same(loaded(found.sampled(100, 3)), expected)
+    same(read_survey(found.sampled(100, 3)), expected)
 
 
 def some_of(table, rows):
@@ -127,12 +127,12 @@ def projection_of(model):
 
 
 def landmarks_for(X, landmarks=None):
-    return Plan.of(len(X), exact=False, landmarks=landmarks)
+    return SizePlan.of(len(X), exact=False, landmarks=landmarks)
 
 
 def test_a_sample_has_all_classes_of_all_domains_and_equal_domains(parts):
     for found in (
-        loaded(survey_table(parts / "whole.parquet").sampled(30, 0)),
+        read_survey(survey_table(parts / "whole.parquet").sampled(30, 0)),
         some_of(load_table(parts / "parts"), 30),
     ):
         cells = {(d, y) for d, y in zip(found.domain.tolist(), found.y.tolist(), strict=True)}
@@ -144,9 +144,9 @@ def test_a_draw_of_a_draw_is_a_part_of_it(parts):
     whole = survey_table(parts / "parts")
     first = whole.thinned(80, 1)
     second = first.sampled(60, 2)
-    inside = {tuple(row) for row in loaded(first).X}
-    assert loaded(second).X.shape == (60, 3)
-    assert all(tuple(row) in inside for row in loaded(second).X)
+    inside = {tuple(row) for row in read_survey(first).X}
+    assert read_survey(second).X.shape == (60, 3)
+    assert all(tuple(row) in inside for row in read_survey(second).X)
 
 
 def test_a_table_that_does_not_fit_is_drawn_from_and_said(parts, monkeypatch):
@@ -175,7 +175,7 @@ def test_a_stream_of_parts_is_one_fit_on_all_rows(parts, monkeypatch):
         return nullcontext(told.append)
 
     monkeypatch.setattr("unseen.models._stream.progress", progress)
-    sample = loaded(source.sampled(120, 0))
+    sample = read_survey(source.sampled(120, 0))
     found = fit_table(sample, "kfda", plan=landmarks_for(table.X, 40), stream=source)
     assert (told[0], sum(told[1:])) == (600, 600)
     assert found.stream["projection_rows"] == 600

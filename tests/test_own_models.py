@@ -29,11 +29,11 @@ from unseen.selection import (
     METHODS,
     LeaveOneDomainOut,
     Method,
-    contenders,
+    best_by_variant,
+    evaluate_candidates,
     method_names,
-    methods_from,
-    predictions,
-    results_of,
+    parse_methods,
+    tabulate_candidates,
 )
 from unseen.tables import Column, Schema, Table
 
@@ -103,14 +103,14 @@ class Mute(GaussianNB):
 
 def scored(*items):
     """The contenders that items become."""
-    candidates = [c for method in methods_from(items) for c in method.candidates(3)]
-    return contenders(candidates, results_of(candidates, Samples(X, Y, D), SPLITS))
+    candidates = [c for method in parse_methods(items) for c in method.candidates(3)]
+    return best_by_variant(candidates, tabulate_candidates(candidates, Samples(X, Y, D), SPLITS))
 
 
 def test_names_pairs_triples_and_methods_become_methods_in_their_order():
     mine = Method("last", "plain", GaussianNB())
     items = ["CIDG", ("mine", SVC()), ("tuned", SVC(), {"C": [1, 10]}), mine, "CIDG"]
-    found = methods_from(items)
+    found = parse_methods(items)
     assert [method.name for method in found] == ["CIDG", "mine", "tuned", "last"]
     assert found[0] is METHODS["CIDG"]
     assert [method.own for method in found] == [False, True, True, True]
@@ -128,7 +128,7 @@ def test_names_pairs_triples_and_methods_become_methods_in_their_order():
     ],
 )
 def test_a_classifier_that_asks_for_domains_is_an_invariant_one(estimator, kind):
-    assert methods_from([("mine", estimator)])[0].kind == kind
+    assert parse_methods([("mine", estimator)])[0].kind == kind
 
 
 MISTAKES = {
@@ -152,12 +152,12 @@ MISTAKES = {
 def test_what_is_no_method_is_refused_with_a_reason(mistake):
     item, error, message = MISTAKES[mistake]
     with pytest.raises(error, match=message):
-        methods_from(["logistic", item])
+        parse_methods(["logistic", item])
 
 
 def test_two_methods_need_two_names():
     with pytest.raises(ValueError, match="Two methods are called 'mine'"):
-        methods_from([("mine", SVC()), ("mine", GaussianNB())])
+        parse_methods([("mine", SVC()), ("mine", GaussianNB())])
 
 
 def test_settings_of_ones_own_are_chosen_as_grid_search_does():
@@ -211,8 +211,8 @@ def test_other_metaestimators_are_told_while_routing_is_on():
     with sklearn.config_context(enable_metadata_routing=True):
         asking = Told().set_fit_request(sample_domain=True)
         search = GridSearchCV(asking, {}, cv=2)
-        assert methods_from([("mine", search)])[0].kind == "invariant"
-    assert methods_from([("mine", search)])[0].kind == "plain"
+        assert parse_methods([("mine", search)])[0].kind == "invariant"
+    assert parse_methods([("mine", search)])[0].kind == "plain"
 
 
 def test_the_head_of_a_search_may_be_a_pipeline_that_asks_for_domains():
@@ -262,7 +262,7 @@ def test_who_stops_the_work_is_obeyed():
 def test_what_a_method_of_the_package_raises_unexpectedly_is_raised():
     candidate = next(replace(METHODS["logistic"], classifier=Broken(TypeError)).candidates(3))
     with pytest.raises(TypeError, match="no luck"):
-        list(predictions([candidate], Samples(X, Y, D), SPLITS))
+        list(evaluate_candidates([candidate], Samples(X, Y, D), SPLITS))
 
 
 def test_where_nothing_can_be_scored_the_reason_is_told():

@@ -12,10 +12,10 @@ from sklearn.metrics.pairwise import rbf_kernel
 import textbook
 from helpers import METHODS, make, match, pencil
 from unseen.algebra import (
-    Cells,
+    CellStatistics,
     Membership,
-    Recipe,
-    SingularPencilError,
+    ScatterProblem,
+    SingularProblemError,
     Solution,
     apply_inverse,
     between,
@@ -29,13 +29,13 @@ from unseen.algebra import (
     mda_class_discrepancy,
     mda_class_offset,
     mda_domain_discrepancy,
-    prior_normalised,
+    prior_normalized,
     residual,
     solve,
     solve_with_total,
     traces,
-    whiten,
     whiten_by_cholesky,
+    whiten_by_eigh,
 )
 from unseen.algebra._pencil import _cosines_and_sines, _diagonal, _sign
 
@@ -67,7 +67,7 @@ def mean_matrix(K, counts, y, d):
 
 SCATTERS = {
     "conditional": (conditional, textbook.conditional),
-    "prior": (prior_normalised, textbook.prior_normalised),
+    "prior": (prior_normalized, textbook.prior_normalised),
     "between": (between, lambda K, y, d: textbook.between(K, y)),
     "domain": (domain, lambda K, y, d: textbook.domain_scatter(K, d)),
 }
@@ -122,7 +122,7 @@ def test_the_numerators_and_denominators_of_mda_and_dica_are_those_of_the_textbo
 @pytest.mark.parametrize("table", TABLES)
 def test_traces_of_scatters_are_those_of_projected_samples(table):
     X, _, membership, y, d = problem(table)
-    found = traces(Cells.of(X, membership))
+    found = traces(CellStatistics.of(X, membership))
     Xc = np.zeros((len(X), len(X)))  # samples are columns to the textbook, and as many as rows
     Xc[:3] = (X - X.mean(axis=0)).T
     for name, (_, dense) in SCATTERS.items():
@@ -130,7 +130,7 @@ def test_traces_of_scatters_are_those_of_projected_samples(table):
     assert found["within"] == pytest.approx(np.trace(textbook.within(Xc, y)), rel=1e-12)
     assert found.keys() == {"between", "within", "conditional", "prior"}
     assert found["between"] + found["within"] == pytest.approx((Xc**2).sum(), rel=1e-12)
-    far = traces(Cells.of(X + 1e8, membership))  # where doubles are 1e-8 apart
+    far = traces(CellStatistics.of(X + 1e8, membership))  # where doubles are 1e-8 apart
     assert all(far[name] == pytest.approx(found[name], rel=1e-6, abs=1e-6) for name in found)
 
 
@@ -163,7 +163,7 @@ def test_pencils_of_cells_are_solved(name, table, way):
     _, K, membership, y, d = problem(table)
     recipe = recipe_of(name, membership.counts, 0.01)
     reduced = (
-        whiten(gram_spectrum(K.copy(), membership), recipe)
+        whiten_by_eigh(gram_spectrum(K.copy(), membership), recipe)
         if way == "eigendecomposition"
         else whiten_by_cholesky(K.copy(), membership, recipe)
     )
@@ -176,7 +176,7 @@ def test_pencils_of_cells_are_solved(name, table, way):
 def test_pencils_with_the_total_scatter_are_solved(name, n_components, table):
     _, K, membership, y, d = problem(table)
     recipe, spectrum = recipe_of(name, membership.counts, 0.01), gram_spectrum(K.copy(), membership)
-    found = solve_with_total(spectrum, whiten(spectrum, recipe), recipe, membership.counts, n_components)
+    found = solve_with_total(spectrum, whiten_by_eigh(spectrum, recipe), recipe, membership.counts, n_components)
     assert_solves(found, name, K, membership, y, d, 0.01, n_components)
 
 
@@ -186,7 +186,7 @@ def test_the_many_and_the_few_components_agree_with_the_textbook(size, n_compone
     table = np.array([[40, 50], [60, 49 + size - 199]])
     _, K, membership, y, d = problem(table)
     recipe, spectrum = recipe_of("SCA", membership.counts, 1.0), gram_spectrum(K.copy(), membership)
-    found = solve_with_total(spectrum, whiten(spectrum, recipe), recipe, membership.counts, n_components)
+    found = solve_with_total(spectrum, whiten_by_eigh(spectrum, recipe), recipe, membership.counts, n_components)
     N, A = pencil("SCA", K, y, d, 1.0)
     np.testing.assert_allclose(found.eigenvalues, textbook.solve(N, A, n_components)[0], atol=1e-9)
 
@@ -199,7 +199,7 @@ def test_components_without_variance_are_left_out():
     for scale in (1e-20, 1.0, 1e6):
         one = replace(spectrum, values=scale * spectrum.values)
         like = replace(recipe, ridge=scale * recipe.ridge)
-        found = solve_with_total(one, whiten(one, like), like, membership.counts, 7)
+        found = solve_with_total(one, whiten_by_eigh(one, like), like, membership.counts, 7)
         assert len(found.eigenvalues) == 3
 
 
@@ -209,7 +209,7 @@ def test_the_inverse_of_the_denominator_is_applied(name):
     recipe, spectrum = recipe_of(name, membership.counts, 0.01), gram_spectrum(K.copy(), membership)
     A, x = pencil(name, K, y, d, 0.01)[1], np.random.default_rng(0).normal(size=(len(K), 2))
     V = spectrum.lift
-    found, half = apply_inverse(spectrum, whiten(spectrum, recipe), recipe, membership.counts, V.T @ x)
+    found, half = apply_inverse(spectrum, whiten_by_eigh(spectrum, recipe), recipe, membership.counts, V.T @ x)
     expected = np.linalg.solve(A, V @ (V.T @ x))
     np.testing.assert_allclose(V @ found, expected, rtol=1e-8)
     np.testing.assert_allclose(half.T @ half, x.T @ expected, rtol=1e-8)
@@ -241,7 +241,7 @@ def test_means_that_coincide_are_refused_whatever_the_units(name, scale, factor)
     one = replace(spectrum, values=scale * spectrum.values)
     recipe = recipe_of(name, counts, 0.01 * scale ** METHODS[name][3])
     recipe = replace(recipe, penalties=(), numerator=factor * recipe.numerator)
-    reduced = whiten(one, recipe)
+    reduced = whiten_by_eigh(one, recipe)
     assert len(solve(reduced, recipe, counts).eigenvalues) == 1
     with pytest.raises(ValueError, match="class means coincide"):
         solve(replace(reduced, cells=1e-15 * reduced.cells), recipe, counts)
@@ -253,7 +253,7 @@ def test_means_on_a_line_have_one_component(factor):
     x = X[:, 0] - X[:, 0].mean()
     recipe = recipe_of("KFDA", membership.counts, 0.1)
     recipe = replace(recipe, numerator=factor * recipe.numerator)
-    reduced = whiten(gram_spectrum(np.outer(x, x), membership), recipe)
+    reduced = whiten_by_eigh(gram_spectrum(np.outer(x, x), membership), recipe)
     assert len(solve(reduced, recipe, membership.counts).eigenvalues) == 1
 
 
@@ -261,7 +261,7 @@ def test_means_on_a_line_have_one_component(factor):
 def test_a_ridge_however_large_leaves_the_components(name):
     _, K, membership, y, d = problem(TABLES[0])
     recipe = recipe_of(name, membership.counts, 1e30)
-    found = solve(whiten(gram_spectrum(K.copy(), membership), recipe), recipe, membership.counts)
+    found = solve(whiten_by_eigh(gram_spectrum(K.copy(), membership), recipe), recipe, membership.counts)
     N = pencil(name, K, y, d, 1.0)[0]
     np.testing.assert_allclose(1e30 * found.eigenvalues, linalg.eigvalsh(N)[::-1][:2], rtol=1e-9)
 
@@ -271,7 +271,7 @@ def test_a_ridge_however_large_leaves_the_components(name):
 def test_the_spread_is_the_most_that_whitening_leaves_of_a_sample(inside, norm, way):
     _, K, membership, _, _ = problem(TABLES[0])
     K = 3 * K  # so that a norm is not near 1
-    recipe = Recipe(between(membership.counts), (), ridge=0.5, inside=inside, norm=norm)
+    recipe = ScatterProblem(between(membership.counts), (), ridge=0.5, inside=inside, norm=norm)
     M = inside * K @ K + norm * K + 0.5 * np.eye(len(K))
     largest = np.linalg.norm(linalg.inv(linalg.sqrtm(M).real) @ K, 2)
     if way == "Cholesky":  # which knows the norm of Frobenius alone, an upper bound
@@ -279,11 +279,11 @@ def test_the_spread_is_the_most_that_whitening_leaves_of_a_sample(inside, norm, 
         assert found == pytest.approx(size / np.sqrt(inside * size**2 + norm * size + 0.5))
         assert largest <= found
     else:
-        assert whiten(gram_spectrum(K.copy(), membership), recipe).spread == pytest.approx(largest)
+        assert whiten_by_eigh(gram_spectrum(K.copy(), membership), recipe).spread == pytest.approx(largest)
 
 
 def test_cholesky_is_for_low_rank_pencils_with_a_ridge_that_counts():
-    recipe = Recipe(np.zeros((2, 1)), (), ridge=1.0, inside=2.0, norm=3.0)
+    recipe = ScatterProblem(np.zeros((2, 1)), (), ridge=1.0, inside=2.0, norm=3.0)
     limit = 1e-8 * (2.0 * 5**2 + 3.0 * 5)
     assert cholesky_is_sound(replace(recipe, ridge=1.001 * limit), 5.0)
     assert not cholesky_is_sound(replace(recipe, ridge=limit), 5.0)
@@ -304,10 +304,10 @@ def test_a_kernel_that_is_slightly_negative_by_rounding_still_has_a_cholesky_fac
 
 
 def test_a_diagonal_that_is_not_positive_is_singular():
-    recipe = Recipe(np.zeros((1, 1)), (), ridge=0.0, inside=2.0, norm=3.0)
+    recipe = ScatterProblem(np.zeros((1, 1)), (), ridge=0.0, inside=2.0, norm=3.0)
     values = np.array([2.0, 0.5])
     np.testing.assert_allclose(_diagonal(values, replace(recipe, ridge=0.25)), 2 * values**2 + 3 * values + 0.25)
-    with pytest.raises(SingularPencilError, match="not positive definite"):
+    with pytest.raises(SingularProblemError, match="not positive definite"):
         _diagonal(np.array([1.0, 0.0]), recipe)
 
 

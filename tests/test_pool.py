@@ -17,34 +17,34 @@ from unseen import DomainCenterer
 from unseen.labels import Samples
 from unseen.selection import (
     METHODS,
-    Ballot,
     Candidate,
     LeaveOneDomainOut,
+    OutOfDomainPredictions,
     Prediction,
-    Trials,
+    TrialSplits,
     _pooling,
-    contest_and_pool,
+    evaluate_and_fit_ensemble,
     forecast,
 )
 from unseen.selection._pool import (
-    DRAWS,
-    STRENGTHS,
+    N_SKEWED_BATCHES,
+    SMOOTHING_STRENGTHS,
+    AcceptanceTest,
     ConformalSets,
-    Folds,
-    Guard,
-    calibration,
-    neighbour_graph,
-    pool_weights,
-    pooled,
-    prune,
-    skewed,
-    smoothed,
+    CrossFittingFolds,
+    average_members,
+    calibration_table,
+    fit_ensemble_weights,
+    fit_temperature,
+    fit_temperatures,
+    make_trial_batches,
+    neighbor_graph,
+    prune_weights,
+    sample_skewed_batch,
+    smooth_probabilities,
     softmax,
-    temperature,
-    temperatures,
-    trial_batches,
 )
-from unseen.selection._pooling import ALL, INDUCTIVE
+from unseen.selection._pooling import FULL_ENSEMBLE, INDUCTIVE_ENSEMBLE
 
 
 def members(seed=0, n_members=4, n_domains=4, n_classes=3):
@@ -65,7 +65,7 @@ def without_each(m):
 
 
 def loss(w, P, codes):
-    return np.mean([-np.log(pooled(w, p)[np.arange(len(c)), c]).mean() for p, c in zip(P, codes, strict=True)])
+    return np.mean([-np.log(average_members(w, p)[np.arange(len(c)), c]).mean() for p, c in zip(P, codes, strict=True)])
 
 
 def confident(truth, right, n_classes=2, sure=0.9):
@@ -80,15 +80,15 @@ def confident(truth, right, n_classes=2, sure=0.9):
 def test_temperature_undoes_a_scale():
     P, codes = members()
     scores = [np.log(p[0]) for p in P]
-    beta = temperature(scores, codes)
+    beta = fit_temperature(scores, codes)
     for scale in (0.05, 3.0, 40.0):
-        assert temperature([scale * S for S in scores], codes) == pytest.approx(beta / scale, rel=1e-6)
+        assert fit_temperature([scale * S for S in scores], codes) == pytest.approx(beta / scale, rel=1e-6)
 
 
 def test_no_other_temperature_has_a_smaller_loss():
     P, codes = members(1)
     scores = [5 * np.log(p[0]) for p in P]
-    beta = temperature(scores, codes)
+    beta = fit_temperature(scores, codes)
     losses = [loss(np.ones(1), [softmax(S, b)[None] for S in scores], codes) for b in beta * np.array([0.99, 1, 1.01])]
     assert losses[1] < min(losses[0], losses[2])
 
@@ -97,9 +97,9 @@ def test_a_domain_weighs_alike_however_many_rows_it_has():
     P, codes = members(2)
     scores = [np.log(p[0]) for p in P]
     repeated, likewise = [np.tile(scores[0], (5, 1)), *scores[1:]], [np.tile(codes[0], 5), *codes[1:]]
-    assert temperature(repeated, likewise) == pytest.approx(temperature(scores, codes), rel=1e-6)
+    assert fit_temperature(repeated, likewise) == pytest.approx(fit_temperature(scores, codes), rel=1e-6)
     tiled = [np.tile(P[0], (1, 5, 1)), *P[1:]]
-    np.testing.assert_allclose(pool_weights(tiled, likewise), pool_weights(P, codes), atol=1e-6)
+    np.testing.assert_allclose(fit_ensemble_weights(tiled, likewise), fit_ensemble_weights(P, codes), atol=1e-6)
 
 
 @pytest.mark.parametrize("low", [-np.inf, np.finfo(float).min])
@@ -107,17 +107,17 @@ def test_rows_of_a_class_that_training_did_not_show_leave_the_temperature_alone(
     P, codes = members(3)
     scores = [np.column_stack([np.log(p[0]), np.full(p.shape[1], low)]) for p in P]
     more = [np.r_[scores[0], scores[0][:9]], *scores[1:]], [np.r_[codes[0], np.full(9, 3)], *codes[1:]]
-    alone = temperature([np.log(p[0]) for p in P], codes)
-    assert temperature(scores, codes) == alone
-    assert temperature(*more) == pytest.approx(alone, rel=1e-12)  # sums over more rows, which count for nothing
+    alone = fit_temperature([np.log(p[0]) for p in P], codes)
+    assert fit_temperature(scores, codes) == alone
+    assert fit_temperature(*more) == pytest.approx(alone, rel=1e-12)  # sums over more rows, which count for nothing
     assert (softmax(scores[0], 2.0)[:, 3] == 0).all()
-    assert temperature([scores[0]], [np.full(len(codes[0]), 3)]) == 1
+    assert fit_temperature([scores[0]], [np.full(len(codes[0]), 3)]) == 1
 
 
 def test_a_decision_between_two_classes_is_one_for_the_second():
     s = np.array([-2.0, 0.0, 3.0])
     np.testing.assert_allclose(softmax(s, 0.7)[:, 1], 1 / (1 + np.exp(-1.4 * s)))
-    assert temperature([s], [np.array([0, 1, 0])]) == temperature([np.c_[-s, s]], [np.array([0, 1, 0])])
+    assert fit_temperature([s], [np.array([0, 1, 0])]) == fit_temperature([np.c_[-s, s]], [np.array([0, 1, 0])])
 
 
 # Weights
@@ -134,40 +134,40 @@ def test_weights_are_those_of_a_convex_solver(pull, seed):
 
     sums_to_one = {"type": "eq", "fun": lambda w: w.sum() - 1}
     best = minimize(objective, np.full(6, 1 / 6), bounds=[(1e-9, 1)] * 6, constraints=sums_to_one, tol=1e-10)
-    w = pool_weights(P, codes, pull=pull)
+    w = fit_ensemble_weights(P, codes, pull=pull)
     assert w.sum() == pytest.approx(1)
     assert objective(np.maximum(w, 1e-300)) == pytest.approx(best.fun, abs=1e-5)
 
 
 def test_a_pool_of_one_member_is_that_member():
     P, codes = members(n_members=1)
-    assert pool_weights(P, codes) == pytest.approx([1])
-    np.testing.assert_allclose(pool_weights(P, codes, kept=without_each(4)), np.ones((4, 1)))
+    assert fit_ensemble_weights(P, codes) == pytest.approx([1])
+    np.testing.assert_allclose(fit_ensemble_weights(P, codes, kept=without_each(4)), np.ones((4, 1)))
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_pool_is_no_worse_than_its_best_member_nor_than_the_plain_mean(seed):
     P, codes = members(seed, n_members=8)
-    w, single = pool_weights(P, codes), [loss(row, P, codes) for row in np.eye(8)]
+    w, single = fit_ensemble_weights(P, codes), [loss(row, P, codes) for row in np.eye(8)]
     assert loss(w, P, codes) <= loss(np.full(8, 1 / 8), P, codes)
     assert loss(w, P, codes) <= min(single) + 0.02 * np.log(8)  # the pull's bound
-    assert loss(pool_weights(P, codes, pull=0.0), P, codes) <= min(single) + 1e-4
+    assert loss(fit_ensemble_weights(P, codes, pull=0.0), P, codes) <= min(single) + 1e-4
 
 
 def test_weights_move_with_their_members_and_copies_share_alike():
     P, codes = members(5, n_members=5)
-    order, w = np.array([3, 0, 4, 1, 2]), pool_weights(P, codes)
-    np.testing.assert_allclose(pool_weights([p[order] for p in P], codes), w[order], atol=1e-7)
-    twice = pool_weights([p[[0, 1, 2, 3, 4, 4]] for p in P], codes)
+    order, w = np.array([3, 0, 4, 1, 2]), fit_ensemble_weights(P, codes)
+    np.testing.assert_allclose(fit_ensemble_weights([p[order] for p in P], codes), w[order], atol=1e-7)
+    twice = fit_ensemble_weights([p[[0, 1, 2, 3, 4, 4]] for p in P], codes)
     assert twice[4] == pytest.approx(twice[5])
 
 
 def test_only_members_take_part():
     P, codes = members(6, n_members=5)
     mask = np.array([True, False, True, True, False])
-    w = pool_weights(P, codes, members=mask)
+    w = fit_ensemble_weights(P, codes, members=mask)
     assert (w[~mask] == 0).all()
-    np.testing.assert_array_equal(w[mask], pool_weights([p[mask] for p in P], codes))
+    np.testing.assert_array_equal(w[mask], fit_ensemble_weights([p[mask] for p in P], codes))
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -175,14 +175,14 @@ def test_fits_without_some_domains_are_fits_on_the_others(weighted):
     P, codes = members(7)
     kept = np.array([[False, True, True, True], [True, False, True, False]])
     weights = [np.arange(1.0, len(c) + 1) for c in codes] if weighted else None
-    together = pool_weights(P, codes, kept=kept, weights=weights)
+    together = fit_ensemble_weights(P, codes, kept=kept, weights=weights)
     scores = [3 * np.log(p[0]) for p in P]
-    betas = temperatures(scores, codes, kept, weights)
+    betas = fit_temperatures(scores, codes, kept, weights)
     for row, own in enumerate(map(np.flatnonzero, kept)):
         rows = None if weights is None else [weights[k] for k in own]
-        alone = pool_weights([P[k] for k in own], [codes[k] for k in own], weights=rows)
+        alone = fit_ensemble_weights([P[k] for k in own], [codes[k] for k in own], weights=rows)
         np.testing.assert_allclose(together[row], alone, atol=1e-9)
-        beta = temperature([scores[k] for k in own], [codes[k] for k in own], rows)
+        beta = fit_temperature([scores[k] for k in own], [codes[k] for k in own], rows)
         assert betas[row] == pytest.approx(beta, rel=1e-9)
 
 
@@ -193,12 +193,12 @@ def test_labels_of_a_domain_that_is_left_out_change_no_bit(weighted):
     lies = [np.where(np.arange(len(codes[0])) < 5, 3, (codes[0] + 1) % 3), *codes[1:]]
     weights = [np.arange(1.0, len(c) + 1) for c in codes] if weighted else None
     kept = without_each(4)
-    before, after = (pool_weights(P, y, kept=kept, weights=weights) for y in (codes, lies))
+    before, after = (fit_ensemble_weights(P, y, kept=kept, weights=weights) for y in (codes, lies))
     np.testing.assert_array_equal(before[0], after[0])
     assert not np.allclose(before[1:], after[1:])
     with np.errstate(divide="ignore"):
         scores = [np.log(p[0]) for p in P]
-    before, after = (temperatures(scores, y, kept, weights) for y in (codes, lies))
+    before, after = (fit_temperatures(scores, y, kept, weights) for y in (codes, lies))
     assert before[0] == after[0]
     assert (np.abs(np.log(before[1:] / after[1:])) > 1e-3).all()
 
@@ -206,19 +206,19 @@ def test_labels_of_a_domain_that_is_left_out_change_no_bit(weighted):
 def test_where_nothing_is_kept_nothing_is_fitted():
     P, codes = members(7)
     nothing = np.zeros((1, 4), dtype=bool)
-    np.testing.assert_allclose(pool_weights(P, codes, kept=nothing), np.full((1, 4), 1 / 4))
-    assert temperatures([np.log(p[0]) for p in P], codes, nothing) == [1.0]
+    np.testing.assert_allclose(fit_ensemble_weights(P, codes, kept=nothing), np.full((1, 4), 1 / 4))
+    assert fit_temperatures([np.log(p[0]) for p in P], codes, nothing) == [1.0]
 
 
 def test_folds_leave_out_each_part_or_groups_of_many_or_all_that_share_samples():
-    few = Folds.from_rows([np.arange(5), np.arange(5, 9), np.arange(9, 12)])
+    few = CrossFittingFolds.from_rows([np.arange(5), np.arange(5, 9), np.arange(9, 12)])
     np.testing.assert_array_equal(few.kept, without_each(3))
     np.testing.assert_array_equal(few.inner(0)[1], [[False, False, True], [False, True, False]])
-    many = Folds.from_rows([np.array([k]) for k in range(30)])
+    many = CrossFittingFolds.from_rows([np.array([k]) for k in range(30)])
     assert many.kept.shape == (12, 30)
     assert not many.kept[many.predicted_by, np.arange(30)].any()
     assert (many.kept.sum(axis=1) >= 27).all()
-    pairs = Folds.from_rows([np.array(pair) for pair in ([0, 1], [1, 2], [2, 3], [0, 3])])
+    pairs = CrossFittingFolds.from_rows([np.array(pair) for pair in ([0, 1], [1, 2], [2, 3], [0, 3])])
     np.testing.assert_array_equal(pairs.predicted_by, np.arange(4))
     np.testing.assert_array_equal(pairs.kept, np.eye(4, dtype=bool)[[2, 3, 0, 1]])
 
@@ -226,7 +226,7 @@ def test_folds_leave_out_each_part_or_groups_of_many_or_all_that_share_samples()
 def test_a_truth_that_no_member_thinks_possible_is_borne():
     P, codes = members(8)
     P[0][:, 0] = np.eye(3)[(codes[0][0] + 1) % 3]
-    assert np.isfinite(pool_weights(P, codes)).all()
+    assert np.isfinite(fit_ensemble_weights(P, codes)).all()
 
 
 def test_pruning_drops_what_does_not_matter_and_keeps_what_does():
@@ -237,11 +237,11 @@ def test_pruning_drops_what_does_not_matter_and_keeps_what_does():
     for c in codes:
         knows = [confident(c, half, sure=0.95) * half[:, None] + 0.5 * ~half[:, None] for half in (halves, ~halves)]
         P.append(np.array([*knows, confident(c, rng.random(200) < 0.5)]))
-    kept = prune(np.array([0.49, 0.49, 0.02]), P, codes, fewest=1)
+    kept = prune_weights(np.array([0.49, 0.49, 0.02]), P, codes, fewest=1)
     assert kept == pytest.approx([0.5, 0.5, 0])
-    np.testing.assert_array_equal(prune(np.array([0.0, 1.0, 0.0]), P, codes, fewest=1), [0, 1, 0])
-    np.testing.assert_array_equal(prune(np.array([0.49, 0.49, 0.02]), P, codes), [0.49, 0.49, 0.02])
-    assert prune(np.ones(1), [p[:1] for p in P], codes) == [1]
+    np.testing.assert_array_equal(prune_weights(np.array([0.0, 1.0, 0.0]), P, codes, fewest=1), [0, 1, 0])
+    np.testing.assert_array_equal(prune_weights(np.array([0.49, 0.49, 0.02]), P, codes), [0.49, 0.49, 0.02])
+    assert prune_weights(np.ones(1), [p[:1] for p in P], codes) == [1]
 
 
 # Batches
@@ -251,48 +251,48 @@ def test_pruning_drops_what_does_not_matter_and_keeps_what_does():
 def test_a_skewed_batch_is_skewed_and_as_large(n_classes):
     rng = np.random.default_rng(0)
     codes = rng.integers(n_classes, size=200)
-    rows = skewed(codes, rng)
+    rows = sample_skewed_batch(codes, rng)
     shares = np.sort(np.bincount(codes[rows], minlength=n_classes) / 200)[::-1]
     assert len(rows) == 200
     assert shares[: n_classes // 2].sum() == pytest.approx(0.8)
     counts = np.bincount(rows, minlength=200)
     assert all(np.ptp(counts[codes == c]) <= 2 for c in range(n_classes))
-    assert not np.array_equal(rows, skewed(codes, rng))
+    assert not np.array_equal(rows, sample_skewed_batch(codes, rng))
 
 
 def test_batches_begin_with_the_natural_one_and_are_repeatable():
     codes = np.arange(60) % 3
-    natural, *others = trial_batches(codes, [0, 1])
+    natural, *others = make_trial_batches(codes, [0, 1])
     np.testing.assert_array_equal(natural, np.arange(60))
-    assert len(others) == DRAWS
-    assert all(np.array_equal(*pair) for pair in zip(others, trial_batches(codes, [0, 1])[1:], strict=True))
-    assert not np.array_equal(others[0], trial_batches(codes, [0, 2])[1])
+    assert len(others) == N_SKEWED_BATCHES
+    assert all(np.array_equal(*pair) for pair in zip(others, make_trial_batches(codes, [0, 1])[1:], strict=True))
+    assert not np.array_equal(others[0], make_trial_batches(codes, [0, 2])[1])
 
 
 def test_a_batch_of_one_class_cannot_be_skewed():
-    np.testing.assert_array_equal(skewed(np.full(5, 2), np.random.default_rng(0)), np.arange(5))
+    np.testing.assert_array_equal(sample_skewed_batch(np.full(5, 2), np.random.default_rng(0)), np.arange(5))
 
 
 def test_the_graph_is_symmetric_and_knows_the_nearest(monkeypatch):
     X = np.random.default_rng(0).normal(size=(60, 3))
-    W = neighbour_graph(X).toarray()
+    W = neighbor_graph(X).toarray()
     distances = np.linalg.norm(X[:, None] - X, axis=2) + np.diag(np.full(60, np.inf))
     A = np.zeros((60, 60))
     np.put_along_axis(A, np.argsort(distances, axis=1)[:, :5], 1, axis=1)
     np.testing.assert_array_equal(W, (A + A.T) / 2)
     monkeypatch.setattr("unseen.selection._pool.BLOCK", 20)
-    blocks = neighbour_graph(X).toarray()
+    blocks = neighbor_graph(X).toarray()
     assert blocks.sum() == W.sum()
-    np.testing.assert_array_equal(blocks[::3, ::3], neighbour_graph(X[::3]).toarray())
+    np.testing.assert_array_equal(blocks[::3, ::3], neighbor_graph(X[::3]).toarray())
 
 
 def test_small_batches_and_strength_zero_are_not_smoothed():
     P, _ = members(9)
     p = P[0][0]
     X = np.random.default_rng(0).normal(size=(len(p), 2))
-    assert smoothed(p, neighbour_graph(X), 0.0) is p
-    assert neighbour_graph(X[:6]).nnz == 0
-    np.testing.assert_allclose(smoothed(p[:6], neighbour_graph(X[:6]), 2.0), p[:6])
+    assert smooth_probabilities(p, neighbor_graph(X), 0.0) is p
+    assert neighbor_graph(X[:6]).nnz == 0
+    np.testing.assert_allclose(smooth_probabilities(p[:6], neighbor_graph(X[:6]), 2.0), p[:6])
 
 
 def test_smoothing_keeps_rows_stochastic_and_repairs_what_neighbours_know():
@@ -301,7 +301,7 @@ def test_smoothing_keeps_rows_stochastic_and_repairs_what_neighbours_know():
     X = 8 * np.eye(3)[truth] + rng.normal(size=(120, 3))
     p = confident(truth, rng.random(120) < 0.75, n_classes=3, sure=0.6)
     p = np.column_stack([p, np.zeros(120)])  # a class that was ruled out
-    Z = smoothed(p, neighbour_graph(X), 2.0)
+    Z = smooth_probabilities(p, neighbor_graph(X), 2.0)
     np.testing.assert_allclose(Z.sum(axis=1), 1)
     assert (Z >= 0).all()
     assert (Z[:, 3] == 0).all()
@@ -315,7 +315,9 @@ def ballot(n_domains, votes, X=None, n=200):
     """Votes of an inductive and a transductive candidate on two classes; `votes` is told who, where, and rows."""
     y, domain = np.tile(np.arange(n) % 2, n_domains), np.repeat(np.arange(n_domains), n)
     samples = Samples(np.zeros((len(y), 1)) if X is None else X, y, domain)
-    trials = Trials.of(samples, [(np.flatnonzero(domain != k), np.flatnonzero(domain == k)) for k in range(n_domains)])
+    trials = TrialSplits.of(
+        samples, [(np.flatnonzero(domain != k), np.flatnonzero(domain == k)) for k in range(n_domains)]
+    )
     candidates = [Candidate("still", {}, None, None), Candidate("moving", {}, DomainCenterer(), None, plain=False)]
     said = [
         Prediction(j, at, p.argmax(axis=1), {"votes": np.log(p)})
@@ -323,7 +325,7 @@ def ballot(n_domains, votes, X=None, n=200):
         if j or at not in trials.again
         for p in [votes(j, at not in trials.again, trials.splits[at][1] % n)]  # every other is of the second class
     ]
-    return Ballot.of(candidates, samples, trials, said)
+    return OutOfDomainPredictions.of(candidates, samples, trials, said)
 
 
 def planted(gain, n_domains=5, skewed_gain=None):
@@ -363,8 +365,8 @@ def test_trials_hold_out_again_what_was_held_out():
 def test_the_guard_takes_what_pays_and_says_so(options, name):
     n = options.get("n_domains", 5)
     found = planted(**options).pooled([*np.random.default_rng(0).normal(size=(n, 200, 2))])  # neighbours know nothing
-    bold = next(one for one in found.tried if one.name == ALL)
-    assert [one.name for one in found.tried if one.chosen] == [ALL if name == "A" else INDUCTIVE]
+    bold = next(one for one in found.tried if one.name == FULL_ENSEMBLE)
+    assert [one.name for one in found.tried if one.chosen] == [FULL_ENSEMBLE if name == "A" else INDUCTIVE_ENSEMBLE]
     assert any(member.transductive for member in found.members) == (name == "A")
     assert ("is not used" in bold.guard) == (name == "I")
     assert "Smoothing" in found.guards[1].reason
@@ -379,36 +381,36 @@ def test_without_features_of_batches_nothing_transductive_is_tried():
     alone = {"candidates": found.candidates[:1], "betas": found.betas[:1], "fold_betas": found.fold_betas[:, :1]}
     inductive = replace(found, **alone).pooled(None)
     assert inductive.guards == []
-    assert [one.name for one in inductive.tried if one.chosen] == [INDUCTIVE]
+    assert [one.name for one in inductive.tried if one.chosen] == [INDUCTIVE_ENSEMBLE]
 
 
 def test_a_step_is_accepted_by_a_paired_t_test_and_two_margins():
     gains = np.array([12.0, -6.0, -2.0, 10.0])
-    assert not Guard("It", gains, gains).adopts
-    accepted = Guard("It", gains + 10, gains + 10)
+    assert not AcceptanceTest("It", gains, gains).adopts
+    accepted = AcceptanceTest("It", gains + 10, gains + 10)
     assert accepted.adopts
     assert accepted.p_value == pytest.approx(ttest_1samp(gains + 10, 0, alternative="greater").pvalue)
     assert (
         f"gains 13.5 points on natural batches (p = {accepted.p_value:.3f}, one-sided paired t test)" in accepted.reason
     )
-    lost = Guard("It", np.full(4, -0.5), np.full(4, 20.0))  # what pays on skewed batches alone
+    lost = AcceptanceTest("It", np.full(4, -0.5), np.full(4, 20.0))  # what pays on skewed batches alone
     assert not lost.adopts
     assert lost.p_value == 1
     assert "not used" in lost.reason
-    skewed_loss = Guard("It", np.array([19.0, 20.0, 21.0, 20.0]), np.full(4, -1.5))
+    skewed_loss = AcceptanceTest("It", np.array([19.0, 20.0, 21.0, 20.0]), np.full(4, -1.5))
     assert skewed_loss.p_value < 0.001
     assert not skewed_loss.adopts
-    assert Guard("It", np.zeros(4), np.zeros(4)).p_value == 1
+    assert AcceptanceTest("It", np.zeros(4), np.zeros(4)).p_value == 1
     few = np.array([40.0, -0.1, 39.0])
-    assert not Guard("It", few, few).adopts
-    two = Guard("It", np.array([30.0, 31.0]), np.array([30.0, 31.0]))
+    assert not AcceptanceTest("It", few, few).adopts
+    two = AcceptanceTest("It", np.array([30.0, 31.0]), np.array([30.0, 31.0]))
     assert not two.adopts
     assert two.reason.endswith("needs at least 3 held-out domains, and there are 2.")
 
 
 def test_a_step_that_changes_nothing_on_average_is_accepted_as_often_as_stated():
     gains = np.random.default_rng(0).normal(scale=5, size=(4000, 5))
-    rate = np.mean([Guard("It", own, own).adopts for own in gains])
+    rate = np.mean([AcceptanceTest("It", own, own).adopts for own in gains])
     assert 0.02 < rate < 0.05 + 2 * np.sqrt(0.05 * 0.95 / 4000)
 
 
@@ -421,7 +423,7 @@ def test_smoothing_is_taken_where_neighbours_know_and_stays_calibrated():
     found = ballot(4, votes)
     X = [6 * np.eye(2)[codes] + rng.normal(size=(200, 2)) for codes in found.codes]
     pooling = found.pooled(X)
-    assert pooling.smoothing in STRENGTHS
+    assert pooling.smoothing in SMOOTHING_STRENGTHS
     assert pooling.guards[-1].adopts
     smooth = next(one for one in pooling.tried if one.chosen)
     assert "smoothed" in smooth.name
@@ -437,11 +439,13 @@ def test_weights_of_rows_are_repetitions():
     repeated = [np.repeat(p, t, axis=1) for p, t in zip(P, times, strict=True)]
     truth = [np.repeat(c, t) for c, t in zip(codes, times, strict=True)]
     weights = [t.astype(float) for t in times]
-    np.testing.assert_allclose(pool_weights(P, codes, weights=weights), pool_weights(repeated, truth), atol=1e-9)
+    np.testing.assert_allclose(
+        fit_ensemble_weights(P, codes, weights=weights), fit_ensemble_weights(repeated, truth), atol=1e-9
+    )
     scores = [np.log(p[0]) for p in P]
     again = [np.log(p[0]) for p in repeated]
-    assert temperature(scores, codes, weights) == pytest.approx(temperature(again, truth), rel=1e-5)
-    one, two = calibration([p[0] for p in P], codes, weights), calibration([p[0] for p in repeated], truth)
+    assert fit_temperature(scores, codes, weights) == pytest.approx(fit_temperature(again, truth), rel=1e-5)
+    one, two = calibration_table([p[0] for p in P], codes, weights), calibration_table([p[0] for p in repeated], truth)
     assert (one["ece"], one["log_loss"]) == pytest.approx((two["ece"], two["log_loss"]))
 
 
@@ -549,21 +553,21 @@ def test_calibration_tells_the_honest_from_the_sure():
     rng = np.random.default_rng(0)
     P = [rng.dirichlet(np.ones(3), size=3000) for _ in range(3)]
     codes = [(rng.random((3000, 1)) > np.cumsum(p, axis=1)).sum(axis=1) for p in P]
-    honest, sure = calibration(P, codes), calibration([softmax(np.log(p), 4.0) for p in P], codes)
+    honest, sure = calibration_table(P, codes), calibration_table([softmax(np.log(p), 4.0) for p in P], codes)
     assert honest["ece"] < 0.05 < sure["ece"]
     assert honest["log_loss"] < sure["log_loss"]
     assert sum(row["share"] for row in honest["bins"]) == pytest.approx(1)
     assert all(abs(row["confidence"] - row["accuracy"]) < 0.1 for row in honest["bins"] if row["share"] > 0.01)
     assert json.loads(json.dumps(honest)) == honest
-    assert calibration([np.eye(3)[codes[0]]], codes[:1])["ece"] == 0
+    assert calibration_table([np.eye(3)[codes[0]]], codes[:1])["ece"] == 0
 
 
 def test_votes_have_room_in_memory(monkeypatch):
     X, y, d = three_domains(n_per_cell=30)
-    monkeypatch.setattr(_pooling, "ROOM", 10 * 3 * 100)  # for a hundred samples of three classes
+    monkeypatch.setattr(_pooling, "MAX_DECISION_SCORES", 10 * 3 * 100)  # for a hundred samples of three classes
     candidates = list(METHODS["logistic"].candidates(3)) * 2
     splits = list(LeaveOneDomainOut().split(X, y, d))
-    _, pooling = contest_and_pool(candidates, Samples(X, y, d), splits)
+    _, pooling = evaluate_and_fit_ensemble(candidates, Samples(X, y, d), splits)
     sizes = [len(codes) for codes in pooling.codes]
     assert sum(sizes) <= 110 < len(X)
     assert all(set(codes) == {0, 1, 2} for codes in pooling.codes)

@@ -20,8 +20,8 @@ pytest.importorskip("jinja2", reason="the report needs jinja2")
 
 from report_sample import NASTY, Page, comparison, diagnosis
 from unseen.report import render_comparison, render_diagnosis
-from unseen.report._charts import CANVAS, SHADES, Axis, decimals, on_canvas, shades
-from unseen.report._format import NOTHING, duration, general, number, p_value, pairs, signed
+from unseen.report._charts import CANVAS, SHADES, Axis, decimals, scale_to_canvas, shades
+from unseen.report._format import NOTHING, duration, format_pairs, format_signed, general, number, p_value
 
 SECTIONS = ["verdict", "methods", "pool", "embedding", "diagnosis", "confusion", "surface", "settings", "provenance"]
 FINITE = st.floats(-1e9, 1e9)
@@ -397,7 +397,7 @@ def test_shades_follow_the_numbers(values):
 
 @given(st.lists(st.tuples(FINITE, FINITE), max_size=8))
 def test_points_fill_the_canvas(points):
-    placed = on_canvas([*points, (None, 1.0), (0.0, float("nan"))])
+    placed = scale_to_canvas([*points, (None, 1.0), (0.0, float("nan"))])
     assert placed[-2:] == [None, None]
     assert all(0 <= value <= CANVAS for point in placed[:-2] for value in point)
     for i in (0, 1):
@@ -412,7 +412,7 @@ def test_the_style_has_a_colour_for_every_shade():
 
 def test_numbers_read_well():
     assert [number(v) for v in (1234.56, -0.04, None, float("nan"))] == ["1,234.6", "0.0", NOTHING, NOTHING]
-    assert [signed(v) for v in (3.44, -1, 0.04, None)] == ["+3.4", "\u22121.0", "0.0", NOTHING]
+    assert [format_signed(v) for v in (3.44, -1, 0.04, None)] == ["+3.4", "\u22121.0", "0.0", NOTHING]
     assert [general(v) for v in (12345, 0.012345, None, True, "seven")] == [
         "12,345",
         "0.01235",
@@ -428,5 +428,5 @@ def test_numbers_read_well():
         "2 h 2 min",
         NOTHING,
     ]
-    assert pairs({"a": 0.1, "b": None, "c": [1, 2]}) == [("a", "0.1"), ("b", "None"), ("c", "[1, 2]")]
+    assert format_pairs({"a": 0.1, "b": None, "c": [1, 2]}) == [("a", "0.1"), ("b", "None"), ("c", "[1, 2]")]
     assert [decimals([[v]]) for v in (0.0363, 72.9, 1234, 0, None)] == [4, 1, 0, 2, 2]

@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 from scipy.stats import t as student
 
-from unseen.selection import domains_for_coverage, domains_for_interval, forecast, is_informative, no_interval
+from unseen.selection import (
+    domains_for_coverage,
+    domains_for_interval,
+    explain_missing_interval,
+    forecast,
+    is_informative,
+)
 from unseen.selection._pool import ConformalSets
 
 
@@ -81,4 +87,4 @@ def test_an_interval_says_something_if_it_leaves_out_half_of_the_range(low, high
     ],
 )
 def test_where_there_is_no_interval_the_reason_names_the_number_of_domains(n_domains, spread, says):
-    assert says in no_interval(n_domains, spread, 0.25, lambda size: f"{size:.2f}")
+    assert says in explain_missing_interval(n_domains, spread, 0.25, lambda size: f"{size:.2f}")

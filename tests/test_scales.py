@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from helpers import make, three_domains
 from unseen import CIDG
-from unseen.estimators import Equation
-from unseen.kernels import factor, is_multiple
+from unseen.estimators import ProjectionProblem
+from unseen.kernels import is_multiple, parse_multiple
 
 
 @pytest.mark.parametrize(
@@ -26,12 +26,12 @@ from unseen.kernels import factor, is_multiple
 )
 def test_a_multiple_is_its_factor(text, expected):
     assert is_multiple(text, "scale")
-    assert factor(text, "scale", "ridge") == expected
+    assert parse_multiple(text, "scale", "ridge") == expected
 
 
 @given(st.floats(1e-300, 1e300))
 def test_any_positive_number_survives_the_way_through_text(number):
-    assert factor(f"{number!r}*median", "median", "gamma") == number
+    assert parse_multiple(f"{number!r}*median", "median", "gamma") == number
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_any_positive_number_survives_the_way_through_text(number):
 )
 def test_what_is_no_multiple_is_refused_with_an_example(text):
     with pytest.raises(ValueError, match=r'ridge must be a number, "scale" or a positive multiple .* got ') as caught:
-        factor(text, "scale", "ridge")
+        parse_multiple(text, "scale", "ridge")
     assert repr(text) in str(caught.value)
 
 
@@ -67,7 +67,7 @@ def test_a_ridge_in_multiples_follows_a_rescaled_kernel(name):
 def test_multiples_of_the_ridge_are_multiples():
     X, y, d = three_domains()
     one, ten = (CIDG(ridge=text).fit(X, y, sample_domain=d) for text in ("scale", "10*scale"))
-    one_sized, ten_sized = (Equation.of(model, model.cell_counts_, 3.0).ridge for model in (one, ten))
+    one_sized, ten_sized = (ProjectionProblem.of(model, model.cell_counts_, 3.0).ridge for model in (one, ten))
     assert ten_sized == pytest.approx(10 * one_sized)
 
 

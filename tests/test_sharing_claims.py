@@ -16,21 +16,21 @@ from engine_sample import SAMPLES, SPLITS, D, X, Y, own
 from unseen import CIDG, SCA, DomainCenterer
 from unseen.kernels import Kernel, _plan
 from unseen.labels import Samples
-from unseen.selection import Candidate, expected_warnings, placed, predictions
+from unseen.selection import Candidate, bind_domains, evaluate_candidates, ignore_expected_warnings
 from unseen.selection._asking import (
-    Rows,
-    Stage,
-    as_key,
-    grouped,
+    FeatureStage,
+    SplitRows,
+    group_by,
+    hashable_key,
     kernel_key,
+    rotate_to_span,
     sharing_key,
-    turned,
 )
-from unseen.selection._folds import Fold, Source, membership_of, solution_params
+from unseen.selection._folds import Decomposition, DecompositionSource, get_membership, solution_params
 
 
 def test_rows_are_held_out_once_however_many_splits_hold_them_out():
-    rows = Rows(np.array([7, 9]), (np.array([5, 1, 3]), np.array([3, 4])))
+    rows = SplitRows(np.array([7, 9]), (np.array([5, 1, 3]), np.array([3, 4])))
     assert [part.tolist() for part in rows] == [[7, 9], [5, 1, 3], [3, 4]]
     assert rows.test.tolist() == [1, 3, 4, 5]
     assert rows.all.tolist() == [7, 9, 1, 3, 4, 5]
@@ -43,7 +43,7 @@ def test_rows_are_held_out_once_however_many_splits_hold_them_out():
 
 
 def test_a_single_split_keeps_the_order_and_the_copies_of_its_rows():
-    rows = Rows(np.array([7]), (np.array([5, 1, 5]),))
+    rows = SplitRows(np.array([7]), (np.array([5, 1, 5]),))
     assert rows.test.tolist() == [5, 1, 5]
     assert [place.tolist() for place in rows.places] == [[0, 1, 2]]
     Z = np.arange(3)
@@ -56,9 +56,9 @@ def test_a_single_split_keeps_the_order_and_the_copies_of_its_rows():
 
 def test_parameters_are_told_apart_by_value_or_else_by_identity():
     one, two = [1], [1]
-    assert as_key("rbf") == "rbf"
-    assert as_key(one) == as_key(one) != as_key(two)
-    assert grouped([3, 1, 4, 1, 5], lambda n: n % 2) == [[3, 1, 1, 5], [4]]
+    assert hashable_key("rbf") == "rbf"
+    assert hashable_key(one) == hashable_key(one) != hashable_key(two)
+    assert group_by([3, 1, 4, 1, 5], lambda n: n % 2) == [[3, 1, 1, 5], [4]]
     assert kernel_key(CIDG(gamma=1.0)) == kernel_key(CIDG(gamma=1.0, ridge=5.0))
     assert kernel_key(CIDG(gamma=1.0)) != kernel_key(CIDG(gamma=2.0))
 
@@ -73,7 +73,7 @@ def test_candidates_share_a_kernel_or_a_method_but_never_with_those_of_a_user():
 
 
 def test_a_stage_computes_what_is_shared_once():
-    stage, (train, test) = Stage(SAMPLES), SPLITS[0]
+    stage, (train, test) = FeatureStage(SAMPLES), SPLITS[0]
     assert stage.distances_to(train, train) is stage.distances_to(train, train)
     assert stage.distances_to(train, test) is stage.distances_to(train, test)
     one, two = stage.source(CIDG(gamma=1.0)), stage.source(CIDG(gamma=2.0))
@@ -85,7 +85,7 @@ def test_a_stage_computes_what_is_shared_once():
 
 
 def test_distances_of_each_split_are_those_of_its_own_rows():
-    stage = Stage(SAMPLES)
+    stage = FeatureStage(SAMPLES)
     for train, test in [*SPLITS, SPLITS[0]]:  # whatever split came before
         for rows in (train, test):
             expected = ((X[rows][:, None] - X[train]) ** 2).sum(axis=2)
@@ -96,9 +96,11 @@ def test_distances_of_each_split_are_those_of_its_own_rows():
 @pytest.mark.parametrize("far", [1e9, 1e12, 1e15])
 def test_a_row_outside_a_split_does_not_change_the_rounding_of_its_distances(far):
     train, test = SPLITS[0]
-    near = Stage(SAMPLES)
+    near = FeatureStage(SAMPLES)
     stretched = np.vstack([X, np.full((1, X.shape[1]), far)])
-    beside = Stage(Samples(stretched, np.append(SAMPLES.y, SAMPLES.y[0]), np.append(SAMPLES.domain, SAMPLES.domain[0])))
+    beside = FeatureStage(
+        Samples(stretched, np.append(SAMPLES.y, SAMPLES.y[0]), np.append(SAMPLES.domain, SAMPLES.domain[0]))
+    )
     for rows in (train, test):
         np.testing.assert_array_equal(beside.distances_to(train, rows), near.distances_to(train, rows))
     for kernel in ("rbf", "linear", "poly", "laplacian"):
@@ -112,8 +114,8 @@ def test_a_row_outside_a_split_does_not_change_the_rounding_of_its_distances(far
 @pytest.mark.parametrize("transformer", [PCA(2), DomainCenterer(), FrozenEstimator(PCA(2).fit(X)), None])
 def test_behind_a_transformer_rows_are_where_they_are_said_to_be(transformer):
     train = SPLITS[0][0]
-    rows = Rows(train, (SPLITS[0][1], SPLITS[0][1][::2]))
-    stage, here = Stage(SAMPLES).behind(transformer, rows)
+    rows = SplitRows(train, (SPLITS[0][1], SPLITS[0][1][::2]))
+    stage, here = FeatureStage(SAMPLES).behind(transformer, rows)
     np.testing.assert_array_equal(stage.samples.y[here.train], SAMPLES.y[train])
     for place, test in zip(here.tests, rows.tests, strict=True):
         np.testing.assert_array_equal(stage.samples.y[place], SAMPLES.y[test])
@@ -128,8 +130,8 @@ def test_behind_a_transformer_rows_are_where_they_are_said_to_be(transformer):
 
 
 def test_a_frozen_transformer_serves_all_splits_and_no_transformer_is_the_stage_itself():
-    frozen, stage = FrozenEstimator(PCA(2).fit(X)), Stage(SAMPLES)
-    rows = [Rows(train, (test,)) for train, test in SPLITS]
+    frozen, stage = FrozenEstimator(PCA(2).fit(X)), FeatureStage(SAMPLES)
+    rows = [SplitRows(train, (test,)) for train, test in SPLITS]
     first, second = (stage.behind(frozen, one) for one in rows[:2])
     assert first[0] is second[0]
     assert first[1] is rows[0]
@@ -139,17 +141,17 @@ def test_a_frozen_transformer_serves_all_splits_and_no_transformer_is_the_stage_
 def test_linear_classifiers_see_the_same_inner_products_in_fewer_dimensions():
     rng = np.random.default_rng(0)
     A, B = rng.normal(size=(10, 15)), rng.normal(size=(4, 15))
-    Z, Z_test = turned(A, B)
+    Z, Z_test = rotate_to_span(A, B)
     assert Z.shape == (10, 11)
     np.testing.assert_allclose(Z @ Z.T, A @ A.T, atol=1e-12)
     np.testing.assert_allclose(Z_test @ Z.T, B @ A.T, atol=1e-12)
-    assert turned(A[:, :14], B[:, :14])[0].shape == (10, 14)  # not worth it: 1.5 rows for each feature
+    assert rotate_to_span(A[:, :14], B[:, :14])[0].shape == (10, 14)  # not worth it: 1.5 rows for each feature
 
 
 def test_principal_components_are_those_of_scikit_learn():
     train, test = SPLITS[1]
     candidate = CIDG(gamma=0.1)
-    fold = Stage(SAMPLES).source(candidate).fold(train, test)
+    fold = FeatureStage(SAMPLES).source(candidate).fold(train, test)
     theirs = KernelPCA(3, kernel="rbf", gamma=0.1, eigen_solver="dense").fit(X[train])
     found = fold.principal(3)
     expected, expected_test = theirs.transform(X[train]), theirs.transform(X[test])
@@ -164,7 +166,7 @@ def test_principal_components_are_those_of_scikit_learn():
 @pytest.mark.parametrize("feature_map", ["linear", FrozenEstimator(PCA(3).fit(X)), PCA(3)])
 def test_the_statistics_of_a_fold_are_those_of_its_training_rows(train, feature_map):
     projection = CIDG(feature_map=feature_map)
-    source, test = Source(projection, SAMPLES, None), SPLITS[0][1]
+    source, test = DecompositionSource(projection, SAMPLES, None), SPLITS[0][1]
     fold = source.fold(train, test)
     F = X if isinstance(feature_map, str) else (PCA(3).fit(X[train]) if isinstance(feature_map, PCA) else feature_map)
     F = F if F is X else F.transform(X)
@@ -180,14 +182,14 @@ def test_the_statistics_of_a_fold_are_those_of_its_training_rows(train, feature_
 
 def test_the_cells_of_a_fold_have_no_empty_rows_or_columns():
     rows = np.flatnonzero((Y != 1) & (D != 0))
-    assert membership_of(SAMPLES, rows).counts.tolist() == [[8, 8], [8, 8]]
+    assert get_membership(SAMPLES, rows).counts.tolist() == [[8, 8], [8, 8]]
 
 
 @pytest.mark.parametrize("most", [1, 2, np.inf])
 def test_pencils_that_are_not_kept_are_computed_again(most, monkeypatch):
-    monkeypatch.setattr(Fold, "pencils", most)
+    monkeypatch.setattr(Decomposition, "pencils", most)
     train, test = SPLITS[0]
-    fold = Stage(SAMPLES).source(CIDG(gamma=0.1)).fold(train, test)
+    fold = FeatureStage(SAMPLES).source(CIDG(gamma=0.1)).fold(train, test)
     first = [fold.solve(CIDG(gamma=0.1, ridge=ridge))[0].eigenvalues for ridge in (0.1, 1.0, 10.0)]
     again = [fold.solve(CIDG(gamma=0.1, ridge=ridge))[0].eigenvalues for ridge in (0.1, 1.0, 10.0)]
     np.testing.assert_array_equal(first, again)
@@ -200,10 +202,10 @@ def test_kernel_matrices_of_a_search_are_refused_where_three_do_not_fit(kernel, 
     samples = replace(SAMPLES, X=X @ X.T) if kernel == "precomputed" else SAMPLES
     need = 3 * 8 * len(X) ** 2
     monkeypatch.setattr(_plan, "available_bytes", lambda: need)
-    assert Stage(samples).source(CIDG(kernel=kernel)).grams is not None
+    assert FeatureStage(samples).source(CIDG(kernel=kernel)).grams is not None
     monkeypatch.setattr(_plan, "available_bytes", lambda: need - 1)
     with pytest.raises(MemoryError, match=r"A search over CIDG .* needs 3 matrices"):
-        Stage(samples).source(CIDG(kernel=kernel))
+        FeatureStage(samples).source(CIDG(kernel=kernel))
 
 
 @pytest.mark.parametrize(
@@ -221,7 +223,7 @@ def test_kernel_matrices_of_a_search_are_refused_where_three_do_not_fit(kernel, 
 )
 def test_the_kernel_of_a_fold_is_that_of_its_training_rows(projection):
     train, test = SPLITS[2]
-    fold = Stage(SAMPLES).source(projection).fold(train, test)
+    fold = FeatureStage(SAMPLES).source(projection).fold(train, test)
     kernel = Kernel.of(projection).fitted(X[train])
     K, K_test = kernel.values(X[train], X[train]), kernel.values(X[test], X[train])
     Kc = K - K.mean(axis=0) - K.mean(axis=1)[:, None] + K.mean()
@@ -236,9 +238,9 @@ def test_the_kernel_of_a_fold_is_that_of_its_training_rows(projection):
 
 def alone(candidate, samples, train, test):
     """What a candidate predicts that is fitted by itself."""
-    with expected_warnings():
+    with ignore_expected_warnings():
         pipeline = candidate.fitted(samples.X[train], samples.y[train], samples.domain[train])
-        model, seen = placed(pipeline, samples.X[test], samples.domain[test])
+        model, seen = bind_domains(pipeline, samples.X[test], samples.domain[test])
         return model.predict(seen)
 
 
@@ -264,7 +266,7 @@ def settings(*transformers, classifier=None, **options):
 )
 def test_together_candidates_predict_what_each_predicts_alone(candidates):
     splits = [*SPLITS, (SPLITS[0][0], SPLITS[0][1][::3])]
-    found = list(predictions(candidates, SAMPLES, splits))
+    found = list(evaluate_candidates(candidates, SAMPLES, splits))
     assert len({(one.candidate, one.split) for one in found}) == len(found) == len(candidates) * len(splits)
     for one in found:
         train, test = splits[one.split]
@@ -277,7 +279,7 @@ def test_together_candidates_predict_what_each_predicts_alone(candidates):
 def test_with_more_features_than_samples_too(classifier):
     rng = np.random.default_rng(0)
     wide = replace(SAMPLES, X=np.hstack([3 * X, rng.normal(size=(len(X), 200)) ** 3]))
-    found = list(predictions(settings(None, classifier=classifier), wide, SPLITS))
+    found = list(evaluate_candidates(settings(None, classifier=classifier), wide, SPLITS))
     assert len(found) == len(SPLITS)
     for one in found:
         expected = alone(settings(None, classifier=classifier)[0], wide, *SPLITS[one.split])

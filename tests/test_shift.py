@@ -25,9 +25,9 @@ from unseen.shift._evidence import (
     PermutationTest,
     chi_square,
     distance_matrices,
+    find_outlier,
     kernel_evidence,
-    labellings,
-    odd_one_out,
+    permute_labels,
     permuted_tables,
 )
 
@@ -84,7 +84,7 @@ def test_statistics_are_the_scatters_of_the_paper(problem):
         assert expected["conditional"] == pytest.approx(0, abs=1e-12)
     else:
         assert evidence["conditional"].statistic == pytest.approx(expected["conditional"], abs=1e-12)
-        prior_normalised = trace(scatters.prior_normalised(membership.counts))
+        prior_normalised = trace(scatters.prior_normalized(membership.counts))
         assert evidence["prior_normalised"].statistic == pytest.approx(prior_normalised, abs=1e-12)
 
 
@@ -94,7 +94,7 @@ def test_domains_explain_no_more_than_there_is(problem):
     X, y, d = problem
     order = np.argsort(y, kind="stable")
     everything = PermutationTest(rbf_kernel(X[order]), Membership.of(y[order], d[order]))
-    evidence = everything.evidence(labellings(d[order], y[order], 5, np.random.default_rng(0)))
+    evidence = everything.evidence(permute_labels(d[order], y[order], 5, np.random.default_rng(0)))
     assert (evidence.draws[0] <= evidence.total * (1 + 1e-9)).all()
     assert 0 <= evidence.share <= 1
     assert 1 / 6 <= evidence.p_value <= 1
@@ -140,7 +140,7 @@ def test_permutations_keep_every_cell_and_move_samples():
     rng = np.random.default_rng(0)
     y = np.repeat([0, 1], [12, 7])
     d = rng.integers(0, 3, size=19)
-    labels = labellings(d, y, 20, rng)
+    labels = permute_labels(d, y, 20, rng)
     np.testing.assert_array_equal(labels[:, 0], d)
     assert len({tuple(column) for column in labels.T}) > 15
     for column in labels.T:
@@ -215,9 +215,9 @@ def test_no_domain_stands_apart_where_all_are_equally_far(seed):
 
 def test_two_domains_have_no_odd_one():
     distances = np.array([[0.0, 1.0], [1.0, 0.0]])
-    assert odd_one_out(distances) is None
-    assert odd_one_out(np.array([[0, 1, 1.0], [1, 0, 0.5], [1, 0.5, 0]])) == 0
-    assert odd_one_out(np.array([[0, 1, 1.0], [1, 0, 0.9], [1, 0.9, 0]])) is None
+    assert find_outlier(distances) is None
+    assert find_outlier(np.array([[0, 1, 1.0], [1, 0, 0.5], [1, 0.5, 0]])) == 0
+    assert find_outlier(np.array([[0, 1, 1.0], [1, 0, 0.9], [1, 0.9, 0]])) is None
 
 
 def facts(diagnosis):

@@ -23,8 +23,8 @@ from unseen.algebra import (
     residual,
     residuals,
     solve,
-    whiten,
     whiten_by_cholesky,
+    whiten_by_eigh,
 )
 from unseen.estimators import _projection as _base
 
@@ -56,7 +56,7 @@ def test_cholesky_equals_the_eigendecomposition_wherever_it_is_sound(name, ridge
     recipe = replace(recipe, ridge=ridge * scale(recipe, size))
     assert cholesky_is_sound(recipe, size)
     fast = solve(whiten_by_cholesky(K, membership, recipe), recipe, membership.counts)
-    full = solve(whiten(gram_spectrum(K.copy(), membership), recipe), recipe, membership.counts)
+    full = solve(whiten_by_eigh(gram_spectrum(K.copy(), membership), recipe), recipe, membership.counts)
     np.testing.assert_allclose(fast.eigenvalues, full.eigenvalues, rtol=1e-8)
     np.testing.assert_allclose(fast.norms, full.norms, rtol=1e-6)
     expected = K @ full.coefficients
@@ -72,7 +72,7 @@ def test_eigenvalues_by_cholesky_lose_no_more_than_the_condition_number_costs(na
     recipe = make(name)._recipe(membership.counts, 1.0)
     recipe = replace(recipe, ridge=10.0**power * scale(recipe, size))
     fast = solve(whiten_by_cholesky(K, membership, recipe), recipe, membership.counts)
-    full = solve(whiten(gram_spectrum(K.copy(), membership), recipe), recipe, membership.counts)
+    full = solve(whiten_by_eigh(gram_spectrum(K.copy(), membership), recipe), recipe, membership.counts)
     np.testing.assert_allclose(fast.eigenvalues, full.eigenvalues, rtol=4 * np.finfo(float).eps / 10.0**power)
 
 
@@ -158,7 +158,7 @@ def test_the_residual_is_that_of_the_textbook_and_bounds_the_error(name):
     N, A = pencil(name, K, y, d, ridge)
     model = make(name, n_components=2, kernel="precomputed", ridge=ridge).fit(K, y, sample_domain=d)
     recipe = model._recipe(membership.counts, ridge)
-    equation = _base.Equation(model, membership.counts, ridge)
+    equation = _base.ProjectionProblem(model, membership.counts, ridge)
     solution = equation.solve(*equation.whitened(gram_spectrum(K.copy(), membership))).first(2)
     assert residual(K, membership, recipe, solution) < 1e-10
     noise = np.random.default_rng(0).normal(size=solution.coefficients.shape)
@@ -252,7 +252,7 @@ def test_a_gap_within_the_errors_of_eigenvalues_bounds_nothing():
 def test_the_largest_residual_is_that_of_all():
     K, membership, _, _ = SMALL
     recipe = make("KFDA")._recipe(membership.counts, 0.1)
-    solution = solve(whiten(gram_spectrum(K.copy(), membership), recipe), recipe, membership.counts)
+    solution = solve(whiten_by_eigh(gram_spectrum(K.copy(), membership), recipe), recipe, membership.counts)
     each = residuals(K, membership, recipe, solution)
     assert each.shape == solution.eigenvalues.shape
     assert residual(K, membership, recipe, solution) == each.max()

@@ -13,7 +13,14 @@ from scipy import sparse
 
 from unseen.algebra import Solution
 from unseen.algebra._cells import Membership, _defect, gram_spectrum
-from unseen.algebra._pencil import Recipe, SingularPencilError, Whitened, _cosines_and_sines, _denominator, _triangle
+from unseen.algebra._pencil import (
+    ScatterProblem,
+    SingularProblemError,
+    Whitened,
+    _cosines_and_sines,
+    _denominator,
+    _triangle,
+)
 from unseen.kernels._kernel import _ranks, median_squared_distance
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -69,10 +76,10 @@ def singular(sines, **weights):
     """Whether a denominator without penalties, with these sines, is refused."""
     p = len(sines)
     pencil = Whitened(np.eye(p), np.eye(p), np.array(sines), np.eye(p), np.eye(p), 1.0)
-    recipe = replace(Recipe(np.zeros((p, 1)), (), ridge=0.0), **weights)
+    recipe = replace(ScatterProblem(np.zeros((p, 1)), (), ridge=0.0), **weights)
     try:
         J = _denominator(pencil, recipe, np.ones((1, p), dtype=np.intp))
-    except SingularPencilError:
+    except SingularProblemError:
         return True
     np.testing.assert_array_equal(J, np.diag(sines))
     return False

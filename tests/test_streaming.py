@@ -20,12 +20,12 @@ from sklearn.kernel_approximation import Nystroem, RBFSampler
 
 from helpers import METHODS, make, three_domains
 from unseen import CIDG, DICA, KFDA, SCA
-from unseen.algebra._cells import Cells, Membership
+from unseen.algebra._cells import CellStatistics, Membership
 from unseen.estimators import _projection as _base
 from unseen.estimators._statistics import BLOCK_ROWS, Statistics
 from unseen.exceptions import SingleDomainWarning
 from unseen.kernels._nystroem import PivotedNystroem
-from unseen.labels import Coded
+from unseen.labels import EncodedLabels
 
 every_method = pytest.mark.parametrize("name", METHODS)
 
@@ -269,7 +269,7 @@ def test_chunks_are_left_alone():
 
 def statistics_of(rows):
     return Statistics.of(
-        lambda part: X[rows][part], Coded.classes(Y[rows], None), Coded.domains(NAMES[rows], len(rows))
+        lambda part: X[rows][part], EncodedLabels.classes(Y[rows], None), EncodedLabels.domains(NAMES[rows], len(rows))
     )
 
 
@@ -294,7 +294,9 @@ def test_addition_is_commutative_and_associative_whatever_cells_the_parts_have(c
 
 def test_a_number_and_its_name_are_different_domains():
     def part(name):
-        return Statistics.of(lambda rows: X[:2][rows], Coded.classes(Y[:2], None), Coded.domains([name] * 2, 2))
+        return Statistics.of(
+            lambda rows: X[:2][rows], EncodedLabels.classes(Y[:2], None), EncodedLabels.domains([name] * 2, 2)
+        )
 
     assert (part(1) + part("1")).domains.tolist() == [1, "1"]
     assert (part("long name") + part("b")).domains.tolist() == ["b", "long name"]
@@ -374,7 +376,9 @@ def chunked(features, membership, sizes):
     for rows in parts:
         counts = np.bincount(membership.cell[rows], minlength=membership.counts.size)
         chunks.append(
-            Cells.of(features[rows], Membership(counts.reshape(membership.counts.shape), membership.cell[rows]))
+            CellStatistics.of(
+                features[rows], Membership(counts.reshape(membership.counts.shape), membership.cell[rows])
+            )
         )
     return reduce(add, chunks)
 
@@ -414,7 +418,7 @@ def test_the_usual_sums_would_have_lost_those_digits():
 
 def test_a_hundred_million_samples_keep_their_digits():
     _, features, membership = on_a_grid([10**6] * 4000)
-    cells = Cells.of(features, membership)
+    cells = CellStatistics.of(features, membership)
     total = reduce(lambda sum_, _: sum_ + sum_, range(15), cells)  # doubled fifteen times: 1.3e8
     total = reduce(add, [cells] * 100, total)  # and a hundred small chunks on top
     times = 2**15 + 100

@@ -13,8 +13,8 @@ from sklearn.preprocessing import StandardScaler
 from study_sample import PAIR, QUICK, SAMPLES, D, X, Y, facts, problem, study
 from unseen.labels import Samples
 from unseen.study import Protocol, Task, tasks
-from unseen.study._protocol import thin
-from unseen.study._run import problem_of
+from unseen.study._protocol import subsample_task
+from unseen.study._run import make_problem
 
 
 def test_one_and_two_left_out_of_four_are_the_papers_ten_tasks():
@@ -137,24 +137,24 @@ def test_a_preprocessor_is_fitted_on_the_training_data_and_may_fill_in_missing_v
     assert {row.status for row in rows} == {"ok"}
     train, _ = QUICK.draw(SAMPLES, PAIR, 0)
     expected = clone(fill).fit(holes[train]).transform(holes[train])
-    found = problem_of(Samples(holes, Y, D), PAIR, 0, QUICK, fill)
+    found = make_problem(Samples(holes, Y, D), PAIR, 0, QUICK, fill)
     assert_array_equal(found.prepared.X[: len(train)], expected)
     other = study(tmp_path, data=(holes, Y, D), preprocessor=SimpleImputer())
     assert facts(other) == facts(study(tmp_path, data=(holes, Y, D), preprocessor=SimpleImputer(), name="fresh.sqlite"))
 
 
 def test_at_most_so_many_samples_of_each_domain_are_kept_in_order():
-    kept = thin(D, 5, seed=3)
+    kept = subsample_task(D, 5, seed=3)
     assert (np.diff(kept) > 0).all()
     assert {(D[kept] == name).sum() for name in np.unique(D)} == {5}
-    assert_array_equal(thin(D, None), np.arange(len(D)))
-    assert_array_equal(thin(D, 10**6), np.arange(len(D)))
-    assert thin(D, 5, seed=4).tolist() != kept.tolist()
+    assert_array_equal(subsample_task(D, None), np.arange(len(D)))
+    assert_array_equal(subsample_task(D, 10**6), np.arange(len(D)))
+    assert subsample_task(D, 5, seed=4).tolist() != kept.tolist()
 
 
 def test_a_draw_keeps_every_class_of_every_domain():
     rare = np.where(np.arange(len(Y)) < 2, "rare", Y.astype(str))
-    kept = thin(D, 8, y=rare)
+    kept = subsample_task(D, 8, y=rare)
     assert (rare[kept] == "rare").sum() == 2
     assert {(d, label) for d, label in zip(D[kept], rare[kept], strict=True)} == set(zip(D, rare, strict=True))
     assert {(D[kept] == name).sum() for name in np.unique(D)} == {8}

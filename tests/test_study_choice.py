@@ -19,16 +19,16 @@ from unseen import ProjectionSearchCV, UnseenClassifier
 from unseen.kernels import median_squared_distance
 from unseen.labels import Samples
 from unseen.selection import METHODS as TABLE
-from unseen.selection._pool import Guard
+from unseen.selection._pool import AcceptanceTest
 from unseen.study import Protocol, Task, tasks
-from unseen.study._outcomes import outcomes
-from unseen.study._run import Agenda, Choice, Study, Trial, methods_of, problem_of
+from unseen.study._outcomes import evaluate_methods
+from unseen.study._run import JobQueue, Study, TestJob, ValidationJob, make_problem, select_methods
 
 
 def test_two_tasks_that_train_on_the_same_rows_choose_together():
-    todo, table = tasks("abcd"), methods_of(FEW)
-    agenda = Agenda(Study(Samples(X, Y, D), QUICK, StandardScaler(), table), todo, set(), {})
-    choices = [unit for stage in agenda.stages for unit in stage if isinstance(unit, Choice)]
+    todo, table = tasks("abcd"), select_methods(FEW)
+    agenda = JobQueue(Study(Samples(X, Y, D), QUICK, StandardScaler(), table), todo, set(), {})
+    choices = [unit for stage in agenda.stages for unit in stage if isinstance(unit, ValidationJob)]
     # Each pair of domains is held out once, each of the two chooses by the other.
     assert len(choices) == QUICK.repeats * len(FEW) * 6
     for unit in choices:
@@ -63,12 +63,12 @@ def moved(seed):
 )
 def test_auto_is_what_the_classifier_would_choose_without_the_target(pool, seed, scoring, monkeypatch):
     if "smoothed" in pool:  # which pays on few data sets
-        monkeypatch.setattr(Guard, "adopts", True)
+        monkeypatch.setattr(AcceptanceTest, "adopts", True)
     X, y, d = moved(seed)
     y[:2] = 9  # a class that no source has
     protocol = Protocol(preprocess="none", metric=scoring)
-    found = problem_of(Samples(X, y, d), tasks("abcde")[0], 0, protocol)
-    (outcome,) = outcomes(["auto"], found)
+    found = make_problem(Samples(X, y, d), tasks("abcde")[0], 0, protocol)
+    (outcome,) = evaluate_methods(["auto"], found)
     told = outcome.settings
     assert json.loads(json.dumps(told, allow_nan=False)) == told
     model = UnseenClassifier(scoring=scoring).fit(X[found.train], y[found.train], sample_domain=d[found.train])
@@ -102,7 +102,7 @@ def test_pools_are_the_same_whether_their_votes_were_kept_or_are_asked_for_anew(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Trial, "result", no_trial)
+        patch.setattr(TestJob, "result", no_trial)
         with pytest.raises(KeyboardInterrupt):  # scores are kept in the file, votes are not
             study(tmp_path, protocol, methods, todo, data, name="stopped.sqlite")
     together = study(tmp_path, protocol, methods, todo, data)
@@ -115,14 +115,14 @@ def test_pools_are_the_same_whether_their_votes_were_kept_or_are_asked_for_anew(
 
 
 def test_a_pool_and_the_methods_in_it_fit_each_candidate_once():
-    table, todo = methods_of(["auto", "logistic", "CIDG"]), tasks("abcd")
-    agenda = Agenda(Study(SAMPLES, ONCE, StandardScaler(), table), todo, set(), {})
-    choices = [unit for unit in agenda.stages[0] if isinstance(unit, Choice)]
+    table, todo = select_methods(["auto", "logistic", "CIDG"]), tasks("abcd")
+    agenda = JobQueue(Study(SAMPLES, ONCE, StandardScaler(), table), todo, set(), {})
+    choices = [unit for unit in agenda.stages[0] if isinstance(unit, ValidationJob)]
     asked = [(unit.train.tobytes(), one.key) for unit in choices for one in unit.candidates]
     assert len(asked) == len(set(asked))
     voting = problem(QUICK).voting(table)
     assert {one.key for unit in choices for one in unit.candidates if one.key in unit.voting} == set(voting)
-    lone = Agenda(Study(SAMPLES, QUICK, StandardScaler(), methods_of(FEW)), todo, set(), {})
+    lone = JobQueue(Study(SAMPLES, QUICK, StandardScaler(), select_methods(FEW)), todo, set(), {})
     assert not any(unit.voting or unit.drawn for unit in lone.stages[0])
 
 
@@ -134,7 +134,7 @@ def test_no_target_label_reaches_the_choice_or_the_predictions(selection):
     target = np.flatnonzero(np.isin(D, PAIR.targets))
     others[target] = np.random.default_rng(0).permutation(Y[target])
     others[target[:3]] = 99  # even a class that no source has
-    for one, two in zip(*(outcomes(METHODS, problem(protocol, y=y)) for y in (Y, others)), strict=True):
+    for one, two in zip(*(evaluate_methods(METHODS, problem(protocol, y=y)) for y in (Y, others)), strict=True):
         assert (one.method, rounded(one.settings), one.ties) == (two.method, rounded(two.settings), two.ties)
         np.testing.assert_array_equal(one.codes, two.codes)
 
@@ -150,7 +150,7 @@ def test_the_oracle_does_look_at_the_target():
     target = np.flatnonzero(np.isin(D, PAIR.targets))
     others[target] = np.random.default_rng(0).permutation(Y[target])
     protocol = Protocol(selection="oracle", quick=True)
-    one, two = (list(outcomes(METHODS, problem(protocol, y=y))) for y in (Y, others))
+    one, two = (list(evaluate_methods(METHODS, problem(protocol, y=y))) for y in (Y, others))
     assert [o.settings for o in one] != [o.settings for o in two]
 
 
@@ -170,7 +170,7 @@ def test_with_source_centring_nothing_is_learned_from_target_samples(tmp_path, p
 @pytest.mark.parametrize("selection", ["within", "domain"])
 def test_a_projections_outcome_is_that_of_a_search_by_hand(method, selection):
     found = problem(Protocol(selection=selection, quick=True), Task(("a", "b", "c"), ("d",)))
-    (outcome,) = outcomes((method,), found)
+    (outcome,) = evaluate_methods((method,), found)
     own = TABLE[method]
     grid = [{name: [value] for name, value in setting.items()} for setting in own.settings(3, quick=True)]
     # Rows of unit length need nothing but themselves, so that all can be prepared at once.
@@ -187,8 +187,8 @@ def test_a_projections_outcome_is_that_of_a_search_by_hand(method, selection):
 
 
 def test_projections_in_one_pass_equal_projections_one_by_one():
-    for together in outcomes(PROJECTIONS, problem(QUICK)):
-        (alone,) = outcomes((together.method,), problem(QUICK))
+    for together in evaluate_methods(PROJECTIONS, problem(QUICK)):
+        (alone,) = evaluate_methods((together.method,), problem(QUICK))
         assert (alone.settings, alone.ties) == (together.settings, together.ties)
         np.testing.assert_array_equal(alone.codes, together.codes)
 
@@ -230,9 +230,9 @@ def test_rbf_svm_scores_are_those_of_a_fit_for_each_setting(preprocess):
 
 def test_the_validation_score_is_the_mean_over_the_splits_of_the_best_setting():
     found = problem(Protocol(quick=True, preprocess="standardize"))
-    (outcome,) = outcomes(("logistic",), found)
+    (outcome,) = evaluate_methods(("logistic",), found)
     by_hand = {"logistic": LogisticRegression(max_iter=2000, **outcome.settings), "1NN": KNeighborsClassifier(1)}
     for method, model in by_hand.items():
-        (outcome,) = outcomes((method,), found)
+        (outcome,) = evaluate_methods((method,), found)
         right = [model.fit(Z, y).score(Z_test, y_test) for Z, y, Z_test, y_test in prepared_splits(found)]
         assert outcome.validation == pytest.approx(np.mean(right))

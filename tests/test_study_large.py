@@ -12,8 +12,8 @@ from unseen.labels import Samples
 from unseen.selection import METHODS as TABLE
 from unseen.selection import method_names
 from unseen.study import Protocol, Task, run, tasks
-from unseen.study._outcomes import outcomes
-from unseen.study._run import problem_of
+from unseen.study._outcomes import evaluate_methods
+from unseen.study._run import make_problem
 
 N = 180  # samples of each domain
 
@@ -30,14 +30,14 @@ def world(n=N, seed=0):
 
 X, Y, D = world()
 TASK = tasks(["a", "b", "c", "d"])[0]
-PROBLEM = problem_of(Samples(X, Y, D), TASK, 0, Protocol(quick=True, preprocess="standardize"))
+PROBLEM = make_problem(Samples(X, Y, D), TASK, 0, Protocol(quick=True, preprocess="standardize"))
 METHODS = method_names(compared=True)
 PROJECTIONS = method_names(is_projection=True)
 ONLY_EXACT = {name for name in METHODS if TABLE[name].most_rows is not None}
 
 
 def accuracies(problem):
-    found = list(outcomes(METHODS, problem))
+    found = list(evaluate_methods(METHODS, problem))
     truth = problem.samples.codes[problem.test]
     return {o.method: np.mean(o.codes == truth) for o in found if o.status == "ok"}, found
 
@@ -64,9 +64,9 @@ def test_with_all_samples_as_landmarks_and_neighbours_projections_are_exact(smal
     """Chosen on everything, fitted through every sample: nothing is approximated any more."""
     monkeypatch.setattr(_plan, "CHOICE_ROWS", 10**6)
     monkeypatch.setattr(_plan, "TOLERANCE", None)
-    through_features = {o.method: o for o in outcomes(PROJECTIONS, PROBLEM)}
+    through_features = {o.method: o for o in evaluate_methods(PROJECTIONS, PROBLEM)}
     monkeypatch.setattr(_plan, "EXACT_ROWS", 10**6)
-    for exact in outcomes(PROJECTIONS, PROBLEM):
+    for exact in evaluate_methods(PROJECTIONS, PROBLEM):
         mapped = through_features[exact.method]
         assert mapped.validation == exact.validation
         assert exact.settings.items() <= mapped.settings.items()
@@ -75,7 +75,7 @@ def test_with_all_samples_as_landmarks_and_neighbours_projections_are_exact(smal
 
 def test_the_settings_tell_how_a_method_was_made_to_fit(small_limits, monkeypatch):
     monkeypatch.setattr(_plan, "LANDMARKS", 20)
-    found = {o.method: o for o in outcomes(["CIDG", "RBF SVM", "1NN", "logistic"], PROBLEM)}
+    found = {o.method: o for o in evaluate_methods(["CIDG", "RBF SVM", "1NN", "logistic"], PROBLEM)}
     assert found["CIDG"].settings["landmarks"] == found["RBF SVM"].settings["landmarks"] == 20
     assert found["CIDG"].settings["projection_rows"] == len(PROBLEM.train)
     assert found["1NN"].settings == {"classifier_rows": len(PROBLEM.train)}
@@ -101,7 +101,7 @@ def test_a_thinned_problem_keeps_its_splits_apart():
 
 def test_small_domains_survive_thinning():
     few = np.flatnonzero((D != "b") | (np.arange(len(D)) % 10 == 0))
-    thin = problem_of(Samples(X[few], Y[few], D[few]), TASK, 0, Protocol(preprocess="none")).thinned(50)
+    thin = make_problem(Samples(X[few], Y[few], D[few]), TASK, 0, Protocol(preprocess="none")).thinned(50)
     y, domain = (labels[few][thin.train] for labels in (Y, D))
     assert (domain == "b").sum() >= 10
     assert {len(np.unique(y[domain == name])) for name in "bcd"} == {3}
@@ -129,7 +129,7 @@ def test_no_target_sample_is_a_landmark_or_moves_a_plain_classifier(small_limits
     moved[half] += 50
 
     def first_half(data):
-        found = outcomes(METHODS, problem_of(Samples(data, Y, D), TASK, 0, protocol))
+        found = evaluate_methods(METHODS, make_problem(Samples(data, Y, D), TASK, 0, protocol))
         return {o.method: o.codes[: N // 2] for o in found if o.status == "ok"}
 
     one, two = first_half(X), first_half(moved)

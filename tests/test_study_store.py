@@ -13,7 +13,7 @@ from study_sample import FEW, ONCE, PAIR, QUICK, D, X, Y, facts, study
 from unseen import KFDA
 from unseen.selection import METHODS as TABLE
 from unseen.study import Row, Store, tasks
-from unseen.study._run import Choice, Trial
+from unseen.study._run import TestJob, ValidationJob
 
 
 class BrokenProjection(KFDA):
@@ -28,10 +28,10 @@ def test_a_choice_is_not_made_again_after_a_run_that_ended_before_its_trial(tmp_
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Trial, "result", no_trial)
+        patch.setattr(TestJob, "result", no_trial)
         with pytest.raises(KeyboardInterrupt):
             study(tmp_path, todo=tasks("abcd"))
-    monkeypatch.setattr(Choice, "result", None)
+    monkeypatch.setattr(ValidationJob, "result", None)
     protocol = ONCE  # whose choices were the first
     rows = study(tmp_path, protocol, todo=tasks("abcd"))
     monkeypatch.undo()

@@ -11,7 +11,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from unseen import CIDG, ProjectionSearchCV
 from unseen.datasets import make_synthetic
 from unseen.selection import HeldOutDomains
-from unseen.study._outcomes import outcomes
+from unseen.study._outcomes import evaluate_methods
 from unseen.study._synthetic import CHOSEN_BY, check_draw, fresh_draw, synthetic_problem, ties
 
 # The target lies beyond the sources, where a narrow kernel sees nothing: only widths that span the domains make sense.
@@ -84,7 +84,7 @@ def test_on_the_authors_own_draw_the_printed_equations_reach_what_the_paper_prin
     problem = synthetic_problem(check_draw(table.X, table.y, table.domain), CHOSEN_BY[1], grid=grid)
     found = {
         o.method: 100 * np.mean(o.codes == problem.samples.codes[problem.test])
-        for o in outcomes(["CIDG", "CIDG as printed"], problem)
+        for o in evaluate_methods(["CIDG", "CIDG as printed"], problem)
     }
     assert found == pytest.approx({"CIDG": released, "CIDG as printed": printed}, abs=0.01)
     among = 100 * ties("CIDG as printed", problem)
@@ -93,7 +93,7 @@ def test_on_the_authors_own_draw_the_printed_equations_reach_what_the_paper_prin
 
 def test_settings_that_tie_include_the_chosen_one():
     problem = synthetic_problem(fresh_draw(0), CHOSEN_BY[1], quick=True)
-    (chosen,) = outcomes(["CIDG"], problem)
+    (chosen,) = evaluate_methods(["CIDG"], problem)
     among = ties("CIDG", problem)
     assert len(among) == chosen.ties + 1
     assert np.mean(chosen.codes == problem.samples.codes[problem.test]) in among

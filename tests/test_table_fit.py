@@ -16,7 +16,7 @@ from unseen import KFDA, DomainCenterer
 from unseen.kernels import median_squared_distance
 from unseen.labels import Samples
 from unseen.models import fit_table
-from unseen.selection import METHODS, Candidate, LeaveOneDomainOut, predictions
+from unseen.selection import METHODS, Candidate, LeaveOneDomainOut, evaluate_candidates
 from unseen.tables import Column, Schema, Table, preprocessor
 
 
@@ -24,7 +24,7 @@ def held_out(table, candidate):
     """Accuracy on each site, prepared and fitted without it."""
     samples = Samples(table.X, table.y, table.domain)
     splits = list(LeaveOneDomainOut().split(table.X, table.y, table.domain))
-    said = predictions([candidate], samples, splits, preparation=preprocessor(table.schema))
+    said = evaluate_candidates([candidate], samples, splits, preparation=preprocessor(table.schema))
     return [np.mean(p.codes == samples.codes[splits[p.split][1]]) for p in sorted(said, key=lambda p: p.split)]
 
 

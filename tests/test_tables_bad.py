@@ -10,7 +10,7 @@ import pytest
 
 pl = pytest.importorskip("polars")
 
-from unseen.tables import TableError, batches, files, load_table, scan  # noqa: E402
+from unseen.tables import TableError, batches, list_files, load_table, scan  # noqa: E402
 
 GOOD = ["hospital,age,sex,diagnosis"] + [
     f"{place},{40 + i},{'fm'[i // 2 % 2]},{'ill' if i % 2 else 'well'}" for place in ("bonn", "leeds") for i in range(8)
@@ -363,7 +363,7 @@ def test_hidden_and_other_files_of_a_folder_are_passed_over(tmp_path):
     for name in (".leeds.csv", "notes.txt", "york"):
         (tmp_path / name).touch()
     (tmp_path / "deep.csv").mkdir()
-    assert [name for name, _ in files(tmp_path)] == ["bonn"]
+    assert [name for name, _ in list_files(tmp_path)] == ["bonn"]
 
 
 def test_labels_and_domains_without_end_are_refused_before_they_are_counted_together(tmp_path, monkeypatch):

@@ -14,7 +14,7 @@ from scipy.io import savemat
 
 pl = pytest.importorskip("polars")
 
-from unseen.datasets import embedded, load_folder, load_rotated_digits  # noqa: E402
+from unseen.datasets import embedded_digits, load_folder, load_rotated_digits  # noqa: E402
 from unseen.tables import TableError, batches, load_table, scan  # noqa: E402
 from written_tables import FRAME, WRITERS, assert_same, changed, written  # noqa: E402
 
@@ -115,7 +115,7 @@ def test_arrays_without_labels_can_be_read_in_batches(tmp_path):
 
 def test_the_embedded_table_is_the_rotated_digits_and_needs_no_polars(monkeypatch):
     monkeypatch.setitem(sys.modules, "polars", None)
-    table, data = embedded(), load_rotated_digits()
+    table, data = embedded_digits(), load_rotated_digits()
     np.testing.assert_array_equal(table.X, data.data)
     np.testing.assert_array_equal(table.domain, data.domain)
     assert (table.name, table.schema.feature_names) == ("rotated digits", data.feature_names)

@@ -16,9 +16,9 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from helpers import METHODS, make, three_domains
 from unseen import CIDG, KFDA, SCA, DomainCenterer, PivotedNystroem, ProjectionSearchCV, UndoBias, UnseenClassifier
-from unseen.citizen import ignored
+from unseen.citizen import ignore_warnings
 from unseen.estimators import LIBLINEAR
-from unseen.selection import one_thread
+from unseen.selection import single_thread
 
 X, Y, D = three_domains(n_features=6)
 WIDE = np.random.default_rng(0).normal(size=(len(X), 2 * len(X)))  # where a linear SVM draws random numbers
@@ -92,7 +92,7 @@ def blas_threads():
 def test_blas_keeps_to_one_thread_until_the_last_who_asked_has_left():
     with threadpool_limits(2):
         before = blas_threads()
-        first, second = one_thread(), one_thread()
+        first, second = single_thread(), single_thread()
         first.__enter__()
         second.__enter__()
         first.__exit__(None, None, None)
@@ -103,7 +103,7 @@ def test_blas_keeps_to_one_thread_until_the_last_who_asked_has_left():
 
 def test_filters_of_warnings_are_those_of_before_once_all_have_left():
     before = list(warnings.filters)
-    first, second = ignored(FutureWarning), ignored((UserWarning, "of old"))
+    first, second = ignore_warnings(FutureWarning), ignore_warnings((UserWarning, "of old"))
     first.__enter__()
     second.__enter__()
     first.__exit__(None, None, None)
@@ -117,7 +117,7 @@ def test_filters_of_warnings_are_those_of_before_once_all_have_left():
 def test_what_fails_inside_leaves_the_process_as_it_was():
     before = list(warnings.filters)
     with threadpool_limits(2):
-        with pytest.raises(ZeroDivisionError), one_thread(), ignored(Warning):
+        with pytest.raises(ZeroDivisionError), single_thread(), ignore_warnings(Warning):
             raise ZeroDivisionError
         assert blas_threads() == {2}
     assert warnings.filters == before

@@ -11,7 +11,7 @@ from sklearn.svm import LinearSVC
 from helpers import three_domains
 from undo_bias_oracle import khosla, optimum
 from unseen import UndoBias
-from unseen.estimators._undo_bias import BIAS, augmented
+from unseen.estimators._undo_bias import BIAS, augment_by_domain
 from unseen.exceptions import SingleDomainWarning
 
 
@@ -42,7 +42,7 @@ def test_objective_is_that_of_an_independent_solver(weights, n_classes):
 
 def test_augmented_rows_hold_each_sample_twice():
     X, domain = np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([1, 0])
-    rows = augmented(X, domain, 2, offset_penalty=4.0)
+    rows = augment_by_domain(X, domain, 2, offset_penalty=4.0)
     assert rows.indices.dtype == rows.indptr.dtype == np.int32
     np.testing.assert_array_equal(
         rows.toarray(),

@@ -31,11 +31,11 @@ from unseen.selection import (
     HeldOutDomains,
     LeaveOneDomainOut,
     LeavePDomainsOut,
+    evaluate_candidates,
     method_names,
-    predictions,
 )
-from unseen.selection._candidate import width
-from unseen.selection._methods import MAPPED
+from unseen.selection._candidate import median_width
+from unseen.selection._methods import MAPPED_RIDGE
 
 PLAIN = ["logistic", "linear SVM", "RBF SVM"]
 NAMES = np.array(["Athens", "Bern", "Cork"])
@@ -127,7 +127,7 @@ def test_scores_are_those_of_cross_validating_the_contenders_pipeline(everything
             if method.endswith("RBF SVM"):  # its width follows the training data of each fold, as a median does
                 centerer = DomainCenterer(renormalize="auto")
                 data = centerer.fit_transform(X, sample_domain=d) if method in CENTERED else X
-                gamma = width(candidate.params["gamma"], data[train])
+                gamma = median_width(candidate.params["gamma"], data[train])
             expected += by_scikit_learn(pipeline_of(candidate, gamma), X, y, d, [(train, test)]).tolist()
         np.testing.assert_allclose(contender.scores, expected, atol=1e-12)
 
@@ -167,9 +167,9 @@ def test_behind_a_feature_map_scores_are_those_of_cross_validating_too(kind):
     feature_map = "linear" if kind == "linear" else landmarks(X, frozen=kind == "frozen")
     methods = [method.name for method in UnseenClassifier(feature_map=feature_map)._methods(samples)]
     assert not any("RBF" in method for method in methods)
-    assert (MAPPED in methods) == (kind != "linear")
+    assert (MAPPED_RIDGE in methods) == (kind != "linear")
     if kind != "frozen":  # nothing else depends on it
-        methods = [method for method in methods if method in (MAPPED, "CIDG")]
+        methods = [method for method in methods if method in (MAPPED_RIDGE, "CIDG")]
     splits = list(LeaveOneDomainOut().split(X, y, d))
     for contender in contenders(methods, samples, y, d, splits, feature_map):
         parts = zip(splits, contender.scored, strict=True)
@@ -241,7 +241,9 @@ def test_above_a_size_it_goes_by_the_plan_and_says_so(method, pool, alike, monke
 
 def test_a_mapped_classifier_can_be_chosen_and_predicts_as_it_was_scored():
     X, y, d = noisy()
-    model = UnseenClassifier([MAPPED], pool=False, feature_map=landmarks(X, frozen=False)).fit(X, y, sample_domain=d)
+    model = UnseenClassifier([MAPPED_RIDGE], pool=False, feature_map=landmarks(X, frozen=False)).fit(
+        X, y, sample_domain=d
+    )
     by_hand = make_pipeline(landmarks(X, frozen=False), RidgeClassifier(**model.leaderboard_[0]["params"])).fit(X, y)
     assert model.best_kind_ == "plain"
     np.testing.assert_array_equal(model.predict(X), by_hand.predict(X))
@@ -251,7 +253,7 @@ def test_a_mapped_classifier_can_be_chosen_and_predicts_as_it_was_scored():
 def test_a_mapped_classifier_needs_a_map(feature_map):
     X, y, d = noisy()
     with pytest.raises(ValueError, match=r"'mapped ridge', which needs a transformer as feature_map; got"):
-        UnseenClassifier([MAPPED], feature_map=feature_map).fit(X, y, sample_domain=d)
+        UnseenClassifier([MAPPED_RIDGE], feature_map=feature_map).fit(X, y, sample_domain=d)
 
 
 @pytest.mark.parametrize("method", [*PLAIN, "centred RBF SVM", "cidg"])
@@ -264,7 +266,7 @@ def test_the_refit_is_the_pipeline_built_by_hand(method):
     for step in steps[:-1]:
         Z = step.fit(X, y, sample_domain=d).transform(X, sample_domain=d)
     if method.endswith("RBF SVM"):
-        steps.set_params(classifier__gamma=width(chosen.candidate.settings["gamma"], Z))
+        steps.set_params(classifier__gamma=median_width(chosen.candidate.settings["gamma"], Z))
     by_hand = steps[-1].fit(Z, y)
     (member,) = model.best_estimator_.members_
     assert isinstance(member, Pipeline)
@@ -294,7 +296,7 @@ def test_labels_of_a_held_out_domain_reach_nothing_that_is_fitted():
     candidates = [candidate for method in methods for candidate in method.candidates(3, **how)]
     found = []
     for labels in (y, shuffled):
-        said = predictions(candidates, Samples(X, labels, d), splits, scoring="votes")
+        said = evaluate_candidates(candidates, Samples(X, labels, d), splits, scoring="votes")
         found.append({p.candidate: p.responses["votes"] for p in said})
     assert len(found[0]) == len(candidates) > 50
     for index, votes in found[0].items():

@@ -8,7 +8,7 @@ from threadpoolctl import threadpool_limits
 
 from unseen import UnseenClassifier
 from unseen.labels import Samples
-from unseen.selection import METHODS, LeaveOneDomainOut, contenders, results_of
+from unseen.selection import METHODS, LeaveOneDomainOut, best_by_variant, tabulate_candidates
 
 PLAIN = ["logistic", "linear SVM", "RBF SVM"]
 
@@ -45,7 +45,7 @@ def accuracies(seed, **options):
     X, y, d, X_new, y_new = five_places(seed, **options)
     splits = list(LeaveOneDomainOut().split(X, y, d))
     candidates = [c for name in PLAIN for c in METHODS[name].candidates(2)]
-    field = contenders(candidates, results_of(candidates, Samples(X, y, d), splits))
+    field = best_by_variant(candidates, tabulate_candidates(candidates, Samples(X, y, d), splits))
     plain = {c.name: c.candidate.fitted(X, y, d).score(X_new, y_new) for c in field}
     chosen = UnseenClassifier([*PLAIN, "cidg"]).fit(X, y, sample_domain=d).score(X_new, y_new)
     return {"chosen": chosen, **plain}

@@ -7,7 +7,7 @@ import pytest
 from sklearn.utils.parallel import Parallel, delayed
 
 from unseen.study import Protocol, tasks
-from unseen.study._compare import judge, table_of_arrays
+from unseen.study._compare import make_verdict, table_from_arrays
 
 RUNS = 100
 
@@ -31,7 +31,7 @@ def world(kind, seed, n_domains=5, n=45):
 def decision(kind, seed, methods=None, n_domains=5, quick=True):
     X, y, domain = world(kind, seed, n_domains)
     protocol = Protocol(repeats=1, preprocess="standardize", quick=quick, seed=seed)
-    *_, verdict = judge(table_of_arrays(X, y, domain), tasks(sorted(set(domain))), protocol, methods)
+    *_, verdict = make_verdict(table_from_arrays(X, y, domain), tasks(sorted(set(domain))), protocol, methods)
     return verdict.decision
 
 

@@ -17,23 +17,23 @@ from sklearn.preprocessing import StandardScaler
 
 from helpers import three_domains
 from unseen import KFDA, ProjectionSearchCV, UndoBias, UnseenClassifier
-from unseen.estimators import collect
-from unseen.kernels import Plan
+from unseen.estimators import collect_statistics
+from unseen.kernels import SizePlan
 from unseen.labels import Samples
 from unseen.models import Model, fit_table, model_card
 from unseen.selection import (
     METHODS,
+    EnsembleClassifier,
     HeldOutDomains,
-    LargeFit,
+    LandmarkFit,
     LeaveOneDomainOut,
-    Pool,
     WithinDomainSplit,
-    predictions,
-    results_of,
+    evaluate_candidates,
+    tabulate_candidates,
 )
 from unseen.study import Protocol, tasks
-from unseen.study._compare import table_of_arrays
-from unseen.study._outcomes import _of_members
+from unseen.study._compare import table_from_arrays
+from unseen.study._outcomes import _refit_ensemble
 
 
 def uneven(seed=0):
@@ -51,7 +51,7 @@ def copies(seed=0):
 def said_of(method, samples, splits, **how):
     """What the first settings of a method say of the held-out parts, in the order of the splits."""
     candidates = [next(METHODS[method].candidates(len(samples.classes)))]
-    return sorted(predictions(candidates, samples, splits, **how), key=lambda prediction: prediction.split)
+    return sorted(evaluate_candidates(candidates, samples, splits, **how), key=lambda prediction: prediction.split)
 
 
 # Weights of samples
@@ -114,7 +114,7 @@ def test_validation_scores_are_weighted(scoring):
     X, y, d, n = copies()
     splits = list(LeaveOneDomainOut().split(X, y, d))
     samples = Samples(X, y, d, weight=n.astype(float))
-    table = results_of([next(METHODS["logistic"].candidates(3))], samples, splits, scoring=scoring)
+    table = tabulate_candidates([next(METHODS["logistic"].candidates(3))], samples, splits, scoring=scoring)
     for score, (train, test) in zip(table["scores"][0], splits, strict=True):
         model = UnseenClassifier(["logistic"], scoring=scoring)
         model.best_estimator_ = next(METHODS["logistic"].candidates(3)).fitted(X[train], y[train], d[train], n[train])
@@ -168,7 +168,7 @@ def test_balanced_classes_are_those_of_scikit_learn(kind):
         fit = UnseenClassifier(["logistic"], pool=False, balance="classes").fit(X, y, sample_domain=d)
         pipeline = fit.best_estimator_.members_[0]
     else:
-        table = table_of_arrays(X, y.astype(str), d.astype(str))
+        table = table_from_arrays(X, y.astype(str), d.astype(str))
         pipeline = fit_table(table, "logistic", scale="none", balance="classes").model.pool.members_[0]
     expected = sklearn.clone(pipeline[-1]).set_params(class_weight="balanced").fit(X, y)
     np.testing.assert_allclose(pipeline[-1].coef_, expected.coef_, atol=1e-3)
@@ -187,9 +187,9 @@ def test_a_nearest_neighbour_is_as_it_was():
 
 def test_through_landmarks_the_head_is_balanced_too():
     X, y, d = uneven()
-    samples, plan = Samples(X, y, d), Plan.of(len(y), exact=False, landmarks=20)
+    samples, plan = Samples(X, y, d), SizePlan.of(len(y), exact=False, landmarks=20)
     candidate = next(METHODS["KFDA"].candidates(3, heads=["logistic"]))
-    large = LargeFit(samples, lambda projection: collect(projection, X, y, d), plan, balance="domains")
+    large = LandmarkFit(samples, lambda projection: collect_statistics(projection, X, y, d), plan, balance="domains")
     pipeline, _ = large.fitted(candidate)
     Z, weight = pipeline[0].transform(X), samples.weights(balance="domains")
     named = {f"{step}__sample_weight": weight for step in ("standardscaler", "logisticregression")}
@@ -247,7 +247,7 @@ def test_a_model_of_a_table_has_natural_probabilities_however_it_was_balanced(ba
     X, y, d = rare()
     shrunk = (d != 0) | (np.arange(len(y)) % 3 == 0)  # domains of different sizes
     known = (d < 5) & shrunk
-    table = table_of_arrays(X[known], y[known], d[known])
+    table = table_from_arrays(X[known], y[known], d[known])
     found = fit_table(table, "logistic", balance=balance)
     P = found.model.predict_proba(X[d >= 5])
     assert abs(P[:, 1].mean() - PREVALENCE) < 0.02
@@ -270,8 +270,8 @@ def test_scorers_of_probabilities_see_natural_ones():
 def test_a_pool_whose_members_lack_a_class_keeps_the_ratios_of_the_others():
     X, y, _ = rare(n_domains=1)
     members = [make_pipeline(LogisticRegression()).fit(X, np.where(y, "c", "a"))]
-    pool = Pool(members, np.ones(1), np.ones(1), prior_ratio=np.array([1.5, 7.0, 0.5]))
-    fitted = _of_members(pool, members, np.array(["a", "b", "c"]))
+    pool = EnsembleClassifier(members, np.ones(1), np.ones(1), prior_ratio=np.array([1.5, 7.0, 0.5]))
+    fitted = _refit_ensemble(pool, members, np.array(["a", "b", "c"]))
     P = members[0].predict_proba(X) * [1.5, 0.5]
     np.testing.assert_allclose(fitted.predict_proba(X), P / P.sum(axis=1, keepdims=True))
 

@@ -22,8 +22,8 @@ from threadpoolctl import threadpool_info
 from . import __version__
 
 # Dataclasses write the constructor that scikit-learn asks for: explicit keywords, assigned and nothing else.
-parameters = dataclass(kw_only=True, eq=False, repr=False)
-SITE = "https://unseen.readthedocs.io/en/latest"
+keyword_parameters = dataclass(kw_only=True, eq=False, repr=False)
+DOCUMENTATION_URL = "https://unseen.readthedocs.io/en/latest"
 NOT_IN_EXTRAS = ("pandas",)  # optional packages that users bring along
 FEATURES_IN = """\
 n_features_in_ : int
@@ -50,7 +50,7 @@ class DocLinkMixin:
 
     _shared_docs: ClassVar[dict[str, str]] = {"features_in": FEATURES_IN}
     _doc_link_module: ClassVar[str] = "unseen"
-    _doc_link_template: ClassVar[str] = f"{SITE}/generated/unseen.{{estimator_name}}.html"
+    _doc_link_template: ClassVar[str] = f"{DOCUMENTATION_URL}/generated/unseen.{{estimator_name}}.html"
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -60,13 +60,13 @@ class DocLinkMixin:
         cls.__doc__ = doc
 
 
-def forget(estimator: BaseEstimator) -> None:
+def reset_fitted_attributes(estimator: BaseEstimator) -> None:
     """Delete what an earlier fit learned, so that nothing of it survives under other parameters."""
     for name in [name for name in vars(estimator) if name.endswith("_")]:
         delattr(estimator, name)
 
 
-class ProcessWide:
+class SharedContext:
     """A setting that all threads share: the first to enter makes it, the last to leave takes it back.
 
     Threads that each saved and restored it would bring back what another had set, and take away what another relies on.
@@ -91,11 +91,11 @@ class ProcessWide:
                 self._setting.__exit__(None, None, None)
 
 
-_FILTERS = ProcessWide(warnings.catch_warnings)
+_FILTERS = SharedContext(warnings.catch_warnings)
 
 
 @contextmanager
-def ignored(*kinds: type[Warning] | tuple[type[Warning], str]) -> Iterator[None]:
+def ignore_warnings(*kinds: type[Warning] | tuple[type[Warning], str]) -> Iterator[None]:
     """Ignore warnings of some categories, or of those that begin with some words; within another, until both end."""
     with _FILTERS:
         for kind in kinds:
@@ -119,7 +119,7 @@ def is_dask(X: Any) -> bool:
     return type(X).__module__.partition(".")[0] in ("dask", "dask_expr")
 
 
-def machine_facts() -> dict[str, Any]:
+def environment_info() -> dict[str, Any]:
     """What results depend on and should stand beside them: versions, BLAS libraries with their threads, the machine."""
     return {
         "unseen": __version__,

@@ -16,16 +16,20 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import sqlite3
 
-MOST_FOLD = 200  # data of people are rarely a fiftieth of their size when compressed, zeros alone a thousandth
-ALWAYS = 2**23  # bytes that may come of anything
-PIECE = 2**16
+MAX_COMPRESSION_RATIO = (
+    200  # data of people are rarely a fiftieth of their size when compressed, zeros alone a thousandth
+)
+ALWAYS_ALLOWED_BYTES = 2**23  # bytes that may come of anything
+CHUNK_BYTES = 2**16
 GZIP = 31  # what zlib calls the frame of a gzip file
 PREFIX = ".unseen-"  # of temporary folders
-NO_ROOM = 65536  # bytes: with less than this left on the disk, a failure of SQLite to write has its reason there
+NO_SPACE_ERRORS = (
+    65536  # bytes: with less than this left on the disk, a failure of SQLite to write has its reason there
+)
 
 
 @contextmanager
-def written(path: Path) -> Iterator[Path]:
+def atomic_write(path: Path) -> Iterator[Path]:
     """Yield a temporary file name; the file written there replaces `path` at the end, unless an exception is raised.
 
     Missing folders are created.
@@ -35,7 +39,7 @@ def written(path: Path) -> Iterator[Path]:
             yield folder / path.name
             os.replace(folder / path.name, path)
     except Exception as error:
-        check_room(path, error)
+        check_free_space(path, error)
         raise
 
 
@@ -51,19 +55,19 @@ def temporary_folder(parent: Path) -> Iterator[Path]:
         yield Path(folder)
 
 
-def check_room(path: Path, error: Exception) -> None:
+def check_free_space(path: Path, error: Exception) -> None:
     """Call a full disk full and name the file that there was no room for, whatever words a library has for it."""
     from sqlite3 import SQLITE_FULL, Error  # which few need
 
     full = getattr(error, "errno", None) == errno.ENOSPC or f"(os error {errno.ENOSPC})" in str(error)
     if isinstance(error, Error):  # it also fails to enlarge its index of the log, or to make a file at all
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        full = code == SQLITE_FULL or shutil.disk_usage(path.parent).free < NO_ROOM
+        full = code == SQLITE_FULL or shutil.disk_usage(path.parent).free < NO_SPACE_ERRORS
     if full:
         raise OSError(errno.ENOSPC, "The disk is full", str(path)) from error
 
 
-def identity(path: Path) -> tuple[int, int] | None:
+def file_identity(path: Path) -> tuple[int, int] | None:
     """What tells a file from another that is given its name; None if there is none."""
     try:
         status = os.stat(path)
@@ -72,9 +76,9 @@ def identity(path: Path) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
-def check_same(path: Path, before: tuple[int, int] | None) -> None:
+def check_unchanged(path: Path, before: tuple[int, int] | None) -> None:
     """Refuse to go on with an open file that has lost its name: nobody would find what is written to it."""
-    if identity(path) != before:
+    if file_identity(path) != before:
         raise OSError(f"{path} was removed or replaced while it was used: later results are not in it.")
 
 
@@ -120,18 +124,18 @@ def _check_name_length(path: Path) -> None:
                 ) from error
 
 
-def check_inflation(size: int, stored: int, remedy: str, fold: int = MOST_FOLD) -> None:
+def check_inflation(size: int, stored: int, remedy: str, fold: int = MAX_COMPRESSION_RATIO) -> None:
     """Raise ValueError if so many stored bytes become too many."""
-    if size > max(ALWAYS, fold * stored):
+    if size > max(ALWAYS_ALLOWED_BYTES, fold * stored):
         raise ValueError(
             f"its {stored:,} compressed bytes become {size:,} or more, over {fold} times as many, which is refused "
             f"lest a small file fills the memory. If they are what you want, {remedy}"
         )
 
 
-def inflated(content: bytes, remedy: str, most: int = 0) -> bytes:
+def read_inflated(content: bytes, remedy: str, most: int = 0) -> bytes:
     """What zlib has compressed, unless it is too large; `most` bytes, if given, are not."""
-    unpacker, limit = zlib.decompressobj(), max(ALWAYS, MOST_FOLD * len(content), most)
+    unpacker, limit = zlib.decompressobj(), max(ALWAYS_ALLOWED_BYTES, MAX_COMPRESSION_RATIO * len(content), most)
     try:
         found = unpacker.decompress(content, limit + 1)
     except zlib.error as error:
@@ -148,11 +152,11 @@ def check_gzip(path: Path, remedy: str) -> None:
     read = size = 0
     with path.open("rb") as file:
         unpacker = zlib.decompressobj(wbits=GZIP)
-        while piece := file.read(PIECE):
+        while piece := file.read(CHUNK_BYTES):
             read += len(piece)
             while piece:
                 try:
-                    size += len(unpacker.decompress(piece, 16 * PIECE))
+                    size += len(unpacker.decompress(piece, 16 * CHUNK_BYTES))
                 except zlib.error:
                     return  # whoever reads it comes no further, and says why
                 check_inflation(size, read, remedy)
@@ -161,7 +165,7 @@ def check_gzip(path: Path, remedy: str) -> None:
                     piece, unpacker = unpacker.unused_data, zlib.decompressobj(wbits=GZIP)
 
 
-def set_up(
+def create_once(
     connection: sqlite3.Connection, schema: str, *, application_id: int | None = None, seconds: float = 30.0
 ) -> None:
     """Create the tables of an SQLite file in WAL mode, while another process may be doing the same.

@@ -13,23 +13,23 @@ from scipy import sparse
 from sklearn.utils import _safe_indexing
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 
-from .algebra import Array, Ints, Membership, largest_entry, require_squares
-from .citizen import ignored, is_dask
+from .algebra import Array, Ints, Membership, check_squares, largest_entry
+from .citizen import ignore_warnings, is_dask
 from .exceptions import MaskedLabelsWarning, SingleDomainWarning, warn
 
 Labels = np.ndarray[Any, np.dtype[Any]]
 P = ParamSpec("P")
 R = TypeVar("R")
 Balance = Literal["none", "classes", "domains"]
-LARGEST = 1e50  # value for an optimiser that takes samples as they come: liblinear may never return on others
+MAX_FEATURE_VALUE = 1e50  # value for an optimiser that takes samples as they come: liblinear may never return on others
 # What scikit-learn says of labels whose classes have few samples: they are classes all the same.
 MANY_CLASSES = UserWarning, "The number of unique classes is greater than 50%"
-HEAVIEST = 1e30  # weight of a sample, and one over it the lightest
+MAX_SAMPLE_WEIGHT = 1e30  # weight of a sample, and one over it the lightest
 MAX_LABEL_LENGTH = 1_000  # characters of a class or domain name: arrays of text have the width of the longest
-MASK = -1  # what adaptation libraries put in the place of the labels of a target domain
+MASKED_LABEL = -1  # what adaptation libraries put in the place of the labels of a target domain
 
 
-def domains_by_name(method: Callable[P, R]) -> Callable[P, R]:
+def require_named_domains(method: Callable[P, R]) -> Callable[P, R]:
     """Tell who passes domains by position, or as scikit-learn's `groups`, what they are called here.
 
     Whoever passes labels of which some are missing is told as well, before scikit-learn asks NA whether it is true.
@@ -48,21 +48,21 @@ def domains_by_name(method: Callable[P, R]) -> Callable[P, R]:
                 f"{type(args[0]).__name__}.{method.__name__} takes the domain of each sample by its own name; got "
                 f"{received}. Use sample_domain=, as in {method.__name__}(X, y, sample_domain=domain)."
             )
-        refuse_missing(kwargs.get("y", dict(zip(names, args, strict=False)).get("y")))
+        check_labels(kwargs.get("y", dict(zip(names, args, strict=False)).get("y")))
         return method(*args, **kwargs)
 
     return call
 
 
-def refuse_missing(y: Any) -> None:
+def check_labels(y: Any) -> None:
     """Raise if labels are missing or too long, unless they are elsewhere, as those of Dask are."""
-    require_short_labels(y, "y")
+    check_label_length(y, "y")
     labels = np.asarray(None if is_dask(y) else y)
     if labels.ndim == 1 and labels.dtype.kind in "Of":
-        require_labels(labels, "y")
+        check_no_missing_labels(labels, "y")
 
 
-def require_short_labels(labels: Any, parameter: str) -> None:
+def check_label_length(labels: Any, parameter: str) -> None:
     """Raise for a text label that is too long, before NumPy allocates an array with that width for every sample."""
     if is_dask(labels):
         return
@@ -83,8 +83,8 @@ def require_short_labels(labels: Any, parameter: str) -> None:
 
 def encode_classes(y: Labels, caller: str) -> tuple[Labels, Ints]:
     """Sorted classes and each sample's index among them."""
-    require_labels(y, "y")
-    with ignored(MANY_CLASSES):
+    check_no_missing_labels(y, "y")
+    with ignore_warnings(MANY_CLASSES):
         check_classification_targets(y)
     classes, codes = np.unique(y, return_inverse=True)
     if len(classes) < 2:
@@ -97,7 +97,7 @@ def encode_classes(y: Labels, caller: str) -> tuple[Labels, Ints]:
 
 def check_domains(sample_domain: Any, n_samples: int, parameter: str = "sample_domain") -> Labels:
     """Domain labels, or labels of groups, as a 1-d array of scalars, one per sample, none missing."""
-    require_short_labels(sample_domain, parameter)
+    check_label_length(sample_domain, parameter)
     # Lists of mixed types would turn into strings, and 1 would equal "1": an object array keeps them apart.
     mixed = isinstance(sample_domain, (list, tuple)) and len({type(label) for label in sample_domain}) > 1
     labels = np.asarray(sample_domain, dtype=object if mixed else None)
@@ -109,7 +109,7 @@ def check_domains(sample_domain: Any, n_samples: int, parameter: str = "sample_d
         raise ValueError(
             f"{parameter} must hold one label per sample; got {len(labels)} labels for {n_samples} samples of X."
         )
-    require_labels(labels, parameter)
+    check_no_missing_labels(labels, parameter)
     return labels
 
 
@@ -134,17 +134,17 @@ def check_weights(sample_weight: Any, n_samples: int) -> Array | None:
         first = int(np.argmax(wrong))
         got = f"{weight[first]} at position {first}" if wrong.any() else "zeros only"
         raise ValueError(f"sample_weight must hold finite numbers that are not negative, one above zero; got {got}.")
-    odd = (weight > 0) & ((weight > HEAVIEST) | (weight < 1 / HEAVIEST))
+    odd = (weight > 0) & ((weight > MAX_SAMPLE_WEIGHT) | (weight < 1 / MAX_SAMPLE_WEIGHT))
     if odd.any():
         first = int(np.argmax(odd))
         raise ValueError(
-            f"sample_weight must hold zeros and numbers between {1 / HEAVIEST:g} and {HEAVIEST:g}, as optimisers fail "
+            f"sample_weight must hold zeros and numbers between {1 / MAX_SAMPLE_WEIGHT:g} and {MAX_SAMPLE_WEIGHT:g}, as optimisers fail "
             f"on others; got {weight[first]} at position {first}. Divide all of them by one number."
         )
     return weight
 
 
-def require_labels(labels: Labels, parameter: str) -> None:
+def check_no_missing_labels(labels: Labels, parameter: str) -> None:
     """Raise if a sample has no label."""
     missing = _missing(labels)
     if missing.any():
@@ -173,7 +173,7 @@ def encode_domains(labels: Labels) -> tuple[Labels, Ints]:
 
 
 @dataclass(frozen=True)
-class Coded:
+class EncodedLabels:
     """Labels of samples as distinct names and each sample's index among them."""
 
     names: Labels
@@ -185,24 +185,24 @@ class Coded:
             yield name, slice(None) if len(self.names) == 1 else self.codes == i
 
     @classmethod
-    def nameless(cls, n: int) -> Coded:
+    def nameless(cls, n: int) -> EncodedLabels:
         """Samples that are not told apart."""
         return cls(np.array([None], dtype=object), np.zeros(n, dtype=np.intp))
 
     @classmethod
-    def domains(cls, sample_domain: Any, n: int) -> Coded:
+    def domains(cls, sample_domain: Any, n: int) -> EncodedLabels:
         """Encode the domains of n samples, unless they are already."""
-        if sample_domain is None or isinstance(sample_domain, Coded):
+        if sample_domain is None or isinstance(sample_domain, EncodedLabels):
             return sample_domain or cls.nameless(n)
         return cls(*encode_domains(check_domains(sample_domain, n)))
 
     @classmethod
-    def classes(cls, y: Labels, declared: Labels | None) -> Coded:
+    def classes(cls, y: Labels, declared: Labels | None) -> EncodedLabels:
         """Encode the classes of a chunk, however few; those not among the declared ones are refused."""
-        require_labels(y, "y")
+        check_no_missing_labels(y, "y")
         names, codes = np.unique(y, return_inverse=True)
         # Of the names rather than of y: that a few samples hold many classes says nothing about the stream.
-        with ignored(MANY_CLASSES):
+        with ignore_warnings(MANY_CLASSES):
             kind = type_of_target(names, input_name="y")
         if kind not in ("binary", "multiclass"):
             raise ValueError(
@@ -217,7 +217,7 @@ class Coded:
         return cls(names, codes.astype(np.intp))
 
 
-def warn_of_single(domains: Labels, caller: str) -> None:
+def warn_single_domain(domains: Labels, caller: str) -> None:
     """Warn if there is a single domain to train on, which has no name where samples came without labels."""
     if len(domains) == 1:
         (name,) = domains.tolist()
@@ -229,16 +229,16 @@ def warn_of_single(domains: Labels, caller: str) -> None:
         )
 
 
-def warn_of_masks(classes: Labels, domains: Labels, counts: Ints, caller: str) -> None:
+def warn_masked_labels(classes: Labels, domains: Labels, counts: Ints, caller: str) -> None:
     """Warn of domains without any label but -1 in a table of counts whose classes are numbers."""
     if classes.dtype.kind not in "if":
         return
-    masked = domains[counts[:, classes != MASK].sum(axis=1) == 0]
+    masked = domains[counts[:, classes != MASKED_LABEL].sum(axis=1) == 0]
     if len(masked):
         warn(
-            f"{caller} learns {MASK} as a class, and the domains {masked.tolist()} have no other: labels that are "
+            f"{caller} learns {MASKED_LABEL} as a class, and the domains {masked.tolist()} have no other: labels that are "
             f"masked look like this. If they are, leave those samples out of fit (with skada: "
-            f"SelectSource({caller}(...)) in make_da_pipeline). If {MASK} is a class, all is well.",
+            f"SelectSource({caller}(...)) in make_da_pipeline). If {MASKED_LABEL} is a class, all is well.",
             MaskedLabelsWarning,
         )
 
@@ -332,7 +332,7 @@ class Samples:
     def thinned(self, total: int | None = None, seed: int = 0, *, most: int | None = None) -> Ints:
         """Which rows to keep for so many in all, or at most so many of each domain, as `quota` shares them out."""
         counts = self.counts()
-        wanted = quota(counts, total=total, most=most).ravel()
+        wanted = allocate_rows(counts, total=total, most=most).ravel()
         rng, cells = np.random.default_rng(seed), self.domain_codes * counts.shape[1] + self.codes
         kept = np.ones(len(self), dtype=bool)
         for cell in np.flatnonzero(wanted < counts.ravel()):
@@ -341,14 +341,14 @@ class Samples:
         return np.flatnonzero(kept)
 
 
-def samples_of(X: Any, y: Labels, sample_domain: Any, sample_weight: Any, groups: Any) -> Samples:
+def make_samples(X: Any, y: Labels, sample_domain: Any, sample_weight: Any, groups: Any) -> Samples:
     """Samples from what a user passed beside them, all of it checked; without domains there is one."""
     n = len(y)
     largest = largest_entry(X)
-    require_squares(largest)
-    if largest > LARGEST:
+    check_squares(largest)
+    if largest > MAX_FEATURE_VALUE:
         raise ValueError(
-            f"X is too large: classifiers fail on values beyond {LARGEST:g}, and the largest here is {largest:.3g}. "
+            f"X is too large: classifiers fail on values beyond {MAX_FEATURE_VALUE:g}, and the largest here is {largest:.3g}. "
             "Scale X, for example with sklearn.preprocessing.StandardScaler."
         )
     if sparse.issparse(X) and X.indices.dtype != np.int32 and max(X.nnz, *X.shape) <= np.iinfo(np.int32).max:
@@ -358,7 +358,7 @@ def samples_of(X: Any, y: Labels, sample_domain: Any, sample_weight: Any, groups
     return Samples(X, y, domain, weight=check_weights(sample_weight, n), group=check_groups(groups, domain))
 
 
-def quota(counts: Ints, *, total: int | None = None, most: int | None = None) -> Ints:
+def allocate_rows(counts: Ints, *, total: int | None = None, most: int | None = None) -> Ints:
     """How many rows of each cell to keep, for so many in all or for at most so many of each domain; None is no limit.
 
     Domains become as even as they can, and each keeps its proportions without losing a class: a cell keeps two rows, or
@@ -373,7 +373,7 @@ def quota(counts: Ints, *, total: int | None = None, most: int | None = None) ->
     ([[8, 2], [9, 1]], [[16, 4], [19, 1]])
     """
     sizes = counts.sum(axis=1)
-    limits = ([] if most is None else [most]) + ([] if total is None else [level(sizes.tolist(), total)])
+    limits = ([] if most is None else [most]) + ([] if total is None else [domain_row_limit(sizes.tolist(), total)])
     limit = min(limits, default=sizes.max(initial=0))
     return np.array([own if own.sum() <= limit else _proportional(own, limit) for own in counts], dtype=np.intp)
 
@@ -394,7 +394,7 @@ def _proportional(sizes: Ints, total: int) -> Ints:
     return wanted
 
 
-def level(sizes: Sequence[int], total: int) -> int:
+def domain_row_limit(sizes: Sequence[int], total: int) -> int:
     """The most rows of each domain such that all have at most so many together."""
     rest = total
     for i, size in enumerate(sorted(sizes)):
@@ -405,7 +405,7 @@ def level(sizes: Sequence[int], total: int) -> int:
     return max(sizes, default=0)
 
 
-def listed(items: Iterable[object], most: int = 8, *, quote: bool = True) -> str:
+def format_list(items: Iterable[object], most: int = 8, *, quote: bool = True) -> str:
     """The first few items, strings in quotes unless told otherwise, and how many more there are.
 
     Examples

@@ -21,8 +21,8 @@ except ImportError:  # scikit-learn before 1.9 has none
 
 T = TypeVar("T")
 
-__all__ = ["CallbackSupportMixin", "progress", "span", "track", "with_callbacks"]
-SECONDS = 5  # before the first line of a log, and between two lines
+__all__ = ["CallbackSupportMixin", "progress", "format_duration", "track", "with_callbacks"]
+LOG_INTERVAL_SECONDS = 5  # before the first line of a log, and between two lines
 
 
 def track(items: Iterable[T], total: int, description: str, verbose: int, owner: Any = None) -> Iterator[T]:
@@ -99,14 +99,16 @@ class _Lines:
         self.done = min(self.done + more, self.total)
         self.paid = min(self.paid + (more if cost is None else cost), self.cost)
         elapsed = time.monotonic() - self.start
-        if elapsed - self.printed <= SECONDS and not (self.last and self.done == self.total):
+        if elapsed - self.printed <= LOG_INTERVAL_SECONDS and not (self.last and self.done == self.total):
             return
         self.printed = elapsed
-        left = f", about {span(elapsed * (self.cost / self.paid - 1))} left" if self.paid else ""
-        print(f"{self.description}: {self.done:,}/{self.total:,} done, {span(elapsed)}{left}", file=sys.stderr)
+        left = f", about {format_duration(elapsed * (self.cost / self.paid - 1))} left" if self.paid else ""
+        print(
+            f"{self.description}: {self.done:,}/{self.total:,} done, {format_duration(elapsed)}{left}", file=sys.stderr
+        )
 
 
-def span(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """A duration in seconds, minutes or hours."""
     if seconds < 120:
         return f"{seconds:.0f} s"

@@ -21,7 +21,7 @@ Ints = npt.NDArray[np.intp]
 Gram = Callable[[Array], Array]
 
 KRYLOV_STEP = 8  # powers between one look and the next
-KRYLOV_MOST = 1000  # dimensions beyond which a whole eigendecomposition is no dearer
+MAX_KRYLOV_SIZE = 1000  # dimensions beyond which a whole eigendecomposition is no dearer
 
 # The wheels of NumPy and SciPy bring a BLAS each, with threads of its own that stay awake for a while after a product.
 # Where products alternate with factorisations, which are SciPy's, two sets of threads then wait for the same cores: on
@@ -162,7 +162,7 @@ def krylov_spectra(K: Array, membership: Membership, more: int, precision: float
     close together. Whether a space is large enough, `residual` tells.
     """
     width = np.count_nonzero(membership.counts) + more
-    most = min(KRYLOV_MOST, len(K) // 4)
+    most = min(MAX_KRYLOV_SIZE, len(K) // 4)
     basis = np.empty((most - most % (KRYLOV_STEP * width), len(K)))  # a vector in each row
     small = np.empty((len(basis), len(basis)))
     rng = np.random.default_rng(0)  # any vectors will do that share no symmetry with the data; the same ones each time
@@ -179,7 +179,7 @@ def krylov_spectra(K: Array, membership: Membership, more: int, precision: float
 
 
 @dataclass(frozen=True)
-class Cells:
+class CellStatistics:
     """Sufficient statistics of explicit features: counts, cell means and the scatter inside the cells.
 
     They add up, over chunks and over machines. Second moments are kept about the mean of their own cell and means to
@@ -204,7 +204,7 @@ class Cells:
     inside: Array
 
     @classmethod
-    def of(cls, features: Array, membership: Membership, gram: Gram = gram) -> Cells:
+    def of(cls, features: Array, membership: Membership, gram: Gram = gram) -> CellStatistics:
         """Collect the statistics of a feature matrix."""
         cell, size = membership.cell, membership.counts.size
         n = membership.counts.reshape(-1, 1)
@@ -218,7 +218,7 @@ class Cells:
             # The residuals are about the rounded means: a correction in the last digits.
             return cls(membership.counts, means, tails, gram(residual) - gram(np.sqrt(n) * tails))
 
-    def plus(self, other: Cells, gram: Gram = gram) -> Cells:
+    def plus(self, other: CellStatistics, gram: Gram = gram) -> CellStatistics:
         """Statistics of both sets of samples, which must have the same table of cells: ``self + other``."""
         n, k = self.counts.reshape(-1, 1), other.counts.reshape(-1, 1)
         total = np.maximum(n + k, 1)
@@ -233,18 +233,18 @@ class Cells:
             inside = gram(between)
             inside += self.inside
             inside += other.inside
-            return Cells(self.counts + other.counts, means, step - (means - near), inside)
+            return CellStatistics(self.counts + other.counts, means, step - (means - near), inside)
 
     __add__ = plus
 
-    def placed(self, rows: Ints, columns: Ints, shape: tuple[int, int]) -> Cells:
+    def placed(self, rows: Ints, columns: Ints, shape: tuple[int, int]) -> CellStatistics:
         """Lay the cells out in a larger table: domain i in row ``rows[i]``, class j in column ``columns[j]``."""
         counts = np.zeros(shape, dtype=np.intp)
         counts[np.ix_(rows, columns)] = self.counts
         where = (rows[:, None] * shape[1] + columns).ravel()
         means, tails = np.zeros((2, counts.size, len(self.inside)))
         means[where], tails[where] = self.means, self.tails
-        return Cells(counts, means, tails, self.inside)
+        return CellStatistics(counts, means, tails, self.inside)
 
     @property
     def mean(self) -> Array:
@@ -265,7 +265,7 @@ class Cells:
         with np.errstate(over="ignore", invalid="ignore"):
             indicators = np.sqrt(self.counts[self.counts > 0])[:, None] * self._about_mean()[0]
             total = self.inside + gram(indicators)
-        require_range(norm(total))
+        check_range(norm(total))
         driver = "evd" if len(total) > 1 else None  # older SciPy gives it no room for a single number
         values, vectors = linalg.eigh(total, overwrite_a=True, check_finite=False, driver=driver)
         keep = values > len(values) * np.finfo(float).eps * values.max(initial=0.0)
@@ -275,7 +275,7 @@ class Cells:
         return Spectrum(values, vectors * scale, cells, _defect(cells), default_precision(int(self.counts.sum())))
 
 
-def require_range(size: float) -> None:
+def check_range(size: float) -> None:
     """Raise if the square of a centred Gram matrix of this norm, or a multiple of it, would not be a finite number.
 
     A norm of zero is no matter of size.
@@ -293,7 +293,7 @@ def largest_entry(X: Any) -> float:
     return float(np.abs(X.data if sparse.issparse(X) else X).max(initial=0.0))
 
 
-def require_squares(largest: float, what: str = "X") -> None:
+def check_squares(largest: float, what: str = "X") -> None:
     """Raise if squares of values up to the `largest`, summed up, would be infinite, or lost below the least number."""
     if largest and not 1e-150 < largest < 1e150:
         which, wrong = ("small", "less") if largest < 1 else ("large", "more")
@@ -361,6 +361,6 @@ class Moments:
         return Moments(total, self.mean + step * (other.count / total), self.scatter + other.scatter + between)
 
 
-def pooled(one: Mapping[Any, Any], two: Mapping[Any, Any]) -> dict[Any, Any]:
+def merge_moments(one: Mapping[Any, Any], two: Mapping[Any, Any]) -> dict[Any, Any]:
     """Moments, or whatever adds up, of several groups, by name, with those of further samples."""
     return {**one, **{name: one[name] + more if name in one else more for name, more in two.items()}}

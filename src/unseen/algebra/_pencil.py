@@ -22,7 +22,7 @@ from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
 from ._cells import Array, Ints, Membership, Spectrum, default_precision, gram, norm, product
 
-HUGE = 1e4  # beside sines: penalties up to which columns of contrasts need not be independent
+LARGEST_CONDITION = 1e4  # beside sines: penalties up to which columns of contrasts need not be independent
 INDEPENDENT = 1e-10  # contrasts are made of ratios of counts: what is smaller, beside the largest, is rounding
 # Least eigenvalue of the whitened denominator of an indefinite kernel. It is a difference of numbers of order one, so
 # below this fewer than half of its digits are known.
@@ -34,7 +34,7 @@ DENSE_BELOW = 200  # eigenvalues of the Gram matrix up to which Lanczos iteratio
 
 
 @dataclass(frozen=True)
-class Recipe:
+class ScatterProblem:
     """A method: what it makes large, what it keeps small.
 
     Attributes
@@ -165,11 +165,11 @@ class Solution:
         return self.times(np.array([_sign(*parts) for parts in zip(*views, strict=True)]))
 
 
-class SingularPencilError(np.linalg.LinAlgError):
+class SingularProblemError(np.linalg.LinAlgError):
     """The denominator has directions of zero weight, so the ratio has no maximum."""
 
 
-class IndefiniteKernelError(SingularPencilError):
+class IndefiniteKernelError(SingularProblemError):
     """Negative eigenvalues of the Gram matrix make the denominator indefinite: its norm penalty is not a norm.
 
     Attributes
@@ -183,7 +183,7 @@ class IndefiniteKernelError(SingularPencilError):
         self.smallest = smallest
 
 
-def whiten(spectrum: Spectrum, recipe: Recipe) -> Whitened:
+def whiten_by_eigh(spectrum: Spectrum, recipe: ScatterProblem) -> Whitened:
     """Reduce the pencil to cell space from an eigendecomposition; depends on inside, norm and ridge alone."""
     values = spectrum.values
     root = np.sqrt(_diagonal(values, recipe))
@@ -195,7 +195,7 @@ def whiten(spectrum: Spectrum, recipe: Recipe) -> Whitened:
     return Whitened(Q, T, sines, spectrum.lifted(unwhitened), unwhitened, spread, spectrum.rounding)
 
 
-def _sine_factor(spectrum: Spectrum, recipe: Recipe, root: Array) -> Array:
+def _sine_factor(spectrum: Spectrum, recipe: ScatterProblem, root: Array) -> Array:
     """Return a factor S of what is left of the whitened denominator: ``inside F'F + S'S = I``.
 
     Its rows are those of the cells, times ``sqrt((kappa lambda + eps) / D)``, and what the eigenbasis misses of them.
@@ -214,13 +214,13 @@ def _sine_factor(spectrum: Spectrum, recipe: Recipe, root: Array) -> Array:
     return np.sqrt(remaining)[:, None] * directions.T
 
 
-def cholesky_is_sound(recipe: Recipe, size: float) -> bool:
+def cholesky_is_sound(recipe: ScatterProblem, size: float) -> bool:
     """Whether `whiten_by_cholesky` serves a recipe on a Gram matrix of Frobenius norm `size`."""
     return recipe.low_rank and recipe.ridge > 1e-8 * (recipe.inside * size**2 + recipe.norm * size)
 
 
 def whiten_by_cholesky(
-    K: Array, membership: Membership, recipe: Recipe, precision: float | None = None
+    K: Array, membership: Membership, recipe: ScatterProblem, precision: float | None = None
 ) -> Whitened | None:
     """Reduce the pencil to cell space by one Cholesky factorisation of ``M = t K^2 + kappa K + eps I``.
 
@@ -253,7 +253,7 @@ def whiten_by_cholesky(
     return Whitened(Q, T, sines, directions, directions, spread, rounding)
 
 
-def residuals(K: Array, membership: Membership, recipe: Recipe, solution: Solution) -> Array:
+def residuals(K: Array, membership: Membership, recipe: ScatterProblem, solution: Solution) -> Array:
     """How far each component is from solving the pencil, as a bound on the relative error of its eigenvalue.
 
     With ``B'AB = I`` and ``A >= eps I``, an eigenvalue lies within ``|N b - A b g| / sqrt(eps)`` of each g.
@@ -270,7 +270,7 @@ def residuals(K: Array, membership: Membership, recipe: Recipe, solution: Soluti
     return np.linalg.norm(left, axis=0) / (np.sqrt(recipe.ridge) * g)
 
 
-def residual(K: Array, membership: Membership, recipe: Recipe, solution: Solution) -> float:
+def residual(K: Array, membership: Membership, recipe: ScatterProblem, solution: Solution) -> float:
     """The largest of the `residuals`."""
     return float(residuals(K, membership, recipe, solution).max(initial=0.0))
 
@@ -304,18 +304,18 @@ def component_errors(eigenvalues: Array, errors: Array) -> Array:
 COINCIDENT_MEANS = "The class means coincide, so no component tells classes apart. Check y, X and the kernel."
 
 
-def require_apart(differences: Array, size: float) -> None:
+def check_distinct_means(differences: Array, size: float) -> None:
     """Raise if differences between class means are rounding beside what they could be at most."""
     if np.linalg.norm(differences) <= 1e-13 * size:
         raise ValueError(COINCIDENT_MEANS)
 
 
-def solve(pencil: Whitened, recipe: Recipe, counts: Ints) -> Solution:
+def solve(pencil: Whitened, recipe: ScatterProblem, counts: Ints) -> Solution:
     """Solve a pencil whose numerator is low-rank; O(cells^3), whatever the number of samples."""
     upper, pivots = _pivoted_triangle(_denominator(pencil, recipe, counts))
     contrast = _orthonormal(recipe.numerator, counts)
     numerator = pencil.cells @ contrast
-    require_apart(numerator, pencil.spread * float(np.linalg.norm(contrast)))
+    check_distinct_means(numerator, pencil.spread * float(np.linalg.norm(contrast)))
     # BLAS's dtrsm rather than LAPACK's dtrtrs, which wakes all threads even for a handful of cells.
     whitened = linalg.blas.dtrsm(1.0, upper, numerator[pivots], trans_a=True)
     left, singular, _ = linalg.svd(whitened, full_matrices=False, check_finite=False)
@@ -335,7 +335,9 @@ def solve(pencil: Whitened, recipe: Recipe, counts: Ints) -> Solution:
     return solution
 
 
-def solve_with_total(spectrum: Spectrum, pencil: Whitened, recipe: Recipe, counts: Ints, n_components: int) -> Solution:
+def solve_with_total(
+    spectrum: Spectrum, pencil: Whitened, recipe: ScatterProblem, counts: Ints, n_components: int
+) -> Solution:
     """Solve a pencil whose numerator has the total scatter too, from the leading eigenpairs of A^-1/2 N A^-1/2."""
     root = np.sqrt(_diagonal(spectrum.values, recipe))
     variances = recipe.total * (spectrum.values / root) ** 2
@@ -425,7 +427,9 @@ def _count_above(threshold: float, diagonal: Array, factor: Array, middle: Array
     return int(np.count_nonzero(shifted > 0) + negative - np.count_nonzero(signs < 0))
 
 
-def apply_inverse(spectrum: Spectrum, pencil: Whitened, recipe: Recipe, counts: Ints, x: Array) -> tuple[Array, Array]:
+def apply_inverse(
+    spectrum: Spectrum, pencil: Whitened, recipe: ScatterProblem, counts: Ints, x: Array
+) -> tuple[Array, Array]:
     """A^-1 x in the eigenbasis, by the same reduction, and on the way a matrix h with ``h'h = x' A^-1 x``."""
     root = np.sqrt(_diagonal(spectrum.values, recipe))[:, None]
     inverse_root = _inverse_root(_denominator(pencil, recipe, counts))
@@ -438,12 +442,12 @@ def apply_inverse(spectrum: Spectrum, pencil: Whitened, recipe: Recipe, counts: 
     return halfway(half) / root, half
 
 
-def _diagonal(values: Array, recipe: Recipe) -> Array:
+def _diagonal(values: Array, recipe: ScatterProblem) -> Array:
     diagonal = recipe.inside * values**2 + recipe.norm * values + recipe.ridge
     if np.any(diagonal <= 0):
         if recipe.norm and values.min() < 0:
             raise IndefiniteKernelError(float(values.min()))
-        raise SingularPencilError("The denominator is not positive definite.")
+        raise SingularProblemError("The denominator is not positive definite.")
     return diagonal
 
 
@@ -478,14 +482,16 @@ def _cosines_and_sines(F: Array, S: Array, inside: float) -> tuple[Array, Array,
     return Q, T, sines
 
 
-def _denominator(pencil: Whitened, recipe: Recipe, counts: Ints) -> Array:
+def _denominator(pencil: Whitened, recipe: ScatterProblem, counts: Ints) -> Array:
     """Return a factor J of the whitened denominator: A = J'J on the span of the cells."""
     if recipe.norm == 0 and pencil.sines.min(initial=1.0) < (1e-12 if recipe.ridge else 1e-7):
         few = "a ridge that is lost in rounding" if recipe.ridge else "no ridge"
-        raise SingularPencilError(f"Some directions have no scatter inside cells and {few}.")
+        raise SingularProblemError(f"Some directions have no scatter inside cells and {few}.")
     penalties = [(weight, _orthonormal(contrast, counts)) for weight, contrast in recipe.penalties if weight]
     rows = [np.sqrt(weight) * (pencil.cells @ contrast).T for weight, contrast in penalties]
-    if max((np.abs(row).max(initial=0.0) for row in rows), default=0.0) > HUGE * pencil.sines.min(initial=1.0):
+    if max((np.abs(row).max(initial=0.0) for row in rows), default=0.0) > LARGEST_CONDITION * pencil.sines.min(
+        initial=1.0
+    ):
         rows = [(pencil.cells @ _of_full_rank(penalties)).T]
     return np.vstack([*rows, np.diag(pencil.sines)])
 

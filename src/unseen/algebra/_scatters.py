@@ -17,7 +17,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import linalg
 
-from ._cells import Array, Cells, Ints
+from ._cells import Array, CellStatistics, Ints
 
 
 def average_class_means(counts: Ints) -> Array:
@@ -35,7 +35,7 @@ def conditional(counts: Ints) -> Array:
     return _shifts(counts, average_class_means(counts)).T / np.sqrt(len(counts))
 
 
-def prior_normalised(counts: Ints) -> Array:
+def prior_normalized(counts: Ints) -> Array:
     """Scatter of class-prior-normalised marginals: the paper's L, eq. (12)."""
     n_domains, n_classes = counts.shape
     shift = _domain_sums(counts, _shifts(counts, average_class_means(counts)))
@@ -111,12 +111,12 @@ def mda_class_offset(counts: Ints) -> Array:
     return (np.sqrt(counts.sum(axis=0))[:, None] * offset).T
 
 
-def traces(cells: Cells) -> dict[str, float]:
+def traces(cells: CellStatistics) -> dict[str, float]:
     """What the scatters that CIDG weighs amount to, as traces: of projected samples, what its objective trades.
 
     Between and within sum over samples, and together make up the total scatter; the others are sums of means.
     """
-    terms = {"between": between, "within": cell_within, "conditional": conditional, "prior": prior_normalised}
+    terms = {"between": between, "within": cell_within, "conditional": conditional, "prior": prior_normalized}
     means = cells.means[cells.counts.ravel() > 0] - cells.mean
     found = {name: float(np.square(contrast(cells.counts).T @ means).sum()) for name, contrast in terms.items()}
     return found | {"within": found["within"] + float(np.trace(cells.inside))}

@@ -13,8 +13,8 @@ from rich.text import Text
 from ..files import check_target
 from . import _options as o
 from ._extract import photographs
-from ._report import answer, errors, fitting, grid, notices, page, reporting, shortened, show_columns, write
-from ._with import beside, own_methods
+from ._report import errors, fitting, grid, notices, page, print_json, shortened, show_columns, translate_errors, write
+from ._with import combine_methods, load_own_methods
 
 
 def compare(
@@ -63,22 +63,25 @@ def compare(
 
     Example: unseen compare hospitals.csv --label diagnosis --domain hospital --report report.html
     """
-    from ..selection import metric_named
-    from ..study import Work, compare_table, imbalance
+    from ..selection import get_metric
+    from ..study import Execution, compare_table, imbalance
     from ..tables import Request
 
-    with reporting():
+    with translate_errors():
         check_target(report, ".html", ".htm")
-        asked = Request(label, domain, o.names_of(features), o.names_of(drop), unlabelled, max_per_domain, seed)
-        asked = replace(asked, group=group, dates=dates, categories=o.names_of(categories))
+        asked = Request(label, domain, o.parse_names(features), o.parse_names(drop), unlabelled, max_per_domain, seed)
+        asked = replace(asked, group=group, dates=dates, categories=o.parse_names(categories))
         if model is None:
-            o.only_with("--model", **{"--output-name": output_name, "--domain-from": domain_from})
-            table = o.read(data, asked)
+            o.require_option("--model", **{"--output-name": output_name, "--domain-from": domain_from})
+            table = o.read_table(data, asked)
         else:
             table = photographs(data, asked, domain_from, extraction=(model, output_name, preset))
-        caution = imbalance(Counter(table.y.tolist()), metric_named(metric).label)
+        caution = imbalance(Counter(table.y.tolist()), get_metric(metric).label)
         notices([*table.notices, *([caution] if caution else [])])
-        how, chosen = o.scale_for(data, scale), beside(o.names_of(methods) or [], own_methods(with_models or []))
+        how, chosen = (
+            o.resolve_scale(data, scale),
+            combine_methods(o.parse_names(methods) or [], load_own_methods(with_models or [])),
+        )
         rules: dict[str, Any] = {
             "preprocess": how,
             "centering": center,
@@ -86,23 +89,23 @@ def compare(
             "balance": balance,
             "grid": grids,
         }
-        protocol = o.protocol_of(selection, repeats, quick, seed=seed, **rules)
+        protocol = o.make_protocol(selection, repeats, quick, seed=seed, **rules)
         plan = protocol.plan(table.domain)
         notices([] if plan.exact else [str(plan)])
-        kept, resume = o.results_of(Path(table.name).stem.replace(" ", "-"), store)
+        kept, resume = o.results_path(Path(table.name).stem.replace(" ", "-"), store)
         o.check_store(kept)
-    with reporting(resume):
+    with translate_errors(resume):
         errors.print(
             f"{len(table.y):,} samples, {len(set(table.domain.tolist()))} domains, {len(chosen)} methods, "
             f"{protocol.repeats} repeat{'s' * (protocol.repeats > 1)} -> {kept}"
         )
         with o.cluster(workers, scheduler) as client:
-            work = Work(kept, n_jobs=jobs, verbose=1, client=client)
+            work = Execution(kept, n_jobs=jobs, verbose=1, client=client)
             found = compare_table(table, protocol, chosen, work, command=o.command_line())
         summary = found.summary()
         if report is not None:
             write(found.to_html(), report)
-        answer({name: part for name, part in summary.items() if name != "pictures"}, as_json, show_comparison)
+        print_json({name: part for name, part in summary.items() if name != "pictures"}, as_json, show_comparison)
         show_columns(summary["data"]["columns"], columns and not as_json)
     if any(method["failed"] and not method["skipped"] for method in summary["methods"]):
         errors.print("Some methods failed, for the reasons above; the same command tries them again.")
@@ -114,12 +117,12 @@ def show_comparison(summary: dict[str, Any]) -> None:
 
     Of many domains, as many are shown as there is room for.
     """
-    from ..report import ranked
+    from ..report import format_ranked
 
     console, domains = page(), summary["domains"]
     metric, share = summary["verdict"]["metric"], summary["verdict"]["share"]
-    methods = ranked(summary["methods"])
-    for widest in WIDEST:
+    methods = format_ranked(summary["methods"])
+    for widest in MAX_COLUMN_WIDTH:
         columns = _columns(methods, domains, widest, digits=1 if share else 3)
         shown = fitting(columns, console.width, needed=4)
         if len(shown) == len(columns):
@@ -148,7 +151,7 @@ def show_comparison(summary: dict[str, Any]) -> None:
 
 
 Cell = str | Text
-WIDEST = (24, 14, 9)  # of the name of a domain above its column, the less the less room there is
+MAX_COLUMN_WIDTH = (24, 14, 9)  # of the name of a domain above its column, the less the less room there is
 
 
 def _columns(methods: list[dict[str, Any]], domains: list[str], widest: int, digits: int) -> dict[Any, list[Cell]]:

@@ -10,7 +10,7 @@ import typer
 
 from ..files import check_target
 from . import _options as o
-from ._report import answer, clean, notices, reporting, save_figure, show_columns, write
+from ._report import clean, notices, print_json, save_figure, show_columns, translate_errors, write
 
 
 def diagnose(
@@ -43,18 +43,18 @@ def diagnose(
     from ..shift import diagnose as diagnose_arrays
     from ..tables import Request, preprocessor
 
-    with reporting():
+    with translate_errors():
         check_target(report, ".html", ".htm")
         check_target(figure, ".png", ".svg", ".pdf")
-        asked = Request(label, domain, o.names_of(features), o.names_of(drop), unlabelled, seed=seed)
-        table = o.read(data, replace(asked, group=group, dates=dates, categories=o.names_of(categories)))
+        asked = Request(label, domain, o.parse_names(features), o.parse_names(drop), unlabelled, seed=seed)
+        table = o.read_table(data, replace(asked, group=group, dates=dates, categories=o.parse_names(categories)))
         notices(table.notices)
-        prepared = preprocessor(table.schema, o.scale_for(data, scale)).fit_transform(table.X)
+        prepared = preprocessor(table.schema, o.resolve_scale(data, scale)).fit_transform(table.X)
         limits: dict[str, Any] = {"n_permutations": permutations, "max_per_domain": max_per_domain}
         found = diagnose_arrays(prepared, table.y, sample_domain=table.domain, random_state=seed, verbose=1, **limits)
         if report is not None:
             write(found.to_html(), report)
         if figure is not None:
             save_figure(found.plot(), figure)
-        answer(found.summary(), as_json, lambda _: typer.echo(clean(str(found))))
+        print_json(found.summary(), as_json, lambda _: typer.echo(clean(str(found))))
         show_columns(table.column_uses(), columns and not as_json)

@@ -10,7 +10,7 @@ import typer
 
 from ..files import check_target
 from . import _options as o
-from ._report import answer, clean, errors, notices, reporting
+from ._report import clean, errors, notices, print_json, translate_errors
 
 if TYPE_CHECKING:
     from ..explore import Session
@@ -50,15 +50,15 @@ def explore(
 
     Example: unseen explore hospitals.csv --label diagnosis --domain hospital
     """
-    from ..explore import Explorer, Newcomers, Serving, embedded_sources, table_source
+    from ..explore import Explorer, NewDataView, Server, embedded_sources, table_source
     from ..tables import Request
 
-    with reporting():
+    with translate_errors():
         check_target(output, ".unseen", ".html")
         if data is not None and data.suffix == ".unseen":
             if new is None:
                 raise ValueError("A model is looked at on a new table: unseen explore model.unseen new_table.csv")
-            _serve(Serving(Explorer({}, Newcomers(data, new, domain)), port), browser)
+            _serve(Server(Explorer({}, NewDataView(data, new, domain)), port), browser)
             return
         if new is not None:
             raise ValueError(f"A second table goes with a model: {data} does not end in .unseen.")
@@ -66,9 +66,11 @@ def explore(
             sources = embedded_sources(seed, scale)
             sources = {example: sources.pop(example), **sources}
         else:
-            asked = Request(label, domain, o.names_of(features), o.names_of(drop), unlabelled, max_per_domain, seed)
-            asked = replace(asked, group=group, dates=dates, categories=o.names_of(categories))
-            table = o.read(data, asked)
+            asked = Request(
+                label, domain, o.parse_names(features), o.parse_names(drop), unlabelled, max_per_domain, seed
+            )
+            asked = replace(asked, group=group, dates=dates, categories=o.parse_names(categories))
+            table = o.read_table(data, asked)
             notices(table.notices)
             sources = {table.name: table_source(str(data), table, asked, scale or "standardize")}
         if as_json or output is not None:
@@ -78,7 +80,7 @@ def explore(
             session = next(iter(sources.values()))()
             sources = {name: lambda: session for name in sources}
             session.setting(at)
-        _serve(Serving(Explorer(sources), port), browser, at)
+        _serve(Server(Explorer(sources), port), browser, at)
 
 
 def _tell(session: Session, at: str, output: Path | None, as_json: bool) -> None:
@@ -91,7 +93,7 @@ def _tell(session: Session, at: str, output: Path | None, as_json: bool) -> None
         save(session, setting, output)
         errors.print(f"Wrote {output}")
     facts = {"setting": str(setting), **{name: found[name] for name in FIGURES}}
-    answer(facts, as_json, lambda _: typer.echo(clean(f"Accuracy on {setting.held}: {found['accuracy']:.4f}")))
+    print_json(facts, as_json, lambda _: typer.echo(clean(f"Accuracy on {setting.held}: {found['accuracy']:.4f}")))
 
 
 def _serve(serving: Any, browser: bool, at: str = "") -> None:

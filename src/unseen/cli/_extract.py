@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from ..files import check_target, written
+from ..files import atomic_write, check_target
 from . import _options as o
-from ._report import errors, notices, reporting
+from ._report import errors, notices, translate_errors
 
 if TYPE_CHECKING:
     from ..images import Extractor, Skipped
@@ -55,7 +55,7 @@ def extract(
     """
     from ..images import find_photos
 
-    with reporting():
+    with translate_errors():
         check_target(output, ".parquet")
         check_target(output.with_suffix(".skipped.csv"))
         given: dict[str, Any] = {
@@ -70,7 +70,7 @@ def extract(
         found = find_photos(photos, domain_from)
         notices(found.notices)
         ours = extractor(found.name, model, output_name, how, cache, batch_size=batch, n_jobs=jobs, strict=strict)
-    with reporting(f"What is done is kept in {ours.cache}; run the same command again to continue."):
+    with translate_errors(f"What is done is kept in {ours.cache}; run the same command again to continue."):
         files, skipped = ours.write(found, output)
         told = f"{len(files):,} pictures of {len(set(found.domain))} domains and {len(set(found.label))} classes"
         errors.print(f"Wrote {output}: {told}, {ours.facts['output']!r} of {ours.facts['network']}")
@@ -79,7 +79,7 @@ def extract(
 
 def photographs(data: Path | None, asked: Request, domain_from: str | None, extraction: tuple[Any, ...]) -> Table:
     """Photographs as a table, by a network, one of its outputs and a preset."""
-    from ..images import find_photos, table_of
+    from ..images import find_photos, make_photo_table
     from ..tables import Request
 
     if data is None:
@@ -90,7 +90,7 @@ def photographs(data: Path | None, asked: Request, domain_from: str | None, extr
             "photographs."
         )
     photos = find_photos(data, domain_from)
-    table, skipped = table_of(photos, extractor(photos.name, *extraction), asked)
+    table, skipped = make_photo_table(photos, extractor(photos.name, *extraction), asked)
     list_skipped(skipped, Path(f"{photos.name}.skipped.csv"))
     return table
 
@@ -109,14 +109,14 @@ def extractor(
 
 def list_skipped(skipped: list[Skipped], path: Path) -> None:
     """Say which pictures could not be read, in a file; a list of an earlier run is removed."""
-    from ..tables import counted
+    from ..tables import format_count
 
     path.unlink(missing_ok=True)
     if not skipped:
         return
-    with written(path) as file, file.open("w", encoding="utf-8", errors="replace", newline="") as text:
+    with atomic_write(path) as file, file.open("w", encoding="utf-8", errors="replace", newline="") as text:
         csv.writer(text).writerows([("path", "reason"), *skipped])
-    several, first = counted(len(skipped), "picture"), f"{skipped[0].path}: {skipped[0].reason}"
+    several, first = format_count(len(skipped), "picture"), f"{skipped[0].path}: {skipped[0].reason}"
     notices([f"{several} could not be read and left out, such as {first}. {path} lists them."])
 
 

@@ -11,12 +11,12 @@ import typer
 
 from ..files import check_target
 from . import _options as o
-from ._report import answer, errors, notices, reporting, show_columns
+from ._report import errors, notices, print_json, show_columns, translate_errors
 from ._show import describe
-from ._with import beside, named, own_methods
+from ._with import combine_methods, load_own_methods, parse_own_method
 
 EXACT = {"none": True, "nystroem": False}  # otherwise the number of rows decides
-NOT_USED = "not used: exact kernels are fitted here. Pass --feature-map nystroem for landmarks."
+UNUSED_DOMAIN = "not used: exact kernels are fitted here. Pass --feature-map nystroem for landmarks."
 
 
 def fit(
@@ -33,7 +33,7 @@ def fit(
     method: Annotated[
         str,
         typer.Option(
-            callback=o.or_help,
+            callback=o.show_help_if_missing,
             is_eager=True,
             help="auto pools many models; --method help lists them, and what they are.",
         ),
@@ -58,27 +58,38 @@ def fit(
 
     Example: unseen fit patients.csv --label diagnosis --domain hospital -o model.unseen
     """
-    from ..kernels import Plan
-    from ..models import AUTO, TableRows, fit_notices, fit_table, model_card, require_storable, rows_for, save_model
+    from ..kernels import SizePlan
+    from ..models import (
+        AUTO,
+        TableRows,
+        check_storable,
+        fit_notices,
+        fit_table,
+        model_card,
+        open_row_stream,
+        save_model,
+    )
     from ..selection import method_names
     from ..tables import Request, survey_table
 
-    with reporting("Nothing was written."):
+    with translate_errors("Nothing was written."):
         check_target(output, ".unseen")
-        own = own_methods(with_models or [])
-        wanted = beside(method_names(automatic=True), own) if method == AUTO else [named(method, own)]
-        require_storable([(one.transformer, one.classifier) for one in wanted if one.own or method != AUTO])
+        own = load_own_methods(with_models or [])
+        wanted = (
+            combine_methods(method_names(automatic=True), own) if method == AUTO else [parse_own_method(method, own)]
+        )
+        check_storable([(one.transformer, one.classifier) for one in wanted if one.own or method != AUTO])
         method = method if method == AUTO else wanted[0].name
-        asked = Request(label, domain, o.names_of(features), o.names_of(drop), unlabelled, max_per_domain, seed)
-        asked = replace(asked, group=group, dates=dates, categories=o.names_of(categories))
+        asked = Request(label, domain, o.parse_names(features), o.parse_names(drop), unlabelled, max_per_domain, seed)
+        asked = replace(asked, group=group, dates=dates, categories=o.parse_names(categories))
         source = TableRows(o.embedded_table(asked)) if data is None else survey_table(data, asked)
-        how: dict[str, Any] = {"scale": o.scale_for(data, scale), "seed": seed}
+        how: dict[str, Any] = {"scale": o.resolve_scale(data, scale), "seed": seed}
         try:
-            plan = Plan.of(source.rows, exact=EXACT.get(feature_map), landmarks=components)
-            table = rows_for(source, plan, seed)
+            plan = SizePlan.of(source.rows, exact=EXACT.get(feature_map), landmarks=components)
+            table = open_row_stream(source, plan, seed)
             asked_for = {"--components": components, "--workers": workers, "--scheduler": scheduler}
             unused = " and ".join(name for name, value in asked_for.items() if value is not None and plan.exact)
-            said = [f"{unused} {NOT_USED}"] if unused else []
+            said = [f"{unused} {UNUSED_DOMAIN}"] if unused else []
             notices([*fit_notices(table, wanted, plan), *said])
             work: dict[str, Any] = {"inductive": inductive, "balance": balance, "n_jobs": jobs, "verbose": 1}
             with nullcontext() if plan.exact else o.cluster(workers, scheduler) as client:
@@ -89,6 +100,6 @@ def fit(
         table = replace(table, notices=[*table.notices, *said, *found.remarks])
         card = model_card(table, found, method=method, source=source, command=o.command_line(), **how)
         save_model(found.model, output, card)
-        answer(card, as_json, describe)
+        print_json(card, as_json, describe)
         show_columns(card["data"]["columns"], columns and not as_json)
         errors.print(f"Wrote {output}")

@@ -37,7 +37,7 @@ LOCAL_CONFIG = {
 }
 
 
-def or_help(names: str) -> str:
+def show_help_if_missing(names: str) -> str:
     """Instead of going on, list all methods if somebody asks for help with them."""
     if names.strip().lower() != "help":
         return names
@@ -129,7 +129,10 @@ Repeats = Annotated[int, typer.Option(min=1, help="Random draws of the training 
 Methods = Annotated[
     str,
     typer.Option(
-        callback=or_help, is_eager=True, help="Comma-separated; --methods help lists them.", show_default="all"
+        callback=show_help_if_missing,
+        is_eager=True,
+        help="Comma-separated; --methods help lists them.",
+        show_default="all",
     ),
 ]
 With = Annotated[
@@ -154,7 +157,7 @@ def _all_methods() -> str:
 ALL: Any = _all_methods  # called when a command runs: help needs no table of methods
 
 
-def names_of(names: str | None) -> list[str] | None:
+def parse_names(names: str | None) -> list[str] | None:
     """Comma-separated names; those that hold commas are in quotes, as in a CSV file."""
     if names is None:
         return None
@@ -168,18 +171,18 @@ def names_of(names: str | None) -> list[str] | None:
     return [name.strip() for line in lines for name in line if name.strip()]
 
 
-def read(data: Path | None, request: Request) -> Table:
+def read_table(data: Path | None, request: Request) -> Table:
     """The table a command is about; the embedded rotated digits if none is named."""
-    from ..tables import loaded, survey_table
+    from ..tables import read_survey, survey_table
 
     if data is None:
         return embedded_table(request)
-    return loaded(survey_table(data, request), request.seed)
+    return read_survey(survey_table(data, request), request.seed)
 
 
 def embedded_table(request: Request) -> Table:
     """The rotated digits, for commands without a table."""
-    from ..datasets import embedded
+    from ..datasets import embedded_digits
     from ..tables import Request
 
     if request != Request(max_per_domain=request.max_per_domain, seed=request.seed):
@@ -187,7 +190,7 @@ def embedded_table(request: Request) -> Table:
             "--label, --domain, --group, --features, --drop, --unlabelled, --dates and --categories speak of a table; "
             "name one, or leave them out."
         )
-    table = embedded()
+    table = embedded_digits()
     return table.take(table.samples.thinned(most=request.max_per_domain, seed=request.seed))
 
 
@@ -195,7 +198,7 @@ def embedded_table(request: Request) -> Table:
 def cluster(workers: int | None, scheduler: str | None) -> Iterator[Any]:
     """Yield a Dask client of a running cluster or of local workers; None without either option."""
     from ..citizen import optional_import
-    from ..estimators import ClusterLost
+    from ..estimators import ClusterLostError
 
     if workers is None and scheduler is None:
         yield None
@@ -212,7 +215,7 @@ def cluster(workers: int | None, scheduler: str | None) -> Iterator[Any]:
         elif workers is not None:
             with local_cluster(workers) as local, distributed.Client(local) as client:
                 yield client
-    except ClusterLost as error:
+    except ClusterLostError as error:
         raise ConnectionError(str(error)) from error
 
 
@@ -255,26 +258,26 @@ def _silent(name: str) -> Iterator[None]:
         logger.setLevel(before)
 
 
-def scale_for(data: Path | None, scale: Any) -> Any:
+def resolve_scale(data: Path | None, scale: Any) -> Any:
     """What was asked for; otherwise standardised columns, or rows of unit length for the embedded images."""
     return scale or ("l2" if data is None else "standardize")
 
 
-def only_with(option: str, **others: Any) -> None:
+def require_option(option: str, **others: Any) -> None:
     """Refuse options that mean nothing without another."""
     given = [name for name, value in others.items() if value is not None]
     if given:
         raise ValueError(f"{' and '.join(given)} need {option}, which is missing.")
 
 
-def protocol_of(selection: Any, repeats: int, quick: bool, **more: Any) -> Protocol:
+def make_protocol(selection: Any, repeats: int, quick: bool, **more: Any) -> Protocol:
     """How a study is run; a quick one has one repeat."""
     from ..study import Protocol
 
     return Protocol(selection, repeats=1 if quick else repeats, quick=quick, **more)
 
 
-def results_of(name: str, store: Path | None) -> tuple[Path, str]:
+def results_path(name: str, store: Path | None) -> tuple[Path, str]:
     """The file of results of a study of that name, and what to say if it is stopped."""
     store = store or Path(f"{name}.unseen-results.sqlite")
     return store, f"What is done is kept in {store}; run the same command again to continue."

@@ -10,7 +10,7 @@ import typer
 from ..exceptions import SmallBatchError
 from ..files import check_target
 from . import _options as o
-from ._report import answer, clean, errors, grid, notices, page, reporting
+from ._report import clean, errors, grid, notices, page, print_json, translate_errors
 from ._show import readable
 
 SHOWN = 20  # domains whose novelty is printed
@@ -51,9 +51,9 @@ def predict(
     """
     from ..models import RESULT_ENDINGS, load_model
 
-    with reporting("Nothing was written."):
+    with translate_errors("Nothing was written."):
         check_target(output, *RESULT_ENDINGS, reads=(new, model))
-        fitted, kept = load_model(model), "all" if keep == "all" else o.names_of(keep)
+        fitted, kept = load_model(model), "all" if keep == "all" else o.parse_names(keep)
         if sets is not None:  # before anything is read
             fitted.table_model.pool.threshold(sets)
         table = fitted.open_table(new, domain=domain, keep=kept, batch_size=batch_size)
@@ -64,7 +64,7 @@ def predict(
             except SmallBatchError as error:
                 raise ValueError(f"{error.problem} {error.advice(REMEDIES)}") from error
         notices(found.notices)
-        answer(found.summary, as_json, show_predictions)
+        print_json(found.summary, as_json, show_predictions)
         errors.print(f"Wrote {output}")
 
 
@@ -110,9 +110,9 @@ def _share(found: dict[str, Any]) -> str:
 
 
 def _rows(number: int) -> str:
-    from ..tables import counted
+    from ..tables import format_count
 
-    return counted(number, "row")
+    return format_count(number, "row")
 
 
 def _say_some(lines: list[str], rest: str, indent: str = "") -> None:

@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from ..files import written
+from ..files import atomic_write
 
 if TYPE_CHECKING:
     from ..study import AccuracyTable, Cell
@@ -84,7 +84,7 @@ def shortened(name: str, most: int) -> str:
 
 
 @contextmanager
-def reporting(resume: str = "") -> Iterator[None]:
+def translate_errors(resume: str = "") -> Iterator[None]:
     """Turn exceptions that a user can act on into a message and an exit code, and warnings into notices, each once."""
     try:
         with warnings.catch_warnings(record=True) as caught:
@@ -116,7 +116,7 @@ def notices(lines: Iterable[str]) -> None:
         errors.print(Text.assemble(("Note: ", "bold"), clean(options)))
 
 
-def answer(facts: dict[str, Any], as_json: bool, show: Callable[[dict[str, Any]], None]) -> None:
+def print_json(facts: dict[str, Any], as_json: bool, show: Callable[[dict[str, Any]], None]) -> None:
     """Print results for people, or as JSON in which characters that a terminal would obey are escaped.
 
     In JSON, characters that the encoding of standard output lacks are escaped as well, so that nothing is lost.
@@ -176,14 +176,14 @@ def write(text: str, path: Path | None) -> None:
     if path is None:
         typer.echo(clean(text) if sys.stdout.isatty() else text, nl=False)
         return
-    with written(path) as file:
+    with atomic_write(path) as file:
         file.write_text(text, encoding="utf-8")
     errors.print(f"Wrote {path}")
 
 
 def save_figure(figure: Any, path: Path) -> None:
     """Write a picture to a file, whole or not at all."""
-    with written(path) as file, warnings.catch_warnings():
+    with atomic_write(path) as file, warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph")  # a name that the font cannot write is drawn as boxes
         figure.savefig(file, dpi=150, format=path.suffix[1:].lower())
     errors.print(f"Wrote {path}")

@@ -12,7 +12,7 @@ import typer
 from ..files import check_target
 from . import _options as o
 from ._extract import extractor, list_skipped
-from ._report import errors, notices, reporting, save_figure, show_table, write
+from ._report import errors, notices, save_figure, show_table, translate_errors, write
 
 if TYPE_CHECKING:
     from ..study import AccuracyTable
@@ -82,7 +82,7 @@ def synthetic(
     )
     from ..tables import load_table
 
-    with reporting():
+    with translate_errors():
         check_target(output)
         for suffix in FIGURE_SUFFIXES:
             check_target(figure.with_suffix(suffix))
@@ -193,9 +193,9 @@ def folder_command(
 
 def _photographs(paper: str, options: dict[str, Any]) -> None:
     """The same from photographs, with features of a network."""
-    from ..images import collection_of, find_photos
+    from ..images import find_photos, photo_collection
 
-    with reporting():
+    with translate_errors():
         if options["photos"] is None or options["model"] is None:
             raise ValueError("--photos names the photographs and --model the network: both are needed.")
         photos = find_photos(options["photos"])
@@ -203,7 +203,7 @@ def _photographs(paper: str, options: dict[str, Any]) -> None:
         ours = extractor(photos.name, options["model"], options["output_name"], options["preset"])
 
     def load() -> Any:
-        found = collection_of(paper, photos, ours)
+        found = photo_collection(paper, photos, ours)
         list_skipped(found.skipped, Path(f"{photos.name}.skipped.csv"))
         return found
 
@@ -212,20 +212,20 @@ def _photographs(paper: str, options: dict[str, Any]) -> None:
 
 def _compare(load: Callable[[], Any], paper: str, name: str, options: dict[str, Any]) -> None:
     """Run the study on some data and print or write its table."""
-    from ..study import AccuracyTable, accuracy_table, published, run, tasks, thin
+    from ..study import AccuracyTable, accuracy_table, published, run, subsample_task, tasks
 
-    with reporting():
+    with translate_errors():
         check_target(options["output"])
-        store, resume = o.results_of(name, options["store"])
+        store, resume = o.results_path(name, options["store"])
         o.check_store(store)
         data = load()
-    with reporting(resume):
-        quick, chosen = options["quick"], o.names_of(options["methods"]) or []
-        protocol = o.protocol_of(options["selection"], options["repeats"], quick)
+    with translate_errors(resume):
+        quick, chosen = options["quick"], o.parse_names(options["methods"]) or []
+        protocol = o.make_protocol(options["selection"], options["repeats"], quick)
         domains = list(data.domain_names)
         todo = tasks(domains) + (tasks(domains, 2) if len(domains) == 4 and not quick else [])
         errors.print(f"{len(todo)} tasks, {len(chosen)} methods, {protocol.repeats} repeats -> {store}")
-        kept = thin(data.domain, options.get("max_per_domain"), y=data.target)
+        kept = subsample_task(data.domain, options.get("max_per_domain"), y=data.target)
         X, y, domain = data.data[kept], data.target[kept], data.domain[kept]
         work = {"store": store, "protocol": protocol, "methods": chosen, "n_jobs": options["jobs"], "verbose": 1}
         rows = run(X, y, domain, todo, **work)

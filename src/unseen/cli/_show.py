@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table as RichTable
 
-from ._report import answer, grid, page, reporting, show_columns
+from ._report import grid, page, print_json, show_columns, translate_errors
 
 KINDS = {
     "plain": "plain: classifies row by row",
@@ -32,10 +32,10 @@ def show(
     """
     from ..models import ModelFileError, read_card
 
-    with reporting():
+    with translate_errors():
         facts = read_card(model)
         try:
-            answer(facts, as_json, describe)
+            print_json(facts, as_json, describe)
             show_columns(facts.get("data", {}).get("columns", []), columns and not as_json)
         except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
             raise ModelFileError(f"{model}: its card is not one that `unseen fit` wrote; --json shows it.") from error
@@ -96,9 +96,9 @@ def readable(label: object) -> str:
 
 
 def _number_and_names(names: list[str]) -> str:
-    from ..labels import listed
+    from ..labels import format_list
 
-    return f"{len(names)}: {listed(names, SHOWN, quote=False)}" if names else ""
+    return f"{len(names)}: {format_list(names, SHOWN, quote=False)}" if names else ""
 
 
 def _novelty_text(reference: dict[str, float]) -> str:

@@ -14,36 +14,36 @@ if TYPE_CHECKING:
     from ..selection import Method
 
 
-def own_methods(places: Sequence[str]) -> list[Method]:
+def load_own_methods(places: Sequence[str]) -> list[Method]:
     """Methods from places such as ``file.py:NAME`` and ``package.module:NAME``; they tell where they come from.
 
     A name stands for a classifier, a class that makes one without arguments, a `Method`, or a tuple of a name, a
     classifier and perhaps a grid of its parameters.
     """
-    from ..selection import methods_from
+    from ..selection import parse_methods
 
     found = []
     for place in places:
-        (method,) = methods_from([_item(place)])
+        (method,) = parse_methods([_item(place)])
         found.append(replace(method, about=f"{method.about} ({place})".strip()))
-    return methods_from(found)  # of different names
+    return parse_methods(found)  # of different names
 
 
-def named(name: str, own: Sequence[Method]) -> Method:
+def parse_own_method(name: str, own: Sequence[Method]) -> Method:
     """The method of a name, a user's own if there is one."""
-    from ..selection import method_named
+    from ..selection import get_method
 
-    return next((method for method in own if method.name == name), None) or method_named(name)
+    return next((method for method in own if method.name == name), None) or get_method(name)
 
 
-def beside(names: Sequence[str], own: Sequence[Method]) -> list[Method]:
+def combine_methods(names: Sequence[str], own: Sequence[Method]) -> list[Method]:
     """Methods by their names, some of which may be a user's, and then what else is the user's."""
-    return list(dict.fromkeys([*(named(name, own) for name in names), *own]))
+    return list(dict.fromkeys([*(parse_own_method(name, own) for name in names), *own]))
 
 
 def _item(place: str) -> Any:
     """What a place holds, as `methods_from` takes it."""
-    from ..labels import listed
+    from ..labels import format_list
     from ..selection import Method
 
     where, _, name = place.rpartition(":")
@@ -57,7 +57,7 @@ def _item(place: str) -> Any:
         raise ValueError(f"--with {place}: {where} cannot be run: {type(error).__name__}: {error}") from error
     if name not in names:
         known = [other for other in names if not other.startswith("_")]
-        raise ValueError(f"--with {place}: there is no {name} in {where}; there are {listed(known, quote=False)}.")
+        raise ValueError(f"--with {place}: there is no {name} in {where}; there are {format_list(known, quote=False)}.")
     value = names[name]
     if isinstance(value, type):
         try:

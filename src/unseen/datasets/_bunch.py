@@ -11,7 +11,7 @@ from ..citizen import optional_import
 from ..labels import Samples
 
 
-def bunch_of(
+def make_bunch(
     samples: Samples, target_names: Sequence[str], feature_names: Sequence[str], description: str, *, as_frame: bool
 ) -> Bunch:
     """Samples as a Bunch of arrays or of pandas objects."""

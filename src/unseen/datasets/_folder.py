@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 from sklearn.utils import Bunch
 
-from ..labels import Labels, Samples, listed
+from ..labels import Labels, Samples, format_list
 from ..tables import Request, SurveyedTable, TableError, survey_table
-from ._bunch import bunch_of
+from ._bunch import make_bunch
 
 
 def load_folder(
@@ -71,7 +71,7 @@ def load_folder(
     """
     found, samples = read_folder(path, features, label)
     names, description = _class_names(found, samples.classes), _description(found, samples)
-    return bunch_of(samples, names, found.schema.feature_names, description, as_frame=as_frame)
+    return make_bunch(samples, names, found.schema.feature_names, description, as_frame=as_frame)
 
 
 def read_folder(
@@ -84,10 +84,10 @@ def read_folder(
         kind, held = (NotADirectoryError, "a file") if folder.exists() else (FileNotFoundError, "nothing")
         raise kind(f"path must be a folder with one file per domain; at {str(folder)!r} there is {held}.")
     found = survey_table(folder, request)
-    return found, samples_of(found)
+    return found, folder_samples(found)
 
 
-def samples_of(found: SurveyedTable) -> Samples:
+def folder_samples(found: SurveyedTable) -> Samples:
     """All rows of a table; single precision stays single."""
     samples, *_ = found.read()
     return replace(samples, X=samples.X.astype(np.float32)) if found.single else samples
@@ -97,13 +97,13 @@ def _class_names(found: SurveyedTable, classes: Labels) -> list[str]:
     """A name for each class: from the files, if their labels tell where the names begin, or else the class itself."""
     (first, names), *others = found.class_names.items() or [("", ())]
     problems = [
-        f"'classes' differs: {first} has {listed(names, quote=False)}; {file} has {listed(theirs, quote=False)}."
+        f"'classes' differs: {first} has {format_list(names, quote=False)}; {file} has {format_list(theirs, quote=False)}."
         for file, theirs in others
         if theirs != names
     ]
     numbers = classes.tolist() if classes.dtype.kind in "iu" else []
     if names and not (set(numbers) <= set(range(len(names))) or set(numbers) <= set(range(1, len(names) + 1))):
-        problems.append(f"'classes' has {len(names)} names, which do not fit the labels {listed(numbers)}.")
+        problems.append(f"'classes' has {len(names)} names, which do not fit the labels {format_list(numbers)}.")
     if problems:
         raise TableError(problems, source=found.name)
     start = 0 if 0 in numbers else 1 if len(names) in numbers else None

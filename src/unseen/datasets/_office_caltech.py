@@ -12,12 +12,12 @@ import numpy as np
 from sklearn.utils import Bunch
 
 from ..citizen import optional_import
-from ..labels import Samples, listed
+from ..labels import Samples, format_list
 from ..tables import Request, survey_files
-from ._bunch import bunch_of
+from ._bunch import make_bunch
 from ._download import download as download_file
 from ._download import git_blob_id
-from ._folder import samples_of
+from ._folder import folder_samples
 
 BASE_URL = (
     "https://raw.githubusercontent.com/LeiTian-qj/CMMS/1c7c45b858bd400b25c132d178c8e2f603074afc/data/Office-Caltech10/"
@@ -122,7 +122,7 @@ def fetch_office_caltech(
         except OSError as error:
             raise OSError(_by_hand(home, features, missing[i:], str(error))) from error
     found = [(domain, path) for domain, path in paths.items() if path is not None]
-    samples = samples_of(survey_files(found, Request(entire=True), "Office-Caltech", several=True))
+    samples = folder_samples(survey_files(found, Request(entire=True), "Office-Caltech", several=True))
     for domain, path in found:
         own = samples.y[samples.domain == domain]
         if len(own) != SAMPLES[domain] or len(np.unique(own)) != len(CLASSES):
@@ -131,10 +131,10 @@ def fetch_office_caltech(
                 f"it holds {len(own)} samples of {len(np.unique(own))} classes."
             )
     names = [f"{features}_{i}" for i in range(samples.X.shape[1])]
-    return bunch_of(replace(samples, y=samples.y - 1), CLASSES, names, DESCR, as_frame=as_frame)
+    return make_bunch(replace(samples, y=samples.y - 1), CLASSES, names, DESCR, as_frame=as_frame)
 
 
-def office_caltech_of(samples: Samples, folder: str | os.PathLike[str], feature_names: Sequence[str]) -> Bunch:
+def load_office_caltech_folder(samples: Samples, folder: str | os.PathLike[str], feature_names: Sequence[str]) -> Bunch:
     """Office-Caltech of photographs, in any number, whose collections may be called like caltech or Caltech10."""
     names = {re.sub(r"[^a-z]", "", domain): domain for domain in SAMPLES}
     known = {name: names.get(re.sub(r"[^a-z]", "", name.lower())) for name in np.unique(samples.domain).tolist()}
@@ -142,10 +142,10 @@ def office_caltech_of(samples: Samples, folder: str | os.PathLike[str], feature_
     problems += [f"there is no {domain}." for domain in SAMPLES if domain not in known.values()]
     for name in known:
         lacking = sorted(set(samples.classes.tolist()) - set(samples.y[samples.domain == name].tolist()))
-        problems += [f"{name} lacks {listed(lacking)}, which others have."] if lacking else []
+        problems += [f"{name} lacks {format_list(lacking)}, which others have."] if lacking else []
     if len(samples.classes) != len(CLASSES):
         problems.append(
-            f"it has {len(samples.classes)} classes, not {len(CLASSES)}: {listed(samples.classes.tolist())}."
+            f"it has {len(samples.classes)} classes, not {len(CLASSES)}: {format_list(samples.classes.tolist())}."
         )
     if problems:
         told = "\n".join(f"- {problem}" for problem in problems)
@@ -153,7 +153,7 @@ def office_caltech_of(samples: Samples, folder: str | os.PathLike[str], feature_
     domain = np.array([known[name] for name in samples.domain.tolist()])
     in_order = np.concatenate([np.flatnonzero(domain == name) for name in SAMPLES])
     held = Samples(samples.X, samples.codes, domain).take(in_order)
-    return bunch_of(held, samples.classes.tolist(), feature_names, DESCR, as_frame=False)
+    return make_bunch(held, samples.classes.tolist(), feature_names, DESCR, as_frame=False)
 
 
 def _data_home(data_home: str | os.PathLike[str] | None) -> Path:

@@ -9,7 +9,7 @@ from sklearn.utils import Bunch
 
 from ..labels import Samples
 from ..tables import Column, Schema, Table
-from ._bunch import bunch_of
+from ._bunch import make_bunch
 
 NAME = "rot{:02g}"  # of a domain, by its angle
 DESCR = """\
@@ -65,7 +65,7 @@ def load_rotated_digits(*, angles: Sequence[float] = (0, 15, 30, 45, 60, 75), as
             images[own] = np.clip(rotate(images[own], angle, axes=(1, 2), reshape=False, order=1), 0, 16)
     names = np.array([NAME.format(angle) for angle in degrees])
     samples = Samples(images.reshape(len(images), -1), digits.target[order], names[part[order]])
-    return bunch_of(samples, [str(digit) for digit in range(10)], digits.feature_names, DESCR, as_frame=as_frame)
+    return make_bunch(samples, [str(digit) for digit in range(10)], digits.feature_names, DESCR, as_frame=as_frame)
 
 
 def _checked_angles(angles: Sequence[float], most: int) -> list[float]:
@@ -94,7 +94,7 @@ def _checked_angles(angles: Sequence[float], most: int) -> list[float]:
     return degrees
 
 
-def embedded() -> Table:
+def embedded_digits() -> Table:
     """The data of `load_rotated_digits`, which come with scikit-learn, as a table.
 
     Examples

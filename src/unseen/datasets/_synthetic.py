@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.utils import Bunch, check_random_state
 
 from ..labels import Samples
-from ._bunch import bunch_of
+from ._bunch import make_bunch
 
 # Table 1 of Li et al. (2018): for each domain, the mean of each class and its number of samples.
 TABLE_1 = {
@@ -63,4 +63,4 @@ def make_synthetic(*, validation_domain: bool = False, as_frame: bool = False, r
         for label, (mean, count) in enumerate(classes, start=1)
     ]
     samples = Samples(*map(np.concatenate, zip(*cells, strict=True)))
-    return bunch_of(samples, ["class 1", "class 2", "class 3"], ["x", "y"], DESCR, as_frame=as_frame)
+    return make_bunch(samples, ["class 1", "class 2", "class 3"], ["x", "y"], DESCR, as_frame=as_frame)

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from sklearn.utils import Bunch
 
-from ..labels import Samples, listed
-from ._bunch import bunch_of
+from ..labels import Samples, format_list
+from ._bunch import make_bunch
 from ._folder import read_folder
 
 CLASSES = ("bird", "car", "chair", "dog", "person")
@@ -75,10 +75,10 @@ def load_vlcs(
     (['V', 'L', 'C', 'S'], ['bird', 'car', 'chair', 'dog', 'person'])
     """
     found, samples = read_folder(folder, features, label)
-    return vlcs_of(samples, folder, found.schema.feature_names, found.class_names, as_frame=as_frame)
+    return load_vlcs_folder(samples, folder, found.schema.feature_names, found.class_names, as_frame=as_frame)
 
 
-def vlcs_of(
+def load_vlcs_folder(
     samples: Samples,
     folder: str | os.PathLike[str],
     feature_names: Sequence[str],
@@ -99,7 +99,7 @@ def vlcs_of(
     domain = np.array([initials[name] for name in samples.domain.tolist()])
     in_order = np.concatenate([np.flatnonzero(domain == initial) for initial in KNOWN_AS])
     samples = Samples(samples.X, np.searchsorted(np.unique(labels), labels), domain).take(in_order)
-    return bunch_of(samples, CLASSES, feature_names, DESCR, as_frame=as_frame)
+    return make_bunch(samples, CLASSES, feature_names, DESCR, as_frame=as_frame)
 
 
 def _initial(name: str) -> str:
@@ -127,12 +127,12 @@ def _wrong_collections(initials: dict[str, str]) -> list[str]:
 def _wrong_classes(class_names: Mapping[str, tuple[str, ...]], samples: Samples, labels: set[Any]) -> list[str]:
     for name, classes in class_names.items():
         if tuple(word.lower() for word in classes) != CLASSES:
-            held = listed(classes, quote=False)
+            held = format_list(classes, quote=False)
             return [f"{name}: 'classes' must be {', '.join(CLASSES)}, in this order; it is {held}."]
     if labels in ({0, 1, 2, 3, 4}, {1, 2, 3, 4, 5}, set(CLASSES)):
         return []
     each = "; ".join(
-        f"{name} has {listed(np.unique(samples.y[samples.domain == name]).tolist(), quote=False)}"
+        f"{name} has {format_list(np.unique(samples.y[samples.domain == name]).tolist(), quote=False)}"
         for name in np.unique(samples.domain)
     )
     return [f"the labels must be 1 to 5, or 0 to 4, or {', '.join(CLASSES)}, and the same in all files; {each}."]

@@ -5,32 +5,32 @@ Stands on the algebra and the kernels. One file a method.
 
 from ..citizen import is_dask
 from ._centring import (
-    Centring,
+    DomainCenters,
     DomainTransformer,
+    apply_centering,
     centers_batches,
-    centred,
-    centring_of,
-    uncentred,
-    uncentred_together,
+    get_domain_centers,
+    transform_all_without_centering,
+    transform_without_centering,
 )
 from ._cidg import CIDG
-from ._cluster import ClusterLost, cluster_errors, mapped, processes
+from ._cluster import ClusterLostError, cluster_errors, map_on_cluster, parallel
 from ._dica import DICA
-from ._distributed import compute, tree
+from ._distributed import compute, tree_reduce
 from ._distributed import predict as predict_lazily
 from ._domain_centerer import DomainCenterer
 from ._kfda import KFDA
 from ._mda import MDA
 from ._projection import (
     FEATURE_MAPS,
-    Equation,
     Projection,
+    ProjectionProblem,
     invariance_weights,
-    validation_of,
+    validation_options,
 )
 from ._sca import SCA
-from ._space import check_gram, features_of, learns_nothing
-from ._statistics import Statistics, adopt, collect, feature_spectrum, total
+from ._space import check_gram, is_fitted_map, map_features
+from ._statistics import Statistics, collect_statistics, feature_spectrum, fit_from_statistics, sum_statistics
 from ._undo_bias import LIBLINEAR, UndoBias
 
 __all__ = [
@@ -41,33 +41,33 @@ __all__ = [
     "LIBLINEAR",
     "MDA",
     "SCA",
-    "Centring",
-    "ClusterLost",
+    "DomainCenters",
+    "ClusterLostError",
     "DomainCenterer",
     "DomainTransformer",
-    "Equation",
+    "ProjectionProblem",
     "Projection",
     "Statistics",
     "UndoBias",
-    "adopt",
+    "fit_from_statistics",
     "centers_batches",
-    "centred",
-    "centring_of",
+    "apply_centering",
+    "get_domain_centers",
     "check_gram",
     "cluster_errors",
-    "collect",
+    "collect_statistics",
     "compute",
     "feature_spectrum",
-    "features_of",
+    "map_features",
     "invariance_weights",
     "is_dask",
-    "learns_nothing",
-    "mapped",
+    "is_fitted_map",
+    "map_on_cluster",
     "predict_lazily",
-    "processes",
-    "total",
-    "tree",
-    "uncentred",
-    "uncentred_together",
-    "validation_of",
+    "parallel",
+    "sum_statistics",
+    "tree_reduce",
+    "transform_without_centering",
+    "transform_all_without_centering",
+    "validation_options",
 ]

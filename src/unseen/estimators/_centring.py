@@ -9,13 +9,13 @@ from typing import Any, ClassVar
 from sklearn.base import TransformerMixin
 
 from ..algebra import Array, Moments
-from ..labels import Coded, Labels, domains_by_name
+from ..labels import EncodedLabels, Labels, require_named_domains
 
-Centres = Mapping[Any, Moments] | None
+Centers = Mapping[Any, Moments] | None
 
 
 @dataclass(frozen=True)
-class Centring:
+class DomainCenters:
     """Domains seen in training keep the mean that is stored for them; each new one is centred on its own.
 
     A batch is centred at once by `of_batch`. Samples in pieces, here or on a cluster, are read twice: `moments` of all
@@ -37,7 +37,7 @@ class Centring:
     advice: str
     nameless: str = "X"
 
-    def moments(self, values: Array, domain: Labels | Coded | None = None) -> dict[Any, Moments]:
+    def moments(self, values: Array, domain: Labels | EncodedLabels | None = None) -> dict[Any, Moments]:
         """What samples tell about the means of new domains, by name."""
         coded, known = self._of(values, domain)
         return {name: Moments.of(values[rows]) for name, rows in coded.rows() if name not in known}
@@ -52,28 +52,28 @@ class Centring:
                     f"become all zeros whatever it is. {self.advice}"
                 )
 
-    def subtract(self, values: Array, domain: Labels | Coded | None, found: Mapping[Any, Moments]) -> Array:
+    def subtract(self, values: Array, domain: Labels | EncodedLabels | None, found: Mapping[Any, Moments]) -> Array:
         """Centre samples in place."""
         coded, known = self._of(values, domain)
         for name, rows in coded.rows():
             values[rows] -= known[name] if name in known else found[name].mean
         return values
 
-    def of_batch(self, values: Array, domain: Labels | Coded | None = None) -> Array:
+    def of_batch(self, values: Array, domain: Labels | EncodedLabels | None = None) -> Array:
         """Centre all samples that there are of their domains in place."""
         found = self.moments(values, domain)
         self.require_batches(found)
         return self.subtract(values, domain, found)
 
-    def _of(self, values: Array, domain: Labels | Coded | None) -> tuple[Coded, Mapping[Any, Array]]:
-        return Coded.domains(domain, len(values)), {} if domain is None else self.stored
+    def _of(self, values: Array, domain: Labels | EncodedLabels | None) -> tuple[EncodedLabels, Mapping[Any, Array]]:
+        return EncodedLabels.domains(domain, len(values)), {} if domain is None else self.stored
 
 
 class DomainTransformer(TransformerMixin):
     """A transformer that centres domains; a subclass says how."""
 
     _uncentred: Callable[[Any], Array]
-    _centring: Callable[[], Centring]
+    _centring: Callable[[], DomainCenters]
     offset_: Any  # what is subtracted where nothing is centred on new samples
     __metadata_request__fit: ClassVar = {"sample_domain": True}
     __metadata_request__transform: ClassVar = {"sample_domain": True}
@@ -94,7 +94,7 @@ class DomainTransformer(TransformerMixin):
         """What is done to samples once they are centred."""
         return Z
 
-    @domains_by_name
+    @require_named_domains
     def fit_transform(self, X: Any, y: Any = None, *, sample_domain: Any = None) -> Any:
         """Fit, then transform the same samples.
 
@@ -111,12 +111,12 @@ class DomainTransformer(TransformerMixin):
         return self.fit(X, y, sample_domain=sample_domain).transform(X, sample_domain=sample_domain)
 
 
-def uncentred(transformer: DomainTransformer, X: Any) -> Array:
+def transform_without_centering(transformer: DomainTransformer, X: Any) -> Array:
     """Samples as a fitted transformer has them before it centres them, in an array of their own."""
     return transformer._uncentred(X)
 
 
-def centring_of(transformer: DomainTransformer) -> Centring:
+def get_domain_centers(transformer: DomainTransformer) -> DomainCenters:
     """How a fitted transformer centres the samples of domains."""
     return transformer._centring()
 
@@ -129,7 +129,7 @@ def centers_batches(transformer: DomainTransformer) -> bool:
     return transformer._centres_batches()
 
 
-def uncentred_together(transformers: Sequence[DomainTransformer], X: Any) -> list[Array]:
+def transform_all_without_centering(transformers: Sequence[DomainTransformer], X: Any) -> list[Array]:
     """The same for several transformers: those that know the same samples look at new ones once."""
     places, found = [transformer._place() for transformer in transformers], dict[int, Array]()
     for place in dict.fromkeys(places):
@@ -139,12 +139,14 @@ def uncentred_together(transformers: Sequence[DomainTransformer], X: Any) -> lis
     return [found[i] for i in range(len(places))]
 
 
-def centred(transformer: DomainTransformer, Z: Array, domain: Labels | Coded | None, found: Centres = None) -> Array:
+def apply_centering(
+    transformer: DomainTransformer, Z: Array, domain: Labels | EncodedLabels | None, found: Centers = None
+) -> Array:
     """Finish what `uncentred` began: domains that are centred on new samples have been `found`, or are here."""
     if found is not None:
-        centring_of(transformer).subtract(Z, domain, found)
+        get_domain_centers(transformer).subtract(Z, domain, found)
     elif transformer._centres_batches():
-        centring_of(transformer).of_batch(Z, domain)
+        get_domain_centers(transformer).of_batch(Z, domain)
     else:
         Z -= transformer.offset_
     return transformer._scaled(Z)

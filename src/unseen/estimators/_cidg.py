@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from ..algebra import Ints, Recipe, between, cell_within, conditional, prior_normalised
-from ..citizen import parameters
+from ..algebra import Ints, ScatterProblem, between, cell_within, conditional, prior_normalized
+from ..citizen import keyword_parameters
 from ._projection import NON_NEGATIVE, Projection
 
 
-@parameters
+@keyword_parameters
 class CIDG(Projection):
     r"""Conditional invariant domain generalization (Li et al., AAAI 2018).
 
@@ -75,12 +75,12 @@ class CIDG(Projection):
         "norm_weight": [NON_NEGATIVE],
     }
 
-    def _recipe(self, counts: Ints, ridge: float) -> Recipe:
-        return Recipe(
+    def _recipe(self, counts: Ints, ridge: float) -> ScatterProblem:
+        return ScatterProblem(
             numerator=between(counts),
             penalties=(
                 (self._weight("conditional_weight", counts), conditional(counts)),
-                (self._weight("prior_weight", counts), prior_normalised(counts)),
+                (self._weight("prior_weight", counts), prior_normalized(counts)),
                 (1.0, cell_within(counts)),
             ),
             norm=self.norm_weight,

@@ -22,12 +22,12 @@ R = TypeVar("R")
 Call = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]  # what joblib.delayed makes
 
 POLL_SECONDS = 0.5
-AHEAD = 2  # items for each thread of a cluster: one that is worked on, and the next
+PENDING_PER_WORKER = 2  # items for each thread of a cluster: one that is worked on, and the next
 # What is sent as a task can be sent again when the worker that had it is lost; Dask advises against large ones.
 SILENT = {"distributed.admin.large-graph-warning-threshold": "1 PiB"}
 
 
-def processes(n_jobs: int | None, *, ordered: bool = True, **options: Any) -> Callable[[Iterable[Call]], Iterator[Any]]:
+def parallel(n_jobs: int | None, *, ordered: bool = True, **options: Any) -> Callable[[Iterable[Call]], Iterator[Any]]:
     """Processes here that give results of delayed calls as they are made, and end with this one however it ends.
 
     Results come in the order of the work; or, not `ordered`, as they are finished, so that what takes long holds
@@ -63,7 +63,7 @@ def _end_with(parent: int) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-class ClusterLost(RuntimeError):
+class ClusterLostError(RuntimeError):
     """A Dask cluster has lost its workers or its scheduler, or the client was closed."""
 
 
@@ -79,7 +79,7 @@ def cluster_errors(client: Any) -> Iterator[None]:
         reason = _loss(error, client)
         if reason is None:
             raise
-        raise ClusterLost(reason) from error
+        raise ClusterLostError(reason) from error
 
 
 def _loss(error: Exception, client: Any) -> str | None:
@@ -101,7 +101,7 @@ def _loss(error: Exception, client: Any) -> str | None:
     return None
 
 
-def mapped(
+def map_on_cluster(
     function: Callable[[T], R],
     items: Iterable[T],
     client: Any = None,
@@ -153,7 +153,7 @@ def mapped(
 
     def fill() -> None:
         threads = sum(client.nthreads().values())
-        room = (ahead or AHEAD * threads or 1) - len(futures)
+        room = (ahead or PENDING_PER_WORKER * threads or 1) - len(futures)
         for number, item in islice(rest, max(room, 0)):
             future = submit((name, number), _call, sent, dumps(item))
             futures[future.key] = future

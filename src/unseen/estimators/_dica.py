@@ -11,16 +11,16 @@ from sklearn.utils._param_validation import Interval
 
 from ..algebra import (
     Ints,
-    Recipe,
+    ScatterProblem,
     Solution,
     Spectrum,
     Whitened,
     apply_inverse,
+    check_distinct_means,
     dica_output,
     domain,
-    require_apart,
 )
-from ..citizen import parameters
+from ..citizen import keyword_parameters
 from ._projection import Projection
 
 # Of the largest entry of the published matrix, which is not symmetric: eigenvalues that are smaller have few digits.
@@ -30,7 +30,7 @@ ROUNDING = 1e-6
 VARIES = 1e-8
 
 
-@parameters
+@keyword_parameters
 class DICA(Projection):
     r"""Domain-invariant component analysis (Muandet et al. 2013).
 
@@ -99,8 +99,8 @@ class DICA(Projection):
     def _default_components(self, counts: Ints) -> int | None:
         return None if self.supervised else 2
 
-    def _recipe(self, counts: Ints, ridge: float) -> Recipe:
-        return Recipe(
+    def _recipe(self, counts: Ints, ridge: float) -> ScatterProblem:
+        return ScatterProblem(
             numerator=dica_output(counts, self.output_ridge)
             if self.supervised
             else np.zeros((np.count_nonzero(counts), 0)),
@@ -112,14 +112,14 @@ class DICA(Projection):
             symmetric=not (self.supervised and self.as_published),
         )
 
-    def _solve_pencil(self, spectrum: Spectrum, pencil: Whitened, recipe: Recipe, counts: Ints) -> Solution:
+    def _solve_pencil(self, spectrum: Spectrum, pencil: Whitened, recipe: ScatterProblem, counts: Ints) -> Solution:
         if recipe.symmetric:
             return super()._solve_pencil(spectrum, pencil, recipe, counts)
         return _solve_as_published(spectrum, pencil, recipe, counts, self.output_ridge)
 
 
 def _solve_as_published(
-    spectrum: Spectrum, pencil: Whitened, recipe: Recipe, counts: Ints, output_ridge: float
+    spectrum: Spectrum, pencil: Whitened, recipe: ScatterProblem, counts: Ints, output_ridge: float
 ) -> Solution:
     """L (L + n eps I)^-1 K^2 b = A b g: with L = Zc Zc', eigenpairs of the C x C matrix S Zc' K^2 A^-1 Zc."""
     class_sizes = counts.sum(axis=0)
@@ -133,7 +133,7 @@ def _solve_as_published(
     if recipe.ridge <= VARIES * largest:
         Z, missed = np.where(np.abs(spectrum.values)[:, None] > VARIES * largest, Z, 0.0), 0 * missed
     cells = spectrum.values[:, None] * spectrum.cells
-    require_apart(spectrum.values[:, None] * Z, largest * float(np.linalg.norm(members)))
+    check_distinct_means(spectrum.values[:, None] * Z, largest * float(np.linalg.norm(members)))
     solved, half = apply_inverse(spectrum, pencil, recipe, counts, Z)
     covariance = np.diag(class_sizes) - np.outer(class_sizes, class_sizes) / n
     S = linalg.inv(covariance + n * output_ridge * np.eye(n_classes))

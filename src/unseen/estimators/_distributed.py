@@ -22,13 +22,13 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..algebra import Array, Moments, pooled
+from ..algebra import Array, Moments, merge_moments
 from ..citizen import is_dask
-from ..labels import Coded, Labels, check_domains
+from ..labels import EncodedLabels, Labels, check_domains
 from ._cluster import cluster_errors
 from ._projection import Projection
-from ._space import fit_feature_map, learns_nothing
-from ._statistics import Statistics, collect, total
+from ._space import fit_feature_map, is_fitted_map
+from ._statistics import Statistics, collect_statistics, sum_statistics
 
 __all__ = ["predict"]
 
@@ -40,11 +40,11 @@ T = TypeVar("T")
 E = TypeVar("E")
 
 
-class Misaligned(ValueError):
+class MisalignedBlocksError(ValueError):
     """Blocks of labels have other lengths than the blocks of rows that they were paired with."""
 
 
-def gather(
+def gather_statistics(
     projection: Projection, X: Any, y: Any, sample_domain: Any, *, declared: Labels | None, reset: bool
 ) -> Statistics:
     """Statistics of the features of a Dask collection; with `reset` the feature map learns from a sample first."""
@@ -58,9 +58,11 @@ def gather(
     twin = _bare(projection)
 
     def part(block: Any, y: Any, domain: Any) -> Statistics | None:
-        return None if block.shape[0] == 0 else collect(twin, block, y, domain, declared=declared, reset=False)
+        return (
+            None if block.shape[0] == 0 else collect_statistics(twin, block, y, domain, declared=declared, reset=False)
+        )
 
-    found = _reduced(part, rows, labels, total)
+    found = _reduced(part, rows, labels, sum_statistics)
     if found is None:
         raise ValueError(f"X holds no samples; {type(projection).__name__} needs at least 2.")
     return found
@@ -92,7 +94,7 @@ def transform(projection: Projection, X: Any, sample_domain: Any, *, names: bool
         return centring.subtract(twin._uncentred(block), domain[:, 0], found).astype(nothing.dtype, copy=False)
 
     # The lengths have to agree before anything lazy is built: later there is nobody to turn to.
-    rows, domains = aligned(rows, {"sample_domain": sample_domain}, exact=True)
+    rows, domains = align_blocks(rows, {"sample_domain": sample_domain}, exact=True)
     return _by_block(centred, rows, nothing, domains[:, None])
 
 
@@ -168,12 +170,12 @@ def _of_pool(pool: Any, X: Any, sample_domain: Any, method: str) -> Any:
     def of_block(block: Any, domain: Any) -> dict[str, dict[Any, Any]]:
         if not block.shape[0]:
             return {"centers": {}, "sizes": {}}
-        coded = Coded.domains(domain, block.shape[0])
+        coded = EncodedLabels.domains(domain, block.shape[0])
         sizes = dict(zip(coded.names.tolist(), np.bincount(coded.codes).tolist(), strict=True))
         return {"centers": pool.moments(block, domain), "sizes": sizes}
 
     def combined(parts: Sequence[dict[str, dict[Any, Any]]]) -> dict[str, dict[Any, Any]]:
-        return {key: reduce(pooled, [part[key] for part in parts]) for key in parts[0]}
+        return {key: reduce(merge_moments, [part[key] for part in parts]) for key in parts[0]}
 
     found = _reduced(of_block, rows, {"sample_domain": sample_domain}, combined)
     pool.require_batches(found["sizes"])
@@ -187,13 +189,13 @@ def _of_pool(pool: Any, X: Any, sample_domain: Any, method: str) -> Any:
     nothing = pool.classes_[:0] if method == "predict" else np.empty((0, len(pool.classes_)))
     if sample_domain is None:
         return _by_block(answered, rows, nothing)
-    rows, domains = aligned(rows, {"sample_domain": sample_domain}, exact=True)
+    rows, domains = align_blocks(rows, {"sample_domain": sample_domain}, exact=True)
     return _by_block(answered, rows, nothing, domains[:, None])
 
 
 def _fit_to_sample(projection: Projection, rows: Any) -> None:
     """Fit the map to a sample; one that has nothing to learn is spared the pass over the data."""
-    if learns_nothing(projection.feature_map):
+    if is_fitted_map(projection.feature_map):
         fit_feature_map(projection, None)
         return
 
@@ -202,7 +204,7 @@ def _fit_to_sample(projection: Projection, rows: Any) -> None:
 
     delayed = import_module("dask").delayed
     parts = [delayed(draw)(block, i) for i, block in enumerate(rows.to_delayed().ravel())]
-    _, sample = compute(tree(parts, _smallest))
+    _, sample = compute(tree_reduce(parts, _smallest))
     fit_feature_map(projection, projection._check_samples(sample))
 
 
@@ -223,7 +225,7 @@ def moments(projection: Projection, X: Any, sample_domain: Any = None) -> dict[A
     def collect_block(block: Any, domain: Any) -> dict[Any, Moments]:
         return centring.moments(twin._uncentred(block), domain) if block.shape[0] else none
 
-    return _reduced(collect_block, row_blocks(X), {"sample_domain": sample_domain}, partial(reduce, pooled))
+    return _reduced(collect_block, row_blocks(X), {"sample_domain": sample_domain}, partial(reduce, merge_moments))
 
 
 def _by_block(function: Callable[..., Any], rows: Any, nothing: Any = None, *columns: Any) -> Any:
@@ -279,24 +281,24 @@ def _reduced(function: Callable[..., T], rows: Any, labels: dict[str, Any], comb
     def checked(block: Any, *labels: Any) -> T:
         for values in labels:
             if values is not None and len(values) != block.shape[0]:
-                raise Misaligned(f"A block of X has {block.shape[0]} rows, its labels number {len(values)}.")
+                raise MisalignedBlocksError(f"A block of X has {block.shape[0]} rows, its labels number {len(values)}.")
         return function(block, *labels)
 
     shared = delayed(checked)  # sent once, not with every block
 
     def answer(exact: bool) -> T:
-        arrays = aligned(rows, labels, exact=exact)
+        arrays = align_blocks(rows, labels, exact=exact)
         absent = [None] * arrays[0].numblocks[0]
         columns = (absent if array is None else array.to_delayed().ravel() for array in arrays)
-        return compute(tree([shared(*parts) for parts in zip(*columns, strict=True)], combine))
+        return compute(tree_reduce([shared(*parts) for parts in zip(*columns, strict=True)], combine))
 
     try:
         return answer(exact=False)
-    except Misaligned:
+    except MisalignedBlocksError:
         return answer(exact=True)
 
 
-def tree(parts: list[Any], combine: Callable[[Sequence[Any]], Any]) -> Any:
+def tree_reduce(parts: list[Any], combine: Callable[[Sequence[Any]], Any]) -> Any:
     delayed = import_module("dask").delayed
     while len(parts) > 1:
         parts = [delayed(combine)(parts[i : i + FAN_IN]) for i in range(0, len(parts), FAN_IN)]
@@ -311,7 +313,7 @@ def row_blocks(collection: Any) -> Any:
     return collection.rechunk(dict.fromkeys(range(1, collection.ndim), -1))
 
 
-def aligned(rows: Any, labels: dict[str, Any], *, exact: bool) -> list[Any]:
+def align_blocks(rows: Any, labels: dict[str, Any], *, exact: bool) -> list[Any]:
     """Rows and labels in blocks that belong together; labels that are None stay so.
 
     Where lengths are unknown, equal numbers of blocks are taken at their word unless `exact` asks to count: that costs

@@ -12,12 +12,12 @@ from sklearn.utils.extmath import row_norms
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..algebra import Array
-from ..citizen import DocLinkMixin, parameters
-from ..labels import Coded, domains_by_name
-from ._centring import Centring, DomainTransformer
+from ..citizen import DocLinkMixin, keyword_parameters
+from ..labels import EncodedLabels, require_named_domains
+from ._centring import DomainCenters, DomainTransformer
 
 
-@parameters
+@keyword_parameters
 class DomainCenterer(DocLinkMixin, OneToOneFeatureMixin, DomainTransformer, BaseEstimator):
     """Subtract each domain's own mean, and scale rows back to unit length.
 
@@ -55,7 +55,7 @@ class DomainCenterer(DocLinkMixin, OneToOneFeatureMixin, DomainTransformer, Base
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {"renormalize": ["boolean", StrOptions({"auto"})]}
 
-    @domains_by_name
+    @require_named_domains
     def fit(self, X: Any, y: Any = None, *, sample_domain: Any = None) -> Self:
         """Store the mean of each domain.
 
@@ -75,7 +75,7 @@ class DomainCenterer(DocLinkMixin, OneToOneFeatureMixin, DomainTransformer, Base
         """
         self._validate_params()
         X = validate_data(self, X, dtype=(np.float64, np.float32))
-        domains = Coded.domains(sample_domain, len(X))
+        domains = EncodedLabels.domains(sample_domain, len(X))
         self.domains_ = domains.names
         self.means_ = np.stack([X[rows].mean(axis=0) for _, rows in domains.rows()])
         # Rows that are directions stay so; in other units the length of a row says something.
@@ -111,10 +111,10 @@ class DomainCenterer(DocLinkMixin, OneToOneFeatureMixin, DomainTransformer, Base
     def _uncentred(self, X: Any) -> Array:
         return validate_data(self, X, reset=False, dtype=(np.float64, np.float32), copy=True)
 
-    def _centring(self) -> Centring:
+    def _centring(self) -> DomainCenters:
         check_is_fitted(self)
         stored = dict(zip(self.domains_.tolist(), self.means_, strict=True))
-        return Centring(stored, "DomainCenterer", "Transform a batch of that domain.")
+        return DomainCenters(stored, "DomainCenterer", "Transform a batch of that domain.")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ..algebra import Ints, Recipe, between, cell_within
-from ..citizen import parameters
+from ..algebra import Ints, ScatterProblem, between, cell_within
+from ..citizen import keyword_parameters
 from ._projection import Projection
 
 
-@parameters
+@keyword_parameters
 class KFDA(Projection):
     r"""Kernel Fisher discriminant analysis (Mika et al. 1999).
 
@@ -45,5 +45,5 @@ class KFDA(Projection):
     (320, 2)
     """
 
-    def _recipe(self, counts: Ints, ridge: float) -> Recipe:
-        return Recipe(numerator=between(counts), penalties=((1.0, cell_within(counts)),), ridge=ridge)
+    def _recipe(self, counts: Ints, ridge: float) -> ScatterProblem:
+        return ScatterProblem(numerator=between(counts), penalties=((1.0, cell_within(counts)),), ridge=ridge)

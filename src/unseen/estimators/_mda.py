@@ -10,18 +10,18 @@ from sklearn.utils._param_validation import Interval
 
 from ..algebra import (
     Ints,
-    Recipe,
+    ScatterProblem,
     cell_within,
     mda_between,
     mda_class_discrepancy,
     mda_class_offset,
     mda_domain_discrepancy,
 )
-from ..citizen import parameters
+from ..citizen import keyword_parameters
 from ._projection import NON_NEGATIVE, Projection
 
 
-@parameters
+@keyword_parameters
 class MDA(Projection):
     r"""Multidomain discriminant analysis (Hu et al., UAI 2019).
 
@@ -76,10 +76,10 @@ class MDA(Projection):
         "within_weight": [NON_NEGATIVE],
     }
 
-    def _recipe(self, counts: Ints, ridge: float) -> Recipe:
+    def _recipe(self, counts: Ints, ridge: float) -> ScatterProblem:
         beta, n = self.discrepancy_weight, counts.sum()
         within = self.within_weight / n
-        return Recipe(
+        return ScatterProblem(
             numerator=np.hstack(
                 [np.sqrt(beta) * mda_class_discrepancy(counts), np.sqrt(1 - beta) * mda_between(counts)]
             ),

@@ -22,8 +22,8 @@ from ..algebra import (
     Ints,
     Membership,
     Moments,
-    Recipe,
-    SingularPencilError,
+    ScatterProblem,
+    SingularProblemError,
     Solution,
     Spectrum,
     Whitened,
@@ -34,17 +34,32 @@ from ..algebra import (
     residuals,
     solve,
     solve_with_total,
-    whiten,
     whiten_by_cholesky,
+    whiten_by_eigh,
 )
-from ..citizen import forget, is_dask, parameters
+from ..citizen import is_dask, keyword_parameters, reset_fitted_attributes
 from ..exceptions import FewerComponentsWarning, warn
-from ..kernels import Centered, Kernel, KernelTransformer, factor, require_cells, require_square
-from ..labels import Coded, Labels, check_domains, domains_by_name, encode_classes, warn_of_masks, warn_of_single
-from ._centring import Centring, DomainTransformer
+from ..kernels import CenteredKernel, Kernel, KernelTransformer, check_cell_memory, check_square_memory, parse_multiple
+from ..labels import (
+    EncodedLabels,
+    Labels,
+    check_domains,
+    encode_classes,
+    require_named_domains,
+    warn_masked_labels,
+    warn_single_domain,
+)
+from ._centring import DomainCenters, DomainTransformer
 from ._docs import shared_docs
-from ._space import FeatureSpace, KernelSpace, check_gram, in_blocks, require_same_map
-from ._statistics import Statistics, UnsolvedError, collect, declared_classes, feature_spectrum, keep
+from ._space import FeatureSpace, KernelSpace, check_gram, check_same_map, map_in_blocks
+from ._statistics import (
+    Statistics,
+    UnsolvedError,
+    collect_statistics,
+    declared_classes,
+    feature_spectrum,
+    store_statistics,
+)
 
 NON_NEGATIVE = Interval(Real, 0, None, closed="left")
 FEATURE_MAPS: list[Any] = [StrOptions({"linear"}), HasMethods(["fit", "transform"]), None]
@@ -64,7 +79,7 @@ def _has_feature_map(projection: Projection) -> bool:
     return True
 
 
-@parameters
+@keyword_parameters
 class Projection(DomainTransformer, KernelTransformer):
     """Base class: a subclass supplies its own parameters and its `_recipe`."""
 
@@ -100,14 +115,14 @@ class Projection(DomainTransformer, KernelTransformer):
         super().__init_subclass__(**options)
 
     @abstractmethod
-    def _recipe(self, counts: Ints, ridge: float) -> Recipe:
+    def _recipe(self, counts: Ints, ridge: float) -> ScatterProblem:
         """State the method for a table of counts."""
 
     def _default_components(self, counts: Ints) -> int | None:
         """How many components None stands for; None for all that the numerator supports."""
         return None
 
-    @domains_by_name
+    @require_named_domains
     def fit(self, X: Any, y: Any = None, *, sample_domain: Any = None) -> Self:
         """Learn the projection.
 
@@ -128,9 +143,9 @@ class Projection(DomainTransformer, KernelTransformer):
             The fitted projection.
         """
         self._validate_params()
-        forget(self)
+        reset_fitted_attributes(self)
         if self.feature_map is not None:
-            keep(self, collect(self, X, y, sample_domain, whole=True))
+            store_statistics(self, collect_statistics(self, X, y, sample_domain, whole=True))
             self._solve_statistics()
             return self
         if is_dask(X):
@@ -149,7 +164,7 @@ class Projection(DomainTransformer, KernelTransformer):
         return self
 
     @available_if(_has_feature_map)
-    @domains_by_name
+    @require_named_domains
     def partial_fit(self, X: Any, y: Any = None, *, sample_domain: Any = None, classes: Any = None) -> Self:
         """Learn from one more chunk of samples; needs `feature_map`.
 
@@ -177,12 +192,14 @@ class Projection(DomainTransformer, KernelTransformer):
         self._validate_params()
         seen = vars(self).get("statistics_")
         if seen is None:
-            forget(self)
+            reset_fitted_attributes(self)
         else:
-            require_same_map(self)
+            check_same_map(self)
         declared = declared_classes(self, classes)
-        statistics = collect(self, X, y, sample_domain, declared=declared, reset=seen is None)
-        keep(self, statistics if seen is None else Statistics.from_arrays(seen).plus(statistics, self._space.gram))
+        statistics = collect_statistics(self, X, y, sample_domain, declared=declared, reset=seen is None)
+        store_statistics(
+            self, statistics if seen is None else Statistics.from_arrays(seen).plus(statistics, self._space.gram)
+        )
         self.declared_classes_ = declared
         return self
 
@@ -275,15 +292,17 @@ class Projection(DomainTransformer, KernelTransformer):
 
     def _check_training_data(
         self, X: Any, y: Any, domain: Any, *, declared: Labels | None = None, reset: bool = True, whole: bool = False
-    ) -> tuple[Any, Coded, Coded]:
+    ) -> tuple[Any, EncodedLabels, EncodedLabels]:
         """Samples, their classes and their domains; what cannot be the `whole` of the training data is refused."""
         if self._needs_labels():
             X, y = self._check_samples(X, y=y, reset=reset, ensure_min_samples=1 + whole)
-            classes = Coded(*encode_classes(y, type(self).__name__)) if whole else Coded.classes(y, declared)
+            classes = (
+                EncodedLabels(*encode_classes(y, type(self).__name__)) if whole else EncodedLabels.classes(y, declared)
+            )
         else:
             X = self._check_samples(X, reset=reset, ensure_min_samples=1 + whole)
-            classes = Coded.nameless(X.shape[0])
-        return X, classes, Coded.domains(domain, X.shape[0])
+            classes = EncodedLabels.nameless(X.shape[0])
+        return X, classes, EncodedLabels.domains(domain, X.shape[0])
 
     def _remember(self, classes: Labels, domains: Labels, counts: Ints) -> None:
         """Set what a table of counts tells."""
@@ -293,9 +312,9 @@ class Projection(DomainTransformer, KernelTransformer):
 
     def _warn_of_table(self) -> None:
         """Warn of a single domain, and of domains whose labels look masked."""
-        warn_of_single(self.domains_, type(self).__name__)
+        warn_single_domain(self.domains_, type(self).__name__)
         if self._needs_labels():
-            warn_of_masks(self.classes_, self.domains_, self.cell_counts_, type(self).__name__)
+            warn_masked_labels(self.classes_, self.domains_, self.cell_counts_, type(self).__name__)
 
     def _require_solution(self) -> None:
         """Raise unless there are components; a stream that has none yet says why."""
@@ -323,18 +342,18 @@ class Projection(DomainTransformer, KernelTransformer):
             encode_classes(self.classes_, type(self).__name__)  # refuses a single one
         self._warn_of_table()
         spectrum = feature_spectrum(cells, type(self).__name__)
-        equation = Equation.of(self, cells.counts, float(np.linalg.norm(spectrum.values)))
+        equation = ProjectionProblem.of(self, cells.counts, float(np.linalg.norm(spectrum.values)))
         solution = equation.finish(equation.solve(*equation.whitened(spectrum)))
         B = solution.coefficients
         self.__dict__.update(eigenvalues_=solution.eigenvalues, coef_=B, offset_=cells.mean @ B, recentered_=False)
 
     def _solve_kernel(self, X: Any, membership: Membership) -> None:
         """Solve the eigenproblem in the kernel's space."""
-        require_square(X.shape[0], copies=3, caller=type(self).__name__)
+        check_square_memory(X.shape[0], copies=3, caller=type(self).__name__)
         kernel = Kernel.of(self).fitted(X)
         K = kernel.values_to_centre(X)
         centered = kernel.centre(K, type(self).__name__)
-        equation = Equation.of(self, membership.counts, centered.size)
+        equation = ProjectionProblem.of(self, membership.counts, centered.size)
         solution = equation.solve_gram(K, centered, membership)
         solution = equation.finish(solution, None if kernel.is_precomputed else X)
         self.gamma_ = kernel.gamma
@@ -345,7 +364,7 @@ class Projection(DomainTransformer, KernelTransformer):
         offset = centered.means @ self.dual_coef_
         self.__dict__.update(eigenvalues_=solution.eigenvalues, offset_=offset, recentered_=False)
 
-    def _solve_pencil(self, spectrum: Spectrum, pencil: Whitened, recipe: Recipe, counts: Ints) -> Solution:
+    def _solve_pencil(self, spectrum: Spectrum, pencil: Whitened, recipe: ScatterProblem, counts: Ints) -> Solution:
         if recipe.total:
             wanted = self._wanted(counts) or len(spectrum.values)
             return solve_with_total(spectrum, pencil, recipe, counts, wanted)
@@ -354,7 +373,7 @@ class Projection(DomainTransformer, KernelTransformer):
     def _weight(self, parameter: str, counts: Ints) -> float:
         """A weight as a number: scatters of means need the number of samples to stand up to sums over samples."""
         weight = getattr(self, parameter)
-        return factor(weight, "scale", parameter) * counts.sum() if isinstance(weight, str) else float(weight)
+        return parse_multiple(weight, "scale", parameter) * counts.sum() if isinstance(weight, str) else float(weight)
 
     def _wanted(self, counts: Ints) -> int | None:
         return self._default_components(counts) if self.n_components is None else self.n_components
@@ -371,7 +390,7 @@ class Projection(DomainTransformer, KernelTransformer):
         space, weights = self._space, self._weights if weights is None else weights
         with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused below
             widest = max(len(weights), X.shape[1])  # kernel values and samples have their copies
-            Z = in_blocks(lambda rows: space.combine(rows, weights), X, weights.shape[1], widest)
+            Z = map_in_blocks(lambda rows: space.combine(rows, weights), X, weights.shape[1], widest)
         return space.kernel.finite(Z)
 
     def _uncentred(self, X: Any) -> Array:
@@ -391,8 +410,8 @@ class Projection(DomainTransformer, KernelTransformer):
     def _centres_batches(self) -> bool:
         return self.centering == "target" and not self.recentered_
 
-    def _centring(self) -> Centring:
-        return Centring(
+    def _centring(self) -> DomainCenters:
+        return DomainCenters(
             dict.fromkeys(self.domains_.tolist(), self.offset_),
             'centering="target"',
             "Transform a batch of that domain, use recentered(batch) once and then transform single samples, or set "
@@ -406,7 +425,7 @@ class Projection(DomainTransformer, KernelTransformer):
 
 
 @dataclass(frozen=True)
-class Equation:
+class ProjectionProblem:
     """The eigenproblem that a projection poses on a table of counts of each class in each domain, the ridge a number.
 
     It is solved from a decomposition of centred data, and `finish` makes of its solution what a fitted projection has.
@@ -417,16 +436,16 @@ class Equation:
     ridge: float
 
     @classmethod
-    def of(cls, projection: Projection, counts: Ints, size: float) -> Equation:
+    def of(cls, projection: Projection, counts: Ints, size: float) -> ProjectionProblem:
         """The eigenproblem for a centred kernel matrix of Frobenius norm `size`, of which a ridge may be a multiple."""
         ridge = projection.ridge
-        require_cells(int(np.count_nonzero(counts)), type(projection).__name__)
+        check_cell_memory(int(np.count_nonzero(counts)), type(projection).__name__)
         if isinstance(ridge, str):
-            ridge = factor(ridge, "scale", "ridge") * (0.01 * size) ** projection._ridge_power
+            ridge = parse_multiple(ridge, "scale", "ridge") * (0.01 * size) ** projection._ridge_power
         return cls(projection, counts, float(ridge))
 
     @cached_property
-    def recipe(self) -> Recipe:
+    def recipe(self) -> ScatterProblem:
         """The method, stated for these counts."""
         return self.projection._recipe(self.counts, self.ridge)
 
@@ -441,14 +460,14 @@ class Equation:
             varying = spectrum.without_negative_rounding() if self.recipe.norm else spectrum
             if not self.ridge:
                 varying = varying.without_null()
-            return varying, whiten(varying, self.recipe)
+            return varying, whiten_by_eigh(varying, self.recipe)
 
     def solve(self, varying: Spectrum, pencil: Whitened) -> Solution:
         """All components, from what `whitened` gives."""
         with self._singularity_explained():
             return self.projection._solve_pencil(varying, pencil, self.recipe, self.counts)
 
-    def solve_gram(self, K: Array, centered: Centered, membership: Membership) -> Solution:
+    def solve_gram(self, K: Array, centered: CenteredKernel, membership: Membership) -> Solution:
         """The same from a centered kernel matrix, which is destroyed, and what is known of it."""
         recipe, size = self.recipe, centered.size
         solution = None
@@ -517,7 +536,7 @@ class Equation:
             yield
         except IndefiniteKernelError as error:
             raise ValueError(self._indefinite_kernel(error.smallest)) from error
-        except SingularPencilError as error:
+        except SingularProblemError as error:
             name, ridge = type(self.projection).__name__, self.projection.ridge
             raise ValueError(
                 f"The generalised eigenproblem of {name} is singular with ridge={ridge!r}: {error} "
@@ -544,6 +563,6 @@ def invariance_weights(projection: Projection) -> tuple[str, ...]:
     return projection._invariance_weights
 
 
-def validation_of(projection: Projection) -> dict[str, Any]:
+def validation_options(projection: Projection) -> dict[str, Any]:
     """What `validate_data` should ask of the samples of a projection."""
     return projection._samples.validation

@@ -7,12 +7,12 @@ from typing import Any, ClassVar
 
 from sklearn.utils._param_validation import Interval
 
-from ..algebra import Ints, Recipe, between, cell_within, domain
-from ..citizen import parameters
+from ..algebra import Ints, ScatterProblem, between, cell_within, domain
+from ..citizen import keyword_parameters
 from ._projection import NON_NEGATIVE, Projection
 
 
-@parameters
+@keyword_parameters
 class SCA(Projection):
     r"""Scatter component analysis (Ghifary et al. 2017).
 
@@ -69,8 +69,8 @@ class SCA(Projection):
     def _default_components(self, counts: Ints) -> int:
         return 2 * (counts.shape[1] - 1)
 
-    def _recipe(self, counts: Ints, ridge: float) -> Recipe:
-        return Recipe(
+    def _recipe(self, counts: Ints, ridge: float) -> ScatterProblem:
+        return ScatterProblem(
             numerator=self.between_weight**0.5 * between(counts),
             total=(1 - self.between_weight) / counts.sum(),
             penalties=(

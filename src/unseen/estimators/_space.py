@@ -14,9 +14,9 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils import gen_batches
 
 from ..algebra import Array, Gram, gram, gram_by_numpy, product
-from ..citizen import ignored
-from ..kernels import Kernel, require_scatter
-from ..labels import listed
+from ..citizen import ignore_warnings
+from ..kernels import Kernel, check_scatter_memory
+from ..labels import format_list
 
 BLOCK_ENTRIES = 2**22  # kernel values or features computed at a time: 32 MiB
 
@@ -69,7 +69,7 @@ class FeatureSpace:
         return gram if self.feature_map is None or hasattr(self.feature_map, "combine") else gram_by_numpy
 
 
-def in_blocks(function: Callable[[Any], Array], X: Any, width: int, widest: int = 1) -> Array:
+def map_in_blocks(function: Callable[[Any], Array], X: Any, width: int, widest: int = 1) -> Array:
     """Apply a row-wise function of `width` columns so that memory for what it works with does not grow with X."""
     values = np.empty((X.shape[0], width))
     step = max(1, BLOCK_ENTRIES // max(width, widest))
@@ -78,20 +78,20 @@ def in_blocks(function: Callable[[Any], Array], X: Any, width: int, widest: int 
     return values
 
 
-def features_of(fitted: Any, X: Any) -> Array:
+def map_features(fitted: Any, X: Any) -> Array:
     """Features of samples under a fitted map, or "linear", as projections see them: nothing beside them is as large."""
     space = FeatureSpace(None if isinstance(fitted, str) else fitted)
     width = space.features(X[:1]).shape[1]
-    require_scatter(width)
-    return in_blocks(space.features, X, width)
+    check_scatter_memory(width)
+    return map_in_blocks(space.features, X, width)
 
 
 def _names_ignored() -> AbstractContextManager[None]:
     """Use a map that knows the names of columns: they were compared when it was taken, and X has lost them."""
-    return ignored((UserWarning, "X does not have valid feature names"))
+    return ignore_warnings((UserWarning, "X does not have valid feature names"))
 
 
-def learns_nothing(feature_map: Any) -> bool:
+def is_fitted_map(feature_map: Any) -> bool:
     """Whether a feature map is the same whatever samples it is fitted to: "linear", or frozen."""
     return isinstance(feature_map, (str, FrozenEstimator))
 
@@ -101,7 +101,7 @@ def fit_feature_map(projection: Any, X: Any) -> Array | None:
     feature_map, features = projection.feature_map, None
     if isinstance(feature_map, str):
         fitted = None
-    elif hasattr(feature_map, "fit_features") and not learns_nothing(feature_map):
+    elif hasattr(feature_map, "fit_features") and not is_fitted_map(feature_map):
         fitted = clone(feature_map)
         features = fitted.fit_features(X)
     else:
@@ -110,13 +110,13 @@ def fit_feature_map(projection: Any, X: Any) -> Array | None:
     theirs, own = (getattr(part, "feature_names_in_", None) for part in (fitted, projection))
     if theirs is not None and own is not None and list(theirs) != list(own):
         raise ValueError(
-            f"feature_map was fitted to columns {listed(theirs, quote=False)}, but X has "
-            f"{listed(own, quote=False)}. Fit both to the same columns in the same order."
+            f"feature_map was fitted to columns {format_list(theirs, quote=False)}, but X has "
+            f"{format_list(own, quote=False)}. Fit both to the same columns in the same order."
         )
     return features
 
 
-def require_same_map(projection: Any) -> None:
+def check_same_map(projection: Any) -> None:
     """Raise if `feature_map` is not the map that a stream began with: its statistics would mix two spaces."""
     asked, fitted = (_described(part) for part in (projection.feature_map, projection.feature_map_))
     if asked != fitted:

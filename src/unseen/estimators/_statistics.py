@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.utils import gen_batches
 
-from ..algebra import Array, Cells, Gram, Ints, Membership, Spectrum, gram
+from ..algebra import Array, CellStatistics, Gram, Ints, Membership, Spectrum, gram
 from ..citizen import is_dask
-from ..kernels import require_scatter, require_spread
-from ..labels import Coded, Labels, encode_domains
+from ..kernels import check_scatter_memory, check_spread
+from ..labels import EncodedLabels, Labels, encode_domains
 from ._space import fit_feature_map
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # Enough rows that adding blocks up costs little beside their Gram matrices, few enough to stay in cache.
 BLOCK_ROWS = 2048
-LARGEST = np.iinfo(np.int64).max
+MAX_STORED_VALUES = np.iinfo(np.int64).max
 TEXT = "OSU"  # kinds of arrays whose elements are not numbers
 # What solving adds to the statistics of a stream.
 SOLUTION = ("eigenvalues_", "coef_", "offset_", "recentered_")
@@ -46,18 +46,20 @@ class Statistics:
 
     domains: Labels
     classes: Labels
-    cells: Cells
+    cells: CellStatistics
 
     @classmethod
-    def of(cls, features: Callable[[slice], Array], classes: Coded, domains: Coded, gram: Gram = gram) -> Statistics:
+    def of(
+        cls, features: Callable[[slice], Array], classes: EncodedLabels, domains: EncodedLabels, gram: Gram = gram
+    ) -> Statistics:
         """Collect the statistics of samples, asking for the features of a block of rows at a time."""
         shape = len(domains.names), len(classes.names)
 
-        def block(rows: slice) -> Cells:
+        def block(rows: slice) -> CellStatistics:
             values = features(rows)
             if not rows.start:
-                require_scatter(values.shape[1])
-            return Cells.of(values, Membership.of(classes.codes[rows], domains.codes[rows], shape), gram)
+                check_scatter_memory(values.shape[1])
+            return CellStatistics.of(values, Membership.of(classes.codes[rows], domains.codes[rows], shape), gram)
 
         batches = gen_batches(len(classes.codes), BLOCK_ROWS)
         cells = reduce(lambda one, two: one.plus(two, gram), map(block, batches))
@@ -91,24 +93,24 @@ class Statistics:
     def from_arrays(cls, arrays: Mapping[str, Labels]) -> Statistics:
         """Undo `arrays`."""
         parts = dict(arrays)
-        return cls(parts.pop("domains"), parts.pop("classes"), Cells(**parts))
+        return cls(parts.pop("domains"), parts.pop("classes"), CellStatistics(**parts))
 
 
-def total(parts: Sequence[Statistics | None]) -> Statistics | None:
+def sum_statistics(parts: Sequence[Statistics | None]) -> Statistics | None:
     """The sum of those that there are; None if there are none."""
     present = [part for part in parts if part is not None]
     return reduce(operator.add, present) if present else None
 
 
-def feature_spectrum(cells: Cells, caller: str) -> Spectrum:
+def feature_spectrum(cells: CellStatistics, caller: str) -> Spectrum:
     """Decompose the centred features, which must differ."""
     spectrum = cells.spectrum()
     far = float(np.sqrt(cells.counts.sum()) * np.linalg.norm(cells.mean))
-    require_spread(float(np.sqrt(spectrum.values.sum())), far, caller)
+    check_spread(float(np.sqrt(spectrum.values.sum())), far, caller)
     return spectrum
 
 
-def collect(
+def collect_statistics(
     projection: Projection,
     X: Any,
     y: Any = None,
@@ -126,7 +128,7 @@ def collect(
     if is_dask(X):
         from . import _distributed as distributed
 
-        return distributed.gather(projection, X, y, sample_domain, declared=declared, reset=reset)
+        return distributed.gather_statistics(projection, X, y, sample_domain, declared=declared, reset=reset)
     X, classes, domains = projection._check_training_data(
         X, y, sample_domain, declared=declared, reset=reset, whole=whole
     )
@@ -139,14 +141,14 @@ def collect(
     return Statistics.of(block, classes, domains, space.gram)
 
 
-def adopt(projection: Projection, statistics: Statistics, n_features: int) -> None:
+def fit_from_statistics(projection: Projection, statistics: Statistics, n_features: int) -> None:
     """Have a projection go on from statistics that were collected elsewhere, of a map that had nothing to learn."""
     projection.n_features_in_ = n_features
     fit_feature_map(projection, None)
-    keep(projection, statistics)
+    store_statistics(projection, statistics)
 
 
-def keep(projection: Projection, statistics: Statistics) -> None:
+def store_statistics(projection: Projection, statistics: Statistics) -> None:
     """Remember what has been seen, as plain arrays that any file format takes, and forget what was made of it."""
     projection.statistics_ = statistics.arrays()
     projection._remember(statistics.classes, statistics.domains, statistics.cells.counts)
@@ -166,7 +168,7 @@ def declared_classes(projection: Projection, classes: Any) -> Labels | None:
             "Leave `classes` out of later calls, or start anew with a clone."
         )
     if "classes_" in vars(projection):
-        Coded.classes(projection.classes_, declared)
+        EncodedLabels.classes(projection.classes_, declared)
     return declared
 
 
@@ -187,8 +189,8 @@ def _union(mine: Labels, theirs: Labels, what: str) -> tuple[Labels, Ints, Ints]
     if kinds == {"i", "u"}:  # concatenated, they would become floats, and large ones the same
         mine, theirs = mine.astype(object), theirs.astype(object)
     names, codes = encode_domains(np.concatenate([mine, theirs]))
-    if kinds == {"i", "u"} and not names[0] < 0 <= LARGEST < names[-1]:
-        names = names.astype(np.int64 if names[-1] <= LARGEST else np.uint64)
+    if kinds == {"i", "u"} and not names[0] < 0 <= MAX_STORED_VALUES < names[-1]:
+        names = names.astype(np.int64 if names[-1] <= MAX_STORED_VALUES else np.uint64)
     return names, codes[: len(mine)], codes[len(mine) :]
 
 

@@ -14,16 +14,23 @@ from sklearn.svm import LinearSVC
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..algebra import Array, Ints, Membership, require_squares
-from ..citizen import DocLinkMixin, parameters
-from ..labels import Coded, check_weights, domains_by_name, encode_classes, warn_of_masks, warn_of_single
+from ..algebra import Array, Ints, Membership, check_squares
+from ..citizen import DocLinkMixin, keyword_parameters
+from ..labels import (
+    EncodedLabels,
+    check_weights,
+    encode_classes,
+    require_named_domains,
+    warn_masked_labels,
+    warn_single_domain,
+)
 
 BIAS = 10.0  # a column this large makes the penalty on its weight, hence on the intercept, negligible
 POSITIVE = Interval(Real, 0, None, closed="neither")
 LIBLINEAR = threading.Lock()  # its random numbers have one state for the whole process: fits at once would share it
 
 
-@parameters
+@keyword_parameters
 class UndoBias(DocLinkMixin, LinearClassifierMixin, BaseEstimator):
     r"""Linear SVM with a shared weight vector and one offset per domain (Khosla et al., ECCV 2012).
 
@@ -101,7 +108,7 @@ class UndoBias(DocLinkMixin, LinearClassifierMixin, BaseEstimator):
         "random_state": ["random_state"],
     }
 
-    @domains_by_name
+    @require_named_domains
     def fit(self, X: Any, y: Any, *, sample_domain: Any = None, sample_weight: Any = None) -> Self:
         """Fit the shared vector and the offsets.
 
@@ -124,14 +131,14 @@ class UndoBias(DocLinkMixin, LinearClassifierMixin, BaseEstimator):
         self._validate_params()
         X, y = validate_data(self, X, y, dtype=np.float64)
         classes, codes = encode_classes(y, type(self).__name__)
-        coded = Coded.domains(sample_domain, len(X))
+        coded = EncodedLabels.domains(sample_domain, len(X))
         domains, domain = coded.names, coded.codes
-        warn_of_single(domains, type(self).__name__)
-        warn_of_masks(classes, domains, Membership.of(codes, domain).counts, type(self).__name__)
+        warn_single_domain(domains, type(self).__name__)
+        warn_masked_labels(classes, domains, Membership.of(codes, domain).counts, type(self).__name__)
         weight = check_weights(sample_weight, len(X))
         mean, scale = mean_and_scale(X, weight)
         standard = np.hstack([(X - mean) / scale, np.full((len(X), 1), BIAS)])
-        rows = augmented(standard, domain, len(domains), self.offset_penalty)
+        rows = augment_by_domain(standard, domain, len(domains), self.offset_penalty)
         once = np.ones(len(X)) if weight is None else weight
         costs = np.concatenate([self.shared_cost * once, self.domain_cost * once])
         svm = LinearSVC(
@@ -178,12 +185,12 @@ def mean_and_scale(X: Array, weight: Array | None) -> tuple[Array, Array]:
         # A constant column has a standard deviation of rounding errors: dividing by it would make a feature of them.
         varies = ~(spread <= 10 * np.finfo(float).eps * np.abs(mean))
         for size in (np.min(spread, where=varies, initial=1.0), np.max(spread, where=varies, initial=1.0)):
-            require_squares(float(size))
+            check_squares(float(size))
         scale = X.std(axis=0) if weight is None else np.sqrt(np.average((X - mean) ** 2, axis=0, weights=weight))
     return mean, np.where(varies, scale, 1.0)
 
 
-def augmented(X: Array, domain: Ints, n_domains: int, offset_penalty: float) -> sparse.csr_array:
+def augment_by_domain(X: Array, domain: Ints, n_domains: int, offset_penalty: float) -> sparse.csr_array:
     """Rows [x, 0] and rows [x, x / sqrt(lambda) in the block of the domain]: one SVM on them is Undo-Bias."""
     n, d = X.shape
     columns = np.arange(d)

@@ -4,15 +4,15 @@ Asks the engine, the algebra and the models for everything, and computes nothing
 being explored, `Newcomers` a fitted model on new rows, `Serving` the server.
 """
 
-from ._code import command, python_code
-from ._newcomers import Newcomers
+from ._code import command_line_code, python_code
+from ._newcomers import NewDataView
 from ._saving import save
-from ._server import Explorer, Serving, application
+from ._server import Explorer, Server, application
 from ._session import Origin, Session
 from ._setting import Setting
 from ._sources import embedded_sources, table_source
 
 __all__: list[str] = []  # the command is the way in
 # For other rooms, and for nobody else.
-__all__ += ["Explorer", "Newcomers", "Origin", "Serving", "Session", "Setting", "application", "command"]
+__all__ += ["Explorer", "NewDataView", "Origin", "Server", "Session", "Setting", "application", "command_line_code"]
 __all__ += ["embedded_sources", "python_code", "save", "table_source"]

@@ -50,6 +50,6 @@ def python_code(session: Session, setting: Setting) -> str:
     )
 
 
-def command(session: Session, setting: Setting) -> str:
+def command_line_code(session: Session, setting: Setting) -> str:
     """A command that tells the figures of the setting; with ``-o`` it writes the model or the report."""
     return shlex.join(["unseen", "explore", *session.origin.command, "--at", str(setting), "--json"])

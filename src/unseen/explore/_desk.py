@@ -10,10 +10,10 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 T = TypeVar("T")
-TABS = 1_000  # that are remembered
+MAX_TABS = 1_000  # that are remembered
 # What a newer request of a tab makes useless, by its kind: a surface is drawn once sliders rest.
-OVERTAKEN: dict[str, tuple[str, ...]] = {kind: (kind,) for kind in ("validate", "surface", "skew", "pool")}
-OVERTAKEN["solve"] = ("solve", "validate", "surface")
+SUPERSEDED_MESSAGE: dict[str, tuple[str, ...]] = {kind: (kind,) for kind in ("validate", "surface", "skew", "pool")}
+SUPERSEDED_MESSAGE["solve"] = ("solve", "validate", "surface")
 
 
 async def _in_thread(work: Callable[[], T]) -> T:
@@ -42,7 +42,7 @@ class Superseded(Exception):
     """Somebody moved on: the newest request of the tab is another one."""
 
 
-class Desk:
+class RequestQueue:
     """Computes in a thread of its own, request by request, in the order in which they came."""
 
     def __init__(self) -> None:
@@ -54,10 +54,10 @@ class Desk:
         """Note a request; what is returned raises `Superseded` once there is a newer one."""
         self._count += 1
         number = self._count
-        for overtaken in OVERTAKEN[kind]:
+        for overtaken in SUPERSEDED_MESSAGE[kind]:
             self._newest[tab, overtaken] = number
             self._newest.move_to_end((tab, overtaken))
-        while len(self._newest) > TABS:
+        while len(self._newest) > MAX_TABS:
             self._newest.popitem(last=False)
 
         def going() -> None:

@@ -7,8 +7,8 @@ import json
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
-LARGEST = 65_536  # bytes of a request
-DEEPEST = 4  # levels of what it holds
+MAX_REQUEST_BYTES = 65_536  # bytes of a request
+MAX_JSON_DEPTH = 4  # levels of what it holds
 Scope = MutableMapping[str, Any]
 App = Callable[[Scope, Any, Any], Awaitable[None]]
 # Of every answer. No script, style, picture or request but our own, in no frame, and no address passed on.
@@ -24,7 +24,7 @@ HEADERS = {
 }
 
 
-class Refused(Exception):
+class RejectedRequest(Exception):
     """A request that is not answered, with its status and the reason."""
 
     def __init__(self, status: int, reason: str) -> None:
@@ -32,7 +32,7 @@ class Refused(Exception):
         self.status = status
 
 
-class Gate:
+class SecurityMiddleware:
     """Asks every request for the token in its path, and for where it comes from, before anything else sees it.
 
     A page elsewhere that has its name point to this machine sends its own name as the host; one that calls this address
@@ -50,10 +50,10 @@ class Gate:
             return
         try:
             if scope["type"] != "http":
-                raise Refused(403, "Only http is spoken here.")
+                raise RejectedRequest(403, "Only http is spoken here.")
             inner = {**scope, "path": self._path(scope)}
-        except Refused as refusal:
-            await refuse(send, refusal)
+        except RejectedRequest as refusal:
+            await reject(send, refusal)
             return
         await self.app(inner, receive, send)
 
@@ -63,23 +63,23 @@ class Gate:
         for name, value in scope["headers"]:
             values.setdefault(name.decode("latin-1"), []).append(value.decode("latin-1"))
         if len(values.get("host", [])) != 1 or values["host"][0] not in self.hosts:
-            raise Refused(403, "This is another host.")
+            raise RejectedRequest(403, "This is another host.")
         origins = {f"http://{host}" for host in self.hosts}
         if not set(values.get("origin", [])) <= origins:
-            raise Refused(403, "Other sites may not call.")
+            raise RejectedRequest(403, "Other sites may not call.")
         _, token, *rest = scope["path"].split("/", 2)[:3] if scope["path"].startswith("/") else ("", "")
         if not hmac.compare_digest(token.encode(), self.token.encode()):
-            raise Refused(403, "The address lacks its token: use the one that the command printed.")
+            raise RejectedRequest(403, "The address lacks its token: use the one that the command printed.")
         path = "/" + "".join(rest)
         # The file by which the command opens a browser is another site, too: it may lead to the page, and do no more.
         opens_page = path == "/" and values.get("sec-fetch-mode") == ["navigate"]
         opens_page = opens_page and values.get("sec-fetch-dest") == ["document"]
         if not set(values.get("sec-fetch-site", [])) <= {"same-origin", "none"} and not opens_page:
-            raise Refused(403, "Other sites may not call.")
+            raise RejectedRequest(403, "Other sites may not call.")
         return path
 
 
-async def refuse(send: Any, refusal: Refused) -> None:
+async def reject(send: Any, refusal: RejectedRequest) -> None:
     """Say why, and nothing else."""
     body = json.dumps({"error": str(refusal)}).encode()
     headers = {"content-type": "application/json", "content-length": str(len(body)), "connection": "close"}
@@ -88,30 +88,30 @@ async def refuse(send: Any, refusal: Refused) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
-async def asked(request: Any) -> dict[str, Any]:
+async def parse_request(request: Any) -> dict[str, Any]:
     """The object that a request brings; of another kind, too large or broken, it is refused."""
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
-        raise Refused(415, "Send application/json.")
+        raise RejectedRequest(415, "Send application/json.")
     from starlette.requests import ClientDisconnect
 
     body = b""
     try:
         async for chunk in request.stream():
             body += chunk
-            if len(body) > LARGEST:
-                raise Refused(413, f"At most {LARGEST:,} bytes are read.")
+            if len(body) > MAX_REQUEST_BYTES:
+                raise RejectedRequest(413, f"At most {MAX_REQUEST_BYTES:,} bytes are read.")
     except ClientDisconnect as error:
-        raise Refused(400, "The request is not complete.") from error
+        raise RejectedRequest(400, "The request is not complete.") from error
     try:
         found = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise Refused(400, "This is no JSON.") from error
+        raise RejectedRequest(400, "This is no JSON.") from error
     if not isinstance(found, dict) or not all(_is_plain(value) for value in found.values()):
-        raise Refused(400, "Send an object of texts and numbers.")
+        raise RejectedRequest(400, "Send an object of texts and numbers.")
     return found
 
 
 def _is_plain(value: Any, depth: int = 0) -> bool:
-    if isinstance(value, dict) and depth < DEEPEST:
+    if isinstance(value, dict) and depth < MAX_JSON_DEPTH:
         return all(_is_plain(part, depth + 1) for part in value.values())
     return isinstance(value, (str, int, float))

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from ..labels import listed
+from ..labels import format_list
 from ..models import load_model
 
 MOST_ROWS = 5_000  # that are listed and drawn
 
 
-class Newcomers:
+class NewDataView:
     """Rows of a new table under a model file.
 
     Parameters
@@ -63,5 +63,5 @@ class Newcomers:
             "domain": [None if domains[at] is None else str(domains[at]) for at in order.tolist()],
             "places": np.asarray(rows, dtype=np.float32),
             "source_places": np.asarray(sources, dtype=np.float32).tolist(),
-            "text": listed([entry["text"] for entry in found.summary["novelty"]], quote=False),
+            "text": format_list([entry["text"] for entry in found.summary["novelty"]], quote=False),
         }

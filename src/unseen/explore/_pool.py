@@ -13,29 +13,29 @@ from sklearn.pipeline import Pipeline
 from ..algebra import Array, Ints
 from ..labels import Samples
 from ..selection import (
-    ALL,
-    INDUCTIVE,
+    FULL_ENSEMBLE,
+    INDUCTIVE_ENSEMBLE,
     METHODS,
-    Ballot,
     Candidate,
+    EnsembleClassifier,
+    FittedEnsemble,
     LeaveOneDomainOut,
-    Pool,
-    Pooling,
-    Trials,
-    choose,
-    expected_warnings,
-    predictions,
-    skewed,
+    OutOfDomainPredictions,
+    TrialSplits,
+    evaluate_candidates,
+    ignore_expected_warnings,
+    sample_skewed_batch,
+    select_result,
 )
 from ._session import Session
 
 SHARES = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)  # of a batch, that half of the classes make up
-DRAWS = 3  # batches of each share
+BATCHES_PER_SHARE = 3  # batches of each share
 CHOSEN, PLAIN = "what was chosen", "best plain model"
 
 
 @dataclass(frozen=True)
-class PoolView:
+class EnsembleView:
     """Pools of all sources, fitted to them, and the domain that none of them has seen."""
 
     facts: dict[str, Any]
@@ -46,7 +46,11 @@ class PoolView:
     def skew(self, share: float | None) -> dict[str, Any]:
         """Accuracy of each model on a batch as it is, or on some of which half of the classes make up this share."""
         whole = [np.arange(len(self.codes))]
-        drawn = [skewed(self.codes, np.random.default_rng(k), share) for k in range(DRAWS)] if share else whole
+        drawn = (
+            [sample_skewed_batch(self.codes, np.random.default_rng(k), share) for k in range(BATCHES_PER_SHARE)]
+            if share
+            else whole
+        )
         found = {name: [self._accuracy(model, rows) for rows in drawn] for name, model in self.models.items()}
         counts = np.bincount(self.codes[drawn[0]], minlength=int(self.codes.max()) + 1)
         means = {name: float(np.mean(own)) for name, own in found.items()}
@@ -54,13 +58,17 @@ class PoolView:
 
     def _accuracy(self, model: Any, rows: Ints) -> float:
         X = self.X[rows]
-        with expected_warnings():
+        with ignore_expected_warnings():
             # A held-out domain is scored also if it has too few rows for a transductive prediction.
-            said = model.classes_[model.answer(X).argmax(axis=1)] if isinstance(model, Pool) else model.predict(X)
+            said = (
+                model.classes_[model.answer(X).argmax(axis=1)]
+                if isinstance(model, EnsembleClassifier)
+                else model.predict(X)
+            )
         return float(np.mean(np.searchsorted(model.classes_, said) == self.codes[rows]))
 
 
-def pool_view(session: Session, held: str) -> Iterator[PoolView | None]:
+def make_ensemble_view(session: Session, held: str) -> Iterator[EnsembleView | None]:
     """Ask all models that are automatic about every source, pool them and fit what matters; None between parts."""
     domain = session.samples.domain
     train, test = np.flatnonzero(domain != held), np.flatnonzero(domain == held)
@@ -69,12 +77,12 @@ def pool_view(session: Session, held: str) -> Iterator[PoolView | None]:
         raise ValueError("A pool is weighed on sources that are held out in turn: it needs at least two beside this.")
     candidates = list(METHODS["auto"].candidates(len(sources.classes), centerings=("source", "target")))
     natural = list(LeaveOneDomainOut().split(sources.X, sources.y, sources.domain))
-    trials, said = Trials.of(sources, natural), []
+    trials, said = TrialSplits.of(sources, natural), []
     how: dict[str, Any] = {"preparation": session.preparation, "again": trials.again}
-    for prediction in predictions(candidates, sources, trials.splits, scoring="votes", **how):
+    for prediction in evaluate_candidates(candidates, sources, trials.splits, scoring="votes", **how):
         said.append(prediction)
         yield None
-    ballot = Ballot.of(candidates, sources, trials, said)
+    ballot = OutOfDomainPredictions.of(candidates, sources, trials, said)
     yield None
     pooling = ballot.chosen(session.preparation)
     yield None
@@ -82,19 +90,19 @@ def pool_view(session: Session, held: str) -> Iterator[PoolView | None]:
     fitted = _Fitted(prepare.transform(sources.X), sources)
     inductive = np.array([not candidate.transductive for candidate in candidates])
     models: dict[str, Any] = {}
-    for name, mask in ((INDUCTIVE, inductive), (ALL, np.ones(len(candidates), dtype=bool))):
+    for name, mask in ((INDUCTIVE_ENSEMBLE, inductive), (FULL_ENSEMBLE, np.ones(len(candidates), dtype=bool))):
         members, *weights = ballot.shares(mask)
         pipelines = []
         for member in members:
             pipelines.append(fitted.of(member))
             yield None
-        models[name] = Pool([member.pipeline for member in members], *weights).of(pipelines)
+        models[name] = EnsembleClassifier([member.pipeline for member in members], *weights).of(pipelines)
     if pooling.smoothing:
         models[CHOSEN] = pooling.estimator([fitted.of(member) for member in pooling.members])
-    plain = choose([one for one in ballot.field() if one.kind == "plain"])
+    plain = select_result([one for one in ballot.field() if one.kind == "plain"])
     models[PLAIN] = fitted.of(plain.candidate)
     facts = _facts(pooling, plain.name, np.unique(sources.domain).tolist())
-    yield PoolView(facts, models, prepare.transform(session.samples.X[test]), session.samples.codes[test])
+    yield EnsembleView(facts, models, prepare.transform(session.samples.X[test]), session.samples.codes[test])
 
 
 class _Fitted:
@@ -107,13 +115,13 @@ class _Fitted:
     def of(self, candidate: Candidate) -> Pipeline:
         """The pipeline of a candidate."""
         if id(candidate) not in self._known:
-            with expected_warnings():
+            with ignore_expected_warnings():
                 found = candidate.fitted(self._X, self._sources.y, self._sources.domain)
             self._known[id(candidate)] = found
         return self._known[id(candidate)]
 
 
-def _facts(pooling: Pooling, plain: str, domains: Sequence[str]) -> dict[str, Any]:
+def _facts(pooling: FittedEnsemble, plain: str, domains: Sequence[str]) -> dict[str, Any]:
     """What the page shows of a pool, in plain values."""
     return {
         "name": pooling.name,

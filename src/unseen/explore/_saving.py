@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from ..files import written
+from ..files import atomic_write
 from ..models import TableRows, fit_table, model_card, save_model
 from ..selection import Method
 from ..study import Protocol, compare_table
-from ._code import command
+from ._code import command_line_code
 from ._session import Session
 from ._setting import Setting
 
-BESIDE = ("KFDA", "logistic", "RBF SVM", "1NN")  # what the report sets a setting against
+SAVE_FOLDER = ("KFDA", "logistic", "RBF SVM", "1NN")  # what the report sets a setting against
 ENDINGS = {"model": ".unseen", "report": ".html"}
 
 
@@ -35,19 +35,19 @@ def save(session: Session, setting: Setting, path: Path) -> None:
             found,
             method=method_of(setting).name,
             source=TableRows(table),
-            command=command(session, setting),
+            command=command_line_code(session, setting),
             **how,
         )
         save_model(found.model, path, card)
         return
     protocol = Protocol("domain", repeats=1, preprocess=session.scale, seed=session.seed)
-    methods = [method_of(setting), *BESIDE]
-    page = compare_table(session.table, protocol, methods, command=command(session, setting)).to_html()
-    with written(path) as file:
+    methods = [method_of(setting), *SAVE_FOLDER]
+    page = compare_table(session.table, protocol, methods, command=command_line_code(session, setting)).to_html()
+    with atomic_write(path) as file:
         file.write_text(page, encoding="utf-8")
 
 
-def free(folder: Path, stem: str, ending: str) -> Path:
+def available_name(folder: Path, stem: str, ending: str) -> Path:
     """A name in a folder that nothing has yet."""
     names = (folder / f"{stem}{'' if k == 1 else f'-{k}'}{ending}" for k in range(1, 10_000))
     return next(path for path in names if not path.exists())

@@ -22,14 +22,14 @@ import numpy as np
 
 from .. import __version__
 from ..citizen import optional_import
-from ..selection import EXPECTED
-from ._code import command, python_code
-from ._desk import Desk, Superseded
-from ._gate import HEADERS, Gate, Refused, asked
+from ..selection import EXPECTED_ERRORS
+from ._code import command_line_code, python_code
+from ._desk import RequestQueue, Superseded
+from ._gate import HEADERS, RejectedRequest, SecurityMiddleware, parse_request
 from ._http import timed_protocol
-from ._newcomers import Newcomers
-from ._pool import SHARES, PoolView, pool_view
-from ._saving import ENDINGS, free, save
+from ._newcomers import NewDataView
+from ._pool import SHARES, EnsembleView, make_ensemble_view
+from ._saving import ENDINGS, available_name, save
 from ._session import Session
 from ._setting import Setting
 
@@ -52,12 +52,12 @@ Facts = dict[str, Any]
 class Explorer:
     """What the calls of the page are about: data sets by name, each opened when it is first looked at; or a model."""
 
-    def __init__(self, sources: Sources, newcomers: Newcomers | None = None, folder: Path | None = None) -> None:
+    def __init__(self, sources: Sources, newcomers: NewDataView | None = None, folder: Path | None = None) -> None:
         self.sources, self.newcomers = sources, newcomers
         self.folder = Path.cwd() if folder is None else folder
-        self.desk = Desk()
+        self.desk = RequestQueue()
         self._sessions: dict[str, Session] = {}
-        self._pools: OrderedDict[tuple[str, str], PoolView] = OrderedDict()
+        self._pools: OrderedDict[tuple[str, str], EnsembleView] = OrderedDict()
 
     async def start(self, told: Facts) -> Facts:
         """What there is to look at."""
@@ -71,7 +71,7 @@ class Explorer:
     async def model(self, told: Facts) -> Facts:
         """A model on a new table."""
         if self.newcomers is None:
-            raise Refused(404, "There is no model here, but data.")
+            raise RejectedRequest(404, "There is no model here, but data.")
         found = self.newcomers
         return await self.desk.run(lambda: None, lambda: found.facts)
 
@@ -99,15 +99,19 @@ class Explorer:
     async def code(self, told: Facts) -> Facts:
         """The same as code."""
         session, setting = await self._setting(told)
-        return {"python": python_code(session, setting), "command": command(session, setting), "at": str(setting)}
+        return {
+            "python": python_code(session, setting),
+            "command": command_line_code(session, setting),
+            "at": str(setting),
+        }
 
     async def save(self, told: Facts) -> Facts:
         """Write a model or a report into the folder in which the command was started; nobody else chooses names."""
         session, setting = await self._setting(told)
         kind = told.get("kind")
         if not isinstance(kind, str) or kind not in ENDINGS:
-            raise Refused(400, f"kind must be one of {', '.join(ENDINGS)}.")
-        path = free(self.folder, f"{Path(session.table.name).stem.replace(' ', '-')}-explored", ENDINGS[kind])
+            raise RejectedRequest(400, f"kind must be one of {', '.join(ENDINGS)}.")
+        path = available_name(self.folder, f"{Path(session.table.name).stem.replace(' ', '-')}-explored", ENDINGS[kind])
         await self.desk.run(lambda: None, lambda: save(session, setting, path))
         return {"path": str(path)}
 
@@ -119,16 +123,18 @@ class Explorer:
         """What pools say of a batch in which some classes are frequent."""
         share = told.get("share", 0)
         if not isinstance(share, (int, float)) or share not in (0, *SHARES):
-            raise Refused(400, f"share must be one of {', '.join(map(str, SHARES))}, or 0 for the batch as it is.")
+            raise RejectedRequest(
+                400, f"share must be one of {', '.join(map(str, SHARES))}, or 0 for the batch as it is."
+            )
         view = await self._pool(told)
         return await self.desk.run(self.desk.take(_tab(told), "skew"), lambda: view.skew(share or None))
 
-    async def _pool(self, told: Facts) -> PoolView:
+    async def _pool(self, told: Facts) -> EnsembleView:
         session, setting = await self._setting(told)
         key = str(told.get("data", next(iter(self.sources)))), setting.held
         if key not in self._pools:
             going = self.desk.take(_tab(told), "pool")
-            self._pools[key] = await self.desk.each(going, pool_view(session, setting.held))
+            self._pools[key] = await self.desk.each(going, make_ensemble_view(session, setting.held))
             while len(self._pools) > POOLS:
                 self._pools.popitem(last=False)
         return self._pools[key]
@@ -136,7 +142,7 @@ class Explorer:
     async def _session(self, told: Facts) -> Session:
         name = told.get("data", next(iter(self.sources), None))
         if not isinstance(name, str) or name not in self.sources:
-            raise Refused(404, "There are no such data.")
+            raise RejectedRequest(404, "There are no such data.")
         if name not in self._sessions:
             opened = self.sources[name]
             found = await self.desk.run(lambda: None, opened)
@@ -146,18 +152,18 @@ class Explorer:
     async def _setting(self, told: Facts) -> tuple[Session, Setting]:
         session, given = await self._session(told), told.get("setting", {})
         if not isinstance(given, dict):
-            raise Refused(400, "setting must be an object.")
+            raise RejectedRequest(400, "setting must be an object.")
         return session, session.setting(given)
 
 
 def _tab(told: Facts) -> str:
     name = told.get("tab", "")
     if not isinstance(name, str) or len(name) > TAB:
-        raise Refused(400, f"tab must be a text of at most {TAB} letters.")
+        raise RejectedRequest(400, f"tab must be a text of at most {TAB} letters.")
     return name
 
 
-def application(explorer: Explorer, token: str, port: int) -> Gate:
+def application(explorer: Explorer, token: str, port: int) -> SecurityMiddleware:
     """An ASGI application."""
     optional_import("starlette", PURPOSE)
     from starlette.applications import Starlette
@@ -172,12 +178,12 @@ def application(explorer: Explorer, token: str, port: int) -> Gate:
     def calling(name: str) -> Callable[[Request], Any]:
         async def call(request: Request) -> Response:
             try:
-                return answer(await getattr(explorer, name)(await asked(request)))
+                return answer(await getattr(explorer, name)(await parse_request(request)))
             except Superseded:
                 return Response(None, 204)  # no error: nobody waits for it
-            except Refused as refusal:
+            except RejectedRequest as refusal:
                 return answer({"error": str(refusal)}, refusal.status)
-            except (*EXPECTED, ImportError, OSError) as error:
+            except (*EXPECTED_ERRORS, ImportError, OSError) as error:
                 return answer({"error": str(error)}, 422)
 
         return call
@@ -196,7 +202,7 @@ def application(explorer: Explorer, token: str, port: int) -> Gate:
     routes += [Route(f"/api/{name}", calling(name), methods=["POST"]) for name in calls]
     app = Starlette(routes=routes)
     app.router.redirect_slashes = False  # a path that is none of ours leads nowhere
-    return Gate(app, token, port)
+    return SecurityMiddleware(app, token, port)
 
 
 def _packed(value: Any) -> Any:
@@ -206,7 +212,7 @@ def _packed(value: Any) -> Any:
     return value.item()
 
 
-def bound(port: int) -> socket.socket:
+def bind_socket(port: int) -> socket.socket:
     """A socket of this machine alone; port 0 takes one that is free."""
     found = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -218,7 +224,7 @@ def bound(port: int) -> socket.socket:
     return found
 
 
-class Serving:
+class Server:
     """A server that is about to run, and where.
 
     Parameters
@@ -232,7 +238,7 @@ class Serving:
     def __init__(self, explorer: Explorer, port: int = 0) -> None:
         uvicorn = optional_import("uvicorn", PURPOSE)
         self.token = secrets.token_urlsafe(24)
-        self.socket = bound(port)
+        self.socket = bind_socket(port)
         self.port = self.socket.getsockname()[1]
         config = uvicorn.Config(
             application(explorer, self.token, self.port),

@@ -12,17 +12,17 @@ from typing import Any
 import numpy as np
 
 from ..labels import Samples
-from ..selection import METHODS, Bench, Shelf, grouped
+from ..selection import METHODS, CachedSplit, DecompositionCache, group_by
 from ..tables import Table, preprocessor
 from ._setting import Setting, method_facts, surface_axes
 
 MOST_ROWS = 2_000  # decomposed within a second or two
-SHELF = 500e6  # bytes of decompositions
-HELD = 3  # domains whose splits are kept
+CACHE_BYTES = 500e6  # bytes of decompositions
+MAX_CACHED_SPLITS = 3  # domains whose splits are kept
 VALIDATED = 8  # sources that are left out in turn, of many
 SURFACES = 32  # that are kept
 SHOWN = 3  # components that a picture has room for
-Going = Callable[[], None]  # called between parts of the work; raises if nobody waits for it any more
+IsCurrent = Callable[[], None]  # called between parts of the work; raises if nobody waits for it any more
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Session:
         self.table = table.take(table.samples.thinned(most, seed)) if self.thinned else table
         self.domains = np.unique(self.table.domain).tolist()
         self.preparation = preprocessor(table.schema, scale)
-        self._shelf, self._benches = Shelf(SHELF), OrderedDict[str, dict[str | None, Bench]]()
+        self._shelf, self._benches = DecompositionCache(CACHE_BYTES), OrderedDict[str, dict[str | None, CachedSplit]]()
         self._surfaces: OrderedDict[str, dict[str, Any]] = OrderedDict()
         if len(self.domains) < 2:
             raise ValueError(f"There is a single domain, {self.domains[0]!r}, and none to hold out: bring two.")
@@ -91,25 +91,25 @@ class Session:
             "methods": method_facts(len(samples.classes)),
         }
 
-    def bench(self, held: str, validation: str | None = None) -> Bench:
+    def bench(self, held: str, validation: str | None = None) -> CachedSplit:
         """Where a domain is held out; with another one, where the sources alone are and that one is held out."""
         own = self._benches.setdefault(held, {})
         self._benches.move_to_end(held)
-        while len(self._benches) > HELD:
+        while len(self._benches) > MAX_CACHED_SPLITS:
             self._benches.popitem(last=False)
         if validation not in own:
             domain, out = self.samples.domain, held if validation is None else validation
             split = np.flatnonzero((domain != held) & (domain != out)), np.flatnonzero(domain == out)
-            own[validation] = Bench(self.samples, split, self.preparation, self._shelf)
+            own[validation] = CachedSplit(self.samples, split, self.preparation, self._shelf)
         return own[validation]
 
-    def validation(self, held: str) -> list[Bench]:
+    def validation(self, held: str) -> list[CachedSplit]:
         """Leave one domain out among the sources: what an honest choice may look at; none if there is one source."""
         sources = [name for name in self.domains if name != held]
         some = sources[:: -(-len(sources) // VALIDATED)]
         return [self.bench(held, name) for name in some] if len(sources) > 1 else []
 
-    def solve(self, setting: Setting, going: Going = lambda: None, *, patient: bool = True) -> dict[str, Any]:
+    def solve(self, setting: Setting, going: IsCurrent = lambda: None, *, patient: bool = True) -> dict[str, Any]:
         """Everything that is shown of a setting, in plain values and one array.
 
         Who is not patient does not wait for decompositions of the sources: what follows from them is then pending.
@@ -178,7 +178,7 @@ class Session:
             benches = self.validation(setting.held)
             scores = np.full((len(benches), len(places)), np.nan)
             for k, bench in enumerate(benches):
-                for some in grouped(range(len(places)), lambda at: at // 4):
+                for some in group_by(range(len(places)), lambda at: at // 4):
                     values = [{rows.name: rows.values[i], columns.name: columns.values[j]} for i, j in places]
                     named = [{name: value for name, value in values[at].items() if name} for at in some]
                     candidates = [setting.candidate(**own) for own in named]

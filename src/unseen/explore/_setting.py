@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Self
 from urllib.parse import parse_qsl, urlencode
 
-from ..labels import listed
+from ..labels import format_list
 from ..selection import HEADS, METHODS, Candidate, Method, method_names
 
 # Powers of ten between which sliders move, in quarters.
@@ -105,7 +105,7 @@ class Setting:
         def take(name: str, among: Sequence[str], first: str) -> str:
             text = rest.pop(name, first)
             if not isinstance(text, str) or text not in among:
-                raise ValueError(f"{name} must be one of {listed(list(among))}; got {str(text)[:80]!r}.")
+                raise ValueError(f"{name} must be one of {format_list(list(among))}; got {str(text)[:80]!r}.")
             return text
 
         held = take("held", domains, domains[-1])

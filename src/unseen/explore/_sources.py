@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from ..datasets import embedded, make_synthetic
+from ..datasets import embedded_digits, make_synthetic
 from ..tables import Column, Request, Schema, Table
 from ._session import Origin, Session
 
@@ -48,7 +48,7 @@ def embedded_sources(seed: int = 0, scale: str | None = None) -> dict[str, Calla
 
     def digits() -> Session:
         chosen = ("--example", "digits", "--seed", str(seed), "--scale", scale or "l2")
-        return Session(embedded(), scale or "l2", Origin(DIGITS, chosen), seed=seed)
+        return Session(embedded_digits(), scale or "l2", Origin(DIGITS, chosen), seed=seed)
 
     return {"synthetic": synthetic, "digits": digits}
 

@@ -7,8 +7,8 @@ from ._extract import Extraction, Extractor, Skipped, extract
 from ._features import ImageFeatures
 from ._photos import Photos, find_photos
 from ._pixels import PRESETS, Preprocessing
-from ._table import collection_of, photo_table, table_of
+from ._table import make_photo_table, photo_collection, photo_table
 
 __all__ = ["Extraction", "ImageFeatures", "Photos", "Preprocessing", "extract", "find_photos", "photo_table"]
 # For other rooms, and for nobody else.
-__all__ += ["PRESETS", "Extractor", "Skipped", "collection_of", "table_of"]
+__all__ += ["PRESETS", "Extractor", "Skipped", "photo_collection", "make_photo_table"]

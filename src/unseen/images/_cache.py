@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..files import check_room, check_same, identity, set_up
+from ..files import check_free_space, check_unchanged, create_once, file_identity
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS pictures (path BLOB PRIMARY KEY, size INTEGER, changed INTEGER, content BLOB NOT NULL);
@@ -49,11 +49,11 @@ class Cache(AbstractContextManager["Cache"]):
                 ":memory:" if path is None else path, check_same_thread=False, timeout=30
             )
             try:
-                set_up(self._connection, SCHEMA)
+                create_once(self._connection, SCHEMA)
             except TROUBLE:
                 self._connection.close()
                 raise
-        self._identity = None if path is None else identity(Path(path))
+        self._identity = None if path is None else file_identity(Path(path))
 
     def __exit__(self, *_: object) -> None:
         self._connection.close()
@@ -63,14 +63,14 @@ class Cache(AbstractContextManager["Cache"]):
         with self._lock, self._explained(), self._connection:
             yield
         if self.path is not None:
-            check_same(Path(self.path), self._identity)
+            check_unchanged(Path(self.path), self._identity)
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
         try:
             yield
         except TROUBLE as error:
-            check_room(Path(self.path or ""), error)
+            check_free_space(Path(self.path or ""), error)
             if getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
                 raise ValueError(
                     f"{self.path} cannot be opened as a file of features ({error}). Name another."

@@ -17,13 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..citizen import optional_import
-from ..files import is_special, temporary_folder, written
+from ..files import atomic_write, is_special, temporary_folder
 from ..progress import progress
-from ..tables import TableError, counted, is_path
+from ..tables import TableError, format_count, is_path
 from ._cache import Cache
 from ._network import Network
 from ._photos import Photos, as_unicode, find_photos
-from ._pixels import Preprocessing, decoded, quiet_decoding
+from ._pixels import Preprocessing, decode_image, quiet_decoding
 
 BATCH = 16  # pictures: networks are hardly faster on more, and no more is lost when a run is killed
 MOST_BYTES = 2**30  # of a file that is read as a picture
@@ -150,12 +150,12 @@ class Extractor:
         with self.open_cache() as cache:
             kept, contents, skipped = self._fill(cache, files)
             if not kept:
-                told = f"none of its {counted(len(skipped), 'picture')} can be read"
+                told = f"none of its {format_count(len(skipped), 'picture')} can be read"
                 raise TableError([f"{told}: {skipped[0].path}: {skipped[0].reason}."], source=photos.name)
             columns = {name: [values[i] for i in kept] for name, values in _columns(photos).items()}
             names, start = [f"feature_{j}" for j in range(len(cache.known(contents[0])))], 0
             parts: list[Path] = []
-            with written(output) as file, temporary_folder(output.parent) as folder:
+            with atomic_write(output) as file, temporary_folder(output.parent) as folder:
                 for block in _blocks(cache, contents):
                     rows = slice(start, start := start + len(block))
                     told = pl.DataFrame({name: values[rows] for name, values in columns.items()})
@@ -245,7 +245,7 @@ class Extractor:
         if cache.features(content) is not None:
             return _Seen(*about, content, None)
         try:
-            return _Seen(*about, content, self.how.pixels(decoded(held), *self.size, self.network.gray))
+            return _Seen(*about, content, self.how.pixels(decode_image(held), *self.size, self.network.gray))
         except ValueError as error:
             return Skipped(path, str(error))
 

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from ..citizen import SITE, DocLinkMixin, forget, parameters
+from ..citizen import DOCUMENTATION_URL, DocLinkMixin, keyword_parameters, reset_fitted_attributes
 from ._extract import BATCH, Extractor, Features
 from ._pixels import Preprocessing
 
 
-@parameters
+@keyword_parameters
 class ImageFeatures(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Features of pictures by a network in an ONNX file: a transformer that takes their paths.
 
@@ -63,7 +63,7 @@ class ImageFeatures(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, TransformerMi
     array(['cat'], dtype='<U3')
     """
 
-    _doc_link_template: ClassVar[str] = f"{SITE}/generated/unseen.images.{{estimator_name}}.html"
+    _doc_link_template: ClassVar[str] = f"{DOCUMENTATION_URL}/generated/unseen.images.{{estimator_name}}.html"
 
     model: Any = "network.onnx"
     output_name: Any = None
@@ -88,7 +88,7 @@ class ImageFeatures(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, TransformerMi
         self : ImageFeatures
             Fitted.
         """
-        forget(self)
+        reset_fitted_attributes(self)
         _paths(X)
         extractor = self._extractor()
         self.network_ = extractor.facts

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..labels import listed
-from ..tables import TableError, as_text, batches, ending_of, require_short_names, understanding
+from ..labels import format_list
+from ..tables import TableError, as_text, batches, ending_of, require_short_names, translate_read_errors
 from ._pixels import ENDINGS
 
 SPLITS = {"train", "crossval", "val", "test", "full"}  # folders between domains and classes, as VLCS has them
@@ -115,7 +115,7 @@ def find_photos(source: str | os.PathLike[str], domain_from: str | None = None) 
         return _by_pattern(source, found, name, domain_from) if domain_from else _by_folder(source, found, name)
     if domain_from is not None:
         raise ValueError(f"domain_from is for folders of pictures; {source} is none.")
-    return _listed(source)
+    return _from_listing(source)
 
 
 def _by_folder(root: Path, found: Sequence[str], name: str) -> Photos:
@@ -124,9 +124,7 @@ def _by_folder(root: Path, found: Sequence[str], name: str) -> Photos:
         whole = {part[0] for part in parts if part[1].lower() == WHOLE}
         kept = [i for i, part in enumerate(parts) if part[0] not in whole or part[1].lower() == WHOLE]
         splits = sorted({parts[i][1] for i in kept})
-        told = (
-            f"Pictures lie in DOMAIN/SPLIT/CLASS: {len(kept):,} of {len(found):,} are used, those in {listed(splits)}."
-        )
+        told = f"Pictures lie in DOMAIN/SPLIT/CLASS: {len(kept):,} of {len(found):,} are used, those in {format_list(splits)}."
         paths, parts = [found[i] for i in kept], [parts[i][:1] + parts[i][2:] for i in kept]
         return Photos(root, paths, [part[1] for part in parts], [part[0] for part in parts], name, [told])
     lost = [path for path, part in zip(found, parts, strict=True) if len(part) < 3]
@@ -165,10 +163,10 @@ def _by_pattern(root: Path, found: Sequence[str], name: str, pattern: str) -> Ph
     return Photos(root, list(found), label, [match[group] for _, match in told], name)
 
 
-def _listed(source: Path) -> Photos:
+def _from_listing(source: Path) -> Photos:
     columns: dict[str, list[str]] = {name: [] for name in COLUMNS}
     for frame in batches(source, COLUMNS):
-        with understanding(source, anything=True):
+        with translate_read_errors(source, anything=True):
             for name, values in columns.items():
                 text = as_text(frame[name])
                 if name != "path":

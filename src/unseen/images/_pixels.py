@@ -179,7 +179,7 @@ def quiet_decoding() -> Iterator[None]:
         yield
 
 
-def decoded(content: bytes) -> Any:
+def decode_image(content: bytes) -> Any:
     """The first picture in a file, upright, in red, green and blue; ValueError says why there is none."""
     image, ops = optional_import("PIL.Image", "Reading pictures"), optional_import("PIL.ImageOps", "Reading pictures")
     try:

@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 from sklearn.utils import Bunch
 
-from ..datasets import office_caltech_of, vlcs_of
+from ..datasets import load_office_caltech_folder, load_vlcs_folder
 from ..files import is_special, temporary_folder
 from ..labels import Samples
-from ..tables import Request, Table, counted, loaded, survey_table
+from ..tables import Request, Table, format_count, read_survey, survey_table
 from ._cache import Cache
 from ._extract import Extractor, Skipped
 from ._photos import Photos, find_photos
-from ._pixels import decoded, quiet_decoding
+from ._pixels import decode_image, quiet_decoding
 
 SIDE = 56  # pixels of a thumbnail, which then takes about a kilobyte
 QUALITY = 60
@@ -57,30 +57,30 @@ def photo_table(
     >>> table = photo_table("photos", "resnet50.onnx")  # doctest: +SKIP
     >>> unseen.compare(table).to_html()  # doctest: +SKIP
     """
-    return table_of(find_photos(source, domain_from), Extractor(model=model, **settings))[0]
+    return make_photo_table(find_photos(source, domain_from), Extractor(model=model, **settings))[0]
 
 
-def collection_of(name: str, photos: Photos, extractor: Extractor) -> Bunch:
+def photo_collection(name: str, photos: Photos, extractor: Extractor) -> Bunch:
     """The photographs of "vlcs" or "office-caltech" as the data set of that name, with features of a network."""
     found = extractor.extract(photos)
     label, domain = np.array(found.label, dtype=str), np.array(found.domain, dtype=str)
     if name == "vlcs" and np.char.isdecimal(label).all():  # one of its layouts counts the classes
         label = label.astype(int)
     names = [f"feature_{j}" for j in range(found.X.shape[1])]
-    held = {"vlcs": vlcs_of, "office-caltech": office_caltech_of}[name](
+    held = {"vlcs": load_vlcs_folder, "office-caltech": load_office_caltech_folder}[name](
         Samples(found.X, label, domain), photos.root, names
     )
     held.skipped = found.skipped
     return held
 
 
-def table_of(photos: Photos, extractor: Extractor, asked: Request | None = None) -> tuple[Table, list[Skipped]]:
+def make_photo_table(photos: Photos, extractor: Extractor, asked: Request | None = None) -> tuple[Table, list[Skipped]]:
     """A table of photographs, through a file that is gone at the end, and those that could not be read."""
     request = replace(asked or Request(), label="label", domain="domain", drop=("path",))
     with temporary_folder(Path.cwd() if extractor.cache is None else Path(extractor.cache).parent) as folder:
         files, skipped = extractor.write(photos, folder / "features.parquet")
-        table = loaded(survey_table(folder / "features.parquet", request), request.seed)
-    told = [f"{counted(len(skipped), 'picture')} could not be read and left out."] if skipped else []
+        table = read_survey(survey_table(folder / "features.parquet", request), request.seed)
+    told = [f"{format_count(len(skipped), 'picture')} could not be read and left out."] if skipped else []
     facts = extractor.facts
     told.append(f"Features are {facts['output']!r} of {facts['network']}, sha256 {facts['sha256'][:12]}.")
     notices = [*photos.notices, *told, *table.notices]
@@ -125,7 +125,7 @@ def _small(path: str, cache: Cache | None) -> tuple[bytes, bytes]:
     if is_special(Path(path)):
         raise ValueError("it is not a file")
     held = Path(path).read_bytes()
-    picture, buffer = decoded(held), io.BytesIO()
+    picture, buffer = decode_image(held), io.BytesIO()
     picture.thumbnail((SIDE, SIDE))
     picture.save(buffer, "JPEG", quality=QUALITY, optimize=True)
     return hashlib.sha256(held).digest(), buffer.getvalue()

@@ -4,34 +4,34 @@ Stands on the algebra. Offers `Kernel` as a value, the median rule, `PivotedNyst
 """
 
 from ._kernel import (
-    Centered,
+    CenteredKernel,
     Kernel,
     KernelTransformer,
-    centre,
-    factor,
+    center_kernel,
+    check_spread,
     is_multiple,
     median_squared_distance,
-    require_spread,
+    parse_multiple,
     squared_distances,
 )
 from ._nystroem import PivotedNystroem
-from ._plan import EXACT_ROWS, Plan, available_bytes, require_cells, require_scatter, require_square
+from ._plan import EXACT_ROWS, SizePlan, available_bytes, check_cell_memory, check_scatter_memory, check_square_memory
 
 __all__ = [
     "EXACT_ROWS",
-    "Centered",
+    "CenteredKernel",
     "Kernel",
     "KernelTransformer",
     "PivotedNystroem",
-    "Plan",
+    "SizePlan",
     "available_bytes",
-    "centre",
-    "factor",
+    "center_kernel",
+    "parse_multiple",
     "is_multiple",
     "median_squared_distance",
-    "require_cells",
-    "require_scatter",
-    "require_spread",
-    "require_square",
+    "check_cell_memory",
+    "check_scatter_memory",
+    "check_spread",
+    "check_square_memory",
     "squared_distances",
 ]

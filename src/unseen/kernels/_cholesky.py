@@ -10,7 +10,7 @@ from scipy import linalg
 
 from ..algebra import Array, Ints, gram, product
 
-TOLERATED = float(np.sqrt(np.finfo(float).eps))  # negative residuals, relative to the diagonal
+NEGATIVE_TOLERANCE = float(np.sqrt(np.finfo(float).eps))  # negative residuals, relative to the diagonal
 
 
 class NotPositiveError(ArithmeticError):
@@ -40,7 +40,7 @@ def pivoted_cholesky(
     pivots = np.empty(0, dtype=np.intp)
     target = tolerance * diagonal.sum()
     residual = diagonal.copy()
-    slack = np.maximum(TOLERATED * diagonal, rounding)
+    slack = np.maximum(NEGATIVE_TOLERANCE * diagonal, rounding)
     while len(pivots) < n_pivots and (remaining := residual.sum()) > target:
         weights = np.where(residual > rounding, residual, 0.0)
         if not weights.any():

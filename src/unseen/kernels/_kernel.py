@@ -16,8 +16,8 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.extmath import row_norms
 from sklearn.utils.validation import check_non_negative, validate_data
 
-from ..algebra import Array, largest_entry, norm, product, require_range, require_squares
-from ..citizen import DocLinkMixin, parameters
+from ..algebra import Array, check_range, check_squares, largest_entry, norm, product
+from ..citizen import DocLinkMixin, keyword_parameters
 
 # 1,000 rows are half a million pairs: their median has a standard error of one per cent for twenty normal features,
 # less for more features and five per cent for a single one.
@@ -30,7 +30,7 @@ def is_multiple(value: object, unit: str) -> bool:
     return isinstance(value, str) and value.strip().endswith(unit)
 
 
-def factor(value: str, unit: str, parameter: str) -> float:
+def parse_multiple(value: str, unit: str, parameter: str) -> float:
     """Return the factor of a multiple: 1 for "scale", 0.1 for "0.1*scale"."""
     number, star, name = value.rpartition("*")
     try:
@@ -44,7 +44,7 @@ def factor(value: str, unit: str, parameter: str) -> float:
     return result
 
 
-def about_mean(*parts: Any) -> list[Any]:
+def center_on_mean(*parts: Any) -> list[Any]:
     """Samples in double precision and, unless there are sparse ones, about the mean of the last part.
 
     Distances are computed as ``|x|^2 + |y|^2 - 2 x'y``: far from the origin most digits would cancel, and kernels of
@@ -57,7 +57,7 @@ def about_mean(*parts: Any) -> list[Any]:
     return [part - origin for part in double]
 
 
-def multiple_of_distances(X: Array, Y: Array, factor: float) -> Array:
+def resolve_multiple_of_distances(X: Array, Y: Array, factor: float) -> Array:
     """``factor |x - y|^2``; what rounding makes of zero has no other sign."""
     with np.errstate(over="ignore", invalid="ignore"):  # the caller refuses values that are not finite
         D = product(-2 * factor * X, Y.T)
@@ -71,11 +71,11 @@ def multiple_of_distances(X: Array, Y: Array, factor: float) -> Array:
 
 def squared_distances(X: Any, Y: Any = None) -> Array:
     """Squared Euclidean distances between all rows, or of the rows of X from those of Y."""
-    rows, *others = about_mean(X) if Y is None else about_mean(X, Y)
+    rows, *others = center_on_mean(X) if Y is None else center_on_mean(X, Y)
     columns = others[0] if others else rows
     if sparse.issparse(rows) or sparse.issparse(columns):
         return euclidean_distances(rows, columns, squared=True)
-    return multiple_of_distances(rows, columns, 1.0)
+    return resolve_multiple_of_distances(rows, columns, 1.0)
 
 
 def resolve_gamma(gamma: float | str | None, kernel: str | Callable[..., float], X: Any) -> float | None:
@@ -88,10 +88,10 @@ def resolve_gamma(gamma: float | str | None, kernel: str | Callable[..., float],
     if not isinstance(gamma, str):
         return float(gamma)
     if is_multiple(gamma, "scale"):
-        require_squares(largest_entry(X))
+        check_squares(largest_entry(X))
         variance = _variance(X)
-        return factor(gamma, "scale", "gamma") / (X.shape[1] * variance if variance > 0 else 1.0)
-    multiple = factor(gamma, "median", "gamma")
+        return parse_multiple(gamma, "scale", "gamma") / (X.shape[1] * variance if variance > 0 else 1.0)
+    multiple = parse_multiple(gamma, "median", "gamma")
     return multiple / median_squared_distance(X) if kernel == "rbf" else None
 
 
@@ -115,8 +115,8 @@ def median_squared_distance(X: Any) -> float:
     """
     if X.shape[0] > MEDIAN_ROWS:
         X = X[np.argpartition(_ranks(_row_hashes(X)), MEDIAN_ROWS)[:MEDIAN_ROWS]]
-    (X,) = about_mean(X)
-    require_squares(largest_entry(X))
+    (X,) = center_on_mean(X)
+    check_squares(largest_entry(X))
     distances = squared_distances(X)[np.tri(X.shape[0], k=-1, dtype=bool)]
     # Copies of one row are at distance zero, up to the rounding of |x|^2 + |y|^2 - 2 x'y.
     rounding = 4 * np.finfo(float).eps * X.shape[1] ** 0.5 * row_norms(X, squared=True).max()
@@ -250,7 +250,7 @@ class Kernel:
     def about_origin(self, *parts: Any) -> list[Any]:
         """Samples in double precision and, for a kernel of differences alone, about the mean of the last part."""
         if self.kernel == "rbf":
-            return about_mean(*parts)
+            return center_on_mean(*parts)
         return [part.astype(np.float64, copy=False) for part in parts]
 
     def width(self, n_features: int) -> float:
@@ -264,7 +264,7 @@ class Kernel:
         if self.needs_non_negative:  # scikit-learn's code for these refuses read-only memory, such as joblib's
             X, Y = (None if part is None else np.require(part, requirements="W") for part in (X, Y))
         if self.kernel == "rbf" and not any(map(sparse.issparse, (X, Y))):
-            K = multiple_of_distances(X, X if Y is None else Y, -self.width(X.shape[1]))
+            K = resolve_multiple_of_distances(X, X if Y is None else Y, -self.width(X.shape[1]))
             return np.exp(K, out=K)  # without the memory of a matrix of distances beside it
         if callable(self.kernel):
             params = dict(self.kernel_params or {})
@@ -329,17 +329,17 @@ class Kernel:
         of_products = replace(self, gamma=self.width(X.shape[1]))
         return of_products.values(self.finite(squares)[:, None], np.ones((1, 1)))[:, 0]
 
-    def centre(self, K: Array, caller: str) -> Centered:
+    def centre(self, K: Array, caller: str) -> CenteredKernel:
         """Centre kernel values in place; what is left must be more than rounding errors."""
-        means = self.finite(centre(K))
+        means = self.finite(center_kernel(K))
         size = norm(K)
         uncentered = len(K) * float(np.abs(means).max())
-        require_range(size)
-        require_spread(size, uncentered, caller)
-        return Centered(means, size, EPS * max(len(K), uncentered / size))
+        check_range(size)
+        check_spread(size, uncentered, caller)
+        return CenteredKernel(means, size, EPS * max(len(K), uncentered / size))
 
 
-class Centered(NamedTuple):
+class CenteredKernel(NamedTuple):
     """What is known of a kernel matrix once it is centered.
 
     Attributes
@@ -358,7 +358,7 @@ class Centered(NamedTuple):
     precision: float
 
 
-@parameters
+@keyword_parameters
 class KernelTransformer(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """A transformer that has the parameters of a kernel."""
 
@@ -391,7 +391,7 @@ class KernelTransformer(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, Transform
         return tags
 
 
-def require_spread(centred: float, uncentred: float, caller: str) -> None:
+def check_spread(centred: float, uncentred: float, caller: str) -> None:
     """Raise if nothing but rounding is left of a norm after centring."""
     if centred <= 4 * np.finfo(float).eps * uncentred:
         raise ValueError(
@@ -427,7 +427,7 @@ def _polynomial_to_centre(X: Any, Y: Array, gamma: float, degree: int, coef0: fl
     return values
 
 
-def centre(K: Array) -> Array:
+def center_kernel(K: Array) -> Array:
     """Centre a Gram matrix in place (Algorithm 1, step 2) and return the column means it had before.
 
     Means are rounded as the values are. Of a wide kernel, whose values are all close to one, little more than that may

@@ -16,12 +16,12 @@ from sklearn.utils.extmath import row_norms
 from sklearn.utils.validation import check_is_fitted
 
 from ..algebra import Array, product
-from ..citizen import forget, parameters
+from ..citizen import keyword_parameters, reset_fitted_attributes
 from ._cholesky import NotPositiveError, pivoted_cholesky
 from ._kernel import EPS, Kernel, KernelTransformer
 
 
-@parameters
+@keyword_parameters
 class PivotedNystroem(KernelTransformer):
     r"""Nystroem features whose landmarks are picked one by one where the approximation is still poor.
 
@@ -189,7 +189,7 @@ class PivotedNystroem(KernelTransformer):
             One feature per landmark.
         """
         self._validate_params()
-        forget(self)
+        reset_fitted_attributes(self)
         kernel = Kernel.of(self)
         if kernel.is_precomputed:
             raise ValueError(

@@ -32,11 +32,11 @@ def _numbers(file: Path, key: str) -> list[int]:
 EXACT_ROWS = 8_000  # samples up to which an exact kernel is worth its time; beyond, landmarks approximate it
 CHOICE_ROWS, SAMPLE_ROWS = 2_000, 20_000  # of a larger table: for the settings; for scales, novelty and classifiers
 LANDMARK_ROWS, LANDMARKS = 10_000, 1_000  # among which landmarks are sought, and how many there are at most
-FEW_CELLS = 100  # whose contrasts, less than a megabyte, fit wherever there is memory for Python itself
+CELLS_WITHOUT_CHECK = 100  # whose contrasts, less than a megabyte, fit wherever there is memory for Python itself
 TOLERANCE = 1e-6  # what landmarks may miss of the kernel: a smooth one needs few
 
 
-def require_square(n: int, copies: int, caller: str) -> None:
+def check_square_memory(n: int, copies: int, caller: str) -> None:
     """Raise MemoryError if `copies` float64 matrices of n x n do not fit."""
     _require(
         f"{caller} with an exact kernel on {n:,} samples",
@@ -47,7 +47,7 @@ def require_square(n: int, copies: int, caller: str) -> None:
     )
 
 
-def require_scatter(width: int) -> None:
+def check_scatter_memory(width: int) -> None:
     """Raise MemoryError if what a projection of so many explicit features needs does not fit."""
     _require(
         f"A projection of {width:,} explicit features",
@@ -58,9 +58,11 @@ def require_scatter(width: int) -> None:
     )
 
 
-def require_cells(cells: int, caller: str) -> None:
+def check_cell_memory(cells: int, caller: str) -> None:
     """Raise MemoryError if contrasts of so many cells do not fit."""
-    if cells > FEW_CELLS:  # a search asks for every setting, and an answer takes as long as a tenth of a solution
+    if (
+        cells > CELLS_WITHOUT_CHECK
+    ):  # a search asks for every setting, and an answer takes as long as a tenth of a solution
         advice = "Leave out classes or domains, or merge those that are alike."
         _require(f"{caller} on {cells:,} combinations of a domain and a class", cells, 8, advice)
 
@@ -75,7 +77,7 @@ def _require(what: str, n: int, copies: int, advice: str) -> None:
 
 
 @dataclass(frozen=True)
-class Plan:
+class SizePlan:
     """How many rows are used for what: one plan for all that compares, chooses or fits.
 
     Up to `EXACT_ROWS` rows kernels are exact and everything sees all rows. Beyond, some rows choose the settings, which
@@ -105,7 +107,7 @@ class Plan:
     sample_rows: int
 
     @classmethod
-    def of(cls, rows: int, *, exact: bool | None = None, landmarks: int | None = None) -> Plan:
+    def of(cls, rows: int, *, exact: bool | None = None, landmarks: int | None = None) -> SizePlan:
         """The plan for so many rows; `exact` and `landmarks` are what somebody has asked for."""
         exact = rows <= EXACT_ROWS if exact is None else exact
         tolerance = TOLERANCE if landmarks is None else None

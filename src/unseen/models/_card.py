@@ -10,8 +10,14 @@ from typing import Any
 import numpy as np
 from scipy.special import stdtrit
 
-from ..citizen import machine_facts
-from ..selection import FEWEST, USABLE, domains_for_coverage, is_informative, no_interval
+from ..citizen import environment_info
+from ..selection import (
+    MAX_USABLE_SHARE,
+    MIN_DOMAINS_FOR_INTERVAL,
+    domains_for_coverage,
+    explain_missing_interval,
+    is_informative,
+)
 from ..tables import SurveyedTable, Table
 from ._fit import TableFit
 
@@ -85,7 +91,7 @@ def model_card(
         "seed": seed,
         "balance": found.balance,
         "pool": found.pool,
-        "promise": promise(found.pool["forecast"], [*found.scores.values()]) if found.pool else "",
+        "promise": expected_performance_facts(found.pool["forecast"], [*found.scores.values()]) if found.pool else "",
         "scores": {
             "measure": "accuracy on a domain by a model fitted on the other domains"
             + (f", among {found.stream['choice_rows']:,} rows" if found.stream else ""),
@@ -107,11 +113,11 @@ def model_card(
             "reference": dict(zip(novelty.domains_.tolist(), novelty.reference_.tolist(), strict=True)),
             "resolution": novelty.resolution_,
         },
-        "machine": machine_facts(),
+        "machine": environment_info(),
     }
 
 
-def promise(forecast: tuple[float, float, float], scores: Sequence[float]) -> str:
+def expected_performance_facts(forecast: tuple[float, float, float], scores: Sequence[float]) -> str:
     """What the scores of held-out domains say about the next one, and what they do not, in words."""
     mean, low, high = forecast
     m = len(scores)
@@ -120,7 +126,7 @@ def promise(forecast: tuple[float, float, float], scores: Sequence[float]) -> st
     sets = f"Sets of labels can be asked to hold the true one in up to {held}% of rows, on average over new domains"
     if held < 90:
         sets += f"; 90% takes {domains_for_coverage(0.9)} domains"
-    if m >= FEWEST and is_informative(low, high, (0.0, 1.0)):
+    if m >= MIN_DOMAINS_FOR_INTERVAL and is_informative(low, high, (0.0, 1.0)):
         return (
             f"On a new domain expect an accuracy of {expected}, 95% prediction interval {least} to {most}, if it "
             f"differs from these {m} as they differ from each other; nothing is promised for a stranger one. {sets}."
@@ -128,5 +134,5 @@ def promise(forecast: tuple[float, float, float], scores: Sequence[float]) -> st
     # The forecast takes at least the spread that so few rows leave, which the scores themselves need not show.
     of_forecast = max(mean - low, high - mean) / (stdtrit(max(m - 1, 1), 0.975) * np.sqrt(1 + 1 / m))
     spread = max(float(np.std(scores, ddof=1)) if m > 1 else 0.0, of_forecast)
-    why = no_interval(m, spread, USABLE, lambda size: f"{100 * size:.0f} points")
+    why = explain_missing_interval(m, spread, MAX_USABLE_SHARE, lambda size: f"{100 * size:.0f} points")
     return f"On a new domain expect an accuracy of about {expected}. {why}. {sets}."

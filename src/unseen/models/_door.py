@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..kernels import Plan
-from ..selection import methods_from
+from ..kernels import SizePlan
+from ..selection import parse_methods
 from ..tables import Dates, Request, survey_table
 from ._card import model_card
 from ._fit import AUTO, fit_notices, fit_table
 from ._predict import Model
-from ._stream import rows_for
+from ._stream import open_row_stream
 
 
 def fit(
@@ -72,7 +72,7 @@ def fit(
     >>> model.predict(pl.DataFrame({"age": [20, 80]})).tolist()
     ['no', 'yes']
     """
-    wanted = methods_from(method if isinstance(method, list) else [method])
+    wanted = parse_methods(method if isinstance(method, list) else [method])
     request = Request(
         label,
         domain,
@@ -86,8 +86,8 @@ def fit(
         categories=categories,
     )
     source = survey_table(data, request)
-    plan = Plan.of(source.rows)
-    table = rows_for(source, plan, random_state)
+    plan = SizePlan.of(source.rows)
+    table = open_row_stream(source, plan, random_state)
     how: dict[str, Any] = {"scale": scale, "seed": random_state}
     work: dict[str, Any] = {"inductive": inductive, "n_jobs": n_jobs, "verbose": verbose}
     found = fit_table(table, wanted, plan=plan, stream=source, **work, **how)

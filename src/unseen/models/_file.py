@@ -21,20 +21,20 @@ import sklearn
 from sklearn.exceptions import InconsistentVersionWarning
 
 from .. import __version__
-from ..citizen import ignored, optional_import
-from ..files import is_special, written
-from ..selection import FEWEST_BATCH_ROWS
+from ..citizen import ignore_warnings, optional_import
+from ..files import atomic_write, is_special
+from ..selection import MIN_BATCH_ROWS
 from ._model import TableModel
 from ._parts import (
-    OURS,
-    check_parts,
+    OWN_TYPES,
+    check_estimators,
     check_structure,
     estimator_names,
     estimator_types,
     parse_json,
     reset_runtime_settings,
-    strangers,
     type_name,
+    untrusted_types,
 )
 from ._predict import Model, ModelFileError
 
@@ -45,7 +45,7 @@ MAX_CARD = 32 * 2**20  # bytes; a thousand columns of a thousand levels have roo
 
 # What skops would not load by itself. What it does load, such as all of scikit-learn's estimators, is more than models
 # of this package have: `strangers` draws the line.
-TRUSTED = ("numpy.dtype", *map(type_name, OURS))
+TRUSTED = ("numpy.dtype", *map(type_name, OWN_TYPES))
 
 
 def save_model(model: Any, path: str | os.PathLike[str], card: Mapping[str, Any]) -> None:
@@ -79,9 +79,9 @@ def save_model(model: Any, path: str | os.PathLike[str], card: Mapping[str, Any]
     """
     skops = optional_import("skops.io", "Saving a model")
     path = Path(path)
-    require_storable(model)
+    check_storable(model)
     try:  # what would not be read back is not written
-        check_parts(model)
+        check_estimators(model)
         payload = skops.dumps(model)
         _refuse(path, check_structure(payload))
     except ValueError as error:
@@ -97,16 +97,16 @@ def save_model(model: Any, path: str | os.PathLike[str], card: Mapping[str, Any]
     text = json.dumps(content, ensure_ascii=False, indent=1, allow_nan=False).encode()
     if len(text) > MAX_CARD:
         raise ModelFileError(f"The card has {len(text):,} bytes; at most {MAX_CARD:,} can be read back. Shorten it.")
-    with written(path) as file, zipfile.ZipFile(file, "w", compression=zipfile.ZIP_STORED) as archive:
+    with atomic_write(path) as file, zipfile.ZipFile(file, "w", compression=zipfile.ZIP_STORED) as archive:
         archive.writestr(CARD, text)
         archive.writestr(PAYLOAD, payload)
 
 
-def require_storable(model: Any) -> None:
+def check_storable(model: Any) -> None:
     """Refuse what consists of parts that no model file holds; of estimators, before the work of fitting them."""
-    unknown = strangers(model)
+    unknown = untrusted_types(model)
     if unknown:
-        parts = ", ".join(sorted(kind.__name__ for kind in estimator_types() if kind not in OURS))
+        parts = ", ".join(sorted(kind.__name__ for kind in estimator_types() if kind not in OWN_TYPES))
         raise ModelFileError(
             f"This model cannot be stored: it holds objects of type {', '.join(unknown)}, which no reader would trust. "
             f"Build it from the estimators of unseen and {parts}; nearest neighbours need algorithm='brute'. Or keep "
@@ -178,10 +178,10 @@ def load_model(path: str | os.PathLike[str]) -> Model:
     remedy = f"pip install 'scikit-learn=={written}', or fit the model again."
     try:
         _refuse(path, check_structure(payload))
-        with ignored(InconsistentVersionWarning):  # said once, below, instead of once per part
+        with ignore_warnings(InconsistentVersionWarning):  # said once, below, instead of once per part
             model = skops.loads(payload, trusted=[*TRUSTED, *estimator_names()])
-        _refuse(path, strangers(model))
-        check_parts(model)
+        _refuse(path, untrusted_types(model))
+        check_estimators(model)
         reset_runtime_settings(model)
         found = Model(model, card, str(path))
         _try_out(found)
@@ -222,8 +222,8 @@ def _try_out(model: Model) -> None:
     described, expected = len(model.schema.columns), table_model.preprocessor.n_features_in_
     if described != expected:
         raise ModelFileError(f"{model.name}: its card names {described} columns, but the model takes {expected}.")
-    rows = np.zeros((FEWEST_BATCH_ROWS, expected))
-    with ignored(Warning):  # what it says of such rows is of no interest
+    rows = np.zeros((MIN_BATCH_ROWS, expected))
+    with ignore_warnings(Warning):  # what it says of such rows is of no interest
         model.novelty(rows)
         model.explain(rows, sample_domain=np.zeros(len(rows)))  # which asks for everything else
 

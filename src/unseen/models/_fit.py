@@ -11,33 +11,33 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from ..kernels import Plan
+from ..kernels import SizePlan
 from ..labels import Balance, Samples
 from ..selection import (
     METHODS,
-    Contender,
-    LargeFit,
+    CandidateResult,
+    FittedEnsemble,
+    LandmarkFit,
     LeaveOneDomainOut,
     Method,
-    Pooling,
-    contest_and_pool,
-    contestants,
-    expected_warnings,
-    leaderboard,
-    methods_from,
-    one_thread,
+    evaluate_and_fit_ensemble,
+    expand_methods,
+    ignore_expected_warnings,
+    make_leaderboard,
+    parse_methods,
     rare_class,
-    warn_of_failures,
+    single_thread,
+    warn_about_failures,
 )
 from ..shift import Novelty
 from ..tables import Table, preprocessor
 from ._model import TableModel
-from ._stream import Rows, TableRows, collected
+from ._stream import Rows, TableRows, collect_stream_statistics
 
 AUTO = "auto"
 BASELINE = "logistic"
-COMPARE_FIRST = "compare by balanced_accuracy first, which counts all classes alike."
-SLOW = 5_000  # samples beyond which exact kernels take minutes
+BALANCED_ACCURACY_ADVICE = "compare by balanced_accuracy first, which counts all classes alike."
+SLOW_EXACT_ROWS = 5_000  # samples beyond which exact kernels take minutes
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def fit_table(
     seed: int = 0,
     n_jobs: int | None = None,
     verbose: int = 0,
-    plan: Plan | None = None,
+    plan: SizePlan | None = None,
     stream: Rows | None = None,
     client: Any = None,
 ) -> TableFit:
@@ -162,28 +162,30 @@ def fit_table(
     ('plain', True)
     """
     stream = TableRows(table) if stream is None else stream
-    plan = Plan.of(stream.rows) if plan is None else plan
+    plan = SizePlan.of(stream.rows) if plan is None else plan
     samples = table.samples
     few = samples if plan.exact else samples.take(samples.thinned(plan.choice_rows, seed))
     unfitted = preprocessor(table.schema, scale)  # type: ignore[arg-type]
-    methods, work = asked_methods(method), {"balance": balance, "n_jobs": n_jobs, "verbose": verbose}
-    with one_thread():
+    methods, work = resolve_methods(method), {"balance": balance, "n_jobs": n_jobs, "verbose": verbose}
+    with single_thread():
         field, pooling = _pooled(few, unfitted, methods, inductive, work)
     preparation = clone(unfitted).fit(table.X)
     prepared = replace(samples, X=np.asarray(preparation.transform(table.X), dtype=np.float64))
     novelty, seen = Novelty(random_state=seed).fit(prepared.X, sample_domain=table.domain), dict[str, Any]()
     if plan.exact:
-        with expected_warnings(), one_thread():
+        with ignore_expected_warnings(), single_thread():
             weight = prepared.weights(balance=balance)
             members = [one.fitted(prepared.X, prepared.y, prepared.domain, weight) for one in pooling.members]
     else:
-        large = LargeFit(prepared, partial(collected, stream, preparation, client, verbose), plan, seed, balance)
+        large = LandmarkFit(
+            prepared, partial(collect_stream_statistics, stream, preparation, client, verbose), plan, seed, balance
+        )
         fitted = [large.fitted(one) for one in pooling.members]
         members, facts = [member for member, _ in fitted], [own for _, own in fitted]
         seen = {key: max(own[key] for own in facts if key in own) for key in {key for own in facts for key in own}}
         seen |= {"rows": stream.rows, "choice_rows": len(few)}
     domains = np.unique(table.domain).tolist()
-    board = leaderboard(field, pooling, domains)
+    board = make_leaderboard(field, pooling, domains)
     baseline = next((row["scores"] for row in board if pooling.kind != "plain" and row["model"] == BASELINE), None)
     return TableFit(
         TableModel(preparation, pooling.estimator(members), novelty),
@@ -200,7 +202,7 @@ def fit_table(
     )
 
 
-def _told(pooling: Pooling) -> dict[str, Any]:
+def _told(pooling: FittedEnsemble) -> dict[str, Any]:
     """What there is to know about a pool, in plain values."""
     return {
         "members": pooling.table,
@@ -211,14 +213,14 @@ def _told(pooling: Pooling) -> dict[str, Any]:
     }
 
 
-def asked_methods(method: Any) -> list[Method]:
+def resolve_methods(method: Any) -> list[Method]:
     """The methods that `fit_table` compares."""
-    return contestants(methods_from(method if isinstance(method, list) else [method]))
+    return expand_methods(parse_methods(method if isinstance(method, list) else [method]))
 
 
 def _pooled(
     few: Samples, preparation: Any, methods: Sequence[Method], inductive: bool, work: dict[str, Any]
-) -> tuple[list[Contender], Pooling]:
+) -> tuple[list[CandidateResult], FittedEnsemble]:
     """All contenders, and the pool of many methods or the best settings of one, by holding out domain after domain.
 
     A score stands for a domain that nobody has seen: the preparation, the kernel's width, the model, its settings and
@@ -235,22 +237,22 @@ def _pooled(
     splits = list(LeaveOneDomainOut().split(few.X, few.y, few.domain))
     shown = {"description": f"Choosing {'a pool of models' if many else 'settings'}", "verbose": work.pop("verbose")}
     how = {"pool": many, "transductive": not inductive, "among": asked, "preparation": preparation, "shown": shown}
-    field, pooling = contest_and_pool([*asked, *beside], few, splits, **how, **work)
+    field, pooling = evaluate_and_fit_ensemble([*asked, *beside], few, splits, **how, **work)
     names = {one.name for one in methods}
-    warn_of_failures([contender for contender in field if contender.candidate.method in names])
+    warn_about_failures([contender for contender in field if contender.candidate.method in names])
     return field, pooling
 
 
-def fit_notices(table: Table, method: Any, plan: Plan) -> Iterator[str]:
+def fit_notices(table: Table, method: Any, plan: SizePlan) -> Iterator[str]:
     """What was assumed in reading a table, and what is about to be done with it."""
     yield from table.notices
     rare = rare_class(Counter(table.y.tolist()))
     if rare is not None:
-        yield f"{rare} Accuracy, by which models are scored here, says little about that: {COMPARE_FIRST}"
+        yield f"{rare} Accuracy, by which models are scored here, says little about that: {BALANCED_ACCURACY_ADVICE}"
     if not plan.exact:
         yield f"{plan} So it is with --feature-map nystroem."
     if len(np.unique(table.domain)) == 2:
         yield "With two domains each is scored by a model that has seen only the other, which says little."
-    kernels = any(one.shares != "nothing" for one in asked_methods(method))
-    if plan.exact and plan.rows > SLOW and kernels:
+    kernels = any(one.shares != "nothing" for one in resolve_methods(method))
+    if plan.exact and plan.rows > SLOW_EXACT_ROWS and kernels:
         yield f"{plan.rows:,} rows will take a while with kernels; --max-per-domain 500 gives a quick first answer."

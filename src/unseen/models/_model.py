@@ -10,7 +10,7 @@ import numpy as np
 from ..algebra import Array
 from ..estimators import DomainTransformer
 from ..labels import Labels
-from ..selection import Pool, is_transductive
+from ..selection import EnsembleClassifier, is_transductive
 from ..shift import Novelty
 
 
@@ -38,7 +38,7 @@ class TableModel:
     """
 
     preprocessor: Any
-    pool: Pool
+    pool: EnsembleClassifier
     novelty: Novelty
 
     @property

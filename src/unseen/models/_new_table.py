@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..algebra import Array, pooled
+from ..algebra import Array, merge_moments
 from ..citizen import optional_import
-from ..labels import Labels, listed
+from ..labels import Labels, format_list
 from ..tables import (
     Column,
     NewValues,
@@ -21,27 +21,27 @@ from ..tables import (
     as_frame,
     as_text,
     batch_size,
-    counted,
     ending_of,
     file_batches,
-    files,
+    format_count,
     has_columns,
     holds_several,
     is_path,
     is_readable,
+    list_files,
     look_like_parts,
     require_short_names,
     scan,
     similar_column,
-    understanding,
+    translate_read_errors,
     unknown_column,
 )
 
 if TYPE_CHECKING:
     import polars as pl
 
-PART_VALUES = 1_000_000  # of a Parquet file, read in one go: some tenths of a second
-IN_MEMORY = Path("The new table")  # what a frame or an array is called
+VALUES_PER_PART = 1_000_000  # of a Parquet file, read in one go: some tenths of a second
+MAX_ROWS_IN_MEMORY = Path("The new table")  # what a frame or an array is called
 
 
 class RowRange(NamedTuple):
@@ -75,9 +75,9 @@ class NewTable:
     def __init__(
         self, data: Any, schema: Schema, domain: str | None, size: int, keep: Sequence[str] | None = None
     ) -> None:
-        self._frame, found, parts, several = None, [(IN_MEMORY.name, IN_MEMORY)], False, False
+        self._frame, found, parts, several = None, [(MAX_ROWS_IN_MEMORY.name, MAX_ROWS_IN_MEMORY)], False, False
         if is_path(data):
-            found, several = files(data), holds_several(data)
+            found, several = list_files(data), holds_several(data)
             parts = look_like_parts(name for name, _ in found)
         else:
             self._frame = _frame_of(data, schema)
@@ -105,7 +105,7 @@ class NewTable:
         self.notices = list(dict.fromkeys(self._said(parts, labelled, types)))
         self.rows = sum(height for *_, height in self._files)
         if not self.rows:
-            raise TableError(["it holds no rows."], source=str(data) if is_path(data) else IN_MEMORY.name)
+            raise TableError(["it holds no rows."], source=str(data) if is_path(data) else MAX_ROWS_IN_MEMORY.name)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_frame": None}  # whoever it is sent to gets the rows, some at a time
@@ -120,7 +120,7 @@ class NewTable:
         problems = [unknown_column(name, types) for name in asked if name not in types]
         if problems:
             raise TableError(problems, source=file.name)
-        with understanding(file, anything=True):
+        with translate_read_errors(file, anything=True):
             return types, int(lazy.select(pl.len()).collect().item())
 
     def _absent(self, found: Sequence[tuple[str, Path]], types: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -143,13 +143,13 @@ class NewTable:
             )
         if any(labelled) and not all(labelled):
             yield (
-                f"{counted(sum(labelled), 'file')} of {len(types):,} with labels, in the column {schema.label!r}: "
+                f"{format_count(sum(labelled), 'file')} of {len(types):,} with labels, in the column {schema.label!r}: "
                 "predictions are compared with labels only where all files have them."
             )
         for (_, file, _), columns in zip(self._files, types, strict=True):
             extra = [name for name in schema.match(columns, file.name) if name not in used]
             if extra:
-                yield f"{counted(len(extra), 'column')} of {file.name} not used: {listed(extra, 5, quote=False)}."
+                yield f"{format_count(len(extra), 'column')} of {file.name} not used: {format_list(extra, 5, quote=False)}."
             if self.domain is None and schema.domain in columns:
                 yield (
                     f"The column {schema.domain!r} named the domains in training; here it is ignored. Pass "
@@ -164,7 +164,9 @@ class NewTable:
     def parts(self) -> Iterator[RowRange]:
         """All rows in order. Those of Parquet files are left to be read; others cannot be entered in the middle."""
         size, before = self._size, 0
-        step = size * max(1, PART_VALUES // len(self._columns) // size)  # whole pieces: the same wherever they are read
+        step = size * max(
+            1, VALUES_PER_PART // len(self._columns) // size
+        )  # whole pieces: the same wherever they are read
         for name, file, height in self._files:
             if self._frame is None and ending_of(file) == ".parquet":
                 for first in range(0, height, step):
@@ -184,7 +186,7 @@ class NewTable:
         for frame in held or file_batches(rows.file, columns, self._size, rows.first, rows.height):
             if frame.is_empty():
                 continue
-            with understanding(rows.file):
+            with translate_read_errors(rows.file):
                 X = self.schema.encode(frame)
                 domain, new = self._domains(frame, rows, before), self.schema.new_levels(frame, X)
                 labels = None if self._label is None else frame[self._label]
@@ -207,19 +209,19 @@ class NewTable:
         """All rows at once, encoded, the domain of each, and levels that training did not have, by column."""
         pieces = [piece for rows in self.parts() for piece in self.pieces(rows)]
         named = [piece.domain for piece in pieces if piece.domain is not None]
-        new: dict[str, NewValues] = reduce(pooled, [piece.new for piece in pieces], {})
+        new: dict[str, NewValues] = reduce(merge_moments, [piece.new for piece in pieces], {})
         return np.concatenate([piece.X for piece in pieces]), np.concatenate(named) if named else None, new
 
 
 def _frame_of(data: Any, schema: Schema) -> pl.DataFrame:
     """Data with named columns, or an array with a column for each feature, as polars has them."""
     if has_columns(data):
-        return as_frame(data, IN_MEMORY.name)
+        return as_frame(data, MAX_ROWS_IN_MEMORY.name)
     pl = optional_import("polars", "Predicting a table")
     X = as_array(data)
     if X.ndim != 2 or X.shape[1] != len(schema.columns):
         raise ValueError(
-            f"An array must have a row for each sample and {counted(len(schema.columns), 'column')}, encoded as in "
+            f"An array must have a row for each sample and {format_count(len(schema.columns), 'column')}, encoded as in "
             f"training; got the shape {X.shape}. Pass a frame to have columns found by name."
         )
     return pl.from_numpy(X, schema=schema.feature_names, orient="row")

@@ -10,9 +10,9 @@ from typing import Any
 from scipy.special import bdtrc
 
 from ..algebra import Moments
-from ..labels import listed
+from ..labels import format_list
 from ..shift import Novelty, NoveltyResult
-from ..tables import NewValues, counted
+from ..tables import NewValues, format_count
 
 SHOWN = 20  # domains that are named in a note
 MOSTLY = 0.5  # share of the values of a column that are missing if most of them are
@@ -81,7 +81,7 @@ def novelty_entries(novelty: Novelty, moments: Mapping[Any, Moments]) -> list[di
 def new_data_notes(facts: Mapping[str, Any], rows: int) -> Iterator[str]:
     """Yield a sentence for each way in which new data differ from the training data."""
     for entry in facts["absent"]:
-        where = f" from {listed(entry['files'], quote=False)}" if entry["files"] else ""
+        where = f" from {format_list(entry['files'], quote=False)}" if entry["files"] else ""
         hint = f" Did you mean {entry['similar']!r}?" if entry["similar"] else ""
         yield (
             f"The column {entry['column']!r} is absent{where}. Some of its values were missing in training, so all of "
@@ -89,16 +89,16 @@ def new_data_notes(facts: Mapping[str, Any], rows: int) -> Iterator[str]:
         )
     if facts["mostly_missing"]:
         columns = [f"{entry['column']} ({entry['missing']:,} of {rows:,} values)" for entry in facts["mostly_missing"]]
-        yield f"Mostly missing here, so the predictions rest on the other columns: {listed(columns)}."
+        yield f"Mostly missing here, so the predictions rest on the other columns: {format_list(columns)}."
     for entry in facts["new_levels"]:
         yield (
             f"The column {entry['column']!r} holds values that training did not, in {entry['rows']:,} of "
-            f"{counted(rows, 'row')}: {listed(entry['levels'])}. They are treated as rare values."
+            f"{format_count(rows, 'row')}: {format_list(entry['levels'])}. They are treated as rare values."
         )
     far = [entry for entry in facts["novelty"] if entry["far"]]
     if far:
         names = [str(entry["domain"]) for entry in far if entry["domain"] is not None]
-        where = f" ({listed(names, SHOWN, quote=False)})" if names else ""
+        where = f" ({format_list(names, SHOWN, quote=False)})" if names else ""
         farthest = max(far, key=lambda entry: entry["ratio"] or 0.0)
         yield (
             f"The new rows{where} lie outside of what the model has seen: {farthest['ratio'] or 0.0:.1f} times as far "

@@ -32,18 +32,26 @@ from sklearn.svm import SVC, LinearSVC
 from ..estimators import CIDG, DICA, KFDA, MDA, SCA, DomainCenterer, UndoBias
 from ..kernels import PivotedNystroem
 from ..labels import MAX_LABEL_LENGTH
-from ..selection import METHODS, Pool
+from ..selection import METHODS, EnsembleClassifier
 from ..shift import Novelty
 from ._model import TableModel
 
 PROJECTIONS = (CIDG, DICA, KFDA, MDA, SCA)
-OURS: tuple[type, ...] = (*PROJECTIONS, DomainCenterer, Novelty, PivotedNystroem, Pool, TableModel, UndoBias)
+OWN_TYPES: tuple[type, ...] = (
+    *PROJECTIONS,
+    DomainCenterer,
+    Novelty,
+    PivotedNystroem,
+    EnsembleClassifier,
+    TableModel,
+    UndoBias,
+)
 CLASSIFIERS = (KNeighborsClassifier, LabelBinarizer, LinearSVC, LogisticRegression, RidgeClassifier, SVC)
 PREPARATIONS = (ColumnTransformer, Normalizer, OneHotEncoder, SimpleImputer, StandardScaler)
-ESTIMATORS = (*OURS, *CLASSIFIERS, *PREPARATIONS, FrozenEstimator, Nystroem, Pipeline, RBFSampler)
+ESTIMATORS = (*OWN_TYPES, *CLASSIFIERS, *PREPARATIONS, FrozenEstimator, Nystroem, Pipeline, RBFSampler)
 # Types of packages above this one, by module and name. They read files when `transform` is called. A model file may
 # hold them, but nothing of them runs while it is loaded, and `reset_runtime_settings` removes the paths that it names.
-FROM_ABOVE = {"unseen.images._features": "ImageFeatures"}
+HIGHER_LAYER_TYPES = {"unseen.images._features": "ImageFeatures"}
 # Parameters that say how and where to compute, not what: a file does not decide them.
 RUNTIME_PARAMETERS = ("batch_size", "cache", "memory", "n_jobs", "verbose")
 OUTPUT_CONFIG = "_sklearn_output_config"  # what `set_output` stores
@@ -60,12 +68,12 @@ def estimator_types() -> tuple[type, ...]:
 
 def _file_readers() -> tuple[type, ...]:
     """The types of `FROM_ABOVE` that have been imported: no object has one of the others."""
-    return tuple(getattr(sys.modules[home], name) for home, name in FROM_ABOVE.items() if home in sys.modules)
+    return tuple(getattr(sys.modules[home], name) for home, name in HIGHER_LAYER_TYPES.items() if home in sys.modules)
 
 
 def estimator_names() -> list[str]:
     """Their names, as model files have them, whether or not they are loaded."""
-    return [*map(type_name, estimator_types()), *(f"{home}.{name}" for home, name in FROM_ABOVE.items())]
+    return [*map(type_name, estimator_types()), *(f"{home}.{name}" for home, name in HIGHER_LAYER_TYPES.items())]
 
 
 def type_name(kind: type) -> str:
@@ -100,7 +108,7 @@ MAX_NODES = 200_000  # a pool of 8 members has 2,500, a column of levels 8
 MAX_DEPTH = 30  # models of this package have 14
 MAX_MEMBERS = 1_000  # of an ensemble
 MAX_FEATURES = 2**22  # that an estimator may declare without an array of that length
-LARGEST = 1e150  # tables hold no number that is larger, and squares of such numbers would be infinite
+MAX_ABSOLUTE_VALUE = 1e150  # tables hold no number that is larger, and squares of such numbers would be infinite
 
 
 def parse_json(content: bytes) -> Any:
@@ -217,12 +225,12 @@ class _Structure:
         return dtype.str, shape
 
 
-def strangers(model: Any) -> list[str]:
+def untrusted_types(model: Any) -> list[str]:
     """Names of the types in a model that no model of this package has."""
     return sorted({type_name(type(part)) for part in _parts(model) if not _is_known(part)})
 
 
-def check_parts(model: Any) -> None:
+def check_estimators(model: Any) -> None:
     """Raise ValueError for state that compiled code would not survive, or that would take too much memory to use."""
     readers = _file_readers() if isinstance(model, TableModel) else ()
     estimators = estimator_types()
@@ -257,8 +265,8 @@ def reset_runtime_settings(model: Any) -> None:
 
 
 def _check_array(array: Any) -> None:
-    if array.dtype.kind == "f" and float(np.abs(array).max(initial=0, where=np.isfinite(array))) > LARGEST:
-        raise ValueError(f"an array of it holds numbers beyond {LARGEST:g}")
+    if array.dtype.kind == "f" and float(np.abs(array).max(initial=0, where=np.isfinite(array))) > MAX_ABSOLUTE_VALUE:
+        raise ValueError(f"an array of it holds numbers beyond {MAX_ABSOLUTE_VALUE:g}")
     # Arrays of text have a fixed width: predictions would take as much memory for every row.
     if array.dtype.kind in "SU":
         length = array.dtype.itemsize // np.dtype(f"{array.dtype.kind}1").itemsize
@@ -402,7 +410,7 @@ def _check_columns(transformer: ColumnTransformer) -> None:
     _require(transformer, columns=bool(uses.max(initial=0) <= 1))
 
 
-def _check_pool(pool: Pool) -> None:
+def _check_pool(pool: EnsembleClassifier) -> None:
     """No compiled code here: but a member without a weight would take part, or not, by accident."""
     n = len(pool.members_)
     _require(
@@ -425,6 +433,6 @@ CHECKS: dict[type, Callable[[Any], None]] = {
     ColumnTransformer: _check_columns,
     KNeighborsClassifier: _check_neighbours,
     OneHotEncoder: _check_encoder,
-    Pool: _check_pool,
+    EnsembleClassifier: _check_pool,
     SVC: _check_svc,
 }

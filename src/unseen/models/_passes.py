@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..algebra import Array, Moments, pooled
-from ..estimators import mapped
-from ..labels import Coded, Labels
+from ..algebra import Array, Moments, merge_moments
+from ..estimators import map_on_cluster
+from ..labels import EncodedLabels, Labels
 from ..progress import progress
 from ..tables import Agreement
 from ._model import TableModel
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     import polars as pl
 
 MAX_DOMAINS = 1_000  # a column with more values than this numbers rows rather than naming places
-BETWEEN = " | "  # the labels of a set
+BATCH_SEPARATOR = " | "  # the labels of a set
 
-Told = dict[str, dict[Any, Any]]  # what rows tell about the table, by kind and name; that of pieces adds up
-Done = tuple[int, Told, "pl.DataFrame | None"]  # rows of a piece, what they tell, and their predictions
+Notify = dict[str, dict[Any, Any]]  # what rows tell about the table, by kind and name; that of pieces adds up
+Completed = tuple[int, Notify, "pl.DataFrame | None"]  # rows of a piece, what they tell, and their predictions
 
 
 @dataclass
-class Run:
+class BatchPrediction:
     """One pass over the table; two if new domains are centred, the first of which finds their centres.
 
     These are the centres of all pieces. Smoothing, however, looks for neighbours of a row within its piece.
@@ -42,7 +42,7 @@ class Run:
     every: bool = False  # projection is centred on new domains, however it was fitted
     coverage: float | None = None  # of sets of classes, if these are wanted
     centres: Mapping[tuple[int, Any], Moments] | None = None  # of new domains, once they are known
-    found: Told = field(default_factory=lambda: defaultdict(dict))
+    found: Notify = field(default_factory=lambda: defaultdict(dict))
 
     def frames(self, client: Any = None) -> Generator[pl.DataFrame]:
         """Predictions, piece by piece, made here or by the workers of a cluster."""
@@ -66,11 +66,11 @@ class Run:
     def _each(self, description: str, client: Any) -> Iterator[Any]:
         """All pieces in order, with progress on standard error."""
         parts = self.table.parts()
-        pieces = map(self._pieces, parts) if client is None else mapped(self._all, parts, client)
+        pieces = map(self._pieces, parts) if client is None else map_on_cluster(self._all, parts, client)
         with progress(description, self.table.rows, self.verbose) as advance:
             for rows, told, frame in chain.from_iterable(pieces):
                 for kind, more in told.items():
-                    self.found[kind] = pooled(self.found[kind], more)
+                    self.found[kind] = merge_moments(self.found[kind], more)
                 if len(self.found["novelty"]) > MAX_DOMAINS:
                     raise ValueError(
                         f"The column {self.table.domain!r} names more than {MAX_DOMAINS:,} domains; does it "
@@ -79,15 +79,15 @@ class Run:
                 yield frame
                 advance(rows)
 
-    def _pieces(self, rows: RowRange) -> Iterator[Done]:
+    def _pieces(self, rows: RowRange) -> Iterator[Completed]:
         return map(self._done, self.table.pieces(rows))
 
-    def _all(self, rows: RowRange) -> list[Done]:
+    def _all(self, rows: RowRange) -> list[Completed]:
         return list(self._pieces(rows))  # at once, to be sent back
 
-    def _done(self, piece: NewRows) -> Done:
+    def _done(self, piece: NewRows) -> Completed:
         """What a piece tells about its domains, in the only pass or in the first; its predictions in the last."""
-        model, told = self.model, Told()
+        model, told = self.model, Notify()
         prepared = model.prepare(piece.X)
         if self.centres is None:
             missing = np.isnan(piece.X).sum(axis=0).tolist()
@@ -105,7 +105,7 @@ class Run:
         if self.coverage is not None:
             sets = model.pool.named_sets(P, self.coverage)
             told["sets"] = {"classes": sum(map(len, sets)), "rows": len(sets)}
-            columns["set"] = np.array([BETWEEN.join(map(str, own)) for own in sets])
+            columns["set"] = np.array([BATCH_SEPARATOR.join(map(str, own)) for own in sets])
         natural = model.pool.with_natural_priors(P)
         columns |= {f"p({name})": natural[:, i] for i, name in enumerate(model.classes_.tolist())}
         return len(piece.X), told, _beside(piece.kept, columns)
@@ -137,7 +137,7 @@ class Run:
 
 def domain_moments(model: TableModel, prepared: Array, domain: Labels | None) -> dict[str | None, Moments]:
     """What the novelty of each domain follows from; without names there is one, called None."""
-    coded = Coded.domains(domain, len(prepared))
+    coded = EncodedLabels.domains(domain, len(prepared))
     return {name: model.novelty.moments(prepared[rows]) for name, rows in coded.rows()}
 
 

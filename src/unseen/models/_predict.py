@@ -14,14 +14,14 @@ import numpy as np
 
 from ..algebra import Array
 from ..exceptions import NewDataWarning, warn
-from ..files import check_target, temporary_folder, written
+from ..files import atomic_write, check_target, temporary_folder
 from ..labels import Labels, check_domains
 from ..shift import NoveltyResult
-from ..tables import Schema, counted, has_columns, is_path
+from ..tables import Schema, format_count, has_columns, is_path
 from ._model import TableModel
 from ._new_table import NewTable, as_array
 from ._notes import new_data_facts, new_data_notes, novelty_entries
-from ._passes import Run, domain_moments
+from ._passes import BatchPrediction, domain_moments
 
 if TYPE_CHECKING:
     import polars as pl
@@ -342,7 +342,7 @@ class Model:
         if center == "target":
             model.require_centre()
         table = data if isinstance(data, NewTable) else self.open_table(data, **columns)
-        run = Run(model, table, verbose, center == "target", sets)
+        run = BatchPrediction(model, table, verbose, center == "target", sets)
         path = None if output is None else Path(output)
         with closing(run.frames(client)) as frames:
             frame = _together(frames, path)
@@ -376,7 +376,7 @@ def _notices(summary: dict[str, Any]) -> Iterator[str]:
     others = (summary["agreement"] or {}).get("others", {"rows": 0})
     if others["rows"]:
         yield (
-            f"{counted(others['rows'], 'row')} with labels that the model was not trained on, such as "
+            f"{format_count(others['rows'], 'row')} with labels that the model was not trained on, such as "
             f"{others['labels'][0]!r}: no prediction can be right there."
         )
 
@@ -392,7 +392,7 @@ def _together(frames: Iterable[pl.DataFrame], path: Path | None) -> pl.DataFrame
     if path is None:
         return pl.concat(frames)
     check_target(path, *RESULT_ENDINGS)
-    with written(path) as file:
+    with atomic_write(path) as file:
         if path.suffix.lower() == ".csv":
             with file.open("wb") as text:
                 for frame in frames:

@@ -12,11 +12,19 @@ from typing import Any
 import numpy as np
 from sklearn.utils import gen_batches
 
-from ..estimators import Projection, Statistics, cluster_errors, collect, compute, total, tree
-from ..kernels import Plan
+from ..estimators import (
+    Projection,
+    Statistics,
+    cluster_errors,
+    collect_statistics,
+    compute,
+    sum_statistics,
+    tree_reduce,
+)
+from ..kernels import SizePlan
 from ..labels import Samples
 from ..progress import progress
-from ..tables import SurveyedTable, Table, loaded
+from ..tables import SurveyedTable, Table, read_survey
 
 BLOCK = 10_000  # rows of a table in memory that are prepared at a time
 
@@ -45,14 +53,16 @@ class TableRows:
 Rows = SurveyedTable | TableRows  # parts that can each be read on their own, and anywhere
 
 
-def rows_for(source: Rows, plan: Plan, seed: int = 0) -> Table:
+def open_row_stream(source: Rows, plan: SizePlan, seed: int = 0) -> Table:
     """What a plan needs in memory: all rows, or a sample of them."""
     if isinstance(source, TableRows):
         return source.table
-    return loaded(source, seed) if plan.exact else loaded(source.sampled(plan.sample_rows, seed))
+    return read_survey(source, seed) if plan.exact else read_survey(source.sampled(plan.sample_rows, seed))
 
 
-def collected(rows: Rows, preparation: Any, client: Any, verbose: int, projection: Projection) -> Statistics:
+def collect_stream_statistics(
+    rows: Rows, preparation: Any, client: Any, verbose: int, projection: Projection
+) -> Statistics:
     """Statistics of all rows for a projection, read here or by the workers of a cluster."""
     work = partial(_statistics, rows, preparation, projection)
     with progress("Reading all rows", rows.rows, verbose) as advance:
@@ -61,7 +71,7 @@ def collected(rows: Rows, preparation: Any, client: Any, verbose: int, projectio
             found = _on_cluster(work, rows.parts, client, advance)
         else:
             for part in rows.parts:  # one at a time: each is as large as the square of the number of landmarks
-                found = total([found, work(part, advance)])
+                found = sum_statistics([found, work(part, advance)])
     if found is None:
         raise ValueError("There are no rows to fit on.")
     return found
@@ -74,7 +84,7 @@ def _statistics(
     found: Statistics | None = None
     for piece in rows.pieces(part):
         X = np.asarray(preparation.transform(piece.X), dtype=np.float64)
-        found = total([found, collect(projection, X, piece.y, piece.domain)])
+        found = sum_statistics([found, collect_statistics(projection, X, piece.y, piece.domain)])
         advance(len(X))
     return found
 
@@ -86,7 +96,7 @@ def _on_cluster(work: Callable[..., Any], parts: Any, client: Any, advance: Call
     with cluster_errors(client):
         client.subscribe_topic(topic, lambda event: advance(event[1]))
         try:
-            return compute(tree([task(part) for part in parts], total))
+            return compute(tree_reduce([task(part) for part in parts], sum_statistics))
         finally:
             client.unsubscribe_topic(topic)
 

@@ -5,7 +5,7 @@ the drawing functions a matplotlib figure. Imports no other room, so that every 
 """
 
 from ._figures import draw_comparison, draw_diagnosis, heat_map, pyplot, write_cells
-from ._format import column_lines, percent, ranked
+from ._format import column_lines, format_ranked, percent
 from ._render import render_comparison, render_diagnosis
 
 __all__ = ["render_comparison", "render_diagnosis"]
@@ -17,6 +17,6 @@ __all__ += [
     "heat_map",
     "percent",
     "pyplot",
-    "ranked",
+    "format_ranked",
     "write_cells",
 ]

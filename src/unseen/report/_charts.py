@@ -60,7 +60,7 @@ def decimals(rows: Sequence[Sequence[Any]], digits: int = 3) -> int:
     return min(max(digits - 1 - math.floor(math.log10(largest)), 0), 6) if largest > 0 else digits - 1
 
 
-def on_canvas(points: Sequence[Sequence[Any]]) -> list[list[int] | None]:
+def scale_to_canvas(points: Sequence[Sequence[Any]]) -> list[list[int] | None]:
     """Points scaled to fill the canvas, each axis on its own; None for a point without a place."""
     known = [point for point in points if all(map(is_number, point))]
     spans = [(min(values), max(values) - min(values)) for values in zip(*known, strict=True)]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..citizen import optional_import
-from ._format import percent, ranked
+from ._format import format_ranked, percent
 
 ACCENT = "#D55E00"  # of Okabe and Ito's palette, which colour-blind readers tell apart
 DETECTED = "#0072B2"  # likewise; a filled bar says the same without colour
@@ -45,7 +45,7 @@ def write_cells(image: Any, texts: Sequence[Sequence[str]]) -> None:
 
 def draw_comparison(summary: dict[str, Any], figure: Any = None) -> Any:
     """Draw methods by held-out domains on the left, paired differences with their intervals on the right."""
-    methods = ranked(summary["methods"])
+    methods = format_ranked(summary["methods"])
     domains, share = summary["domains"], summary["verdict"].get("share", True)
     size = (5.5 + 0.9 * len(domains), 1.8 + 0.32 * len(methods))
     figure = figure or pyplot().figure(figsize=size, layout="constrained")

@@ -23,7 +23,7 @@ def number(value: Any, digits: int = 1) -> str:
     return f"{rounded:,.{digits}f}".replace("-", MINUS)
 
 
-def signed(value: Any, digits: int = 1) -> str:
+def format_signed(value: Any, digits: int = 1) -> str:
     """A difference: with its sign, unless it rounds to zero."""
     text = number(value, digits)
     return f"+{text}" if is_number(value) and round(float(value), digits) > 0 else text
@@ -62,12 +62,12 @@ def duration(seconds: Any) -> str:
     return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
-def ranked(methods: Sequence[Mapping[str, Any]]) -> list[Any]:
+def format_ranked(methods: Sequence[Mapping[str, Any]]) -> list[Any]:
     """Methods of a comparison: the automatic one, then the best first; those that failed come last."""
     return sorted(methods, key=lambda m: (m["kind"] != "auto", math.inf if m["mean"] is None else -m["mean"]))
 
 
-def pairs(settings: Mapping[str, Any] | None) -> list[tuple[str, str]]:
+def format_pairs(settings: Mapping[str, Any] | None) -> list[tuple[str, str]]:
     """Names of settings and their values as they could be typed."""
     found = (settings or {}).items()
     return [(str(name), f"{value:g}" if isinstance(value, float) else str(value)) for name, value in found]
@@ -89,4 +89,7 @@ def column_lines(uses: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
     return lines
 
 
-FILTERS = {filter.__name__: filter for filter in (number, signed, general, p_value, duration, pairs, column_lines)}
+FILTERS = {
+    filter.__name__: filter
+    for filter in (number, format_signed, general, p_value, duration, format_pairs, column_lines)
+}

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ._charts import Axis, decimals, on_canvas, shades
+from ._charts import Axis, decimals, scale_to_canvas, shades
 from ._format import is_number, number
 
 Section = dict[str, Any]
@@ -129,7 +129,7 @@ def embedding_section(summary: Mapping[str, Any]) -> Section:
         "classes": [str(name) for name in embedding["classes"]],
         "domains": domains,
         "heldOut": domains.index(str(embedding["held_out"])) if str(embedding["held_out"]) in domains else -1,
-        "panels": [on_canvas(embedding["before"]), on_canvas(embedding["after"])],
+        "panels": [scale_to_canvas(embedding["before"]), scale_to_canvas(embedding["after"])],
         **{name: [int(code) for code in embedding[name]] for name in ("class", "domain", "row")},
         "pictures": [pictures.get(str(row)) for row in embedding["row"]] if pictures else [],
     }

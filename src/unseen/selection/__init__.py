@@ -4,28 +4,61 @@ Stands on the estimators. The engine turns samples, splits and candidates into o
 readings of these.
 """
 
-from ._asking import EXPECTED, Prediction, codes_of, grouped, one_thread, responses
-from ._bench import Bench, Shelf
+from ._asking import EXPECTED_ERRORS, Prediction, collect_responses, encode_predictions, group_by, single_thread
+from ._bench import CachedSplit, DecompositionCache
 from ._candidate import (
     Candidate,
-    expected_warnings,
-    in_full,
+    bind_domains,
+    full_repr,
+    ignore_expected_warnings,
     is_transductive,
-    placed,
-    seen_by_classifier,
+    transform_for_classifier,
 )
-from ._contest import Contender, choose, contenders, forecast, require_contest, warn_of_failures
+from ._contest import (
+    CandidateResult,
+    best_by_variant,
+    check_comparison_size,
+    forecast,
+    select_result,
+    warn_about_failures,
+)
 from ._displays import LeaderboardDisplay, ValidationSurfaceDisplay
-from ._engine import TIE, Score, Scorer, Split, asks_for, graded, predictions, results_of, scores, tally
-from ._ensemble import FEWEST_BATCH_ROWS, Pool
-from ._large import LargeFit
-from ._methods import HEADS, METHODS, Method, contestants, method_named, method_names, methods_from, register
-from ._metric import Metric, check_metric, metric_named, metric_range, rare_class
-from ._pool import BINS, skewed
-from ._pooling import ALL, INDUCTIVE, Ballot, Pooling, Trials, contest_and_pool, leaderboard
-from ._sample_size import FEWEST, USABLE, domains_for_coverage, domains_for_interval, is_informative, no_interval
+from ._engine import (
+    TIE_TOLERANCE,
+    Score,
+    Scorer,
+    Split,
+    evaluate_candidates,
+    required_responses,
+    score_candidates,
+    score_predictions,
+    tabulate_candidates,
+    tabulate_scores,
+)
+from ._ensemble import MIN_BATCH_ROWS, EnsembleClassifier
+from ._large import LandmarkFit
+from ._methods import HEADS, METHODS, Method, expand_methods, get_method, method_names, parse_methods, register
+from ._metric import Metric, check_metric, get_metric, metric_range, rare_class
+from ._pool import N_CALIBRATION_BINS, sample_skewed_batch
+from ._pooling import (
+    FULL_ENSEMBLE,
+    INDUCTIVE_ENSEMBLE,
+    FittedEnsemble,
+    OutOfDomainPredictions,
+    TrialSplits,
+    evaluate_and_fit_ensemble,
+    make_leaderboard,
+)
+from ._sample_size import (
+    MAX_USABLE_SHARE,
+    MIN_DOMAINS_FOR_INTERVAL,
+    domains_for_coverage,
+    domains_for_interval,
+    explain_missing_interval,
+    is_informative,
+)
 from ._search import ProjectionSearchCV
-from ._splitters import HeldOutDomains, LeaveOneDomainOut, LeavePDomainsOut, WithinDomainSplit, refuse_parted
+from ._splitters import HeldOutDomains, LeaveOneDomainOut, LeavePDomainsOut, WithinDomainSplit, check_groups_not_split
 from ._unseen import UnseenClassifier
 
 __all__ = [
@@ -35,7 +68,7 @@ __all__ = [
     "LeaveOneDomainOut",
     "LeavePDomainsOut",
     "Method",
-    "Pool",
+    "EnsembleClassifier",
     "ProjectionSearchCV",
     "UnseenClassifier",
     "ValidationSurfaceDisplay",
@@ -44,62 +77,62 @@ __all__ = [
 ]
 # For other rooms, and for nobody else.
 __all__ += [
-    "ALL",
-    "BINS",
-    "EXPECTED",
-    "FEWEST",
-    "FEWEST_BATCH_ROWS",
+    "FULL_ENSEMBLE",
+    "N_CALIBRATION_BINS",
+    "EXPECTED_ERRORS",
+    "MIN_DOMAINS_FOR_INTERVAL",
+    "MIN_BATCH_ROWS",
     "HEADS",
-    "INDUCTIVE",
-    "TIE",
-    "USABLE",
-    "Ballot",
-    "Bench",
+    "INDUCTIVE_ENSEMBLE",
+    "TIE_TOLERANCE",
+    "MAX_USABLE_SHARE",
+    "OutOfDomainPredictions",
+    "CachedSplit",
     "Candidate",
-    "Contender",
-    "LargeFit",
+    "CandidateResult",
+    "LandmarkFit",
     "Metric",
-    "Pooling",
+    "FittedEnsemble",
     "Prediction",
     "Score",
     "Scorer",
-    "Shelf",
+    "DecompositionCache",
     "Split",
-    "Trials",
-    "asks_for",
+    "TrialSplits",
+    "required_responses",
     "check_metric",
-    "choose",
-    "codes_of",
-    "contenders",
-    "contest_and_pool",
-    "contestants",
+    "select_result",
+    "encode_predictions",
+    "best_by_variant",
+    "evaluate_and_fit_ensemble",
+    "expand_methods",
     "domains_for_coverage",
     "domains_for_interval",
-    "expected_warnings",
+    "ignore_expected_warnings",
     "forecast",
-    "graded",
-    "grouped",
-    "in_full",
+    "score_predictions",
+    "group_by",
+    "full_repr",
     "is_informative",
     "is_transductive",
-    "leaderboard",
-    "method_named",
+    "make_leaderboard",
+    "get_method",
     "method_names",
-    "methods_from",
-    "metric_named",
+    "parse_methods",
+    "get_metric",
     "metric_range",
-    "no_interval",
-    "one_thread",
-    "placed",
-    "predictions",
+    "explain_missing_interval",
+    "single_thread",
+    "bind_domains",
+    "evaluate_candidates",
     "rare_class",
-    "refuse_parted",
-    "require_contest",
-    "responses",
-    "results_of",
-    "scores",
-    "seen_by_classifier",
-    "skewed",
-    "tally",
-    "warn_of_failures",
+    "check_groups_not_split",
+    "check_comparison_size",
+    "collect_responses",
+    "tabulate_candidates",
+    "score_candidates",
+    "transform_for_classifier",
+    "sample_skewed_batch",
+    "tabulate_scores",
+    "warn_about_failures",
 ]

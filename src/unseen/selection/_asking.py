@@ -22,34 +22,45 @@ from sklearn.utils import _safe_indexing, column_or_1d
 from threadpoolctl import ThreadpoolController
 
 from ..algebra import Array, Ints, product
-from ..citizen import ProcessWide, ignored
-from ..estimators import Projection, learns_nothing
-from ..kernels import require_square, squared_distances
-from ..labels import Labels, Samples, listed
+from ..citizen import SharedContext, ignore_warnings
+from ..estimators import Projection, is_fitted_map
+from ..kernels import check_square_memory, squared_distances
+from ..labels import Labels, Samples, format_list
 from ._candidate import (
     Candidate,
-    expected_warnings,
-    fitted_copy,
+    accepts_domains,
+    bind_domains,
+    fit_clone,
+    ignore_expected_warnings,
     is_one_nearest,
     is_transductive,
-    nearest,
-    placed,
-    takes_domains,
-    width,
-    with_width,
+    median_width,
+    nearest_index,
+    resolve_width,
 )
-from ._folds import KERNEL_PARAMS, Fold, Grams, Source, features_of, solution_params
+from ._folds import KERNEL_PARAMS, Decomposition, DecompositionSource, SplitGrams, map_features, solution_params
 
 T = TypeVar("T")
-EXPECTED = (ValueError, AttributeError, ArithmeticError, np.linalg.LinAlgError)  # what unfit data or settings may raise
+EXPECTED_ERRORS = (
+    ValueError,
+    AttributeError,
+    ArithmeticError,
+    np.linalg.LinAlgError,
+)  # what unfit data or settings may raise
 BLAS, OPENMP = (ThreadpoolController().select(user_api=kind) for kind in ("blas", "openmp"))
-VOTES = ("votes",)  # what a pool asks for
-ANSWERS = (*VOTES, "predict_proba", "decision_function")  # of which each sample has its own
-BY_VOTES = (LogisticRegression, LinearSVC, RidgeClassifier)  # who predict the class of the highest decision value
-TINY = 1e-30  # a probability of 0 is rounded, and not that of a class that training did not show
-Numbered = tuple[int, Candidate]
-Ask = tuple[str, ...] | Callable[..., float]  # methods of classifiers, or a scorer that wants the classifier itself
-Asks = Mapping[int, Ask]  # of each candidate
+DECISION_SCORES = ("votes",)  # what a pool asks for
+PER_SAMPLE_RESPONSES = (*DECISION_SCORES, "predict_proba", "decision_function")  # of which each sample has its own
+PREDICTS_HIGHEST_SCORE = (
+    LogisticRegression,
+    LinearSVC,
+    RidgeClassifier,
+)  # who predict the class of the highest decision value
+MIN_PROBABILITY = 1e-30  # a probability of 0 is rounded, and not that of a class that training did not show
+IndexedCandidate = tuple[int, Candidate]
+RequestedResponses = (
+    tuple[str, ...] | Callable[..., float]
+)  # methods of classifiers, or a scorer that wants the classifier itself
+ResponsesByCandidate = Mapping[int, RequestedResponses]  # of each candidate
 
 
 @dataclass(frozen=True)
@@ -84,16 +95,16 @@ class Prediction:
     error: str = ""
 
 
-class Stage:
+class FeatureStage:
     """Samples as candidates see them, and what those share on all splits; made when first asked for."""
 
     def __init__(self, samples: Samples) -> None:
         self.samples = samples
         self._train = b""
         self._distances: dict[bytes, Array] = {}
-        self._grams: dict[Hashable, Grams] = {}
-        self._sources: dict[Hashable, Source] = {}
-        self._frozen: dict[int, Stage] = {}
+        self._grams: dict[Hashable, SplitGrams] = {}
+        self._sources: dict[Hashable, DecompositionSource] = {}
+        self._frozen: dict[int, FeatureStage] = {}
 
     def distances_to(self, train: Ints, rows: Ints) -> Array:
         """Squared distances of some samples from those that are trained on; not to be changed.
@@ -105,7 +116,7 @@ class Stage:
             self._train, self._distances = train.tobytes(), {}
         key = rows.tobytes()
         if key not in self._distances:
-            require_square(len(self.samples), copies=2, caller="An rbf SVM")
+            check_square_memory(len(self.samples), copies=2, caller="An rbf SVM")
             X_train = _safe_indexing(self.samples.X, train)
             if key == self._train:
                 self._distances[key] = squared_distances(X_train)
@@ -113,7 +124,7 @@ class Stage:
                 self._distances[key] = squared_distances(_safe_indexing(self.samples.X, rows), X_train)
         return self._distances[key]
 
-    def source(self, projection: Projection) -> Source:
+    def source(self, projection: Projection) -> DecompositionSource:
         """Where the folds of a kernel or of a feature map come from; all widths of the rbf kernel share distances."""
         key = kernel_key(projection)
         if key not in self._sources:
@@ -121,37 +132,37 @@ class Stage:
             if getattr(projection, "feature_map", None) is None:
                 family = "rbf" if projection.kernel == "rbf" else key
                 if family not in self._grams:
-                    self._grams = {family: Grams(projection, self.samples.X, self.distances_to)}
+                    self._grams = {family: SplitGrams(projection, self.samples.X, self.distances_to)}
                 grams = self._grams[family]
-            self._sources = {key: Source(projection, self.samples, grams)}
+            self._sources = {key: DecompositionSource(projection, self.samples, grams)}
         return self._sources[key]
 
-    def behind(self, transformer: Any, rows: Rows) -> tuple[Stage, Rows]:
+    def behind(self, transformer: Any, rows: SplitRows) -> tuple[FeatureStage, SplitRows]:
         """The stage behind a transformer, which learns from the training samples; a frozen one serves all splits."""
         if transformer is None:
             return self, rows
         samples = self.samples
-        if learns_nothing(transformer):
+        if is_fitted_map(transformer):
             if id(transformer) not in self._frozen:
-                self._frozen[id(transformer)] = Stage(replace(samples, X=features_of(transformer, samples.X)))
+                self._frozen[id(transformer)] = FeatureStage(replace(samples, X=map_features(transformer, samples.X)))
             return self._frozen[id(transformer)], rows
         train, X = rows.train, _safe_indexing(samples.X, rows.train)
-        fitted = with_width(transformer, X)
-        if not takes_domains(fitted.fit):
+        fitted = resolve_width(transformer, X)
+        if not accepts_domains(fitted.fit):
             fitted.fit(X, samples.y[train])
-            features = features_of(fitted, _safe_indexing(samples.X, rows.all))
-            return Stage(replace(samples.take(rows.all), X=features)), rows.in_order
+            features = map_features(fitted, _safe_indexing(samples.X, rows.all))
+            return FeatureStage(replace(samples.take(rows.all), X=features)), rows.in_order
         fitted.set_output(transform="default").fit(X, samples.y[train], sample_domain=samples.domain[train])
         # A sample may look different in each split that holds it out, beside other samples.
         seen = [fitted.transform(_safe_indexing(samples.X, of), sample_domain=samples.domain[of]) for of in rows]
         ends = np.cumsum([len(of) for of in rows])
         place, *places = np.split(np.arange(ends[-1]), ends[:-1])
         apart = replace(samples.take(np.concatenate(tuple(rows))), X=np.vstack(seen))
-        return Stage(apart), Rows(place, tuple(places))
+        return FeatureStage(apart), SplitRows(place, tuple(places))
 
 
 @dataclass(frozen=True)
-class Rows:
+class SplitRows:
     """Positions of rows to train on, and of those that each of the splits that train on them holds out."""
 
     train: Ints
@@ -178,10 +189,10 @@ class Rows:
         return np.concatenate([self.train, self.test])
 
     @cached_property
-    def in_order(self) -> Rows:
+    def in_order(self) -> SplitRows:
         """Where these rows are if they are taken in their order."""
         n = len(self.train)
-        return Rows(np.arange(n), tuple(n + place for place in self.places))
+        return SplitRows(np.arange(n), tuple(n + place for place in self.places))
 
     def parts(self, Z: Any) -> list[Any]:
         """What each split holds out, of something that has a row for everything that is held out."""
@@ -190,15 +201,15 @@ class Rows:
 
 def kernel_key(projection: Any) -> Hashable:
     """What projections, or other methods with a kernel, must agree on to share a decomposition."""
-    return tuple(as_key(getattr(projection, name, None)) for name in KERNEL_PARAMS)
+    return tuple(hashable_key(getattr(projection, name, None)) for name in KERNEL_PARAMS)
 
 
-def as_key(value: Any) -> Any:
+def hashable_key(value: Any) -> Any:
     """A value by which to tell parameters apart; what cannot be hashed is told by its identity."""
     return value if value.__hash__ else id(value)
 
 
-def grouped(items: Iterable[T], key: Callable[[T], Hashable]) -> list[list[T]]:
+def group_by(items: Iterable[T], key: Callable[[T], Hashable]) -> list[list[T]]:
     """Items that agree on a key, in the order in which they come."""
     groups: dict[Hashable, list[T]] = {}
     for item in items:
@@ -206,7 +217,7 @@ def grouped(items: Iterable[T], key: Callable[[T], Hashable]) -> list[list[T]]:
     return list(groups.values())
 
 
-def sharing_key(numbered: Numbered) -> Hashable:
+def sharing_key(numbered: IndexedCandidate) -> Hashable:
     """What candidates that are asked together agree on."""
     candidate = numbered[1]
     if candidate.shares == "decomposition":
@@ -214,49 +225,51 @@ def sharing_key(numbered: Numbered) -> Hashable:
     return candidate.method
 
 
-def ask(
-    group: list[Numbered],
-    stage: Stage,
+def evaluate_group(
+    group: list[IndexedCandidate],
+    stage: FeatureStage,
     splits: Sequence[int],
-    rows: Rows,
-    asks: Asks,
+    rows: SplitRows,
+    asks: ResponsesByCandidate,
     weight: Array | None = None,
     again: frozenset[int] = frozenset(),
 ) -> list[Prediction]:
     """Ask candidates that share something on splits that train on the same rows, which have that `weight`."""
-    held = _Held(stage, splits, rows, asks, weight, again)
-    how = _by_decomposition if group[0][1].shares == "decomposition" else _by_classifier
-    with expected_warnings(), one_thread(), held.trying(group):
+    held = _SplitEvaluation(stage, splits, rows, asks, weight, again)
+    how = _evaluate_decomposition if group[0][1].shares == "decomposition" else _evaluate_classifiers
+    with ignore_expected_warnings(), single_thread(), held.trying(group):
         how(group, held)
     return held.said
 
 
 @dataclass
-class _Held:
+class _SplitEvaluation:
     """Splits of a stage that train on the same rows, what is asked of classifiers there, and what they said."""
 
-    stage: Stage
+    stage: FeatureStage
     splits: Sequence[int]
-    rows: Rows
-    asks: Asks
+    rows: SplitRows
+    asks: ResponsesByCandidate
     weight: Array | None
     again: frozenset[int]  # what is held out again, of which only those say something new who look at other samples
     said: list[Prediction] = field(default_factory=list)
 
     @contextmanager
-    def trying(self, group: Sequence[Numbered]) -> Iterator[None]:
+    def trying(self, group: Sequence[IndexedCandidate]) -> Iterator[None]:
         """Let what unfit data or settings raise, and all that a user's own does, be the answer of all of a group."""
         try:
             yield
         except Exception as error:
-            if not isinstance(error, EXPECTED) and not all(candidate.own for _, candidate in group):
+            if not isinstance(error, EXPECTED_ERRORS) and not all(candidate.own for _, candidate in group):
                 raise
             reason = f"{type(error).__name__}: {error}"
             said = {(prediction.candidate, prediction.split) for prediction in self.said}
             failed = [(index, k) for index, _ in group for k in self.splits if (index, k) not in said]
             self.said += [Prediction(*at, error=reason) for at in failed]
 
-    def answer(self, asked: list[tuple[Numbered, Any]], Z: Any, classifier: Any, shared: float, **facts: Any) -> None:
+    def answer(
+        self, asked: list[tuple[IndexedCandidate, Any]], Z: Any, classifier: Any, shared: float, **facts: Any
+    ) -> None:
         """Fit the classifier that candidates have in common to `Z`, and ask it about what each sees.
 
         That is an array of everything that is held out, or a list of what is in each split.
@@ -267,23 +280,29 @@ class _Held:
         with self.trying([one for one, _ in asked]):
             model = None
             if not nearest_is_enough:
-                model = fitted_copy(classifier, Z, samples.y[train], samples.domain[train], self.weight)
+                model = fit_clone(classifier, Z, samples.y[train], samples.domain[train], self.weight)
             seconds = shared + (time.perf_counter() - start) / len(asked)
             for (index, candidate), seen in asked:
                 for Z_test, rows, parts in self._batches(candidate, seen, self.asks[index]):
                     begin, more = time.perf_counter(), dict[str, Any]()
                     if model is None:
-                        codes = samples.codes[train][nearest(Z, Z_test)]
+                        codes = samples.codes[train][nearest_index(Z, Z_test)]
                     else:
-                        codes, more = self._told(*placed(model, Z_test, samples.domain[rows]), rows, self.asks[index])
+                        codes, more = self._told(
+                            *bind_domains(model, Z_test, samples.domain[rows]), rows, self.asks[index]
+                        )
                     costs = seconds / once, (time.perf_counter() - begin) / len(parts)
                     for split, at in parts.items():
-                        own = {name: value[at] if name in ANSWERS else value for name, value in more.items()}
+                        own = {
+                            name: value[at] if name in PER_SAMPLE_RESPONSES else value for name, value in more.items()
+                        }
                         self.said.append(Prediction(index, split, codes[at], own, *costs, **facts))
 
-    def _batches(self, candidate: Candidate, seen: Any, asks: Ask) -> Iterator[tuple[Any, Ints, dict[int, Any]]]:
+    def _batches(
+        self, candidate: Candidate, seen: Any, asks: RequestedResponses
+    ) -> Iterator[tuple[Any, Ints, dict[int, Any]]]:
         """What is asked at once, the rows that it is of, and where in it is what each split holds out."""
-        moves = candidate.transductive and not callable(asks) and VOTES[0] in asks
+        moves = candidate.transductive and not callable(asks) and DECISION_SCORES[0] in asks
         splits = [k for k in self.splits if k not in self.again or moves]
         places = [self.splits.index(k) for k in splits]
         if len(splits) == 1 or candidate.own or callable(asks):
@@ -297,22 +316,26 @@ class _Held:
         else:
             yield seen, self.rows.test, {self.splits[i]: self.rows.places[i] for i in places}
 
-    def _told(self, model: Any, X: Any, rows: Ints, asks: Ask) -> tuple[Ints, dict[str, Any]]:
+    def _told(self, model: Any, X: Any, rows: Ints, asks: RequestedResponses) -> tuple[Ints, dict[str, Any]]:
         """Predicted classes, and what else is asked for."""
         samples = self.stage.samples
         last = model[-1] if isinstance(model, Pipeline) else model
-        if asks == VOTES and (type(last) in BY_VOTES or (type(last) is SVC and last.break_ties)):
-            cast = votes(model, X, None, samples.classes)
+        if asks == DECISION_SCORES and (
+            type(last) in PREDICTS_HIGHEST_SCORE or (type(last) is SVC and last.break_ties)
+        ):
+            cast = decision_scores(model, X, None, samples.classes)
             return cast.argmax(axis=1), {"votes": cast}  # which is what they predict
-        codes = codes_of(model.predict(X), samples.classes, len(rows))
+        codes = encode_predictions(model.predict(X), samples.classes, len(rows))
         if callable(asks):
             weight = None if samples.weight is None else samples.weight[rows]
-            return codes, {"score": scored(asks, model, X, samples.y[rows], weight)}
-        told = responses(model, X, (name for name in asks if name not in VOTES))
-        return codes, told | ({"votes": votes(model, X, codes, samples.classes)} if VOTES[0] in asks else {})
+            return codes, {"score": apply_scorer(asks, model, X, samples.y[rows], weight)}
+        told = collect_responses(model, X, (name for name in asks if name not in DECISION_SCORES))
+        return codes, told | (
+            {"votes": decision_scores(model, X, codes, samples.classes)} if DECISION_SCORES[0] in asks else {}
+        )
 
 
-def votes(model: Any, X: Any, codes: Ints | None, classes: Labels) -> Array:
+def decision_scores(model: Any, X: Any, codes: Ints | None, classes: Labels) -> Array:
     """How a fitted classifier votes on classes: decision values of each, logarithms of probabilities, or its labels.
 
     Softmax of such votes, times a number, are probabilities. A class that the classifier does not know has -inf. Pairs
@@ -323,9 +346,9 @@ def votes(model: Any, X: Any, codes: Ints | None, classes: Labels) -> Array:
         S = np.asarray(model.decision_function(X), dtype=np.float64)
         S = np.column_stack([-S, S]) / 2 if S.ndim == 1 else S  # of two, logistic regression says their difference
     elif hasattr(model, "predict_proba"):
-        S = np.log(np.maximum(model.predict_proba(X), TINY))
+        S = np.log(np.maximum(model.predict_proba(X), MIN_PROBABILITY))
     else:
-        own = codes_of(model.predict(X), classes, X.shape[0]) if codes is None else codes
+        own = encode_predictions(model.predict(X), classes, X.shape[0]) if codes is None else codes
         return np.eye(len(classes))[own]
     if not (np.inf > S).all():
         raise ValueError("Its decision values are not all numbers.")
@@ -334,69 +357,69 @@ def votes(model: Any, X: Any, codes: Ints | None, classes: Labels) -> Array:
     return found
 
 
-def responses(model: Any, X: Any, names: Iterable[str]) -> dict[str, Any]:
+def collect_responses(model: Any, X: Any, names: Iterable[str]) -> dict[str, Any]:
     """What methods of a classifier give, as far as it has them; and the classes of which they speak."""
     found = {name: getattr(model, name)(X) for name in names if hasattr(model, name)}
     return {**found, "classes_": model.classes_} if found else {}
 
 
-def codes_of(labels: Any, classes: Labels, n_samples: int) -> Ints:
+def encode_predictions(labels: Any, classes: Labels, n_samples: int) -> Ints:
     """Positions of predicted labels among the classes; ValueError if they are not what a classifier may say."""
     labels = column_or_1d(labels)
     codes = np.searchsorted(classes, labels).astype(np.intp)
     strange = labels[classes[np.minimum(codes, len(classes) - 1)] != labels]
     if len(labels) != n_samples or len(strange):
         raise ValueError(
-            f"predict must give one of the classes {listed(classes.tolist())} for each of {n_samples} samples; got "
+            f"predict must give one of the classes {format_list(classes.tolist())} for each of {n_samples} samples; got "
             f"{len(labels)} labels" + (f", such as {strange.tolist()[0]!r}." if len(strange) else ".")
         )
     return codes
 
 
-def scored(scorer: Any, model: Any, X: Any, y: Any, sample_weight: Any) -> float:
+def apply_scorer(scorer: Any, model: Any, X: Any, y: Any, sample_weight: Any) -> float:
     """What a scorer says of a model; it is told of weights if it, or the metric behind it, asks for them."""
     asks = "sample_weight" in inspect.signature(getattr(scorer, "_score_func", scorer)).parameters
     told = {"sample_weight": sample_weight} if asks and sample_weight is not None else {}
     # What is not defined is left out, and told once for all models.
-    with ignored(UndefinedMetricWarning, (UserWarning, "y_pred contains classes not in y_true")):
+    with ignore_warnings(UndefinedMetricWarning, (UserWarning, "y_pred contains classes not in y_true")):
         return float(scorer(model, X, y, **told))
 
 
 @contextmanager
 def _one_blas_thread() -> Iterator[None]:
-    _let_any_thread_say()
+    _release_controlling_thread()
     limit = BLAS.limit(limits=1)
     try:
         yield
     finally:
-        _let_any_thread_say()  # the thread that said one may be another, and may be gone
+        _release_controlling_thread()  # the thread that said one may be another, and may be gone
         limit.restore_original_limits()
-        _let_any_thread_say()
+        _release_controlling_thread()
 
 
-def _let_any_thread_say() -> None:
+def _release_controlling_thread() -> None:
     """Take from a thread the right to say how many threads BLAS has; threadpoolctl 3.8 gives it to the first."""
     for library in BLAS.lib_controllers:
         getattr(library, "clear_controlling_thread", lambda *, force: None)(force=True)
 
 
-ONE_BLAS_THREAD = ProcessWide(_one_blas_thread)
+SINGLE_BLAS_THREAD = SharedContext(_one_blas_thread)
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
+def single_thread() -> Iterator[None]:
     """Keep BLAS and OpenMP to one thread, so that bits do not depend on how many processes share the cores.
 
     That suits thousands of small products, solutions and fits, where more threads spin and cost more than they save;
     `n_jobs` is for cores. BLAS counts its threads for the whole process: until all who are in here have left.
     """
-    with OPENMP.limit(limits=1), ONE_BLAS_THREAD:
+    with OPENMP.limit(limits=1), SINGLE_BLAS_THREAD:
         yield
 
 
-def _by_classifier(group: list[Numbered], held: _Held) -> None:
+def _evaluate_classifiers(group: list[IndexedCandidate], held: _SplitEvaluation) -> None:
     """Candidates that are fitted one by one, behind a transformer that they share; a kernel matrix serves all costs."""
-    for alike in grouped(group, lambda one: as_key(one[1].transformer)):
+    for alike in group_by(group, lambda one: hashable_key(one[1].transformer)):
         with held.trying(alike):
             start = time.perf_counter()
             stage, rows = held.stage.behind(alike[0][1].transformer, held.rows)
@@ -404,15 +427,15 @@ def _by_classifier(group: list[Numbered], held: _Held) -> None:
             X, X_test = (_safe_indexing(stage.samples.X, of) for of in (rows.train, rows.test))
             apart, distances = is_transductive(alike[0][1].transformer), list[Array]()
             shared = (time.perf_counter() - start) / len(alike)
-            for same_kernel in grouped(alike, lambda one: _width_of(one[1])):
-                gamma = _width_of(same_kernel[0][1])
+            for same_kernel in group_by(alike, lambda one: _kernel_width(one[1])):
+                gamma = _kernel_width(same_kernel[0][1])
                 if gamma is None:
-                    if all(_turns(one[1]) for one in same_kernel):
-                        X, X_test = turned(X, X_test)
+                    if all(_is_rotation_invariant(one[1]) for one in same_kernel):
+                        X, X_test = rotate_to_span(X, X_test)
                     for one in same_kernel:
                         here.answer([(one, rows.parts(X_test) if apart else X_test)], X, one[1].classifier, shared)
                     continue
-                number = width(gamma, X) if isinstance(gamma, str) else gamma
+                number = median_width(gamma, X) if isinstance(gamma, str) else gamma
                 distances = distances or [stage.distances_to(rows.train, of) for of in (rows.train, rows.test)]
                 K, K_test = (np.exp(-number * D) for D in distances)
                 for one in same_kernel:
@@ -420,12 +443,12 @@ def _by_classifier(group: list[Numbered], held: _Held) -> None:
                     here.answer([(one, rows.parts(K_test) if apart else K_test)], K, svm, shared)
 
 
-def _turns(candidate: Candidate) -> bool:
+def _is_rotation_invariant(candidate: Candidate) -> bool:
     """Whether a classifier of ours is the same in any orthonormal basis: linear, its penalty the Euclidean norm."""
     return type(candidate.classifier) in (LogisticRegression, LinearSVC) and not candidate.own
 
 
-def turned(X: Any, X_test: Any) -> tuple[Any, Any]:
+def rotate_to_span(X: Any, X_test: Any) -> tuple[Any, Any]:
     """Samples in a basis of the span of the training samples, if these are far fewer than their features.
 
     Inner products, and with them all that a linear classifier says, stay as they are. One column of zeros keeps more
@@ -438,20 +461,20 @@ def turned(X: Any, X_test: Any) -> tuple[Any, Any]:
     return product(X, Q), product(X_test, Q)
 
 
-def _width_of(candidate: Candidate) -> Any:
+def _kernel_width(candidate: Candidate) -> Any:
     """The width of the kernel whose matrix a candidate shares; None if it shares none."""
     gamma = candidate.classifier.gamma if candidate.shares == "kernel matrix" else None
     return None if gamma in ("scale", "auto") else gamma
 
 
-def _by_decomposition(group: list[Numbered], held: _Held) -> None:
+def _evaluate_decomposition(group: list[IndexedCandidate], held: _SplitEvaluation) -> None:
     """Methods of one kernel: a decomposition, then solutions, then what differs in scale, centre and number."""
     start = time.perf_counter()
     fold = held.stage.source(group[0][1].transformer).fold(held.rows.train, held.rows.test)
     shared = (time.perf_counter() - start) / len(group)
-    for alike in grouped(group, lambda one: _solution_key(one[1].transformer)):
+    for alike in group_by(group, lambda one: _solution_key(one[1].transformer)):
         with held.trying(alike):
-            solve = _by_solution if isinstance(alike[0][1].transformer, Projection) else _by_components
+            solve = _evaluate_solution if isinstance(alike[0][1].transformer, Projection) else _evaluate_components
             solve(alike, held, fold, shared)
 
 
@@ -460,10 +483,12 @@ def _solution_key(transformer: Any) -> Any:
     if not isinstance(transformer, Projection):
         return type(transformer)
     kind: Any = type(transformer)
-    return transformer.n_components is None, _values(transformer, solution_params(kind))
+    return transformer.n_components is None, _parameter_values(transformer, solution_params(kind))
 
 
-def _by_components(group: list[Numbered], held: _Held, fold: Fold, shared: float) -> None:
+def _evaluate_components(
+    group: list[IndexedCandidate], held: _SplitEvaluation, fold: Decomposition, shared: float
+) -> None:
     """Kernel principal components; those with fewer have the first of those with more."""
     all_of_them = len(fold.spectrum.values)
     projected = fold.principal(max(candidate.transformer.n_components or all_of_them for _, candidate in group))
@@ -474,26 +499,28 @@ def _by_components(group: list[Numbered], held: _Held, fold: Fold, shared: float
         held.answer([(one, Z_test)], Z, one[1].classifier, shared)
 
 
-def _by_solution(group: list[Numbered], held: _Held, fold: Fold, shared: float) -> None:
+def _evaluate_solution(
+    group: list[IndexedCandidate], held: _SplitEvaluation, fold: Decomposition, shared: float
+) -> None:
     """Settings that have their components in common; heads are fitted once for both centrings."""
     start = time.perf_counter()
     first = max((candidate.transformer for _, candidate in group), key=lambda one: one.n_components or 0)
     solved = fold.solve(first)
     shared += (time.perf_counter() - start) / len(group)
     ridge, weight = solved.equation.ridge, solved.equation.invariance
-    for alike in grouped(group, lambda one: _values(one[1].transformer, ("scaling", "n_components"))):
+    for alike in group_by(group, lambda one: _parameter_values(one[1].transformer, ("scaling", "n_components"))):
         views: dict[str, tuple[Array, Any]] = {}
-        for same in grouped(alike, lambda one: one[1].transformer.centering):
+        for same in group_by(alike, lambda one: one[1].transformer.centering):
             projection = same[0][1].transformer
             with held.trying(same):
                 views[projection.centering] = fold.project(projection, solved, held.rows.parts)
         seen = [one for one in alike if one[1].transformer.centering in views]
-        for head in grouped(seen, lambda one: as_key(one[1].classifier)):
+        for head in group_by(seen, lambda one: hashable_key(one[1].classifier)):
             Z = next(iter(views.values()))[0]  # the same whatever new domains are centred on
             asked = [(one, views[one[1].transformer.centering][1]) for one in head]
             facts = {"n_components": Z.shape[1], "ridge": ridge, "weight": weight}
             held.answer(asked, Z, head[0][1].classifier, shared, **facts)
 
 
-def _values(projection: Projection, names: Iterable[str]) -> Hashable:
-    return tuple(as_key(getattr(projection, name)) for name in names)
+def _parameter_values(projection: Projection, names: Iterable[str]) -> Hashable:
+    return tuple(hashable_key(getattr(projection, name)) for name in names)

@@ -10,25 +10,25 @@ from typing import Any
 
 import numpy as np
 
-from ..algebra import Array, Cells, traces
+from ..algebra import Array, CellStatistics, traces
 from ..estimators import Projection
 from ..labels import Samples
-from ._asking import Prediction, Stage, ask, kernel_key, one_thread
-from ._candidate import Candidate, expected_warnings
-from ._engine import Scorer, Split, stages
-from ._folds import Fold, Source, membership_of
+from ._asking import FeatureStage, Prediction, evaluate_group, kernel_key, single_thread
+from ._candidate import Candidate, ignore_expected_warnings
+from ._engine import Scorer, Split, prepare_stages
+from ._folds import Decomposition, DecompositionSource, get_membership
 
-PENCILS = 8  # ridges whose reductions to cell space are kept with a decomposition
+MAX_CACHED_RIDGES = 8  # ridges whose reductions to cell space are kept with a decomposition
 
 
-class Shelf:
+class DecompositionCache:
     """Decompositions, those that were used last, up to so many bytes; one at least."""
 
     def __init__(self, most: float) -> None:
         self.most = most
-        self._kept: OrderedDict[Hashable, tuple[Fold, int]] = OrderedDict()
+        self._kept: OrderedDict[Hashable, tuple[Decomposition, int]] = OrderedDict()
 
-    def fold(self, key: Hashable, size: int, make: Callable[[], Fold]) -> Fold:
+    def fold(self, key: Hashable, size: int, make: Callable[[], Decomposition]) -> Decomposition:
         """The fold of a key, which takes `size` bytes; made if it is not here."""
         if key not in self._kept:
             # Over copies, here and below: a thread may drop the last reference to a bench while another one computes.
@@ -52,7 +52,7 @@ class Shelf:
 
 
 @dataclass(frozen=True)
-class View:
+class ProjectedSplit:
     """A split as a projection sees it: samples to train on, those that are held out, and what the objective trades.
 
     `scatters` are traces over the training samples: see `unseen.algebra.traces`. `ridge` is a number.
@@ -65,28 +65,28 @@ class View:
     ridge: float
 
 
-class _Ready(Source):
+class _ReadyDecomposition(DecompositionSource):
     """Where folds come from if there is one already."""
 
-    def __init__(self, ready: Fold) -> None:
+    def __init__(self, ready: Decomposition) -> None:
         self._ready = ready
 
-    def fold(self, train: Any, test: Any) -> Fold:
+    def fold(self, train: Any, test: Any) -> Decomposition:
         return self._ready
 
 
-class _Prepared(Stage):
+class _PreparedStage(FeatureStage):
     """Samples whose folds are asked for by their projection."""
 
-    def __init__(self, samples: Samples, fold: Callable[[Any], Fold]) -> None:
+    def __init__(self, samples: Samples, fold: Callable[[Any], Decomposition]) -> None:
         super().__init__(samples)
         self._fold = fold
 
-    def source(self, projection: Any) -> Source:
-        return _Ready(self._fold(projection))
+    def source(self, projection: Any) -> DecompositionSource:
+        return _ReadyDecomposition(self._fold(projection))
 
 
-class Bench:
+class CachedSplit:
     """One split under any setting of any projection: the first setting of a kernel costs a decomposition.
 
     Parameters
@@ -101,25 +101,27 @@ class Bench:
         Where decompositions are kept, perhaps beside those of other splits.
     """
 
-    def __init__(self, samples: Samples, split: Split, preparation: Any = None, shelf: Shelf | None = None) -> None:
-        ((stage, self.rows),) = stages(samples, [split], [[0]], preparation)
+    def __init__(
+        self, samples: Samples, split: Split, preparation: Any = None, shelf: DecompositionCache | None = None
+    ) -> None:
+        ((stage, self.rows),) = prepare_stages(samples, [split], [[0]], preparation)
         self.samples = stage.samples
         self._name = object()
-        self._shelf = Shelf(np.inf) if shelf is None else shelf
+        self._shelf = DecompositionCache(np.inf) if shelf is None else shelf
         # A bench that is not used any more, and is no part of a reference cycle, takes its decompositions with it.
         weakref.finalize(self, self._shelf.drop, self._name)
-        self._membership = membership_of(stage.samples, self.rows.train)
+        self._membership = get_membership(stage.samples, self.rows.train)
         self.score = Scorer("accuracy", stage.samples, [(self.rows.train, self.rows.test)])
 
-    def fold(self, projection: Projection) -> Fold:
+    def fold(self, projection: Projection) -> Decomposition:
         """The decomposition that all settings of a kernel share."""
         train, test = len(self.rows.train), len(self.rows.test)
 
         # What they share on all folds of a search is made for this one alone: it is as large, and soon made.
-        def source() -> Fold:
-            with one_thread():  # more are of little use to eigenvalues, and wait for each other on a busy machine
-                found = Stage(self.samples).source(projection).fold(self.rows.train, self.rows.test)
-            found.pencils = PENCILS
+        def source() -> Decomposition:
+            with single_thread():  # more are of little use to eigenvalues, and wait for each other on a busy machine
+                found = FeatureStage(self.samples).source(projection).fold(self.rows.train, self.rows.test)
+            found.pencils = MAX_CACHED_RIDGES
             return found
 
         return self._shelf.fold(self._key(projection), 8 * train * (train + test), source)
@@ -131,15 +133,17 @@ class Bench:
     def _key(self, projection: Projection) -> Hashable:
         return self._name, kernel_key(projection)
 
-    def view(self, projection: Projection) -> View:
+    def view(self, projection: Projection) -> ProjectedSplit:
         """Samples as the projection, fitted to the training rows, would transform them."""
         fold = self.fold(projection)
-        with expected_warnings(), one_thread():
+        with ignore_expected_warnings(), single_thread():
             solved = fold.solve(projection)
             train, seen = fold.project(projection, solved, self.rows.parts)
             test = seen[0] if isinstance(seen, list) else seen
             values = solved.solution.eigenvalues[: train.shape[1]]
-            return View(train, test, values, traces(Cells.of(train, self._membership)), solved.equation.ridge)
+            return ProjectedSplit(
+                train, test, values, traces(CellStatistics.of(train, self._membership)), solved.equation.ridge
+            )
 
     def principal(self, projection: Projection, most: int) -> tuple[Array, Array]:
         """The leading principal components of the same kernel: samples to train on, and those that are held out."""
@@ -149,5 +153,7 @@ class Bench:
     def said(self, candidates: Sequence[Candidate]) -> list[Prediction]:
         """What candidates behind one kernel, trained on the training rows, say of those that are held out."""
         asks: dict[int, tuple[str, ...]] = dict.fromkeys(range(len(candidates)), ())  # nothing but labels
-        found = ask(list(enumerate(candidates)), _Prepared(self.samples, self.fold), [0], self.rows, asks)
+        found = evaluate_group(
+            list(enumerate(candidates)), _PreparedStage(self.samples, self.fold), [0], self.rows, asks
+        )
         return sorted(found, key=lambda prediction: prediction.candidate)

@@ -14,34 +14,34 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.metaestimators import available_if
 
-from ..citizen import DocLinkMixin, parameters
+from ..citizen import DocLinkMixin, keyword_parameters
 from ..estimators import is_dask
 from ..progress import CallbackSupportMixin
-from ._metric import scorer_of
-from ._splitters import splitter
+from ._metric import get_metric_scorer
+from ._splitters import resolve_splitter
 
 
-def _offers(method: str) -> Callable[[Any], bool]:
-    def check(model: ChosenModel) -> bool:
+def _has_method(method: str) -> Callable[[Any], bool]:
+    def check(model: BaseSelector) -> bool:
         return all(hasattr(classifier, method) for classifier in model._classifiers())
 
     return check
 
 
-CHOOSE = (
+DASK_ADVICE = (
     "Choose on a part of it, such as X[:10_000].compute(); then fit the projection of best_estimator_, with "
     "feature_map, on all of X."
 )
 
 
-def refuse_dask(X: Any, name: str, advice: str = CHOOSE) -> None:
+def reject_dask(X: Any, name: str, advice: str = DASK_ADVICE) -> None:
     """Raise for samples that would have to be collected: settings are chosen by scoring models on samples at hand."""
     if is_dask(X):
         raise TypeError(f"{name} takes samples in memory, but X is a Dask collection. {advice}")
 
 
-@parameters
-class ChosenModel(DocLinkMixin, CallbackSupportMixin, ClassifierMixin, BaseEstimator):
+@keyword_parameters
+class BaseSelector(DocLinkMixin, CallbackSupportMixin, ClassifierMixin, BaseEstimator):
     """A classifier that stands for its `best_estimator_`."""
 
     __metadata_request__fit: ClassVar = {"sample_domain": True, "sample_weight": True}
@@ -89,7 +89,7 @@ class ChosenModel(DocLinkMixin, CallbackSupportMixin, ClassifierMixin, BaseEstim
         """
         return self._answer("predict", X, sample_domain)
 
-    @available_if(_offers("predict_proba"))
+    @available_if(_has_method("predict_proba"))
     def predict_proba(self, X: Any, *, sample_domain: Any = None) -> Any:
         """Class probabilities, if the classifier has them.
 
@@ -105,7 +105,7 @@ class ChosenModel(DocLinkMixin, CallbackSupportMixin, ClassifierMixin, BaseEstim
         """
         return self._answer("predict_proba", X, sample_domain)
 
-    @available_if(_offers("decision_function"))
+    @available_if(_has_method("decision_function"))
     def decision_function(self, X: Any, *, sample_domain: Any = None) -> Any:
         """Confidence scores, if the classifier has them.
 
@@ -138,10 +138,10 @@ class ChosenModel(DocLinkMixin, CallbackSupportMixin, ClassifierMixin, BaseEstim
         score : float
             The score.
         """
-        refuse_dask(X, f"{type(self).__name__}.score", "Compute what `predict` gives, and compare it with y.")
+        reject_dask(X, f"{type(self).__name__}.score", "Compute what `predict` gives, and compare it with y.")
         model, Z = self._seen(X, sample_domain)
         weights = {} if sample_weight is None else {"sample_weight": sample_weight}  # not every scorer takes them
-        return float(scorer_of(self.scoring, model)(model, Z, y, **weights))
+        return float(get_metric_scorer(self.scoring, model)(model, Z, y, **weights))
 
     def _answer(self, method: str, X: Any, sample_domain: Any) -> Any:
         """What the chosen classifier says of samples, wherever they are."""
@@ -153,7 +153,7 @@ class ChosenModel(DocLinkMixin, CallbackSupportMixin, ClassifierMixin, BaseEstim
         return distributed.predict(self, X, sample_domain=sample_domain, method=method)
 
     def _splitter(self, y: Any = None) -> Any:
-        return splitter(self.cv, y)
+        return resolve_splitter(self.cv, y)
 
     def get_metadata_routing(self) -> MetadataRouter:
         """Say which metadata go where: domains and weights here, and what the splitter asks for to the splitter.

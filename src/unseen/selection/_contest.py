@@ -11,23 +11,23 @@ from scipy.special import stdtrit
 
 from ..algebra import Array
 from ..exceptions import warn
-from ._asking import grouped
+from ._asking import group_by
 from ._candidate import Candidate
-from ._engine import preferred, ties
-from ._pool import Folds, Mask
+from ._engine import best_index, count_ties
+from ._pool import CrossFittingFolds, Mask
 
-SIMPLICITY = ("plain", "inductive", "transductive")
+KINDS_BY_SIMPLICITY = ("plain", "inductive", "transductive")
 # Beyond these a contest takes days: some classifiers are trained for each pair of classes, all for each domain that
 # is held out, and a comparison leaves out each pair of domains.
-MOST_CLASSES, MOST_DOMAINS, MOST_PAIRED_DOMAINS = 1_000, 500, 200
+MAX_CLASSES, MAX_DOMAINS, MAX_PAIRED_DOMAINS = 1_000, 500, 200
 
 
-def require_contest(n_classes: int, n_domains: int, *, paired: bool = False) -> None:
+def check_comparison_size(n_classes: int, n_domains: int, *, paired: bool = False) -> None:
     """Raise if there are too many classes, or held-out domains, for many models to be trained for each of them."""
-    most = MOST_PAIRED_DOMAINS if paired else MOST_DOMAINS
-    if n_classes > MOST_CLASSES:
+    most = MAX_PAIRED_DOMAINS if paired else MAX_DOMAINS
+    if n_classes > MAX_CLASSES:
         raise ValueError(
-            f"There are {n_classes:,} classes; methods can be compared on at most {MOST_CLASSES:,}, since some train a "
+            f"There are {n_classes:,} classes; methods can be compared on at most {MAX_CLASSES:,}, since some train a "
             "classifier for each pair of them. Merge rare classes, or check which column holds the labels: this one "
             "may number things."
         )
@@ -41,7 +41,7 @@ def require_contest(n_classes: int, n_domains: int, *, paired: bool = False) -> 
 
 
 @dataclass(frozen=True)
-class Contender:
+class CandidateResult:
     """A variant of a method with its best settings, and how it did on each held-out part.
 
     Attributes
@@ -90,12 +90,12 @@ class Contender:
         return float(np.mean(self.scores[self.defined]))
 
 
-def contenders(
+def best_by_variant(
     candidates: Sequence[Candidate],
     results: dict[str, Any],
-    folds: Folds | None = None,
+    folds: CrossFittingFolds | None = None,
     fold_results: Sequence[dict[str, Any]] | None = None,
-) -> list[Contender]:
+) -> list[CandidateResult]:
     """The best settings of each variant, by the table of all candidates on all splits.
 
     With `folds`, the score on a held-out part is that of the settings which are best on the parts that its fold keeps,
@@ -104,25 +104,25 @@ def contenders(
     mean, which is never chosen and tells its reason. Splits on which the metric is not defined count for nobody.
     """
     if folds is not None and fold_results is None:
-        fold_results = [on_parts(results, kept) for kept in folds.kept]
+        fold_results = [restrict_results(results, kept) for kept in folds.kept]
     field = []
-    for variant in grouped(range(len(candidates)), lambda i: candidates[i].variant):
-        best = preferred(results, variant)
+    for variant in group_by(range(len(candidates)), lambda i: candidates[i].variant):
+        best = best_index(results, variant)
         scores, scored = results["scores"][best], tuple[Candidate, ...]()
         if folds is not None and fold_results is not None:
-            settings = [preferred(known, variant) for known in fold_results]
+            settings = [best_index(known, variant) for known in fold_results]
             positions = [settings[fold] for fold in folds.predicted_by]
             scores = results["scores"][positions, np.arange(len(positions))]
             scored = tuple(candidates[i] for i in positions)
         error = next((results["errors"][i] for i in variant if results["errors"][i]), "")
         seconds = float(sum(results["seconds"][i].sum() for i in variant))
-        tied = ties(results["mean_test_score"][variant])
+        tied = count_ties(results["mean_test_score"][variant])
         error = "" if np.isfinite(results["mean_test_score"][best]) else error
-        field.append(Contender(candidates[best], scores, tied, seconds, error, results["defined"], scored=scored))
+        field.append(CandidateResult(candidates[best], scores, tied, seconds, error, results["defined"], scored=scored))
     return field
 
 
-def on_parts(results: dict[str, Any], kept: Mask) -> dict[str, Any]:
+def restrict_results(results: dict[str, Any], kept: Mask) -> dict[str, Any]:
     """The same table with means over some held-out parts alone; candidates that fail anywhere have none.
 
     Where nothing is kept all means are 0, so that the simplest settings are preferred.
@@ -133,7 +133,7 @@ def on_parts(results: dict[str, Any], kept: Mask) -> dict[str, Any]:
     return {**results, "defined": counted, "mean_test_score": np.where(able, means, np.nan)}
 
 
-def warn_of_failures(field: Sequence[Contender]) -> None:
+def warn_about_failures(field: Sequence[CandidateResult]) -> None:
     """Say why some contenders have no score, if others have."""
     for contender in field:
         if contender.error and not all(other.error for other in field):
@@ -141,33 +141,33 @@ def warn_of_failures(field: Sequence[Contender]) -> None:
             warn(text, RuntimeWarning)
 
 
-def choose(field: Sequence[Contender]) -> Contender:
+def select_result(field: Sequence[CandidateResult]) -> CandidateResult:
     """Best mean, unless the champion of a simpler kind is no worse by one standard error of the paired difference."""
     reasons = [f" {contender.name}: {contender.error}" for contender in field if contender.error]
     field = [contender for contender in field if np.isfinite(contender.mean)]
     if not field:
         advice = "check the data and the scorer."
         raise ValueError(f"No model could be scored on every held-out part; {advice}{''.join(reasons[:1])}")
-    best = max(field, key=lambda c: (c.mean, -SIMPLICITY.index(c.kind)))
-    for kind in SIMPLICITY[: SIMPLICITY.index(best.kind)]:
+    best = max(field, key=lambda c: (c.mean, -KINDS_BY_SIMPLICITY.index(c.kind)))
+    for kind in KINDS_BY_SIMPLICITY[: KINDS_BY_SIMPLICITY.index(best.kind)]:
         rivals = [contender for contender in field if contender.kind == kind]
-        if rivals and indistinguishable(best, max(rivals, key=lambda c: c.mean)):
-            return champion(rivals)
-    return champion([contender for contender in field if contender.kind == best.kind])
+        if rivals and is_within_error(best, max(rivals, key=lambda c: c.mean)):
+            return best_of_kind(rivals)
+    return best_of_kind([contender for contender in field if contender.kind == best.kind])
 
 
-def champion(rivals: Sequence[Contender]) -> Contender:
+def best_of_kind(rivals: Sequence[CandidateResult]) -> CandidateResult:
     """Best of one kind; among plain classifiers, the RBF SVM unless another is distinguishably better.
 
     A wide rbf kernel makes it a linear SVM, so it nests the linear models: where the data cannot tell them apart, it
     loses little when the truth is linear, and a linear model may lose much when it is not.
     """
     best = max(rivals, key=lambda c: c.mean)
-    nesting = [c for c in rivals if c.name == "RBF SVM" and indistinguishable(best, c)]
+    nesting = [c for c in rivals if c.name == "RBF SVM" and is_within_error(best, c)]
     return nesting[0] if nesting else best
 
 
-def indistinguishable(better: Contender, other: Contender) -> bool:
+def is_within_error(better: CandidateResult, other: CandidateResult) -> bool:
     """Whether an advantage, paired by held-out part, is within one standard error of zero."""
     difference = (better.scores - other.scores)[better.defined]
     return bool(difference.mean() <= standard_error(difference))
@@ -224,7 +224,7 @@ def _stabilized(
     return scores, error, lambda z: z
 
 
-def contender_row(contender: Contender, names: Sequence[str]) -> dict[str, Any]:
+def result_row(contender: CandidateResult, names: Sequence[str]) -> dict[str, Any]:
     """A contender on a leaderboard, in plain values."""
     return {
         "model": contender.name,

@@ -122,7 +122,7 @@ class ValidationSurfaceDisplay:
         if len(set(names)) < 3:
             raise ValueError(f"x, y and panel must be three parameters; got x={x!r}, y={y!r}, panel={panel!r}.")
         fixed = search.estimator.get_params()  # parts of a list of grids may leave a parameter as it is
-        placed = [_placed([setting.get(name, fixed.get(name)) for setting in settings]) for name in names]
+        placed = [_positions([setting.get(name, fixed.get(name)) for setting in settings]) for name in names]
         panels, rows, columns = (values for values, _ in placed)
         means = search.cv_results_["mean_test_score"]
         scores = np.full((len(panels), len(rows), len(columns)), np.nan)
@@ -353,7 +353,7 @@ def _summary(row: dict[str, Any]) -> str:
     return f"{numbers}{row['kind']}{', chosen' if row['chosen'] else ''}"
 
 
-def _placed(values: Iterable[Any]) -> tuple[list[Any], list[int]]:
+def _positions(values: Iterable[Any]) -> tuple[list[Any], list[int]]:
     """Distinct values, in their order, and the position of each value among them."""
     distinct: list[Any] = []
     positions = []

@@ -18,21 +18,30 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.metaestimators import available_if
 
 from ..algebra import Array, Ints
-from ..estimators import processes
+from ..estimators import parallel
 from ..exceptions import warn
-from ..labels import Balance, Labels, Samples, listed
+from ..labels import Balance, Labels, Samples, format_list
 from ..progress import track
-from ._asking import VOTES, Prediction, Rows, Stage, ask, grouped, scored, sharing_key
+from ._asking import (
+    DECISION_SCORES,
+    FeatureStage,
+    Prediction,
+    SplitRows,
+    apply_scorer,
+    evaluate_group,
+    group_by,
+    sharing_key,
+)
 from ._candidate import Candidate
-from ._metric import Scoring, by_labels, check_metric, scorer_of
+from ._metric import Scoring, check_metric, get_metric_scorer, uses_labels_only
 
 Split = tuple[Ints, Ints]
 RESPONSES = ("predict_proba", "decision_function")
-TIE = 1e-12  # means of the same fractions may differ by rounding
-FACTS = ("fit_seconds", "predict_seconds", "n_components", "ridge", "weight")  # of Prediction, and of Score
+TIE_TOLERANCE = 1e-12  # means of the same fractions may differ by rounding
+FIT_FACTS = ("fit_seconds", "predict_seconds", "n_components", "ridge", "weight")  # of Prediction, and of Score
 
 
-def predictions(
+def evaluate_candidates(
     candidates: Sequence[Candidate],
     samples: Samples,
     splits: Sequence[Split],
@@ -78,15 +87,15 @@ def predictions(
     prediction : Prediction
         One for each candidate and split that it is asked about, in no particular order.
     """
-    groups = grouped(enumerate(candidates), sharing_key)
+    groups = group_by(enumerate(candidates), sharing_key)
     # Splits that train on the same rows are one piece of work, whatever they hold out.
-    alike = grouped(range(len(splits)), lambda k: np.asarray(splits[k][0]).tobytes())
-    ask_all = scoring if callable(scoring) else asks_for(scoring)
-    more = VOTES if callable(ask_all) else (*VOTES, *ask_all)
+    alike = group_by(range(len(splits)), lambda k: np.asarray(splits[k][0]).tobytes())
+    ask_all = scoring if callable(scoring) else required_responses(scoring)
+    more = DECISION_SCORES if callable(ask_all) else (*DECISION_SCORES, *ask_all)
     asks = [{i: more if i in votes else ask_all for i, _ in group} for group in groups]
-    done = processes(n_jobs, pre_dispatch="n_jobs")(
-        delayed(ask)(group, stage, same, rows, own, samples.weights(splits[same[0]][0], balance), again)
-        for same, (stage, rows) in zip(alike, stages(samples, splits, alike, preparation), strict=True)
+    done = parallel(n_jobs, pre_dispatch="n_jobs")(
+        delayed(evaluate_group)(group, stage, same, rows, own, samples.weights(splits[same[0]][0], balance), again)
+        for same, (stage, rows) in zip(alike, prepare_stages(samples, splits, alike, preparation), strict=True)
         for group, own in zip(groups, asks, strict=True)
     )
     total = len(groups) * len(alike)
@@ -94,26 +103,26 @@ def predictions(
         yield from piece
 
 
-def asks_for(scoring: str) -> tuple[str, ...]:
+def required_responses(scoring: str) -> tuple[str, ...]:
     """What a metric, or "votes", needs beside predicted labels."""
-    if scoring in VOTES:
-        return VOTES
-    return () if scoring == "accuracy" or by_labels(scoring) else RESPONSES
+    if scoring in DECISION_SCORES:
+        return DECISION_SCORES
+    return () if scoring == "accuracy" or uses_labels_only(scoring) else RESPONSES
 
 
-def stages(
+def prepare_stages(
     samples: Samples, splits: Sequence[Split], alike: Sequence[Sequence[int]], preparation: Any
-) -> Iterator[tuple[Stage, Rows]]:
+) -> Iterator[tuple[FeatureStage, SplitRows]]:
     """For splits that train on the same rows, samples as candidates see them, and where to train and to test."""
-    whole = Stage(samples)
+    whole = FeatureStage(samples)
     for same in alike:
-        rows = Rows(np.asarray(splits[same[0]][0]), tuple(np.asarray(splits[k][1]) for k in same))
+        rows = SplitRows(np.asarray(splits[same[0]][0]), tuple(np.asarray(splits[k][1]) for k in same))
         if preparation is None:
             yield whole, rows
             continue
         prepare = clone(preparation).fit(_safe_indexing(samples.X, rows.train))
         X = np.asarray(prepare.transform(_safe_indexing(samples.X, rows.all)), dtype=np.float64)
-        yield Stage(replace(samples.take(rows.all), X=X)), rows.in_order
+        yield FeatureStage(replace(samples.take(rows.all), X=X)), rows.in_order
 
 
 class Scorer:
@@ -128,8 +137,8 @@ class Scorer:
         self.scoring = scoring
         self.samples = samples
         self.splits = splits
-        told = Classifier(samples.classes, {})
-        self.scorer = None if scoring == "accuracy" else scorer_of(scoring, told)
+        told = FixedPredictions(samples.classes, {})
+        self.scorer = None if scoring == "accuracy" else get_metric_scorer(scoring, told)
         self._undefined: dict[int, str] = {}
 
     def __call__(self, prediction: Prediction) -> float:
@@ -143,7 +152,7 @@ class Scorer:
             right = prediction.codes == self.samples.codes[test]
             return float(np.average(right, weights=self._weight(test)))
         responses = {"predict": self.samples.classes[prediction.codes], **prediction.responses}
-        return self._scored(test, Classifier(responses.pop("classes_", self.samples.classes), responses))
+        return self._scored(test, FixedPredictions(responses.pop("classes_", self.samples.classes), responses))
 
     def undefined(self, split: int) -> str:
         """Why nothing can have a score on a split; empty if something can."""
@@ -153,7 +162,7 @@ class Scorer:
             if weight is not None and not weight.any():
                 reason = "its samples have no weight"
             elif self.scorer is not None and not callable(self.scoring):
-                truth = _truth(self.samples.y[test], np.unique(self.samples.y[train]))
+                truth = _perfect_classifier(self.samples.y[test], np.unique(self.samples.y[train]))
                 try:
                     reason = "" if np.isfinite(self._scored(test, truth)) else "it is not a number there"
                 except ValueError as error:
@@ -169,7 +178,7 @@ class Scorer:
         domains = [np.unique(self.samples.domain[self.splits[k][1]].astype(str)).tolist() for k in splits]
         reason = self.undefined(splits[0]) or "it is not a number for anybody"
         told = f"{name} is not defined on {len(splits)} of {len(self.splits)} held-out parts, with the domains "
-        told += f"{listed(dict.fromkeys(domain for part in domains for domain in part))}; of the first: {reason}"
+        told += f"{format_list(dict.fromkeys(domain for part in domains for domain in part))}; of the first: {reason}"
         told = f"{told.rstrip('.')}. "
         if len(splits) == len(self.splits):
             raise ValueError(f"{told}Hold out parts that have all classes, or score by accuracy.")
@@ -178,24 +187,24 @@ class Scorer:
     def _weight(self, rows: Ints) -> Array | None:
         return None if self.samples.weight is None else self.samples.weight[rows]
 
-    def _scored(self, test: Ints, told: Classifier) -> float:
+    def _scored(self, test: Ints, told: FixedPredictions) -> float:
         X, y = _safe_indexing(self.samples.X, test), self.samples.y[test]
-        return scored(self.scorer, told, X, y, self._weight(test))
+        return apply_scorer(self.scorer, told, X, y, self._weight(test))
 
 
-def _truth(y: Labels, known: Labels) -> Classifier:
+def _perfect_classifier(y: Labels, known: Labels) -> FixedPredictions:
     """A classifier that knows the answers, as far as they are among the classes that were trained on."""
     sure = (y[:, None] == known).astype(np.float64)
     sure[~sure.any(axis=1)] = 1 / len(known)
     decisions = 2 * sure[:, 1] - 1 if len(known) == 2 else sure
-    return Classifier(known, {"predict": y, "predict_proba": sure, "decision_function": decisions})
+    return FixedPredictions(known, {"predict": y, "predict_proba": sure, "decision_function": decisions})
 
 
-def _said(name: str) -> Callable[[Classifier], bool]:
+def _has_response(name: str) -> Callable[[FixedPredictions], bool]:
     return lambda told: name in told.responses
 
 
-class Classifier(ClassifierMixin, BaseEstimator):
+class FixedPredictions(ClassifierMixin, BaseEstimator):
     """Has said all that it will ever say: a classifier that repeats its answers to the one batch it was asked about."""
 
     def __init__(self, classes: Any, responses: dict[str, Any]) -> None:
@@ -210,12 +219,12 @@ class Classifier(ClassifierMixin, BaseEstimator):
         """The labels."""
         return self.responses["predict"]
 
-    @available_if(_said("predict_proba"))
+    @available_if(_has_response("predict_proba"))
     def predict_proba(self, X: Any) -> Any:
         """The probabilities."""
         return self.responses["predict_proba"]
 
-    @available_if(_said("decision_function"))
+    @available_if(_has_response("decision_function"))
     def decision_function(self, X: Any) -> Any:
         """The decision values."""
         return self.responses["decision_function"]
@@ -233,7 +242,7 @@ class Score(NamedTuple):
     weight: float
 
 
-def scores(
+def score_candidates(
     candidates: Sequence[Candidate],
     samples: Samples,
     splits: Sequence[Split],
@@ -242,11 +251,13 @@ def scores(
     **how: Any,
 ) -> Iterator[tuple[int, int, Score]]:
     """Positions of candidate and split, and the score, for each of the `predictions`."""
-    said = predictions(candidates, samples, splits, scoring=scoring, **how)
-    return graded(said, Scorer(scoring, samples, splits))
+    said = evaluate_candidates(candidates, samples, splits, scoring=scoring, **how)
+    return score_predictions(said, Scorer(scoring, samples, splits))
 
 
-def graded(said: Iterable[Prediction], score: Callable[[Prediction], float]) -> Iterator[tuple[int, int, Score]]:
+def score_predictions(
+    said: Iterable[Prediction], score: Callable[[Prediction], float]
+) -> Iterator[tuple[int, int, Score]]:
     """Positions of candidate and split, and the score, for each prediction."""
     for prediction in said:
         value, error = np.nan, prediction.error
@@ -254,11 +265,11 @@ def graded(said: Iterable[Prediction], score: Callable[[Prediction], float]) -> 
             value = score(prediction)
         except (ValueError, AttributeError) as unfit:  # a scorer that needs what the classifier does not have
             error = f"{type(unfit).__name__}: {unfit}"
-        facts = (float(getattr(prediction, name)) for name in FACTS)
+        facts = (float(getattr(prediction, name)) for name in FIT_FACTS)
         yield prediction.candidate, prediction.split, Score(value, error, *facts)
 
 
-def results_of(
+def tabulate_candidates(
     candidates: Sequence[Candidate],
     samples: Samples,
     splits: Sequence[Split],
@@ -267,19 +278,19 @@ def results_of(
     **how: Any,
 ) -> dict[str, Any]:
     """The `tally` of all `scores`; splits that count for nobody are told of."""
-    found = scores(candidates, samples, splits, scoring=scoring, **how)
-    results = tally(found, len(candidates), len(splits))
+    found = score_candidates(candidates, samples, splits, scoring=scoring, **how)
+    results = tabulate_scores(found, len(candidates), len(splits))
     Scorer(scoring, samples, splits).leave_out(np.flatnonzero(~results["defined"]).tolist())
     return results
 
 
-def tally(found: Iterable[tuple[int, int, Score]], n_candidates: int, n_splits: int) -> dict[str, Any]:
+def tabulate_scores(found: Iterable[tuple[int, int, Score]], n_candidates: int, n_splits: int) -> dict[str, Any]:
     """Scores and what they cost, candidates by splits; their means; and the first error of each candidate.
 
     Splits that are `defined` are those on which somebody has a score, or all who were asked failed: only they count.
     """
     shape = n_candidates, n_splits
-    scores, facts = np.full(shape, np.nan), {name: np.zeros(shape) for name in FACTS}
+    scores, facts = np.full(shape, np.nan), {name: np.zeros(shape) for name in FIT_FACTS}
     reasons = np.full(shape, "", dtype=object)
     for candidate, split, score in found:
         scores[candidate, split] = score.value
@@ -303,7 +314,7 @@ def tally(found: Iterable[tuple[int, int, Score]], n_candidates: int, n_splits: 
     }
 
 
-def preferred(results: dict[str, Any], among: Sequence[int] | Ints | None = None) -> int:
+def best_index(results: dict[str, Any], among: Sequence[int] | Ints | None = None) -> int:
     """Index of the best mean; of equals, fewest components, then largest ridge, then largest invariance weights.
 
     The simplest and most regularised of settings that the data cannot tell apart; after that, the first in the grid.
@@ -312,7 +323,7 @@ def preferred(results: dict[str, Any], among: Sequence[int] | Ints | None = None
     means = results["mean_test_score"][indices]
     if not np.isfinite(means).any():  # all failed alike
         return int(indices[0])
-    tied = indices[means >= np.nanmax(means) - TIE]
+    tied = indices[means >= np.nanmax(means) - TIE_TOLERANCE]
     facts = zip(
         results["mean_n_components"][tied],
         -results["mean_ridge"][tied],
@@ -323,6 +334,6 @@ def preferred(results: dict[str, Any], among: Sequence[int] | Ints | None = None
     return min(facts)[-1]
 
 
-def ties(means: Array) -> int:
+def count_ties(means: Array) -> int:
     """How many settings share the best mean, besides the chosen one."""
-    return int(np.sum(means >= np.nanmax(means) - TIE)) - 1 if np.isfinite(means).any() else 0
+    return int(np.sum(means >= np.nanmax(means) - TIE_TOLERANCE)) - 1 if np.isfinite(means).any() else 0

@@ -16,26 +16,26 @@ from ..citizen import DocLinkMixin
 from ..estimators import (
     DomainTransformer,
     Projection,
+    apply_centering,
     centers_batches,
-    centred,
-    centring_of,
-    uncentred_together,
+    get_domain_centers,
+    transform_all_without_centering,
 )
 from ..exceptions import CoverageWarning, SmallBatchError, warn
-from ..labels import Coded, Labels, check_domains
-from ._asking import votes
-from ._candidate import fitted_pipeline, flattened, is_transductive, placed
-from ._pool import ConformalSets, neighbour_graph, pooled, smoothed, softmax, with_priors
+from ..labels import EncodedLabels, Labels, check_domains
+from ._asking import decision_scores
+from ._candidate import bind_domains, fit_pipeline, flatten_steps, is_transductive
+from ._pool import ConformalSets, adjust_priors, average_members, neighbor_graph, smooth_probabilities, softmax
 from ._sample_size import domains_for_coverage
 
-Centres = Mapping[tuple[int, Any], Moments]  # of new domains, for each member that is centred on them
+CentersByMember = Mapping[tuple[int, Any], Moments]  # of new domains, for each member that is centred on them
 # A transductive prediction needs at least so many rows of a new domain: the mean and the neighbors of fewer rows are
 # mostly noise, and a caller who passes fewer rows probably expects row-wise predictions.
-FEWEST_BATCH_ROWS = 10
-USUAL_COVERAGE = 0.9  # of prediction sets, where so many held-out domains attain it
+MIN_BATCH_ROWS = 10
+DEFAULT_COVERAGE = 0.9  # of prediction sets, where so many held-out domains attain it
 
 
-class Pool(DocLinkMixin, ClassifierMixin, BaseEstimator):
+class EnsembleClassifier(DocLinkMixin, ClassifierMixin, BaseEstimator):
     """A weighted mean of the probabilities of several classifiers.
 
     :class:`~unseen.UnseenClassifier` and :func:`unseen.fit` make pools: they choose members, weights and temperatures
@@ -116,7 +116,7 @@ class Pool(DocLinkMixin, ClassifierMixin, BaseEstimator):
         self : object
             The fitted pool.
         """
-        fitted = [fitted_pipeline(member, X, np.asarray(y), sample_domain, sample_weight) for member in self.members]
+        fitted = [fit_pipeline(member, X, np.asarray(y), sample_domain, sample_weight) for member in self.members]
         return self.of(fitted)
 
     def of(self, members: Sequence[Pipeline]) -> Self:
@@ -193,7 +193,7 @@ class Pool(DocLinkMixin, ClassifierMixin, BaseEstimator):
 
     def with_natural_priors(self, P: Array) -> Array:
         """Convert what `decision_proba` or `answer` returned to the natural class frequencies."""
-        return P if self.prior_ratio is None else with_priors(P, self.prior_ratio)
+        return P if self.prior_ratio is None else adjust_priors(P, self.prior_ratio)
 
     def predict_set(self, X: Any, coverage: float | None = None, *, sample_domain: Any = None) -> np.ndarray[Any, Any]:
         """Tell which classes a sample may have.
@@ -223,8 +223,8 @@ class Pool(DocLinkMixin, ClassifierMixin, BaseEstimator):
             self.threshold(coverage)
             return coverage
         attainable = self._conformal.attainable
-        if attainable >= USUAL_COVERAGE:
-            return USUAL_COVERAGE
+        if attainable >= DEFAULT_COVERAGE:
+            return DEFAULT_COVERAGE
         m = len(self._conformal.scores)
         warn(
             f"The coverage of these prediction sets is {attainable:.3g}, on average over new domains: {m} held-out "
@@ -278,28 +278,28 @@ class Pool(DocLinkMixin, ClassifierMixin, BaseEstimator):
             raise ValueError("This pool knows no held-out domains, from which prediction sets follow.")
         return ConformalSets(self.held_out)
 
-    def votes(self, X: Any, domain: Labels | None = None, centres: Centres | None = None) -> list[Array]:
+    def votes(self, X: Any, domain: Labels | None = None, centres: CentersByMember | None = None) -> list[Array]:
         """Votes of each member on classes; members that `centres` name are centred on these, others as fitted."""
         Z = self._uncentred(X)
         found = []
         for j, member in enumerate(self.members_):
             if j in Z:
                 own = {name: at for (i, name), at in (centres or {}).items() if i == j} or None
-                seen: Any = centred(member[0], Z[j], domain, own)
-                classifier, seen = placed(member[-1], seen, domain)
+                seen: Any = apply_centering(member[0], Z[j], domain, own)
+                classifier, seen = bind_domains(member[-1], seen, domain)
             else:
-                classifier, seen = placed(member, X, domain)
-            found.append(votes(classifier, seen, None, self.classes_))
+                classifier, seen = bind_domains(member, X, domain)
+            found.append(decision_scores(classifier, seen, None, self.classes_))
         return found
 
-    def members_say(self, X: Any, domain: Labels | None = None, centres: Centres | None = None) -> Array:
+    def members_say(self, X: Any, domain: Labels | None = None, centres: CentersByMember | None = None) -> Array:
         """Probabilities of each member: (n_members, n_samples, n_classes)."""
         return self._said(self.votes(X, domain, centres))
 
     def _said(self, votes: Sequence[Array]) -> Array:
         return np.array([softmax(own, beta) for own, beta in zip(votes, self.betas, strict=True)])
 
-    def answer(self, X: Any, domain: Labels | None = None, centres: Centres | None = None) -> Array:
+    def answer(self, X: Any, domain: Labels | None = None, centres: CentersByMember | None = None) -> Array:
         """Probabilities of samples: all that there are of their domains, unless `centres` are those of all pieces.
 
         Smoothing looks for neighbours of a sample among those that are here, of its domain.
@@ -308,10 +308,10 @@ class Pool(DocLinkMixin, ClassifierMixin, BaseEstimator):
 
     def settled(self, votes: Sequence[Array], X: Any, domain: Labels | None = None) -> Array:
         """The same from what members vote, whoever has asked them; they need not be fitted here."""
-        P = pooled(self.weights, self._said(votes))
+        P = average_members(self.weights, self._said(votes))
         if self.smoothing:
-            for _, rows in Coded.domains(domain, X.shape[0]).rows():
-                P[rows] = smoothed(P[rows], neighbour_graph(_safe_indexing(X, rows)), self.smoothing)
+            for _, rows in EncodedLabels.domains(domain, X.shape[0]).rows():
+                P[rows] = smooth_probabilities(P[rows], neighbor_graph(_safe_indexing(X, rows)), self.smoothing)
         if self.sharpness == 1.0:
             return P
         with np.errstate(divide="ignore"):
@@ -321,7 +321,7 @@ class Pool(DocLinkMixin, ClassifierMixin, BaseEstimator):
         """What samples tell about the centres of new domains, which add up; of `every` member that has a centre."""
         Z = self._uncentred(X)
         moved = [j for j in Z if every or centers_batches(self.members_[j][0])]
-        found = {j: centring_of(self.members_[j][0]).moments(Z[j], domain) for j in moved}
+        found = {j: get_domain_centers(self.members_[j][0]).moments(Z[j], domain) for j in moved}
         return {(j, name): own for j, parts in found.items() for name, own in parts.items()}
 
     def require_batches(self, rows: Mapping[Any, int], *, every: bool = False) -> None:
@@ -337,17 +337,21 @@ class Pool(DocLinkMixin, ClassifierMixin, BaseEstimator):
         every : bool, default=False
             Whether projections are centered on new domains even if they were not fitted that way.
         """
-        steps = [step for member in self.members_ for step in flattened(member)]
-        centering = [step for step in steps if _centers(step) or (every and isinstance(step, DomainTransformer))]
+        steps = [step for member in self.members_ for step in flatten_steps(member)]
+        centering = [
+            step for step in steps if _centers_batches(step) or (every and isinstance(step, DomainTransformer))
+        ]
         if not centering and not self.smoothing:
             return
-        known = [set(centring_of(step).stored) if isinstance(step, DomainTransformer) else set() for step in centering]
+        known = [
+            set(get_domain_centers(step).stored) if isinstance(step, DomainTransformer) else set() for step in centering
+        ]
         sources = set() if self.smoothing else set.intersection(*known)
         for name, n in rows.items():
-            if n < FEWEST_BATCH_ROWS and (name is None or name not in sources):
-                own_way = self.smoothing or any(map(_centers, steps))
+            if n < MIN_BATCH_ROWS and (name is None or name not in sources):
+                own_way = self.smoothing or any(map(_centers_batches, steps))
                 remedies = ("batch", "inductive" if own_way else "center", *(("source",) if sources else ()))
-                raise SmallBatchError(name, n, FEWEST_BATCH_ROWS, remedies)
+                raise SmallBatchError(name, n, MIN_BATCH_ROWS, remedies)
 
     def require_pieces(self) -> None:
         """Raise if a step inside a member looks at whole batches: their pieces do not tell it what it needs."""
@@ -366,7 +370,7 @@ class Pool(DocLinkMixin, ClassifierMixin, BaseEstimator):
     def _uncentred(self, X: Any) -> dict[int, Array]:
         """Samples as members have them that centre them, before they do."""
         behind = self._behind()
-        return dict(zip(behind, uncentred_together([*behind.values()], X), strict=True))
+        return dict(zip(behind, transform_all_without_centering([*behind.values()], X), strict=True))
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "members_")
@@ -374,10 +378,10 @@ class Pool(DocLinkMixin, ClassifierMixin, BaseEstimator):
 
 def domain_sizes(domain: Labels | None, n_rows: int) -> dict[Any, int]:
     """Number of rows of each domain; without names all rows are of one, called None."""
-    coded = Coded.domains(domain, n_rows)
+    coded = EncodedLabels.domains(domain, n_rows)
     return dict(zip(coded.names.tolist(), np.bincount(coded.codes, minlength=len(coded.names)).tolist(), strict=True))
 
 
-def _centers(step: Any) -> bool:
+def _centers_batches(step: Any) -> bool:
     """Whether a fitted step of a pipeline subtracts a mean of the samples that it sees."""
     return centers_batches(step) if isinstance(step, DomainTransformer) else is_transductive(step)

@@ -15,7 +15,7 @@ from sklearn.utils import _safe_indexing
 
 from ..algebra import (
     Array,
-    Cells,
+    CellStatistics,
     Ints,
     Membership,
     Solution,
@@ -24,18 +24,18 @@ from ..algebra import (
     gram_spectrum,
     product,
 )
-from ..estimators import Centring, Equation, Projection, feature_spectrum, features_of, learns_nothing
-from ..kernels import Kernel, is_multiple, require_square
-from ..labels import Coded, Samples
+from ..estimators import DomainCenters, Projection, ProjectionProblem, feature_spectrum, is_fitted_map, map_features
+from ..kernels import Kernel, check_square_memory, is_multiple
+from ..labels import EncodedLabels, Samples
 
 __all__ = [
     "KERNEL_PARAMS",
     "SHAPE_PARAMS",
-    "Fold",
-    "Grams",
-    "Source",
-    "features_of",
-    "membership_of",
+    "Decomposition",
+    "SplitGrams",
+    "DecompositionSource",
+    "map_features",
+    "get_membership",
     "solution_params",
 ]
 
@@ -43,7 +43,7 @@ KERNEL_PARAMS = ("kernel", "gamma", "degree", "coef0", "kernel_params", "feature
 SHAPE_PARAMS = ("scaling", "centering", "n_components")
 
 
-def membership_of(samples: Samples, rows: Ints) -> Membership:
+def get_membership(samples: Samples, rows: Ints) -> Membership:
     """Cells of some samples; classes and domains that these lack are dropped."""
     classes, domains = (
         np.unique(codes[rows], return_inverse=True)[1].astype(np.intp)
@@ -52,7 +52,7 @@ def membership_of(samples: Samples, rows: Ints) -> Membership:
     return Membership.of(classes, domains)
 
 
-class Grams:
+class SplitGrams:
     """Kernel values between subsets of the samples; what several folds or widths can share is computed once.
 
     Squared distances serve every width of the rbf kernel on a fold. The values of a fold depend on its own samples
@@ -61,7 +61,7 @@ class Grams:
     """
 
     def __init__(self, projection: Projection, X: Any, distances_to: Callable[[Ints, Ints], Array]) -> None:
-        require_square(X.shape[0], copies=3, caller=f"A search over {type(projection).__name__}")
+        check_square_memory(X.shape[0], copies=3, caller=f"A search over {type(projection).__name__}")
         self.X = X
         self._distances_to = distances_to
         self._whole: Array | None = None
@@ -86,7 +86,7 @@ class Grams:
 
 
 @dataclass(frozen=True)
-class Basis:
+class KernelBasis:
     """Coordinates of training and test samples of which components are combinations.
 
     `train` is centred on the training data; `test` is centred when `offset`, the training mean, is subtracted.
@@ -96,44 +96,46 @@ class Basis:
     test: Array
     offset: Array
 
-    def combined(self, coefficients: Array) -> Basis:
+    def combined(self, coefficients: Array) -> KernelBasis:
         """Combine the coordinates into new ones."""
-        return Basis(product(self.train, coefficients), product(self.test, coefficients), self.offset @ coefficients)
+        return KernelBasis(
+            product(self.train, coefficients), product(self.test, coefficients), self.offset @ coefficients
+        )
 
 
-Combine = Callable[[Array], Basis]  # coordinates of the samples of a fold, combined by coefficients
+Combine = Callable[[Array], KernelBasis]  # coordinates of the samples of a fold, combined by coefficients
 
 
-class Solved(NamedTuple):
+class SolvedProjection(NamedTuple):
     """All components of a setting, what combines coordinates by them, and the equation that they solve."""
 
     solution: Solution
     combine: Combine
-    equation: Equation
+    equation: ProjectionProblem
 
 
-class Fold:
+class Decomposition:
     """One training set and one test set under one kernel, decomposed once; `project` then costs O(cells^3)."""
 
     pencils: float = np.inf  # reductions to cell space that are kept, one for each ridge
 
     def __init__(self, samples: Samples, train: Ints, test: Ints, spectrum: Spectrum, combine: Combine) -> None:
-        self.counts = membership_of(samples, train).counts
+        self.counts = get_membership(samples, train).counts
         self.spectrum = replace(spectrum, lift=None)
         self.combine = combine
         self.size = float(np.linalg.norm(spectrum.values))
         self._test_domain = samples.domain[test]
-        self._known = Coded.domains(samples.domain[train], len(train)).names.tolist()
+        self._known = EncodedLabels.domains(samples.domain[train], len(train)).names.tolist()
         self._pencils: dict[tuple[float, float, float], tuple[Spectrum, Whitened, Combine]] = {}
 
-    def solve(self, projection: Projection) -> Solved:
+    def solve(self, projection: Projection) -> SolvedProjection:
         """Solve the eigenproblem of a setting."""
-        equation = Equation.of(projection, self.counts, self.size)
+        equation = ProjectionProblem.of(projection, self.counts, self.size)
         varying, pencil, combine = self._pencil(equation)
         solution = equation.solve(varying, pencil)
-        return Solved(solution, combine if equation.recipe.low_rank else self.combine, equation)
+        return SolvedProjection(solution, combine if equation.recipe.low_rank else self.combine, equation)
 
-    def _pencil(self, equation: Equation) -> tuple[Spectrum, Whitened, Combine]:
+    def _pencil(self, equation: ProjectionProblem) -> tuple[Spectrum, Whitened, Combine]:
         """Reduce to cell space, once for each (inside, norm, ridge)."""
         recipe = equation.recipe
         key = (recipe.inside, recipe.norm, recipe.ridge)
@@ -146,7 +148,7 @@ class Fold:
             self._pencils[key] = varying, reduced, self.combine(pencil.directions).combined
         return self._pencils[key]
 
-    def principal(self, most: int) -> Basis:
+    def principal(self, most: int) -> KernelBasis:
         """Kernel principal components: the eigenbasis itself, each direction with the spread of the data along it."""
         values = self.spectrum.values
         order = np.argsort(-values)[: min(most, np.count_nonzero(values > 0))]
@@ -154,7 +156,9 @@ class Fold:
         coefficients[order, np.arange(len(order))] = values[order] ** -0.5
         return self.combine(coefficients)
 
-    def project(self, projection: Projection, solved: Solved, parts: Callable[[Any], list[Any]]) -> tuple[Array, Any]:
+    def project(
+        self, projection: Projection, solved: SolvedProjection, parts: Callable[[Any], list[Any]]
+    ) -> tuple[Array, Any]:
         """Training samples and test samples, each part apart if it matters, as the projection would transform them.
 
         It may differ from the one that was solved in the number of components, their scale and their centre.
@@ -164,66 +168,68 @@ class Fold:
         if projection.centering == "source":
             return projected.train, projected.test - projected.offset
         stored = dict.fromkeys(self._known, projected.offset)
-        centring = Centring(stored, 'centering="target"', "Leave it out, or merge it with another.")
+        centring = DomainCenters(stored, 'centering="target"', "Leave it out, or merge it with another.")
         batches = zip(parts(projected.test), parts(self._test_domain), strict=True)
-        return projected.train, [centring.of_batch(Z, Coded.domains(of, len(Z))) for Z, of in batches]
+        return projected.train, [centring.of_batch(Z, EncodedLabels.domains(of, len(Z))) for Z, of in batches]
 
 
-class Source:
+class DecompositionSource:
     """Where the folds of one kernel or feature map come from; what all folds share is computed here, once."""
 
-    def __init__(self, projection: Projection, samples: Samples, grams: Grams | None) -> None:
+    def __init__(self, projection: Projection, samples: Samples, grams: SplitGrams | None) -> None:
         self.projection = projection
         self.samples = samples
         self.grams = grams
         self.features: Array | None = None
-        self.by_domain: dict[int, Cells] = {}
+        self.by_domain: dict[int, CellStatistics] = {}
         # A map that learns nothing from the data gives all folds the same features, and statistics that add up.
-        if learns_nothing(getattr(projection, "feature_map", None)):
+        if is_fitted_map(getattr(projection, "feature_map", None)):
             self.features = self._features(samples.X)
             shape = samples.counts().shape
             for code in range(shape[0]):
                 rows = samples.domain_codes == code
                 membership = Membership.of(samples.codes[rows], samples.domain_codes[rows], shape)
-                self.by_domain[code] = Cells.of(self.features[rows], membership)
+                self.by_domain[code] = CellStatistics.of(self.features[rows], membership)
 
-    def fold(self, train: Ints, test: Ints) -> Fold:
+    def fold(self, train: Ints, test: Ints) -> Decomposition:
         """Decompose one fold."""
         return self._feature_fold(train, test) if self.grams is None else self._kernel_fold(self.grams, train, test)
 
-    def _kernel_fold(self, grams: Grams, train: Ints, test: Ints) -> Fold:
+    def _kernel_fold(self, grams: SplitGrams, train: Ints, test: Ints) -> Decomposition:
         kernel = grams.kernel(self.projection, train)
         K = grams.between(kernel, train, train)
         means, _, precision = kernel.centre(K, type(self.projection).__name__)
-        spectrum = gram_spectrum(K, membership_of(self.samples, train), precision=precision)
+        spectrum = gram_spectrum(K, get_membership(self.samples, train), precision=precision)
         # Directions of a centred matrix are orthogonal to constants, but for the null space, which is of no use.
         lift = spectrum.lift
         assert lift is not None  # as of every decomposition
         vectors = lift - lift.mean(axis=0)
         projected = product(grams.between(kernel, test, train), vectors)
-        basis = Basis(lift * spectrum.values, projected, means @ vectors)
-        return Fold(self.samples, train, test, spectrum, basis.combined)
+        basis = KernelBasis(lift * spectrum.values, projected, means @ vectors)
+        return Decomposition(self.samples, train, test, spectrum, basis.combined)
 
-    def _feature_fold(self, train: Ints, test: Ints) -> Fold:
+    def _feature_fold(self, train: Ints, test: Ints) -> Decomposition:
         features = self._features(_safe_indexing(self.samples.X, train)) if self.features is None else self.features
         cells = self._statistics(features, train)
         spectrum = feature_spectrum(cells, type(self.projection).__name__)
         mean = cells.mean
 
-        def combine(coefficients: Array) -> Basis:  # all folds share the features: nothing as large is made for one
+        def combine(
+            coefficients: Array,
+        ) -> KernelBasis:  # all folds share the features: nothing as large is made for one
             weights = spectrum.lifted(coefficients)
             values, offset = product(features, weights), mean @ weights
-            return Basis(values[train] - offset, values[test], offset)
+            return KernelBasis(values[train] - offset, values[test], offset)
 
-        return Fold(self.samples, train, test, spectrum, combine)
+        return Decomposition(self.samples, train, test, spectrum, combine)
 
     def _features(self, train: Any) -> Array:
         """Features of all samples under the map fitted to some of them."""
         feature_map = self.projection.feature_map
         fitted = feature_map if isinstance(feature_map, str) else clone(feature_map).fit(train, None)
-        return features_of(fitted, self.samples.X)
+        return map_features(fitted, self.samples.X)
 
-    def _statistics(self, features: Array, train: Ints) -> Cells:
+    def _statistics(self, features: Array, train: Ints) -> CellStatistics:
         """Add up the statistics of whole domains where a fold trains on such; no other sample then has any say."""
         distinct = np.unique(train)  # a fold may hold a sample more than once
         domains, sizes = np.unique(self.samples.domain_codes[distinct], return_counts=True)
@@ -231,7 +237,7 @@ class Source:
         parts = [part for part, size in zip(whole, sizes, strict=True) if part and part.counts.sum() == size]
         if len(parts) == len(domains) and len(distinct) == len(train):
             return reduce(operator.add, parts)
-        return Cells.of(features[train], membership_of(self.samples, train))
+        return CellStatistics.of(features[train], get_membership(self.samples, train))
 
 
 @cache

@@ -12,14 +12,14 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.svm import LinearSVC
 
-from ..estimators import Projection, Statistics, adopt
-from ..kernels import PivotedNystroem, Plan
+from ..estimators import Projection, Statistics, fit_from_statistics
+from ..kernels import PivotedNystroem, SizePlan
 from ..labels import Balance, Samples
-from ._candidate import Candidate, expected_warnings, fitted_copy
+from ._candidate import Candidate, fit_clone, ignore_expected_warnings
 
 
 @dataclass
-class LargeFit:
+class LandmarkFit:
     """Fits candidates by a plan; those of one kernel share landmarks and statistics.
 
     `sample` holds prepared rows, for the landmarks and to train classifiers; `collect` gives the statistics of all rows
@@ -28,7 +28,7 @@ class LargeFit:
 
     sample: Samples
     collect: Callable[[Projection], Statistics]
-    plan: Plan
+    plan: SizePlan
     seed: int = 0
     balance: Balance = "none"
     _maps: dict[Any, PivotedNystroem] = field(default_factory=dict)
@@ -38,7 +38,7 @@ class LargeFit:
         """A pipeline fitted to as many rows as the candidate can take, and what saw how many."""
         sample = self.sample
         seen = {"classifier_rows": len(sample)}
-        with expected_warnings():
+        with ignore_expected_warnings():
             if isinstance(candidate.transformer, Projection):
                 return self._projected(candidate, seen)
             if candidate.shares == "kernel matrix":
@@ -59,10 +59,10 @@ class LargeFit:
         if key not in self._statistics:  # methods of one width differ in what they make of the same statistics
             self._statistics[key] = self.collect(projection)
         statistics = self._statistics[key]
-        adopt(projection, statistics, sample.X.shape[1])
+        fit_from_statistics(projection, statistics, sample.X.shape[1])
         Z = projection.transform(sample.X, sample_domain=sample.domain)
         weight = sample.weights(balance=self.balance)
-        head = fitted_copy(candidate.classifier, Z, sample.y, sample.domain, weight)
+        head = fit_clone(candidate.classifier, Z, sample.y, sample.domain, weight)
         seen |= {
             "projection_rows": int(statistics.cells.counts.sum()),
             "landmarks": landmarks.n_components_,

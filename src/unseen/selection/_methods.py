@@ -27,8 +27,8 @@ from sklearn.preprocessing import KernelCenterer, StandardScaler
 from sklearn.svm import SVC, LinearSVC
 
 from ..estimators import CIDG, DICA, KFDA, MDA, SCA, DomainCenterer, Projection, UndoBias
-from ..labels import listed
-from ._candidate import Candidate, Sharing, is_transductive, wants_domains
+from ..labels import format_list
+from ._candidate import Candidate, Sharing, consumes_domains, is_transductive
 
 Kind = Literal["plain", "reference", "invariant", "auto"]
 Grid = Mapping[str, Sequence[Any]]
@@ -38,7 +38,7 @@ WIDTHS = ("0.01*median", "0.1*median", "median")
 RIDGES = ("1e-4*scale", "1e-2*scale", "scale", "1e2*scale")
 COSTS = (0.01, 0.1, 1.0, 10.0, 100.0)
 EXTREMES = (WIDTHS[0], RIDGES[0])  # what lean grids leave out: the widest kernel and the smallest ridge
-AMONG_MANY: Grid = {"gamma": WIDTHS[1:], "ridge": RIDGES[1:]}
+ENSEMBLE_GRID: Grid = {"gamma": WIDTHS[1:], "ridge": RIDGES[1:]}
 HEADS: dict[str, Any] = {
     "1-NN": KNeighborsClassifier(n_neighbors=1, algorithm="brute"),  # trees are not trusted in model files
     "logistic": make_pipeline(StandardScaler(), LogisticRegression(max_iter=2000, solver="newton-cg")),
@@ -168,7 +168,10 @@ class Method:
             )
         for setting in [] if self.members else self.settings(n_classes, coarse=coarse, lean=lean, quick=quick):
             if not self.is_projection:
-                transformer, classifier = _with(self.transformer, setting), _with(self.classifier, setting)
+                transformer, classifier = (
+                    _set_known_params(self.transformer, setting),
+                    _set_known_params(self.classifier, setting),
+                )
                 told = {name: _plain_value(value) for name, value in setting.items()} if self.own else setting
                 parts = (transformer, classifier, "", self.shares)
                 yield Candidate(self.name, told, *parts, plain=self.kind == "plain", own=self.own)
@@ -180,7 +183,7 @@ class Method:
                     yield Candidate(self.name, setting, *parts, plain=False, own=self.own)
 
 
-def _with(estimator: Any, setting: Mapping[str, Any]) -> Any:
+def _set_known_params(estimator: Any, setting: Mapping[str, Any]) -> Any:
     """A copy with those settings that are its own."""
     if estimator is None:
         return None
@@ -201,7 +204,7 @@ def _projection(projection: Projection, grid: Grid, coarse: Grid | list[Grid], a
         more.pop("kind", "invariant"),
         transformer=projection,
         grid={"gamma": WIDTHS, **grid},
-        coarse=[{**AMONG_MANY, **few} for few in (coarse if isinstance(coarse, list) else [coarse])],
+        coarse=[{**ENSEMBLE_GRID, **few} for few in (coarse if isinstance(coarse, list) else [coarse])],
         shares="decomposition",
         about=about,
         **more,
@@ -361,10 +364,10 @@ for _name in ("logistic", "linear SVM", "RBF SVM"):
     register(replace(METHODS[_name], name=f"centred {_name}", about=_about, **_centred))
 # Behind a feature map a plain classifier with curved boundaries stands beside the projections, as the RBF SVM does
 # beside kernels: otherwise invariance would be praised for what the map alone does.
-MAPPED = "mapped ridge"
+MAPPED_RIDGE = "mapped ridge"
 register(
     Method(
-        MAPPED,
+        MAPPED_RIDGE,
         "plain",
         RidgeClassifier(),
         grid={"alpha": (1e4, 1e2, 1.0, 1e-2)},
@@ -385,12 +388,12 @@ register(
 )
 
 
-def method_named(name: str) -> Method:
+def get_method(name: str) -> Method:
     """The method of a name, however it is spelled; a spelling of earlier versions is understood, with a hint."""
     if name in METHODS:
         return METHODS[name]
-    alike = {_bare(known): known for known in METHODS}
-    known = alike.get(_bare(name))
+    alike = {_normalize_name(known): known for known in METHODS}
+    known = alike.get(_normalize_name(name))
     if known is None:
         raise ValueError(f"There is no method {name!r}; there are {', '.join(METHODS)}.")
     if known.lower() != name.lower():
@@ -398,7 +401,7 @@ def method_named(name: str) -> Method:
     return METHODS[known]
 
 
-def _bare(name: str) -> str:
+def _normalize_name(name: str) -> str:
     """What earlier spellings have in common: ``linear_svm``, ``linear-svm``, ``centered_logistic``."""
     return re.sub(r"[^a-z0-9]", "", name.lower().replace("centered", "centred"))
 
@@ -406,7 +409,7 @@ def _bare(name: str) -> str:
 RESERVED = ("auto", "help")  # what else may be asked for in the place of a name
 
 
-def methods_from(items: Iterable[Any]) -> list[Method]:
+def parse_methods(items: Iterable[Any]) -> list[Method]:
     """Methods by their names, or of a user's own, in the order in which they come.
 
     Parameters
@@ -431,47 +434,50 @@ def methods_from(items: Iterable[Any]) -> list[Method]:
     found: dict[str, Method] = {}
     items = list(items)
     for item in items:
-        method = _own(item) if isinstance(item, Method) else method_named(item) if isinstance(item, str) else None
+        method = _mark_as_own(item) if isinstance(item, Method) else get_method(item) if isinstance(item, str) else None
         if method is None:
             if not isinstance(item, (tuple, list)) or len(item) not in (2, 3) or not isinstance(item[0], str):
                 raise ValueError(
                     f"methods must be names among {', '.join(METHODS)}; pairs such as ('mine', SVC()); triples such as "
                     f"('mine', SVC(), {{'C': [1, 10]}}); or objects of unseen.selection.Method; got {items!r}."
                 )
-            method = _method_of(*item)
+            method = _make_own_method(*item)
         if found.setdefault(method.name, method) is not method:
             raise ValueError(f"Two methods are called {method.name!r}: give one of them another name.")
     return list(found.values())
 
 
-def contestants(methods: Iterable[Method]) -> list[Method]:
+def expand_methods(methods: Iterable[Method]) -> list[Method]:
     """The same with those that choose among others replaced by these; each once."""
     parts = ([METHODS[name] for name in method.members] or [method] for method in methods)
     return list(dict.fromkeys(chain.from_iterable(parts)))
 
 
-def _own(method: Method) -> Method:
+def _mark_as_own(method: Method) -> Method:
     """The same, known to be a user's unless it is in the table."""
     if METHODS.get(method.name) is method:
         return method
     if not method.is_projection:
-        _require_classifier(method.name, method.classifier)
+        _check_classifier(method.name, method.classifier)
     return replace(method, own=True)
 
 
-def _method_of(name: str, classifier: Any, grid: Any = None) -> Method:
+def _make_own_method(name: str, classifier: Any, grid: Any = None) -> Method:
     """A method from a user's classifier; it is invariant if it wants to know the domains."""
-    taken = next((known for known in (*METHODS, *RESERVED) if _bare(known) == _bare(name) or known == name), None)
+    taken = next(
+        (known for known in (*METHODS, *RESERVED) if _normalize_name(known) == _normalize_name(name) or known == name),
+        None,
+    )
     if taken is not None or not name.strip():
         raise ValueError(f"{name!r} cannot be the name of a method of your own: {taken or 'it'} means something else.")
-    _require_classifier(name, classifier)
+    _check_classifier(name, classifier)
     grid = {} if grid is None else grid
-    _require_grid(name, classifier, grid)
-    kind: Kind = "invariant" if wants_domains(classifier) else "plain"
+    _check_grid(name, classifier, grid)
+    kind: Kind = "invariant" if consumes_domains(classifier) else "plain"
     return Method(name, kind, classifier, grid=grid, about=f"your own: {type(classifier).__name__}", own=True)
 
 
-def _require_classifier(name: str, classifier: Any) -> None:
+def _check_classifier(name: str, classifier: Any) -> None:
     """Raise unless scikit-learn would take it for a classifier that it can copy."""
     able = all(hasattr(classifier, part) for part in ("fit", "predict", "get_params", "__sklearn_tags__"))
     if isinstance(classifier, type):
@@ -485,7 +491,7 @@ def _require_classifier(name: str, classifier: Any) -> None:
         )
 
 
-def _require_grid(name: str, classifier: Any, grid: Any) -> None:
+def _check_grid(name: str, classifier: Any, grid: Any) -> None:
     """Raise unless a grid names parameters of the classifier, with values for each."""
     try:
         asked = {parameter for setting in ParameterGrid(grid) for parameter in setting}
@@ -494,4 +500,6 @@ def _require_grid(name: str, classifier: Any, grid: Any) -> None:
     known = classifier.get_params()
     unknown = sorted(asked - known.keys())
     if unknown:
-        raise ValueError(f"{name!r} has no parameter {listed(unknown)}; it has {listed(known, most=40, quote=False)}.")
+        raise ValueError(
+            f"{name!r} has no parameter {format_list(unknown)}; it has {format_list(known, most=40, quote=False)}."
+        )

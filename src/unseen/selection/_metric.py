@@ -19,19 +19,17 @@ from sklearn.metrics import (
 )
 
 from ..algebra import Array
-from ..labels import Labels, listed
+from ..labels import Labels, format_list
 
 Scoring = str | Callable[..., float]
 
 
-def by_labels(scoring: str) -> bool:
+def uses_labels_only(scoring: str) -> bool:
     """Whether a metric looks at predicted labels alone."""
-    return scoring not in OWN and getattr(get_scorer(scoring), "_response_method", None) == "predict"
+    return scoring not in OWN_SCORERS and getattr(get_scorer(scoring), "_response_method", None) == "predict"
 
 
-def _one_against_rest(
-    measure: Any, names: tuple[str, ...], model: Any, X: Any, y: Any, sample_weight: Any = None
-) -> float:
+def _one_vs_rest(measure: Any, names: tuple[str, ...], model: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
     """Mean of a ranking measure over the classes that occur beside others; of two classes, that of the second.
 
     As scikit-learn's where all classes occur; it takes decision values or probabilities, and parts that lack a class.
@@ -88,7 +86,7 @@ def _probabilities_and_truth(model: Any, X: Any, y: Any) -> tuple[Array, Array]:
     truth = np.asarray(y)[:, None] == classes
     if not truth.any(axis=1).all():
         raise ValueError(
-            f"The metric needs classes that the model was trained on, which are {listed(classes.tolist())}."
+            f"The metric needs classes that the model was trained on, which are {format_list(classes.tolist())}."
         )
     return probabilities, truth.astype(np.float64)
 
@@ -111,10 +109,10 @@ def _response(model: Any, X: Any, *names: str) -> Array:
 
 
 DECISIONS = ("decision_function", "predict_proba")
-OWN: dict[str, Callable[..., float]] = {
-    "roc_auc": partial(_one_against_rest, roc_auc_score, DECISIONS),
-    "roc_auc_ovr": partial(_one_against_rest, roc_auc_score, DECISIONS[::-1]),
-    "average_precision": partial(_one_against_rest, average_precision_score, DECISIONS),
+OWN_SCORERS: dict[str, Callable[..., float]] = {
+    "roc_auc": partial(_one_vs_rest, roc_auc_score, DECISIONS),
+    "roc_auc_ovr": partial(_one_vs_rest, roc_auc_score, DECISIONS[::-1]),
+    "average_precision": partial(_one_vs_rest, average_precision_score, DECISIONS),
     "neg_log_loss": _negative_log_loss,
     "neg_brier_score": _negative_brier_score,
     "d2_brier_score": _d2_brier_score,
@@ -136,13 +134,13 @@ REGRESSION = (
 )
 
 
-def scorer_of(scoring: Scoring, model: Any) -> Callable[..., float]:
+def get_metric_scorer(scoring: Scoring, model: Any) -> Callable[..., float]:
     """The scorer of a name, or the callable itself.
 
     The positive class of scorers that need one is 1, as in scikit-learn; of two classes without a 1, such as text, it
     is the second in their order, as for AUC.
     """
-    own = OWN.get(scoring) if isinstance(scoring, str) else None
+    own = OWN_SCORERS.get(scoring) if isinstance(scoring, str) else None
     scorer: Any = own or check_scoring(model, scoring=scoring)
     if scoring in POSITIVE_CLASS and 1 not in model.classes_.tolist():
         arguments = {**scorer._kwargs, "pos_label": model.classes_.tolist()[1]}
@@ -154,7 +152,7 @@ def check_metric(scoring: Scoring, classes: Labels) -> None:
     """Raise if a scorer of scikit-learn is not made for these classes."""
     if not isinstance(scoring, str):
         return
-    names = listed(classes.tolist())
+    names = format_list(classes.tolist())
     if scoring.endswith("_samples"):
         name = scoring.removesuffix("_samples")
         raise ValueError(
@@ -207,7 +205,7 @@ METRICS = {
 }
 
 
-def metric_named(name: str) -> Metric:
+def get_metric(name: str) -> Metric:
     """The metric of a name: one of these, one for people, or any scorer of scikit-learn.
 
     Examples
@@ -275,7 +273,7 @@ def metric_range(scoring: Scoring, n_classes: int | None = None) -> tuple[float,
     >>> metric_range("AUC"), metric_range("matthews_corrcoef"), metric_range("neg_brier_score", n_classes=2)
     ((0.0, 1.0), (-1.0, 1.0), (-1.0, 0.0))
     """
-    name = metric_named(scoring).scoring if isinstance(scoring, str) else _scorer_name(scoring)
+    name = get_metric(scoring).scoring if isinstance(scoring, str) else _scorer_name(scoring)
     if name == "neg_brier_score":
         return (-1.0, 0.0) if n_classes == 2 else (-2.0, 0.0)
     for limits, names in RANGES.items():

@@ -21,54 +21,56 @@ from sklearn.utils import _safe_indexing
 
 from ..algebra import Array, Ints
 from ..labels import Balance, Labels, Samples
-from ._asking import TINY, VOTES, Prediction
+from ._asking import DECISION_SCORES, MIN_PROBABILITY, Prediction
 from ._candidate import Candidate
 from ._contest import (
-    Contender,
-    choose,
-    contender_row,
-    contenders,
+    CandidateResult,
+    best_by_variant,
+    check_comparison_size,
     forecast,
-    on_parts,
-    require_contest,
+    restrict_results,
+    result_row,
+    select_result,
     standard_error,
 )
-from ._engine import Scorer, Split, graded, predictions, preferred, tally
-from ._ensemble import Pool
+from ._engine import Scorer, Split, best_index, evaluate_candidates, score_predictions, tabulate_scores
+from ._ensemble import EnsembleClassifier
 from ._metric import Scoring, metric_range
 from ._pool import (
-    STRENGTHS,
+    SMOOTHING_STRENGTHS,
+    AcceptanceTest,
     ConformalSets,
-    Folds,
-    Guard,
+    CrossFittingFolds,
     Mask,
-    calibration,
-    guarded,
-    neighbour_graph,
-    pool_weights,
-    pooled,
-    prune,
-    sharpened,
-    smoothed,
+    adjust_priors,
+    apply_inverse_temperature,
+    average_members,
+    calibration_table,
+    compare_trials,
+    fit_ensemble_weights,
+    fit_temperature,
+    fit_temperatures,
+    make_trial_batches,
+    neighbor_graph,
+    prune_weights,
+    score_trials,
+    smooth_probabilities,
     softmax,
-    temperature,
-    temperatures,
-    trial_batches,
-    tried,
-    with_priors,
 )
 
-INDUCTIVE, ALL = "pool of inductive models", "pool of all models"
-ROOM = 2**27  # votes, of all candidates on all samples as they come: a gigabyte; skewed batches take up to three more
-FEWEST_ROWS = 20  # of a held-out part
-NESTED_PARTS = 4  # held-out parts from which models are trained without pairs of them: two are left to train on
-NESTED_ROWS = 1_000  # at most, since kernels take time that grows with the cube of rows
-NESTED_WORK = 40_000  # at most, pairs of parts times rows times classes: some seconds for all candidates
-Votes = Mapping[tuple[int, int], Array]  # by candidate and split
+INDUCTIVE_ENSEMBLE, FULL_ENSEMBLE = "pool of inductive models", "pool of all models"
+MAX_DECISION_SCORES = (
+    2**27
+)  # votes, of all candidates on all samples as they come: a gigabyte; skewed batches take up to three more
+MIN_HELD_OUT_ROWS = 20  # of a held-out part
+MIN_NESTED_DOMAINS = 4  # held-out parts from which models are trained without pairs of them: two are left to train on
+MAX_NESTED_ROWS = 1_000  # at most, since kernels take time that grows with the cube of rows
+MAX_NESTED_WORK = 40_000  # at most, pairs of parts times rows times classes: some seconds for all candidates
+ScoresBySplit = Mapping[tuple[int, int], Array]  # by candidate and split
 
 
 @dataclass(frozen=True)
-class Trials:
+class TrialSplits:
     """Held-out parts, each as it is, and drawn again with a skew of classes.
 
     Attributes
@@ -86,16 +88,16 @@ class Trials:
 
     natural: list[Split]
     rows: list[list[Any]]
-    folds: Folds
+    folds: CrossFittingFolds
     nested: dict[tuple[int, int], Split] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, samples: Samples, natural: Sequence[Split], *, skewed: bool = True) -> Trials:
+    def of(cls, samples: Samples, natural: Sequence[Split], *, skewed: bool = True) -> TrialSplits:
         """Batches follow from the classes of a part alone, so that whoever holds it out draws the same."""
         # Ranks, since who holds a part out may know of other classes than those in it, or not.
         codes = [np.unique(samples.codes[test], return_inverse=True)[1] for _, test in natural] if skewed else []
-        drawn = [trial_batches(own, zlib.crc32(own.astype("<i8").tobytes())) for own in codes]
-        folds = Folds.from_rows([test for _, test in natural])
+        drawn = [make_trial_batches(own, zlib.crc32(own.astype("<i8").tobytes())) for own in codes]
+        folds = CrossFittingFolds.from_rows([test for _, test in natural])
         batches: list[list[Any]] = [*drawn] or [[slice(None)] for _ in natural]
         return cls(list(natural), batches, folds, nested_splits(samples, natural, folds))
 
@@ -126,7 +128,7 @@ class Trials:
         return {key: first + i for i, key in enumerate(self.nested)}
 
 
-def nested_splits(samples: Samples, natural: Sequence[Split], folds: Folds) -> dict[tuple[int, int], Split]:
+def nested_splits(samples: Samples, natural: Sequence[Split], folds: CrossFittingFolds) -> dict[tuple[int, int], Split]:
     """Splits that hold out one part, and train without another as well, by the other's fold and the part.
 
     What is fitted for a part by what models say of other parts has seen its labels if these models were trained on it:
@@ -138,7 +140,7 @@ def nested_splits(samples: Samples, natural: Sequence[Split], folds: Folds) -> d
     rows = max(len(train) + len(test) for train, test in natural)
     n_classes = len(np.unique(np.concatenate([samples.codes[test] for _, test in natural])))
     work = m * (m - 1) // 2 * rows * n_classes
-    if m < NESTED_PARTS or len(folds.kept) < m or rows > NESTED_ROWS or work > NESTED_WORK:
+    if m < MIN_NESTED_DOMAINS or len(folds.kept) < m or rows > MAX_NESTED_ROWS or work > MAX_NESTED_WORK:
         return {}
     found = {}
     for fold, part in np.argwhere(folds.kept).tolist():
@@ -148,7 +150,7 @@ def nested_splits(samples: Samples, natural: Sequence[Split], folds: Folds) -> d
 
 
 @dataclass(frozen=True)
-class Tried:
+class EnsembleTrial:
     """A pool on every held-out part: nothing that is applied to a part was fitted on it."""
 
     name: str
@@ -159,7 +161,7 @@ class Tried:
 
 
 @dataclass(frozen=True)
-class Pooling:
+class FittedEnsemble:
     """A pool of candidates, and what it is worth on held-out parts.
 
     Members, weights, temperatures and smoothing are fitted on all held-out parts. What is reported about a part, in
@@ -204,8 +206,8 @@ class Pooling:
     scores: Array
     score_range: tuple[float, float]
     calibration: dict[str, Any]
-    guards: list[Guard] = field(default_factory=list)
-    tried: list[Tried] = field(default_factory=list)
+    guards: list[AcceptanceTest] = field(default_factory=list)
+    tried: list[EnsembleTrial] = field(default_factory=list)
     prior_ratio: Array | None = None
 
     @property
@@ -258,9 +260,9 @@ class Pooling:
         return forecast(self.scores[known], error, self.score_range)
 
     @property
-    def unfitted(self) -> Pool:
+    def unfitted(self) -> EnsembleClassifier:
         """What predicts, of members that somebody else asks."""
-        return Pool(
+        return EnsembleClassifier(
             [one.pipeline for one in self.members],
             self.weights,
             self.betas,
@@ -270,13 +272,13 @@ class Pooling:
             prior_ratio=self.prior_ratio,
         )
 
-    def estimator(self, members: Sequence[Pipeline]) -> Pool:
+    def estimator(self, members: Sequence[Pipeline]) -> EnsembleClassifier:
         """What predicts, of fitted members."""
         return self.unfitted.of(members)
 
 
 @dataclass(frozen=True)
-class CrossFit:
+class CrossFittedEnsemble:
     """A pool on held-out parts, before the last temperature; nothing that is applied to a part was fitted on it.
 
     Attributes
@@ -296,7 +298,7 @@ class CrossFit:
 
 
 @dataclass(frozen=True)
-class Finished:
+class FinishedEnsemble:
     """A pool after smoothing, if any, and the last temperature: both as deployed, and cross-fitted scores."""
 
     smoothing: float
@@ -305,7 +307,7 @@ class Finished:
     scores: Array  # (2, m), times 100: on natural and on skewed batches
 
 
-def contest_and_pool(
+def evaluate_and_fit_ensemble(
     candidates: Sequence[Candidate],
     samples: Samples,
     splits: Sequence[Split],
@@ -317,24 +319,26 @@ def contest_and_pool(
     transductive: bool = True,
     among: Sequence[Candidate] | None = None,
     **work: Any,
-) -> tuple[list[Contender], Pooling]:
+) -> tuple[list[CandidateResult], FittedEnsemble]:
     """Ask all candidates, and pool them, or pick one `among` some; the best settings of each variant, and the pool."""
-    require_contest(len(samples.classes), len(splits))
-    few = _few(samples, splits, len(candidates))
-    trials = Trials.of(samples, few, skewed=pool and transductive)
+    check_comparison_size(len(samples.classes), len(splits))
+    few = _limit_held_out_rows(samples, splits, len(candidates))
+    trials = TrialSplits.of(samples, few, skewed=pool and transductive)
     how = {"preparation": preparation, "balance": balance, **work}
-    said = predictions(candidates, samples, trials.splits, scoring=VOTES[0], again=trials.again, **how)
-    ballot = Ballot.of(candidates, samples, trials, said, scoring, balance)
+    said = evaluate_candidates(
+        candidates, samples, trials.splits, scoring=DECISION_SCORES[0], again=trials.again, **how
+    )
+    ballot = OutOfDomainPredictions.of(candidates, samples, trials, said, scoring, balance)
     pooling = ballot.chosen(preparation, pool=pool, transductive=transductive, among=among)
     return ballot.field(skewed=pool and transductive), pooling
 
 
-def _few(samples: Samples, splits: Sequence[Split], n_candidates: int) -> Sequence[Split]:
+def _limit_held_out_rows(samples: Samples, splits: Sequence[Split], n_candidates: int) -> Sequence[Split]:
     """The same, or with so few samples held out that all votes on them have room in memory: thousands of classes do."""
-    most, total = ROOM // (n_candidates * len(samples.classes)), sum(len(test) for _, test in splits)
+    most, total = MAX_DECISION_SCORES // (n_candidates * len(samples.classes)), sum(len(test) for _, test in splits)
     if total <= most:
         return splits
-    sizes = [max(most * len(test) // total, FEWEST_ROWS) for _, test in splits]
+    sizes = [max(most * len(test) // total, MIN_HELD_OUT_ROWS) for _, test in splits]
     rng, parts = np.random.default_rng(0), zip(splits, sizes, strict=True)
     return [(train, np.sort(rng.permutation(test)[:n])) for (train, test), n in parts]
 
@@ -346,7 +350,7 @@ def _prepared(samples: Samples, split: Split, preparation: Any) -> Any:
 
 
 @dataclass
-class Ballot:
+class OutOfDomainPredictions:
     """Votes of candidates on trials, their temperatures, and how votes are scored.
 
     The pool that is deployed is fitted on all held-out parts. Whatever is reported about a part is cross-fitted: see
@@ -355,8 +359,8 @@ class Ballot:
 
     candidates: Sequence[Candidate]
     samples: Samples
-    trials: Trials
-    votes: Votes
+    trials: TrialSplits
+    votes: ScoresBySplit
     results: dict[str, Any]
     betas: Array  # (J,), fitted on all held-out parts; NaN for candidates that did not vote on every trial
     fold_betas: Array  # (F, J), fitted on the parts that each fold keeps
@@ -369,11 +373,11 @@ class Ballot:
         cls,
         candidates: Sequence[Candidate],
         samples: Samples,
-        trials: Trials,
+        trials: TrialSplits,
         said: Iterable[Prediction],
         scoring: Scoring = "accuracy",
         balance: Balance = "none",
-    ) -> Ballot:
+    ) -> OutOfDomainPredictions:
         """Temper the votes of all who voted on every trial, and score them on natural ones."""
         told = list(said)
         votes = {(p.candidate, p.split): p.responses["votes"] for p in told if p.codes is not None}
@@ -394,17 +398,17 @@ class Ballot:
             beta = betas[folds.predicted_by[p.split], p.candidate]
             P = softmax(p.responses["votes"], 1.0 if np.isnan(beta) else beta)
             natural = natural_probabilities(P, samples, trials, p.split, balance)
-            return replace(p, responses=_said(natural, samples.classes))
+            return replace(p, responses=_as_responses(natural, samples.classes))
 
         score = Scorer(scoring, samples, trials.natural)
-        found = graded((probable(p) for p in told if p.split < len(parts)), score)
-        results = tally(found, len(candidates), len(parts))
+        found = score_predictions((probable(p) for p in told if p.split < len(parts)), score)
+        results = tabulate_scores(found, len(candidates), len(parts))
         score.leave_out(np.flatnonzero(~results["defined"]).tolist())
         score = Scorer(scoring, samples, trials.splits)
         return cls(candidates, samples, trials, votes, results, betas[-1], betas[:-1], score, weights, balance)
 
     @property
-    def folds(self) -> Folds:
+    def folds(self) -> CrossFittingFolds:
         """The folds of cross-fitting."""
         return self.trials.folds
 
@@ -417,24 +421,24 @@ class Ballot:
     def fold_results(self) -> list[dict[str, Any]]:
         """Scores of all candidates as each fold knows them, on the parts that it keeps."""
         if not self.trials.nested:
-            return [on_parts(self.results, kept) for kept in self.folds.kept]
+            return [restrict_results(self.results, kept) for kept in self.folds.kept]
         found = []
         for fold, kept in enumerate(self.folds.kept):
             scores = np.full_like(self.results["scores"], np.nan)
             betas = np.nan_to_num(self.fold_betas[fold], nan=1.0)
             for j, k in product(range(len(scores)), np.flatnonzero(kept).tolist()):
                 if np.isfinite(self.results["scores"][j, k]):
-                    P = softmax(_votes_in_fold(self.votes, self.trials, j, k, fold), betas[j])
+                    P = softmax(_scores_in_fold(self.votes, self.trials, j, k, fold), betas[j])
                     scores[j, k] = self._score_split(self.trials.nested_at[fold, k], P)
-            found.append(on_parts({**self.results, "scores": scores}, kept & np.isfinite(scores).any(axis=0)))
+            found.append(restrict_results({**self.results, "scores": scores}, kept & np.isfinite(scores).any(axis=0)))
         return found
 
-    def field(self, *, skewed: bool = False) -> list[Contender]:
+    def field(self, *, skewed: bool = False) -> list[CandidateResult]:
         """The best settings of each variant; what they score on skewed batches takes a moment more."""
-        found = contenders(self.candidates, self.results, self.folds, self.fold_results)
+        found = best_by_variant(self.candidates, self.results, self.folds, self.fold_results)
         return [replace(one, skewed=self._skewed(one)) for one in found] if skewed else found
 
-    def _skewed(self, contender: Contender) -> float:
+    def _skewed(self, contender: CandidateResult) -> float:
         """Mean score of a contender on skewed batches."""
         positions = [self.position(candidate) for candidate in contender.scored]
         if np.isnan(self.betas[positions]).any():
@@ -443,7 +447,7 @@ class Ballot:
         for k, j in enumerate(positions):
             alone = (np.arange(len(self.candidates)) == j).astype(float)
             batches.append(self._batches(k, alone, self.fold_betas[self.folds.predicted_by[k]]))
-        scores = tried(batches, self._score_batch)[1]
+        scores = score_trials(batches, self._score_batch)[1]
         return float(np.nanmean(scores) / 100) if np.isfinite(scores).any() else np.nan
 
     def chosen(
@@ -453,7 +457,7 @@ class Ballot:
         pool: bool = True,
         transductive: bool = True,
         among: Sequence[Candidate] | None = None,
-    ) -> Pooling:
+    ) -> FittedEnsemble:
         """The pool, or one candidate, of all or `among` some; neighbours are looked for behind the preparation."""
         allowed = set(map(id, self.candidates if among is None else among))
         best = self._best(self.results, allowed)  # raises if nobody could be scored
@@ -466,15 +470,15 @@ class Ballot:
     def _best(self, results: dict[str, Any], allowed: set[int]) -> Candidate:
         """The candidate to pick, by scores on the parts that count in these results."""
         if not results["defined"].any():  # nothing is left to choose by
-            return self.candidates[preferred(results, [j for j, c in enumerate(self.candidates) if id(c) in allowed])]
-        rivals = contenders(self.candidates, results, self.folds)
-        return choose([one for one in rivals if id(one.candidate) in allowed]).candidate
+            return self.candidates[best_index(results, [j for j, c in enumerate(self.candidates) if id(c) in allowed])]
+        rivals = best_by_variant(self.candidates, results, self.folds)
+        return select_result([one for one in rivals if id(one.candidate) in allowed]).candidate
 
     def position(self, candidate: Candidate) -> int:
         """Where a candidate is among all."""
         return next(j for j, other in enumerate(self.candidates) if other is candidate)
 
-    def picked(self, candidate: Candidate, scored: Sequence[Candidate] | None = None) -> Pooling:
+    def picked(self, candidate: Candidate, scored: Sequence[Candidate] | None = None) -> FittedEnsemble:
         """A pool of one; `scored` are the candidates that were picked without each part, and are scored on it."""
         j = self.position(candidate)
         positions = [j if scored is None else self.position(scored[k]) for k in range(len(self.codes))]
@@ -482,7 +486,7 @@ class Ballot:
         for k, at in enumerate(positions):
             raw.append(softmax(self.votes[at, k]))
             held_out.append(softmax(self.votes[at, k], self.fold_betas[self.folds.predicted_by[k], at]))
-        return Pooling(
+        return FittedEnsemble(
             members=[candidate],
             weights=np.ones(1),
             betas=self.betas[[j]],
@@ -496,35 +500,35 @@ class Ballot:
             prior_ratio=self._prior_ratio(),
         )
 
-    def pooled(self, features: Sequence[Any] | None, among: Sequence[Candidate] | None = None) -> Pooling:
+    def pooled(self, features: Sequence[Any] | None, among: Sequence[Candidate] | None = None) -> FittedEnsemble:
         """The pool; with the features of held-out parts, steps that look at batches are tried, and guarded."""
         wanted = set(map(id, self.candidates if among is None else among))
         voting = np.array([id(candidate) in wanted for candidate in self.candidates]) & np.isfinite(self.betas)
         inductive = voting & np.array([not candidate.transductive for candidate in self.candidates])
-        masks = {INDUCTIVE: inductive} if inductive.any() else {}
-        masks |= {ALL: voting} if not np.array_equal(inductive, voting) else {}
+        masks = {INDUCTIVE_ENSEMBLE: inductive} if inductive.any() else {}
+        masks |= {FULL_ENSEMBLE: voting} if not np.array_equal(inductive, voting) else {}
         fits = self._cross_fits(masks)
         name, *others = masks
         best = self._finished(fits[name])
-        found, guards = [Tried(name, self._kind(masks[name]), best.scores)], list[Guard]()
+        found, guards = [EnsembleTrial(name, self._kind(masks[name]), best.scores)], list[AcceptanceTest]()
         for bold in others:
             finished = self._finished(fits[bold])
-            guards.append(guarded("The pool with transductive members", best.scores, finished.scores))
-            found.append(Tried(bold, "transductive", finished.scores, guard=guards[-1].reason))
+            guards.append(compare_trials("The pool with transductive members", best.scores, finished.scores))
+            found.append(EnsembleTrial(bold, "transductive", finished.scores, guard=guards[-1].reason))
             if guards[-1].adopts:
                 name, best = bold, finished
         used = name
         if features is not None:
             smooth = self._finished(fits[name], self._graphs(features))
             step = f"Smoothing by neighbours (strength {smooth.smoothing:g})"
-            guards.append(guarded(step, best.scores, smooth.scores))
-            found.append(Tried(f"{name}, smoothed", "transductive", smooth.scores, guard=guards[-1].reason))
+            guards.append(compare_trials(step, best.scores, smooth.scores))
+            found.append(EnsembleTrial(f"{name}, smoothed", "transductive", smooth.scores, guard=guards[-1].reason))
             if guards[-1].adopts:
                 used, best = found[-1].name, smooth
         fold_weights = fits[name].weights[self.folds.predicted_by]
-        raw = [pooled(weights, self._members(k)) for k, weights in enumerate(fold_weights)]
+        raw = [average_members(weights, self._members(k)) for k, weights in enumerate(fold_weights)]
         members, weights, betas = self.shares(masks[name])
-        return Pooling(
+        return FittedEnsemble(
             members=members,
             weights=weights,
             betas=betas,
@@ -543,16 +547,16 @@ class Ballot:
     def shares(self, mask: Mask) -> tuple[list[Candidate], Array, Array]:
         """Who is in the pool of some candidates, the weightiest first, with what weights and temperatures."""
         P = [self._members(k, self.betas) for k in range(len(self.codes))]
-        weights = pool_weights(P, self.codes, members=mask & np.isfinite(self.betas), weights=self.weights)
-        weights = prune(weights, P, self.codes)
+        weights = fit_ensemble_weights(P, self.codes, members=mask & np.isfinite(self.betas), weights=self.weights)
+        weights = prune_weights(weights, P, self.codes)
         kept = [int(j) for j in np.argsort(-weights, kind="stable") if weights[j] > 0]
         return [self.candidates[j] for j in kept], weights[kept], self.betas[kept]
 
-    def _cross_fits(self, masks: Mapping[str, Mask]) -> dict[str, CrossFit]:
+    def _cross_fits(self, masks: Mapping[str, Mask]) -> dict[str, CrossFittedEnsemble]:
         """Pools of some candidates, fitted without each fold and, to go on from there, without each pair of folds."""
         folds, m = self.folds, len(self.codes)
         shape = len(folds.kept), len(self.candidates)
-        found = {name: CrossFit(np.empty(shape), [[] for _ in range(m)], []) for name in masks}
+        found = {name: CrossFittedEnsemble(np.empty(shape), [[] for _ in range(m)], []) for name in masks}
         for fold, kept in enumerate(folds.kept):
             parts, betas = np.flatnonzero(kept).tolist(), self.fold_betas[fold]
             P = [self._members(k, betas, fold) for k in parts]
@@ -562,10 +566,10 @@ class Ballot:
             fits = np.vstack([kept, pairs])[:, parts]  # which of the parts are fitted on, without a fold and two
             for name, mask in masks.items():
                 if parts:
-                    weights = pool_weights(P, codes, members=mask, weights=rows, kept=fits)
+                    weights = fit_ensemble_weights(P, codes, members=mask, weights=rows, kept=fits)
                     for b, own in enumerate(map(np.flatnonzero, fits)):
                         if len(own):
-                            weights[b] = prune(weights[b], [P[i] for i in own], [codes[i] for i in own])
+                            weights[b] = prune_weights(weights[b], [P[i] for i in own], [codes[i] for i in own])
                 else:
                     weights = (mask / mask.sum())[None]
                 found[name].weights[fold] = weights[0]
@@ -575,18 +579,18 @@ class Ballot:
                 for k, members in zip(parts, P, strict=True):
                     pair = int(np.searchsorted(others, folds.predicted_by[k]))
                     if pairs[pair].any():
-                        inner[k] = pooled(weights[1 + pair], members)
+                        inner[k] = average_members(weights[1 + pair], members)
                 found[name].inner.append(inner)
         return found
 
     def _graphs(self, features: Sequence[Any]) -> list[list[Any]]:
         """Neighbours within every batch of every part."""
         return [
-            [neighbour_graph(_safe_indexing(X, rows)) for rows in parts]
+            [neighbor_graph(_safe_indexing(X, rows)) for rows in parts]
             for X, parts in zip(features, self.trials.rows, strict=True)
         ]
 
-    def _finished(self, fit: CrossFit, graphs: Sequence[Sequence[Any]] | None = None) -> Finished:
+    def _finished(self, fit: CrossFittedEnsemble, graphs: Sequence[Sequence[Any]] | None = None) -> FinishedEnsemble:
         """A pool with its last temperature, and smoothed if there are graphs of neighbours."""
         folds = self.folds
         fold_steps = [self._last_steps(inner, graphs) for inner in fit.inner]
@@ -595,9 +599,13 @@ class Ballot:
         batches = []
         for k, own in enumerate(fit.batches):
             strength, beta = fold_steps[folds.predicted_by[k]]
-            smooth = own if graphs is None else [smoothed(P, graphs[k][b], strength) for b, P in enumerate(own)]
-            batches.append([sharpened(P, beta) for P in smooth])
-        return Finished(smoothing, sharpness, [own[0] for own in batches], tried(batches, self._score_batch))
+            smooth = (
+                own if graphs is None else [smooth_probabilities(P, graphs[k][b], strength) for b, P in enumerate(own)]
+            )
+            batches.append([apply_inverse_temperature(P, beta) for P in smooth])
+        return FinishedEnsemble(
+            smoothing, sharpness, [own[0] for own in batches], score_trials(batches, self._score_batch)
+        )
 
     def _last_steps(self, natural: Mapping[int, Array], graphs: Sequence[Sequence[Any]] | None) -> tuple[float, float]:
         """Strength of smoothing and last inverse temperature, by what a pool says of some parts as they are.
@@ -605,19 +613,22 @@ class Ballot:
         The strength is that of the best mean score, of equals the weakest. Without any parts it is the weakest, and the
         temperature is 1.
         """
-        strengths = (0.0,) if graphs is None else STRENGTHS
+        strengths = (0.0,) if graphs is None else SMOOTHING_STRENGTHS
         if not natural:
             return strengths[0], 1.0
         codes = [self.codes[k] for k in natural]
         weights = None if self.weights is None else [self.weights[k] for k in natural]
         betas, means = [], []
         for strength in strengths:
-            P = [p if graphs is None else smoothed(p, graphs[k][0], strength) for k, p in natural.items()]
+            P = [p if graphs is None else smooth_probabilities(p, graphs[k][0], strength) for k, p in natural.items()]
             with np.errstate(divide="ignore"):
-                betas.append(temperature([np.log(p) for p in P], codes, weights))
+                betas.append(fit_temperature([np.log(p) for p in P], codes, weights))
             if graphs is None:
                 return strength, betas[0]
-            scores = [self._score_batch(k, 0, sharpened(p, betas[-1])) for k, p in zip(natural, P, strict=True)]
+            scores = [
+                self._score_batch(k, 0, apply_inverse_temperature(p, betas[-1]))
+                for k, p in zip(natural, P, strict=True)
+            ]
             means.append(float(np.nanmean(scores)) if np.isfinite(scores).any() else -np.inf)
         best = int(np.argmax(means))
         return strengths[best], betas[best]
@@ -633,7 +644,7 @@ class Ballot:
         """
         P = np.zeros((len(self.candidates), len(self.codes[k]), len(self.samples.classes)))
         for j in np.flatnonzero(np.isfinite(self.betas)).tolist():
-            votes = self.votes[j, k] if fold is None else _votes_in_fold(self.votes, self.trials, j, k, fold)
+            votes = self.votes[j, k] if fold is None else _scores_in_fold(self.votes, self.trials, j, k, fold)
             P[j] = softmax(votes, 1.0 if betas is None else betas[j])
         return P
 
@@ -654,7 +665,7 @@ class Ballot:
         return self._score_split(self.trials.at(k, b), P)
 
     def _score_split(self, split: int, P: Array) -> float:
-        responses = _said(self._natural(P, split), self.samples.classes)
+        responses = _as_responses(self._natural(P, split), self.samples.classes)
         return self.score(Prediction(0, split, P.argmax(axis=1), responses))
 
     def _prior_ratio(self) -> Array | None:
@@ -670,20 +681,20 @@ class Ballot:
         weight = self.samples.weight
         weights = None if weight is None else [weight[test] for _, test in self.trials.natural]
         said = {"before": before, "after": [self._natural(P, k) for k, P in enumerate(after)]}
-        return {when: calibration(P, self.codes, weights) for when, P in said.items()}
+        return {when: calibration_table(P, self.codes, weights) for when, P in said.items()}
 
 
-def natural_probabilities(P: Array, samples: Samples, trials: Trials, split: int, balance: Balance) -> Array:
+def natural_probabilities(P: Array, samples: Samples, trials: TrialSplits, split: int, balance: Balance) -> Array:
     """Probabilities of held-out rows under the natural class frequencies of the rows that were trained on.
 
     Models that are trained with balanced classes estimate probabilities under equal class frequencies.
     """
     train, _ = trials.splits[split]
     ratio = samples.prior_ratio(train, balance)
-    return P if ratio is None else with_priors(P, ratio)
+    return P if ratio is None else adjust_priors(P, ratio)
 
 
-def _votes_in_fold(votes: Votes, trials: Trials, j: int, k: int, fold: int) -> Array:
+def _scores_in_fold(votes: ScoresBySplit, trials: TrialSplits, j: int, k: int, fold: int) -> Array:
     """Votes of a candidate on a part by a model that was not trained on what the fold leaves out, if there is one.
 
     There is none without nested splits, or if the candidate could not be trained on so few parts.
@@ -692,36 +703,37 @@ def _votes_in_fold(votes: Votes, trials: Trials, j: int, k: int, fold: int) -> A
 
 
 def _cross_fitted_temperatures(
-    j: int, votes: Votes, trials: Trials, codes: list[Ints], weights: list[Array] | None
+    j: int, votes: ScoresBySplit, trials: TrialSplits, codes: list[Ints], weights: list[Array] | None
 ) -> Array:
     """Inverse temperatures (F + 1,) of a candidate: by the parts that each fold keeps, and by all parts."""
     parts, kept = range(len(codes)), trials.folds.kept
     every = np.ones((1, len(codes)), dtype=bool)
     natural = [votes[j, k] for k in parts]
     if not trials.nested:
-        return temperatures(natural, codes, np.vstack([kept, every]), weights)
+        return fit_temperatures(natural, codes, np.vstack([kept, every]), weights)
     found = [
-        temperatures([_votes_in_fold(votes, trials, j, k, fold) for k in parts], codes, own[None], weights)
+        fit_temperatures([_scores_in_fold(votes, trials, j, k, fold) for k in parts], codes, own[None], weights)
         for fold, own in enumerate(kept)
     ]
-    return np.concatenate([*found, temperatures(natural, codes, every, weights)])
+    return np.concatenate([*found, fit_temperatures(natural, codes, every, weights)])
 
 
-def _said(P: Array, classes: Labels) -> dict[str, Any]:
+def _as_responses(P: Array, classes: Labels) -> dict[str, Any]:
     """Probabilities in every form that a scorer may ask for."""
-    logits = np.log(np.maximum(P, TINY))
+    logits = np.log(np.maximum(P, MIN_PROBABILITY))
     decisions = logits[:, 1] - logits[:, 0] if len(classes) == 2 else logits
     return {"predict_proba": P, "decision_function": decisions, "classes_": classes}
 
 
-def leaderboard(field: Sequence[Contender], pooling: Pooling, names: Sequence[str]) -> list[dict[str, Any]]:
+def make_leaderboard(
+    field: Sequence[CandidateResult], pooling: FittedEnsemble, names: Sequence[str]
+) -> list[dict[str, Any]]:
     """Pools and contenders as rows of plain values, best first."""
     shares: dict[str, float] = {}
     for member, share in zip(pooling.members, pooling.weights.tolist(), strict=True):
         shares[member.variant] = shares.get(member.variant, 0.0) + share
     rows = [
-        {**contender_row(one, names), "weight": shares.get(one.name, 0.0), "guard": "", "chosen": False}
-        for one in field
+        {**result_row(one, names), "weight": shares.get(one.name, 0.0), "guard": "", "chosen": False} for one in field
     ]
     if not pooling.tried:  # one was picked
         for row, one in zip(rows, field, strict=True):

@@ -8,8 +8,8 @@ from typing import Literal
 import numpy as np
 from scipy.special import stdtrit
 
-FEWEST = 3  # domains for any prediction interval: with two, Student's t reaches 12.7 standard errors
-USABLE = 0.25  # half-width of the widest interval that is worth showing, as a share of the metric's range
+MIN_DOMAINS_FOR_INTERVAL = 3  # domains for any prediction interval: with two, Student's t reaches 12.7 standard errors
+MAX_USABLE_SHARE = 0.25  # half-width of the widest interval that is worth showing, as a share of the metric's range
 MOST_DOMAINS = 1_000  # larger numbers of domains are as good as none: nobody can collect them
 ROUNDING = 1e-9  # shares such as 0.8 / (1 - 0.8) exceed whole numbers by rounding
 
@@ -84,10 +84,10 @@ def domains_for_coverage(coverage: float, share: float = 1.0) -> int | None:
 
 def is_informative(low: float, high: float, limits: tuple[float, float]) -> bool:
     """Whether an interval excludes at least half of the range of a metric; without a finite range, it always does."""
-    return bool(high - low <= 2 * USABLE * (limits[1] - limits[0]))
+    return bool(high - low <= 2 * MAX_USABLE_SHARE * (limits[1] - limits[0]))
 
 
-def no_interval(
+def explain_missing_interval(
     n_domains: int, spread: float, half_width: float, as_text: Callable[[float], str], level: float = 0.95
 ) -> str:
     """Why there is no prediction interval for the next domain, and how many domains it takes, without a full stop.
@@ -95,9 +95,9 @@ def no_interval(
     `half_width` is that of the widest interval worth showing, which may be infinite, and `as_text` writes such sizes.
     """
     needed = domains_for_interval(spread, half_width, level=level)
-    if n_domains < FEWEST or not np.isfinite(half_width):
+    if n_domains < MIN_DOMAINS_FOR_INTERVAL or not np.isfinite(half_width):
         some = "One held-out domain is" if n_domains == 1 else f"{n_domains} held-out domains are"
-        return f"{some} too few for a prediction interval; at least {max(needed or 0, FEWEST)} are needed"
+        return f"{some} too few for a prediction interval; at least {max(needed or 0, MIN_DOMAINS_FOR_INTERVAL)} are needed"
     between = f"the scores of {n_domains} held-out domains have a standard deviation of {as_text(spread)}"
     width = f"±{as_text(half_width)}"
     if needed is None:

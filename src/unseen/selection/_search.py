@@ -14,22 +14,22 @@ from sklearn.utils import get_tags
 from sklearn.utils._param_validation import HasMethods
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..citizen import forget, ignored, parameters
-from ..estimators import Projection, check_gram, validation_of
+from ..citizen import ignore_warnings, keyword_parameters, reset_fitted_attributes
+from ..estimators import Projection, check_gram, validation_options
 from ..exceptions import MaskedLabelsWarning, SingleDomainWarning, warn
-from ..labels import MANY_CLASSES, Samples, domains_by_name, encode_classes, samples_of
+from ..labels import MANY_CLASSES, Samples, encode_classes, make_samples, require_named_domains
 from ..progress import with_callbacks
-from ._asking import as_key, one_thread
-from ._candidate import Candidate, placed
-from ._chosen import ChosenModel, refuse_dask
-from ._engine import TIE, Split, preferred, results_of
+from ._asking import hashable_key, single_thread
+from ._candidate import Candidate, bind_domains
+from ._chosen import BaseSelector, reject_dask
+from ._engine import TIE_TOLERANCE, Split, best_index, tabulate_candidates
 from ._folds import KERNEL_PARAMS
 from ._methods import HEADS, METHODS
 from ._splitters import domain_splits
 
 
-@parameters
-class ProjectionSearchCV(MetaEstimatorMixin, ChosenModel):
+@keyword_parameters
+class ProjectionSearchCV(MetaEstimatorMixin, BaseSelector):
     """Choose the settings of a projection, and of the classifier behind it, by cross-validation over domains.
 
     Gives the scores of :class:`~sklearn.model_selection.GridSearchCV` on the pipeline of projection and classifier,
@@ -101,14 +101,14 @@ class ProjectionSearchCV(MetaEstimatorMixin, ChosenModel):
     __metadata_request__transform: ClassVar = {"sample_domain": True}
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **ChosenModel._parameter_constraints,
+        **BaseSelector._parameter_constraints,
         "estimator": [HasMethods(["fit", "transform"])],
         "param_grid": [dict, list, None],
         "classifier": [HasMethods(["fit", "predict"]), None],
         "refit": ["boolean", callable],
     }
 
-    @domains_by_name
+    @require_named_domains
     def fit(self, X: Any, y: Any, *, sample_domain: Any = None, sample_weight: Any = None, **params: Any) -> Self:
         """Score every setting and refit the best.
 
@@ -132,13 +132,13 @@ class ProjectionSearchCV(MetaEstimatorMixin, ChosenModel):
             The fitted search.
         """
         self._validate_params()
-        forget(self)
+        reset_fitted_attributes(self)
         if not isinstance(self.estimator, Projection):
             raise TypeError(
                 f"estimator must be one of unseen's projections, such as CIDG(); got {self.estimator!r}. For other "
                 "estimators use sklearn.model_selection.GridSearchCV with cv=LeaveOneDomainOut()."
             )
-        refuse_dask(X, type(self).__name__)
+        reject_dask(X, type(self).__name__)
         data = self._check_data(X, y, sample_domain, sample_weight, params.pop("groups", None))
         splits = domain_splits(self, data, sample_domain, params)
         settings = self._settings()
@@ -154,16 +154,16 @@ class ProjectionSearchCV(MetaEstimatorMixin, ChosenModel):
         self._choose()
         if self.refit is not False:
             # The search has warned already.
-            with one_thread(), ignored(SingleDomainWarning, MaskedLabelsWarning, MANY_CLASSES):
+            with single_thread(), ignore_warnings(SingleDomainWarning, MaskedLabelsWarning, MANY_CLASSES):
                 self.best_estimator_ = candidates[self.best_index_].fitted(data.X, data.y, sample_domain, data.weight)
         return self
 
     def _check_data(self, X: Any, y: Any, sample_domain: Any, sample_weight: Any, groups: Any) -> Samples:
-        X, y = validate_data(self, X, y, **validation_of(self.estimator))
+        X, y = validate_data(self, X, y, **validation_options(self.estimator))
         if self.estimator.kernel == "precomputed" and self.estimator.feature_map is None:
             check_gram(X)
         self.classes_, _ = encode_classes(y, type(self).__name__)
-        return samples_of(X, y, sample_domain, sample_weight, groups)
+        return make_samples(X, y, sample_domain, sample_weight, groups)
 
     def _head(self) -> Any:
         return HEADS["1-NN"] if self.classifier is None else self.classifier
@@ -180,9 +180,9 @@ class ProjectionSearchCV(MetaEstimatorMixin, ChosenModel):
                 projection = type(self.estimator)(**{**common, **own})
             else:  # parameters of a feature map, or unknown ones
                 projection = clone(self.estimator).set_params(**own)
-                alike = tuple((k, as_key(v)) for k, v in own.items() if k.startswith("feature_map"))
+                alike = tuple((k, hashable_key(v)) for k, v in own.items() if k.startswith("feature_map"))
                 projection.feature_map = maps.setdefault(alike, projection.feature_map)  # one object, evaluated once
-            values = {(name, type(value), as_key(value)) for name, value in own.items()}
+            values = {(name, type(value), hashable_key(value)) for name, value in own.items()}
             if not candidates or not values <= valid:
                 projection._validate_params()
                 valid |= values
@@ -197,7 +197,7 @@ class ProjectionSearchCV(MetaEstimatorMixin, ChosenModel):
     def _score(self, candidates: list[Candidate], data: Samples, splits: list[Split]) -> dict[str, Any]:
         name = f"{type(self.estimator).__name__} search"
         shown = {"description": name, "verbose": self.verbose, "owner": self}
-        return results_of(candidates, data, splits, scoring=self.scoring, n_jobs=self.n_jobs, shown=shown)
+        return tabulate_candidates(candidates, data, splits, scoring=self.scoring, n_jobs=self.n_jobs, shown=shown)
 
     def _settings(self) -> list[dict[str, Any]]:
         if self.param_grid is not None:
@@ -209,7 +209,7 @@ class ProjectionSearchCV(MetaEstimatorMixin, ChosenModel):
 
     def _choose(self) -> None:
         means = self.cv_results_["mean_test_score"]
-        self.best_index_ = (self.refit if callable(self.refit) else preferred)(self.cv_results_)
+        self.best_index_ = (self.refit if callable(self.refit) else best_index)(self.cv_results_)
         if not 0 <= self.best_index_ < len(means):
             raise IndexError(f"refit returned {self.best_index_!r}, which is no index among {len(means)} settings.")
         self.best_params_ = self.cv_results_["params"][self.best_index_]
@@ -220,7 +220,7 @@ class ProjectionSearchCV(MetaEstimatorMixin, ChosenModel):
 
     def _seen(self, X: Any, sample_domain: Any) -> tuple[Any, Any]:
         Z = self.transform(X, sample_domain=sample_domain)
-        return placed(self.best_estimator_[-1], Z, sample_domain)
+        return bind_domains(self.best_estimator_[-1], Z, sample_domain)
 
     def transform(self, X: Any, *, sample_domain: Any = None) -> Any:
         """Project samples with the chosen projection.
@@ -240,7 +240,7 @@ class ProjectionSearchCV(MetaEstimatorMixin, ChosenModel):
         check_is_fitted(self, "cv_results_")
         if not hasattr(self, "best_estimator_"):
             raise AttributeError(f"This {type(self).__name__} was fitted with refit=False; it has no model to use.")
-        X = validate_data(self, X, reset=False, **validation_of(self.estimator))
+        X = validate_data(self, X, reset=False, **validation_options(self.estimator))
         return self.best_estimator_[0].transform(X, sample_domain=sample_domain)
 
     def get_feature_names_out(self, input_features: Any = None) -> Any:
@@ -259,7 +259,7 @@ class ProjectionSearchCV(MetaEstimatorMixin, ChosenModel):
         check_is_fitted(self, "best_estimator_")
         return self.best_estimator_[0].get_feature_names_out(input_features)
 
-    @domains_by_name
+    @require_named_domains
     def fit_transform(self, X: Any, y: Any, *, sample_domain: Any = None, **params: Any) -> Any:
         """Fit, then project the same samples.
 
@@ -299,7 +299,9 @@ def tabulate(results: dict[str, Any], candidates: Sequence[Candidate]) -> dict[s
         "mean_test_score": means,
         "std_test_score": spread,
         "rank_test_score": rankdata(-np.nan_to_num(means, nan=-np.inf), method="min").astype(np.int32),
-        "n_ties": np.array([np.sum(np.abs(means - mean) <= TIE) - 1 if np.isfinite(mean) else 0 for mean in means]),
+        "n_ties": np.array(
+            [np.sum(np.abs(means - mean) <= TIE_TOLERANCE) - 1 if np.isfinite(mean) else 0 for mean in means]
+        ),
         **{name: results[name] for name in ("mean_n_components", "mean_ridge", "mean_invariance_weight")},
         "transductive": np.array([candidate.transductive for candidate in candidates]),
     }

@@ -17,9 +17,9 @@ from sklearn.utils.metadata_routing import get_routing_for_object, process_routi
 from sklearn.utils.validation import _num_samples
 
 from ..algebra import Ints
-from ..citizen import ignored
+from ..citizen import ignore_warnings
 from ..exceptions import SingleDomainWarning, warn
-from ..labels import Labels, Samples, check_domains, check_groups, encode_domains, listed, warn_of_masks
+from ..labels import Labels, Samples, check_domains, check_groups, encode_domains, format_list, warn_masked_labels
 
 Split = tuple[Ints, Ints]
 
@@ -53,7 +53,7 @@ class _DomainSplitter(BaseCrossValidator):
         together = None if sample_domain is None else check_groups(groups, labels)
         for k, (train, test) in enumerate(self._cut(X, y, self._codes(labels), together)):
             if together is not None:
-                refuse_parted(together, labels, (train, test), f"Split {k} of {type(self).__name__}")
+                check_groups_not_split(together, labels, (train, test), f"Split {k} of {type(self).__name__}")
             yield train, test
 
     def _cut(self, X: Any, y: Any, codes: Any, together: Labels | None) -> Iterator[Split]:
@@ -265,7 +265,7 @@ def _grouped_strata(together: Labels, strata: Ints, n_classes: int) -> tuple[Int
     return unit, np.where(alone, strata.max() + 1 + most // n_classes, most)
 
 
-def refuse_parted(groups: Labels, domains: Labels, rows: Split, caller: str) -> None:
+def check_groups_not_split(groups: Labels, domains: Labels, rows: Split, caller: str) -> None:
     """Raise if a group has rows on both sides of a split."""
     (train, test), codes = rows, encode_domains(groups)[1]
     parted = test[np.isin(codes[test], codes[train])]
@@ -278,11 +278,11 @@ def refuse_parted(groups: Labels, domains: Labels, rows: Split, caller: str) -> 
         advice = "Leave them out, or, if the name means one group in each domain, pass names that differ."
     raise ValueError(
         f"{caller} trains and tests on samples that belong together: group {name!r} has samples on both "
-        f"sides, of {'the domains' if len(homes) > 1 else 'domain'} {listed(homes)}. {advice}"
+        f"sides, of {'the domains' if len(homes) > 1 else 'domain'} {format_list(homes)}. {advice}"
     )
 
 
-def splitter(cv: Any, y: Any = None) -> Any:
+def resolve_splitter(cv: Any, y: Any = None) -> Any:
     """Turn a `cv` parameter into a splitter; None holds out one domain after the other."""
     if isinstance(cv, type):
         raise TypeError(f"cv must be an instance, such as {cv.__name__}(); got the class {cv.__name__}.")
@@ -293,7 +293,7 @@ def domain_splits(search: Any, samples: Samples, sample_domain: Any, params: dic
     """Splits of a search's `cv`, which is told about domains and groups in whichever way metadata routing asks for."""
     name, X, y, domain = type(search).__name__, samples.X, samples.y, samples.domain_codes
     if sample_domain is not None:
-        warn_of_masks(samples.classes, encode_domains(samples.domain)[0], samples.counts(), name)
+        warn_masked_labels(samples.classes, encode_domains(samples.domain)[0], samples.counts(), name)
     cut = search._splitter(y)
     ours = isinstance(cut, _DomainSplitter)
     groups = samples.group if ours or samples.group is not None else sample_domain  # by scikit-learn's name
@@ -306,13 +306,13 @@ def domain_splits(search: Any, samples: Samples, sample_domain: Any, params: dic
     else:
         split_params = known | ({"sample_domain": sample_domain} if ours else {})
     # Nobody asked for groups here; a splitter that has no use for the domains need not say so.
-    with ignored((UserWarning, "The groups parameter is ignored by")):
+    with ignore_warnings((UserWarning, "The groups parameter is ignored by")):
         splits = list(cut.split(X, y, **split_params))
     if not splits:
         raise ValueError(f"cv={search.cv!r} gave {name} no split to score on.")
     for k, (train, test) in enumerate(splits):
         if samples.group is not None:
-            refuse_parted(samples.group, samples.domain, (train, test), f"Split {k} of the cv of {name}")
+            check_groups_not_split(samples.group, samples.domain, (train, test), f"Split {k} of the cv of {name}")
         classes = np.unique(y[train])
         if len(classes) < 2:
             raise ValueError(

@@ -16,25 +16,25 @@ from sklearn.metrics import get_scorer_names
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..citizen import forget
-from ..estimators import FEATURE_MAPS, collect
-from ..kernels import Plan
-from ..labels import Balance, Labels, Samples, domains_by_name, encode_classes, samples_of
+from ..citizen import reset_fitted_attributes
+from ..estimators import FEATURE_MAPS, collect_statistics
+from ..kernels import SizePlan
+from ..labels import Balance, Labels, Samples, encode_classes, make_samples, require_named_domains
 from ..progress import with_callbacks
-from ._asking import one_thread
-from ._candidate import expected_warnings, is_transductive, placed
-from ._chosen import ChosenModel, refuse_dask
-from ._contest import Contender, warn_of_failures
+from ._asking import single_thread
+from ._candidate import bind_domains, ignore_expected_warnings, is_transductive
+from ._chosen import BaseSelector, reject_dask
+from ._contest import CandidateResult, warn_about_failures
 from ._engine import Split
-from ._ensemble import Pool
-from ._large import LargeFit
-from ._methods import HEADS, MAPPED, METHODS, Method, contestants, methods_from
+from ._ensemble import EnsembleClassifier
+from ._large import LandmarkFit
+from ._methods import HEADS, MAPPED_RIDGE, METHODS, Method, expand_methods, parse_methods
 from ._metric import check_metric
-from ._pooling import Pooling, contest_and_pool, leaderboard
+from ._pooling import FittedEnsemble, evaluate_and_fit_ensemble, make_leaderboard
 from ._splitters import domain_splits
 
 
-class UnseenClassifier(ChosenModel):
+class UnseenClassifier(BaseSelector):
     """The best classifier for a domain that nobody has seen.
 
     Asks many models about each domain, none of them trained on it, and pools what they say: plain classifiers (logistic
@@ -193,7 +193,7 @@ class UnseenClassifier(ChosenModel):
         self.n_jobs = n_jobs
         self.verbose = verbose
 
-    @domains_by_name
+    @require_named_domains
     def fit(self, X: Any, y: Any, *, sample_domain: Any = None, sample_weight: Any = None, **params: Any) -> Self:
         """Ask the models about held-out domains, pool them, and refit those that matter.
 
@@ -217,47 +217,49 @@ class UnseenClassifier(ChosenModel):
             The fitted classifier.
         """
         self._validate_params()
-        forget(self)
-        refuse_dask(X, type(self).__name__)
+        reset_fitted_attributes(self)
+        reject_dask(X, type(self).__name__)
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=(np.float64, np.float32))
         self.classes_, _ = encode_classes(y, type(self).__name__)
         check_metric(self.scoring, self.classes_)
         methods = self._methods(X)
-        samples = samples_of(X, y, sample_domain, sample_weight, params.pop("groups", None))
+        samples = make_samples(X, y, sample_domain, sample_weight, params.pop("groups", None))
         X = samples.X
         plan = self._plan(methods, len(samples), params)
         few = samples if plan.exact else samples.take(samples.thinned(plan.choice_rows))
         domain = None if sample_domain is None else few.domain
         splits = domain_splits(self, few, sample_domain if plan.exact else domain, params)
-        with one_thread():
+        with single_thread():
             field, pooling = self._compare(methods, few, splits)
-        self._tell(field, pooling, _names(splits, domain))
-        with expected_warnings():  # the comparison has said what there is to say
+        self._tell(field, pooling, _held_out_names(splits, domain))
+        with ignore_expected_warnings():  # the comparison has said what there is to say
             if plan.exact:
                 weight = samples.weights(balance=self.balance)
-                with one_thread():
+                with single_thread():
                     members = [member.fitted(X, y, sample_domain, weight) for member in pooling.members]
             else:
                 sample = samples.take(samples.thinned(plan.sample_rows))
-                large = LargeFit(sample, lambda p: collect(p, X, y, samples.domain), plan, balance=self.balance)
+                large = LandmarkFit(
+                    sample, lambda p: collect_statistics(p, X, y, samples.domain), plan, balance=self.balance
+                )
                 members = [large.fitted(member)[0] for member in pooling.members]
         self.best_estimator_ = pooling.estimator(members)
         return self
 
-    def _tell(self, field: list[Contender], pooling: Pooling, names: list[str]) -> None:
+    def _tell(self, field: list[CandidateResult], pooling: FittedEnsemble, names: list[str]) -> None:
         """Set what says how the choice was made."""
-        self.leaderboard_ = leaderboard(field, pooling, names)
+        self.leaderboard_ = make_leaderboard(field, pooling, names)
         self.members_ = pooling.table
         self.decisions_ = [guard.reason for guard in pooling.guards]
         self.best_model_, self.best_kind_ = pooling.name, pooling.kind
         self.best_score_, self.forecast_ = pooling.mean, pooling.forecast
         self.calibration_ = pooling.calibration
 
-    def _plan(self, methods: Sequence[Method], n_samples: int, params: dict[str, Any]) -> Plan:
+    def _plan(self, methods: Sequence[Method], n_samples: int, params: dict[str, Any]) -> SizePlan:
         """By size, unless somebody has said what stands for the kernel or what to hold out, or there is no kernel."""
         kernels = any(method.shares != "nothing" for method in methods)
         own = self.feature_map is None and self.cv is None and kernels and not params
-        plan = Plan.of(n_samples, exact=None if own else True)
+        plan = SizePlan.of(n_samples, exact=None if own else True)
         if self.verbose and not plan.exact:
             print(f"{type(self).__name__}: {plan}", file=sys.stderr)
         return plan
@@ -265,7 +267,7 @@ class UnseenClassifier(ChosenModel):
     @with_callbacks
     def _compare(
         self, methods: Sequence[Method], samples: Samples, splits: list[Split]
-    ) -> tuple[list[Contender], Pooling]:
+    ) -> tuple[list[CandidateResult], FittedEnsemble]:
         unknown = [head for head in self.heads if head not in HEADS]
         if unknown or not self.heads:
             raise ValueError(f"heads must be among {', '.join(HEADS)}; got {self.heads!r}.")
@@ -274,8 +276,10 @@ class UnseenClassifier(ChosenModel):
         candidates = [c for method in methods for c in method.candidates(len(self.classes_), **how)]
         shown = {"description": type(self).__name__, "verbose": self.verbose, "owner": self}
         work: dict[str, Any] = {"balance": self.balance, "n_jobs": self.n_jobs, "shown": shown, "scoring": self.scoring}
-        found = contest_and_pool(candidates, samples, splits, pool=self.pool, transductive=self.transductive, **work)
-        warn_of_failures(found[0])
+        found = evaluate_and_fit_ensemble(
+            candidates, samples, splits, pool=self.pool, transductive=self.transductive, **work
+        )
+        warn_about_failures(found[0])
         return found
 
     def _methods(self, X: Any) -> list[Method]:
@@ -286,17 +290,17 @@ class UnseenClassifier(ChosenModel):
                 f"got {self.methods!r}."
             )
         mapped = self.feature_map is not None and not isinstance(self.feature_map, str)
-        asked = methods_from([self.methods] if isinstance(self.methods, str) else self.methods)
+        asked = parse_methods([self.methods] if isinstance(self.methods, str) else self.methods)
         self._refuse_useless([method for method in asked if not method.members], X, mapped)
         parts = (self._useful(method, X, mapped) if method.members else [method] for method in asked)
         return [self._with_map(method) for method in dict.fromkeys(chain.from_iterable(parts))]
 
     def _useful(self, method: Method, X: Any, mapped: bool) -> list[Method]:
         """Those that a method chooses among, as far as they are of use here: nobody has asked for them by name."""
-        methods = contestants([method])
+        methods = expand_methods([method])
         if self.feature_map is not None:  # what stands behind a map has no kernel matrix
             methods = [method for method in methods if method.shares != "kernel matrix"]
-            methods += [METHODS[MAPPED]] if mapped else []
+            methods += [METHODS[MAPPED_RIDGE]] if mapped else []
         if not self.transductive or sparse.issparse(X):  # sparse samples cannot be centred
             methods = [method for method in methods if not method.transductive]
         return methods
@@ -308,9 +312,9 @@ class UnseenClassifier(ChosenModel):
         centred = [method.name for method in methods if is_transductive(method.transformer)]
         if centred and sparse.issparse(X):
             raise ValueError(f"methods={self.methods!r} holds {centred[0]!r}, but sparse X cannot be centred.")
-        if METHODS[MAPPED] in methods and not mapped:
+        if METHODS[MAPPED_RIDGE] in methods and not mapped:
             raise ValueError(
-                f"methods={self.methods!r} holds {MAPPED!r}, which needs a transformer as feature_map; got "
+                f"methods={self.methods!r} holds {MAPPED_RIDGE!r}, which needs a transformer as feature_map; got "
                 f"feature_map={self.feature_map!r}."
             )
 
@@ -318,7 +322,7 @@ class UnseenClassifier(ChosenModel):
         if method.is_projection and self.feature_map is not None:
             projection = clone(method.transformer).set_params(feature_map=self.feature_map)
             return replace(method, transformer=projection)
-        return replace(method, transformer=self.feature_map) if method.name == MAPPED else method
+        return replace(method, transformer=self.feature_map) if method.name == MAPPED_RIDGE else method
 
     def predict_set(self, X: Any, coverage: float | None = None, *, sample_domain: Any = None) -> list[Any]:
         """Tell which classes samples may have: sets that hold the true one as often as asked, on new domains.
@@ -346,12 +350,12 @@ class UnseenClassifier(ChosenModel):
         return sets
 
     def _classifiers(self) -> Sequence[Any]:
-        return [getattr(self, "best_estimator_", Pool((), np.empty(0), np.empty(0)))]
+        return [getattr(self, "best_estimator_", EnsembleClassifier((), np.empty(0), np.empty(0)))]
 
     def _seen(self, X: Any, sample_domain: Any) -> tuple[Any, Any]:
         check_is_fitted(self, "best_estimator_")
         X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=(np.float64, np.float32))
-        return placed(self.best_estimator_, X, sample_domain)
+        return bind_domains(self.best_estimator_, X, sample_domain)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -359,7 +363,7 @@ class UnseenClassifier(ChosenModel):
         return tags
 
 
-def _names(splits: list[Split], labels: Labels | None) -> list[str]:
+def _held_out_names(splits: list[Split], labels: Labels | None) -> list[str]:
     """Name each held-out part after its domain where it is one domain and no other part has that name."""
     if labels is not None:
         held_out = [np.unique(labels[test].astype(str)) for _, test in splits]

@@ -14,16 +14,16 @@ from sklearn.utils import check_random_state, check_scalar, check_X_y
 from ..algebra import Array, Ints, Membership
 from ..citizen import optional_import
 from ..kernels import Kernel, available_bytes
-from ..labels import Labels, Samples, check_domains, encode_classes, encode_domains, refuse_missing
+from ..labels import Labels, Samples, check_domains, check_labels, encode_classes, encode_domains
 from ..report import draw_diagnosis, render_diagnosis
 from ..tables import Dates, is_table, load_table, preprocessor
 from . import _words
-from ._evidence import Evidence, chi_square, distance_matrices, kernel_evidence, permuted_tables, standing_apart
+from ._evidence import Evidence, chi_square, distance_matrices, kernel_evidence, outlier_statistics, permuted_tables
 
 # What a summary tells of a test, of any kind and of one class.
 MOST_WORK = 1e13  # products of two numbers in the tests of features: ten minutes of one core
-TOLD = ("name", "key", "statistic", "p_value", "effect", "effect_label", "effect_text", "flagged", "question")
-TOLD_OF_CLASSES = ("p_value", "p_adjusted", "effect", "flagged")
+SHOWN_DOMAINS = ("name", "key", "statistic", "p_value", "effect", "effect_label", "effect_text", "flagged", "question")
+SHOWN_CLASSES = ("p_value", "p_adjusted", "effect", "flagged")
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ class Diagnosis:
     @cached_property
     def notices(self) -> tuple[str, ...]:
         """What else a reader should know, such as cells without samples."""
-        return (*self.assumed, *_words.limits(self))
+        return (*self.assumed, *_words.limitation_texts(self))
 
     @cached_property
     def reading(self) -> list[str]:
@@ -174,9 +174,9 @@ class Diagnosis:
             "alpha": self.alpha,
             "n_permutations": self.n_permutations,
             "gamma": self.gamma,
-            "tests": [{name: getattr(test, name) for name in TOLD} for test in self.tests],
+            "tests": [{name: getattr(test, name) for name in SHOWN_DOMAINS} for test in self.tests],
             "classes_tests": [
-                {"class": str(test.label), **{name: getattr(test, name) for name in TOLD_OF_CLASSES}}
+                {"class": str(test.label), **{name: getattr(test, name) for name in SHOWN_CLASSES}}
                 for test in self.class_tests
             ],
             "distances": {
@@ -184,13 +184,13 @@ class Diagnosis:
                 for kind, found in (("marginal", self.marginal_distances), ("conditional", self.conditional_distances))
             },
             "odd_one_out": None if self.odd_one_out is None else str(self.odd_one_out),
-            "odd_text": _words.odd_text(self),
+            "odd_text": _words.outlier_text(self),
             "reading": list(self.reading),
             "notices": list(self.notices),
         }
 
     def __str__(self) -> str:
-        return _words.account(self.summary())
+        return _words.summary_text(self.summary())
 
     def __repr__(self) -> str:
         moved = "; ".join(test.name for test in self.tests if test.flagged)
@@ -333,7 +333,7 @@ def diagnose(
         assumed = table.notices
     if y is None or sample_domain is None:
         raise ValueError("diagnose needs labels and domains: pass y and sample_domain, or a table that has both.")
-    refuse_missing(y)
+    check_labels(y)
     X, y = check_X_y(X, y, accept_sparse="csr", dtype=np.float64)
     classes, _ = encode_classes(y, "diagnose")
     samples = Samples(X, y, check_domains(sample_domain, len(y)), classes)
@@ -360,7 +360,7 @@ def diagnose(
     )
     by_class = bool(np.isfinite(conditional).all())
     detected = tests[2 if by_class else 1].flagged
-    odd = standing_apart(gram, membership, by_class=by_class, rng=rng) if detected else None
+    odd = outlier_statistics(gram, membership, by_class=by_class, rng=rng) if detected else None
     return Diagnosis(
         n_samples=len(y),
         n_used=len(used),

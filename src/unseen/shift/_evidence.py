@@ -20,7 +20,7 @@ import numpy as np
 from scipy import sparse, stats
 from sklearn.utils import gen_batches
 
-from ..algebra import Array, Ints, Membership, average_class_means, prior_normalised
+from ..algebra import Array, Ints, Membership, average_class_means, prior_normalized
 from ..progress import track
 
 BATCH = 2**20  # weights in one matrix product: large enough for speed, small beside the Gram matrix
@@ -80,7 +80,7 @@ class PermutationTest:
         The labels keep the counts of every cell.
         """
         n_domains, n_classes = self.membership.counts.shape
-        weights = self._per_sample(prior_normalised(self.membership.counts))
+        weights = self._per_sample(prior_normalized(self.membership.counts))
         classes = self.membership.cell[:, None] % n_classes
         found = np.empty(domain.shape[1])
         for batch in gen_batches(domain.shape[1], max(1, BATCH // (len(domain) * n_domains))):
@@ -92,7 +92,7 @@ class PermutationTest:
     def chance(self) -> float:
         """Mean of `scatter` over all permutations within classes."""
         counts = self.membership.counts
-        squares = (self._per_sample(prior_normalised(counts)) ** 2).sum(axis=1).reshape(counts.shape) * counts
+        squares = (self._per_sample(prior_normalized(counts)) ** 2).sum(axis=1).reshape(counts.shape) * counts
         return float(squares.sum(axis=0) @ self._class_variances)
 
     @functools.cached_property
@@ -117,7 +117,7 @@ class PermutationTest:
         return weights
 
 
-def labellings(domain: Ints, classes: Ints, n_permutations: int, rng: np.random.Generator) -> Ints:
+def permute_labels(domain: Ints, classes: Ints, n_permutations: int, rng: np.random.Generator) -> Ints:
     """Return the domain labels and permutations of them within classes, in columns; classes are in ascending order."""
     labels = np.repeat(domain[:, None], 1 + n_permutations, axis=1)
     for members in np.split(np.arange(len(domain)), np.flatnonzero(np.diff(classes)) + 1):
@@ -134,8 +134,8 @@ def kernel_evidence(
     The `classes` of the samples are in ascending order; those in a single domain have no evidence.
     """
     everyone = np.zeros_like(classes)
-    shuffled = labellings(domain, everyone, n_permutations, rng)
-    within = labellings(domain, classes, n_permutations, rng)
+    shuffled = permute_labels(domain, everyone, n_permutations, rng)
+    within = permute_labels(domain, classes, n_permutations, rng)
     names, starts, compact = np.unique(classes, return_index=True, return_inverse=True)
     jobs: list[tuple[int | str, PermutationTest, Ints]] = [
         ("P(X)", PermutationTest(gram, Membership.of(everyone, domain)), shuffled)
@@ -219,7 +219,7 @@ def distance_matrices(gram: Array, membership: Membership) -> tuple[Array, Array
     return np.sqrt(np.maximum(marginal, 0.0)), np.sqrt(np.maximum(conditional, 0.0))
 
 
-def standing_apart(gram: Array, membership: Membership, *, by_class: bool, rng: np.random.Generator) -> int | None:
+def outlier_statistics(gram: Array, membership: Membership, *, by_class: bool, rng: np.random.Generator) -> int | None:
     """Return the domain that stands apart from the others, if it does in both halves of the samples too.
 
     `by_class` judges by P(X|Y), otherwise by P(X).
@@ -231,11 +231,11 @@ def standing_apart(gram: Array, membership: Membership, *, by_class: bool, rng: 
         cell = membership.cell[part]
         counts = np.bincount(cell, minlength=membership.counts.size).reshape(membership.counts.shape)
         distances = distance_matrices(gram[np.ix_(part, part)], Membership(counts.astype(np.intp), cell))
-        found.add(odd_one_out(distances[by_class]))
+        found.add(find_outlier(distances[by_class]))
     return found.pop() if len(found) == 1 else None
 
 
-def odd_one_out(distances: Array) -> int | None:
+def find_outlier(distances: Array) -> int | None:
     """Return the domain that is farther from every other one than these are from one another, by the factor `GAP`."""
     if len(distances) < 3 or not np.isfinite(distances).all():
         return None

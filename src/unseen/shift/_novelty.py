@@ -21,12 +21,12 @@ from ..algebra import Array, Moments
 from ..labels import check_domains, encode_domains
 
 FAR = 1.5  # times the yardstick
-SURE = 3.0  # standard errors
+CONFIDENT_SHARE = 3.0  # standard errors
 FRESH = 0.98  # quantile of where one more source would lie: what is right on a line, with a margin for bends
-SEEN = 0.5  # times the spread inside a source: rows that cannot show such a shift are too few
-ODD = 2.0  # times the median: sources further from all others than this do not set the yardstick
+FAMILIAR = 0.5  # times the spread inside a source: rows that cannot show such a shift are too few
+OUTLIER_FACTOR = 2.0  # times the median: sources further from all others than this do not set the yardstick
 OTHER_UNITS = 10.0  # times the median: sources further than this do not tell where one more would lie
-BELIEVED = 10  # degrees of freedom for which the spread inside sources counts beside that inside a batch
+MIN_CREDIBLE_ROWS = 10  # degrees of freedom for which the spread inside sources counts beside that inside a batch
 BLOCK = 4096  # rows embedded at a time: a few megabytes, which stay in cache
 SHARES = np.linspace(0, 1, 101)
 HUGE = 1e100  # new values beyond are taken as this, so that nothing overflows
@@ -267,23 +267,23 @@ class Novelty(BaseEstimator):
         own = usual if np.isnan(trace) else trace
         square, *_ = self._apart(mean, own / count, weights)
         # Two samples that happen to be close say little about the spread: what is usual in sources counts as well.
-        believed = ((count - 1) * own + BELIEVED * usual) / (count - 1 + BELIEVED)
+        believed = ((count - 1) * own + MIN_CREDIBLE_ROWS * usual) / (count - 1 + MIN_CREDIBLE_ROWS)
         _, error, resolution = self._apart(mean, believed / count, weights)
         nearest = str(self.domains_[self._nearest(mean, own / count)[0]])
         distance = float(np.sqrt(max(square, 0.0)))
         # Below the resolution of either side a distance is noise: nothing is divided by it, or far because of it.
         yardstick = max(apart, self.resolution_, resolution, np.finfo(float).tiny)
         ratio = distance / yardstick
-        exceeds = square - SURE * error > (FAR * yardstick) ** 2
+        exceeds = square - CONFIDENT_SHARE * error > (FAR * yardstick) ** 2
         far = exceeds and self._beyond_a_further_source(mean)
-        shown = max(FAR * apart, SEEN * np.sqrt(usual))
-        too_few = not far and (count < 2 or bool(SURE * resolution**2 > shown**2))
+        shown = max(FAR * apart, FAMILIAR * np.sqrt(usual))
+        too_few = not far and (count < 2 or bool(CONFIDENT_SHARE * resolution**2 > shown**2))
         if too_few:
             told = (
                 f"Too few rows to tell how far they lie from the sources: {count:,} here, {self.counts_.min():,} in "
                 "the smallest source."
             )
-        elif square < SURE * error:
+        elif square < CONFIDENT_SHARE * error:
             told = "No measurable distance from the sources."
         else:
             told = _sentence(ratio, far, exceeds, len(self.domains_))
@@ -387,7 +387,7 @@ def _nearest_mixture(points: Array) -> Array:
 
 
 def _largest_but_odd(values: Array) -> float:
-    return float(min(values.max(), ODD * np.median(values)))
+    return float(min(values.max(), OUTLIER_FACTOR * np.median(values)))
 
 
 def _sentence(ratio: float, far: bool, exceeds: bool, n_sources: int) -> str:

@@ -150,7 +150,7 @@ def _class_sentences(tests: Sequence[ClassShift]) -> Iterator[str]:
         yield "It is detected in the classes together, not in any one of them after correction for testing them all."
 
 
-def odd_text(diagnosis: Diagnosis) -> str:
+def outlier_text(diagnosis: Diagnosis) -> str:
     """Say which domain stands apart, and by which rule."""
     by_class = np.isfinite(diagnosis.conditional_distances).all()
     kind = NAMES["conditional" if by_class else "covariate"]
@@ -165,7 +165,7 @@ def odd_text(diagnosis: Diagnosis) -> str:
     return f"Odd one out: {diagnosis.odd_one_out}. A shift of {kind} is detected, and {rule}."
 
 
-def limits(diagnosis: Diagnosis) -> Iterator[str]:
+def limitation_texts(diagnosis: Diagnosis) -> Iterator[str]:
     """What limits the tests."""
     if diagnosis.n_used < diagnosis.n_samples:
         yield f"The tests of features use a random subsample of {diagnosis.n_used} of {diagnosis.n_samples} samples."
@@ -185,7 +185,7 @@ def limits(diagnosis: Diagnosis) -> Iterator[str]:
         )
 
 
-def account(summary: dict[str, Any]) -> str:
+def summary_text(summary: dict[str, Any]) -> str:
     """Tell the whole diagnosis in a few lines."""
     head = (
         f"{len(summary['domains'])} domains, {len(summary['classes'])} classes, {summary['n_samples']} samples; "

@@ -7,8 +7,8 @@ Tables, verdicts and pictures are readings of these rows. May use every room but
 from ..selection import METHODS
 from ._compare import Comparison, compare, compare_table
 from ._figure import synthetic_figure
-from ._protocol import Protocol, Task, tasks, thin
-from ._run import Work, run
+from ._protocol import Protocol, Task, subsample_task, tasks
+from ._run import Execution, run
 from ._store import Row, Store
 from ._synthetic import CHOSEN_BY, check_draw, fresh_draw, run_synthetic, synthetic_problem, ties
 from ._tables import AccuracyTable, Cell, accuracy_table, published, summary_lines
@@ -20,7 +20,7 @@ __all__ += [
     "CHOSEN_BY",
     "AccuracyTable",
     "Cell",
-    "Work",
+    "Execution",
     "accuracy_table",
     "check_draw",
     "compare",
@@ -32,6 +32,6 @@ __all__ += [
     "summary_lines",
     "synthetic_figure",
     "synthetic_problem",
-    "thin",
+    "subsample_task",
     "ties",
 ]

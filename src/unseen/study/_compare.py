@@ -15,24 +15,24 @@ from sklearn.utils import check_array, check_consistent_length, column_or_1d
 
 from ..algebra import Ints
 from ..citizen import optional_import
-from ..labels import Balance, check_domains, encode_classes, require_short_labels
-from ..report import draw_comparison, ranked, render_comparison
-from ..selection import check_metric, metric_named, metric_range, require_contest
+from ..labels import Balance, check_domains, check_label_length, encode_classes
+from ..report import draw_comparison, format_ranked, render_comparison
+from ..selection import check_comparison_size, check_metric, get_metric, metric_range
 from ..shift import Diagnosis, diagnose
-from ..tables import Column, Dates, Schema, Table, is_table, load_table, preprocessor, require_sizes
+from ..tables import Column, Dates, Schema, Table, check_table_size, is_table, load_table, preprocessor
 from ._protocol import Protocol, Task, tasks
-from ._run import HERE, Work, all_results
+from ._run import LOCAL_EXECUTION, Execution, all_results
 from ._store import Row, Scores
 from ._summary import (
-    confused_method,
     confusions,
     data_facts,
+    ensemble_facts,
     hardest,
     method_facts,
-    pictures,
-    pool_facts,
+    method_for_confusion,
     provenance,
     settings_facts,
+    thumbnail_data,
     verdict_facts,
     views,
 )
@@ -126,7 +126,7 @@ class Comparison:
         lines = [
             f"{method['name']:<{width}}  "
             + ("failed" if method["mean"] is None else f"{method['mean']:5.{digits}f}{'*' * method['transductive']}")
-            for method in ranked(self._summary["methods"])
+            for method in format_ranked(self._summary["methods"])
         ]
         advice = [self.verdict.recommendation.sentence] if self.verdict.recommendation else []
         return "\n".join([*lines, "", self.verdict.headline, *self.verdict.sentences, *advice])
@@ -257,13 +257,13 @@ def compare(
             seed=random_state,
         )
     else:
-        table = data if isinstance(data, Table) else table_of_arrays(data, y, sample_domain)
+        table = data if isinstance(data, Table) else table_from_arrays(data, y, sample_domain)
         table = table.take(table.samples.thinned(most=max_per_domain, seed=random_state))
-    work = Work(store, n_jobs, verbose, client)
+    work = Execution(store, n_jobs, verbose, client)
     return compare_table(table, protocol, methods, work, command="unseen.compare(...)")
 
 
-def table_of_arrays(X: Any, y: Any, sample_domain: Any) -> Table:
+def table_from_arrays(X: Any, y: Any, sample_domain: Any) -> Table:
     """Arrays as if they had been read from a file, every column a number."""
     if y is None or sample_domain is None:
         raise ValueError(
@@ -271,7 +271,7 @@ def table_of_arrays(X: Any, y: Any, sample_domain: Any) -> Table:
             f"sample_domain={'None' if sample_domain is None else '...'}. Pass both, or a table that has them."
         )
     X = check_array(X, dtype=np.float64, ensure_all_finite="allow-nan", input_name="X")
-    require_short_labels(y, "y")
+    check_label_length(y, "y")
     y = column_or_1d(y)
     check_consistent_length(X, y)
     encode_classes(y, "compare")
@@ -281,21 +281,25 @@ def table_of_arrays(X: Any, y: Any, sample_domain: Any) -> Table:
             f"compare needs samples of at least 2 domains; sample_domain holds only {domain.tolist()[0]!r}."
         )
     schema = Schema(tuple(Column(f"feature {j}", "numeric") for j in range(X.shape[1])))
-    require_sizes(X, schema)
+    check_table_size(X, schema)
     return Table(X, y, domain, schema, [], "arrays")
 
 
 def compare_table(
-    table: Table, protocol: Protocol, methods: Sequence[Any] | None = None, work: Work = HERE, command: str = ""
+    table: Table,
+    protocol: Protocol,
+    methods: Sequence[Any] | None = None,
+    work: Execution = LOCAL_EXECUTION,
+    command: str = "",
 ) -> Comparison:
     """Run the study on a table, judge it and gather what there is to say."""
     start = time.perf_counter()
-    metric = metric_named(protocol.metric)
+    metric = get_metric(protocol.metric)
     check_metric(metric.scoring, table.samples.classes)
     data, todo = data_facts(table), tasks(list(dict.fromkeys(table.domain.tolist())))
-    require_contest(len(data["classes"]), len(todo), paired=True)
+    check_comparison_size(len(data["classes"]), len(todo), paired=True)
     known: Scores = {}
-    rows, predicted, truth, judged = judge(table, todo, protocol, methods, work, known)
+    rows, predicted, truth, judged = make_verdict(table, todo, protocol, methods, work, known)
     judged = judged.cautioned(imbalance(Counter(table.y.tolist()), metric.label))
     # The matrix of the diagnosis must not cost more than the comparison, however many domains there are.
     most = max(20, min(500, 6000 // len(todo)))
@@ -308,25 +312,25 @@ def compare_table(
         "verdict": verdict_facts(judged),
         "domains": [task.targets[0] for task in todo],
         "methods": method_facts(rows, todo, share=metric.percent),
-        "pool": pool_facts(rows, judged),
+        "pool": ensemble_facts(rows, judged),
         **views(rows, table, todo, protocol, known),
         "diagnosis": diagnosis.summary(),
-        "confusion": confusions(confused_method(rows, judged), rows, predicted, truth, data["classes"]),
+        "confusion": confusions(method_for_confusion(rows, judged), rows, predicted, truth, data["classes"]),
         "settings": settings_facts(rows),
         "provenance": provenance(protocol, command, time.perf_counter() - start),
     }
     if table.pictures is not None:
         summary["hardest"] = hardest(predicted, table, todo)
-        summary["pictures"] = pictures(summary, table.pictures)
+        summary["pictures"] = thumbnail_data(summary, table.pictures)
     return Comparison(rows, judged, diagnosis, summary)
 
 
-def judge(
+def make_verdict(
     table: Table,
     todo: Sequence[Task],
     protocol: Protocol,
     methods: Sequence[Any] | None = None,
-    work: Work = HERE,
+    work: Execution = LOCAL_EXECUTION,
     known: Scores | None = None,
 ) -> tuple[list[Row], dict[tuple[str, str, int], Ints], dict[str, Ints], Verdict]:
     """Rows, what each of them predicted, the true classes of each task's target, and the verdict."""
@@ -337,7 +341,7 @@ def judge(
     truth = {task.name: samples.codes[np.isin(samples.domain, task.targets)] for task in todo}
     correct = {at: found == truth[at[1]] for at, found in predicted.items()}
     selection = protocol.chooses(len(todo[0].sources))
-    metric, group = metric_named(protocol.metric), samples.group
+    metric, group = get_metric(protocol.metric), samples.group
     belong = {} if group is None else {task.name: group[np.isin(samples.domain, task.targets)] for task in todo}
     judged = verdict(
         rows,

@@ -19,14 +19,22 @@ import numpy.typing as npt
 from scipy.special import stdtrit
 
 from ..algebra import Array
-from ..selection import FEWEST, METHODS, USABLE, domains_for_interval, forecast, is_informative, no_interval
+from ..selection import (
+    MAX_USABLE_SHARE,
+    METHODS,
+    MIN_DOMAINS_FOR_INTERVAL,
+    domains_for_interval,
+    explain_missing_interval,
+    forecast,
+    is_informative,
+)
 from ._store import Row
 from ._tables import defined
 
 Correct = Mapping[tuple[str, str, int], npt.NDArray[np.bool_]]
 LEVEL = 0.95
 DRAWS = 4000
-KEPT = 12  # decimal places in which two differences, or two means, count as equal
+BOOTSTRAP_ROWS = 12  # decimal places in which two differences, or two means, count as equal
 Kind = Literal["invariant", "plain", "none"]
 
 
@@ -61,7 +69,7 @@ class Scale:
     @property
     def usable(self) -> float:
         """Half-width of the widest interval that is worth showing."""
-        return USABLE * self.span
+        return MAX_USABLE_SHARE * self.span
 
     def text(self, score: float) -> str:
         """A score as people read it."""
@@ -123,7 +131,7 @@ class Interval:
         return f"{difference}, {LEVEL:.0%} interval {low} to {high}"
 
 
-def validated(row: Row) -> float:
+def validated_methods(row: Row) -> float:
     """The score of the choice; where there is none, nothing is worse."""
     return row.validation if row.validation is not None and np.isfinite(row.validation) else -np.inf
 
@@ -132,21 +140,21 @@ def best_validated(rows: Iterable[Row], methods: Container[str]) -> Row | None:
     """Best row of some methods by validation alone; of equals, the first in the order of METHODS, then of the rows."""
     order = {name: -position for position, name in enumerate(METHODS)}
     fit = [r for r in rows if r.method in methods and r.status == "ok"]
-    return max(fit, key=lambda r: (validated(r), order.get(r.method, -len(order))), default=None)
+    return max(fit, key=lambda r: (validated_methods(r), order.get(r.method, -len(order))), default=None)
 
 
-def of_kind(rows: Iterable[Row], *kinds: str) -> list[str]:
+def methods_of_kind(rows: Iterable[Row], *kinds: str) -> list[str]:
     """Methods of some kinds, in the order of METHODS, then of the rows."""
     present = dict.fromkeys(row.method for row in rows if row.kind in kinds)
     return [name for name in METHODS if name in present] + [name for name in present if name not in METHODS]
 
 
-def champions(
+def best_by_kind(
     rows: Sequence[Row], first: Sequence[str] | None = None, second: Sequence[str] | None = None
 ) -> dict[tuple[str, int], tuple[Row | None, Row | None]]:
     """Who stands for the first and for the second methods, invariant and plain ones, for each task and repeat."""
-    first = of_kind(rows, "invariant") if first is None else first
-    second = of_kind(rows, "plain") if second is None else second
+    first = methods_of_kind(rows, "invariant") if first is None else first
+    second = methods_of_kind(rows, "plain") if second is None else second
     places: dict[tuple[str, int], list[Row]] = {}
     for row in rows:
         places.setdefault((row.task, row.repeat), []).append(row)
@@ -202,9 +210,9 @@ def sample_interval(values: Array, seed: int = 0, groups: Any = None) -> Interva
     totals, sizes = _drawn_together(values, groups)
     # Differences take few values, so that counting how often each is drawn is enough. A sum and its size make one
     # complex number, which sorts in one go.
-    distinct, counts = np.unique(totals.round(KEPT) + 1j * sizes, return_counts=True)
+    distinct, counts = np.unique(totals.round(BOOTSTRAP_ROWS) + 1j * sizes, return_counts=True)
     n, mean = len(totals), 100 * float(values.mean())
-    if np.ptp((distinct.real / distinct.imag).round(KEPT)) == 0:  # no bootstrap can tell: the rule of three
+    if np.ptp((distinct.real / distinct.imag).round(BOOTSTRAP_ROWS)) == 0:  # no bootstrap can tell: the rule of three
         return Interval(mean, max(mean - 300 / n, -100.0), min(mean + 300 / n, 100.0))
     draws = np.random.default_rng(seed).multinomial(n, counts / n, size=DRAWS)
     means = 100 * (draws @ distinct.real) / (draws @ distinct.imag)
@@ -257,7 +265,7 @@ class Results:
 
     def kind(self, kind: str) -> list[str]:
         """Methods of a kind."""
-        return of_kind(self.rows, kind)
+        return methods_of_kind(self.rows, kind)
 
     def values(self, row: Row) -> Array:
         """Scores of single samples, or the one score there is."""
@@ -270,9 +278,9 @@ class Results:
     def pairs(self, first: Sequence[str], second: Sequence[str]) -> list[Pair]:
         """The champions of two sides on each domain where both have a score."""
         found: dict[str, list[tuple[Row, Row]]] = {}
-        for one, two in champions(self.rows, first, second).values():
+        for one, two in best_by_kind(self.rows, first, second).values():
             if one is not None and two is not None and defined(one) and defined(two):
-                found.setdefault(target_of(one), []).append((one, two))
+                found.setdefault(held_out_domain(one), []).append((one, two))
         pairs = []
         for domain, rows in found.items():
             values = np.mean([self.values(one) - self.values(two) for one, two in rows], axis=0)
@@ -310,7 +318,7 @@ class Results:
         found: dict[str, dict[str, list[Row]]] = {}
         for row in self.rows:
             if row.status == "ok" and defined(row):
-                found.setdefault(row.method, {}).setdefault(target_of(row), []).append(row)
+                found.setdefault(row.method, {}).setdefault(held_out_domain(row), []).append(row)
         return found
 
     @cached_property
@@ -346,11 +354,13 @@ class Results:
         """What the scores of a method on held-out domains let expect of the next one."""
         scores, noise = np.array([*self.scores(method).values()]), self.noise(method)
         m = len(scores)
-        mean, low, high = forecast(scores, noise, self.scale.ends, level=LEVEL, fewest=FEWEST)
-        if m >= FEWEST and is_informative(low, high, self.scale.ends):
+        mean, low, high = forecast(scores, noise, self.scale.ends, level=LEVEL, fewest=MIN_DOMAINS_FOR_INTERVAL)
+        if m >= MIN_DOMAINS_FOR_INTERVAL and is_informative(low, high, self.scale.ends):
             return Expectation(mean, low, high, m)
         spread = float(np.sqrt(max(scores.var(ddof=1) if m > 1 else 0.0, noise)))
-        return Expectation(mean, None, None, m, no_interval(m, spread, self.scale.usable, self.scale.size, LEVEL))
+        return Expectation(
+            mean, None, None, m, explain_missing_interval(m, spread, self.scale.usable, self.scale.size, LEVEL)
+        )
 
 
 @dataclass(frozen=True)
@@ -368,5 +378,5 @@ class Expectation:
     too_few: str = ""
 
 
-def target_of(row: Row) -> str:
+def held_out_domain(row: Row) -> str:
     return ", ".join(row.accuracies)

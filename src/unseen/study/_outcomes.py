@@ -14,39 +14,41 @@ from sklearn.base import clone
 from sklearn.exceptions import UndefinedMetricWarning
 
 from ..algebra import Array, Ints
-from ..citizen import ignored
-from ..estimators import collect
-from ..kernels import Plan
+from ..citizen import ignore_warnings
+from ..estimators import collect_statistics
+from ..kernels import SizePlan
 from ..labels import Balance, Labels, Samples
 from ..selection import (
-    EXPECTED,
+    EXPECTED_ERRORS,
     METHODS,
-    Ballot,
     Candidate,
-    LargeFit,
+    EnsembleClassifier,
+    FittedEnsemble,
+    LandmarkFit,
     Method,
-    Pool,
-    Pooling,
+    OutOfDomainPredictions,
     Prediction,
     Scorer,
     Split,
-    Trials,
-    asks_for,
-    codes_of,
-    contenders,
-    expected_warnings,
-    graded,
-    grouped,
-    placed,
-    predictions,
-    responses,
-    scores,
-    seen_by_classifier,
-    tally,
+    TrialSplits,
+    best_by_variant,
+    bind_domains,
+    collect_responses,
+    encode_predictions,
+    evaluate_candidates,
+    group_by,
+    ignore_expected_warnings,
+    required_responses,
+    score_candidates,
+    score_predictions,
+    tabulate_scores,
+    transform_for_classifier,
 )
 from ._store import Scores
 
-Votes = dict[tuple[str, str], dict[str, Prediction]]  # of candidates of pools, as Scores are; kept in memory alone
+ScoresByCandidate = dict[
+    tuple[str, str], dict[str, Prediction]
+]  # of candidates of pools, as Scores are; kept in memory alone
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Entry:
+class SelectedMethod:
     """What a method puts forward: whom to ask about the targets, and how it came to that; or why it cannot."""
 
     candidates: Sequence[Candidate]
@@ -76,7 +78,7 @@ class Entry:
     transductive: bool = False
     seconds: float = 0.0
     error: str = ""
-    pool: Pool | None = None  # what is made of their votes, if they are many
+    pool: EnsembleClassifier | None = None  # what is made of their votes, if they are many
 
 
 @dataclass(frozen=True)
@@ -96,9 +98,9 @@ class Problem:
     methods: Mapping[str, Method] = field(default_factory=lambda: METHODS)
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> SizePlan:
         """How many rows are used for what."""
-        return Plan.of(len(self.train))
+        return SizePlan.of(len(self.train))
 
     @property
     def choosing(self) -> Problem:
@@ -120,22 +122,22 @@ class Problem:
         return {one.key: one for name in names if self.methods[name].members for one in self.candidates(name)}
 
     @cached_property
-    def trials(self) -> Trials:
+    def trials(self) -> TrialSplits:
         """What the candidates of pools are asked about: splits, nested ones, and draws if targets may be looked at."""
-        return Trials.of(self.samples, self.splits, skewed=self.centering == "target")
+        return TrialSplits.of(self.samples, self.splits, skewed=self.centering == "target")
 
-    def entry(self, name: str, known: Scores, votes: Votes) -> Entry:
+    def entry(self, name: str, known: Scores, votes: ScoresByCandidate) -> SelectedMethod:
         """What a method puts forward, by what the validation has found."""
         if self.methods[name].members:
             return self._pooled(self.candidates(name), votes)
         candidates, splits = self.candidates(name), [known[split_id(split)] for split in self.splits]
         found = ((i, k, split[c.key]) for i, c in enumerate(candidates) for k, split in enumerate(splits))
-        best = contenders(candidates, tally(found, len(candidates), len(splits)))[0]
+        best = best_by_variant(candidates, tabulate_scores(found, len(candidates), len(splits)))[0]
         chosen, facts = best.candidate, dict[str, Any](ties=best.ties, seconds=best.seconds, error=best.error)
         validation = None if best.error else best.mean
-        return Entry([chosen], validation, chosen.settings, transductive=chosen.transductive, **facts)
+        return SelectedMethod([chosen], validation, chosen.settings, transductive=chosen.transductive, **facts)
 
-    def _pooled(self, candidates: Sequence[Candidate], votes: Votes) -> Entry:
+    def _pooled(self, candidates: Sequence[Candidate], votes: ScoresByCandidate) -> SelectedMethod:
         """A pool of candidates, made as `fit` makes it."""
         start, trials = time.perf_counter(), self.trials
         told = [votes.get(split_id(split), {}) for split in trials.splits]
@@ -146,14 +148,14 @@ class Problem:
             if c.key in one  # inductive ones have nothing new to say of what is drawn again
         ]
         try:
-            with ignored(UndefinedMetricWarning):  # where the metric is not defined is told in the table
-                ballot = Ballot.of(candidates, self.samples, trials, said, self.scoring, self.balance)
+            with ignore_warnings(UndefinedMetricWarning):  # where the metric is not defined is told in the table
+                ballot = OutOfDomainPredictions.of(candidates, self.samples, trials, said, self.scoring, self.balance)
             found = ballot.chosen(self.preparation, transductive=self.centering == "target")
         except ValueError as error:  # nobody could be scored
-            return Entry((), error=next((one.error for one in said if one.error), str(error)))
+            return SelectedMethod((), error=next((one.error for one in said if one.error), str(error)))
         seconds = float(ballot.results["seconds"].sum()) + time.perf_counter() - start
-        settings = pool_settings(found)
-        return Entry(found.members, found.mean, settings, 0, found.transductive, seconds, pool=found.unfitted)
+        settings = ensemble_settings(found)
+        return SelectedMethod(found.members, found.mean, settings, 0, found.transductive, seconds, pool=found.unfitted)
 
     @cached_property
     def prepared(self) -> Samples:
@@ -172,15 +174,17 @@ class Problem:
     def features(self, name: str, settings: Mapping[str, Any]) -> Array:
         """Rows to train on, then rows to test on, as the classifier of a method sees them."""
         rows, n = self.prepared, len(self.train)
-        with expected_warnings():
+        with ignore_expected_warnings():
             known = rows.take(np.arange(n))
             weight = known.weights(balance=self.balance)
             pipeline = self.chosen(name, settings).fitted(known.X, known.y, known.domain, weight)
-        return seen_by_classifier(pipeline, rows.X, rows.domain)
+        return transform_for_classifier(pipeline, rows.X, rows.domain)
 
     def scores(self, candidates: Sequence[Candidate], splits: Sequence[Split]) -> dict[str, Any]:
         """Scores of candidates on splits, and their means."""
-        return tally(scores(candidates, self.samples, splits, **self.how), len(candidates), len(splits))
+        return tabulate_scores(
+            score_candidates(candidates, self.samples, splits, **self.how), len(candidates), len(splits)
+        )
 
     @property
     def how(self) -> dict[str, Any]:
@@ -218,33 +222,33 @@ def split_id(split: Split) -> tuple[str, str]:
     return train, test
 
 
-def validated(
+def evaluate_validation(
     candidates: Sequence[Candidate],
     samples: Samples,
     splits: Sequence[Split],
     voting: Container[str] = (),
     drawn: Sequence[Split] = (),
     **how: Any,
-) -> tuple[Scores, Votes]:
+) -> tuple[Scores, ScoresByCandidate]:
     """How candidates do on splits, and how some of them vote there and on what is drawn again from them."""
     every = [*splits, *drawn]
     ids, again = [split_id(split) for split in every], frozenset(range(len(splits), len(every)))
     voters = frozenset(i for i, candidate in enumerate(candidates) if candidate.key in voting)
     found: Scores = {at: {} for at in ids[: len(splits)]}
-    votes: Votes = {at: {} for at in ids} if voters else {}
+    votes: ScoresByCandidate = {at: {} for at in ids} if voters else {}
     score = Scorer(how["scoring"], samples, every)
-    for one in predictions(candidates, samples, every, votes=voters, again=again, **how):
+    for one in evaluate_candidates(candidates, samples, every, votes=voters, again=again, **how):
         at, key = ids[one.split], candidates[one.candidate].key
         if one.split not in again:
-            [(_, _, found[at][key])] = graded([one], score)
+            [(_, _, found[at][key])] = score_predictions([one], score)
         if one.candidate in voters:
             own = {name: value for name, value in one.responses.items() if name == "votes"}
             votes[at][key] = replace(one, responses=own)
     return found, votes
 
 
-def outcomes(
-    names: Sequence[str], problem: Problem, known: Scores | None = None, votes: Votes | None = None
+def evaluate_methods(
+    names: Sequence[str], problem: Problem, known: Scores | None = None, votes: ScoresByCandidate | None = None
 ) -> Iterator[Outcome]:
     """Run some methods; one that fails or cannot be run tells why. What is `known` chooses settings, if anything is."""
     able, choosing = problem.able(names), problem.choosing
@@ -259,28 +263,30 @@ def outcomes(
         nested = [] if trials is None else [*trials.nested.values()]
         drawn = [] if trials is None else trials.drawn
         about = (tuple(candidates.values()), choosing.samples, [*choosing.splits, *nested], voting, drawn)
-        found, votes = validated(*about, **choosing.how)
+        found, votes = evaluate_validation(*about, **choosing.how)
         known = found if known is None else known
     chosen = {name: choosing.entry(name, known, votes or {}) for name in able}
     yield from (_outcome(name, one, problem) for name, one in chosen.items() if one.error)
     chosen = {name: one for name, one in chosen.items() if not one.error}
-    yield from _exact(chosen, problem) if problem.plan.exact else _large(chosen, problem)
+    yield from _evaluate_exact(chosen, problem) if problem.plan.exact else _evaluate_large(chosen, problem)
 
 
-def _exact(chosen: Mapping[str, Entry], problem: Problem) -> Iterator[Outcome]:
+def _evaluate_exact(chosen: Mapping[str, SelectedMethod], problem: Problem) -> Iterator[Outcome]:
     """What the choices say of the targets, asked together."""
     asked = [(name, candidate) for name, entry in chosen.items() for candidate in entry.candidates]
     voters = frozenset(i for i, (name, _) in enumerate(asked) if chosen[name].pool)
     candidates = [candidate for _, candidate in asked]
-    found = predictions(candidates, problem.samples, problem.targets, votes=voters, **problem.how)
+    found = evaluate_candidates(candidates, problem.samples, problem.targets, votes=voters, **problem.how)
     said = sorted(found, key=lambda one: (one.candidate, one.split))
-    for own in grouped(said, lambda one: asked[one.candidate][0]):
+    for own in group_by(said, lambda one: asked[one.candidate][0]):
         name = asked[own[0].candidate][0]
         seconds = sum(one.fit_seconds + one.predict_seconds for one in own)
-        yield _outcome(name, chosen[name], problem, _settled(chosen[name].pool, own, problem), seconds)
+        yield _outcome(name, chosen[name], problem, _ensemble_predictions(chosen[name].pool, own, problem), seconds)
 
 
-def _settled(pool: Pool | None, said: list[Prediction], problem: Problem) -> list[Prediction]:
+def _ensemble_predictions(
+    pool: EnsembleClassifier | None, said: list[Prediction], problem: Problem
+) -> list[Prediction]:
     """What a pool makes of the votes of its members on each target; of a single choice, what it says itself."""
     failed = [one for one in said if one.error]
     if pool is None or failed:
@@ -294,38 +300,41 @@ def _settled(pool: Pool | None, said: list[Prediction], problem: Problem) -> lis
     return settled
 
 
-def _large(chosen: Mapping[str, Entry], problem: Problem) -> Iterator[Outcome]:
+def _evaluate_large(chosen: Mapping[str, SelectedMethod], problem: Problem) -> Iterator[Outcome]:
     """The same with as many rows as each choice can take: projections see all of them through landmarks."""
     n, prepared, plan = len(problem.train), problem.prepared, problem.plan
     train, test = prepared.take(np.arange(n)), prepared.take(n + np.arange(len(problem.test)))
-    some, asks = train.take(train.thinned(plan.sample_rows)), asks_for(problem.scoring)
-    large = LargeFit(
-        some, lambda projection: collect(projection, train.X, train.y, train.domain), plan, balance=problem.balance
+    some, asks = train.take(train.thinned(plan.sample_rows)), required_responses(problem.scoring)
+    large = LandmarkFit(
+        some,
+        lambda projection: collect_statistics(projection, train.X, train.y, train.domain),
+        plan,
+        balance=problem.balance,
     )
     for name, entry in chosen.items():
         start, own = time.perf_counter(), list[Prediction]()
-        expected: Any = Exception if any(candidate.own for candidate in entry.candidates) else EXPECTED
+        expected: Any = Exception if any(candidate.own for candidate in entry.candidates) else EXPECTED_ERRORS
         seen: dict[str, Any] = {}
         try:
             fitted, facts = zip(*map(large.fitted, entry.candidates), strict=True)
-            pool = _of_members(entry.pool, fitted, test.classes) if entry.pool else None
+            pool = _refit_ensemble(entry.pool, fitted, test.classes) if entry.pool else None
             seen = facts[0] if pool is None else {}
             for k, target in enumerate(np.unique(test.domain)):
                 here = test.domain == target
                 if pool is None:
-                    model, Z = placed(fitted[0], test.X[here], test.domain[here])
-                    labels, about = model.predict(Z), responses(model, Z, asks)
+                    model, Z = bind_domains(fitted[0], test.X[here], test.domain[here])
+                    labels, about = model.predict(Z), collect_responses(model, Z, asks)
                 else:  # also a target that has too few rows for a transductive prediction
                     P = pool.answer(test.X[here], test.domain[here])
                     labels = pool.classes_[P.argmax(axis=1)]
                     about = {"predict_proba": pool.with_natural_priors(P), "classes_": pool.classes_}
-                own.append(Prediction(0, k, codes_of(labels, test.classes, int(here.sum())), about))
+                own.append(Prediction(0, k, encode_predictions(labels, test.classes, int(here.sum())), about))
         except expected as error:
             own = [Prediction(0, 0, error=f"{type(error).__name__}: {error}")]
         yield _outcome(name, entry, problem, own, time.perf_counter() - start, **seen)
 
 
-def _of_members(pool: Pool, members: Sequence[Any], classes: Labels) -> Pool:
+def _refit_ensemble(pool: EnsembleClassifier, members: Sequence[Any], classes: Labels) -> EnsembleClassifier:
     """A pool of fitted members, which know the classes that occur in training."""
     fitted = pool.of(members)
     if fitted.prior_ratio is not None:
@@ -335,14 +344,16 @@ def _of_members(pool: Pool, members: Sequence[Any], classes: Labels) -> Pool:
 
 def _outcome(
     name: str,
-    entry: Entry,
+    entry: SelectedMethod,
     problem: Problem,
     said: Sequence[Prediction] = (),
     seconds: float = 0.0,
     **remarks: Any,
 ) -> Outcome:
     """What a choice says of each target, or why it says nothing."""
-    found = [grade for _, _, grade in graded(said, Scorer(problem.scoring, problem.samples, problem.targets))]
+    found = [
+        grade for _, _, grade in score_predictions(said, Scorer(problem.scoring, problem.samples, problem.targets))
+    ]
     reason = entry.error or next((one.error for one in found if one.error), "")
     if reason:
         return Outcome(name, status="failed", reason=reason)
@@ -354,7 +365,7 @@ def _outcome(
     return Outcome(name, codes, values, entry.validation, {**entry.settings, **remarks}, *how)
 
 
-def pool_settings(found: Pooling) -> dict[str, Any]:
+def ensemble_settings(found: FittedEnsemble) -> dict[str, Any]:
     """How a pool is made up, what it does with batches and why, and what it forecasts, in plain values."""
     members: dict[str, float] = {}
     for row in found.table:

@@ -16,9 +16,9 @@ from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScale
 
 from .. import __version__
 from ..algebra import Ints
-from ..kernels import Plan
+from ..kernels import SizePlan
 from ..labels import Balance, Labels, Samples
-from ..selection import LeaveOneDomainOut, Method, WithinDomainSplit, in_full, metric_named, refuse_parted
+from ..selection import LeaveOneDomainOut, Method, WithinDomainSplit, check_groups_not_split, full_repr, get_metric
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ class Protocol:
     grid: Literal["full", "lean"] = "full"
 
     def __post_init__(self) -> None:
-        metric_named(self.metric)
+        get_metric(self.metric)
         for name, known in CHOICES.items():
             if getattr(self, name) not in known:
                 raise ValueError(f"{name} must be one of {', '.join(known)}; got {getattr(self, name)!r}.")
@@ -162,13 +162,13 @@ class Protocol:
         drawn, _ = next(split.split(domain, samples.y, samples.group, sample_domain=domain))
         sources, targets = (np.flatnonzero(np.isin(domain, names)) for names in (task.sources, task.targets))
         if samples.group is not None:
-            refuse_parted(samples.group, domain, (sources, targets), f"The task {task.name}")
+            check_groups_not_split(samples.group, domain, (sources, targets), f"The task {task.name}")
         return np.intersect1d(drawn, sources), targets
 
-    def plan(self, domain: Labels) -> Plan:
+    def plan(self, domain: Labels) -> SizePlan:
         """How many rows are used for what in the largest task that leaves out one domain."""
         sizes = np.unique(domain, return_counts=True)[1]
-        return Plan.of(math.ceil(self.train_size * (sizes.sum() - sizes.min())))
+        return SizePlan.of(math.ceil(self.train_size * (sizes.sum() - sizes.min())))
 
     def chooses(self, n_sources: int) -> Selection:
         """Who chooses with so many sources: a single domain cannot be held out of itself."""
@@ -189,7 +189,7 @@ class Protocol:
         return WithinDomainSplit(share, n_splits=1, random_state=self.seed + repeat, **how)
 
 
-def thin(domain: Labels, most: int | None, seed: int = 0, y: Labels | None = None) -> Ints:
+def subsample_task(domain: Labels, most: int | None, seed: int = 0, y: Labels | None = None) -> Ints:
     """At most so many samples of each domain, of all its classes, drawn at random, in their order; None keeps all."""
     return Samples(domain, np.zeros(len(domain)) if y is None else y, domain).thinned(most=most, seed=seed)
 
@@ -204,7 +204,7 @@ def configuration(samples: Samples, protocol: Protocol, preprocessor: Any) -> di
         digest.update(array.tobytes())
     settings = asdict(protocol)
     del settings["repeats"]  # more repeats are more rows of the same configuration
-    return {"data": digest.hexdigest(), **settings, "preprocess": in_full(preprocessor), "unseen": __version__}
+    return {"data": digest.hexdigest(), **settings, "preprocess": full_repr(preprocessor), "unseen": __version__}
 
 
 def with_method(config: dict[str, Any], method: Method, n_classes: int) -> dict[str, Any]:
@@ -216,4 +216,4 @@ def with_method(config: dict[str, Any], method: Method, n_classes: int) -> dict[
 
 def key(config: dict[str, Any]) -> str:
     """Short name of a configuration."""
-    return hashlib.sha256(json.dumps(config, sort_keys=True, default=in_full).encode()).hexdigest()[:16]
+    return hashlib.sha256(json.dumps(config, sort_keys=True, default=full_repr).encode()).hexdigest()[:16]

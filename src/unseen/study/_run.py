@@ -18,13 +18,13 @@ from scipy import linalg
 from sklearn.utils import check_array, check_consistent_length
 
 from ..algebra import Ints
-from ..citizen import machine_facts
-from ..estimators import mapped, processes
+from ..citizen import environment_info
+from ..estimators import map_on_cluster, parallel
 from ..kernels import EXACT_ROWS
 from ..labels import Samples
-from ..progress import progress, span
-from ..selection import METHODS, Candidate, Method, grouped, method_names, methods_from, metric_named, one_thread
-from ._outcomes import Problem, Votes, outcomes, split_id, validated
+from ..progress import format_duration, progress
+from ..selection import METHODS, Candidate, Method, get_metric, group_by, method_names, parse_methods, single_thread
+from ._outcomes import Problem, ScoresByCandidate, evaluate_methods, evaluate_validation, split_id
 from ._protocol import PREPROCESSORS, Protocol, Task, configuration, key, with_method
 from ._store import Row, Scores, Store
 
@@ -32,7 +32,7 @@ Result = tuple[Row, Ints | None]  # and the predicted classes of the targets' sa
 
 
 @dataclass(frozen=True)
-class Work:
+class Execution:
     """Where results are kept and who computes them: a file, processes here or the workers of a Dask client."""
 
     store: str | Path | None = None  # None keeps nothing
@@ -41,13 +41,18 @@ class Work:
     client: Any = None
 
 
-HERE = Work()
+LOCAL_EXECUTION = Execution()
 # Seconds on one core: of a decomposition for the cube of the rows, of a solution for their square, of a fit for the
 # product of rows, columns and classes. They order the work and tell about how long it takes.
-EIGH, SOLUTION, FIT = 1.2e-10, 5e-9, 5e-8
-PROBE, PROBED = 300, 8e-3  # rows of a decomposition that tells how fast a machine is, and what it takes on that core
-ROOM = 2**31  # bytes of votes that are kept for pools; if there are more, each pool asks for itself, and fits anew
-PATIENCE = 300  # seconds beyond which it is told what makes a study short
+SECONDS_PER_CUBED_ROW, SECONDS_PER_SQUARED_ROW, SECONDS_PER_FITTED_VALUE = 1.2e-10, 5e-9, 5e-8
+PROBE_ROWS, PROBE_SECONDS = (
+    300,
+    8e-3,
+)  # rows of a decomposition that tells how fast a machine is, and what it takes on that core
+MAX_SCORE_BYTES = (
+    2**31
+)  # bytes of votes that are kept for pools; if there are more, each pool asks for itself, and fits anew
+LONG_RUN_SECONDS = 300  # seconds beyond which it is told what makes a study short
 
 
 def run(
@@ -120,7 +125,7 @@ def run(
     X = check_array(X, dtype=np.float64, input_name="X", ensure_all_finite=finite)
     samples = Samples(X, np.asarray(y), np.asarray(domain).astype(str))
     check_consistent_length(X, samples.y, samples.domain)
-    work = Work(store, n_jobs, verbose, client)
+    work = Execution(store, n_jobs, verbose, client)
     return [row for row, _ in all_results(samples, tasks, protocol or Protocol(), preprocessor, methods, work)]
 
 
@@ -130,14 +135,14 @@ def all_results(
     protocol: Protocol,
     preprocessor: Any = None,
     methods: str | Sequence[str] | None = None,
-    work: Work = HERE,
+    work: Execution = LOCAL_EXECUTION,
     known: Scores | None = None,
 ) -> Iterator[Result]:
     """The rows of `run` and what each predicted; samples of a target are in the order of the data.
 
     What the validation finds is put into `known`.
     """
-    table = methods_of(methods)
+    table = select_methods(methods)
     if not table or not tasks:
         raise ValueError(f"There must be at least one method and one task; got {len(table)} and {len(tasks)}.")
     missing = {name for task in tasks for name in (*task.sources, *task.targets)} - set(samples.domain.tolist())
@@ -155,7 +160,7 @@ def all_results(
         done = {(row.task, row.repeat, row.method) for row in kept if row.status != "failed"}
         known = {} if known is None else known
         known.update(results.scores(name))
-        todo = Agenda(study, tasks, done, known, work.client)
+        todo = JobQueue(study, tasks, done, known, work.client)
         if work.verbose:
             print(todo.told(work, len(done)), file=sys.stderr)
         shown = progress("study", len(todo), work.verbose, last=True, cost=todo.cost)
@@ -176,10 +181,10 @@ def all_results(
             yield rows[task.name, method, repeat], results.predicted(names[method], method, task.name, repeat)
 
 
-def methods_of(names: str | Sequence[str] | None) -> dict[str, Method]:
+def select_methods(names: str | Sequence[str] | None) -> dict[str, Method]:
     """Methods by their names, in the order of the table; None for all that are meant for comparisons."""
     wanted = method_names(compared=True) if names is None else [names] if isinstance(names, str) else names
-    found = {method.name: method for method in methods_from(wanted)}
+    found = {method.name: method for method in parse_methods(wanted)}
     return {name: found[name] for name in METHODS if name in found} | found
 
 
@@ -195,13 +200,13 @@ class Study:
     @property
     def how(self) -> dict[str, Any]:
         """How predictions are made, and for whom."""
-        scoring = metric_named(self.protocol.metric).scoring
+        scoring = get_metric(self.protocol.metric).scoring
         return {"preparation": self.preparation, "scoring": scoring, "balance": self.protocol.balance}
 
-    def cost(self, unit: Unit) -> float:
+    def cost(self, unit: Job) -> float:
         """About how many seconds a piece of work takes on a core of 2020: decompositions, solutions, fits."""
         shape, known = self.samples.X.shape[1] * len(self.samples.classes), {**METHODS, **self.table}
-        if isinstance(unit, Trial):
+        if isinstance(unit, TestJob):
             n = self.protocol.train_size * float(np.isin(self.samples.domain, unit.task.sources).sum())
             asked: Sequence[Any] = [known[name] for name in unit.methods]
             kernels = solutions = sum(method.shares == "decomposition" for method in asked)
@@ -212,8 +217,8 @@ class Study:
             kernels, solutions = len(set(map(str, sharing))), len(sharing)
             efforts = [known[one.method].effort for one in asked if one.shares != "decomposition"]
         most = min(n, EXACT_ROWS)
-        shared = kernels * EIGH * most**3 + solutions * (1e-3 + SOLUTION * most**2)
-        return shared + sum(efforts) * (1e-3 + FIT * n * shape)
+        shared = kernels * SECONDS_PER_CUBED_ROW * most**3 + solutions * (1e-3 + SECONDS_PER_SQUARED_ROW * most**2)
+        return shared + sum(efforts) * (1e-3 + SECONDS_PER_FITTED_VALUE * n * shape)
 
     def votes(self, tasks: Sequence[Task]) -> int:
         """About how many bytes the votes of all candidates of pools take in one repeat."""
@@ -228,12 +233,12 @@ class Study:
 
     def problem(self, task: Task, repeat: int) -> Problem:
         """A task, with the draw of a repeat."""
-        found = problem_of(self.samples, task, repeat, self.protocol, self.preparation)
+        found = make_problem(self.samples, task, repeat, self.protocol, self.preparation)
         return replace(found, methods=self.table)
 
 
 @dataclass(frozen=True)
-class Choice:
+class ValidationJob:
     """A piece of work: how candidates that share their computations do on splits that train on the same rows."""
 
     train: Ints
@@ -242,39 +247,39 @@ class Choice:
     voting: frozenset[str] = frozenset()  # of whom a pool wants to know how they vote, also on what is drawn again
     drawn: tuple[Ints, ...] = ()
 
-    def result(self, study: Study) -> tuple[Scores, Votes]:
+    def result(self, study: Study) -> tuple[Scores, ScoresByCandidate]:
         """Score them, and let them vote."""
         splits, drawn = ([(self.train, test) for test in tests] for tests in (self.tests, self.drawn))
-        return validated(self.candidates, study.samples, splits, self.voting, drawn, **study.how)
+        return evaluate_validation(self.candidates, study.samples, splits, self.voting, drawn, **study.how)
 
 
 @dataclass(frozen=True)
-class Trial:
+class TestJob:
     """A piece of work: some methods on the targets of a task, with settings chosen by what the validation has found."""
 
     task: Task
     repeat: int
     methods: tuple[str, ...]
     known: Scores = field(default_factory=dict, repr=False)
-    votes: Votes | None = field(default=None, repr=False)  # None if a pool has to ask for them itself
+    votes: ScoresByCandidate | None = field(default=None, repr=False)  # None if a pool has to ask for them itself
 
     def result(self, study: Study) -> list[Result]:
         """Choose, fit, test: one row for each method, and its predictions where it worked."""
         problem, seed = study.problem(self.task, self.repeat), study.protocol.seed + self.repeat
         about = self.task.name, self.repeat, seed
-        return rows_of(self.methods, problem, *about, self.known, self.votes)
+        return result_rows(self.methods, problem, *about, self.known, self.votes)
 
 
-Unit = Choice | Trial
+Job = ValidationJob | TestJob
 
 
-def run_unit(study: Study, unit: Unit) -> tuple[float, tuple[Scores, Votes] | list[Result]]:
+def run_job(study: Study, unit: Job) -> tuple[float, tuple[Scores, ScoresByCandidate] | list[Result]]:
     """Do a piece of work, here or elsewhere; what it was thought to cost, and what came of it."""
-    with one_thread():
+    with single_thread():
         return study.cost(unit), unit.result(study)
 
 
-class Agenda:
+class JobQueue:
     """Pieces of work, repeat by repeat: the choices that two tasks have in common are made once for both.
 
     A piece of work has the same candidates, training rows and test rows in every run of a study, whatever an earlier
@@ -292,11 +297,11 @@ class Agenda:
     ) -> None:
         self.study = study
         self.known = known
-        self.votes: Votes = {}
-        self.remembers = client is None and study.votes(tasks) <= ROOM
-        self.stages: list[list[Unit]] = [[] for _ in range(study.protocol.repeats + 1)]
+        self.votes: ScoresByCandidate = {}
+        self.remembers = client is None and study.votes(tasks) <= MAX_SCORE_BYTES
+        self.stages: list[list[Job]] = [[] for _ in range(study.protocol.repeats + 1)]
         for repeat in range(study.protocol.repeats):
-            trials = [Trial(task, repeat, tuple(batch)) for task, batch in product(tasks, _batches(study.table))]
+            trials = [TestJob(task, repeat, tuple(batch)) for task, batch in product(tasks, _batches(study.table))]
             pending = [any((t.task.name, repeat, name) not in done for name in t.methods) for t in trials]
             self.stages[repeat] += self._choices(trials, pending)
             self.stages[repeat + 1] += compress(trials, pending)  # while the next repeat is being chosen for
@@ -309,19 +314,19 @@ class Agenda:
         """What all pieces cost together."""
         return sum(self.study.cost(unit) for stage in self.stages for unit in stage)
 
-    def told(self, work: Work, kept: int) -> str:
+    def told(self, work: Execution, kept: int) -> str:
         """What will be done, and about how long it takes."""
         told = f"study: {kept:,} results kept from before. " if kept else "study: "
         told += f"{len(self):,} pieces of work"
         if work.client is not None:
             return f"{told} on the cluster."
         jobs = effective_n_jobs(work.n_jobs)
-        told, seconds = f"{told} in {jobs} process{'es' * (jobs > 1)}", _slowness() * self.cost / jobs
-        told += f", about {span(seconds)}" if len(self) else ""
+        told, seconds = f"{told} in {jobs} process{'es' * (jobs > 1)}", _machine_slowness() * self.cost / jobs
+        told += f", about {format_duration(seconds)}" if len(self) else ""
         short = "Fewer samples of each domain (max_per_domain), fewer methods or quick grids make it short."
-        return f"{told}. {short}" if seconds > PATIENCE else f"{told}."
+        return f"{told}. {short}" if seconds > LONG_RUN_SECONDS else f"{told}."
 
-    def _choices(self, trials: Sequence[Trial], pending: Sequence[bool]) -> Iterator[Choice]:
+    def _choices(self, trials: Sequence[TestJob], pending: Sequence[bool]) -> Iterator[ValidationJob]:
         """The validation that pending trials need, as far as its results are not known."""
         if not any(pending):
             return
@@ -337,7 +342,7 @@ class Agenda:
                 train, test = split_id(split)
                 known = self.known.get((train, test), {})
                 requested = candidates if k < len(choosing.splits) else voting  # nested splits serve ensembles only
-                for batch in grouped(requested.values(), _sharing):
+                for batch in group_by(requested.values(), _sharing):
                     unit = units.setdefault((train, _sharing(batch[0])), _Validation(split[0]))
                     unit.tests[test] = split[1]
                     unit.candidates.update((one.key, one) for one in batch)
@@ -348,13 +353,13 @@ class Agenda:
                         unit.is_pending = True
         yield from (unit.choice for unit in units.values() if unit.is_pending)
 
-    def worked(self, work: Work) -> Generator[tuple[float, Scores | list[Result]], None, None]:
+    def worked(self, work: Execution) -> Generator[tuple[float, Scores | list[Result]], None, None]:
         """What comes of the pieces of work, as they are done, and what they cost."""
         for stage in self.stages:
-            units = [self._told(unit) if isinstance(unit, Trial) else unit for unit in stage]
+            units = [self._told(unit) if isinstance(unit, TestJob) else unit for unit in stage]
             units.sort(key=self.study.cost, reverse=True)  # a large one at the end would be waited for by all others
             self.votes = {}  # whoever needs those of the stage before has them
-            with closing(_done(self.study, units, work)) as found:
+            with closing(_completed(self.study, units, work)) as found:
                 for cost, part in found:
                     if isinstance(part, tuple):
                         part, votes = part
@@ -363,7 +368,7 @@ class Agenda:
                                 known.setdefault(split, {}).update(own)
                     yield cost, part
 
-    def _told(self, trial: Trial) -> Trial:
+    def _told(self, trial: TestJob) -> TestJob:
         """A trial with what it must know."""
         choosing = self.study.problem(trial.task, trial.repeat).choosing
         splits, votes = map(split_id, choosing.splits), None
@@ -385,60 +390,58 @@ class _Validation:
     is_pending: bool = False
 
     @property
-    def choice(self) -> Choice:
+    def choice(self) -> ValidationJob:
         drawn = tuple(rows for parts in self.drawn.values() for rows in parts)
         candidates = tuple(self.candidates.values())
-        return Choice(self.train, tuple(self.tests.values()), candidates, frozenset(self.voting), drawn)
+        return ValidationJob(self.train, tuple(self.tests.values()), candidates, frozenset(self.voting), drawn)
 
 
 def _batches(table: dict[str, Method]) -> list[list[str]]:
     """Methods that share their computations."""
-    return grouped(table, lambda name: table[name].shares == "decomposition" or name)
+    return group_by(table, lambda name: table[name].shares == "decomposition" or name)
 
 
 def _sharing(candidate: Candidate) -> Hashable:
     return candidate.shares == "decomposition" or candidate.method
 
 
-def _done(study: Study, units: Sequence[Unit], work: Work) -> Any:
+def _completed(study: Study, units: Sequence[Job], work: Execution) -> Any:
     """A generator of the results of units, as they are done: by processes here, or by the workers of a cluster."""
     if work.client is not None and units:
-        return mapped(partial(run_unit, study), units, work.client, ahead=len(units), ordered=False)
-    return processes(work.n_jobs, ordered=False)(delayed(run_unit)(study, unit) for unit in units)
+        return map_on_cluster(partial(run_job, study), units, work.client, ahead=len(units), ordered=False)
+    return parallel(work.n_jobs, ordered=False)(delayed(run_job)(study, unit) for unit in units)
 
 
-def _slowness() -> float:
+def _machine_slowness() -> float:
     """How many times longer than the machine of the costs this one takes, by a short probe."""
-    K = np.random.default_rng(0).normal(size=(PROBE, PROBE))
-    return min(timeit.repeat(lambda: linalg.eigh(K), number=1, repeat=3)) / PROBED
+    K = np.random.default_rng(0).normal(size=(PROBE_ROWS, PROBE_ROWS))
+    return min(timeit.repeat(lambda: linalg.eigh(K), number=1, repeat=3)) / PROBE_SECONDS
 
 
-def problem_of(samples: Samples, task: Task, repeat: int, protocol: Protocol, preparation: Any = None) -> Problem:
+def make_problem(samples: Samples, task: Task, repeat: int, protocol: Protocol, preparation: Any = None) -> Problem:
     """Draw the training data of a repeat, and lay down the splits that choose the settings."""
     train, test = protocol.draw(samples, task, repeat)
     splits = protocol.validation(samples, train, test, repeat)
     prepare = PREPROCESSORS[protocol.preprocess] if preparation is None else preparation
     grids = protocol.centering, protocol.quick, protocol.grid == "lean"
-    return Problem(
-        samples, train, test, splits, prepare, *grids, metric_named(protocol.metric).scoring, protocol.balance
-    )
+    return Problem(samples, train, test, splits, prepare, *grids, get_metric(protocol.metric).scoring, protocol.balance)
 
 
-def rows_of(
+def result_rows(
     methods: Sequence[str],
     problem: Problem,
     task: str,
     repeat: int,
     seed: int,
     known: Scores | None = None,
-    votes: Votes | None = None,
+    votes: ScoresByCandidate | None = None,
 ) -> list[Result]:
     """Run some methods on a problem and score what they predict; a failure keeps its reason."""
     truth, sampled = problem.samples.codes[problem.test], problem.scoring == "accuracy"
-    about: dict[str, Any] = {"task": task, "repeat": repeat, "seed": seed, "machine": machine_facts()}
+    about: dict[str, Any] = {"task": task, "repeat": repeat, "seed": seed, "machine": environment_info()}
     kinds = {name: problem.methods[name].kind for name in methods}
     rows = []
-    for found in map(vars, outcomes(methods, problem, known, votes)):
+    for found in map(vars, evaluate_methods(methods, problem, known, votes)):
         told = {name: value for name, value in found.items() if name not in ("codes", "scores")}
         codes, scores, score = found["codes"], found["scores"], None
         if codes is not None:

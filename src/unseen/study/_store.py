@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from ..algebra import Ints
-from ..files import check_room, check_same, identity, is_special, set_up
+from ..files import check_free_space, check_unchanged, create_once, file_identity, is_special
 from ..selection import Score
 
 Scores = dict[tuple[str, str], dict[str, Score]]  # for rows to train on and rows to test on, those of candidates
@@ -120,7 +120,7 @@ class Row:
 JSON_FIELDS = ("accuracies", "settings", "machine")
 COLUMNS = tuple(field.name for field in fields(Row))
 # Errors that stand for damage in a file that carries our application id; SQLITE_ERROR is a schema that does not parse.
-DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
+DAMAGED_ERRORS = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
 SQLITE_ERRORS = (sqlite3.DatabaseError, UnicodeDecodeError)  # the latter where SQLite quotes a damaged schema
 
 
@@ -155,11 +155,11 @@ class Store(AbstractContextManager["Store"]):
             try:
                 self._connection = _connect(self.path)
             except SQLITE_ERRORS as error:
-                if _primary_code(error) not in DAMAGE:
+                if _primary_code(error) not in DAMAGED_ERRORS:
                     raise
                 _set_aside(self.path, error)
                 self._connection = _connect(self.path)
-        self._identity = identity(self.path)
+        self._identity = file_identity(self.path)
 
     def __exit__(self, *_: object) -> None:
         self._connection.close()
@@ -168,7 +168,7 @@ class Store(AbstractContextManager["Store"]):
     def _writing(self) -> Iterator[None]:
         with _translated(self.path), self._connection:
             yield
-        check_same(self.path, self._identity)
+        check_unchanged(self.path, self._identity)
 
     def open_configuration(self, key: str, config: dict[str, Any]) -> None:
         """Store what a configuration's key stands for."""
@@ -259,7 +259,7 @@ def _translated(path: Path) -> Iterator[None]:
     try:
         yield
     except SQLITE_ERRORS as error:
-        check_room(path, error)
+        check_free_space(path, error)
         if _primary_code(error) in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
             raise ValueError(
                 f"{path} cannot be opened as a results file ({error}). Use another file, or change its permissions."
@@ -297,7 +297,7 @@ def _connect(path: Path) -> sqlite3.Connection:
     """Open a results file, create its tables if necessary, and check its integrity."""
     connection = sqlite3.connect(path, timeout=30)
     try:
-        set_up(connection, SCHEMA, application_id=APPLICATION_ID)
+        create_once(connection, SCHEMA, application_id=APPLICATION_ID)
         (report,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
         if report != "ok":
             raise sqlite3.DatabaseError(" ".join(report.split()))

@@ -12,16 +12,16 @@ import numpy as np
 from sklearn.decomposition import PCA
 
 from ..algebra import Array, Ints
-from ..citizen import machine_facts
+from ..citizen import environment_info
 from ..estimators import invariance_weights
-from ..kernels import Plan
+from ..kernels import SizePlan
 from ..labels import encode_domains
-from ..selection import BINS, Metric, grouped, method_names, metric_named, tally
+from ..selection import N_CALIBRATION_BINS, Metric, get_metric, group_by, method_names, tabulate_scores
 from ..tables import Table, preprocessor
-from ._evidence import LEVEL, Interval, champions
+from ._evidence import LEVEL, Interval, best_by_kind
 from ._outcomes import Problem, split_id
 from ._protocol import Protocol, Task
-from ._run import problem_of
+from ._run import make_problem
 from ._store import Row, Scores
 from ._tables import Cell, accuracy_table, defined
 from ._verdict import Verdict
@@ -38,7 +38,7 @@ LEAST_CLASSES = 8  # in each of them
 POINTS = 2000  # more would neither be seen nor stay light
 
 
-def showpiece(rows: Sequence[Row]) -> Row | None:
+def embedding_method(rows: Sequence[Row]) -> Row | None:
     """The row to picture: the invariant projection best in validation, on the domain hardest for plain classifiers.
 
     Where there is none, pools that hold a projection are pictured by the weightiest.
@@ -52,7 +52,7 @@ def showpiece(rows: Sequence[Row]) -> Row | None:
         return None
     best = max(projections, key=lambda name: np.mean([row.validation for row in fit if row.method == name]))
     own = [row for row in fit if row.method == best]
-    repeat, rivals = min(row.repeat for row in own), champions(rows)
+    repeat, rivals = min(row.repeat for row in own), best_by_kind(rows)
 
     def plainly(row: Row) -> float:
         rival = rivals[row.task, row.repeat][1]
@@ -132,7 +132,7 @@ def surface_facts(
     told = [(known or {}).get(split_id(split), {}) for split in problem.splits]
     if all(candidate.key in scores for candidate in candidates for scores in told):
         found = ((i, k, told[k][c.key]) for k in range(len(told)) for i, c in enumerate(candidates))
-        results = tally(found, len(candidates), len(told))
+        results = tabulate_scores(found, len(candidates), len(told))
     else:
         results = problem.scores(candidates, problem.splits)
     factor = 100 if metric.percent else 1
@@ -176,7 +176,7 @@ def confusions(
     ]
 
 
-def confused_method(rows: Sequence[Row], verdict: Verdict) -> str | None:
+def method_for_confusion(rows: Sequence[Row], verdict: Verdict) -> str | None:
     """The method whose confusions are shown: the recommended one; if there is none, that with the best mean score."""
     if verdict.recommendation is not None:
         return verdict.recommendation.method
@@ -241,7 +241,7 @@ def hardest(
     return [part for part in found if part["missed"]]
 
 
-def pictures(summary: Mapping[str, Any], make: Callable[[Sequence[int]], list[str]]) -> dict[str, str]:
+def thumbnail_data(summary: Mapping[str, Any], make: Callable[[Sequence[int]], list[str]]) -> dict[str, str]:
     """Small pictures by row, counted from 1, of the samples that the report shows; not of all, if they are many."""
     first = [sample["row"] for part in summary["hardest"] for sample in part["samples"]]
     plotted = (summary["embedding"] or {"row": []})["row"]
@@ -340,13 +340,13 @@ def views(
     rows: Sequence[Row], table: Table, tasks: Sequence[Task], how: Protocol, known: Scores | None = None
 ) -> dict[str, Any]:
     """The embedding and the validation surface of the row worth looking at, if there is one."""
-    row = showpiece(rows)
+    row = embedding_method(rows)
     if row is None:
         return {"embedding": None, "surface": None}
     task = next(task for task in tasks if task.name == row.task)
     samples, prepare = table.samples, preprocessor(table.schema, how.preprocess)
-    problem = problem_of(samples, task, row.repeat, how, prepare)
-    plan = Plan.of(len(problem.train) + len(problem.test))
+    problem = make_problem(samples, task, row.repeat, how, prepare)
+    plan = SizePlan.of(len(problem.train) + len(problem.test))
     if not plan.exact:  # a picture needs no more, and draws exact kernels
         problem = problem.thinned(plan.choice_rows)
     numbers = table.rows[np.concatenate([problem.train, problem.test])] + 1
@@ -354,7 +354,7 @@ def views(
         "embedding": embedding_facts(problem, row, numbers, list(map(str, samples.classes)), how.seed),
         "surface": None
         if row.kind == "auto"  # whose candidates are no grid
-        else surface_facts(problem, row, how.chooses(len(task.sources)), metric_named(how.metric), known),
+        else surface_facts(problem, row, how.chooses(len(task.sources)), get_metric(how.metric), known),
     }
 
 
@@ -362,20 +362,24 @@ def settings_facts(rows: Sequence[Row]) -> list[dict[str, Any]]:
     """What each method chose on each held-out domain."""
     told = ("repeat", "method", "ties")
     return [
-        {"domain": ", ".join(row.accuracies), "settings": _told(row), **{name: getattr(row, name) for name in told}}
+        {
+            "domain": ", ".join(row.accuracies),
+            "settings": _settings_texts(row),
+            **{name: getattr(row, name) for name in told},
+        }
         for row in rows
         if row.status == "ok"
     ]
 
 
-def _told(row: Row) -> dict[str, Any]:
+def _settings_texts(row: Row) -> dict[str, Any]:
     """Settings as a reader wants them: of a pool, what each member weighs; `pool_facts` has the rest."""
     if row.kind != "auto":
         return row.settings
     return {"model": row.settings["model"], **_finite(row.settings["members"]), "smoothing": row.settings["smoothing"]}
 
 
-def pool_facts(rows: Sequence[Row], verdict: Verdict) -> dict[str, Any] | None:
+def ensemble_facts(rows: Sequence[Row], verdict: Verdict) -> dict[str, Any] | None:
     """What the pools of the automatic method are made of, what they do with batches, and how far to believe them."""
     own = [row for row in rows if row.kind == "auto" and row.status == "ok"]
     if not own:
@@ -383,7 +387,7 @@ def pool_facts(rows: Sequence[Row], verdict: Verdict) -> dict[str, Any] | None:
     told = [row.settings for row in own]
     names = dict.fromkeys(name for settings in told for name in settings["members"])
     weights = {name: float(np.mean([settings["members"].get(name, 0.0) for settings in told])) for name in names}
-    decisions = grouped((one for settings in told for one in settings["decisions"]), lambda one: one["step"])
+    decisions = group_by((one for settings in told for one in settings["decisions"]), lambda one: one["step"])
     calibrations = [settings["calibration"] for settings in told]
     both = {
         when: {name: float(np.mean([one[when][name] for one in calibrations])) for name in ("ece", "log_loss")}
@@ -395,7 +399,7 @@ def pool_facts(rows: Sequence[Row], verdict: Verdict) -> dict[str, Any] | None:
         "weights": _finite(dict(sorted(weights.items(), key=lambda one: -one[1]))),
         "decisions": [_decision(step, len(own)) for step in decisions],
         "calibration": {**_finite(both), "bins": _bins([one["after"]["bins"] for one in calibrations])},
-        "forecast": _promises(own, verdict),
+        "forecast": _expected_performance(own, verdict),
     }
 
 
@@ -415,14 +419,14 @@ def _bins(tables: Sequence[Sequence[dict[str, float]]]) -> list[dict[str, float]
     """Bins of several reliability tables as those of one."""
     every = [one for bins in tables for one in bins]
     found = []
-    for own in grouped(every, lambda one: min(int(BINS * one["confidence"]), BINS - 1)):
+    for own in group_by(every, lambda one: min(int(N_CALIBRATION_BINS * one["confidence"]), N_CALIBRATION_BINS - 1)):
         share = [one["share"] for one in own]
         values = {name: float(np.average([one[name] for one in own], weights=share)) for name in RELIABLE}
         found.append(_finite({**values, "share": sum(share) / len(tables)}))
     return sorted(found, key=lambda one: one["confidence"])
 
 
-def _promises(own: Sequence[Row], verdict: Verdict) -> dict[str, Any]:
+def _expected_performance(own: Sequence[Row], verdict: Verdict) -> dict[str, Any]:
     """What so many held-out domains can say of the next one, what they cannot, and how well it went here."""
     m, scale, expectation = len({row.task for row in own}), verdict.scale, verdict.auto_expectation
     ends = [(row.accuracy, *row.settings["forecast"][1:]) for row in own if row.accuracy is not None]
@@ -451,7 +455,7 @@ def _within(score: float, low: float | None, high: float | None) -> bool:
 
 def provenance(protocol: Protocol, command: str, seconds: float) -> dict[str, Any]:
     """How it was made."""
-    facts = machine_facts()
+    facts = environment_info()
     return {
         "command": command,
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),

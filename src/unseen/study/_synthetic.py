@@ -12,12 +12,12 @@ from sklearn.utils import check_array
 
 from ..algebra import Array
 from ..datasets import make_synthetic
-from ..estimators import CIDG, processes
+from ..estimators import CIDG, parallel
 from ..labels import Labels, Samples
 from ..progress import track
-from ..selection import METHODS, TIE, Method, WithinDomainSplit, one_thread
+from ..selection import METHODS, TIE_TOLERANCE, Method, WithinDomainSplit, single_thread
 from ._outcomes import Problem
-from ._run import rows_of
+from ._run import result_rows
 from ._store import Row
 
 Draw = tuple[Array, Labels, Labels]  # samples, classes and domains
@@ -99,7 +99,7 @@ def ties(method: str, problem: Problem) -> Array:
     """Accuracies on the target of the settings that share the best score on the first split: luck lies among them."""
     candidates, splits = problem.candidates(method), [problem.splits[0], (problem.train, problem.test)]
     chosen, target = problem.scores(candidates, splits)["scores"].T
-    return target[chosen >= chosen.max() - TIE]
+    return target[chosen >= chosen.max() - TIE_TOLERANCE]
 
 
 def run_synthetic(
@@ -110,11 +110,11 @@ def run_synthetic(
     The draws have the domains of the paper and a validation domain; `grid`, of CIDG_GRIDS, is what CIDG chooses from.
     """
     units = [(draw, chosen_by, seed) for seed, draw in enumerate(draws) for chosen_by in CHOSEN_BY]
-    found = processes(n_jobs)(delayed(_run)(*unit, grid, quick) for unit in units)
+    found = parallel(n_jobs)(delayed(_run)(*unit, grid, quick) for unit in units)
     return [row for rows in track(found, len(units), "synthetic", verbose) for row in rows]
 
 
 def _run(draw: Draw, chosen_by: str, seed: int, grid: str, quick: bool) -> list[Row]:
     problem = synthetic_problem(draw, chosen_by, grid=grid, seed=seed, quick=quick)
-    with one_thread():
-        return [row for row, _ in rows_of(SYNTHETIC_METHODS, problem, chosen_by, seed, seed)]
+    with single_thread():
+        return [row for row, _ in result_rows(SYNTHETIC_METHODS, problem, chosen_by, seed, seed)]

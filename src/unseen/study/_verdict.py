@@ -18,7 +18,7 @@ import numpy as np
 
 from ..selection import METHODS, rare_class
 from ._evidence import (
-    KEPT,
+    BOOTSTRAP_ROWS,
     LEVEL,
     PERCENT,
     Correct,
@@ -30,8 +30,8 @@ from ._evidence import (
     Results,
     Scale,
     best_validated,
-    of_kind,
-    validated,
+    methods_of_kind,
+    validated_methods,
 )
 from ._store import Row
 
@@ -255,17 +255,17 @@ def best_in_validation(rows: Sequence[Row], methods: Sequence[str]) -> str | Non
     """
     found: dict[str, list[float]] = {}
     for row in rows:
-        if row.status == "ok" and row.method in methods and np.isfinite(validated(row)):
-            found.setdefault(row.method, []).append(validated(row))
-    most, plain = max(map(len, found.values()), default=0), of_kind(rows, "plain")
+        if row.status == "ok" and row.method in methods and np.isfinite(validated_methods(row)):
+            found.setdefault(row.method, []).append(validated_methods(row))
+    most, plain = max(map(len, found.values()), default=0), methods_of_kind(rows, "plain")
 
     def merit(name: str) -> tuple[Any, ...]:
-        return round(float(np.mean(found[name])), KEPT), name != MAJORITY, name in plain
+        return round(float(np.mean(found[name])), BOOTSTRAP_ROWS), name != MAJORITY, name in plain
 
     return max((name for name in methods if 0 < len(found.get(name, [])) == most), key=merit, default=None)
 
 
-def recommended(seen: Results) -> tuple[str, str | None] | None:
+def recommended_method(seen: Results) -> tuple[str, str | None] | None:
     """The method to use, and the one that it is to be compared with, if there is one.
 
     Candidates are the automatic method and the invariant method that is best in the validation. The first that beats
@@ -297,7 +297,7 @@ class Contrast:
 
 def recommend(seen: Results, selection: str) -> Recommendation | None:
     """The method to use, why, and what its scores on the held-out domains let expect of the next one."""
-    choice = recommended(seen)
+    choice = recommended_method(seen)
     if choice is None:
         return None
     method, rival = choice
@@ -305,10 +305,10 @@ def recommend(seen: Results, selection: str) -> Recommendation | None:
     scores, expectation = seen.scores(method), seen.expectation(method)
     worst = min(scores, key=lambda name: scores[name])
     sentences = [
-        _use(seen, method, contrast),
-        _expect(seen.scale, expectation, worst, scores[worst]),
+        _recommendation_text(seen, method, contrast),
+        _expectation_text(seen.scale, expectation, worst, scores[worst]),
         _because(seen, method, contrast, selection),
-        _needs(seen, method),
+        _requirement_text(seen, method),
     ]
     return Recommendation(
         method,
@@ -325,16 +325,16 @@ def recommend(seen: Results, selection: str) -> Recommendation | None:
     )
 
 
-def _use(seen: Results, method: str, contrast: Contrast | None) -> str:
+def _recommendation_text(seen: Results, method: str, contrast: Contrast | None) -> str:
     """What to use, and that it is as good as what is less simple."""
-    use = f"Use {_named(seen, method)}"
+    use = f"Use {_format_method(seen, method)}"
     if contrast is None or method not in seen.kind("plain"):
         return use
     comparison = "better than" if contrast.difference > contrast.error else "as good as"
-    return f"{use}: it is {comparison} {_named(seen, contrast.rival)}, and simpler"
+    return f"{use}: it is {comparison} {_format_method(seen, contrast.rival)}, and simpler"
 
 
-def _expect(scale: Scale, expectation: Expectation, worst: str, worst_score: float) -> str:
+def _expectation_text(scale: Scale, expectation: Expectation, worst: str, worst_score: float) -> str:
     """What to expect of the next domain."""
     named = f" {scale.words}" if scale.share else f" ({scale.words}; more is better)"
     about = f"Expect about {scale.text(expectation.mean)}{named} on a new domain"
@@ -351,7 +351,7 @@ def _because(seen: Results, method: str, contrast: Contrast | None, selection: s
         automatic = method in seen.kind("auto")
         return "It pools many models" if automatic else f"It did best in the validation on {VALIDATION[selection]}"
     m, scale = len(seen.pairs([method], [contrast.rival])), seen.scale
-    rival = _named(seen, contrast.rival)
+    rival = _format_method(seen, contrast.rival)
     if method not in seen.kind("plain"):
         rival += ", the best plain classifier,"
     known = np.isfinite(contrast.error)
@@ -360,7 +360,7 @@ def _because(seen: Results, method: str, contrast: Contrast | None, selection: s
     return f"Difference from {rival} on {over}: {scale.size(contrast.difference, '+')} ({error})"
 
 
-def _needs(seen: Results, method: str) -> str:
+def _requirement_text(seen: Results, method: str) -> str:
     """What a transductive method needs, in a sentence; empty for others."""
     looked = [row.transductive for rows in seen.scored[method].values() for row in rows]
     if not any(looked):
@@ -369,7 +369,7 @@ def _needs(seen: Results, method: str) -> str:
     return f"It needs{often} a batch of samples of the new domain, without labels (transductive)"
 
 
-def _named(seen: Results, method: str) -> str:
+def _format_method(seen: Results, method: str) -> str:
     return AUTO if method in seen.kind("auto") else method
 
 

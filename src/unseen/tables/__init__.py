@@ -1,23 +1,23 @@
 """People's own tables: read, checked, and turned into numbers."""
 
 from ._agreement import Agreement
-from ._errors import TableError, counted, similar_column, understanding, unknown_column
+from ._errors import TableError, format_count, similar_column, translate_read_errors, unknown_column
 from ._files import (
     batches,
     ending_of,
     file_batches,
-    files,
     has_columns,
     holds_several,
     is_path,
     is_table,
+    list_files,
     look_like_parts,
     scan,
 )
 from ._frames import as_frame
-from ._load import SurveyedTable, Table, load_table, loaded, survey_files, survey_table
+from ._load import SurveyedTable, Table, load_table, read_survey, survey_files, survey_table
 from ._roles import Dates, Request
-from ._schema import Column, NewValues, Schema, preprocessor, require_sizes
+from ._schema import Column, NewValues, Schema, check_table_size, preprocessor
 from ._survey import batch_size, require_short_names
 from ._values import as_text, is_readable
 
@@ -28,7 +28,7 @@ __all__ = [
     "Table",
     "TableError",
     "batches",
-    "files",
+    "list_files",
     "load_table",
     "preprocessor",
     "scan",
@@ -42,7 +42,7 @@ __all__ += [
     "as_frame",
     "as_text",
     "batch_size",
-    "counted",
+    "format_count",
     "ending_of",
     "file_batches",
     "has_columns",
@@ -50,13 +50,13 @@ __all__ += [
     "is_path",
     "is_readable",
     "is_table",
-    "loaded",
+    "read_survey",
     "look_like_parts",
     "require_short_names",
-    "require_sizes",
+    "check_table_size",
     "similar_column",
     "survey_files",
     "survey_table",
-    "understanding",
+    "translate_read_errors",
     "unknown_column",
 ]

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ._checks import as_booleans, whole_numbers
-from ._schema import NEW_LEVEL, NewValues, positions
+from ._schema import NEW_LEVEL, NewValues, level_positions
 from ._values import as_text, polars
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Agreement:
         """Compare some rows; `domain` names that of each, None where they are all of one."""
         classes = np.asarray(classes)
         names = tuple(map(str, classes.tolist()))
-        found = positions(_written_as(labels, classes), names)
+        found = level_positions(_format_labels(labels, classes), names)
         known, new = ~np.isnan(found), found == NEW_LEVEL
         said = np.asarray(predicted)[known]
         order = np.argsort(classes)
@@ -101,7 +101,7 @@ class Agreement:
         }
 
 
-def _written_as(labels: pl.Series, classes: NDArray[Any]) -> pl.Series:
+def _format_labels(labels: pl.Series, classes: NDArray[Any]) -> pl.Series:
     """Labels as the classes are written: 7 may be 7, ' 7' or 7.0 in a table, and True may be true."""
     text = as_text(labels)
     if classes.dtype.kind == "b":

@@ -17,7 +17,7 @@ from numpy.lib import format as npy_format
 from ..citizen import optional_import
 from ..files import check_inflation
 from ..labels import Labels as Array
-from ..labels import listed
+from ..labels import format_list
 from ._values import polars
 
 if TYPE_CHECKING:
@@ -217,7 +217,7 @@ def _features_name(contents: Mapping[str, Array], label: str | None) -> str:
     for names in (usual, [name for name in matrices if min(contents[name].shape) > 1]):
         if len(names) == 1:
             return names[0]
-    held = listed(f"{name} ({_shape_and_type(array)})" for name, array in contents.items())
+    held = format_list(f"{name} ({_shape_and_type(array)})" for name, array in contents.items())
     raise ValueError(f"which array holds the features cannot be told: call it X, or pass --features. It holds {held}")
 
 

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..algebra import Ints
-from ..labels import listed
-from ._errors import NO_LINE_ENDS, SHOWN, counted
+from ..labels import format_list
+from ._errors import NO_LINE_ENDS, SHOWN, format_count
 from ._roles import Request, Roles, left_out_notices
 from ._schema import Column
 from ._survey import MOST_LEVELS, Coding, Survey, Tallies
@@ -64,7 +64,7 @@ def value_problems(labels: NDArray[Any], roles: Roles, survey: Survey, *, entire
         if any("\r" in name for name in (*roles.features, *roles.left_out)):  # some versions of polars read on
             return [f"{NO_LINE_ENDS}."]
         return [f"it has a header but no rows{f' ({empty[0]})' if roles.by_file else ''}."]
-    problems = [f"these files have a header but no rows: {listed(empty)}."] if empty else []
+    problems = [f"these files have a header but no rows: {format_list(empty)}."] if empty else []
     if roles.label is not None and roles.label == roles.domain:
         return problems  # and that is a problem already, from which others would follow
     wrong = _unlabelled_problems(survey)
@@ -98,11 +98,11 @@ def _label_problems(labels: NDArray[Any], survey: Survey, *, entire: bool) -> li
     most = (0 if entire else MANY_VALUES) if measured else len(different) if entire else max(MANY_VALUES, rows / 2)
     if len(different) > most:
         problems.append(
-            f"the label column {name!r} has {len(different):,} different values in {counted(rows, 'row')}, such as "
-            f"{listed(different[:3])}: it looks like a measurement or an identifier, not like classes."
+            f"the label column {name!r} has {len(different):,} different values in {format_count(rows, 'row')}, such as "
+            f"{format_list(different[:3])}: it looks like a measurement or an identifier, not like classes."
         )
     elif len(different) < 2 and rows and not entire:
-        problems.append(f"the label column {name!r} must hold two classes or more; it holds {listed(different)}.")
+        problems.append(f"the label column {name!r} must hold two classes or more; it holds {format_list(different)}.")
     return problems
 
 
@@ -113,7 +113,7 @@ def _domain_problems(survey: Survey) -> list[str]:
     if len(present) < 2 and survey.rows:
         held = f"the domain column {name!r} holds" if name is not None else "the folder holds"
         problems.append(
-            f"{held} {counted(len(present), 'domain')}, {listed(present)}: two or more are needed to tell what "
+            f"{held} {format_count(len(present), 'domain')}, {format_list(present)}: two or more are needed to tell what "
             "stays the same from place to place."
         )
     return problems
@@ -126,8 +126,8 @@ def _cell_problems(domains: NDArray[Any], classes: NDArray[Any], counts: Ints) -
     small = domains[(sizes > 0) & (sizes < FEWEST_ROWS)]
     if len(small):
         problems.append(
-            f"{counted(len(small), 'domain')} of {(sizes > 0).sum():,} with fewer than {FEWEST_ROWS} rows: "
-            f"{listed(small.tolist())}. Leave out these rows, or choose another domain column."
+            f"{format_count(len(small), 'domain')} of {(sizes > 0).sum():,} with fewer than {FEWEST_ROWS} rows: "
+            f"{format_list(small.tolist())}. Leave out these rows, or choose another domain column."
         )
     for s in np.flatnonzero((sizes >= FEWEST_ROWS) & (present.sum(axis=1) == 1)):
         problems.append(
@@ -144,7 +144,7 @@ def _mixed_labels(domains: NDArray[Any], classes: NDArray[Any], counts: Ints) ->
     numbers, present = whole_numbers(polars().Series(classes.tolist())).is_not_null().to_numpy(), counts > 0
     only = [domains[present.any(axis=1) & ~present[:, kind].any(axis=1)].tolist() for kind in (numbers, ~numbers)]
     told = "labels must all be numbers or all be words: {} has words, {} has numbers."
-    return [told.format(*map(listed, only))] if all(only) else []
+    return [told.format(*map(format_list, only))] if all(only) else []
 
 
 def _unlabelled_problems(survey: Survey) -> list[str]:
@@ -153,10 +153,10 @@ def _unlabelled_problems(survey: Survey) -> list[str]:
     if value is None or survey.label.column is None:
         return []
     if not survey.unlabelled and not survey.label.ignores_missing:
-        present = listed(sorted(survey.label.names))
+        present = format_list(sorted(survey.label.names))
         return [f"no row has the label {value!r}, which was to stand for none: there are {present}."]
     if survey.unlabelled == survey.rows:
-        return [f"all {counted(survey.rows, 'row')} have the label {value!r}, which stands for none."]
+        return [f"all {format_count(survey.rows, 'row')} have the label {value!r}, which stands for none."]
     return []
 
 
@@ -168,8 +168,8 @@ def unlabelled_rows(survey: Survey) -> list[str]:
     gone = [name for name in survey.domain.names if name not in present]
     marked = f"with the label {survey.label.ignored!r}, which stands for none"
     which = "without a label" if survey.label.ignores_missing else marked
-    rest = f": nothing is left of {listed(gone)}" if gone else ""
-    return [f"Left out {counted(survey.unlabelled, 'row')} of {survey.rows:,} {which}{rest}."]
+    rest = f": nothing is left of {format_list(gone)}" if gone else ""
+    return [f"Left out {format_count(survey.unlabelled, 'row')} of {survey.rows:,} {which}{rest}."]
 
 
 def name_notices(labels: NDArray[Any], survey: Survey) -> list[str]:
@@ -178,7 +178,7 @@ def name_notices(labels: NDArray[Any], survey: Survey) -> list[str]:
     shared = present[:, present.sum(axis=0) > 1].any(axis=1)
     lonely = domains[present.any(axis=1) & ~shared].tolist()
     near = _near_names(survey.present, "domains") + _near_names(labels.tolist(), "classes")
-    return [*near, f"No class of these domains occurs in any other: {listed(lonely)}."] if lonely else near
+    return [*near, f"No class of these domains occurs in any other: {format_list(lonely)}."] if lonely else near
 
 
 def _near_names(names: Sequence[Any], role: str) -> list[str]:
@@ -199,7 +199,7 @@ def _missing_names(coding: Coding, role: str, survey: Survey, advice: str = "") 
     if not coding.missing:
         return []
     return [
-        f"the {role} column {coding.column!r} is missing in {counted(coding.missing, 'row')}: "
+        f"the {role} column {coding.column!r} is missing in {format_count(coding.missing, 'row')}: "
         f"{survey.where(coding.first_missing, coding.missing)}. Fill in or leave out.{advice}"
     ]
 
@@ -235,7 +235,7 @@ def choose_columns(survey: Survey, roles: Roles, request: Request) -> tuple[tupl
         for name in compress(names, kept & tallies.too_many_levels & ~numeric & ~dates)
     ]
     if request.entire and asked and not kept.all():
-        problems.append(f"features must be columns of numbers, not such as {listed(compress(names, ~kept))}.")
+        problems.append(f"features must be columns of numbers, not such as {format_list(compress(names, ~kept))}.")
     elif not kept.any() and survey.rows:
         problems.append("no columns are left to be features.")
     columns = tuple(_column(tallies, i) for i in np.flatnonzero(kept).tolist())
@@ -251,7 +251,7 @@ def _identifier_notices(tallies: Tallies, kept: NDArray[np.bool_], roles: Roles)
     unique = list(compress(tallies.names, tallies.all_different & kept))
     if unique:
         notices.append(
-            f"A different integer in every row, as identifiers have: {listed(unique)}. They are used as numbers; drop "
+            f"A different integer in every row, as identifiers have: {format_list(unique)}. They are used as numbers; drop "
             "them if they are identifiers."
         )
     for i in np.flatnonzero(kept & tallies.numeric & ~tallies.all_different).tolist():
@@ -292,18 +292,18 @@ def _readings(survey: Survey, told: NDArray[np.bool_]) -> list[str]:
     tallies, names, notices = survey.tallies, survey.tallies.names, []
     told = told & ~tallies.declared
     several = np.flatnonzero((tallies.infinite > 0) & ~tallies.declared)
-    infinite = [f"{names[i]} ({counted(tallies.infinite[i], 'value')})" for i in several]
+    infinite = [f"{names[i]} ({format_count(tallies.infinite[i], 'value')})" for i in several]
     if infinite:
-        notices.append(f"Numbers that are infinite or beyond 1e150 count as missing: {listed(infinite)}.")
+        notices.append(f"Numbers that are infinite or beyond 1e150 count as missing: {format_list(infinite)}.")
     marked = [i for i in np.flatnonzero(told & tallies.numeric).tolist() if tallies.marks.get(i)]
     if marked:
         marks = sorted(set().union(*(tallies.marks[i] for i in marked)))
-        columns = listed(names[i] for i in marked)
-        notices.append(f"Read as numbers, with {listed(marks)} for missing values: {columns}.")
+        columns = format_list(names[i] for i in marked)
+        notices.append(f"Read as numbers, with {format_list(marks)} for missing values: {columns}.")
     for i in np.flatnonzero(told & ~tallies.numeric & (tallies.not_numbers < 0.1 * tallies.present)).tolist():
         value, row = tallies.first_not_number[i]
         notices.append(
-            f"{names[i]!r} is not read as numbers because of {counted(tallies.not_numbers[i], 'value')}, such as "
+            f"{names[i]!r} is not read as numbers because of {format_count(tallies.not_numbers[i], 'value')}, such as "
             f"{value!r} in {survey.where([row])}."
         )
     return notices

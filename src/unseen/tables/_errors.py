@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from ..labels import listed
+from ..labels import format_list
 from ._values import polars
 
 SHOWN = 8  # names, values and rows are listed up to this many
@@ -56,14 +56,14 @@ class TableError(ValueError):
         return type(self), (self.problems, self.source)
 
 
-def refuse(problems: Sequence[str], source: str = "The table") -> None:
+def raise_table_error(problems: Sequence[str], source: str = "The table") -> None:
     """Raise a TableError if there are problems."""
     if problems:
         raise TableError(problems, source)
 
 
 @contextmanager
-def understanding(path: Any, *, anything: bool = False) -> Iterator[None]:
+def translate_read_errors(path: Any, *, anything: bool = False) -> Iterator[None]:
     """What polars cannot do with a file, or `anything` that a reader raises on a broken one, becomes a TableError."""
     exceptions = polars().exceptions
     kinds = (exceptions.PanicException, Exception if anything else exceptions.PolarsError)
@@ -78,7 +78,7 @@ def understanding(path: Any, *, anything: bool = False) -> Iterator[None]:
         raise TableError([f"it cannot be read: {reason}."], source=path.name) from error
 
 
-def counted(number: int, noun: str) -> str:
+def format_count(number: int, noun: str) -> str:
     """A number with its noun."""
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
@@ -89,7 +89,7 @@ def unknown_column(
     """That a column is not among the names, and which one may be meant, of the candidates or of all."""
     names = list(names)
     near = similar_column(name, names if candidates is None else candidates)
-    hint = f"did you mean {near!r}?" if near is not None else f"the columns are {listed(names)}."
+    hint = f"did you mean {near!r}?" if near is not None else f"the columns are {format_list(names)}."
     return f"{where} column {name!r}: {hint}"
 
 

@@ -19,9 +19,9 @@ import numpy as np
 from sklearn.utils import gen_batches
 
 from ..files import check_gzip
-from ..labels import listed
+from ..labels import format_list
 from ._arrays import ARRAY_ENDINGS, ArrayNames, read_arrays
-from ._errors import TableError, counted, refuse, understanding, unknown_column
+from ._errors import TableError, format_count, raise_table_error, translate_read_errors, unknown_column
 from ._values import polars
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ ENDINGS = (*TEXT_ENDINGS, ".parquet", *ARROW_ENDINGS, *ARRAY_ENDINGS)
 PART_NAME = re.compile(r"(part|chunk|shard|split|piece|block)[-_. ]?\d+([-_. ].*)?|\d+", re.IGNORECASE)
 
 
-def files(path: str | os.PathLike[str]) -> list[tuple[str, Path]]:
+def list_files(path: str | os.PathLike[str]) -> list[tuple[str, Path]]:
     """The files of a table, each with its name without ending, sorted.
 
     Parameters
@@ -148,7 +148,7 @@ def ending_of(path: Source) -> str | None:
 def _tables(found: list[Path], demand: str, source: str) -> list[tuple[str, Path]]:
     tables = [entry for entry in found if entry.is_file() and ending_of(entry)]
     if not tables:
-        problem = f"{demand}, ending in {', '.join(ENDINGS)}; there is {listed(entry.name for entry in found)}."
+        problem = f"{demand}, ending in {', '.join(ENDINGS)}; there is {format_list(entry.name for entry in found)}."
         if found and all(entry.is_dir() for entry in found):
             problem += " Photographs in DOMAIN/CLASS/ need a network: --model NETWORK.onnx."
         raise TableError([problem], source=source)
@@ -224,8 +224,8 @@ def scan(path: str | os.PathLike[str]) -> pl.LazyFrame:
     """
     if holds_several(path):
         raise TableError(["it is a folder or a pattern: give one file."], source=str(path))
-    [(_, file)] = files(path)
-    refuse(header_problems(file), file.name)
+    [(_, file)] = list_files(path)
+    raise_table_error(header_problems(file), file.name)
     return _scan(file)
 
 
@@ -260,8 +260,8 @@ def batches(
     ...     [batch["age"].to_list() for batch in batches(file, ["age"], size=2)]
     [['40', '50'], ['60']]
     """
-    for _, file in files(path):
-        refuse(header_problems(file), file.name)
+    for _, file in list_files(path):
+        raise_table_error(header_problems(file), file.name)
         yield from file_batches(file, columns, size)
 
 
@@ -276,7 +276,7 @@ def file_batches(
     """Read one file a few rows at a time, in order; of a Parquet file, only some rows from the first on if asked."""
     is_text = isinstance(file, Path) and ending_of(file) in TEXT_ENDINGS  # where every cell takes its own bytes
     for frame in _decoded_batches(file, columns, size, first, rows, names):
-        with understanding(file, anything=True):
+        with translate_read_errors(file, anything=True):
             frames = [frame] if is_text else _bounded_text(file, frame)
         yield from frames
 
@@ -299,7 +299,7 @@ def _bounded_text(file: Source, frame: pl.DataFrame) -> list[pl.DataFrame]:
         for name, size in longest.items()
         if size > MAX_CELL_BYTES
     ]
-    refuse(problems, file.name)
+    raise_table_error(problems, file.name)
     if sum(longest.values()) * frame.height <= TEXT_BYTES:
         return [frame]
     batch = sizes.sum_horizontal().cast(pl.Int64).cum_sum().to_numpy() // TEXT_BYTES
@@ -310,7 +310,7 @@ def _bounded_text(file: Source, frame: pl.DataFrame) -> list[pl.DataFrame]:
 def _decoded_batches(
     file: Source, columns: Sequence[str] | None, size: int, first: int, rows: int | None, names: ArrayNames | None
 ) -> Iterator[pl.DataFrame]:
-    with understanding(file, anything=True):
+    with translate_read_errors(file, anything=True):
         if isinstance(file, Path) and ending_of(file) in ARRAY_ENDINGS:
             arrays = read_arrays(file, names)
             for rows_here in gen_batches(len(arrays.matrix), size):
@@ -347,7 +347,7 @@ def _require_rows(file: Source, seen: int, told: int) -> None:
 
 def open_table(name: str, file: Source, names: ArrayNames | None = None) -> TableFile:
     """Find out the columns of a file and their types."""
-    with understanding(file, anything=True):
+    with translate_read_errors(file, anything=True):
         if isinstance(file, Path) and ending_of(file) in ARRAY_ENDINGS:
             arrays = read_arrays(file, names)
             types = dict(arrays.frame(slice(1)).schema)
@@ -357,26 +357,26 @@ def open_table(name: str, file: Source, names: ArrayNames | None = None) -> Tabl
 
 def header_problems(file: Source) -> list[str]:
     """Columns that share a name; polars would rename them without a word."""
-    with understanding(file, anything=True):
+    with translate_read_errors(file, anything=True):
         if isinstance(file, FrameFile) or ending_of(file) not in TEXT_ENDINGS:
             return []
         if file.suffix.lower() == ".gz":
             check_gzip(file, "unpack it first.")
         header, _ = _header_of(file)
-    return repeated(header)
+    return repeated_names(header)
 
 
-def repeated(names: Iterable[str]) -> list[str]:
+def repeated_names(names: Iterable[str]) -> list[str]:
     """What is wrong with names of columns that are not different."""
     twice = sorted((name, times) for name, times in Counter(names).items() if times > 1)
-    return [f"{counted(times, 'column')} are called {name!r}: rename them." for name, times in twice]
+    return [f"{format_count(times, 'column')} are called {name!r}: rename them." for name, times in twice]
 
 
 def _scan(file: Source) -> pl.LazyFrame:
     if isinstance(file, FrameFile):
         return file.frame.lazy()
     ending, pl = ending_of(file), polars()
-    with understanding(file, anything=True):
+    with translate_read_errors(file, anything=True):
         if not file.stat().st_size:
             raise TableError(["it is empty."], source=file.name)
         if ending in ARRAY_ENDINGS:
@@ -400,7 +400,7 @@ def _selected(file: Source, lazy: pl.LazyFrame, columns: Sequence[str] | None) -
         return lazy
     held = lazy.collect_schema()
     problems = [unknown_column(name, held) for name in columns if name not in held]
-    refuse(problems, file.name)
+    raise_table_error(problems, file.name)
     return lazy.select(polars().col(list(columns)))
 
 

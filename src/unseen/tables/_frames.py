@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..citizen import is_dask
-from ..labels import is_missing, listed
-from ._errors import TableError, refuse, understanding
-from ._files import is_list_of_rows, is_pandas_series, is_structured, repeated
+from ..labels import format_list, is_missing
+from ._errors import TableError, raise_table_error, translate_read_errors
+from ._files import is_list_of_rows, is_pandas_series, is_structured, repeated_names
 from ._values import as_text, polars
 
 # What polars has a type for; lists and the like are not used, but told of.
@@ -36,9 +36,9 @@ def as_frame(data: Any, name: str) -> pl.DataFrame:
         return data
     if is_dask(data):
         raise TypeError("A Dask dataframe is not read as a table: pass the path of its files, or what compute() gives.")
-    with understanding(Path(name)):
+    with translate_read_errors(Path(name)):
         if is_pandas_series(data):
-            refuse(repeated(map(str, data.index)), name)
+            raise_table_error(repeated_names(map(str, data.index)), name)
             return _from_rows([dict(data.items())], name)
         if isinstance(data, Mapping):
             return _from_mapping(data, name)
@@ -54,7 +54,7 @@ def as_frame(data: Any, name: str) -> pl.DataFrame:
         if not hasattr(data, "items"):  # a table of Arrow, which polars reads by itself
             return pl.DataFrame(data)
         names = [str(column) for column in data.columns]
-        refuse(repeated(names), name)
+        raise_table_error(repeated_names(names), name)
         columns = zip(names, (column for _, column in data.items()), strict=True)
         return pl.DataFrame([_pandas_column(column_name, column) for column_name, column in columns])
 
@@ -76,11 +76,13 @@ def _from_rows(rows: Sequence[Mapping[Any, Any]], name: str) -> pl.DataFrame:
 
 
 def _from_columns(columns: Mapping[Any, Any], name: str) -> pl.DataFrame:
-    refuse(repeated(map(str, columns)), name)
+    raise_table_error(repeated_names(map(str, columns)), name)
     series = [_column(str(key), values) for key, values in columns.items()]
     lengths = {len(own) for own in series}
     if len(lengths) > 1:
-        raise TableError([f"its columns differ in length: they have {listed(sorted(lengths))} values."], source=name)
+        raise TableError(
+            [f"its columns differ in length: they have {format_list(sorted(lengths))} values."], source=name
+        )
     return polars().DataFrame(series)
 
 

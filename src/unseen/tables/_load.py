@@ -13,26 +13,26 @@ from numpy.typing import NDArray
 
 from ..algebra import Ints
 from ..kernels import available_bytes
-from ..labels import Samples, level, quota
+from ..labels import Samples, allocate_rows, domain_row_limit
 from ._arrays import ArrayNames
 from ._checks import as_labels, choose_columns, name_notices, unlabelled_rows, value_problems
-from ._errors import TableError, refuse, understanding
+from ._errors import TableError, raise_table_error, translate_read_errors
 from ._files import (
     FrameFile,
     Source,
     TableFile,
     data_name,
     file_batches,
-    files,
     header_problems,
     holds_several,
     is_path,
+    list_files,
     open_table,
 )
 from ._frames import as_frame
 from ._roles import Dates, Request, choose_roles
-from ._schema import Schema, column_uses, require_sizes
-from ._survey import Cell, Coding, Part, batch_size, count_cells, look_through, sum_cells
+from ._schema import Schema, check_table_size, column_uses
+from ._survey import Cell, Coding, Part, batch_size, count_cells, sum_cells, survey_batches
 
 Draw = dict[Cell, Ints]  # which rows of each cell, counted from 0 through all files, in order
 
@@ -81,13 +81,13 @@ class SurveyedTable:
 
     def thinned(self, limit: int, seed: int) -> SurveyedTable:
         """At most so many rows of each domain, at random, of all its classes."""
-        drawn = self._drawn(quota(self.counts, most=limit), seed)
+        drawn = self._drawn(allocate_rows(self.counts, most=limit), seed)
         text = f"Drew at most {limit:,} rows of each domain: {drawn.rows:,} of {self.rows:,}."
         return replace(drawn, notices=[*self.notices, text])
 
     def sampled(self, total: int, seed: int) -> SurveyedTable:
         """So many rows in all, the same number of each domain as far as it has them, of all its classes."""
-        return self if self.rows <= total else self._drawn(quota(self.counts, total=total), seed)
+        return self if self.rows <= total else self._drawn(allocate_rows(self.counts, total=total), seed)
 
     def _drawn(self, wanted: Ints, seed: int) -> SurveyedTable:
         random, counts, draw = np.random.default_rng(seed), self.counts, {}
@@ -108,7 +108,7 @@ class SurveyedTable:
         columns = [*self.schema.feature_names, *roles]
         names = list(dict.fromkeys(name for name in columns if name is not None))
         for frame in file_batches(part.path, names, batch_size(len(names)), part.first, part.rows, part.names):
-            with understanding(part.path):
+            with translate_read_errors(part.path):
                 counting, kept = self.label_coding.counting(frame)
                 rows = start + kept
                 start += frame.height
@@ -319,7 +319,7 @@ def load_table(
         dates=dates,
         categories=categories,
     )
-    return loaded(survey_table(path, request), seed)
+    return read_survey(survey_table(path, request), seed)
 
 
 def survey_table(path: Any, request: Request | None = None) -> SurveyedTable:
@@ -327,7 +327,7 @@ def survey_table(path: Any, request: Request | None = None) -> SurveyedTable:
     if not is_path(path):
         frame = FrameFile(as_frame(path, FrameFile.name))
         return survey_files([(frame.name, frame)], request or Request(), frame.name, several=False)
-    return survey_files(files(path), request or Request(), data_name(path), several=holds_several(path))
+    return survey_files(list_files(path), request or Request(), data_name(path), several=holds_several(path))
 
 
 def survey_files(found: Sequence[tuple[str, Source]], request: Request, name: str, *, several: bool) -> SurveyedTable:
@@ -341,7 +341,7 @@ def survey_files(found: Sequence[tuple[str, Source]], request: Request, name: st
     same = [f"two or more files are called {name!r}, so they would be one domain: rename one." for name in repeated]
     problems = same + problems
     try:
-        first_pass = look_through(tables, roles, None if request.unlabelled is None else str(request.unlabelled))
+        first_pass = survey_batches(tables, roles, None if request.unlabelled is None else str(request.unlabelled))
     except TableError as error:
         before = f"{error.source}: " if several and error.source in {file.name for _, file in found} else ""
         broken = [before + problem for problem in error.problems]
@@ -350,7 +350,7 @@ def survey_files(found: Sequence[tuple[str, Source]], request: Request, name: st
     problems += roles.problems + wrong
     labels = as_labels(first_pass.label.names)
     problems += value_problems(labels, roles, first_pass, entire=request.entire)
-    refuse(problems, name)
+    raise_table_error(problems, name)
     single = all(str(table.types[column.name]) == "Float32" for table in tables for column in columns)
     table = SurveyedTable(
         name,
@@ -370,11 +370,11 @@ def survey_files(found: Sequence[tuple[str, Source]], request: Request, name: st
     return table if request.max_per_domain is None else table.thinned(request.max_per_domain, request.seed)
 
 
-def loaded(found: SurveyedTable, seed: int = 0) -> Table:
+def read_survey(found: SurveyedTable, seed: int = 0) -> Table:
     """Read a table that has been looked through; unless its rows were drawn, no more than there is memory for."""
     available, width = available_bytes(), 8 * len(found.schema.columns)
     if found.draw is None and available is not None and found.rows * width > MATRIX_SHARE * available:
-        limit = level(list(found.domain_rows().values()), int(MATRIX_SHARE * available / width))
+        limit = domain_row_limit(list(found.domain_rows().values()), int(MATRIX_SHARE * available / width))
         needed, room = (f"{size / 2**30:,.1f} GiB" for size in (found.rows * width, available))
         text = (
             f"All {found.rows:,} rows would take {needed}, and {room} is available: pass --max-per-domain to choose "
@@ -382,7 +382,7 @@ def loaded(found: SurveyedTable, seed: int = 0) -> Table:
         )
         found = replace(found, notices=[*found.notices, text]).thinned(max(limit, 2), seed)
     samples, rows, group = found.read()
-    require_sizes(samples.X, found.schema)
+    check_table_size(samples.X, found.schema)
     told: dict[str, Any] = {"rows": rows, "group": group, "left_out": found.left_out}
     return Table(samples.X, samples.y, samples.domain, found.schema, found.notices, found.name, **told)
 

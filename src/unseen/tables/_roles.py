@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from ..labels import listed
+from ..labels import format_list
 from ._errors import unknown_column
 from ._files import TableFile, look_like_parts
 from ._values import is_category, is_readable
@@ -53,7 +53,7 @@ def left_out_notices(left_out: Mapping[str, str]) -> list[str]:
     told: dict[str, list[str]] = {}
     for name, why in left_out.items():
         told.setdefault(f"Left out, since {LEFT_OUT[why]}: {{}}.{ADVICE.get(why, '')}", []).append(name)
-    return [text.format(listed(names)) for text, names in told.items() if "since :" not in text]
+    return [text.format(format_list(names)) for text, names in told.items() if "since :" not in text]
 
 
 @dataclass(frozen=True)
@@ -190,7 +190,7 @@ def _absent(name: str, tables: Sequence[TableFile]) -> list[str]:
         return [unknown_column(name, table.types) for table in lacking]
     if len(lacking) == len(tables):
         return [unknown_column(name, tables[0].types, "no file has a")]
-    return [f"{listed(table.path.name for table in lacking)}: no column {name!r}, which other files have."]
+    return [f"{format_list(table.path.name for table in lacking)}: no column {name!r}, which other files have."]
 
 
 def _chosen(role: str, request: Request, columns: Iterable[str], candidates: Iterable[str], roles: Roles) -> str | None:
@@ -204,10 +204,10 @@ def _chosen(role: str, request: Request, columns: Iterable[str], candidates: Ite
         roles.notices.append(f"Using {fitting[0]!r} as the {role} column: pass --{role} to choose another.")
         return fitting[0]
     if fitting:
-        roles.problems.append(f"{listed(fitting)} could each be the {role} column: pass --{role} to choose one.")
+        roles.problems.append(f"{format_list(fitting)} could each be the {role} column: pass --{role} to choose one.")
     else:
         roles.problems.append(
-            f"which column holds the {role}s cannot be told: pass --{role}. The columns are {listed(columns)}."
+            f"which column holds the {role}s cannot be told: pass --{role}. The columns are {format_list(columns)}."
         )
     return None
 
@@ -249,7 +249,7 @@ def _default_features(
     beside = {name for table in tables for name in table.beside}
     if not beside.issuperset(partial) and (entire or any(table.names for table in tables)):  # arrays only number them
         lacking = {table.name: [name for name in partial if name not in {*table.types, *beside}] for table in tables}
-        each = "; ".join(f"{name} lacks {listed(names)}" for name, names in lacking.items() if names)
+        each = "; ".join(f"{name} lacks {format_list(names)}" for name, names in lacking.items() if names)
         roles.problems.append(f"the files differ in their columns: {each}. Pass --features to choose some.")
     else:
         roles.left_out |= dict.fromkeys(partial, "not in every file")

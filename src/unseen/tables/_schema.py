@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from ..algebra import require_squares
-from ..labels import listed
-from ._errors import SHOWN, counted, refuse, unknown_column
+from ..algebra import check_squares
+from ..labels import format_list
+from ._errors import SHOWN, format_count, raise_table_error, unknown_column
 from ._values import DATE_FORMATS, ISO, as_levels, as_text, days, frame_numbers, polars
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ class Schema:
         wrong = {numbers.columns[position]: ("number", rows) for position, rows in not_numbers.items()}
         for position, column in enumerate(self.columns):
             if column.kind == "categorical":
-                encoded[:, position] = positions(frame[column.name], column.levels)
+                encoded[:, position] = level_positions(frame[column.name], column.levels)
             elif column.kind == "date":
                 found = days(frame[column.name], column.date_format)
                 if column.date_format != ISO:  # which is never ambiguous, and how typed dates are written
@@ -136,10 +136,10 @@ class Schema:
         for name, (kind, rows) in wrong.items():
             example = frame[name].gather([int(rows.argmax())]).cast(polars().String).item()
             problems.append(
-                f"column {name!r} must hold {kind}s, but {counted(int(rows.sum()), 'value')} cannot be "
+                f"column {name!r} must hold {kind}s, but {format_count(int(rows.sum()), 'value')} cannot be "
                 f"read as one, such as {example!r}."
             )
-        refuse(problems)
+        raise_table_error(problems)
         return encoded
 
     def new_levels(self, frame: pl.DataFrame, encoded: NDArray[np.float64]) -> dict[str, NewValues]:
@@ -170,10 +170,10 @@ class Schema:
             problems += [unknown_column(name, names, candidates=others) for name in absent]
         if complete:
             problems.append(
-                f"no value of {listed(complete)} was missing in training, so the column is required; an empty column "
+                f"no value of {format_list(complete)} was missing in training, so the column is required; an empty column "
                 "of that name is accepted, and its values are treated as missing."
             )
-        refuse(problems, source)
+        raise_table_error(problems, source)
         return [name for name in others if name not in (self.label, self.domain, self.group)]
 
     def to_dict(self) -> dict[str, Any]:
@@ -205,7 +205,7 @@ class Schema:
         problems += [f"{key} must be a name or null, but it is {value!r}." for key, value in wrong.items()]
         twice = [name for name, count in Counter(column.name for column in columns).items() if count > 1]
         problems += [f"column {name!r} is there more than once." for name in twice]
-        refuse(problems, "The description of the columns")
+        raise_table_error(problems, "The description of the columns")
         return cls(tuple(columns), **roles)
 
 
@@ -239,7 +239,7 @@ def _problem(column: Column) -> str | None:
     return None
 
 
-def positions(series: pl.Series, levels: tuple[str, ...]) -> NDArray[np.float64]:
+def level_positions(series: pl.Series, levels: tuple[str, ...]) -> NDArray[np.float64]:
     """Where among the levels each value is: -1 if it is not there, NaN if it is missing."""
     pl, text = polars(), as_text(series)
     found = text.cast(pl.Enum(levels), strict=False).to_physical().cast(pl.Float64)
@@ -248,13 +248,13 @@ def positions(series: pl.Series, levels: tuple[str, ...]) -> NDArray[np.float64]
     return np.where(text.is_null().to_numpy(), np.nan, found.fill_null(NEW_LEVEL).to_numpy())
 
 
-def require_sizes(X: NDArray[np.float64], schema: Schema) -> None:
+def check_table_size(X: NDArray[np.float64], schema: Schema) -> None:
     """Raise for a column of numbers too large to be squared, or so small that their squares are lost."""
     # Missing values are NaN, which these two pass over.
     largest = np.maximum(np.fmax.reduce(X, axis=0, initial=0.0), -np.fmin.reduce(X, axis=0, initial=0.0))
     for column, size in zip(schema.columns, largest.tolist(), strict=True):
         if column.kind != "categorical":
-            require_squares(size, f"Column {column.name!r}")
+            check_squares(size, f"Column {column.name!r}")
 
 
 Scale = Literal["standardize", "l2", "none"]

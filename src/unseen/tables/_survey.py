@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ..algebra import Ints
 from ..labels import MAX_LABEL_LENGTH
 from ._arrays import ArrayNames
-from ._errors import SHOWN, TableError, understanding
+from ._errors import SHOWN, TableError, translate_read_errors
 from ._files import Source, TableFile, file_batches
 from ._roles import ID_ENDING, Roles, names_group
 from ._values import DATE_FORMATS, MISSING_MARKS, as_levels, as_text, days, frame_numbers, is_text, polars
@@ -322,7 +322,7 @@ class Survey:
         return sum_cells(self.cells, len(self.domain.numbers), np.unique(classes, return_inverse=True)[1])
 
 
-def look_through(tables: Sequence[TableFile], roles: Roles, unlabelled: str | None = None) -> Survey:
+def survey_batches(tables: Sequence[TableFile], roles: Roles, unlabelled: str | None = None) -> Survey:
     """Read all files once, and columns that turn out not to be numbers once more, for their levels."""
     tallies = Tallies(roles.features, roles.categories)
     result = Survey(Coding(roles.label, unlabelled), Coding(roles.domain), tallies, Coding(roles.group))
@@ -340,14 +340,14 @@ def look_through(tables: Sequence[TableFile], roles: Roles, unlabelled: str | No
                 part = Part(table.path.absolute(), own, first, result.rows, dict(result.cells), table.names)
                 result.parts.append(part)
             part.rows += frame.height
-            with understanding(table.path):
+            with translate_read_errors(table.path):
                 _add_rows(result, frame, own)
     result.parts = [part for part in result.parts if part.rows]
     levels = [name for name, numeric in zip(roles.features, result.tallies.numeric, strict=True) if not numeric]
     ignoring = [roles.label] if roles.label is not None and unlabelled is not None else []
     for table in tables if levels else ():
         for frame in _frames(table, [*levels, *ignoring]):
-            with understanding(table.path):
+            with translate_read_errors(table.path):
                 result.tallies.add_levels(result.label.counting(frame)[0])
     return result
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 # What stands for a missing value in text, whatever its case and the spaces around it.
 MISSING_MARKS = ("", "na", "n/a", "#n/a", "<na>", "nan", "null", "?")
-LARGEST = 1e150  # larger numbers count as infinite: their squares, and so all distances, would be
+MAX_CELL_VALUE = 1e150  # larger numbers count as infinite: their squares, and so all distances, would be
 # A time, perhaps with its distance from Greenwich, after a date.
 ZONE = r"(?:Z|(?P<sign>[+-])(?P<away>\d\d):?(?P<off>\d\d))?"
 TIME = rf"(?:[T ]+(?P<hour>\d\d?):(?P<minute>\d\d)(?::(?P<second>\d\d(?:\.\d+)?))?\s*{ZONE})?"
@@ -125,7 +125,7 @@ def frame_numbers(frame: pl.DataFrame) -> tuple[NDArray[np.float64], dict[int, N
         wrong = (column.is_null() & ~missing(text)).to_numpy()
         if wrong.any():
             not_numbers[position] = wrong
-    large = np.abs(values) > LARGEST
+    large = np.abs(values) > MAX_CELL_VALUE
     values[large] = np.copysign(np.inf, values[large])
     return values, not_numbers
 
