@@ -42,7 +42,7 @@ bench: $(call STAMP,test)
 
 # Real data, one folder per data set below DATA; about half an hour. Stop it and run it again to continue.
 study: $(call STAMP,test)
-	$(BIN)/python -m studies.pooling --data $(DATA) --output studies/results/pooling.jsonl --csv docs/results/pooling.csv
+	$(BIN)/python -m studies.ensembles --data $(DATA) --output studies/results/ensembles.jsonl --csv docs/results/ensembles.csv
 	$(BIN)/python -m studies.forecast --data $(DATA) --stores studies/results/forecasts
 
 # Campaigns that try to break the package. Each prints its figures, and keeps them for the page "How this is tested".

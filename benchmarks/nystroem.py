@@ -15,7 +15,7 @@ from sklearn.neighbors import KNeighborsClassifier, NearestCentroid
 from sklearn.pipeline import Pipeline
 
 from unseen import CIDG, PivotedNystroem, ProjectionSearchCV
-from unseen.selection import LeaveOneDomainOut
+from unseen.model_selection import LeaveOneDomainOut
 
 from .measure import Row, best_of
 
@@ -94,7 +94,7 @@ def search_row(X: np.ndarray, y: np.ndarray, d: np.ndarray) -> Row:
 
 
 def patients(n: int) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...], str]:
-    """About n labelled cells of all patients but one, those of that one, and where they come from.
+    """About n labeled cells of all patients but one, those of that one, and where they come from.
 
     Flow cytometry where it is at hand beside the project, otherwise something like it: six markers, cell types whose
     proportions differ wildly between patients, and patients whose markers are shifted.
@@ -111,8 +111,8 @@ def patients(n: int) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...], st
 
 def measured(patient: int) -> tuple[np.ndarray, np.ndarray]:
     with np.load(REAL / f"patient{patient + 1:02d}.npz") as file:
-        labelled = file["y"] > 0
-        return file["X"][labelled].astype(float), file["y"][labelled]
+        labeled = file["y"] > 0
+        return file["X"][labeled].astype(float), file["y"][labeled]
 
 
 def generated(patient: int) -> tuple[np.ndarray, np.ndarray]:

@@ -32,7 +32,7 @@ def rows() -> Iterator[Row]:
     with config_context():  # importing skada turns metadata routing on
         from skada import TransferComponentAnalysisAdapter
 
-        # Both penalise the scatter of the means of two domains; in skada's convention targets are negative.
+        # Both penalize the scatter of the means of two domains; in skada's convention targets are negative.
         two = np.where(d == 0, -1, 1)
         tca, udica = best_of(
             2,

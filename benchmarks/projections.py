@@ -44,7 +44,7 @@ def fit_rows(n: int) -> Iterator[Row]:
     squared[np.diag_indices(n)] += ridge
     spare = np.empty_like(squared, order="F")
 
-    def factorise() -> None:
+    def factorize() -> None:
         spare[...] = squared
         linalg.lapack.dpotrf(spare, lower=True, overwrite_a=True, clean=False)
 
@@ -54,7 +54,7 @@ def fit_rows(n: int) -> Iterator[Row]:
         lambda: pairwise_kernels(X, metric="rbf", gamma=GAMMA),
         lambda: linalg.blas.dsyrk(1.0, K.T, lower=True),
         lambda: np.copyto(spare, squared),
-        factorise,
+        factorize,
     )
     floor = gram + syrk + potrf - copy
     (slow,) = best_of(1 if n > 2000 else 2, lambda: textbook_fit(X, y, d, ridge))
@@ -64,7 +64,7 @@ def fit_rows(n: int) -> Iterator[Row]:
 
 
 def textbook_fit(X: np.ndarray, y: np.ndarray, d: np.ndarray, ridge: float) -> None:
-    K = textbook.centred(pairwise_kernels(X, metric="rbf", gamma=GAMMA))
+    K = textbook.centered(pairwise_kernels(X, metric="rbf", gamma=GAMMA))
     N, A = textbook.cidg(K, y, d, conditional_weight=1e3, prior_weight=1e3, ridge=ridge)
     linalg.eigh(N, A)
 

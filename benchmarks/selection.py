@@ -20,9 +20,9 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC
 
 from unseen import CIDG, ProjectionSearchCV
-from unseen.algebra import Membership, gram_spectrum, solve, whiten_by_eigh
 from unseen.kernels import Kernel, center_kernel
-from unseen.selection import EnsembleClassifier, LeaveOneDomainOut
+from unseen.linalg import Membership, gram_spectrum, solve, whiten_by_eigh
+from unseen.model_selection import EnsembleClassifier, LeaveOneDomainOut
 
 from .measure import Row, best_of, peak_bytes, samples
 
@@ -42,13 +42,13 @@ def rows() -> Iterator[Row]:
     splits = list(LeaveOneDomainOut().split(X, y, d))
     search = ProjectionSearchCV(CIDG(gamma=GAMMA), GRID, cv=splits)
     parts = [train for train, _ in splits] + [np.arange(N)]
-    centred = []
+    centered = []
     for part in parts:
         K = kernel_matrix(X[part])
         center_kernel(K)
-        centred.append(K)
+        centered.append(K)
     whole, decompositions = best_of(
-        3, lambda: search.fit(X, y, sample_domain=d), lambda: [linalg.eigh(K) for K in centred]
+        3, lambda: search.fit(X, y, sample_domain=d), lambda: [linalg.eigh(K) for K in centered]
     )
     yield Row(
         f"search of 400 settings, n={N}: ours / four eigendecompositions",
@@ -60,7 +60,7 @@ def rows() -> Iterator[Row]:
     eight = ProjectionSearchCV(CIDG(gamma=GAMMA), EIGHT, cv=splits, refit=False).fit(X, y, sample_domain=d)
     # Fits that decompose, as the search does; and fits as they are, each of which goes without where that is sound.
     exact = mock.patch("unseen.estimators._projection.EXACT_BELOW", N)
-    for how, context, bound in (("by decompositions", exact, 50), ("by factorisations", nullcontext(), 20)):
+    for how, context, bound in (("by decompositions", exact, 50), ("by factorizations", nullcontext(), 20)):
         start = time.perf_counter()
         with sklearn.config_context(enable_metadata_routing=True), context:
             pipeline = Pipeline([("p", CIDG(gamma=GAMMA)), ("c", KNeighborsClassifier(1))])
@@ -86,7 +86,7 @@ def setting_row(n: int) -> Row:
     X, y, d = samples(n)
     K = kernel_matrix(X)
     center_kernel(K)
-    membership = Membership.of(y, d)
+    membership = Membership.from_codes(y, d)
     recipe = CIDG()._recipe(membership.counts, 1e-4 * float(np.linalg.norm(K)) ** 2)
     pencil = whiten_by_eigh(gram_spectrum(K, membership), recipe)
 
@@ -107,7 +107,7 @@ def pool_rows() -> Iterator[Row]:
     plain = [make_pipeline(classifier) for classifier in (SVC(), LinearSVC(), LogisticRegression())]
     members, share = [*projected, *plain], np.full(5, 0.2)
     pool = EnsembleClassifier(members, share, np.ones(5)).fit(X, y, sample_domain=d)
-    alone = [EnsembleClassifier([member], np.ones(1), np.ones(1)).of([member]) for member in pool.members_]
+    alone = [EnsembleClassifier([member], np.ones(1), np.ones(1)).with_members([member]) for member in pool.members_]
     whole, *each = best_of(5, *(partial(one.predict_proba, X) for one in (pool, *alone)))
     detail = f"{1e3 * whole:.0f} ms / {1e3 * max(each):.0f} ms"
     yield Row(f"predictions of a pool of five, n={N}: ours / dearest member", whole / max(each), 5, True, detail)

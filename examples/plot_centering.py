@@ -8,12 +8,12 @@ are two, and they can decide the result.
 - ``centering="source"`` subtracts the mean of the training data. Each sample is transformed on its own, and nothing
   about the new domain needs to be known.
 - ``centering="target"`` subtracts the mean of the batch, as Algorithm 1 of the CIDG paper does. Scores are then
-  **transductive**: unlabelled target data were used.
+  **transductive**: unlabeled target data were used.
 - ``recentered(batch)`` estimates that mean once and returns a copy that transforms single samples.
 """
 
 # %%
-# Source against target centring
+# Source against target centering
 # ------------------------------
 # The settings are those that :ref:`the first example <sphx_glr_gallery_plot_unseen_domain.py>` chose on its validation
 # domain. The sources are projected alike either way; the difference lies in the unseen domain.
@@ -43,8 +43,8 @@ by_target = CIDG(**settings, centering="target").fit(X, y, sample_domain=domain)
 Z = by_source.transform(X)
 one_nn = KNeighborsClassifier(1).fit(Z, y)
 Z_source, Z_target = by_source.transform(X_new), by_target.transform(X_new)
-print(f"source centring (inductive):    {one_nn.score(Z_source, y_new):.1%}")
-print(f"target centring (transductive): {one_nn.score(Z_target, y_new):.1%}")
+print(f"source centering (inductive):    {one_nn.score(Z_source, y_new):.1%}")
+print(f"target centering (transductive): {one_nn.score(Z_target, y_new):.1%}")
 
 # %%
 # The two projections of the unseen domain differ by a translation and by nothing else.
@@ -54,7 +54,7 @@ print("one shift for all samples:", np.allclose(shift, shift[0]))
 # %%
 # Single samples of a new site
 # ----------------------------
-# A batch of one, centred on itself, would be all zeros, so ``centering="target"`` refuses it. ``recentered`` keeps the
+# A batch of one, centered on itself, would be all zeros, so ``centering="target"`` refuses it. ``recentered`` keeps the
 # mean of a batch and then takes samples one at a time.
 on_site = by_source.recentered(X_new)
 print("same as the whole batch:", np.allclose(on_site.transform(X_new[:1]), Z_target[:1]))
@@ -66,8 +66,8 @@ except ValueError as error:
 # %%
 # Label shift
 # -----------
-# The mean of a batch moves when the domain moves, which centring is meant to undo. It also moves for an innocent
-# reason: when the classes are mixed in other proportions. Target centring cannot tell the two apart. Here the batch
+# The mean of a batch moves when the domain moves, which centering is meant to undo. It also moves for an innocent
+# reason: when the classes are mixed in other proportions. Target centering cannot tell the two apart. Here the batch
 # keeps every sample of class 1 but only five of class 2 and five of class 3.
 kept = np.concatenate([np.flatnonzero(y_new == label)[:count] for label, count in ((1, 40), (2, 5), (3, 5))])
 Z_shifted = by_target.transform(X_new[kept])
@@ -79,19 +79,19 @@ print(f"the 50 samples, mean of their own batch (transductive):   {one_nn.score(
 # The picture
 # -----------
 # Hollow circles are the sources, filled triangles the unseen domain; crosses mark the mean of each. Under source
-# centring the whole unseen domain lies off to one side, three times as far away as the classes lie apart.
-COLOURS = {1: "#0072B2", 2: "#D55E00", 3: "#009E73"}  # Okabe and Ito's, safe for colour-blind readers
+# centering the whole unseen domain lies off to one side, three times as far away as the classes lie apart.
+COLORS = {1: "#0072B2", 2: "#D55E00", 3: "#009E73"}  # Okabe and Ito's, safe for color-blind readers
 
 panels = {
-    "Source centring (inductive)": (Z_source, y_new),
-    "Target centring (transductive)": (Z_target, y_new),
-    "Target centring, label shift (transductive)": (Z_shifted, y_new[kept]),
+    "Source centering (inductive)": (Z_source, y_new),
+    "Target centering (transductive)": (Z_target, y_new),
+    "Target centering, label shift (transductive)": (Z_shifted, y_new[kept]),
 }
 figure, axes = plt.subplots(1, 3, figsize=(12.6, 4.6), sharex=True, sharey=True, layout="constrained")
 for axis, (title, (points, labels)) in zip(axes, panels.items(), strict=True):
-    for label, colour in COLOURS.items():
-        axis.scatter(*Z[y == label].T, s=22, facecolor="none", edgecolor=colour, linewidth=0.8, alpha=0.6)
-        axis.scatter(*points[labels == label].T, s=26, marker="^", color=colour, label=f"class {label}")
+    for label, color in COLORS.items():
+        axis.scatter(*Z[y == label].T, s=22, facecolor="none", edgecolor=color, linewidth=0.8, alpha=0.6)
+        axis.scatter(*points[labels == label].T, s=26, marker="^", color=color, label=f"class {label}")
     axis.scatter(*Z.mean(axis=0), s=90, marker="x", color="0.45", linewidth=2, label="mean of the sources")
     axis.scatter(*points.mean(axis=0), s=90, marker="+", color="black", linewidth=2, label="mean of the unseen batch")
     axis.set_title(f"{title}\n1-NN: {one_nn.score(points, labels):.1%}")

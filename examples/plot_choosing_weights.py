@@ -8,12 +8,12 @@ target's labels.
 
 - **Within the sources.** 70% of every source domain is trained on, the rest is classified. The usual validation, and
   the wrong one: it asks about domains that were seen.
-- **On a held-out domain.** A labelled fourth domain takes no part in the fit.
+- **On a held-out domain.** A labeled fourth domain takes no part in the fit.
 - **Oracle.** The best setting on the target itself. Nobody can choose it; it shows what the grid contains.
 
-All scores are **transductive**: each new domain is centred on its own mean, for which its unlabelled samples were used.
+All scores are **transductive**: each new domain is centered on its own mean, for which its unlabeled samples were used.
 What becomes of other methods, and without that mean, is in
-:ref:`another example <sphx_glr_gallery_plot_methods_and_centring.py>`.
+:ref:`another example <sphx_glr_gallery_plot_methods_and_centering.py>`.
 """
 
 # %%
@@ -30,7 +30,7 @@ from threadpoolctl import threadpool_limits
 
 from unseen import CIDG, ProjectionSearchCV
 from unseen.datasets import make_synthetic
-from unseen.selection import HeldOutDomains, WithinDomainSplit
+from unseen.model_selection import HeldOutDomains, WithinDomainSplit
 
 threadpool_limits(1)  # matrices of 200 x 200 are too small to share between threads
 
@@ -126,12 +126,12 @@ for axis, (title, found) in zip(axes, panels.items(), strict=False):
 axes[0].set_ylabel("accuracy on the unseen domain, %")
 figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
 
-for x, (searches, colour) in enumerate([(within, "#D55E00"), (held_out, "#0072B2"), (oracle, "#009E73")]):
+for x, (searches, color) in enumerate([(within, "#D55E00"), (held_out, "#0072B2"), (oracle, "#009E73")]):
     chosen, tied = on_target(searches)
     places = x + np.linspace(-0.3, 0.3, len(chosen))
     lows, highs = 100 * np.array([t.min() for t in tied]), 100 * np.array([t.max() for t in tied])
-    axes[2].vlines(places, lows, highs, color=colour, alpha=0.4, linewidth=3)
-    axes[2].scatter(places, 100 * chosen, s=26, color=colour, zorder=3)
+    axes[2].vlines(places, lows, highs, color=color, alpha=0.4, linewidth=3)
+    axes[2].scatter(places, 100 * chosen, s=26, color=color, zorder=3)
 axes[2].set_xticks([0, 1, 2], ["within\nthe sources", "held-out\ndomain", "oracle\n(reference only)"])
 axes[2].set_title("Ten draws; bars span the ties")
 for axis in axes:
@@ -172,7 +172,7 @@ refitted = [
     score_on_target(clone(cidg).set_params(**found.best_params_), data, sources=three)
     for found, data in zip(held_out, DRAWS, strict=True)
 ]
-print("CIDG, as released, target centring (transductive)")
+print("CIDG, as released, target centering (transductive)")
 print(f"  with narrow kernels in the grid         {percent(chosen_from(narrow))}")
 print(f"  with coarse steps between weights       {percent(chosen_from(coarse))}")
 print(f"  refitted with the validation domain too {percent(refitted)}")

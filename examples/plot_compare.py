@@ -31,7 +31,7 @@ print(comparison)
 # %%
 # As a picture
 # ------------
-# One row for each method, one dot for each held-out domain. Open markers saw the unlabelled samples of the domain that
+# One row for each method, one dot for each held-out domain. Open markers saw the unlabeled samples of the domain that
 # they are scored on: their scores are *transductive*.
 comparison.plot()
 plt.show()

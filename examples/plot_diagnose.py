@@ -48,7 +48,7 @@ for ax, (name, (X, y, d)) in zip(axes, worlds.items(), strict=True):
             ax.scatter(*X[own].T, s=12, c=color, marker=marker, alpha=0.6)
     ax.set(title=name, xlabel="first feature")
 axes[0].set_ylabel("second feature")
-fig.suptitle("Colours are places, markers are classes")
+fig.suptitle("Colors are places, markers are classes")
 
 # %%
 # What the diagnosis says

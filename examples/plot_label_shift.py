@@ -2,8 +2,8 @@
 When looking at the new domain backfires
 ========================================
 
-Centring a new domain on its own mean removes its shift, whatever it is. But the mean also moves when the batch has
-other class proportions, and then centring moves every class to the wrong place. That is why
+Centering a new domain on its own mean removes its shift, whatever it is. But the mean also moves when the batch has
+other class proportions, and then centering moves every class to the wrong place. That is why
 :class:`~unseen.UnseenClassifier` simulates such batches before it lets a model look.
 """
 
@@ -33,13 +33,13 @@ X, y = (np.concatenate(part) for part in zip(*parts, strict=True))
 d = np.repeat(["a", "b", "c"], 300)
 
 plain = LogisticRegression().fit(X, y)
-centred = make_pipeline(DomainCenterer(), LogisticRegression()).fit(X, y, domaincenterer__sample_domain=d)
+centered = make_pipeline(DomainCenterer(), LogisticRegression()).fit(X, y, domaincenterer__sample_domain=d)
 cidg = make_pipeline(CIDG(kernel="linear", centering="target", conditional_weight=1e3), LogisticRegression())
 cidg.fit(X, y, cidg__sample_domain=d)
 models = {
     "logistic (inductive)": plain,
-    "centred logistic (transductive)": centred,
-    "CIDG, target centring (transductive)": cidg,
+    "centered logistic (transductive)": centered,
+    "CIDG, target centering (transductive)": cidg,
 }
 
 shares = np.linspace(1 / 3, 0.9, 8)

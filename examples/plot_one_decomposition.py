@@ -10,7 +10,7 @@ anew for every setting.
 # %%
 # The textbook's way
 # ------------------
-# One setting: build the scatters from the centred kernel matrix, and solve the dense generalised problem of order n.
+# One setting: build the scatters from the centered kernel matrix, and solve the dense generalized problem of order n.
 import time
 
 import matplotlib.pyplot as plt
@@ -19,7 +19,7 @@ from scipy.linalg import eigh
 from sklearn.metrics.pairwise import rbf_kernel
 
 from unseen import CIDG, ProjectionSearchCV
-from unseen.selection import ValidationSurfaceDisplay
+from unseen.model_selection import ValidationSurfaceDisplay
 
 rng = np.random.default_rng(0)
 n, C, m = 600, 4, 4
@@ -38,7 +38,7 @@ def textbook(conditional_weight, ridge, gamma=0.05):
         mean, over = own.mean(axis=1), np.mean([cell[s, j] for s in range(m)], axis=0)
         A += (own - mean[:, None]) @ (own - mean[:, None]).T  # within
         A += conditional_weight / m * sum(np.outer(cell[s, j] - over, cell[s, j] - over) for s in range(m))
-        N += own.shape[1] * np.outer(mean, mean)  # between: the mean of all is zero, because K is centred
+        N += own.shape[1] * np.outer(mean, mean)  # between: the mean of all is zero, because K is centered
     return eigh(N, A, eigvals_only=True)[::-1][: C - 1]
 
 

@@ -1,13 +1,13 @@
 """
-A year of new sites: never recentre, recentre, or retrain
+A year of new sites: never recenter, recenter, or retrain
 =========================================================
 
-Eight sites have labelled patients, and each month a new one starts. Every site measures in its own way, which shifts
+Eight sites have labeled patients, and each month a new one starts. Every site measures in its own way, which shifts
 all of its patients. In July and August something else happens: a new assay comes into use, and from then on the markers
 say something else about the diagnoses.
 
-Three policies are compared. *Never recentre* uses the model as it was fitted. *Recentre* centres it on the first forty
-patients of a site, without their labels. *Recentre, and retrain on alarm* has forty further patients of each site
+Three policies are compared. *Never recenter* uses the model as it was fitted. *Recenter* centers it on the first forty
+patients of a site, without their labels. *Recenter, and retrain on alarm* has forty further patients of each site
 checked by a person, and learns anew from the latest four sites when two or more in a row fall below what the forecast
 promised. :doc:`The tutorial on production </tutorials/production>` goes through one such year step by step; here are
 twenty.
@@ -92,30 +92,30 @@ def year(seed):
 
 scores, alarms = zip(*(year(seed) for seed in range(20)), strict=True)
 scores = np.array(scores)
-for name, values in zip(("never recentre", "recentre", "retrain on alarm"), scores.mean(axis=0).T, strict=True):
+for name, values in zip(("never recenter", "recenter", "retrain on alarm"), scores.mean(axis=0).T, strict=True):
     print(f"{name:<18} {values[:6].mean():.0%} until June, {values[6:].mean():.0%} after")
 
 # %%
 # The picture
 # -----------
-# Means over twenty years, with the middle half of them. Recentring is worth about ten points from the first month,
+# Means over twenty years, with the middle half of them. Recentering is worth about ten points from the first month,
 # and nothing against a change of what the markers mean. Only labels show that, and only new training mends it.
-COLOURS = ("#0072B2", "#D55E00", "#009E73")  # Okabe and Ito's, safe for colour-blind readers
-NAMES = ("never recentre", "recentre each site", "recentre, and retrain on alarm")
+COLORS = ("#0072B2", "#D55E00", "#009E73")  # Okabe and Ito's, safe for color-blind readers
+NAMES = ("never recenter", "recenter each site", "recenter, and retrain on alarm")
 
 figure, (above, beneath) = plt.subplots(
     2, 1, figsize=(8.4, 5.6), sharex=True, height_ratios=[4, 1], layout="constrained"
 )
-for policy, (name, colour) in enumerate(zip(NAMES, COLOURS, strict=True)):
+for policy, (name, color) in enumerate(zip(NAMES, COLORS, strict=True)):
     low, high = np.quantile(scores[:, :, policy], [0.25, 0.75], axis=0)
-    above.fill_between(MONTHS, low, high, color=colour, alpha=0.15, linewidth=0)
-    above.plot(MONTHS, scores[:, :, policy].mean(axis=0), color=colour, marker="o", markersize=4, label=name)
+    above.fill_between(MONTHS, low, high, color=color, alpha=0.15, linewidth=0)
+    above.plot(MONTHS, scores[:, :, policy].mean(axis=0), color=color, marker="o", markersize=4, label=name)
 above.axvline(6.5, color="0.5", linestyle=":")
 above.annotate("a new assay", (6.6, above.get_ylim()[0]), color="0.3", xytext=(2, 4), textcoords="offset points")
 above.set_ylabel("accuracy on the new site")
 above.legend(loc="lower left", frameon=False)
 counts = np.bincount(np.concatenate([*alarms]).astype(int), minlength=13)[1:]
-beneath.bar(MONTHS, counts, color=COLOURS[2])
+beneath.bar(MONTHS, counts, color=COLORS[2])
 beneath.set(ylabel="retrained", xlabel="month", xticks=MONTHS)
 for axis in (above, beneath):
     axis.spines[["top", "right"]].set_visible(False)

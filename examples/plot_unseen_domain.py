@@ -6,10 +6,10 @@ The synthetic data of the CIDG paper (Li et al., AAAI 2018) have three classes i
 the classes move to the right and their proportions change. Domains 1 and 2 are the sources; domain 3 is the target,
 and none of its labels are used before the final score.
 
-Widths, weights and ridges are chosen on a fourth, labelled *validation* domain. Held-out samples of the sources cannot
+Widths, weights and ridges are chosen on a fourth, labeled *validation* domain. Held-out samples of the sources cannot
 choose them: see :ref:`the example on choosing <sphx_glr_gallery_plot_choosing_weights.py>`.
 
-All target-centred scores are **transductive**: each new domain is centred on its own mean, for which its unlabelled
+All target-centered scores are **transductive**: each new domain is centered on its own mean, for which its unlabeled
 samples were used.
 """
 
@@ -26,7 +26,7 @@ from threadpoolctl import threadpool_limits
 
 from unseen import CIDG, KFDA, ProjectionSearchCV
 from unseen.datasets import make_synthetic
-from unseen.selection import HeldOutDomains
+from unseen.model_selection import HeldOutDomains
 
 parser = argparse.ArgumentParser(description="Classify a synthetic domain that was never seen.")
 parser.add_argument("--save", metavar="FILE", default=None, help="save the picture instead of showing it")
@@ -78,9 +78,9 @@ kfda_score, cidg_score, inductive_score = (accuracy(projection) for projection i
 
 print("Accuracy of 1-NN on the unseen domain (chance: 33.3%)")
 print(f"  raw features                           {raw_score:6.1%}")
-print(f"  KFDA, target centring (transductive)   {kfda_score:6.1%}")
-print(f"  CIDG, target centring (transductive)   {cidg_score:6.1%}")
-print(f"  CIDG, source centring (inductive)      {inductive_score:6.1%}")
+print(f"  KFDA, target centering (transductive)   {kfda_score:6.1%}")
+print(f"  CIDG, target centering (transductive)   {cidg_score:6.1%}")
+print(f"  CIDG, source centering (inductive)      {inductive_score:6.1%}")
 print(
     f"CIDG settings, chosen on the validation domain: gamma = {cidg.gamma}, conditional_weight = "
     f"{cidg.conditional_weight:g}, prior_weight = {cidg.prior_weight:g}, ridge = {cidg.ridge}"
@@ -89,20 +89,20 @@ print(
 # %%
 # Before and after
 # ----------------
-# Colour is the class, shape the domain; the unseen domain is filled. On the left, the source sample nearest to any
+# Color is the class, shape the domain; the unseen domain is filled. On the left, the source sample nearest to any
 # target sample belongs to class 3. On the right, the unseen domain lies among the sources: class 1 to the left, class 2
 # to the right, class 3 at the bottom. What remains of the shift tilts its classes and lets some of them mix.
-COLOURS = {1: "#0072B2", 2: "#D55E00", 3: "#009E73"}  # Okabe and Ito's, safe for colour-blind readers
+COLORS = {1: "#0072B2", 2: "#D55E00", 3: "#009E73"}  # Okabe and Ito's, safe for color-blind readers
 MARKERS = {"domain 1": "o", "domain 2": "s", "domain 3": "^"}
 
 
 def draw(axes, features, domains, classes):
     """Scatter samples, the unseen domain filled and on top."""
     for name, marker in MARKERS.items():
-        for label, colour in COLOURS.items():
+        for label, color in COLORS.items():
             points = features[(domains == name) & (classes == label)]
-            face = colour if name == "domain 3" else "none"
-            axes.scatter(*points.T, s=26, marker=marker, facecolor=face, edgecolor=colour, linewidth=0.9, alpha=0.85)
+            face = color if name == "domain 3" else "none"
+            axes.scatter(*points.T, s=26, marker=marker, facecolor=face, edgecolor=color, linewidth=0.9, alpha=0.85)
 
 
 shown = source | target
@@ -113,9 +113,9 @@ draw(after, Z, data.domain[shown], data.target[shown])
 before.set(xlabel="feature 1", ylabel="feature 2")
 before.set_title(f"Before: raw features\n1-NN on the unseen domain: {raw_score:.1%}")
 after.set(xlabel="component 1", ylabel="component 2")
-after.set_title(f"After: CIDG, target centring (transductive)\n1-NN on the unseen domain: {cidg_score:.1%}")
+after.set_title(f"After: CIDG, target centering (transductive)\n1-NN on the unseen domain: {cidg_score:.1%}")
 handles = [
-    *(Line2D([], [], color=c, marker="o", linestyle="", label=f"class {label}") for label, c in COLOURS.items()),
+    *(Line2D([], [], color=c, marker="o", linestyle="", label=f"class {label}") for label, c in COLORS.items()),
     *(
         Line2D([], [], color="0.3", marker=m, linestyle="", markerfacecolor="0.3" if m == "^" else "none", label=name)
         for name, m in zip(

@@ -20,7 +20,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-ROOMS = ("selection", "study", "tables", "models", "images", "kernels", "shift", "report", "estimators")
+ROOMS = ("model_selection", "study", "tables", "models", "images", "kernels", "shift", "report", "estimators")
 HEAVY = ("skops.io", "PIL.Image", "sklearn.svm", "sklearn.ensemble", "sklearn.neighbors")  # but what starts threads
 BEGINNINGS = ("INSERT", "UPDATE", "CREATE", "ALTER")
 

@@ -21,9 +21,9 @@ from benchmarks.measure import Row
 from scipy import linalg
 from sklearn.metrics.pairwise import linear_kernel, rbf_kernel
 
-from unseen.algebra import Membership, cholesky_is_sound, solve, whiten_by_cholesky
 from unseen.estimators import ProjectionProblem
 from unseen.kernels import median_squared_distance
+from unseen.linalg import Membership, cholesky_is_sound, solve, whiten_by_cholesky
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 import textbook
@@ -102,7 +102,7 @@ class Error:
     angle: float
 
     @classmethod
-    def of(cls, truth: tuple[Any, Any], values: Any, features: Any) -> Error:
+    def from_truth(cls, truth: tuple[Any, Any], values: Any, features: Any) -> Error:
         """Of eigenvalues and features; components of other lengths span the same."""
         angle = linalg.subspace_angles(*(F / np.linalg.norm(F, axis=0) for F in (features, truth[1]))).max()
         value = np.abs(values / truth[0] - 1).max()
@@ -141,7 +141,7 @@ def rbf_problem(factor: float) -> Problem:
     """Four features; the kernel's coefficient is a multiple of one over the median of squared distances."""
     X, y, d = samples(4)
     K = rbf_kernel(X, gamma=factor / median_squared_distance(X))
-    return Problem(f"rbf {factor:g}*median", K, None, textbook.centred(exactly(K)), y, d)
+    return Problem(f"rbf {factor:g}*median", K, None, textbook.centered(exactly(K)), y, d)
 
 
 def problems() -> Iterator[Problem]:
@@ -150,7 +150,7 @@ def problems() -> Iterator[Problem]:
     yield rbf_problem(0.01)
     X, y, d = samples(40)
     K = linear_kernel(X)
-    yield Problem("40 features", K, X, textbook.centred(exactly(K)), y, d)
+    yield Problem("40 features", K, X, textbook.centered(exactly(K)), y, d)
 
 
 def exactly(K: Any) -> Any:
@@ -180,25 +180,25 @@ def audited(problem: Problem, setting: Setting) -> Finding:
     model = make(setting.method, kernel="precomputed", **params).fit(problem.K, problem.y, sample_domain=problem.d)
     q = len(model.eigenvalues_)
     truth, K = truth_of(problem, setting, q), problem.exact.astype(float)
-    errors = {"ours": Error.of(truth, model.eigenvalues_, K @ model.dual_coef_)}
+    errors = {"ours": Error.from_truth(truth, model.eigenvalues_, K @ model.dual_coef_)}
     try:
-        pair = pencil(setting.method, textbook.centred(problem.K), problem.y, problem.d, **params)
+        pair = pencil(setting.method, textbook.centered(problem.K), problem.y, problem.d, **params)
         values, B = textbook.solve(*pair, q)
-        errors["textbook"] = Error.of(truth, values, K @ B)
+        errors["textbook"] = Error.from_truth(truth, values, K @ B)
     except linalg.LinAlgError:  # its denominator is no longer positive definite
         errors["textbook"] = LOST
-    membership = Membership.of(problem.y, problem.d)
-    recipe = ProjectionProblem.of(model, membership.counts, 1.0).recipe
+    membership = Membership.from_codes(problem.y, problem.d)
+    recipe = ProjectionProblem.from_projection(model, membership.counts, 1.0).recipe
     if cholesky_is_sound(recipe, float(np.linalg.norm(K))):
         whitened = whiten_by_cholesky(K.copy(), membership, recipe)
         if whitened is not None:
             found = solve(whitened, recipe, membership.counts)
-            errors["by Cholesky"] = Error.of(truth, found.eigenvalues, K @ found.coefficients)
+            errors["by Cholesky"] = Error.from_truth(truth, found.eigenvalues, K @ found.coefficients)
     if problem.X is not None:
         features = make(setting.method, feature_map="linear", **params)
         features.fit(problem.X, problem.y, sample_domain=problem.d)
         Z = (problem.X - problem.X.mean(axis=0)) @ features.coef_
-        errors["explicit features"] = Error.of(truth, features.eigenvalues_, Z)
+        errors["explicit features"] = Error.from_truth(truth, features.eigenvalues_, Z)
     return Finding(problem, setting, errors)
 
 
@@ -207,8 +207,8 @@ def rounding(problem: Problem, setting: Setting, truth: tuple[Any, Any]) -> Erro
     signs = np.random.default_rng(0).choice([-1, 1], size=problem.K.shape)
     off = problem.K * (np.finfo(float).eps / 2) * np.triu(signs + 0.0)
     off += np.triu(off, 1).T
-    moved = textbook.centred(exactly(problem.K) + exactly(off))
-    return Error.of(truth, *truth_of(problem, setting, len(truth[0]), moved))
+    moved = textbook.centered(exactly(problem.K) + exactly(off))
+    return Error.from_truth(truth, *truth_of(problem, setting, len(truth[0]), moved))
 
 
 def rows() -> Iterator[Row]:
@@ -266,19 +266,19 @@ def draw(found: list[Finding]) -> None:
     mpl.use("Agg")
     from matplotlib import pyplot as plt
 
-    colours = dict(zip(["ridge", *range(3)], ["#1b6ca8", "#c8553d", "#3a7d44", "#8a4f9e"], strict=True))
+    colors = dict(zip(["ridge", *range(3)], ["#1b6ca8", "#c8553d", "#3a7d44", "#8a4f9e"], strict=True))
     figure, axes = plt.subplots(2, 3, figsize=(10, 6), sharex=True, sharey=True, layout="constrained")
     for ax, (method, (power, starts)) in zip(axes.flat, METHODS.items(), strict=True):
         unit = "|K|²" if power == 2 else "|K|"
         for i, (parameter, start) in enumerate({"ridge": 1e-12, **starts}.items()):
             own = [one for one in found if (one.setting.method, one.setting.moved) == (method, parameter)]
             values = sorted({one.setting.value for one in own})
-            x, colour = np.log10(np.array(values) / start), colours["ridge" if i == 0 else i - 1]
+            x, color = np.log10(np.array(values) / start), colors["ridge" if i == 0 else i - 1]
             name = f"ridge, from 1e-12 {unit}" if i == 0 else f"{parameter}, from {start:g}"
             for way, style in {"ours": "-o", "textbook": ":"}.items():
                 y = [max(one.errors[way].largest for one in own if one.setting.value == value) for value in values]
                 label = name if way == "ours" else None
-                ax.semilogy(x, np.maximum(y, 1e-16), style, color=colour, ms=3, lw=1.5, label=label)
+                ax.semilogy(x, np.maximum(y, 1e-16), style, color=color, ms=3, lw=1.5, label=label)
         ax.axhline(10.0**-CLAIM, color="#777777", lw=0.8)
         ax.set_title(method, loc="left", fontweight="bold")
         ax.legend(fontsize=7.5, loc="upper left", frameon=False)

@@ -68,7 +68,7 @@ MODULES = (
     "builtins",
     "sklearn.svm._classes",
     "numpy",
-    "unseen.models._model",
+    "unseen.models._table_model",
     "subprocess",
     "sklearn.tree._tree",
 )
@@ -144,9 +144,9 @@ def _exif() -> Image.Exif:
     return exif
 
 
-def _png(width: int, height: int, depth: int, colour: int, data: bytes) -> bytes:
+def _png(width: int, height: int, depth: int, color: int, data: bytes) -> bytes:
     chunks = (
-        (b"IHDR", struct.pack(">IIBBBBB", width % 2**32, height % 2**32, depth, colour, 0, 0, 0)),
+        (b"IHDR", struct.pack(">IIBBBBB", width % 2**32, height % 2**32, depth, color, 0, 0, 0)),
         (b"IDAT", data),
     )
     return b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(*chunk) for chunk in (*chunks, (b"IEND", b"")))
@@ -157,11 +157,11 @@ def _chunk(name: bytes, data: bytes) -> bytes:
 
 
 @cache
-def _wide(width: int, height: int, depth: int, colour: int) -> bytes:
+def _wide(width: int, height: int, depth: int, color: int) -> bytes:
     """A whole picture of zeros, large but for its file."""
-    row = bytes(1 + (width * depth * {0: 1, 2: 3, 4: 2, 6: 4}[colour] + 7) // 8)
+    row = bytes(1 + (width * depth * {0: 1, 2: 3, 4: 2, 6: 4}[color] + 7) // 8)
     packer = zlib.compressobj(1)
-    return _png(width, height, depth, colour, b"".join(packer.compress(row) for _ in range(height)) + packer.flush())
+    return _png(width, height, depth, color, b"".join(packer.compress(row) for _ in range(height)) + packer.flush())
 
 
 SIZES = ((1, 3000), (20_000, 1), (1, 10**6), (300_000, 2), (9000, 9000), (2**16, 1300), (4000, 4000))

@@ -1,4 +1,4 @@
-"""Mutation testing: small changes of algebra/, kernels/ and the engine; a test that covers the change must fail.
+"""Mutation testing: small changes of linalg/, kernels/ and the engine; a test that covers the change must fail.
 
 The figures are lower bounds: a mutant meets tests that cover its line, `MOST` seconds of them at most, those first that
 are quick and run few other lines; none of more than `LONG` seconds, none of commands, browsers, clusters, tables and
@@ -33,8 +33,10 @@ from hardening.mutants import Mutant, codes, mutants
 
 ROOT = Path(__file__).parents[1]
 SOURCE, STORE, TABLE = ROOT / "src" / "unseen", ROOT / ".mutation", ROOT / "docs" / "testing" / "survivors.csv"
-ENGINE = [SOURCE / "selection" / name for name in ("_engine.py", "_asking.py", "_folds.py")]
-ROOMS = {room: sorted((SOURCE / room).glob("_[a-z]*.py")) for room in ("algebra", "kernels")} | {"the engine": ENGINE}
+ENGINE = [
+    SOURCE / "model_selection" / name for name in ("_validation.py", "_split_evaluation.py", "_decompositions.py")
+]
+ROOMS = {room: sorted((SOURCE / room).glob("_[a-z]*.py")) for room in ("linalg", "kernels")} | {"the engine": ENGINE}
 TARGETS = {str(path.relative_to(SOURCE)): path for paths in ROOMS.values() for path in paths}
 ELSEWHERE = """cli explore browser dask docs house package interrupt kill download report images table site add_a
     damaged datasets display file models_predict novelty persistence shift study synthetic simulated calibration"""

@@ -32,14 +32,14 @@ import unseen
 from hardening.digest import digest
 from unseen import CIDG, DICA, KFDA, MDA, SCA, DomainCenterer, PivotedNystroem, ProjectionSearchCV, UndoBias
 from unseen import UnseenClassifier as Unseen
-from unseen.selection import LeaveOneDomainOut, LeavePDomainsOut, WithinDomainSplit
+from unseen.model_selection import LeaveOneDomainOut, LeavePDomainsOut, WithinDomainSplit
 from unseen.shift import Novelty
 
 THREADS = 8
 ROUNDS = 2
 ROWS, FEATURES = 240, 40  # large enough for BLAS to divide the work among threads
 HASH_SEEDS = ("0", "1", "12345")
-FEW = ["CIDG", "RBF SVM", "linear SVM", "gradient boosting", "extra trees", "centred logistic"]
+FEW = ["CIDG", "RBF SVM", "linear SVM", "gradient boosting", "extra trees", "centered logistic"]
 ASKED = ("transform", "predict", "predict_proba", "decision_function")
 ROOT = Path(__file__).parents[1]
 Case = Callable[[], Any]  # fits, and gives what was fitted
@@ -69,7 +69,7 @@ def plain_cases() -> dict[str, Case]:
     landmarks, waves = PivotedNystroem(60, random_state=0), RBFSampler(n_components=90, random_state=0)
     return {
         "CIDG": fit(CIDG(3)),
-        "CIDG, target-centred": fit(CIDG(3, centering="target")),
+        "CIDG, target-centered": fit(CIDG(3, centering="target")),
         "CIDG, linear kernel": fit(CIDG(3, kernel="linear")),
         "KFDA": fit(KFDA(3)),
         "SCA": fit(SCA(3)),
@@ -186,7 +186,7 @@ def check_threads() -> dict[str, Any]:
     after = process_state()
     found["state"] = [name for name, value in before.items() if after[name] != value]
     found["filters"] = left_behind(filters)
-    # After this the threads of BLAS are as scikit-learn's neighbours leave them, who are asked at once: perhaps one.
+    # After this the threads of BLAS are as scikit-learn's neighbors leave them, who are asked at once: perhaps one.
     for name, model in models.items():
         said = digest(answers(model))
         done = at_once([lambda model=model: digest(answers(model))] * THREADS)

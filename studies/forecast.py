@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 
 from unseen.datasets import load_rotated_digits
-from unseen.labels import Samples
 from unseen.study import Protocol, Row, run, tasks
+from unseen.utils.samples import Samples
 
 from .pooling import load
 

@@ -20,9 +20,9 @@ CHUNK = 10_000
 def chunk(n: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Samples of four domains and five classes in ten dimensions, some of a stream."""
     world, rng = np.random.default_rng(0), np.random.default_rng(1 + seed)
-    centres, shifts = 2 * world.standard_normal((5, 10)), world.standard_normal((4, 10))
+    centers, shifts = 2 * world.standard_normal((5, 10)), world.standard_normal((4, 10))
     y, domain = rng.integers(5, size=n), rng.integers(4, size=n)
-    return centres[y] + shifts[domain] + rng.standard_normal((n, 10)), y, domain
+    return centers[y] + shifts[domain] + rng.standard_normal((n, 10)), y, domain
 
 
 def fit(way: str, n: int) -> None:

@@ -20,10 +20,10 @@ from unseen import CIDG, KFDA, DomainCenterer
 from unseen.cli._fit import fit
 from unseen.cli._predict import predict
 from unseen.cli._show import show
+from unseen.model_selection import Candidate, EnsembleClassifier
 from unseen.models import TableFit, fit_table, model_card
-from unseen.models._file import load_model, save_model
-from unseen.models._model import TableModel
-from unseen.selection import Candidate, EnsembleClassifier
+from unseen.models._model_file import load_model, save_model
+from unseen.models._table_model import TableModel
 from unseen.tables import Schema, load_table
 
 APP = typer.Typer(pretty_exceptions_enable=False)
@@ -47,8 +47,8 @@ def frame(n, site, seed, labels=("ill", "well"), names=SITES):
     """Patients of one site: three numbers with gaps, a column of levels, a label."""
     rng = np.random.default_rng(seed)
     codes = np.arange(n) % len(labels)
-    centre = np.random.default_rng(99).normal(size=(len(labels), 3)) * 2
-    X = centre[codes] + 0.7 * names.index(site) + rng.normal(size=(n, 3))
+    center = np.random.default_rng(99).normal(size=(len(labels), 3)) * 2
+    X = center[codes] + 0.7 * names.index(site) + rng.normal(size=(n, 3))
     columns = {f"x{i}": [None if rng.random() < 0.05 else float(v) for v in X[:, i]] for i in range(3)}
     sex = rng.choice(["f", "m"], n).tolist()
     return pl.DataFrame({**columns, "sex": sex, "site": [site] * n, "label": [labels[c] for c in codes]})
@@ -67,12 +67,12 @@ def write_home(folder):
     table = load_table(folder / "train.csv", label="label", domain="site")
     assert unseen("fit", folder / "train.csv", "--method", "logistic", "-o", folder / "plain.unseen")[0] == 0
     assert unseen("fit", folder / "train.csv", "--method", "RBF SVM", "-o", folder / "svm.unseen")[0] == 0
-    source, target, centred = KFDA(ridge=1.0), CIDG(ridge=1.0, centering="target"), DomainCenterer()
+    source, target, centered = KFDA(ridge=1.0), CIDG(ridge=1.0, centering="target"), DomainCenterer()
     write(table, folder / "source.unseen", source)
     write(table, folder / "target.unseen", target)
-    write(table, folder / "centred.unseen", centred)
+    write(table, folder / "centered.unseen", centered)
     write(table, folder / "rowwise.unseen", source, None, CIDG(ridge=1.0))
-    write(table, folder / "pool.unseen", target, None, source, centred, clone(target).set_params(ridge=0.1))
+    write(table, folder / "pool.unseen", target, None, source, centered, clone(target).set_params(ridge=0.1))
     write(table, folder / "smooth.unseen", None, target, smoothing=2.0)
     return folder
 

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 
 def run_command(app, *args):
-    """The exit code, and what was printed, without colours, frames and line breaks."""
+    """The exit code, and what was printed, without colors, frames and line breaks."""
     result = CliRunner().invoke(app, [*map(str, args)], env={"COLUMNS": "200", "TERM": "dumb", "NO_COLOR": "1"})
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception

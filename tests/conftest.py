@@ -30,7 +30,7 @@ def few_trees(monkeypatch):
 
     from sklearn.base import clone
 
-    from unseen.selection import METHODS
+    from unseen.model_selection import METHODS
 
     forest = METHODS["extra trees"]
     few = replace(forest, classifier=clone(forest.classifier).set_params(n_estimators=10))

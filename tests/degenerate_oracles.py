@@ -27,7 +27,7 @@ from helpers import METHODS, make, match, pencil
 from undo_bias_oracle import khosla, optimum
 from unseen import CIDG, DICA, DomainCenterer, PivotedNystroem, ProjectionSearchCV, UndoBias, UnseenClassifier
 from unseen.exceptions import FewerComponentsWarning, MaskedLabelsWarning, SingleDomainWarning
-from unseen.selection import LeaveOneDomainOut
+from unseen.model_selection import LeaveOneDomainOut
 from unseen.shift import Novelty
 
 DIGITS = 50
@@ -122,7 +122,7 @@ def against_textbook(name, model, case, Z):
     known = {} if name == "as published" else METHODS[name][2]
     with mpmath.workdps(DIGITS + case.magnitude):
         X = exact(case.X)
-        K = textbook.centred(kernel_matrix(X, X, *width_of(model)))
+        K = textbook.centered(kernel_matrix(X, X, *width_of(model)))
         power = METHODS[name][3] if known or name == "KFDA" or name == "UDICA" else 1
         ridge = (mpmath.mpf(SCALE) * frobenius(K)) ** power if model.ridge == "scale" else mpmath.mpf(model.ridge)
         if name == "as published":
@@ -180,7 +180,7 @@ def against_dense(name, model, case, Z):
     """Eigenvalues of large problems against LAPACK's on dense matrices."""
     kernel, gamma = width_of(model)
     K = np.exp(-gamma * cdist(case.X, case.X, "sqeuclidean")) if kernel == "rbf" else case.X @ case.X.T
-    K = textbook.centred(K)
+    K = textbook.centered(K)
     ridge = (SCALE * np.linalg.norm(K)) ** (1 if name == "as published" else METHODS[name][3])
     if name == "as published":
         M, _ = textbook.dica_as_published(K, case.y, case.d, ridge=ridge, output_ridge=0.1)
@@ -263,7 +263,7 @@ def search(case):
     projection, splits = CIDG(), splits_of(case)
     projection.set_params(**settings_of(case, projection))
     grid = {"n_components": [1, 2], "scaling": ["paper", "unit_norm"]}
-    head = LogisticRegression()  # nearest neighbours of equal rows are a matter of rounding
+    head = LogisticRegression()  # nearest neighbors of equal rows are a matter of rounding
     ours = ProjectionSearchCV(projection, grid, classifier=head, cv=splits)
     ours.fit(case.X, case.y, sample_domain=case.d, sample_weight=case.weight)
     pipeline = Pipeline([("projection", projection), ("classifier", head)])
@@ -450,7 +450,7 @@ def judged(subject, case):
 
     A refusal is an error of Python's own kinds, with a message; whatever else is raised or warned of is wrong.
     """
-    with warnings.catch_warnings(), mock.patch("unseen.kernels._plan.available_bytes", return_value=MEMORY):
+    with warnings.catch_warnings(), mock.patch("unseen.kernels._size_plan.available_bytes", return_value=MEMORY):
         warnings.simplefilter("error")
         for category in TOLD:
             warnings.simplefilter("ignore", category)

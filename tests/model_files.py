@@ -14,10 +14,10 @@ pytest.importorskip("polars", reason="tables need the extra")
 pytest.importorskip("skops", reason="model files need the extra")
 
 from helpers import three_domains
-from unseen.models import _file as model_file
-from unseen.models._file import CARD, PAYLOAD, save_model
-from unseen.models._model import TableModel
-from unseen.selection import EnsembleClassifier
+from unseen.model_selection import EnsembleClassifier
+from unseen.models import _model_file as model_file
+from unseen.models._model_file import CARD, PAYLOAD, save_model
+from unseen.models._table_model import TableModel
 from unseen.shift._novelty import Novelty
 from unseen.tables import Column, Schema, Table, preprocessor
 

@@ -14,8 +14,8 @@ pytest.importorskip("onnxruntime", reason="networks need the extra images")
 RED, TEAL = (200, 40, 20), (10, 120, 130)
 
 
-def solid(colour=RED, mode="RGB", size=(12, 10)):
-    return Image.new("RGB", size, colour).convert(mode)
+def solid(color=RED, mode="RGB", size=(12, 10)):
+    return Image.new("RGB", size, color).convert(mode)
 
 
 def saved(picture, name="x.jpg", **options):
@@ -34,13 +34,13 @@ def folder_of(tmp_path, contents):
 
 
 def some_photos(tmp_path, n=6):
-    colours = np.random.default_rng(0).integers(0, 255, (4 * n, 3)).tolist()
+    colors = np.random.default_rng(0).integers(0, 255, (4 * n, 3)).tolist()
     places = [(domain, label, i) for domain in ("bonn", "oslo") for label in ("cat", "dog") for i in range(n)]
     return folder_of(
         tmp_path,
         {
-            f"{d}/{c}/{i}.png": saved(solid(tuple(colour)), "x.png")
-            for (d, c, i), colour in zip(places, colours, strict=True)
+            f"{d}/{c}/{i}.png": saved(solid(tuple(color)), "x.png")
+            for (d, c, i), color in zip(places, colors, strict=True)
         },
     )
 

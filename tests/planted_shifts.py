@@ -22,13 +22,13 @@ FIXED = [[0, 3, 6]] * 3
 TRUTH = {  # counts, means, what is detected
     "nothing": (EVEN, FIXED, set()),
     "label shift": (SKEWED, FIXED, {"label", "covariate"}),
-    "every class moves": (EVEN, [[0, 3, 6], [1, 4, 7], [2, 5, 8]], {"covariate", "conditional", "prior_normalised"}),
-    "one class moves": (EVEN, [[0, 3, 6], [2, 3, 6], [4, 3, 6]], {"covariate", "conditional", "prior_normalised"}),
+    "every class moves": (EVEN, [[0, 3, 6], [1, 4, 7], [2, 5, 8]], {"covariate", "conditional", "prior_normalized"}),
+    "one class moves": (EVEN, [[0, 3, 6], [2, 3, 6], [4, 3, 6]], {"covariate", "conditional", "prior_normalized"}),
     "classes change places": (EVEN, [[0, 3, 6], [3, 6, 0], [6, 0, 3]], {"conditional"}),
     "everything": (
         SKEWED,
         [[0, 3, 6], [1, 4, 7], [2, 5, 8]],
-        {"label", "covariate", "conditional", "prior_normalised"},
+        {"label", "covariate", "conditional", "prior_normalized"},
     ),
 }
 

@@ -31,8 +31,8 @@ from unseen import CIDG
 from unseen.datasets import load_folder
 from unseen.images import ImageFeatures, extract, find_photos
 from unseen.images._table import Thumbnails
+from unseen.model_selection import HEADS, EnsembleClassifier
 from unseen.models import ModelFileError, TableModel, load_model, read_card, save_model
-from unseen.selection import HEADS, EnsembleClassifier
 from unseen.shift import Novelty
 from unseen.study import Protocol, Store, Task, run
 from unseen.tables import Table, TableError, batches, load_table, preprocessor, scan

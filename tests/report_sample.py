@@ -72,7 +72,7 @@ def diagnosis(*, n_domains=4, n_classes=5, nasty=False, seed=0):
         ("P(Y)", "label", 0.31, False, "Do the class proportions differ?", "negligible", "at most 1.2 points"),
         ("P(X)", "covariate", 0.002, True, "Do the samples as a whole lie elsewhere?", "large", "14% of the variance"),
         ("P(X|Y)", "conditional", 0.002, True, "Does a class look different?", "moderate", "8% of the variance"),
-        ("P(X), priors equal", "prior_normalised", 0.004, True, "And with equal classes?", "moderate", "6%"),
+        ("P(X), priors equal", "prior_normalized", 0.004, True, "And with equal classes?", "moderate", "6%"),
     ]
     return {
         "n_samples": 2533,
@@ -108,8 +108,8 @@ def diagnosis(*, n_domains=4, n_classes=5, nasty=False, seed=0):
             for i, name in enumerate(classes)
         ],
         "distances": {"marginal": distances(0.04), "conditional": distances(0.06)},
-        "odd_one_out": domains[-1],
-        "odd_text": f"{domains[-1]} lies furthest from the others: on average twice as far as the next.",
+        "outlier_domain": domains[-1],
+        "outlier_text": f"{domains[-1]} lies furthest from the others: on average twice as far as the next.",
         "reading": [
             "P(X|Y) moves while P(Y) does not: methods that match marginal distributions only may align the wrong "
             "thing." + word,
@@ -124,15 +124,15 @@ def pool(word=""):
     return {
         "method": "auto" + word,
         "n": 12,
-        "weights": {"RBF SVM" + word: 0.6, "logistic": 0.3, "CIDG + logistic, target-centred": 0.1},
+        "weights": {"RBF SVM" + word: 0.6, "logistic": 0.3, "CIDG + logistic, target-centered": 0.1},
         "decisions": [
             {
-                "step": "Smoothing by neighbours",
+                "step": "Smoothing by neighbors",
                 "used": 3,
                 "n": 12,
                 "natural": 0.4,
                 "skewed": -1.5,
-                "sentence": "Smoothing by neighbours was used in 3 of 12 cases: it gained 0.4 points." + word,
+                "sentence": "Smoothing by neighbors was used in 3 of 12 cases: it gained 0.4 points." + word,
             }
         ],
         "calibration": {
@@ -175,16 +175,16 @@ def comparison(*, n_domains=4, n_classes=5, n_points=600, nasty=False, seed=0):
         method("Linear SVM", "plain", 68, seconds=2.4),
         method("RBF SVM", "plain", 69, seconds=12.9),
         method("CIDG", "invariant", 73, seconds=8.25),
-        method("CIDG, target centring", "invariant", 76, transductive=True, seconds=8.5),
+        method("CIDG, target centering", "invariant", 76, transductive=True, seconds=8.5),
         method("SCA", "invariant", 66, seconds=21.75),
-        method("DICA", "invariant", 60, failed="SingularPencilError: classes coincide,\nraise the ridge" + word),
+        method("DICA", "invariant", 60, failed="SingularProblemError: classes coincide,\nraise the ridge" + word),
         method("Trained on the target", "reference", 84, seconds=3.0),
     ]
-    centres = [(rng.gauss(0, 3), rng.gauss(0, 3)) for _ in classes]
+    centers = [(rng.gauss(0, 3), rng.gauss(0, 3)) for _ in classes]
     offsets = [(rng.gauss(0, 4), rng.gauss(0, 4)) for _ in domains]
     codes = [(rng.randrange(n_classes), rng.randrange(n_domains)) for _ in range(n_points)]
-    before = [[centres[c][i] * 0.6 + offsets[d][i] + rng.gauss(0, 0.7) for i in (0, 1)] for c, d in codes]
-    after = [[centres[c][i] + 0.1 * offsets[d][i] + rng.gauss(0, 0.5) for i in (0, 1)] for c, d in codes]
+    before = [[centers[c][i] * 0.6 + offsets[d][i] + rng.gauss(0, 0.7) for i in (0, 1)] for c, d in codes]
+    after = [[centers[c][i] + 0.1 * offsets[d][i] + rng.gauss(0, 0.5) for i in (0, 1)] for c, d in codes]
     if n_points > 1:
         before[0], after[1] = [None, None], [float("nan"), 1.0]
 
@@ -299,7 +299,7 @@ def comparison(*, n_domains=4, n_classes=5, n_points=600, nasty=False, seed=0):
             "date": "2026-03-01 12:00",
             "seconds": 193.0,
             "seed": 0,
-            "protocol": {"validation": "leave one domain out", "repeats": 5, "standardise": True, "note": word},
+            "protocol": {"validation": "leave one domain out", "repeats": 5, "standardize": True, "note": word},
             "versions": {"unseen": "0.3.0", "scikit-learn": "1.9.1", "numpy": "2.4.6"},
             "machine": {"processor": "8 cores", "memory": "16 GB", "system": "Linux" + word},
         },

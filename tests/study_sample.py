@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 
 from helpers import three_domains
-from unseen.labels import Samples
-from unseen.selection import method_names
+from unseen.model_selection import method_names
 from unseen.study import Protocol, Task, run
 from unseen.study._run import make_problem
+from unseen.utils.samples import Samples
 
 METHODS = method_names(compared=True)
 PROJECTIONS = method_names(is_projection=True)

@@ -30,7 +30,7 @@ from unseen.tables import Column, Schema, Table
 
 X, y, codes = three_domains(n_per_cell=6, n_features=3)
 d = np.array(["a", "b", "c"])[codes]
-K = textbook.centred(X @ X.T)
+K = textbook.centered(X @ X.T)
 model = DFDA(kernel="linear", domain_weight=5.0, ridge=0.1).fit(X, y, sample_domain=d)
 values = eigh(*textbook.dfda(K, y, codes, domain_weight=5.0, ridge=0.1), eigvals_only=True)[::-1]
 np.testing.assert_allclose(model.eigenvalues_, values[: len(model.eigenvalues_)], rtol=1e-8)

@@ -12,7 +12,7 @@ from sklearn.pipeline import make_pipeline
 from mistakes import D, N, X, Y, plain, replaced, search
 from unseen import CIDG, DICA, KFDA, MDA, SCA, DomainCenterer, UndoBias
 from unseen.exceptions import FewerComponentsWarning, SingleDomainWarning
-from unseen.selection import HeldOutDomains, LeaveOneDomainOut, LeavePDomainsOut, WithinDomainSplit
+from unseen.model_selection import HeldOutDomains, LeaveOneDomainOut, LeavePDomainsOut, WithinDomainSplit
 
 SPLITS = [
     (LeaveOneDomainOut(), {}, "LeaveOneDomainOut needs the domain of each sample"),
@@ -88,7 +88,7 @@ def test_cross_validation_without_routing_is_told_of_groups():
         cross_validate(UndoBias(), X, Y, cv=LeaveOneDomainOut(), params={"sample_domain": D})
 
 
-@pytest.mark.parametrize("model", [search(), plain(), DomainCenterer()], ids=["search", "comparison", "centring"])
+@pytest.mark.parametrize("model", [search(), plain(), DomainCenterer()], ids=["search", "comparison", "centering"])
 def test_an_unfitted_model_says_so(model):
     with pytest.raises(NotFittedError, match=f"{type(model).__name__} instance is not fitted"):
         model.transform(X) if hasattr(model, "transform") else model.predict(X)

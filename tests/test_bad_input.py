@@ -15,7 +15,7 @@ from sklearn.preprocessing import FunctionTransformer
 
 from mistakes import GRAM, D, N, X, Y, plain, replaced, search
 from unseen import CIDG, DICA, KFDA, MDA, SCA, DomainCenterer, UndoBias, UnseenClassifier
-from unseen.selection import LeaveOneDomainOut
+from unseen.model_selection import LeaveOneDomainOut
 
 
 def nan_kernel(a, b):
@@ -244,7 +244,7 @@ MISTAKES = [
         call=lambda model: model.transform(X, sample_domain=replaced(D.astype("U3"), 5, "new")),
     ),
     Mistake(
-        "recentred on one sample",
+        "recentered on one sample",
         CIDG(),
         "recentered needs .* at least 2 samples .* got X with 1",
         call=lambda model: model.recentered(X[:1]),
@@ -254,7 +254,7 @@ MISTAKES = [
         "other width", CIDG(), "X has 3 features, but CIDG is expecting 4", call=lambda model: model.transform(X[:, :3])
     ),
     Mistake(
-        "other width, recentred",
+        "other width, recentered",
         MDA(),
         "X has 3 features, but MDA is expecting 4",
         call=lambda model: model.recentered(X[:, :3]),
@@ -316,29 +316,29 @@ MISTAKES = [
     Mistake("comparison, continuous y", plain(), "Unknown label type: continuous", y=X[:, 0]),
     Mistake("comparison, constant X", UnseenClassifier(["cidg"]), "No model could be scored", X=np.ones_like(X)),
     Mistake(
-        "sparse X to be centred",
-        UnseenClassifier(["centred logistic"]),
-        r"\['centred logistic'\] .* sparse X cannot be centred",
+        "sparse X to be centered",
+        UnseenClassifier(["centered logistic"]),
+        r"\['centered logistic'\] .* sparse X cannot be centered",
         X=sparse.csr_array(X),
     ),
     Mistake(
         "comparison, other width", plain(), "X has 3 features, but Uns", call=lambda model: model.predict(X[:, :3])
     ),
-    # centring
-    Mistake("centring NaN", DomainCenterer(), "Input X contains NaN", X=replaced(X, (0, 0), np.nan)),
-    Mistake("centring sparse X", DomainCenterer(), "dense data is required", TypeError, X=sparse.csr_array(X)),
-    Mistake("centring, few domains", DomainCenterer(), rf"{N - 1} labels for {N} samples", domain=D[:-1]),
+    # centering
+    Mistake("centering NaN", DomainCenterer(), "Input X contains NaN", X=replaced(X, (0, 0), np.nan)),
+    Mistake("centering sparse X", DomainCenterer(), "dense data is required", TypeError, X=sparse.csr_array(X)),
+    Mistake("centering, few domains", DomainCenterer(), rf"{N - 1} labels for {N} samples", domain=D[:-1]),
     Mistake(
-        "centring one sample", DomainCenterer(), "X has a single sample", call=lambda model: model.transform(X[:1])
+        "centering one sample", DomainCenterer(), "X has a single sample", call=lambda model: model.transform(X[:1])
     ),
     Mistake(
-        "centring one sample of a new domain",
+        "centering one sample of a new domain",
         DomainCenterer(),
         "domain 7 has a single sample",
         call=lambda model: model.transform(X[:3], sample_domain=[0, 0, 7]),
     ),
     Mistake(
-        "centring, other width", DomainCenterer(), "X has 3 features", call=lambda model: model.transform(X[:, :3])
+        "centering, other width", DomainCenterer(), "X has 3 features", call=lambda model: model.transform(X[:, :3])
     ),
 ]
 

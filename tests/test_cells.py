@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from unseen.algebra import (
+from unseen.linalg import (
     CellStatistics,
     Membership,
     Moments,
@@ -19,7 +19,7 @@ from unseen.algebra import (
     merge_moments,
     norm,
 )
-from unseen.algebra._cells import KRYLOV_STEP, krylov_spectra
+from unseen.linalg._cell_statistics import KRYLOV_STEP, krylov_spectra
 
 # Empty cells, cells of one sample, and larger ones; a class and a domain of two samples in all.
 TABLES = [[[3, 1, 0], [1, 1, 2], [0, 5, 1]], [[1, 1]], [[2], [1]], [[1, 0], [0, 1], [4, 4]], [[4]]]
@@ -57,7 +57,9 @@ def assert_statistics_of(cells, F, klass, domain, shape):
 @pytest.mark.parametrize("table", TABLES)
 def test_statistics_are_means_and_scatters_of_cells(table):
     F, klass, domain = samples(table)
-    assert_statistics_of(CellStatistics.of(F, Membership.of(klass, domain)), F, klass, domain, np.shape(table))
+    assert_statistics_of(
+        CellStatistics.from_features(F, Membership.from_codes(klass, domain)), F, klass, domain, np.shape(table)
+    )
 
 
 @pytest.mark.parametrize("table", TABLES)
@@ -65,7 +67,9 @@ def test_statistics_are_means_and_scatters_of_cells(table):
 def test_statistics_of_two_parts_add_up(table, cut):
     F, klass, domain = samples(table)
     shape, first, rest = np.shape(table), slice(None, cut), slice(cut, None)
-    one, two = (CellStatistics.of(F[of], Membership.of(klass[of], domain[of], shape)) for of in (first, rest))
+    one, two = (
+        CellStatistics.from_features(F[of], Membership.from_codes(klass[of], domain[of], shape)) for of in (first, rest)
+    )
     for total in (one + two, two + one, one.plus(two, gram_by_numpy)):
         assert_statistics_of(total, F, klass, domain, shape)
 
@@ -82,7 +86,8 @@ def test_means_have_the_digits_of_the_spread_whatever_the_offset(parts):
     rng = np.random.default_rng(0)
     F, cell = 1e8 + rng.normal(size=(41, 2)), np.arange(41) % 3  # doubles are 1e-8 apart there
     pieces = [
-        CellStatistics.of(F[i::parts], Membership.of(cell[i::parts], 0 * cell[i::parts], (1, 3))) for i in range(parts)
+        CellStatistics.from_features(F[i::parts], Membership.from_codes(cell[i::parts], 0 * cell[i::parts], (1, 3)))
+        for i in range(parts)
     ]
     total = pieces[0]
     for piece in pieces[1:]:
@@ -95,7 +100,9 @@ def test_means_have_the_digits_of_the_spread_whatever_the_offset(parts):
 
 def test_cells_move_to_their_places_in_a_larger_table():
     F, klass, domain = samples([[3, 1], [0, 2]])
-    placed = CellStatistics.of(F, Membership.of(klass, domain)).placed(np.array([2, 0]), np.array([1, 3]), (3, 4))
+    placed = CellStatistics.from_features(F, Membership.from_codes(klass, domain)).placed(
+        np.array([2, 0]), np.array([1, 3]), (3, 4)
+    )
     rows, columns = np.array([2, 0]), np.array([1, 3])
     assert_statistics_of(placed, F, columns[klass], rows[domain], (3, 4))
     assert np.count_nonzero(placed.tails) <= np.count_nonzero(placed.means)
@@ -104,7 +111,7 @@ def test_cells_move_to_their_places_in_a_larger_table():
 @pytest.mark.parametrize("table", TABLES)
 def test_indicators_are_orthonormal_and_sum_up_cells(table):
     F, klass, domain = samples(table)
-    membership = Membership.of(klass, domain)
+    membership = Membership.from_codes(klass, domain)
     E, counts = membership.indicators.toarray(), np.ravel(table)
     np.testing.assert_allclose(E @ E.T, np.eye(np.count_nonzero(counts)), atol=1e-15)
     means = by_hand(F, klass, domain, np.shape(table))[0][counts > 0]
@@ -113,10 +120,10 @@ def test_indicators_are_orthonormal_and_sum_up_cells(table):
 
 @pytest.mark.parametrize("table", TABLES)
 @pytest.mark.parametrize("n_features", [1, 2, 40])
-def test_a_spectrum_of_features_is_that_of_their_centred_gram_matrix(table, n_features):
+def test_a_spectrum_of_features_is_that_of_their_centered_gram_matrix(table, n_features):
     F, klass, domain = samples(table, n_features)
-    membership = Membership.of(klass, domain)
-    spectrum, Fc = CellStatistics.of(F, membership).spectrum(), F - F.mean(axis=0)
+    membership = Membership.from_codes(klass, domain)
+    spectrum, Fc = CellStatistics.from_features(F, membership).spectrum(), F - F.mean(axis=0)
     rank = np.linalg.matrix_rank(Fc)
     assert len(spectrum.values) == rank
     np.testing.assert_allclose(np.sort(spectrum.values), np.linalg.eigvalsh(Fc @ Fc.T)[-rank:], rtol=1e-9)
@@ -131,7 +138,7 @@ def test_a_spectrum_of_features_is_that_of_their_centred_gram_matrix(table, n_fe
 @pytest.mark.parametrize("unit", [1e-12, 1e12])
 def test_the_rank_of_a_spectrum_does_not_depend_on_the_units(unit):
     F, klass, domain = samples(TABLES[0])
-    assert len(CellStatistics.of(unit * F, Membership.of(klass, domain)).spectrum().values) == 3
+    assert len(CellStatistics.from_features(unit * F, Membership.from_codes(klass, domain)).spectrum().values) == 3
 
 
 @pytest.mark.parametrize("with_lift", [True, False])
@@ -140,7 +147,7 @@ def test_directions_in_which_nothing_varies_can_be_left_out(with_lift):
     V = np.linalg.qr(rng.normal(size=(9, 9)))[0]
     values, membership = (
         np.array([0, 3.0, 0, 1e-3, 0.5, 0, 0, 2.0, 7.0]),
-        Membership.of(np.arange(9) % 2, 0 * np.arange(9)),
+        Membership.from_codes(np.arange(9) % 2, 0 * np.arange(9)),
     )
     cells = (membership.indicators @ V).T
     spectrum = Spectrum(values, V if with_lift else None, cells, np.zeros((0, 2)))
@@ -158,7 +165,7 @@ def test_directions_in_which_nothing_varies_can_be_left_out(with_lift):
 
 def test_a_decomposition_on_a_basis_is_that_of_what_the_basis_spans():
     rng = np.random.default_rng(0)
-    membership = Membership.of(np.arange(12) % 2, np.arange(12) % 3)
+    membership = Membership.from_codes(np.arange(12) % 2, np.arange(12) % 3)
     basis = np.linalg.qr(rng.normal(size=(12, 5)))[0].T
     small = np.diag([5.0, 1.0, 0.2, 0.0, -1e-20])
     found = gram_spectrum(small.copy(), membership, basis)
@@ -173,7 +180,7 @@ def test_krylov_spaces_grow_and_hold_the_powers_of_the_cells(n, more):
     rng = np.random.default_rng(0)
     Q = np.linalg.qr(rng.normal(size=(n, n)))[0]
     K = Q * np.append(np.logspace(0, -3, 60), np.full(n - 60, 1e-4)) @ Q.T
-    membership = Membership.of(np.arange(n) % 2, np.arange(n) // 2 % 2)
+    membership = Membership.from_codes(np.arange(n) % 2, np.arange(n) // 2 % 2)
     E, width = membership.indicators.toarray(), 4 + more
     spectra = list(krylov_spectra(K, membership, more))
     assert [len(one.values) for one in spectra] == list(range(KRYLOV_STEP * width, n // 4 + 1, KRYLOV_STEP * width))
@@ -186,7 +193,7 @@ def test_krylov_spaces_grow_and_hold_the_powers_of_the_cells(n, more):
 
 
 def test_too_few_samples_for_a_krylov_space_have_none():
-    K, membership = np.eye(40), Membership.of(np.arange(40) % 2, np.arange(40) // 2 % 2)
+    K, membership = np.eye(40), Membership.from_codes(np.arange(40) % 2, np.arange(40) // 2 % 2)
     assert not list(krylov_spectra(K, membership, 1))
 
 
@@ -206,7 +213,7 @@ def test_the_norm_is_that_of_frobenius(order):
 @pytest.mark.parametrize("sizes", [(0, 0), (0, 3), (3, 0), (1, 1), (4, 7)])
 def test_moments_of_two_parts_add_up(sizes):
     X = np.random.default_rng(0).normal(size=(sum(sizes), 2)) + 3
-    total = Moments.of(X[: sizes[0]]) + Moments.of(X[sizes[0] :])
+    total = Moments.from_values(X[: sizes[0]]) + Moments.from_values(X[sizes[0] :])
     assert total.count == len(X)
     if len(X):
         np.testing.assert_allclose(total.mean, X.mean(axis=0), rtol=1e-13)
@@ -219,6 +226,6 @@ def test_groups_are_pooled_by_their_names():
 
 
 def test_moments_of_nothing_are_nothing():
-    nothing = Moments.of(np.zeros((0, 3)))
+    nothing = Moments.from_values(np.zeros((0, 3)))
     assert (nothing.count, nothing.mean.tolist(), nothing.scatter) == (0, [0.0, 0.0, 0.0], 0.0)
     assert replace(nothing, count=1).trace != replace(nothing, count=2).trace == 0

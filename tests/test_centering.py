@@ -1,4 +1,4 @@
-"""Source and target centring, and copies that are centred on a batch."""
+"""Source and target centering, and copies that are centered on a batch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def split(seed=0):
 
 
 @every_method
-def test_target_centring_is_step_4_of_algorithm_1(name):
+def test_target_centering_is_step_4_of_algorithm_1(name):
     X, y, d, X_target = split()
     model = make(name, gamma=0.1, ridge=0.1, centering="target").fit(X, y, sample_domain=d)
     B = model.dual_coef_ * np.sqrt(model.eigenvalues_)
@@ -29,7 +29,7 @@ def test_target_centring_is_step_4_of_algorithm_1(name):
 
 
 @every_method
-def test_source_centring_subtracts_the_mean_of_the_training_data(name):
+def test_source_centering_subtracts_the_mean_of_the_training_data(name):
     X, y, d, X_target = split()
     model = make(name, gamma=0.1, ridge=0.1).fit(X, y, sample_domain=d)
     np.testing.assert_allclose(model.transform(X).mean(axis=0), 0, atol=1e-9)
@@ -46,7 +46,7 @@ def test_fit_transform_is_fit_then_transform(name, centering):
     np.testing.assert_array_equal(together, apart)
 
 
-def test_each_new_domain_is_centred_by_itself_and_known_ones_keep_the_source_mean():
+def test_each_new_domain_is_centered_by_itself_and_known_ones_keep_the_source_mean():
     X, y, d, X_target = split()
     names = np.array(["a", "b"])[d]
     model = CIDG(centering="target").fit(X, y, sample_domain=names)

@@ -8,12 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unseen import CIDG
-from unseen.selection import (
-    Candidate,
-    CandidateResult,
-    select_result,
-)
-from unseen.selection._contest import standard_error
+from unseen.model_selection import Candidate, CandidateResult, select_result
+from unseen.model_selection._comparison import standard_error
 
 
 def contender(kind, *scores):

@@ -14,10 +14,10 @@ from sklearn.metrics.pairwise import rbf_kernel
 import textbook
 from helpers import METHODS, make, match, problems, three_domains
 from unseen import CIDG, DICA, KFDA, SCA
-from unseen.algebra._cells import Membership, gram_spectrum
-from unseen.algebra._pencil import solve, whiten_by_cholesky, whiten_by_eigh
 from unseen.estimators import _projection as _base
 from unseen.exceptions import FewerComponentsWarning, SingleDomainWarning
+from unseen.linalg._cell_statistics import Membership, gram_spectrum
+from unseen.linalg._eigenproblem import solve, whiten_by_cholesky, whiten_by_eigh
 
 pytestmark = pytest.mark.filterwarnings("ignore::unseen.exceptions.SingleDomainWarning")
 
@@ -146,7 +146,7 @@ def test_missing_cells_never_give_nan(name, problem):
 def test_a_class_missing_from_a_domain_adds_no_shift_there():
     X, y, d = three_domains()
     kept = ~((y == 2) & (d != 0))  # class 2 lives in domain 0 alone
-    K = textbook.centred(rbf_kernel(X[kept], gamma=0.1))
+    K = textbook.centered(rbf_kernel(X[kept], gamma=0.1))
     H = textbook.conditional(K, y[kept], d[kept])
     two_classes = sum(
         textbook.outer(
@@ -162,8 +162,8 @@ def test_a_class_missing_from_a_domain_adds_no_shift_there():
 @pytest.mark.parametrize("name", ["CIDG", "KFDA"])
 def test_cholesky_and_eigendecomposition_agree(name):
     X, y, d = three_domains()
-    K = textbook.centred(rbf_kernel(X, gamma=0.1))
-    membership = Membership.of(y, d)
+    K = textbook.centered(rbf_kernel(X, gamma=0.1))
+    membership = Membership.from_codes(y, d)
     recipe = make(name)._recipe(membership.counts, 1e-6 * np.linalg.norm(K) ** 2)
     fast = solve(whiten_by_cholesky(K.copy(), membership, recipe), recipe, membership.counts)
     full = solve(whiten_by_eigh(gram_spectrum(K.copy(), membership), recipe), recipe, membership.counts)
@@ -184,7 +184,7 @@ def test_the_cholesky_route_is_the_one_large_fits_take(monkeypatch):
 @pytest.mark.parametrize("name", ["SCA", "UDICA"])
 def test_lanczos_equals_the_dense_textbook(name):
     X, y, d = three_domains(n_per_cell=40)
-    K = textbook.centred(rbf_kernel(X, gamma=0.1))
+    K = textbook.centered(rbf_kernel(X, gamma=0.1))
     ridge = 1e-4 * np.linalg.norm(K, 2) ** METHODS[name][3]
     model = make(name, n_components=5, gamma=0.1, ridge=ridge).fit(X, y, sample_domain=d)
     N, A = METHODS[name][1](K, y, d, ridge=ridge, **METHODS[name][2])
@@ -197,7 +197,7 @@ def test_lanczos_equals_the_dense_textbook(name):
 @pytest.mark.parametrize("gamma", [0.1, 0.001])  # by a wide kernel samples hardly vary in most directions
 def test_dica_as_published_solves_the_released_problem(gamma):
     X, y, d = three_domains()
-    K = textbook.centred(rbf_kernel(X, gamma=gamma))
+    K = textbook.centered(rbf_kernel(X, gamma=gamma))
     model = DICA(as_published=True, scaling="unit_norm", gamma=gamma, ridge=0.1, output_ridge=0.1)
     model.fit(X, y, sample_domain=d)
     M, A = textbook.dica_as_published(K, y, d, ridge=0.1, output_ridge=0.1)
@@ -213,9 +213,9 @@ def test_dica_as_published_solves_the_released_problem(gamma):
 
 
 @every_method
-def test_coefficients_are_normalised_by_the_denominator(name):
+def test_coefficients_are_normalized_by_the_denominator(name):
     X, y, d = three_domains()
-    K = textbook.centred(rbf_kernel(X, gamma=0.1))
+    K = textbook.centered(rbf_kernel(X, gamma=0.1))
     model = make(name, gamma=0.1, ridge=0.1).fit(X, y, sample_domain=d)
     _, A = METHODS[name][1](K, y, d, ridge=0.1, **METHODS[name][2])
     B = model.dual_coef_ * np.sqrt(model.eigenvalues_)

@@ -43,13 +43,13 @@ from unseen.datasets import make_synthetic
 from unseen.estimators import ClusterLostError, map_on_cluster
 from unseen.estimators import cluster_errors as fails
 from unseen.kernels import SizePlan
-from unseen.labels import Samples
 from unseen.models import fit_table
-from unseen.models._stream import collect_stream_statistics
+from unseen.models._row_stream import collect_stream_statistics
 from unseen.study import Execution, Protocol, run, tasks
 from unseen.study._run import all_results
 from unseen.study._store import Store
 from unseen.tables._load import read_survey, survey_table
+from unseen.utils.samples import Samples
 
 SITES = ["north", "south", "west"]
 METHODS = ["1NN", "KFDA", "logistic"]
@@ -161,7 +161,7 @@ def test_what_somebody_else_cancels_is_an_error(client):
 def test_a_scheduler_that_is_lost_is_an_error_of_the_package_and_not_logged(client):
     class Lost(CancelledError):
         def __str__(self):
-            return "squared-1 cancelled for reason: scheduler-connection-lost."
+            return "squared-1 canceled for reason: scheduler-connection-lost."
 
     with (
         pytest.raises(ClusterLostError, match=r"connection to the Dask scheduler was lost.* Check whether"),
@@ -195,14 +195,14 @@ def test_a_client_that_is_closed_in_the_middle_of_a_fit_is_an_error_of_the_packa
     monkeypatch.setattr("unseen.tables._survey.PART_ROWS", 50)
     source = survey_table(home / "parts").thinned(90, 0)
     sample = read_survey(source.sampled(60, 0))
-    fit = partial(fit_table, sample, "kfda", plan=SizePlan.of(270, exact=False, landmarks=20), stream=source)
+    fit = partial(fit_table, sample, "kfda", plan=SizePlan.from_rows(270, exact=False, landmarks=20), stream=source)
 
     @contextmanager
     def progress_that_closes(*_):
         lone.close()
         yield lambda rows: None
 
-    monkeypatch.setattr("unseen.models._stream.progress", progress_that_closes)
+    monkeypatch.setattr("unseen.models._row_stream.progress", progress_that_closes)
     with pytest.raises(ClusterLostError, match="client was closed"):
         fit(client=lone)
 
@@ -229,7 +229,7 @@ def test_the_only_worker_that_is_killed_changes_nothing():
 X, Y, D = three_domains(n_per_cell=12, seed=3)
 
 
-def in_blocks(array):
+def map_in_blocks(array):
     """The same rows in blocks of unknown lengths."""
     blocks = da.from_array(array, chunks=(17, *array.shape[1:]))
     return blocks[(blocks if array.ndim == 1 else blocks[:, 0]) > -np.inf]
@@ -244,7 +244,7 @@ def assert_same(model, expected):
 def test_a_cluster_gives_the_answer_of_memory_even_if_a_worker_is_killed(client):
     model = CIDG(feature_map=FrozenEstimator(RBFSampler(gamma=0.05, n_components=30, random_state=0).fit(X)))
     expected = CIDG(feature_map=model.feature_map).fit(X, Y, sample_domain=D)
-    samples, y, domain = map(in_blocks, (X, Y, D))
+    samples, y, domain = map(map_in_blocks, (X, Y, D))
     assert_same(model.fit(samples, y, sample_domain=domain), expected)
     np.testing.assert_allclose(model.transform(samples).compute(), expected.transform(X), atol=1e-9)
     victim = next(iter(client.run(os.getpid).values()))
@@ -293,11 +293,11 @@ def test_a_local_cluster_can_be_used_by_its_owner_only():
         assert client.submit(squared, 0, 3).result(timeout=60) == 9
         address = client.scheduler.address
         assert address.startswith("tls://127.0.0.1:")
-        strangers = {
+        untrusted_types = {
             "without TLS": (address.replace("tls://", "tcp://"), None),
             "with another certificate": (address, distributed.Security.temporary()),
         }
-        for reason, (there, security) in strangers.items():
+        for reason, (there, security) in untrusted_types.items():
             with pytest.raises((OSError, ValueError)), distributed.Client(there, security=security, timeout=5):
                 pytest.fail(f"a client {reason} was let in")
         (worker,) = client.scheduler_info()["workers"].values()
@@ -364,7 +364,7 @@ def home(tmp_path_factory):
 )
 def test_predictions_from_a_cluster_are_those_from_here(client, home, tmp_path, monkeypatch, passes, table):
     how = [home / "logistic.unseen"] if passes == 1 else [home / "kfda.unseen", "--center", "target"]
-    monkeypatch.setattr("unseen.models._new_table.PART_VALUES", 120)  # pieces of 20 rows, and ranges of 20 to 40
+    monkeypatch.setattr("unseen.models._new_data.VALUES_PER_PART", 120)  # pieces of 20 rows, and ranges of 20 to 40
     found = {}
     for where, options in {"here": [], "there": ["--scheduler", client.scheduler.address]}.items():
         output = tmp_path / f"{where}.parquet"
@@ -380,7 +380,7 @@ def test_predictions_from_a_cluster_are_those_from_here(client, home, tmp_path, 
 
 
 def test_rows_are_numbered_through_all_files_wherever_they_are_read(client, home, tmp_path, monkeypatch):
-    monkeypatch.setattr("unseen.models._new_table.PART_VALUES", 120)
+    monkeypatch.setattr("unseen.models._new_data.VALUES_PER_PART", 120)
     (tmp_path / "parts").mkdir()
     for i in range(2):
         part = pl.read_parquet(home / "parts" / f"part-{i}.parquet")
@@ -412,10 +412,10 @@ def test_statistics_from_a_cluster_are_those_from_here(client, home, monkeypatch
     monkeypatch.setattr("unseen.tables._survey.PART_ROWS", 50)
     source = survey_table(home / "parts").thinned(90, 0)
     sample = read_survey(source.sampled(60, 0))
-    here = fit_table(sample, "kfda", plan=SizePlan.of(270, exact=False, landmarks=20), stream=source).model
+    here = fit_table(sample, "kfda", plan=SizePlan.from_rows(270, exact=False, landmarks=20), stream=source).model
     projection, _ = here.pool.members_[0]
     told = []
-    monkeypatch.setattr("unseen.models._stream.progress", lambda *_: nullcontext(told.append))
+    monkeypatch.setattr("unseen.models._row_stream.progress", lambda *_: nullcontext(told.append))
     total = collect_stream_statistics(source, here.preprocessor, client, 0, projection)
     np.testing.assert_array_equal(total.cells.counts, projection.cell_counts_)
     for name, values in total.arrays().items():
@@ -471,7 +471,7 @@ def test_rows_without_a_label_are_left_out_of_a_comparison_when_asked(client, tm
     pl.concat([known, frame(60, 4).with_columns(label=pl.lit("?"))]).write_csv(tmp_path / "all.csv")
     how = {"methods": ["1NN", "logistic"], "repeats": 1, "quick": True, "label": "label", "domain": "site"}
     expected = library.compare(tmp_path / "known.csv", **how)
-    found = library.compare(tmp_path / "all.csv", unlabelled="?", client=client, **how)
+    found = library.compare(tmp_path / "all.csv", unlabeled="?", client=client, **how)
     assert [row.accuracy for row in found.rows] == [row.accuracy for row in expected.rows]
 
 

@@ -18,7 +18,7 @@ from helpers import three_domains
 from unseen.cli._app import app
 from unseen.cli._compare import show_comparison
 from unseen.cli._report import write
-from unseen.selection import METHODS
+from unseen.model_selection import METHODS
 
 X, Y, CODES = three_domains(n_per_cell=6, n_classes=3, n_domains=3, seed=2)
 SITES = ["north", "süd, <b>", 'the "west"\nwing 🏥']
@@ -74,7 +74,7 @@ def test_json_is_what_the_report_shows(hospitals):
 def test_a_second_run_continues_from_the_first(hospitals, monkeypatch):
     first = json.loads(unseen("compare", hospitals, *FEW, "--json")[1])
     assert (hospitals.parent / "hospitals.unseen-results.sqlite").exists()
-    monkeypatch.setattr("unseen.study._run.run_unit", None)
+    monkeypatch.setattr("unseen.study._run.run_job", None)
     second = json.loads(unseen("compare", hospitals, *FEW, "--json")[1])
     assert second["methods"] == first["methods"]
 
@@ -107,7 +107,7 @@ def test_diagnose_speaks_in_words_and_in_json(hospitals):
     assert "P(X|Y)" in out
     code, out, _ = unseen("diagnose", hospitals, "--permutations", 99, "--json", "--report", "shift.html")
     summary = json.loads(out)
-    assert {test["key"] for test in summary["tests"]} == {"label", "covariate", "conditional", "prior_normalised"}
+    assert {test["key"] for test in summary["tests"]} == {"label", "covariate", "conditional", "prior_normalized"}
     assert summary["domains"] == sorted(SITES) or summary["domains"] == SITES
     assert "<script>alert(1)</script>" not in (hospitals.parent / "shift.html").read_text(encoding="utf-8")
 
@@ -192,7 +192,7 @@ BAD = {
     "figure of another kind": (["diagnose", "hospitals.csv", "--figure", "shift.xyz"], "should end in .png"),
     "report is a folder": (["compare", "hospitals.csv", "--report", "."], "--report"),
     "few permutations": (["diagnose", "hospitals.csv", "--permutations", "3"], "--permutations"),
-    "unknown option": (["compare", "hospitals.csv", "--colour", "red"], "--colour"),
+    "unknown option": (["compare", "hospitals.csv", "--color", "red"], "--color"),
     "unknown command": (["campare"], "campare"),
     "two tables": (["compare", "hospitals.csv", "other.csv"], "other.csv"),
     "a text": (["compare", "notes.docx"], "notes.docx"),

@@ -18,7 +18,7 @@ pytest.importorskip("onnxruntime", reason="networks need the extra images")
 from unseen.cli._app import app  # noqa: E402
 from unseen.tables import load_table  # noqa: E402
 
-COLOURS = {"cat": (200, 60, 60), "dog": (60, 200, 60)}
+COLORS = {"cat": (200, 60, 60), "dog": (60, 200, 60)}
 
 
 @pytest.fixture
@@ -28,13 +28,13 @@ def here(tmp_path, monkeypatch):
     return tmp_path
 
 
-def photos(folder, layout="{domain}/{label}/{i}.png", domains=("bonn", "leeds", "oslo"), classes=COLOURS, n=4):
-    """Pictures of which each class has its colour, and each domain its own light."""
+def photos(folder, layout="{domain}/{label}/{i}.png", domains=("bonn", "leeds", "oslo"), classes=COLORS, n=4):
+    """Pictures of which each class has its color, and each domain its own light."""
     random = np.random.default_rng(0)
     for shift, domain in enumerate(domains):
-        for label, colour in classes.items():
+        for label, color in classes.items():
             for i in range(n):
-                values = np.array(colour) + 10 * shift + random.normal(0, 25, 3)
+                values = np.array(color) + 10 * shift + random.normal(0, 25, 3)
                 path = folder / layout.format(domain=domain, label=label, i=i)
                 path.parent.mkdir(parents=True, exist_ok=True)
                 Image.new("RGB", (20, 16), tuple(np.clip(values, 0, 255).astype(int).tolist())).save(path)
@@ -92,7 +92,7 @@ def test_a_comparison_of_photographs_shows_them(here, monkeypatch):
     pytest.importorskip("jinja2", reason="the report needs it")
     folder = photos(here / "photos")
     odd = folder / "leeds" / "cat" / "odd.png"
-    Image.new("RGB", (30, 20), COLOURS["dog"]).save(odd)  # a cat that looks like a dog
+    Image.new("RGB", (30, 20), COLORS["dog"]).save(odd)  # a cat that looks like a dog
     asked = ["compare", folder, "--model", "tiny.onnx", "--methods", METHODS, "--quick", "--jobs", "1"]
     code, said = run_command(app, *asked, "--report", "report.html", "--json")
     assert code == 0, said
@@ -159,7 +159,7 @@ def test_photographs_that_are_not_vlcs_are_told(here):
     folder = photos(here / "photos", n=1)
     code, said = run_command(app, "reproduce", "vlcs", "--photos", folder, "--model", "tiny.onnx", *QUICK)
     assert code == 2
-    assert "bonn is not recognised" in said
+    assert "bonn is not recognized" in said
     assert "the labels must be 1 to 5" in said
     code, said = run_command(app, "reproduce", "office-caltech", "--photos", folder, "--model", "tiny.onnx", *QUICK)
     assert code == 2

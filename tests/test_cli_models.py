@@ -17,8 +17,8 @@ import polars as pl
 from typer.testing import CliRunner
 
 from cli_models import SITES, frame, printed_json, unseen
-from unseen.models._file import read_card
-from unseen.selection import METHODS, method_names
+from unseen.model_selection import METHODS, method_names
+from unseen.models._model_file import read_card
 
 NASTY = ['he said "no"', "a, b", "two\nlines", "=1+1", "@cmd", "-x", "😀 שלום", " spaces ", "tab\there", "it's; fine"]
 
@@ -83,7 +83,7 @@ def test_show_runs_nothing(home, monkeypatch):
 
 def test_auto_may_be_kept_inductive(home, tmp_path, monkeypatch):
     for name in method_names(automatic=True):
-        few = name in ("logistic", "RBF SVM", "centred logistic")
+        few = name in ("logistic", "RBF SVM", "centered logistic")
         monkeypatch.setitem(METHODS, name, replace(METHODS[name], automatic=few))
     facts = printed_json("fit", home / "train.csv", "--inductive", "-o", tmp_path / "m.unseen")
     assert {row["kind"] for row in facts["leaderboard"]} == {"plain"}
@@ -167,7 +167,7 @@ def test_columns_with_commas_may_be_named_in_quotes(home, tmp_path):
 def test_rows_without_a_label_are_left_out_of_a_fit(home, tmp_path):
     labels = pl.when(pl.int_range(72) % 6 == 1).then(pl.lit("unknown")).otherwise("label")
     pl.read_csv(home / "train.csv").with_columns(label=labels).write_csv(tmp_path / "t.csv")
-    options = ["--method", "1nn", "-o", tmp_path / "m.unseen", "--unlabelled", "unknown"]
+    options = ["--method", "1nn", "-o", tmp_path / "m.unseen", "--unlabeled", "unknown"]
     code, text = unseen("fit", tmp_path / "t.csv", *options)
     assert code == 0
     assert "Note: Left out 12 rows of 72 with the label 'unknown', which stands for none." in text
@@ -180,25 +180,25 @@ def test_rows_without_a_label_are_left_out_of_a_fit(home, tmp_path):
 @pytest.mark.parametrize(
     "command", [["diagnose", "--permutations", "19"], ["compare", "--methods", "1NN", "--quick", "--jobs", "1"]]
 )
-def test_compare_and_diagnose_leave_out_the_unlabelled_too(home, tmp_path, monkeypatch, command):
+def test_compare_and_diagnose_leave_out_the_unlabeled_too(home, tmp_path, monkeypatch, command):
     from unseen.cli._app import app
 
     monkeypatch.chdir(tmp_path)
     labels = pl.when(pl.int_range(72) % 6 == 1).then(None).otherwise("label")
     pl.read_csv(home / "train.csv").with_columns(label=labels).write_csv(tmp_path / "t.csv")
-    result = CliRunner().invoke(app, [*command, "t.csv", "--unlabelled", "NA", "--json"])
+    result = CliRunner().invoke(app, [*command, "t.csv", "--unlabeled", "NA", "--json"])
     assert result.exit_code == 0, result.output
     assert "Left out 12 rows of 72 without a label." in " ".join(result.stderr.split())
     assert CliRunner().invoke(app, [*command, "t.csv"]).exit_code == 2
 
 
-def test_a_real_folder_with_unlabelled_cells_can_be_diagnosed():
+def test_a_real_folder_with_unlabeled_cells_can_be_diagnosed():
     from unseen.cli._app import app
 
     folder = Path(__file__).parents[2] / "shared" / "data" / "gvhd"
     if not folder.is_dir():
         pytest.skip("the real data gvhd is not beside the project")
     few = ["--permutations", "19", "--max-per-domain", "100"]
-    result = CliRunner().invoke(app, ["diagnose", str(folder), "--unlabelled", "0", *few, "--json"])
+    result = CliRunner().invoke(app, ["diagnose", str(folder), "--unlabeled", "0", *few, "--json"])
     assert result.exit_code == 0, result.output
     assert "0" not in {str(name) for name in json.loads(result.stdout)["classes"]}

@@ -21,8 +21,8 @@ from cli_models import APP, SITES, printed_json, unseen
 from unseen import KFDA
 from unseen.cli import main
 from unseen.kernels import SizePlan
-from unseen.models._file import load_model, save_model
-from unseen.models._fit import fit_notices
+from unseen.models._model_file import load_model, save_model
+from unseen.models._table_fit import fit_notices
 from unseen.tables import load_table, preprocessor
 
 
@@ -83,7 +83,7 @@ def replaced(home, name, **columns):
     return name
 
 
-@pytest.mark.parametrize("model", ["target", "centred", "pool", "smooth"])
+@pytest.mark.parametrize("model", ["target", "centered", "pool", "smooth"])
 def test_a_transductive_model_refuses_a_new_domain_of_few_rows(home, tmp_path, model):
     new = pl.read_parquet(home / "new.parquet")
     new.head(1).write_csv(tmp_path / "one.csv")
@@ -124,7 +124,7 @@ BAD = {
         'fit train.csv --drop "x0,x1 -o m.unseen',
         "a quotation mark is opened but never closed",
     ),
-    "unlabelled digits": ("fit --unlabelled 0 -o m.unseen", "speak of a table"),
+    "unlabeled digits": ("fit --unlabeled 0 -o m.unseen", "speak of a table"),
     "lists for numbers": (
         "predict plain.unseen lists.parquet -o o.csv",
         "lists.parquet cannot be used: - it cannot be",
@@ -146,8 +146,8 @@ BAD = {
     "wrong ending": ("predict plain.unseen new.csv -o o.xlsx", "o.xlsx should end in .csv or .parquet"),
     "over its own input": ("predict plain.unseen new.csv -o ./new.csv", "would replace what is read"),
     "onto a folder": ("predict plain.unseen new.csv -o folder.csv", "is a folder; name a file"),
-    "no centre to move": ("predict plain.unseen new.csv -o o.csv --center target", "has no centre to move"),
-    "unknown centre": ("predict plain.unseen new.csv -o o.csv --center moon", "'moon' is not one of"),
+    "no center to move": ("predict plain.unseen new.csv -o o.csv --center target", "has no center to move"),
+    "unknown center": ("predict plain.unseen new.csv -o o.csv --center moon", "'moon' is not one of"),
     "unknown domain": ("predict plain.unseen new.csv -o o.csv --domain sight", "did you mean 'site'?"),
     "missing domains": ("predict target.unseen gaps.csv -o o.csv --domain site", "first for row 41"),
     "missing columns": ("predict plain.unseen few.csv -o o.csv", "no column 'sex': the columns are 'x0', 'x1'"),
@@ -209,7 +209,7 @@ def test_missing_columns_are_all_named_at_once(bad_files, tmp_path):
 
 
 def test_a_column_that_numbers_the_rows_is_no_domain(home, tmp_path, monkeypatch):
-    monkeypatch.setattr("unseen.models._passes.MAX_DOMAINS", 40)
+    monkeypatch.setattr("unseen.models._batch_prediction.MAX_DOMAINS", 40)
     replaced(home, "numbered.csv", site=pl.Series([f"row {i}" for i in range(50)]))
     code, text = unseen(
         "predict", home / "plain.unseen", home / "numbered.csv", "-o", tmp_path / "o.csv", "--domain", "site"
@@ -286,10 +286,10 @@ def test_without_its_extra_the_command_says_how_to_get_it(monkeypatch):
 
 
 def test_few_domains_and_many_rows_are_told_of_before_a_fit(home, monkeypatch):
-    monkeypatch.setattr("unseen.models._fit.SLOW", 10)
+    monkeypatch.setattr("unseen.models._table_fit.SLOW", 10)
     table = load_table(home / "train.csv")
     two = replace(table, domain=np.where(table.domain == table.domain[0], "a", "b"))
-    plan = SizePlan.of(len(two.X))
+    plan = SizePlan.from_rows(len(two.X))
     assert str(plan) == f"{len(two.X)} rows: kernels are exact."
     told = list(fit_notices(two, "kfda", plan))[len(two.notices) :]
     assert told[0].startswith("With two domains each is scored by a model that has seen only the other")

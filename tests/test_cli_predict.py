@@ -16,10 +16,10 @@ pytest.importorskip("skops", reason="model files need the extra")
 import polars as pl
 
 from cli_models import FEATURES, SITES, encoded, predictions, printed_json, probabilities, unseen
-from unseen.algebra import merge_moments
 from unseen.cli._predict import predict
+from unseen.linalg import merge_moments
 from unseen.models import Model
-from unseen.models._file import load_model, read_card
+from unseen.models._model_file import load_model, read_card
 from unseen.tables import Agreement
 
 
@@ -48,7 +48,7 @@ def test_the_command_reads_as_many_rows_at_a_time_as_the_library():
     assert command.default == library.default
 
 
-@pytest.mark.parametrize("model", ["target", "centred", "pool"])
+@pytest.mark.parametrize("model", ["target", "centered", "pool"])
 @pytest.mark.parametrize("size", [3, 20_000])
 @pytest.mark.parametrize("by_domain", [False, True])
 def test_transductive_predictions_in_pieces_are_those_of_whole_batches(home, tmp_path, model, size, by_domain):
@@ -64,7 +64,7 @@ def test_transductive_predictions_in_pieces_are_those_of_whole_batches(home, tmp
     assert ("domain" in found.columns) == by_domain
 
 
-def test_a_model_centred_on_the_sources_may_be_centred_on_the_target(home, tmp_path):
+def test_a_model_centered_on_the_sources_may_be_centered_on_the_target(home, tmp_path):
     output = tmp_path / "out.parquet"
     command = ["predict", home / "source.unseen", home / "new.parquet", "-o", output, "--domain", "site"]
     assert not printed_json(*command)["transductive"]
@@ -78,7 +78,7 @@ def test_a_model_centred_on_the_sources_may_be_centred_on_the_target(home, tmp_p
     assert np.abs(after - before).max() > 0.01
 
 
-def test_every_projection_of_a_pool_is_centred_on_the_target_and_domains_of_training_keep_their_centres(home):
+def test_every_projection_of_a_pool_is_centered_on_the_target_and_domains_of_training_keep_their_centers(home):
     model = load_model(home / "rowwise.unseen")
     fitted, (X, domain) = model.estimator, encoded(home)
     moved = deepcopy(fitted)
@@ -96,17 +96,17 @@ def test_every_projection_of_a_pool_is_centred_on_the_target_and_domains_of_trai
     assert not fitted.transductive
 
 
-def test_neighbours_are_looked_for_among_rows_that_are_read_together(home, tmp_path):
+def test_neighbors_are_looked_for_among_rows_that_are_read_together(home, tmp_path):
     command = ["predict", home / "smooth.unseen", home / "new.parquet", "-o", tmp_path / "o.parquet"]
-    said = "smoothed by their nearest neighbours among those that are read at a time"
+    said = "smoothed by their nearest neighbors among those that are read at a time"
     assert said not in unseen(*command)[1]
     fitted, (X, _) = load_model(home / "smooth.unseen").estimator, encoded(home)
     whole = fitted.predict_proba(X)
     np.testing.assert_allclose(probabilities(predictions(tmp_path / "o.parquet")), whole, atol=1e-10)
     assert said in unseen(*command, "--batch-size", 20)[1]
     prepared = fitted.prepare(X)
-    centres = fitted.pool.moments(prepared)
-    expected = [fitted.pool.answer(prepared[rows : rows + 20], None, centres) for rows in (0, 20, 40)]
+    centers = fitted.pool.moments(prepared)
+    expected = [fitted.pool.answer(prepared[rows : rows + 20], None, centers) for rows in (0, 20, 40)]
     found = probabilities(predictions(tmp_path / "o.parquet"))
     np.testing.assert_allclose(found, np.vstack(expected), atol=1e-10)
     assert np.abs(found - whole).max() > 1e-3
@@ -154,7 +154,7 @@ def test_a_folder_is_one_domain_per_file(home, tmp_path):
 @pytest.fixture(scope="module")
 def loaded(home):
     """Models as predictions find them, and the new table as they see it."""
-    models = {name: load_model(home / f"{name}.unseen").estimator for name in ("target", "centred", "pool")}
+    models = {name: load_model(home / f"{name}.unseen").estimator for name in ("target", "centered", "pool")}
     return {name: (model.pool, model.prepare(encoded(home)[0])) for name, model in models.items()}
 
 
@@ -163,8 +163,8 @@ def loaded(home):
     names=st.lists(st.sampled_from([*SITES, "a", "b"]), min_size=50, max_size=50),
 )
 @settings(max_examples=15)
-@pytest.mark.parametrize("model", ["target", "centred", "pool"])
-def test_centres_found_in_pieces_are_those_of_the_whole(loaded, model, cuts, names):
+@pytest.mark.parametrize("model", ["target", "centered", "pool"])
+def test_centers_found_in_pieces_are_those_of_the_whole(loaded, model, cuts, names):
     """New domains anywhere among known ones, and pieces of any size, empty ones too."""
     pool, prepared = loaded[model]
     domain = np.array(names)
@@ -172,8 +172,8 @@ def test_centres_found_in_pieces_are_those_of_the_whole(loaded, model, cuts, nam
     cuts = sorted(cuts)
     pieces = list(zip(np.split(prepared, cuts), np.split(domain, cuts), strict=True))
     pieces = [piece for piece in pieces if len(piece[0])]
-    centres = reduce(merge_moments, [pool.moments(*piece) for piece in pieces])
-    found = np.vstack([pool.answer(*piece, centres) for piece in pieces])
+    centers = reduce(merge_moments, [pool.moments(*piece) for piece in pieces])
+    found = np.vstack([pool.answer(*piece, centers) for piece in pieces])
     np.testing.assert_allclose(found, pool.answer(prepared, domain), atol=1e-10)
 
 
@@ -208,7 +208,7 @@ def test_columns_that_are_missing_here_but_not_in_training_are_named(home, tmp_p
     new = pl.read_parquet(home / "new.parquet")
     changed = new.with_columns(x1=None, sex=pl.when(pl.int_range(50) < 20).then("sex"), x2=pl.lit(1e200))
     changed.write_parquet(tmp_path / "gaps.parquet")
-    for model in ("plain", "centred"):  # one pass over the table, and two
+    for model in ("plain", "centered"):  # one pass over the table, and two
         command = ["predict", home / f"{model}.unseen", tmp_path / "gaps.parquet", "-o", tmp_path / "o.csv"]
         text = unseen(*command, "--batch-size", 7)[1]
         assert (
@@ -238,7 +238,7 @@ def test_values_that_training_did_not_have_are_named(home, tmp_path):
     new, rows = pl.read_parquet(home / "new.parquet"), pl.int_range(50)
     sex = pl.when(rows < 9).then(pl.lit("x")).when(rows == 40).then(pl.lit("?!")).otherwise("sex")
     new.with_columns(sex=sex, x0=pl.lit(-1.0)).write_parquet(tmp_path / "new.parquet")  # -1 is no news in a number
-    for model in ("plain", "centred"):  # one pass over the table, and two
+    for model in ("plain", "centered"):  # one pass over the table, and two
         command = ["predict", home / f"{model}.unseen", tmp_path / "new.parquet", "-o", tmp_path / "o.csv"]
         text = unseen(*command, "--batch-size", 7)[1]
         assert "Note: The column 'sex' holds values that training did not, in 10 of 50 rows: 'x', '?!'." in text
@@ -255,7 +255,7 @@ def test_labels_in_the_table_are_compared_with_the_predictions(home, tmp_path):
     found = printed_json(*command, "--batch-size", 7)["agreement"]
     both = new.select("site", truth="label").hstack(predictions(output).select("label")).drop_nulls("truth")
     right = both.filter(pl.col("truth") == pl.col("label"))
-    assert (found["rows"], found["right"], found["unlabelled"]) == (46, right.height, 4)
+    assert (found["rows"], found["right"], found["unlabeled"]) == (46, right.height, 4)
     assert found["accuracy"] == right.height / 46
     assert {entry["domain"]: entry["right"] for entry in found["domains"]} == dict(
         right["site"].value_counts().iter_rows()
@@ -286,9 +286,9 @@ def test_a_table_without_labels_has_no_accuracy(home, tmp_path):
 
 def test_whole_numbers_agree_however_they_are_written():
     labels = pl.Series(["7", " 7", "7.0", "-1", "7.5", "seven", "NA"])
-    found = Agreement.of(labels, [7] * 7, [-1, 7])
+    found = Agreement.from_predictions(labels, [7] * 7, [-1, 7])
     assert found.summary()["counts"] == [[0, 1], [0, 3]]
-    assert (found.others.examples, found.unlabelled) == (("7.5", "seven"), 1)
+    assert (found.others.examples, found.unlabeled) == (("7.5", "seven"), 1)
 
 
 @pytest.mark.parametrize("ending", [".csv", ".parquet"])

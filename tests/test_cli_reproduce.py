@@ -19,7 +19,7 @@ from helpers import three_domains
 from unseen.cli._app import app
 from unseen.cli._report import write
 from unseen.datasets import _office_caltech
-from unseen.selection import METHODS
+from unseen.model_selection import METHODS
 from unseen.study._synthetic import fresh_draw, run_synthetic
 
 FEW = "1NN,KFDA,logistic"
@@ -168,7 +168,7 @@ def test_the_papers_figures_stand_beside_those_of_vlcs(tmp_path, monkeypatch):
     code, text = unseen("reproduce", "vlcs", folder, "--methods", "1NN", "--repeats", 1, "--jobs", 1)
     assert code == 0
     assert "10 tasks, 1 methods, 1 repeats" in text
-    assert "grey: the paper's figure" in text
+    assert "gray: the paper's figure" in text
 
 
 def test_failures_are_shown_and_tell_in_the_exit_code(hospitals, monkeypatch):

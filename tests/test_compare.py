@@ -11,10 +11,10 @@ from sklearn.neighbors import KNeighborsClassifier
 
 import unseen
 from helpers import three_domains
-from unseen.selection import METHODS, method_names
+from unseen.model_selection import METHODS, method_names
 from unseen.shift import diagnose
 from unseen.study import tasks
-from unseen.study._summary import method_facts
+from unseen.study._report_data import method_facts
 
 X, Y, CODES = three_domains(n_per_cell=6, n_classes=3, n_domains=3, seed=2)
 D = np.array(["north", "süd", "<west>"])[CODES]
@@ -159,8 +159,8 @@ def test_of_many_classes_confusions_show_those_that_are_confused_most_often(monk
         return unseen.compare(X, LABELS, sample_domain=D, methods=["1NN"], repeats=1, quick=True)
 
     whole = compared().summary()["confusion"]
-    monkeypatch.setattr("unseen.study._summary.LEAST_CLASSES", 2)
-    monkeypatch.setattr("unseen.study._summary.MOST_COUNTS", 4 * len(whole))
+    monkeypatch.setattr("unseen.study._report_data.LEAST_CLASSES", 2)
+    monkeypatch.setattr("unseen.study._report_data.MOST_COUNTS", 4 * len(whole))
     shortened = compared()
     for few, all_of_them in zip(shortened.summary()["confusion"], whole, strict=True):
         counts = np.array(all_of_them["counts"])
@@ -231,7 +231,7 @@ def test_the_picture_is_drawn(found):
 def test_results_in_a_store_are_not_computed_again(tmp_path, monkeypatch, found):
     options = {"methods": ["logistic", "1NN"], "repeats": 1, "quick": True, "store": tmp_path / "kept.sqlite"}
     first = unseen.compare(X, LABELS, sample_domain=D, **options)
-    monkeypatch.setattr("unseen.study._run.run_unit", None)
+    monkeypatch.setattr("unseen.study._run.run_job", None)
     again = unseen.compare(X, LABELS, sample_domain=D, **options)
     assert again.rows == first.rows
     assert again.summary()["confusion"] == first.summary()["confusion"]

@@ -10,7 +10,8 @@ from sklearn.preprocessing import PolynomialFeatures
 import textbook
 from helpers import three_domains
 from unseen import CIDG, DICA, KFDA, MDA, SCA, PivotedNystroem
-from unseen.algebra import (
+from unseen.estimators import _projection as _base
+from unseen.linalg import (
     CellStatistics,
     Membership,
     Solution,
@@ -20,9 +21,8 @@ from unseen.algebra import (
     whiten_by_cholesky,
     whiten_by_eigh,
 )
-from unseen.estimators import _projection as _base
-from unseen.labels import Samples
-from unseen.selection._asking import FeatureStage
+from unseen.model_selection._split_evaluation import FeatureStage
+from unseen.utils.samples import Samples
 
 N, CLASSES = 600, 6
 EPS = np.finfo(float).eps
@@ -125,7 +125,7 @@ def test_features_of_landmarks_have_as_many_components_as_their_linear_kernel(es
 def exact_rbf(X, gamma):
     X = np.array([[mpmath.mpf(float(value)) for value in row] for row in X], dtype=object)
     squares = ((X[:, None] - X[None]) ** 2).sum(axis=2)
-    return textbook.centred(np.frompyfunc(mpmath.exp, 1, 1)(-mpmath.mpf(gamma) * squares))
+    return textbook.centered(np.frompyfunc(mpmath.exp, 1, 1)(-mpmath.mpf(gamma) * squares))
 
 
 def solved(A, B):
@@ -178,12 +178,12 @@ def test_what_is_kept_is_right_and_what_is_large_enough_is_kept(gamma, ridge, mo
 def test_a_direction_in_which_classes_differ_by_little_is_a_component(small, scale):
     X, y, d = three_domains(n_per_cell=20, n_features=2)
     X = scale * X * [1.0, np.sqrt(small)]  # its eigenvalue in the Gram matrix is that much smaller
-    membership = Membership.of(y, d)
+    membership = Membership.from_codes(y, d)
     K = (X - X.mean(axis=0)) @ (X - X.mean(axis=0)).T
     recipe = KFDA()._recipe(membership.counts, 1e-4 * np.linalg.norm(K) ** 2)
     for pencil in (
         whiten_by_eigh(gram_spectrum(K.copy(), membership), recipe),
-        whiten_by_eigh(CellStatistics.of(X, membership).spectrum(), recipe),
+        whiten_by_eigh(CellStatistics.from_features(X, membership).spectrum(), recipe),
         whiten_by_cholesky(K.copy(), membership, recipe),
     ):
         assert len(solve(pencil, recipe, membership.counts).eigenvalues) == 2
@@ -199,12 +199,12 @@ def test_the_bound_is_that_of_a_perturbation_of_the_gram_matrix():
 
 def test_an_error_in_the_gram_matrix_moves_the_roots_of_eigenvalues_by_no_more_than_the_rule_allows():
     X, y, d = three_domains(n_per_cell=4)
-    K = textbook.centred(np.exp(-0.1 * ((X[:, None] - X) ** 2).sum(axis=2)))
-    membership = Membership.of(y, d)
+    K = textbook.centered(np.exp(-0.1 * ((X[:, None] - X) ** 2).sum(axis=2)))
+    membership = Membership.from_codes(y, d)
     recipe = KFDA()._recipe(membership.counts, 1e-3 * np.linalg.norm(K) ** 2)
     before = solve(whiten_by_eigh(gram_spectrum(K.copy(), membership), recipe), recipe, membership.counts)
     error = np.random.default_rng(0).normal(size=K.shape)
-    error = textbook.centred(error + error.T)
+    error = textbook.centered(error + error.T)
     error *= 1e-6 * np.linalg.norm(K) / np.linalg.norm(error, 2)
     W = between(membership.counts) / np.sqrt(membership.counts[membership.counts > 0])[:, None]
     # The denominator stays as it is: only the root of the numerator, K E W, is moved.

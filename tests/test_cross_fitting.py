@@ -10,8 +10,7 @@ import pytest
 
 from helpers import three_domains
 from unseen import DomainCenterer, UnseenClassifier
-from unseen.labels import Samples
-from unseen.selection import (
+from unseen.model_selection import (
     Candidate,
     LeavePDomainsOut,
     OutOfDomainPredictions,
@@ -20,7 +19,8 @@ from unseen.selection import (
     evaluate_candidates,
     metric_range,
 )
-from unseen.selection._pooling import FULL_ENSEMBLE, INDUCTIVE_ENSEMBLE
+from unseen.model_selection._ensemble_selection import FULL_ENSEMBLE, INDUCTIVE_ENSEMBLE
+from unseen.utils.samples import Samples
 
 N_CLASSES = 3
 
@@ -33,7 +33,7 @@ def candidates_of(n_members):
 
 
 def trials_of(samples, natural, *, nested):
-    trials = TrialSplits.of(samples, natural)
+    trials = TrialSplits.from_splits(samples, natural)
     assert trials.nested
     return trials if nested else replace(trials, nested={})
 
@@ -55,7 +55,7 @@ def random_votes(rng, candidates, trials, codes, skill):
 
 @pytest.fixture(params=["nested", "cached"])
 def votes(request):
-    """Samples, trials and votes: transductive candidates are better, and so are neighbours of a kind."""
+    """Samples, trials and votes: transductive candidates are better, and so are neighbors of a kind."""
     rng, m, n = np.random.default_rng(0), 6, 50
     codes, domain = rng.integers(N_CLASSES, size=m * n), np.repeat(np.arange(m), n)
     X = 3 * np.eye(N_CLASSES)[codes] + rng.normal(size=(m * n, N_CLASSES))
@@ -77,7 +77,7 @@ def test_labels_of_a_domain_change_no_bit_of_the_probabilities_that_are_reported
     candidates, samples, trials, said = votes
     features = [samples.X[test] for _, test in trials.natural]
     before, after = (
-        OutOfDomainPredictions.of(candidates, one, trials, said).pooled(features)
+        OutOfDomainPredictions.from_predictions(candidates, one, trials, said).pooled(features)
         for one in (samples, relabelled(samples, k))
     )
     assert [one.name for one in before.tried if one.chosen] == [f"{FULL_ENSEMBLE}, smoothed"]
@@ -93,7 +93,8 @@ def test_that_holds_for_every_pool_that_is_tried_and_for_skewed_batches(votes, s
     candidates, samples, trials, said = votes
     k = 3
     ballots = [
-        OutOfDomainPredictions.of(candidates, one, trials, said, scoring) for one in (samples, relabelled(samples, k))
+        OutOfDomainPredictions.from_predictions(candidates, one, trials, said, scoring)
+        for one in (samples, relabelled(samples, k))
     ]
     masks = {INDUCTIVE_ENSEMBLE: np.arange(6) < 3, FULL_ENSEMBLE: np.ones(6, dtype=bool)}
     fits = [ballot._cross_fits(masks) for ballot in ballots]
@@ -109,7 +110,7 @@ def test_that_holds_for_every_pool_that_is_tried_and_for_skewed_batches(votes, s
 def test_labels_of_a_domain_have_no_say_in_the_model_that_is_picked_for_it(votes, k):
     candidates, samples, trials, said = votes
     before, after = (
-        OutOfDomainPredictions.of(candidates, one, trials, said).chosen(pool=False)
+        OutOfDomainPredictions.from_predictions(candidates, one, trials, said).chosen(pool=False)
         for one in (samples, relabelled(samples, k))
     )
     np.testing.assert_array_equal(before.held_out[k], after.held_out[k])
@@ -121,10 +122,10 @@ def test_labels_of_held_out_parts_that_share_samples_have_no_say_either():
     domain = np.array(list("abcd"))[d]
     samples = Samples(X, y, domain)
     natural = list(LeavePDomainsOut(2).split(X, y, domain))
-    candidates, trials = candidates_of(4)[:2], TrialSplits.of(samples, natural, skewed=False)
+    candidates, trials = candidates_of(4)[:2], TrialSplits.from_splits(samples, natural, skewed=False)
     said = random_votes(np.random.default_rng(0), candidates, trials, samples.codes, skill=1.0)
     before, after = (
-        OutOfDomainPredictions.of(candidates, one, trials, said).pooled(None)
+        OutOfDomainPredictions.from_predictions(candidates, one, trials, said).pooled(None)
         for one in (samples, relabelled(samples, "a"))
     )
     touched = [bool(np.isin("a", domain[test])) for _, test in natural]
@@ -135,14 +136,14 @@ def test_labels_of_held_out_parts_that_share_samples_have_no_say_either():
 
 def test_models_are_trained_without_pairs_of_domains_where_data_are_few():
     X, y, d = three_domains(n_domains=5)
-    trials = TrialSplits.of(Samples(X, y, d), leave_one_out(d), skewed=False)
+    trials = TrialSplits.from_splits(Samples(X, y, d), leave_one_out(d), skewed=False)
     assert set(trials.nested) == {(k, other) for k, other in product(range(5), repeat=2) if k != other}
     for (k, other), (train, test) in trials.nested.items():
         assert set(d[train]) == set(range(5)) - {k, other}
         assert set(d[test]) == {other}
-    assert not TrialSplits.of(Samples(X, y, d), leave_one_out(d)[:3]).nested
+    assert not TrialSplits.from_splits(Samples(X, y, d), leave_one_out(d)[:3]).nested
     many = np.repeat(np.arange(len(y)), 30)
-    assert not TrialSplits.of(Samples(X[many], y[many], d[many]), leave_one_out(d[many])).nested
+    assert not TrialSplits.from_splits(Samples(X[many], y[many], d[many]), leave_one_out(d[many])).nested
 
 
 def test_a_domain_that_no_model_was_trained_on_leaves_no_trace_in_what_is_reported_for_it():
@@ -152,10 +153,10 @@ def test_a_domain_that_no_model_was_trained_on_leaves_no_trace_in_what_is_report
     candidates = [c for c in UnseenClassifier(["logistic", "linear SVM"])._methods(X) for c in c.candidates(3)]
     found = []
     for one in (samples, relabelled(samples, 2)):
-        trials = TrialSplits.of(one, leave_one_out(d), skewed=False)
+        trials = TrialSplits.from_splits(one, leave_one_out(d), skewed=False)
         assert trials.nested
         said = evaluate_candidates(candidates, one, trials.splits, scoring="votes")
-        found.append(OutOfDomainPredictions.of(candidates, one, trials, said).pooled(None))
+        found.append(OutOfDomainPredictions.from_predictions(candidates, one, trials, said).pooled(None))
     np.testing.assert_array_equal(found[0].held_out[2], found[1].held_out[2])
 
 
@@ -168,7 +169,7 @@ def noise_pool(rng, n_domains=5, n=25, n_members=6):
     samples, candidates = Samples(rng.normal(size=(len(codes), 2)), codes, domain), candidates_of(n_members)
     trials = trials_of(samples, leave_one_out(domain), nested=False)
     said = random_votes(rng, candidates, trials, codes, skill=0.0)
-    found = OutOfDomainPredictions.of(candidates, samples, trials, said).pooled(
+    found = OutOfDomainPredictions.from_predictions(candidates, samples, trials, said).pooled(
         [samples.X[test] for _, test in trials.natural]
     )
     cast = [rng.normal(size=(n, N_CLASSES)) for _ in found.members]

@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 
 from command import run_command
-from unseen.files import atomic_write as whole
-from unseen.files import create_once
 from unseen.images._cache import Cache
 from unseen.study import Row, Store
 from unseen.study._store import APPLICATION_ID
+from unseen.utils.io import atomic_write as whole
+from unseen.utils.io import create_once
 
 ROW = Row("1NN", "a -> b", 0, 0, 0.5, {"b": 0.5}, None, {"C": 1.0}, 0, False, 0.1, "ok", "", {"cores": 2})
 ROWS = [replace(ROW, repeat=i, seed=i, accuracy=i / 200, reason="x" * 300) for i in range(200)]

@@ -15,14 +15,14 @@ from sklearn.preprocessing import StandardScaler
 from helpers import METHODS, make, three_domains
 from unseen import CIDG, DICA, KFDA, DomainCenterer, ProjectionSearchCV, UnseenClassifier
 from unseen.exceptions import SmallBatchError
-from unseen.selection import EnsembleClassifier
+from unseen.model_selection import EnsembleClassifier
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
 pd = pytest.importorskip("pandas")
 dd = pytest.importorskip("dask.dataframe")
 
-from unseen.estimators import _distributed as distributed  # noqa: E402
+from unseen.estimators import _dask as distributed  # noqa: E402
 
 X, Y, D = three_domains(n_per_cell=12, seed=3)
 NAMES = np.array(["north", "south", "west"])[D]
@@ -202,7 +202,7 @@ def test_transform_is_lazy_and_knows_what_it_will_give(layout, dtype):
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_target_centring_needs_one_reduction_and_then_is_lazy(layout):
+def test_target_centering_needs_one_reduction_and_then_is_lazy(layout):
     samples, _, domain = LAYOUTS[layout]()
     here = TABLE if hasattr(samples, "columns") else X
     model = CIDG(feature_map="linear", centering="target").fit(here, Y, sample_domain=NAMES)
@@ -224,7 +224,7 @@ def test_an_exact_kernel_transforms_collections_too():
     np.testing.assert_allclose(model.transform(arrays(17)[0]).compute(), model.transform(X), atol=1e-12)
 
 
-def test_a_copy_can_be_recentred_on_a_collection():
+def test_a_copy_can_be_recentered_on_a_collection():
     model = CIDG(feature_map="linear").fit(X, Y, sample_domain=NAMES)
     twin = model.recentered(unknown(arrays(17)[0]))
     np.testing.assert_allclose(twin.offset_, model.recentered(X).offset_, atol=1e-12)
@@ -269,7 +269,7 @@ def test_a_pipeline_can_be_fitted_to_collections_and_collects_components_alone()
     np.testing.assert_array_equal(distributed.predict(model, samples).compute(), expected.predict(X))
 
 
-def test_a_target_centred_search_predicts_domain_by_domain():
+def test_a_target_centered_search_predicts_domain_by_domain():
     search = ProjectionSearchCV(CIDG(feature_map="linear", centering="target"), {"ridge": ["scale"]})
     search.fit(X, Y, sample_domain=NAMES)
     lazy = distributed.predict(search, arrays(17)[0], sample_domain=ELSEWHERE)
@@ -315,8 +315,8 @@ def test_a_pool_smooths_within_blocks():
     pool = pool_of(None, KFDA(centering="target"), smoothing=2.0).fit(X, Y, sample_domain=NAMES)
     at_once = distributed.predict(pool, arrays(len(X))[0], method="predict_proba").compute()
     np.testing.assert_allclose(at_once, pool.predict_proba(X), atol=1e-9)
-    centres = pool.moments(X)
-    expected = np.vstack([pool.answer(X[rows : rows + 40], None, centres) for rows in range(0, len(X), 40)])
+    centers = pool.moments(X)
+    expected = np.vstack([pool.answer(X[rows : rows + 40], None, centers) for rows in range(0, len(X), 40)])
     found = distributed.predict(pool, arrays(40)[0], method="predict_proba").compute()
     np.testing.assert_allclose(found, expected, atol=1e-9)
     assert np.abs(found - at_once).max() > 1e-3

@@ -166,7 +166,7 @@ def test_columns_of_tables_are_matched_by_name_and_text_is_left_out(tmp_path):
 
 
 def test_tables_are_read_as_load_table_reads_them(tmp_path):
-    """Semicolons, decimal commas, marks of missing values; but what nothing can be learnt from stays."""
+    """Semicolons, decimal commas, marks of missing values; but what nothing can be learned from stays."""
     (tmp_path / "a.csv").write_text("u;v;always;y\n1,5;?;1;0\n", encoding="utf-8")
     data = load_folder(tmp_path)
     np.testing.assert_array_equal(data.data, [[1.5, np.nan, 1]])
@@ -382,7 +382,7 @@ def vlcs(folder, names, labels=(1, 2, 3, 4, 5), **more):
     ],
 )
 @pytest.mark.parametrize("labels", [(1, 2, 3, 4, 5), (0, 1, 2, 3, 4), ("Bird", "Car", "Chair", "Dog", "Person")])
-def test_vlcs_is_recognised_under_its_many_names(names, labels, tmp_path):
+def test_vlcs_is_recognized_under_its_many_names(names, labels, tmp_path):
     data = load_vlcs(vlcs(tmp_path, names, labels))
     assert data.domain_names == ["V", "L", "C", "S"]
     assert data.data[::5, 0].tolist() == [0, 1, 2, 3]
@@ -401,8 +401,8 @@ def test_a_collection_of_vlcs_may_lack_a_class_that_others_have(tmp_path):
     [
         (("V", "L", "C"), {}, r"no file for S \(also called sun, sun09\)"),
         (("V", "L", "C", "S", "Pascal"), {}, "Pascal and V are all taken for V"),
-        (("V", "L", "C", "S", "flickr"), {}, "flickr is not recognised"),
-        (("V", "L", "C", "sun_caltech"), {}, "sun_caltech is not recognised"),
+        (("V", "L", "C", "S", "flickr"), {}, "flickr is not recognized"),
+        (("V", "L", "C", "sun_caltech"), {}, "sun_caltech is not recognized"),
         (("V", "L", "C", "S"), {"labels": (2, 3, 4, 5, 6)}, "must be 1 to 5, or 0 to 4"),
         (("V", "L", "C", "S"), {"labels": (1, 1, 2, 3, 4)}, "V has 1, 2, 3, 4"),
         (("V", "L", "C", "S"), {"labels": ("bird", "car", "cat", "dog", "person")}, "bird, car, cat"),

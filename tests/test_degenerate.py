@@ -11,8 +11,8 @@ from scipy import sparse
 from degenerate_cases import CASES, many, ordinary
 from degenerate_oracles import BOUND, LINEAR, RBF, REFUSED, judged, refusal
 from unseen import CIDG, KFDA, UnseenClassifier
-from unseen.algebra import conditional, prior_normalized
 from unseen.kernels import check_cell_memory
+from unseen.linalg import conditional, prior_normalized
 
 DIRECT = {*RBF, *LINEAR, "PivotedNystroem", "DomainCenterer", "UndoBias", "ProjectionSearchCV", "diagnose", "Novelty"}
 # One estimator for each kind of data, and all that once went wrong.
@@ -75,7 +75,7 @@ def test_contrasts_cost_what_the_present_cells_do():
 
 def test_cells_that_do_not_fit_into_memory_are_counted(monkeypatch):
     case, cells = many(1, 51, 204), np.arange(204) % 102
-    monkeypatch.setattr("unseen.kernels._plan.available_bytes", lambda: 8 * 8 * 102**2 - 1)
+    monkeypatch.setattr("unseen.kernels._size_plan.available_bytes", lambda: 8 * 8 * 102**2 - 1)
     with pytest.raises(MemoryError, match=r"KFDA on 102 combinations of a domain and a class needs 8 .* merge those"):
         KFDA(feature_map="linear").fit(case.X, cells % 51, sample_domain=cells // 51)
 
@@ -83,7 +83,7 @@ def test_cells_that_do_not_fit_into_memory_are_counted(monkeypatch):
 @pytest.mark.parametrize(("cells", "asked"), [(100, []), (101, [101])])
 def test_memory_is_asked_for_where_cells_are_many(cells, asked, monkeypatch):
     questions = []
-    monkeypatch.setattr("unseen.kernels._plan._require", lambda what, n, *rest: questions.append(n))
+    monkeypatch.setattr("unseen.kernels._size_plan._require", lambda what, n, *rest: questions.append(n))
     check_cell_memory(cells, "KFDA")
     assert questions == asked
 

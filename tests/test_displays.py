@@ -14,8 +14,8 @@ from sklearn.linear_model import LogisticRegression
 
 from helpers import three_domains
 from unseen import CIDG, KFDA, MDA, ProjectionSearchCV, UnseenClassifier
-from unseen.selection import LeaderboardDisplay, ValidationSurfaceDisplay
-from unseen.selection._displays import _value_text
+from unseen.model_selection import LeaderboardDisplay, ValidationSurfaceDisplay
+from unseen.model_selection._displays import _value_text
 
 mpl.use("Agg")
 from matplotlib import pyplot as plt
@@ -48,7 +48,7 @@ def search():
 @pytest.fixture(scope="module")
 def model():
     X, y, d = noisy()
-    return UnseenClassifier(["logistic", "centred logistic", "dica"]).fit(X, y, sample_domain=np.array(list("abc"))[d])
+    return UnseenClassifier(["logistic", "centered logistic", "dica"]).fit(X, y, sample_domain=np.array(list("abc"))[d])
 
 
 def row(name, kind="plain", chosen=False, **scores):
@@ -105,13 +105,13 @@ def test_the_chosen_cell_and_no_other_is_framed(search):
     ]
     assert display.params[display.chosen] == best
     for k, ax in enumerate(display.axes_):
-        centres = {
+        centers = {
             (patch.get_x() + patch.get_width() / 2, patch.get_y() + patch.get_height() / 2) for patch in frames(ax)
         }
-        assert {tuple(np.round(centre, 9)) for centre in centres} == ({(j, i)} if k == panel else set())
+        assert {tuple(np.round(center, 9)) for center in centers} == ({(j, i)} if k == panel else set())
 
 
-def test_panels_axes_and_cells_are_labelled_from_the_grid(search):
+def test_panels_axes_and_cells_are_labeled_from_the_grid(search):
     display = ValidationSurfaceDisplay.from_search(search)
     assert [ax.get_title() for ax in display.axes_] == ["gamma = 0.1*median", "gamma = median"]
     first = display.axes_[0]
@@ -123,13 +123,13 @@ def test_panels_axes_and_cells_are_labelled_from_the_grid(search):
     assert "mean accuracy, best of other settings" in bar.get_ylabel()
 
 
-def test_panels_share_one_scale_of_colours(search):
+def test_panels_share_one_scale_of_colors(search):
     display = ValidationSurfaceDisplay.from_search(search)
     limits = {ax.images[0].get_clim() for ax in display.axes_}
     assert limits == {(display.scores.min(), display.scores.max())}
 
 
-def test_a_large_grid_has_colours_without_numbers():
+def test_a_large_grid_has_colors_without_numbers():
     X, y, d = noisy()
     grid = {"conditional_weight": list(range(10)), "prior_weight": list(range(6))}
     search = ProjectionSearchCV(CIDG(), grid, refit=False).fit(X, y, sample_domain=d)
@@ -252,7 +252,7 @@ def test_points_are_the_scores_on_each_held_out_domain(model):
     drawn = {line.get_label(): line for line in display.ax_.lines}
     for domain in "abc":
         np.testing.assert_array_equal(drawn[domain].get_xdata(), [row["scores"][domain] for row in model.leaderboard_])
-    assert len({drawn[domain].get_marker() for domain in "abc"}) == 3  # told apart without colours, too
+    assert len({drawn[domain].get_marker() for domain in "abc"}) == 3  # told apart without colors, too
     assert len({drawn[domain].get_color() for domain in "abc"}) == 3
 
 
@@ -283,7 +283,7 @@ def test_a_contender_that_failed_says_so():
 def test_twenty_long_names_and_many_domains_fit_in_the_figure():
     rows = [
         row(
-            f"a rather long name of model {i}, target-centred",
+            f"a rather long name of model {i}, target-centered",
             "transductive",
             i == 0,
             **{f"d{k}": 0.5 for k in range(9)},
@@ -350,7 +350,7 @@ def test_a_missing_dependency_is_named_with_what_installs_it(monkeypatch, missin
 
 def test_importing_the_displays_does_not_load_matplotlib():
     code = (
-        "import sys; from unseen.selection import LeaderboardDisplay, ValidationSurfaceDisplay; "
+        "import sys; from unseen.model_selection import LeaderboardDisplay, ValidationSurfaceDisplay; "
         "assert 'matplotlib.pyplot' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -17,8 +17,8 @@ from sklearn.utils import estimator_html_repr
 import unseen
 import unseen.exceptions
 import unseen.study
-from unseen.citizen import DOCUMENTATION_URL
-from unseen.selection import method_names
+from unseen.model_selection import method_names
+from unseen.utils.estimator_mixins import DOCUMENTATION_URL
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -34,7 +34,7 @@ def offered(room: str) -> list[str]:
     return list(ast.literal_eval(lists[0]))
 
 
-ROOMS = ["datasets", "images", "models", "report", "selection", "shift", "study", "tables"]
+ROOMS = ["datasets", "images", "models", "report", "model_selection", "shift", "study", "tables"]
 # A table has no docstring.
 PUBLIC = [f"unseen.{name}" for name in unseen.__all__] + [
     f"unseen.{room}.{name}" for room in ROOMS for name in offered(room) if name != "METHODS"
@@ -94,16 +94,16 @@ def test_public_name_has_a_docstring_with_an_example(name):
 def test_names_on_the_mathematics_page_exist():
     page = (DOCS / "mathematics.rst").read_text(encoding="utf-8")
     names = sorted(set(re.findall(r":(?:func|class|meth|mod):`~?(unseen\.[\w.]+)`", page)))
-    assert {"unseen.algebra", "unseen.kernels"} <= {".".join(name.split(".")[:2]) for name in names}
+    assert {"unseen.linalg", "unseen.kernels"} <= {".".join(name.split(".")[:2]) for name in names}
     for name in names:
         resolve(name)
 
 
 def test_every_scatter_is_on_the_mathematics_page():
     page = (DOCS / "mathematics.rst").read_text(encoding="utf-8")
-    scatters = importlib.import_module("unseen.algebra._scatters")
+    scatters = importlib.import_module("unseen.linalg._scatters")
     own = [name for name, value in vars(scatters).items() if getattr(value, "__module__", "") == scatters.__name__]
-    missing = [name for name in own if not name.startswith("_") and f"unseen.algebra.{name}`" not in page]
+    missing = [name for name in own if not name.startswith("_") and f"unseen.linalg.{name}`" not in page]
     assert not missing
 
 
@@ -226,7 +226,7 @@ def test_the_mathematics_page_names_what_differs_in_the_released_cidg():
     section = page[page.index("Where released code differs") :]
     for part in (
         "CIDG.m, differs",
-        "uncentred :math:`K` on their left",
+        "uncentered :math:`K` on their left",
         "proportions of the first domain",
         "the index",
     ):

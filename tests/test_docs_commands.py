@@ -23,7 +23,7 @@ from pages import Reader, blocks, commands, difference, mentioned, run
 from tiny_network import tiny_network
 from unseen.cli._app import app
 from unseen.datasets import make_synthetic
-from unseen.shift import _words
+from unseen.shift import _interpretation as _words
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -176,10 +176,10 @@ def draw_photos(folder):
     rng = np.random.default_rng(0)
     for collection in ("photos", "office_caltech_photos"):
         for domain in ("bonn", "leeds", "oslo"):
-            for label, colour in {"cat": (200, 60, 60), "dog": (60, 200, 60)}.items():
+            for label, color in {"cat": (200, 60, 60), "dog": (60, 200, 60)}.items():
                 (folder / collection / domain / label).mkdir(parents=True, exist_ok=True)
                 for i in range(4):
-                    shade = np.clip(np.array(colour) + rng.normal(0, 25, 3), 0, 255).astype(int)
+                    shade = np.clip(np.array(color) + rng.normal(0, 25, 3), 0, 255).astype(int)
                     Image.new("RGB", (20, 16), tuple(shade.tolist())).save(
                         folder / collection / domain / label / f"{i}.png"
                     )

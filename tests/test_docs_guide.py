@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from test_docs import DOCS, ROOT, resolve
-from unseen.selection import METHODS, method_names
+from unseen.model_selection import METHODS, method_names
 
 if not DOCS.exists():
     pytest.skip("this distribution comes without the documentation", allow_module_level=True)
@@ -27,7 +27,7 @@ PAGES = {
     "DomainCenterer": "domain_centerer",
     "plain": "plain",
 }
-MATHEMATICS = ["mathematics.rst", "mathematics_pool.rst"]
+MATHEMATICS = ["mathematics.rst", "mathematics_ensemble.rst"]
 REFERENCE = re.compile(r":(?:func|class|meth|attr|mod):`~?(unseen\.[\w.]+)`")
 DECISIONS = sorted(path for path in (DOCS / "decisions").glob("*.rst") if path.stem != "index")
 
@@ -128,10 +128,13 @@ def test_references_to_equations_lead_somewhere(name):
 
 
 def test_every_function_of_the_pool_is_on_its_page():
-    page, pool = read(DOCS / "mathematics_pool.rst"), importlib.import_module("unseen.selection._pool")
+    page, pool = (
+        read(DOCS / "mathematics_ensemble.rst"),
+        importlib.import_module("unseen.model_selection._ensemble_math"),
+    )
     own = [name for name, value in vars(pool).items() if getattr(value, "__module__", "") == pool.__name__]
     told = set(re.findall(r"unseen\.selection\._pool\.(\w+)", page))
-    helpers = {"skewed", "tried", "guarded"}  # steps of trial_batches and of Guard
+    helpers = {"skewed", "tried", "guarded"}  # steps of make_trial_batches and of AcceptanceTest
     assert {name for name in own if not name.startswith("_")} - helpers <= told
 
 

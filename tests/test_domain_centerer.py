@@ -13,7 +13,7 @@ from sklearn.preprocessing import normalize
 
 from helpers import problems, three_domains
 from unseen import DomainCenterer
-from unseen.selection import LeaveOneDomainOut
+from unseen.model_selection import LeaveOneDomainOut
 
 X, Y, D = three_domains()
 
@@ -106,9 +106,9 @@ def test_in_a_pipeline_it_gets_the_domains_by_metadata_routing():
         routed = cross_validate(
             pipeline, far, Y, cv=LeaveOneDomainOut(), params={"sample_domain": D, "groups": D}, scoring="accuracy"
         )["test_score"]
-    centred = DomainCenterer().fit_transform(far, sample_domain=D)
+    centered = DomainCenterer().fit_transform(far, sample_domain=D)
     by_hand = [
-        LogisticRegression().fit(centred[train], Y[train]).score(centred[test], Y[test])
+        LogisticRegression().fit(centered[train], Y[train]).score(centered[test], Y[test])
         for train, test in LeaveOneDomainOut().split(X, Y, D)
     ]
     np.testing.assert_array_equal(routed, by_hand)

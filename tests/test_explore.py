@@ -31,9 +31,9 @@ from sklearn.base import clone
 from explore_server import call, serving, session_of, small_table
 from unseen.datasets import make_synthetic
 from unseen.explore import Explorer, Session, Setting, embedded_sources, python_code
-from unseen.explore._pool import make_ensemble_view
+from unseen.explore._ensemble_view import make_ensemble_view
 from unseen.explore._server import bind_socket
-from unseen.selection import (
+from unseen.model_selection import (
     HEADS,
     METHODS,
     CachedSplit,

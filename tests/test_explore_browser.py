@@ -168,7 +168,7 @@ def test_a_sweep_plays_and_stops(visit):
 
 
 def test_reloading_restores_the_view_and_copied_code_its_accuracy(visit):
-    page = visit("data=synthetic&held=domain+2&method=CIDG&colour=domain&dims=2&centering=target&ridge=0.1*scale")
+    page = visit("data=synthetic&held=domain+2&method=CIDG&color=domain&dims=2&centering=target&ridge=0.1*scale")
     drawn(page, lambda: move(page, "prior_weight", 5))
     before = page.url, figures(page), page.evaluate(PICTURE)
     page.reload()

@@ -14,10 +14,11 @@ from sklearn.preprocessing import StandardScaler
 
 import textbook
 from helpers import METHODS, make, three_domains
-from unseen import CIDG, DICA, KFDA, SCA, PivotedNystroem, ProjectionSearchCV, UndoBias, selection
+from unseen import CIDG, DICA, KFDA, SCA, PivotedNystroem, ProjectionSearchCV, UndoBias
+from unseen import model_selection as selection
 from unseen.kernels import Kernel, center_kernel
-from unseen.labels import Samples
-from unseen.selection import LeaveOneDomainOut, evaluate_candidates
+from unseen.model_selection import LeaveOneDomainOut, evaluate_candidates
+from unseen.utils.samples import Samples
 
 X, Y, D = three_domains()
 GRID = 2.0**-20  # samples and offsets on a grid: adding one to the other rounds nothing, so all digits can be asked for
@@ -46,9 +47,9 @@ def test_a_linear_projection_does_not_depend_on_the_origin(name, offset):
 def test_a_polynomial_kernel_keeps_its_digits_far_from_the_origin(degree, offset, coef0):
     few = (X + offset)[::6]
     exact = np.array([[(Fraction(0.25) * inner(a, b) + Fraction(coef0)) ** degree for b in few] for a in few])
-    expected = textbook.centred(exact).astype(float)
+    expected = textbook.centered(exact).astype(float)
     kernel = Kernel("poly", 0.25, degree, coef0)
-    for K in (kernel.values_to_centre(few), kernel.values_to_centre(sparse.csr_array(few), few)):
+    for K in (kernel.values_to_center(few), kernel.values_to_center(sparse.csr_array(few), few)):
         center_kernel(K)
         np.testing.assert_allclose(K, expected, atol=1e-13 * np.abs(expected).max())
 

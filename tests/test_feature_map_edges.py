@@ -136,7 +136,7 @@ def test_a_map_that_knows_names_is_used_without_a_word_and_checked():
 @pytest.mark.parametrize("kind", ["search", "classifier", "pipeline"])
 def test_columns_of_collections_are_found_by_name_as_those_of_frames_are(kind):
     dd = pytest.importorskip("dask.dataframe", reason="needs the extra dask")
-    from unseen.estimators import _distributed as distributed
+    from unseen.estimators import _dask as distributed
 
     frame = pd.DataFrame(X, columns=list("abcd"))
     model = {

@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from unseen.files import atomic_write, check_target, create_once, temporary_folder
+from unseen.utils.io import atomic_write, check_target, create_once, temporary_folder
 
 
 def test_a_file_is_replaced_when_it_is_complete(tmp_path):

@@ -110,7 +110,7 @@ def test_what_is_wrong_with_a_frame_is_told_as_of_a_file():
     gap = PATIENTS.assign(diagnosis=PATIENTS["diagnosis"].where(PATIENTS.index != 4))
     with pytest.raises(TableError, match="'diagnosis' is missing in 1 row: row 5"):
         load_table(gap)
-    assert len(load_table(gap, unlabelled="NA").y) == N - 1
+    assert len(load_table(gap, unlabeled="NA").y) == N - 1
 
 
 def test_a_comparison_of_a_frame_is_that_of_its_file(tmp_path):

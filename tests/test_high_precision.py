@@ -30,8 +30,8 @@ def small_problem(n_features, counts):
 
 
 def exactly(K):
-    """The centred kernel matrix in 50 digits."""
-    return textbook.centred(np.array([[mpmath.mpf(float(v)) for v in row] for row in K], dtype=object))
+    """The centered kernel matrix in 50 digits."""
+    return textbook.centered(np.array([[mpmath.mpf(float(v)) for v in row] for row in K], dtype=object))
 
 
 def invariance_weights(name):
@@ -53,7 +53,7 @@ def test_extreme_weights_and_ridges_keep_seven_digits(kernel, name, weight, ridg
     X, y, d = small_problem(40 if kernel == "linear" else 4, counts)
     K = linear_kernel(X) if kernel == "linear" else rbf_kernel(X, gamma=0.1 if counts is MANY else 0.03)
     power = METHODS[name][3]
-    ridge = ridge * np.linalg.norm(textbook.centred(K), 2) ** power
+    ridge = ridge * np.linalg.norm(textbook.centered(K), 2) ** power
     weights = dict.fromkeys(invariance_weights(name), weight)
     model = make(name, kernel="precomputed", ridge=ridge, **weights).fit(K, y, sample_domain=d)
     with mpmath.workdps(DIGITS):
@@ -74,7 +74,7 @@ def wide_kernel():
     return rbf_kernel(X, gamma=3e-4), y, d
 
 
-def test_a_wide_kernel_is_centred_to_the_last_digit_of_what_is_left():
+def test_a_wide_kernel_is_centered_to_the_last_digit_of_what_is_left():
     K, _, _ = wide_kernel()
     with mpmath.workdps(DIGITS):
         expected = exactly(K).astype(float)
@@ -85,7 +85,7 @@ def test_a_wide_kernel_is_centred_to_the_last_digit_of_what_is_left():
 @pytest.mark.parametrize(("name", "options"), [("CIDG", {"norm_weight": 1e6}), ("SCA", {})])
 def test_rounding_of_a_wide_kernel_does_not_look_like_a_negative_eigenvalue(name, options):
     K, y, d = wide_kernel()
-    ridge = 1e-13 * np.linalg.norm(textbook.centred(K), 2) ** METHODS[name][3]
+    ridge = 1e-13 * np.linalg.norm(textbook.centered(K), 2) ** METHODS[name][3]
     model = make(name, kernel="precomputed", ridge=ridge, **options).fit(K, y, sample_domain=d)
     with mpmath.workdps(DIGITS):
         N, A = pencil(name, exactly(K), y, d, mpmath.mpf(ridge), **options)

@@ -24,12 +24,12 @@ pytest.importorskip("skops")
 import polars as pl
 
 from helpers import measure_memory
-from unseen import files
 from unseen.images import find_photos
 from unseen.models import Model, ModelFileError, load_model
 from unseen.study import Row, Store
 from unseen.tables import TableError, batches, file_batches, load_table
 from unseen.tables._files import FrameFile
+from unseen.utils import io as files
 
 ZEROS = bytes(2**25)  # more than comes of any small file
 HEADER = "{'descr': '|u1', 'fortran_order': False, 'shape': (SHAPE), }\n"

@@ -125,7 +125,7 @@ def touched(tmp_path, *names):
     return folder_of(tmp_path, dict.fromkeys(names, b""))
 
 
-def test_both_layouts_of_vlcs_are_recognised(tmp_path):
+def test_both_layouts_of_vlcs_are_recognized(tmp_path):
     plain = touched(tmp_path / "a", "VOC2007/dog/1.jpg", "LabelMe/bird/x.jpg", "LabelMe/dog/y.jpg", "LabelMe/notes.txt")
     found = find_photos(plain)
     assert (found.domain, found.label) == (["LabelMe", "LabelMe", "VOC2007"], ["bird", "dog", "dog"])
@@ -202,14 +202,14 @@ def test_features_of_real_photographs_are_those_computed_elsewhere():
     assert np.linalg.norm(found.X - expected, axis=1).max() <= 1e-3 * np.linalg.norm(expected, axis=1).min()
 
 
-def coloured(tmp_path):
-    """Paths, classes and domains of pictures whose colours tell the class."""
-    folder, classes = tmp_path / "coloured", {"red": (200, 30, 30), "blue": (30, 30, 200)}
+def colored(tmp_path):
+    """Paths, classes and domains of pictures whose colors tell the class."""
+    folder, classes = tmp_path / "colored", {"red": (200, 30, 30), "blue": (30, 30, 200)}
     rng, rows = np.random.default_rng(0), []
     for place in ("bonn", "leeds", "oslo"):
-        for name, colour in classes.items():
+        for name, color in classes.items():
             for i in range(4):
-                values = np.clip(np.array(colour) + rng.integers(-20, 20, 3), 0, 255).tolist()
+                values = np.clip(np.array(color) + rng.integers(-20, 20, 3), 0, 255).tolist()
                 path = folder_of(folder, {f"{place}/{name}/{i}.png": saved(solid(tuple(values)), "x.png")})
                 rows.append((str(path / place / name / f"{i}.png"), name, place))
     return map(np.array, zip(*rows, strict=True))
@@ -217,7 +217,7 @@ def coloured(tmp_path):
 
 def test_a_pipeline_from_file_names_to_labels_is_saved_without_its_network(tmp_path, network):
     pytest.importorskip("skops", reason="model files need it")
-    paths, y, domain = coloured(tmp_path)
+    paths, y, domain = colored(tmp_path)
     steps = ImageFeatures(model=str(network), output_name="fc6", preprocessing={"scale": 1, "mean": [0.5]}), CIDG()
     pipeline = make_pipeline(*steps, KNeighborsClassifier(1, algorithm="brute"))
     pipeline.fit(paths, y, cidg__sample_domain=domain)
@@ -254,11 +254,11 @@ def test_the_transformer_says_what_is_wrong(tmp_path, network):
 
 
 def test_photographs_are_compared_from_python(tmp_path, network):
-    coloured(tmp_path)
-    table = photo_table(tmp_path / "coloured" / "photos", network)
+    colored(tmp_path)
+    table = photo_table(tmp_path / "colored" / "photos", network)
     found = unseen.compare(table, methods=["1NN", "nearest mean"], repeats=1, quick=True)
     assert found.summary()["data"]["n_samples"] == 24
-    assert found.summary()["hardest"] == []  # colours tell the classes
+    assert found.summary()["hardest"] == []  # colors tell the classes
     assert found.summary()["pictures"] == {}  # without a projection nothing is plotted
     addresses = table.pictures([0, 23])
     assert all(address.startswith("data:image/jpeg;base64,") for address in addresses)

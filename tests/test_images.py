@@ -25,8 +25,8 @@ def network(tmp_path):
     return tiny_network(tmp_path / "tiny.onnx")
 
 
-def with_alpha(colour, alpha):
-    picture = solid(colour, "RGBA")
+def with_alpha(color, alpha):
+    picture = solid(color, "RGBA")
     picture.putalpha(alpha)
     return picture
 
@@ -35,8 +35,8 @@ def deep(values):
     return Image.fromarray(np.full((10, 12), values, dtype=np.uint16))
 
 
-def gray(colour):
-    return (Image.new("RGB", (1, 1), colour).convert("L").getpixel((0, 0)),) * 3
+def gray(color):
+    return (Image.new("RGB", (1, 1), color).convert("L").getpixel((0, 0)),) * 3
 
 
 def see_through():
@@ -46,16 +46,16 @@ def see_through():
 
 
 HALF = tuple((c + 255) / 2 for c in RED)
-# A picture, how it is saved, and the colour that a network should see.
+# A picture, how it is saved, and the color that a network should see.
 GOOD = {
-    "colour.jpg": (solid(), {"quality": 95}, RED),
+    "color.jpg": (solid(), {"quality": 95}, RED),
     "progressive.jpeg": (solid(), {"quality": 95, "progressive": True}, RED),
     "SHOUTING.JPG": (solid(TEAL), {"quality": 95, "format": "JPEG"}, TEAL),
-    "colour.png": (solid(), {}, RED),
-    "colour.bmp": (solid(), {}, RED),
-    "colour.tif": (solid(), {}, RED),
+    "color.png": (solid(), {}, RED),
+    "color.bmp": (solid(), {}, RED),
+    "color.tif": (solid(), {}, RED),
     "packed.tiff": (solid(), {"compression": "tiff_lzw"}, RED),
-    "colour.webp": (solid(), {"lossless": True}, RED),
+    "color.webp": (solid(), {"lossless": True}, RED),
     "gray.png": (solid(mode="L"), {}, gray(RED)),
     "gray.jpg": (solid(mode="L"), {}, gray(RED)),
     "one_bit.png": (solid((255, 255, 255), "1"), {}, (255, 255, 255)),
@@ -98,12 +98,12 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("name", GOOD)
-def test_every_kind_of_picture_is_seen_in_its_colours(name, tmp_path, network):
-    picture, options, colour = GOOD[name]
+def test_every_kind_of_picture_is_seen_in_its_colors(name, tmp_path, network):
+    picture, options, color = GOOD[name]
     (tmp_path / name).write_bytes(saved(picture, name, **options))
     found = extract([tmp_path / name], network, output_name="flat", preprocessing={})
     assert found.skipped == []
-    np.testing.assert_allclose(found.X[0], colour, atol=4)
+    np.testing.assert_allclose(found.X[0], color, atol=4)
 
 
 def test_what_cannot_be_read_is_listed_with_its_reason(tmp_path, network):
@@ -134,8 +134,8 @@ def test_pictures_are_turned_as_their_camera_says(tmp_path, network):
     np.testing.assert_allclose(how.pixels(seen, 8, 8), how.pixels(upright, 8, 8), atol=6)
 
 
-def test_the_preset_of_the_paper_is_the_centre_of_a_square_in_blue_green_red():
-    picture, how = noise((400, 300)), Preprocessing.of("caffe")
+def test_the_preset_of_the_paper_is_the_center_of_a_square_in_blue_green_red():
+    picture, how = noise((400, 300)), Preprocessing.from_spec("caffe")
     assert how.size(224, 224) == (224, 224)
     assert how.size(227, 227) == (227, 227)  # CaffeNet's own
     square = np.asarray(picture.resize((256, 256), Image.Resampling.BILINEAR), float)[16:240, 16:240]
@@ -143,7 +143,7 @@ def test_the_preset_of_the_paper_is_the_centre_of_a_square_in_blue_green_red():
 
 
 def test_the_preset_of_torchvision_keeps_the_proportions():
-    picture, how = noise((400, 300)), Preprocessing.of("torchvision")
+    picture, how = noise((400, 300)), Preprocessing.from_spec("torchvision")
     whole = np.asarray(picture.resize((341, 256), Image.Resampling.BILINEAR), float)[16:240, 58:282]
     np.testing.assert_allclose(how.pixels(picture, 224, 224), (whole / 255 - how.mean) / how.std, atol=1e-4)
     double = np.asarray(noise((600, 300)).resize((512, 256), Image.Resampling.BILINEAR), float)[16:240, 144:368]
@@ -151,7 +151,7 @@ def test_the_preset_of_torchvision_keeps_the_proportions():
 
 
 def test_a_share_is_cut_out_before_resizing():
-    picture, how = noise((401, 300)), Preprocessing.of("tf-lite")
+    picture, how = noise((401, 300)), Preprocessing.from_spec("tf-lite")
     side = int(300 * 224 / 256)
     left, top = (401 - side) // 2, (300 - side) // 2
     cut = picture.crop((left, top, left + side, top + side)).resize((96, 96), Image.Resampling.BICUBIC)
@@ -167,12 +167,12 @@ def test_a_share_is_cut_out_before_resizing():
         ({"mean": [1, 2]}, "mean must be 1 or 3"),
         ({"std": 0}, "none of them 0"),
         ({"channels": "grb"}, "channels must be one of rgb, bgr"),
-        ({"colour": 1}, "no setting 'colour'"),
+        ({"color": 1}, "no setting 'color'"),
     ],
 )
 def test_settings_that_make_no_sense_are_told(wrong, said):
     with pytest.raises(ValueError, match=said):
-        Preprocessing.of(wrong)
+        Preprocessing.from_spec(wrong)
 
 
 def test_sizes_that_do_not_fit_the_network_are_told():

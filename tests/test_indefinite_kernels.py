@@ -10,8 +10,8 @@ from sklearn.metrics.pairwise import sigmoid_kernel
 import textbook
 from helpers import METHODS, make, pencil, three_domains
 from unseen import CIDG, MDA, ProjectionSearchCV
-from unseen.algebra import IndefiniteKernelError, Membership, gram_spectrum, whiten_by_eigh
 from unseen.estimators import _projection as _base
+from unseen.linalg import IndefiniteKernelError, Membership, gram_spectrum, whiten_by_eigh
 
 WITH_NORM = ["CIDG with norm", "SCA", "DICA", "UDICA", "MDA"]
 X, Y, D = three_domains()
@@ -20,10 +20,10 @@ REFUSED = "kernel='.*' is not positive semi-definite on X.* norm penalty of .* r
 
 def indefinite(least):
     """A centered kernel matrix with a third of its eigenvalues negative, down to this."""
-    K = textbook.centred(np.exp(-0.1 * ((X[:, None] - X) ** 2).sum(axis=2)))
+    K = textbook.centered(np.exp(-0.1 * ((X[:, None] - X) ** 2).sum(axis=2)))
     values, vectors = linalg.eigh(K)
     values[: len(K) // 3] = np.linspace(least, 0, len(K) // 3)
-    return textbook.centred(vectors * values @ vectors.T)
+    return textbook.centered(vectors * values @ vectors.T)
 
 
 @pytest.mark.parametrize("name", WITH_NORM)
@@ -45,7 +45,7 @@ def test_a_ridge_that_outweighs_the_least_eigenvalue_has_the_answer_of_the_textb
 @pytest.mark.parametrize("gamma", [0.05, 0.25, 1.0, 3.0])
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 30.0])
 def test_a_sigmoid_kernel_has_the_answer_of_the_textbook_or_is_refused(name, coef0, gamma, scale, monkeypatch):
-    K = textbook.centred(sigmoid_kernel(X, gamma=gamma, coef0=coef0))
+    K = textbook.centered(sigmoid_kernel(X, gamma=gamma, coef0=coef0))
     weights = {"within_weight": 100.0} if name == "MDA" else {}
     ridge = scale * (0.01 * np.linalg.norm(K)) ** METHODS[name][3]
     N, A = pencil(name, K, Y, D, ridge, **weights)
@@ -72,7 +72,7 @@ def eigenvalues_or_refusal(model):
 
 
 def test_scatter_inside_cells_may_outweigh_a_negative_norm():
-    K = textbook.centred(sigmoid_kernel(X, gamma=1.0, coef0=-1.0))
+    K = textbook.centered(sigmoid_kernel(X, gamma=1.0, coef0=-1.0))
     ridge = 0.01 * np.linalg.norm(K)
     assert linalg.eigvalsh(K)[0] + ridge < 0
     model = make("MDA", kernel="precomputed", ridge=ridge, within_weight=100.0).fit(K, Y, sample_domain=D)
@@ -83,7 +83,7 @@ def test_scatter_inside_cells_may_outweigh_a_negative_norm():
 def test_the_error_says_what_is_negative_and_what_to_do():
     with pytest.raises(ValueError, match=r"kernel='sigmoid' .* norm penalty of MDA is .* ridge='1e-3\*scale'"):
         MDA(kernel="sigmoid", ridge="1e-3*scale").fit(X, Y, sample_domain=D)
-    least = linalg.eigvalsh(textbook.centred(sigmoid_kernel(X, gamma=0.25, coef0=1)))[0]
+    least = linalg.eigvalsh(textbook.centered(sigmoid_kernel(X, gamma=0.25, coef0=1)))[0]
     model = CIDG(kernel="sigmoid", gamma=0.25, norm_weight=2.0, ridge=1e-6)
     advice = rf"eigenvalue {least:.3g}\..*norm_weight=2.0.* a ridge above {-2 * least:.3g}, or norm_weight=0"
     with pytest.raises(ValueError, match=advice):
@@ -113,7 +113,7 @@ def test_without_a_norm_penalty_any_symmetric_kernel_will_do():
 
 
 def test_rounding_is_not_a_negative_eigenvalue():
-    membership = Membership.of(Y, D)
+    membership = Membership.from_codes(Y, D)
     K = indefinite(0.0)
     values, vectors = linalg.eigh(K)
     precision = 1e-10

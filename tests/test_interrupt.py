@@ -23,7 +23,7 @@ from cluster_work import after
 from helpers import three_domains
 from unseen import CIDG, ProjectionSearchCV, UnseenClassifier
 from unseen.estimators import parallel
-from unseen.progress import progress, track
+from unseen.utils.progress import progress, track
 
 X, Y, D = three_domains()
 LONG = 120  # seconds that nothing here should ever need
@@ -53,12 +53,12 @@ import unseen.study._run as engine
 from unseen.datasets import make_synthetic
 from unseen.study import tasks
 
-def run_unit(*args):
+def run_job(*args):
     for _ in range(500):
         print("working", flush=True)
         time.sleep(0.2)
 
-engine.run_unit = run_unit
+engine.run_job = run_job
 data = make_synthetic(random_state=0)
 X = np.repeat(data.data, 1000, axis=1)  # so large that joblib shares it
 engine.run(X, data.target, data.domain, tasks(data.domain_names), store=sys.argv[1], n_jobs=2)
@@ -72,14 +72,14 @@ import numpy as np
 import unseen.study._run as engine
 from unseen.cli import main
 from unseen.datasets import make_synthetic
-from unseen.files import written
+from unseen.utils.io import written
 
-def run_unit(*args):
+def run_job(*args):
     for _ in range(500):
         print("working", flush=True)
         time.sleep(0.2)
 
-engine.run_unit = run_unit
+engine.run_job = run_job
 data = make_synthetic(random_state=0)
 X = np.repeat(data.data, 1000, axis=1)
 folder = Path(sys.argv[1]).parent
@@ -288,7 +288,7 @@ def test_a_notebook_shows_a_bar_if_it_has_widgets_and_lines_otherwise(monkeypatc
     """rich draws bars in notebooks by means of ipywidgets."""
     console = pytest.importorskip("rich.console")
     monkeypatch.setattr(console, "Console", Notebook)
-    monkeypatch.setattr("unseen.progress.find_spec", lambda name: object() if widgets else None)
+    monkeypatch.setattr("unseen.utils.progress.find_spec", lambda name: object() if widgets else None)
     made = []
 
     class Bar(contextlib.nullcontext):

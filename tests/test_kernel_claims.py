@@ -1,4 +1,4 @@
-"""Kernels, their widths, their centring and their landmarks: each rule against the plainest way to compute it."""
+"""Kernels, their widths, their centering and their landmarks: each rule against the plainest way to compute it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from unseen.kernels._kernel import (
     resolve_gamma,
     resolve_multiple_of_distances,
 )
-from unseen.kernels._plan import CHOICE_ROWS, EXACT_ROWS, LANDMARK_ROWS, LANDMARKS, SAMPLE_ROWS, TOLERANCE
+from unseen.kernels._size_plan import CHOICE_ROWS, EXACT_ROWS, LANDMARK_ROWS, LANDMARKS, SAMPLE_ROWS, TOLERANCE
 
 
 def samples(n=12, n_features=3, seed=0):
@@ -152,8 +152,8 @@ def test_entries_of_one_place_are_added_before_they_are_squared():
 
 
 def test_a_kernel_has_the_defaults_of_estimators():
-    assert Kernel.of(PivotedNystroem()) == Kernel()
-    assert Kernel.of(PivotedNystroem(), degree=5) == Kernel(degree=5)
+    assert Kernel.from_estimator(PivotedNystroem()) == Kernel()
+    assert Kernel.from_estimator(PivotedNystroem(), degree=5) == Kernel(degree=5)
 
 
 def absolute(x, y, power=1):
@@ -203,28 +203,28 @@ def test_the_width_of_none_is_one_over_the_number_of_features(n_features):
     ],
     ids=lambda one: f"{one.kernel}-{one.degree}",
 )
-def test_values_to_centre_are_the_same_after_centring(kernel, container):
+def test_values_to_center_are_the_same_after_centering(kernel, container):
     X, Y = samples() + 0.5, samples(7, seed=1)
 
-    def centred_rows_and_columns(K):
+    def centered_rows_and_columns(K):
         K = K - K.mean(axis=0)
         return K - K.mean(axis=1)[:, None]
 
     plain = kernel.values(Y, Y) if kernel.kernel != "rbf" else np.exp(-0.4 * brute_distances(Y, Y))
-    found = kernel.values_to_centre(container(Y))
-    np.testing.assert_allclose(textbook.centred(found), textbook.centred(plain), atol=1e-9 * np.abs(plain).max())
+    found = kernel.values_to_center(container(Y))
+    np.testing.assert_allclose(textbook.centered(found), textbook.centered(plain), atol=1e-9 * np.abs(plain).max())
     plain = kernel.values(X, Y) if kernel.kernel != "rbf" else np.exp(-0.4 * brute_distances(X, Y))
-    found = kernel.values_to_centre(container(X), container(Y))
-    expected = centred_rows_and_columns(plain)
-    np.testing.assert_allclose(centred_rows_and_columns(found), expected, atol=1e-9 * np.abs(plain).max())
+    found = kernel.values_to_center(container(X), container(Y))
+    expected = centered_rows_and_columns(plain)
+    np.testing.assert_allclose(centered_rows_and_columns(found), expected, atol=1e-9 * np.abs(plain).max())
 
 
 def test_a_polynomial_kernel_is_the_same_in_blocks():
     X, Y = samples(9, 2), samples(2**17, 2, seed=1)  # two rows at a time
     kernel = Kernel("poly", gamma=0.5, degree=2, coef0=1.0)
-    whole = kernel.values_to_centre(X, Y)
+    whole = kernel.values_to_center(X, Y)
     for i in range(9):
-        np.testing.assert_allclose(whole[i], kernel.values_to_centre(X[[i]], Y)[0], rtol=1e-12)
+        np.testing.assert_allclose(whole[i], kernel.values_to_center(X[[i]], Y)[0], rtol=1e-12)
 
 
 @pytest.mark.parametrize("kernel", ["chi2", "additive_chi2"])
@@ -250,12 +250,12 @@ def test_what_is_not_finite_is_refused_and_all_else_passes():
             Kernel().finite(np.array([[1.0, bad]]))
 
 
-def test_nothing_but_rounding_after_centring_is_refused():
+def test_nothing_but_rounding_after_centering_is_refused():
     eps = np.finfo(float).eps
     check_spread(4.1 * eps * 7.0, 7.0, "CIDG")
-    for centred in (4 * eps * 7.0, 0.0):
+    for centered in (4 * eps * 7.0, 0.0):
         with pytest.raises(ValueError, match="All samples look the same to CIDG"):
-            check_spread(centred, 7.0, "CIDG")
+            check_spread(centered, 7.0, "CIDG")
 
 
 def test_a_precomputed_kernel_is_copied_where_it_will_be_changed():
@@ -337,23 +337,23 @@ def test_room_is_made_for_more_rows_than_asked_for_but_never_for_more_than_there
 
 
 def test_a_plan_is_exact_for_few_rows_and_what_was_asked_for_counts():
-    few, many = SizePlan.of(EXACT_ROWS), SizePlan.of(EXACT_ROWS + 1)
+    few, many = SizePlan.from_rows(EXACT_ROWS), SizePlan.from_rows(EXACT_ROWS + 1)
     assert few.exact
     assert not many.exact
     assert (many.landmarks, many.tolerance) == (LANDMARKS, TOLERANCE)
     assert (many.choice_rows, many.landmark_rows, many.sample_rows) == (CHOICE_ROWS, LANDMARK_ROWS, SAMPLE_ROWS)
-    assert SizePlan.of(5, landmarks=7).landmarks == 7
-    assert SizePlan.of(5, landmarks=7).tolerance is None  # whoever sets their number gets as many
-    assert not SizePlan.of(5, exact=False).exact
-    assert SizePlan.of(10**6, exact=True).exact
+    assert SizePlan.from_rows(5, landmarks=7).landmarks == 7
+    assert SizePlan.from_rows(5, landmarks=7).tolerance is None  # whoever sets their number gets as many
+    assert not SizePlan.from_rows(5, exact=False).exact
+    assert SizePlan.from_rows(10**6, exact=True).exact
 
 
 def test_a_plan_tells_how_many_rows_do_what():
-    assert str(SizePlan.of(EXACT_ROWS)) == f"{EXACT_ROWS:,} rows: kernels are exact."
-    told = str(SizePlan.of(10**6))
+    assert str(SizePlan.from_rows(EXACT_ROWS)) == f"{EXACT_ROWS:,} rows: kernels are exact."
+    told = str(SizePlan.from_rows(10**6))
     for number in (10**6, CHOICE_ROWS, SAMPLE_ROWS, LANDMARKS):
         assert f"{number:,} " in told
-    few = str(SizePlan.of(100, exact=False))
+    few = str(SizePlan.from_rows(100, exact=False))
     assert few.count("100 ") == 3  # no more rows than there are
 
 
@@ -407,5 +407,5 @@ def test_parameters_beyond_it_are_refused(parameter):
 def test_sparse_samples_meet_a_dense_polynomial_kernel():
     X, Y, kernel = samples(), samples(5, seed=1), Kernel("poly", gamma=0.5, degree=2)
     np.testing.assert_allclose(
-        kernel.values_to_centre(sparse.csr_array(X), Y), kernel.values_to_centre(X, Y), rtol=1e-12
+        kernel.values_to_center(sparse.csr_array(X), Y), kernel.values_to_center(X, Y), rtol=1e-12
     )

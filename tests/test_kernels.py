@@ -1,4 +1,4 @@
-"""Kernels: every one that scikit-learn has, one bandwidth rule, and centring."""
+"""Kernels: every one that scikit-learn has, one bandwidth rule, and centering."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ def data():
 
 
 @given(n=st.integers(1, 12), offset=st.sampled_from([0.0, 1.0, -50.0]), seed=st.integers(0, 1000), step=st.booleans())
-def test_centring_is_the_textbook_formula(n, offset, seed, step):
+def test_centering_is_the_textbook_formula(n, offset, seed, step):
     K = np.random.default_rng(seed).normal(size=(n, n)) + offset
     K = K + K.T
     H = np.eye(n) - 1 / n
     expected, means = H @ K @ H, K.mean(axis=0)
-    np.testing.assert_allclose(center_kernel(K), means, rtol=1e-12, atol=1e-12)  # K itself is centred in place
+    np.testing.assert_allclose(center_kernel(K), means, rtol=1e-12, atol=1e-12)  # K itself is centered in place
     np.testing.assert_allclose(K, expected, atol=1e-12 * (1 + abs(offset)) * n)
 
 
-def test_centring_in_blocks_is_centring():
+def test_centering_in_blocks_is_centering():
     # Large enough for several blocks of rows, the last one shorter.
     n = 2100
     x = np.random.default_rng(0).normal(size=n)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from unseen.datasets import embedded_digits
-from unseen.selection import METHODS, method_names
+from unseen.model_selection import METHODS, method_names
 from unseen.study import Protocol, run, tasks
 from unseen.tables import load_table
 

@@ -10,7 +10,7 @@ import pytest
 
 from helpers import three_domains
 from unseen import CIDG, DICA, SCA
-from unseen.kernels import _plan as memory
+from unseen.kernels import _size_plan as memory
 
 GIB = 2**30
 

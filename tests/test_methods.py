@@ -16,10 +16,18 @@ from sklearn.preprocessing import StandardScaler
 import unseen
 from helpers import three_domains
 from unseen import UnseenClassifier
-from unseen.labels import Samples
+from unseen.model_selection import (
+    METHODS,
+    LeaveOneDomainOut,
+    Method,
+    evaluate_candidates,
+    get_method,
+    method_names,
+    register,
+)
 from unseen.models import ModelFileError, fit_table, load_model, save_model
-from unseen.selection import METHODS, LeaveOneDomainOut, Method, evaluate_candidates, get_method, method_names, register
 from unseen.tables import Column, Schema, Table
+from unseen.utils.samples import Samples
 
 X, Y, CODES = three_domains(n_per_cell=8, n_features=3, seed=4)
 D = np.array(["a", "b", "c"])[CODES]
@@ -65,7 +73,7 @@ def test_capitals_do_not_matter(spelling):
 
 @pytest.mark.parametrize(
     ("spelling", "name"),
-    [("linear_svm", "linear SVM"), ("rbf-svm", "RBF SVM"), ("centered_logistic", "centred logistic"), ("1-NN", "1NN")],
+    [("linear_svm", "linear SVM"), ("rbf-svm", "RBF SVM"), ("centered_logistic", "centered logistic"), ("1-NN", "1NN")],
 )
 def test_spellings_of_earlier_versions_are_understood_with_a_hint(spelling, name):
     with pytest.warns(FutureWarning, match=f"'{spelling}' is called '{name}' now"):

@@ -24,8 +24,7 @@ from sklearn.svm import SVC
 
 from helpers import three_domains
 from unseen import KFDA, ProjectionSearchCV, UnseenClassifier, compare
-from unseen.labels import Samples
-from unseen.selection import (
+from unseen.model_selection import (
     METHODS,
     Candidate,
     LeaveOneDomainOut,
@@ -37,6 +36,7 @@ from unseen.selection import (
     score_predictions,
     tabulate_scores,
 )
+from unseen.utils.samples import Samples
 
 NAMES = ["accuracy", "balanced_accuracy", "macro F1", "AUC", "average_precision", "log_loss"]
 # Those that this version of scikit-learn has; before 1.7 its Brier score is for two classes only.
@@ -60,7 +60,7 @@ def of(y, d, X):
 def test_every_method_has_every_score_on_a_part_that_lacks_a_class(n_classes):
     X, y, d = places(n_classes)
     samples, splits = of(y, d, X)
-    methods = [method for method in method_names(needs_map=False, members=[]) if not method.startswith("centred")]
+    methods = [method for method in method_names(needs_map=False, members=[]) if not method.startswith("centered")]
     candidates = [next(METHODS[method].candidates(n_classes)) for method in methods]
     said = list(
         evaluate_candidates(candidates, samples, splits, scoring="neg_log_loss")

@@ -22,10 +22,10 @@ import polars as pl
 
 from model_files import TABLE, assert_same_answers, by_hand, pack, saved, unpack
 from unseen import CIDG, DICA, MDA, SCA, DomainCenterer
-from unseen.models import _file as model_file
+from unseen.model_selection import HEADS, METHODS, method_names
+from unseen.models import _model_file as model_file
 from unseen.models import fit_table
-from unseen.models._file import CARD, PAYLOAD, ModelFileError, check_storable, load_model, read_card, save_model
-from unseen.selection import HEADS, METHODS, method_names
+from unseen.models._model_file import CARD, PAYLOAD, ModelFileError, check_storable, load_model, read_card, save_model
 from unseen.tables import Column, Schema
 
 CHOICES = {
@@ -34,9 +34,9 @@ CHOICES = {
         for p, c in ((CIDG(), "target"), (MDA(), "source"), (SCA(), "target"), (DICA(), "source"))
         for head, classifier in HEADS.items()
     },
-    "centred logistic": (DomainCenterer(), LogisticRegression()),
-    "centred linear SVM": (DomainCenterer(), LinearSVC()),
-    "centred rbf SVM": (DomainCenterer(), SVC()),
+    "centered logistic": (DomainCenterer(), LogisticRegression()),
+    "centered linear SVM": (DomainCenterer(), LinearSVC()),
+    "centered rbf SVM": (DomainCenterer(), SVC()),
 }
 
 

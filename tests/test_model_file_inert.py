@@ -22,10 +22,10 @@ import skops.io as skops
 from helpers import measure_memory
 from model_files import TABLE, by_hand, inner_archive, inner_members, pack, saved, unpack, with_payload
 from unseen import CIDG
-from unseen.labels import MAX_LABEL_LENGTH
 from unseen.models import ModelFileError, load_model
-from unseen.models import _parts as model_parts
+from unseen.models import _trusted_types as model_parts
 from unseen.tables import Column, Schema
+from unseen.utils.validation import MAX_LABEL_LENGTH
 
 
 @pytest.fixture(scope="module")

@@ -38,10 +38,10 @@ from model_files import (
     with_payload,
 )
 from unseen import CIDG
-from unseen.models import _file as model_file
-from unseen.models import _parts as model_parts
-from unseen.models._file import TRUSTED, ModelFileError, load_model, read_card, save_model
-from unseen.selection import HEADS
+from unseen.model_selection import HEADS
+from unseen.models import _model_file as model_file
+from unseen.models import _trusted_types as model_parts
+from unseen.models._model_file import TRUSTED, ModelFileError, load_model, read_card, save_model
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +94,7 @@ def setting(name, value):
     return lambda classifier, _: setattr(classifier, name, value(getattr(classifier, name)))
 
 
-ALTERED_NEIGHBOURS = {
+ALTERED_NEIGHBORS = {
     "labels": setting("_y", lambda y: y + 10**9),
     "negative labels": setting("_y", lambda y: y - 10**6),
     "fewer labels": setting("_y", lambda y: y[:3]),
@@ -137,12 +137,12 @@ ALTERED_ENCODER = {
 }
 
 
-@pytest.mark.parametrize("change", ALTERED_NEIGHBOURS)
-def test_neighbours_that_would_crash_compiled_code_are_refused(file, tmp_path, change):
+@pytest.mark.parametrize("change", ALTERED_NEIGHBORS)
+def test_neighbors_that_would_crash_compiled_code_are_refused(file, tmp_path, change):
     model = by_hand(None, HEADS["1-NN"])
     assert_same_answers(loads_altered(file, tmp_path, model, lambda *_: None).estimator, model)
     with pytest.raises(ModelFileError, match="KNeighborsClassifier does not fit together"):
-        loads_altered(file, tmp_path, model, ALTERED_NEIGHBOURS[change])
+        loads_altered(file, tmp_path, model, ALTERED_NEIGHBORS[change])
 
 
 @pytest.mark.parametrize("change", ALTERED_SVC)
@@ -185,13 +185,13 @@ def test_numbers_that_no_table_has_are_refused(file, tmp_path, model):
 
 
 def test_a_model_that_would_not_be_read_back_is_not_written(tmp_path):
-    neighbours = by_hand(None, KNeighborsClassifier(3, weights="distance", algorithm="brute"))
+    neighbors = by_hand(None, KNeighborsClassifier(3, weights="distance", algorithm="brute"))
     with pytest.raises(ModelFileError, match="cannot be stored: KNeighborsClassifier does not fit together: weights"):
-        save_model(neighbours, tmp_path / "m.unseen", {})
+        save_model(neighbors, tmp_path / "m.unseen", {})
 
 
 COMPILED = {
-    "a tree of neighbours": (KNeighborsClassifier(1, algorithm="kd_tree"), "KDTree"),
+    "a tree of neighbors": (KNeighborsClassifier(1, algorithm="kd_tree"), "KDTree"),
     "a decision tree": (DecisionTreeClassifier(), "DecisionTreeClassifier"),
     "clusters": (KMeans(2, n_init=1), "KMeans"),
 }
@@ -320,8 +320,8 @@ def test_what_is_written_by_hand_here_is_read_if_nothing_is_wrong_with_it(file):
 
 
 def test_a_compressed_array_inside_is_refused_before_it_is_inflated(file):
-    inflated = 40 * 2**20
-    indices = np.zeros(inflated // 4, dtype=np.int32)
+    read_inflated = 40 * 2**20
+    indices = np.zeros(read_inflated // 4, dtype=np.int32)
     zeros = sparse.csr_matrix((np.zeros(len(indices), dtype=bool), indices, [0, len(indices)]), shape=(1, 1))
     sparse.save_npz(matrix := io.BytesIO(), zeros)
     payload = {"type": "scipy", "file": "2.npy"}
@@ -329,7 +329,7 @@ def test_a_compressed_array_inside_is_refused_before_it_is_inflated(file):
     try:
         with pytest.raises(ModelFileError, match=r"refused.*spmatrix"):
             load_bare(file, node("SparseMatrixNode", "scipy.sparse._matrix.spmatrix", **payload), _2=matrix.getvalue())
-        assert tracemalloc.get_traced_memory()[1] < inflated / 4
+        assert tracemalloc.get_traced_memory()[1] < read_inflated / 4
     finally:
         tracemalloc.stop()
 

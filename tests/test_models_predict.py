@@ -54,7 +54,7 @@ def test_frames_and_files_are_encoded_as_the_card_says(home, model, form):
     assert sorted(by_site) == ["lima", "oslo"]
 
 
-@pytest.mark.parametrize("name", ["target", "centred"])
+@pytest.mark.parametrize("name", ["target", "centered"])
 def test_domains_are_named_by_a_column_or_one_by_one_or_by_files(home, name):
     model = unseen.load_model(home / f"{name}.unseen")
     X, domain = encoded(home)

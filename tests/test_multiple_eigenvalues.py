@@ -12,11 +12,11 @@ from sklearn.metrics.pairwise import rbf_kernel
 import textbook
 from helpers import make, pencil
 from unseen import DICA, SCA, ProjectionSearchCV
-from unseen.algebra import _pencil
-from unseen.algebra._pencil import _count_above, _none_is_missing
 from unseen.estimators import _projection as _base
-from unseen.labels import Samples
-from unseen.selection._asking import FeatureStage
+from unseen.linalg import _eigenproblem as _pencil
+from unseen.linalg._eigenproblem import _count_above, _none_is_missing
+from unseen.model_selection._split_evaluation import FeatureStage
+from unseen.utils.samples import Samples
 
 GAMMA = 0.1
 pytestmark = pytest.mark.filterwarnings("ignore::unseen.exceptions.SingleDomainWarning")
@@ -42,7 +42,7 @@ def test_udica_finds_all_three_copies_of_a_triple_eigenvalue():
 @pytest.mark.parametrize("n_components", [2, 4, 6])
 def test_eigenvalues_and_components_are_those_of_a_dense_solver(name, path, n_components, monkeypatch):
     X, y, d = symmetric_samples(520 if path == "Krylov" else 240)
-    K = textbook.centred(rbf_kernel(X, gamma=GAMMA))
+    K = textbook.centered(rbf_kernel(X, gamma=GAMMA))
     ridge = 0.01 * np.linalg.norm(K)
     model = make(name, n_components=n_components, gamma=GAMMA, ridge=ridge)
     if path == "search":

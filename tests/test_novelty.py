@@ -10,7 +10,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from helpers import three_domains
-from unseen.algebra._cells import Moments, merge_moments
+from unseen.linalg._cell_statistics import Moments, merge_moments
 from unseen.shift._novelty import FAR, Novelty, _nearest_mixture, _sentence
 
 NAMES = ["north", "south", "west"]
@@ -190,9 +190,9 @@ def test_pieces_and_one_batch_agree(novelty, cuts, seed):
 def test_moments_of_pieces_add_up_in_any_order_and_grouping(sizes, seed):
     """Also of empty pieces, and far from the origin."""
     X = 1e6 + np.random.default_rng(seed).normal(size=(sum(sizes), 3))
-    parts = [Moments.of(part) for part in np.split(X, np.cumsum(sizes)[:-1])]
-    middle, whole = len(parts) // 2, Moments.of(X)
-    nothing = Moments.of(X[:0])
+    parts = [Moments.from_values(part) for part in np.split(X, np.cumsum(sizes)[:-1])]
+    middle, whole = len(parts) // 2, Moments.from_values(X)
+    nothing = Moments.from_values(X[:0])
     for total in (
         sum(parts, nothing),
         sum(parts[::-1], nothing),
@@ -204,7 +204,7 @@ def test_moments_of_pieces_add_up_in_any_order_and_grouping(sizes, seed):
 
 
 def test_groups_are_pooled_by_name():
-    one, two = Moments.of(np.ones((2, 1))), Moments.of(np.zeros((2, 1)))
+    one, two = Moments.from_values(np.ones((2, 1))), Moments.from_values(np.zeros((2, 1)))
     found = merge_moments({"a": one}, {"b": two, "a": two})
     assert {name: (moments.count, moments.mean.item()) for name, moments in found.items()} == {
         "a": (4, 0.5),
@@ -225,7 +225,7 @@ def test_distances_are_free_of_sampling_noise_on_average(world, novelty):
     assert noise.mean() > 8 * error  # the correction is what makes the difference
 
 
-def test_a_reference_is_a_source_seen_as_a_new_batch_by_its_nearest_neighbour(world):
+def test_a_reference_is_a_source_seen_as_a_new_batch_by_its_nearest_neighbor(world):
     X, domain = world.sources()
     novelty = Novelty(n_components=100).fit(X, sample_domain=domain)
     for s, name in enumerate(NAMES):
@@ -236,7 +236,7 @@ def test_a_reference_is_a_source_seen_as_a_new_batch_by_its_nearest_neighbour(wo
                 alone = clone(novelty).fit(X, sample_domain=domain)  # the same directions, then that source only
                 alone.domains_, alone.means_ = alone.domains_[[other]], alone.means_[[other]]
                 alone.counts_, alone.traces_ = alone.counts_[[other]], alone.traces_[[other]]
-                found.append(alone.of(batch).distance)
+                found.append(alone.score_moments(batch).distance)
         assert min(found) == pytest.approx(novelty.reference_[s], rel=1e-9)
 
 

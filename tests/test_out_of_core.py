@@ -18,12 +18,12 @@ import polars as pl
 
 from cli_models import SITES, unseen
 from unseen.kernels import SizePlan
-from unseen.labels import Samples
 from unseen.models import fit_table
-from unseen.models._file import load_model, read_card
-from unseen.models._stream import TableRows
+from unseen.models._model_file import load_model, read_card
+from unseen.models._row_stream import TableRows
 from unseen.tables import TableError, batches, list_files, load_table
 from unseen.tables._load import read_survey, survey_table
+from unseen.utils.samples import Samples
 
 
 def frame(n, seed, width=3):
@@ -127,7 +127,7 @@ def projection_of(model):
 
 
 def landmarks_for(X, landmarks=None):
-    return SizePlan.of(len(X), exact=False, landmarks=landmarks)
+    return SizePlan.from_rows(len(X), exact=False, landmarks=landmarks)
 
 
 def test_a_sample_has_all_classes_of_all_domains_and_equal_domains(parts):
@@ -174,7 +174,7 @@ def test_a_stream_of_parts_is_one_fit_on_all_rows(parts, monkeypatch):
         told.append(total)
         return nullcontext(told.append)
 
-    monkeypatch.setattr("unseen.models._stream.progress", progress)
+    monkeypatch.setattr("unseen.models._row_stream.progress", progress)
     sample = read_survey(source.sampled(120, 0))
     found = fit_table(sample, "kfda", plan=landmarks_for(table.X, 40), stream=source)
     assert (told[0], sum(told[1:])) == (600, 600)
@@ -200,7 +200,7 @@ def test_plain_models_see_the_sample(parts):
 def large(monkeypatch):
     """What counts as a large table, scaled down."""
     for name, rows in {"EXACT_ROWS": 500, "SAMPLE_ROWS": 150, "CHOICE_ROWS": 90}.items():
-        monkeypatch.setattr(f"unseen.kernels._plan.{name}", rows)
+        monkeypatch.setattr(f"unseen.kernels._size_plan.{name}", rows)
 
 
 @pytest.mark.usefixtures("large")
@@ -243,7 +243,7 @@ def test_an_interrupt_leaves_no_model(parts, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("unseen.models._stream.collect", interrupted)
+    monkeypatch.setattr("unseen.models._row_stream.collect", interrupted)
     (parts / "m.unseen").write_text("old")
     code, text = unseen("fit", parts / "parts", "--method", "kfda", "-o", parts / "m.unseen")
     assert code == 1

@@ -23,9 +23,7 @@ from sklearn.svm import SVC
 import unseen
 from helpers import three_domains
 from unseen import CIDG, DomainCenterer, ProjectionSearchCV, UnseenClassifier
-from unseen.labels import Samples
-from unseen.models import ModelFileError, fit_table, load_model, model_card, save_model
-from unseen.selection import (
+from unseen.model_selection import (
     METHODS,
     LeaveOneDomainOut,
     Method,
@@ -35,7 +33,9 @@ from unseen.selection import (
     parse_methods,
     tabulate_candidates,
 )
+from unseen.models import ModelFileError, fit_table, load_model, model_card, save_model
 from unseen.tables import Column, Schema, Table
+from unseen.utils.samples import Samples
 
 X, Y, CODES = three_domains(n_per_cell=8, n_features=3, seed=4)
 D = np.array(["a", "b", "c"])[CODES]
@@ -237,12 +237,12 @@ def test_the_head_of_a_search_may_be_a_pipeline_that_asks_for_domains():
     np.testing.assert_array_equal(asking.predict(X, sample_domain=D), plain.predict(X))
 
 
-def test_a_pipeline_that_centres_new_domains_is_transductive():
-    centred = make_pipeline(StandardScaler(), DomainCenterer(), GaussianNB())
-    model = UnseenClassifier([("mine", centred)]).fit(X, Y, sample_domain=D)
+def test_a_pipeline_that_centers_new_domains_is_transductive():
+    centered = make_pipeline(StandardScaler(), DomainCenterer(), GaussianNB())
+    model = UnseenClassifier([("mine", centered)]).fit(X, Y, sample_domain=D)
     assert model.best_kind_ == "transductive"
     with pytest.raises(ValueError, match="transductive=False leaves no use for 'mine'"):
-        UnseenClassifier([("mine", centred)], transductive=False).fit(X, Y, sample_domain=D)
+        UnseenClassifier([("mine", centered)], transductive=False).fit(X, Y, sample_domain=D)
 
 
 @pytest.mark.parametrize("error", [TypeError, RuntimeError, KeyError, OSError, MemoryError])
@@ -319,7 +319,7 @@ def test_several_are_pooled_and_the_better_weighs_more():
     assert [row["model"] for row in single] == ["mine", "majority"]
 
 
-def test_centring_inside_a_pipeline_needs_whole_batches():
+def test_centering_inside_a_pipeline_needs_whole_batches():
     pytest.importorskip("polars", reason="tables need it")
     pair = fit_table(TABLE, ("mine", make_pipeline(DomainCenterer(), LogisticRegression())))
     model = unseen.models.Model(pair.model, model_card(TABLE, pair))

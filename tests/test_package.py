@@ -18,12 +18,12 @@ import unseen
 
 SOURCE = Path(unseen.__file__).parent
 FILES = sorted(SOURCE.rglob("*.py"))
-# Each room may import those before it, and the hall: what lies beside the rooms.
-MATHEMATICS = ["_cells", "_scatters", "_pencil"]  # likewise
-ROOMS = ["report", "algebra", "kernels", "estimators", "selection", "tables", "shift", "datasets", "models", "study"]
-ROOMS += ["images", "explore", "cli"]
-HALL = {"citizen", "distributed", "exceptions", "files", "labels", "progress"}
-ALONE = {"report"}  # takes plain values, so that any program may use it: imports no other room
+# Each package may import those before it, and the modules beside the packages.
+PACKAGES = ["linalg", "utils", "report", "kernels", "estimators", "model_selection", "tables", "shift", "datasets"]
+PACKAGES += ["models", "study", "images", "explore", "cli"]
+MODULES = {"distributed", "exceptions"}
+LINALG_MODULES = ["_cell_statistics", "_scatters", "_eigenproblem"]  # each may import those before it
+INDEPENDENT = {"report"}  # takes plain values, so that any program may use it: imports utilities only
 HEAVY = {"sklearn.svm", "sklearn.metrics", "scipy.linalg", "pandas", "matplotlib"}
 EXTRAS = "PIL dask distributed jinja2 matplotlib onnx onnxruntime pandas polars"
 EXTRAS += " pooch rich skops starlette torch typer uvicorn"
@@ -190,10 +190,10 @@ def imported(path, *, lazily=False):
     return names
 
 
-def room(name):
-    """`unseen.estimators._cidg` belongs to `estimators`; what lies beside the rooms to none."""
+def package_of(name):
+    """`unseen.estimators._cidg` belongs to `estimators`; modules beside the packages to none."""
     parts = name.split(".")
-    return parts[1] if parts[0] == "unseen" and len(parts) > 1 and parts[1] in ROOMS else None
+    return parts[1] if parts[0] == "unseen" and len(parts) > 1 and parts[1] in PACKAGES else None
 
 
 # What the command loads when it runs may import its extra; `unseen.cli` itself says what is missing.
@@ -205,32 +205,32 @@ def test_optional_dependencies_are_imported_where_they_are_used(path):
     assert OPTIONAL.isdisjoint(name.split(".")[0] for name in imported(path))
 
 
-@pytest.mark.parametrize("name", MATHEMATICS)
-def test_the_mathematics_needs_numpy_and_scipy_alone(name):
-    names = imported(SOURCE / "algebra" / f"{name}.py", lazily=True)
+@pytest.mark.parametrize("name", LINALG_MODULES)
+def test_linear_algebra_needs_numpy_and_scipy_alone(name):
+    names = imported(SOURCE / "linalg" / f"{name}.py", lazily=True)
     roots = {root for root in (imported_name.split(".")[0] for imported_name in names) if root != "unseen"}
     assert roots <= {"numpy", "scipy"} | sys.stdlib_module_names
     own = {part[2] for part in (imported_name.split(".") for imported_name in names) if part[0] == "unseen"}
-    assert own <= set(MATHEMATICS[: MATHEMATICS.index(name)])
+    assert own <= set(LINALG_MODULES[: LINALG_MODULES.index(name)])
 
 
-def test_every_package_is_a_room_and_the_hall_is_small():
-    assert {path.parent.name for path in SOURCE.glob("*/__init__.py")} == set(ROOMS)
-    assert {path.stem for path in SOURCE.glob("*.py")} - {"__init__"} <= HALL
+def test_every_package_and_module_is_listed():
+    assert {path.parent.name for path in SOURCE.glob("*/__init__.py")} == set(PACKAGES)
+    assert {path.stem for path in SOURCE.glob("*.py")} - {"__init__"} <= MODULES
 
 
 @pytest.mark.parametrize("path", FILES, ids=module_name)
 def test_imports_point_one_way(path):
-    here = room(module_name(path))
+    here = package_of(module_name(path))
     if here is not None:
-        allowed = set(ROOMS[: ROOMS.index(here)]) if here not in ALONE else set()
-        assert {room(name) for name in imported(path, lazily=True)} <= allowed | {here, None}
+        allowed = set(PACKAGES[: PACKAGES.index(here)]) if here not in INDEPENDENT else {"utils"}
+        assert {package_of(name) for name in imported(path, lazily=True)} <= allowed | {here, None}
 
 
 @pytest.mark.parametrize("path", FILES, ids=module_name)
-def test_rooms_are_entered_by_their_doors(path):
-    here = room(module_name(path))
-    foreign = [name for name in imported(path, lazily=True) if room(name) not in (here, None)]
+def test_no_private_module_is_imported_from_another_package(path):
+    here = package_of(module_name(path))
+    foreign = [name for name in imported(path, lazily=True) if package_of(name) not in (here, None)]
     private = [name for name in foreign if any(part.startswith("_") for part in name.split(".")[2:])]
     assert not private
 
@@ -256,12 +256,12 @@ def test_the_reader_of_imports_sees_what_it_should(tmp_path, monkeypatch):
     path = tmp_path / "unseen" / "inner" / "module.py"
     path.parent.mkdir(parents=True)
     path.write_text(
-        "import os.path\nfrom .. import kernels\nfrom ..algebra import Cells\nfrom . import other\n"
+        "import os.path\nfrom .. import kernels\nfrom ..linalg import CellStatistics\nfrom . import other\n"
         "try:\n    import polars\nexcept ImportError:\n    pass\n"
         "if TYPE_CHECKING:\n    import typed\n"
         "def f():\n    import pandas\n"
     )
-    at_once = {"os.path", "unseen.kernels", "unseen.algebra", "unseen.inner.other", "polars"}
+    at_once = {"os.path", "unseen.kernels", "unseen.linalg", "unseen.inner.other", "polars"}
     assert at_once <= imported(path)
     assert imported(path).isdisjoint({"pandas", "typed"})
     assert "pandas" in imported(path, lazily=True)

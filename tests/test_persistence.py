@@ -86,7 +86,7 @@ def test_the_same_data_give_the_same_bits(model, data):
     np.testing.assert_array_equal(answers(first, X), answers(second, X))
 
 
-def test_a_recentred_model_survives_storage(data, tmp_path):
+def test_a_recentered_model_survives_storage(data, tmp_path):
     X, y, d = data
     model = CIDG().fit(X, y, sample_domain=d).recentered(X[:5] + 1)
     for copied in COPIES.values():
@@ -135,7 +135,7 @@ def test_a_refit_without_labels_forgets_the_classes(data):
     assert model.cell_counts_.shape == (3, 1)
 
 
-def test_a_refit_forgets_names_of_features_and_recentring(data):
+def test_a_refit_forgets_names_of_features_and_recentering(data):
     pd = pytest.importorskip("pandas")
     X, y, d = data
     model = CIDG().fit(pd.DataFrame(X, columns=list("abce")), y, sample_domain=d)

@@ -416,8 +416,8 @@ def test_on_flow_cytometry_few_landmarks_replace_all_samples():
     parts = []
     for i, patient in enumerate([1, 3, 6, 12]):
         with np.load(DATA / "gvhd" / f"patient{patient:02d}.npz") as file:
-            labelled = np.random.default_rng(i).permutation(np.flatnonzero(file["y"]))[:300]
-            parts.append((file["X"][labelled].astype(float), file["y"][labelled], np.full(len(labelled), i)))
+            labeled = np.random.default_rng(i).permutation(np.flatnonzero(file["y"]))[:300]
+            parts.append((file["X"][labeled].astype(float), file["y"][labeled], np.full(len(labeled), i)))
     X, y, d = (np.concatenate(part) for part in zip(*parts, strict=True))
     seen = d < 3
     exact = CIDG().fit(X[seen], y[seen], sample_domain=d[seen])

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unseen.algebra import gram, gram_by_numpy, norm, product
+from unseen.linalg import gram, gram_by_numpy, norm, product
 
 LAYOUTS = {
     "C": np.ascontiguousarray,

@@ -405,7 +405,7 @@ def test_points_fill_the_canvas(points):
             assert {min(p[i] for p in placed[:-2]), max(p[i] for p in placed[:-2])} == {0, CANVAS}
 
 
-def test_the_style_has_a_colour_for_every_shade():
+def test_the_style_has_a_color_for_every_shade():
     style = files("unseen.report").joinpath("report.css").read_text("utf-8")
     assert [f"--h{i}:" in style and f".heat .h{i} {{" in style for i in range(SHADES + 1)] == [True] * SHADES + [False]
 

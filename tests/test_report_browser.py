@@ -21,9 +21,9 @@ ARGS += ["--disable-component-update", "--disable-sync"]
 # Text that cannot be read: the contrast of every visible text with the first opaque background behind it.
 FAINT = """() => {
   const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
-  const rgba = (colour) => {
+  const rgba = (color) => {
     canvas.clearRect(0, 0, 1, 1);
-    canvas.fillStyle = colour;
+    canvas.fillStyle = color;
     canvas.fillRect(0, 0, 1, 1);
     return [...canvas.getImageData(0, 0, 1, 1).data];
   };
@@ -141,7 +141,7 @@ def test_pages_open_without_errors_or_requests_and_no_wider_than_the_screen(visi
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_all_text_and_the_colours_of_points_stand_out_from_the_paper(visit, scheme):
+def test_all_text_and_the_colors_of_points_stand_out_from_the_paper(visit, scheme):
     page = visit("plain", color_scheme=scheme)
     found = page.evaluate(FAINT)
     assert len(found) > 200
@@ -224,7 +224,7 @@ def test_names_sort_from_a_to_z(visit):
     assert names[-1].startswith("Trained")
 
 
-def test_points_are_coloured_by_class_or_domain(visit):
+def test_points_are_colored_by_class_or_domain(visit):
     page = visit("plain")
     paths = page.locator(".panel >> nth=0 >> path")
     assert paths.count() == 20  # one for each class in each domain

@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 
 from helpers import three_domains
 from unseen import CIDG, DICA, KFDA, MDA, SCA, ProjectionSearchCV, UndoBias, UnseenClassifier
-from unseen.selection import LeaveOneDomainOut
+from unseen.model_selection import LeaveOneDomainOut
 
 METHODS = [CIDG, KFDA, SCA, DICA, MDA]
 
@@ -70,7 +70,7 @@ def test_pipeline_passes_domain_labels_on_when_it_predicts(data):
     pipeline = make_pipeline(StandardScaler(), CIDG(centering="target"), KNeighborsClassifier(1))
     pipeline.fit(X[seen], y[seen], sample_domain=d[seen])
     scaler, cidg, one_nn = (step for _, step in pipeline.steps)
-    # Half of the batch is a domain of its own, the other half one that was seen: each has its own centre.
+    # Half of the batch is a domain of its own, the other half one that was seen: each has its own center.
     expected = one_nn.predict(cidg.transform(scaler.transform(X), sample_domain=d))
     np.testing.assert_array_equal(pipeline.predict(X, sample_domain=d), expected)
     np.testing.assert_array_equal(
@@ -151,7 +151,7 @@ def test_a_pipeline_that_ends_in_a_search_is_validated_with_weights(model):
 
 
 @pytest.mark.parametrize(
-    "methods", [["logistic"], ["logistic", "centred RBF SVM"], ["linear SVM", "cidg"], "auto", ["nonsense"]]
+    "methods", [["logistic"], ["logistic", "centered RBF SVM"], ["linear SVM", "cidg"], "auto", ["nonsense"]]
 )
 def test_before_fit_a_comparison_offers_what_every_possible_choice_has(methods):
     model = UnseenClassifier(methods)

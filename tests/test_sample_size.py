@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from scipy.stats import t as student
 
-from unseen.selection import (
+from unseen.model_selection import (
     domains_for_coverage,
     domains_for_interval,
     explain_missing_interval,
     forecast,
     is_informative,
 )
-from unseen.selection._pool import ConformalSets
+from unseen.model_selection._ensemble_math import ConformalSets
 
 
 def half_width(m, spread, of, level=0.95):

@@ -21,7 +21,7 @@ from threadpoolctl import threadpool_limits
 from helpers import three_domains
 from unseen import CIDG, DICA, KFDA, MDA, SCA, ProjectionSearchCV
 from unseen.exceptions import SingleDomainWarning
-from unseen.selection import HeldOutDomains, LeaveOneDomainOut, LeavePDomainsOut, WithinDomainSplit
+from unseen.model_selection import HeldOutDomains, LeaveOneDomainOut, LeavePDomainsOut, WithinDomainSplit
 
 GRIDS = {
     "CIDG": (CIDG(), {"conditional_weight": [0, 10.0, "1e3*scale"], "prior_weight": [0, "scale"]}),
@@ -210,7 +210,7 @@ def test_processes_and_one_process_agree_bit_for_bit():
     np.testing.assert_array_equal(alone.transform(X), shared.transform(X))
 
 
-def test_of_equal_settings_the_simplest_and_most_regularised_is_chosen():
+def test_of_equal_settings_the_simplest_and_most_regularized_is_chosen():
     X, y, d = three_domains(n_per_cell=10)
     X = X + 100 * np.eye(3, 4)[y]  # nothing left to get wrong
     grid = {
@@ -299,7 +299,7 @@ def test_labels_of_a_held_out_domain_reach_nothing_that_is_fitted(centering):
         np.testing.assert_array_equal(test, test_shuffled)
 
 
-def test_features_of_a_held_out_domain_reach_nothing_under_source_centring():
+def test_features_of_a_held_out_domain_reach_nothing_under_source_centering():
     X, y, d = noisy()
     moved = X.copy()
     moved[d == 2] = 7 - 3 * moved[d == 2]

@@ -12,12 +12,13 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 from sklearn.svm import SVC, LinearSVC
 
-from engine_sample import SAMPLES, SPLITS, D, X, Y, own
+from evaluation_sample import SAMPLES, SPLITS, D, X, Y, own
 from unseen import CIDG, SCA, DomainCenterer
-from unseen.kernels import Kernel, _plan
-from unseen.labels import Samples
-from unseen.selection import Candidate, bind_domains, evaluate_candidates, ignore_expected_warnings
-from unseen.selection._asking import (
+from unseen.kernels import Kernel
+from unseen.kernels import _size_plan as _plan
+from unseen.model_selection import Candidate, bind_domains, evaluate_candidates, ignore_expected_warnings
+from unseen.model_selection._decompositions import Decomposition, DecompositionSource, get_membership, solution_params
+from unseen.model_selection._split_evaluation import (
     FeatureStage,
     SplitRows,
     group_by,
@@ -26,7 +27,7 @@ from unseen.selection._asking import (
     rotate_to_span,
     sharing_key,
 )
-from unseen.selection._folds import Decomposition, DecompositionSource, get_membership, solution_params
+from unseen.utils.samples import Samples
 
 
 def test_rows_are_held_out_once_however_many_splits_hold_them_out():
@@ -224,7 +225,7 @@ def test_kernel_matrices_of_a_search_are_refused_where_three_do_not_fit(kernel, 
 def test_the_kernel_of_a_fold_is_that_of_its_training_rows(projection):
     train, test = SPLITS[2]
     fold = FeatureStage(SAMPLES).source(projection).fold(train, test)
-    kernel = Kernel.of(projection).fitted(X[train])
+    kernel = Kernel.from_estimator(projection).fitted(X[train])
     K, K_test = kernel.values(X[train], X[train]), kernel.values(X[test], X[train])
     Kc = K - K.mean(axis=0) - K.mean(axis=1)[:, None] + K.mean()
     values = np.linalg.eigvalsh(Kc)

@@ -15,12 +15,12 @@ from sklearn.metrics.pairwise import rbf_kernel
 
 from helpers import problems
 from planted_shifts import EVEN, FIXED, SKEWED, TRUTH, planted, sample
-from unseen.algebra import _scatters as scatters
-from unseen.algebra._cells import Membership
 from unseen.datasets import make_synthetic
+from unseen.linalg import _scatters as scatters
+from unseen.linalg._cell_statistics import Membership
 from unseen.shift import ClassShift, Diagnosis, Shift, diagnose
 from unseen.shift._diagnose import holm
-from unseen.shift._evidence import (
+from unseen.shift._permutation_tests import (
     Evidence,
     PermutationTest,
     chi_square,
@@ -39,7 +39,7 @@ def test_planted_shifts_are_told_apart(name):
     assert {test.key for test in diagnosis.tests if test.flagged} == TRUTH[name][2]
 
 
-def test_features_alike_in_every_domain_but_labelled_otherwise_move_the_conditionals_alone():
+def test_features_alike_in_every_domain_but_labeled_otherwise_move_the_conditionals_alone():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(400, 2))
     d = np.repeat(["p", "q"], 200)
@@ -70,7 +70,7 @@ def test_statistics_are_the_scatters_of_the_paper(problem):
     X, y, d = X[order], y[order], d[order]
     K = rbf_kernel(X)
     evidence, _ = kernel_evidence(K, d, y, 3, np.random.default_rng(0))
-    membership = Membership.of(y, d)
+    membership = Membership.from_codes(y, d)
     means = np.zeros((membership.counts.size, len(y)))
     means[membership.cell, np.arange(len(y))] = 1 / membership.counts.ravel()[membership.cell]
 
@@ -84,8 +84,8 @@ def test_statistics_are_the_scatters_of_the_paper(problem):
         assert expected["conditional"] == pytest.approx(0, abs=1e-12)
     else:
         assert evidence["conditional"].statistic == pytest.approx(expected["conditional"], abs=1e-12)
-        prior_normalised = trace(scatters.prior_normalized(membership.counts))
-        assert evidence["prior_normalised"].statistic == pytest.approx(prior_normalised, abs=1e-12)
+        prior_normalized = trace(scatters.prior_normalized(membership.counts))
+        assert evidence["prior_normalized"].statistic == pytest.approx(prior_normalized, abs=1e-12)
 
 
 @settings(max_examples=25)
@@ -93,7 +93,7 @@ def test_statistics_are_the_scatters_of_the_paper(problem):
 def test_domains_explain_no_more_than_there_is(problem):
     X, y, d = problem
     order = np.argsort(y, kind="stable")
-    everything = PermutationTest(rbf_kernel(X[order]), Membership.of(y[order], d[order]))
+    everything = PermutationTest(rbf_kernel(X[order]), Membership.from_codes(y[order], d[order]))
     evidence = everything.evidence(permute_labels(d[order], y[order], 5, np.random.default_rng(0)))
     assert (evidence.draws[0] <= evidence.total * (1 + 1e-9)).all()
     assert 0 <= evidence.share <= 1
@@ -106,7 +106,7 @@ def test_chance_is_the_mean_over_all_permutations():
     K = rbf_kernel(np.random.default_rng(0).normal(size=(9, 2)))
     blocks = [list(itertools.permutations(d[y == j])) for j in range(3)]
     every = np.array([sum(parts, ()) for parts in itertools.product(*blocks)]).T
-    comparison = PermutationTest(K, Membership.of(y, d))
+    comparison = PermutationTest(K, Membership.from_codes(y, d))
     assert comparison.chance == pytest.approx(comparison.scatter(every).mean(), rel=1e-10)
 
 
@@ -117,7 +117,7 @@ def test_the_share_is_the_adjusted_r_squared():
     residual = X - np.array([X[d == s].mean(axis=0) for s in range(3)])[d]
     total = X - X.mean(axis=0)
     adjusted = 1 - (residual**2).sum() / (60 - 3) / ((total**2).sum() / (60 - 1))
-    comparison = PermutationTest(X @ X.T, Membership.of(np.zeros(60, dtype=np.intp), d))
+    comparison = PermutationTest(X @ X.T, Membership.from_codes(np.zeros(60, dtype=np.intp), d))
     assert comparison.evidence(d[:, None]).share == pytest.approx(adjusted, rel=1e-10)
 
 
@@ -184,7 +184,7 @@ def test_distances_are_the_unbiased_estimates_of_gretton(problem):
         inside = [K[np.ix_(g, g)][~np.eye(len(g), dtype=bool)].mean() for g in (a, b)]
         return sum(inside) - 2 * K[np.ix_(a, b)].mean()
 
-    marginal, conditional = distance_matrices(K, Membership.of(y, d))
+    marginal, conditional = distance_matrices(K, Membership.from_codes(y, d))
     for s, t in itertools.combinations(range(d.max() + 1), 2):
         expected = squared(np.flatnonzero(d == s), np.flatnonzero(d == t))
         assert marginal[s, t] ** 2 == pytest.approx(max(expected, 0), abs=1e-7, nan_ok=True)
@@ -198,8 +198,8 @@ def test_distances_are_the_unbiased_estimates_of_gretton(problem):
 def test_the_domain_that_stands_apart_is_named():
     X, y, d = sample(EVEN, [[0, 3, 6], [2, 5, 8], [0.2, 3.2, 6.2]], np.random.default_rng(0))
     diagnosis = diagnose(X, y, sample_domain=d, n_permutations=99)
-    assert diagnosis.odd_one_out == "q"
-    assert diagnosis.summary()["odd_text"].startswith("Odd one out: q.")
+    assert diagnosis.outlier_domain == "q"
+    assert diagnosis.summary()["outlier_text"].startswith("Odd one out: q.")
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -209,8 +209,8 @@ def test_no_domain_stands_apart_where_all_are_equally_far(seed):
     X = rng.normal(size=(240, 3)) + 1.5 * np.eye(3)[d]
     diagnosis = diagnose(X, np.tile([0, 1], 120), sample_domain=d, n_permutations=99)
     assert diagnosis.tests[2].flagged
-    assert diagnosis.odd_one_out is None
-    assert "No domain stands apart" in diagnosis.summary()["odd_text"]
+    assert diagnosis.outlier_domain is None
+    assert "No domain stands apart" in diagnosis.summary()["outlier_text"]
 
 
 def test_two_domains_have_no_odd_one():

@@ -18,9 +18,9 @@ SIZES = (60, 40, 25)
 
 # Each world: samples of one domain after the other, drawn independently, and the kinds of shift it does not have.
 WORLDS = {
-    "nothing moves": {"label", "covariate", "conditional", "prior_normalised"},
-    "class proportions move": {"conditional", "prior_normalised"},
-    "class proportions move, cells are missing": {"conditional", "prior_normalised"},
+    "nothing moves": {"label", "covariate", "conditional", "prior_normalized"},
+    "class proportions move": {"conditional", "prior_normalized"},
+    "class proportions move, cells are missing": {"conditional", "prior_normalized"},
     "every class moves": {"label"},
     "other labels for the same features": {"label", "covariate"},
 }
@@ -87,7 +87,7 @@ def test_p_values_are_uniform_without_a_shift(world, kind):
         ("class proportions move", "covariate"),
         ("every class moves", "covariate"),
         ("every class moves", "conditional"),
-        ("every class moves", "prior_normalised"),
+        ("every class moves", "prior_normalized"),
         ("other labels for the same features", "conditional"),
     ],
 )

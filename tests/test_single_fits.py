@@ -14,7 +14,8 @@ from sklearn.metrics.pairwise import rbf_kernel
 import textbook
 from helpers import METHODS, make, match, pencil, three_domains
 from unseen import CIDG, DICA, KFDA, MDA, SCA
-from unseen.algebra import (
+from unseen.estimators import _projection as _base
+from unseen.linalg import (
     Membership,
     cholesky_is_sound,
     component_errors,
@@ -26,7 +27,6 @@ from unseen.algebra import (
     whiten_by_cholesky,
     whiten_by_eigh,
 )
-from unseen.estimators import _projection as _base
 
 LOW_RANK = [name for name in METHODS if name not in ("SCA", "UDICA")]
 POWERS = st.floats(-7.9, 2).map(lambda power: 10.0**power)
@@ -34,7 +34,7 @@ POWERS = st.floats(-7.9, 2).map(lambda power: 10.0**power)
 
 def problem(**options):
     X, y, d = three_domains(**options)
-    return textbook.centred(rbf_kernel(X, gamma=0.1)), Membership.of(y, d), y, d
+    return textbook.centered(rbf_kernel(X, gamma=0.1)), Membership.from_codes(y, d), y, d
 
 
 SMALL, LARGE = problem(), problem(n_per_cell=90, n_classes=2)  # the second is beyond EXACT_BELOW
@@ -136,7 +136,7 @@ def test_an_indefinite_kernel_gets_what_the_eigendecomposition_says(name, monkey
     K, _, y, d = LARGE
     values, vectors = linalg.eigh(K)
     values[:200] -= 0.05
-    K = textbook.centred(vectors * values @ vectors.T)
+    K = textbook.centered(vectors * values @ vectors.T)
     model = make(name, n_components=1, kernel="precomputed", ridge=0.1 * np.linalg.norm(K) ** METHODS[name][3])
     short = model.fit(K, y, sample_domain=d).transform(K)
     monkeypatch.setattr(_base, "EXACT_BELOW", len(K))

@@ -46,7 +46,7 @@ def expected_failures(estimator):
         return {REPEATED[0]: SOLVER}
     if isinstance(estimator, DomainCenterer) or getattr(estimator, "centering", "source") == "target":
         return {
-            "check_methods_subset_invariance": "Centring a new domain on its batch is what this is for: the "
+            "check_methods_subset_invariance": "Centering a new domain on its batch is what this is for: the "
             "result for a sample depends on its batch, and a batch of one is refused."
         }
     return {}

@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from unseen.algebra import Solution
-from unseen.algebra._cells import Membership, _defect, gram_spectrum
-from unseen.algebra._pencil import (
+from unseen.kernels._kernel import _ranks, median_squared_distance
+from unseen.linalg import Solution
+from unseen.linalg._cell_statistics import Membership, _defect, gram_spectrum
+from unseen.linalg._eigenproblem import (
     ScatterProblem,
     SingularProblemError,
     Whitened,
@@ -21,7 +22,6 @@ from unseen.algebra._pencil import (
     _denominator,
     _triangle,
 )
-from unseen.kernels._kernel import _ranks, median_squared_distance
 
 SEEDS = st.integers(0, 2**32 - 1)
 
@@ -110,7 +110,7 @@ def test_a_spectrum_has_as_many_values_as_the_data_have_directions(rank, power, 
     rng = np.random.default_rng(seed)
     values = 10.0**power * np.append(1.0, np.full(rank - 1, 1e-10))  # small ones, but no rounding
     vectors = orthonormal(rng, 30, rank)
-    membership = Membership.of(np.arange(30) % 2, np.arange(30) % 3)
+    membership = Membership.from_codes(np.arange(30) % 2, np.arange(30) % 3)
     spectrum = gram_spectrum(vectors * values @ vectors.T, membership)
     assert np.count_nonzero(spectrum.values) == rank
     assert spectrum.values.min() >= 0

@@ -20,12 +20,12 @@ from sklearn.kernel_approximation import Nystroem, RBFSampler
 
 from helpers import METHODS, make, three_domains
 from unseen import CIDG, DICA, KFDA, SCA
-from unseen.algebra._cells import CellStatistics, Membership
 from unseen.estimators import _projection as _base
 from unseen.estimators._statistics import BLOCK_ROWS, Statistics
 from unseen.exceptions import SingleDomainWarning
 from unseen.kernels._nystroem import PivotedNystroem
-from unseen.labels import EncodedLabels
+from unseen.linalg._cell_statistics import CellStatistics, Membership
+from unseen.utils.validation import EncodedLabels
 
 every_method = pytest.mark.parametrize("name", METHODS)
 
@@ -87,7 +87,7 @@ def test_domains_and_classes_may_appear_as_the_stream_goes_on(name):
 
 
 @pytest.mark.parametrize("centering", ["source", "target"])
-def test_centring_works_on_a_stream_as_it_does_on_a_fit(centering):
+def test_centering_works_on_a_stream_as_it_does_on_a_fit(centering):
     model = CIDG(feature_map="linear", centering=centering)
     one_pass = clone(model).fit(X, Y, sample_domain=NAMES)
     stream(model, np.arange(len(X)), [30])
@@ -268,7 +268,7 @@ def test_chunks_are_left_alone():
 
 
 def statistics_of(rows):
-    return Statistics.of(
+    return Statistics.from_features(
         lambda part: X[rows][part], EncodedLabels.classes(Y[rows], None), EncodedLabels.domains(NAMES[rows], len(rows))
     )
 
@@ -294,7 +294,7 @@ def test_addition_is_commutative_and_associative_whatever_cells_the_parts_have(c
 
 def test_a_number_and_its_name_are_different_domains():
     def part(name):
-        return Statistics.of(
+        return Statistics.from_features(
             lambda rows: X[:2][rows], EncodedLabels.classes(Y[:2], None), EncodedLabels.domains([name] * 2, 2)
         )
 
@@ -353,7 +353,7 @@ OFFSETS = [10**6, -(10**6), 7, 3 * 10**5]
 def on_a_grid(offsets, step=COARSE, n=4000, n_features=3, n_classes=2, seed=0):
     """Features on a grid, as integers and as floats: sd of 80 steps, 1e-2 or 1e-6, about the offset of each sample."""
     rng = np.random.default_rng(seed)
-    cell = Membership.of(rng.integers(0, n_classes, n), np.arange(n) % len(OFFSETS))
+    cell = Membership.from_codes(rng.integers(0, n_classes, n), np.arange(n) % len(OFFSETS))
     ticks = np.rint(rng.normal(scale=80, size=(n, n_features))).astype(int) + rng.integers(0, 50, 8)[cell.cell][:, None]
     ticks = ticks.astype(object) + np.asarray(offsets, dtype=object)[:, None] * step.denominator
     return ticks, np.asarray(ticks * step, dtype=float), cell
@@ -376,7 +376,7 @@ def chunked(features, membership, sizes):
     for rows in parts:
         counts = np.bincount(membership.cell[rows], minlength=membership.counts.size)
         chunks.append(
-            CellStatistics.of(
+            CellStatistics.from_features(
                 features[rows], Membership(counts.reshape(membership.counts.shape), membership.cell[rows])
             )
         )
@@ -418,7 +418,7 @@ def test_the_usual_sums_would_have_lost_those_digits():
 
 def test_a_hundred_million_samples_keep_their_digits():
     _, features, membership = on_a_grid([10**6] * 4000)
-    cells = CellStatistics.of(features, membership)
+    cells = CellStatistics.from_features(features, membership)
     total = reduce(lambda sum_, _: sum_ + sum_, range(15), cells)  # doubled fifteen times: 1.3e8
     total = reduce(add, [cells] * 100, total)  # and a hundred small chunks on top
     times = 2**15 + 100

@@ -11,10 +11,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from study_sample import PAIR, QUICK, SAMPLES, D, X, Y, facts, problem, study
-from unseen.labels import Samples
 from unseen.study import Protocol, Task, tasks
 from unseen.study._protocol import subsample_task
 from unseen.study._run import make_problem
+from unseen.utils.samples import Samples
 
 
 def test_one_and_two_left_out_of_four_are_the_papers_ten_tasks():

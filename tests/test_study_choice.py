@@ -17,12 +17,12 @@ from sklearn.svm import SVC
 from study_sample import FEW, METHODS, ONCE, PAIR, PROJECTIONS, QUICK, SAMPLES, D, X, Y, facts, problem, study
 from unseen import ProjectionSearchCV, UnseenClassifier
 from unseen.kernels import median_squared_distance
-from unseen.labels import Samples
-from unseen.selection import METHODS as TABLE
-from unseen.selection._pool import AcceptanceTest
+from unseen.model_selection import METHODS as TABLE
+from unseen.model_selection._ensemble_math import AcceptanceTest
 from unseen.study import Protocol, Task, tasks
-from unseen.study._outcomes import evaluate_methods
+from unseen.study._method_evaluation import evaluate_methods
 from unseen.study._run import JobQueue, Study, TestJob, ValidationJob, make_problem, select_methods
+from unseen.utils.samples import Samples
 
 
 def test_two_tasks_that_train_on_the_same_rows_choose_together():
@@ -156,7 +156,7 @@ def test_the_oracle_does_look_at_the_target():
 
 @pytest.mark.usefixtures("few_trees")
 @pytest.mark.parametrize("preprocess", ["l2", "standardize", "none"])
-def test_with_source_centring_nothing_is_learned_from_target_samples(tmp_path, preprocess):
+def test_with_source_centering_nothing_is_learned_from_target_samples(tmp_path, preprocess):
     protocol = Protocol(repeats=1, quick=True, centering="source", preprocess=preprocess)
     others = X.copy()
     others[D == "d"] = 5 + 3 * X[D == "d"] ** 2

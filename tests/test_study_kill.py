@@ -26,13 +26,13 @@ import unseen.study._run as engine
 from unseen.datasets import make_synthetic
 from unseen.study import Protocol, tasks
 
-unhurried = engine.run_unit
+unhurried = engine.run_job
 
-def run_unit(*args):
+def run_job(*args):
     time.sleep(0.1)
     return unhurried(*args)
 
-engine.run_unit = run_unit
+engine.run_job = run_job
 """
 STUDY = """
 data = make_synthetic(random_state=0)

@@ -7,13 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from unseen.kernels import _plan
-from unseen.labels import Samples
-from unseen.selection import METHODS as TABLE
-from unseen.selection import method_names
+from unseen.kernels import _size_plan as _plan
+from unseen.model_selection import METHODS as TABLE
+from unseen.model_selection import method_names
 from unseen.study import Protocol, Task, run, tasks
-from unseen.study._outcomes import evaluate_methods
+from unseen.study._method_evaluation import evaluate_methods
 from unseen.study._run import make_problem
+from unseen.utils.samples import Samples
 
 N = 180  # samples of each domain
 
@@ -60,7 +60,7 @@ def test_large_problems_are_answered_about_as_well_as_exact_ones(small_limits, m
         assert accuracy == pytest.approx(exact[method], abs=0.08), method
 
 
-def test_with_all_samples_as_landmarks_and_neighbours_projections_are_exact(small_limits, monkeypatch):
+def test_with_all_samples_as_landmarks_and_neighbors_projections_are_exact(small_limits, monkeypatch):
     """Chosen on everything, fitted through every sample: nothing is approximated any more."""
     monkeypatch.setattr(_plan, "CHOICE_ROWS", 10**6)
     monkeypatch.setattr(_plan, "TOLERANCE", None)
@@ -122,7 +122,7 @@ def test_skipped_methods_are_rows_with_a_reason(small_limits, tmp_path):
 
 
 def test_no_target_sample_is_a_landmark_or_moves_a_plain_classifier(small_limits):
-    """With source centring, other targets leave the predictions for the first half of them as they are."""
+    """With source centering, other targets leave the predictions for the first half of them as they are."""
     protocol = Protocol(quick=True, preprocess="standardize", centering="source")
     half = np.flatnonzero(D == "a")[N // 2 :]
     moved = X.copy()

@@ -11,7 +11,7 @@ from sklearn.linear_model import LogisticRegression
 
 from study_sample import FEW, ONCE, PAIR, QUICK, D, X, Y, facts, study
 from unseen import KFDA
-from unseen.selection import METHODS as TABLE
+from unseen.model_selection import METHODS as TABLE
 from unseen.study import Row, Store, tasks
 from unseen.study._run import TestJob, ValidationJob
 
@@ -87,7 +87,7 @@ def test_a_failure_is_a_row_and_is_tried_again(tmp_path, monkeypatch):
 
 def test_what_is_done_is_not_run_again(tmp_path, monkeypatch):
     rows = study(tmp_path)
-    monkeypatch.setattr("unseen.study._run.run_unit", None)
+    monkeypatch.setattr("unseen.study._run.run_job", None)
     assert study(tmp_path) == rows
     assert study(tmp_path, methods=["KFDA"]) == [row for row in rows if row.method == "KFDA"]
 

@@ -10,8 +10,8 @@ from sklearn.neighbors import KNeighborsClassifier
 
 from unseen import CIDG, ProjectionSearchCV
 from unseen.datasets import make_synthetic
-from unseen.selection import HeldOutDomains
-from unseen.study._outcomes import evaluate_methods
+from unseen.model_selection import HeldOutDomains
+from unseen.study._method_evaluation import evaluate_methods
 from unseen.study._synthetic import CHOSEN_BY, check_draw, fresh_draw, synthetic_problem, ties
 
 # The target lies beyond the sources, where a narrow kernel sees nothing: only widths that span the domains make sense.
@@ -24,7 +24,7 @@ GRID = {
 
 
 def target_accuracy(seed, **options):
-    """Choose on the labelled validation domain, train on domains 1 and 2 alone, score domain 3."""
+    """Choose on the labeled validation domain, train on domains 1 and 2 alone, score domain 3."""
     data = make_synthetic(validation_domain=True, random_state=seed)
     X, y, d = data.data, data.target, data.domain
     known, source, target = d != "domain 3", np.isin(d, ["domain 1", "domain 2"]), d == "domain 3"
@@ -42,7 +42,7 @@ def test_with_its_authors_conventions_cidg_reaches_the_published_accuracy(capsys
     assert np.mean(accuracies) >= 0.8667
 
 
-def test_centred_on_the_sources_it_stays_far_below():
+def test_centered_on_the_sources_it_stays_far_below():
     accuracies = [target_accuracy(s, centering="source", norm_weight=1, scaling="unit_norm") for s in range(3)]
     assert np.mean(accuracies) < 0.6
 

@@ -14,10 +14,10 @@ from sklearn.svm import SVC
 from helpers import three_domains
 from unseen import KFDA, DomainCenterer
 from unseen.kernels import median_squared_distance
-from unseen.labels import Samples
+from unseen.model_selection import METHODS, Candidate, LeaveOneDomainOut, evaluate_candidates
 from unseen.models import fit_table
-from unseen.selection import METHODS, Candidate, LeaveOneDomainOut, evaluate_candidates
 from unseen.tables import Column, Schema, Table, preprocessor
+from unseen.utils.samples import Samples
 
 
 def held_out(table, candidate):

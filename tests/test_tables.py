@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from unseen.study import Row, tasks
-from unseen.study._tables import AccuracyTable, Cell, accuracy_table, published
+from unseen.study._result_tables import AccuracyTable, Cell, accuracy_table, published
 
 ODD = "a|b_c & 5%"
 TABLE = AccuracyTable(
@@ -57,7 +57,7 @@ def test_markdown():
         "| mean rank | 2.0 | 1.8 | 2.2 |\n"
         "| wins | 1 | 1 | 1 |\n"
         "\n"
-        "- \\* transductive: centred on unlabelled target data.\n"
+        "- \\* transductive: centered on unlabeled target data.\n"
         "- In parentheses: the paper's figure.\n"
         "- CIDG failed in 1 of 2 tasks: ValueError: no | luck & 5%\n"
     )
@@ -78,7 +78,7 @@ def test_latex():
         "wins & 1 & 1 & 1 \\\\\n"
         "\\hline\n"
         "\\end{tabular}\n"
-        "% * transductive: centred on unlabelled target data.\n"
+        "% * transductive: centered on unlabeled target data.\n"
         "% In parentheses: the paper's figure.\n"
         "% CIDG failed in 1 of 2 tasks: ValueError: no | luck & 5%\n"
     )

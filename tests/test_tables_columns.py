@@ -15,7 +15,7 @@ from written_tables import FRAME, changed, written  # noqa: E402
 
 @pytest.mark.parametrize(
     ("label", "domain"),
-    [("diagnosis", "hospital"), ("Class", "SITE"), ("y", "Patient ID"), ("Species", "centre"), ("target", "batch_id")],
+    [("diagnosis", "hospital"), ("Class", "SITE"), ("y", "Patient ID"), ("Species", "center"), ("target", "batch_id")],
 )
 def test_telling_names_are_found_and_said(tmp_path, label, domain):
     table = load_table(written(tmp_path, FRAME.rename({"diagnosis": label, "hospital": domain})))

@@ -88,8 +88,8 @@ def test_samples_are_numbered_from_one_as_in_messages(tmp_path):
 @settings(max_examples=15)
 @given(st.lists(st.booleans(), min_size=N, max_size=N), st.sampled_from([0, -7, "?", "unknown"]))
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
-def test_leaving_out_the_unlabelled_is_having_a_table_without_them(tmp_path_factory, ending, unlabelled, mark):
-    keep = np.array(unlabelled) | (np.arange(N) < 24)
+def test_leaving_out_the_unlabeled_is_having_a_table_without_them(tmp_path_factory, ending, unlabeled, mark):
+    keep = np.array(unlabeled) | (np.arange(N) < 24)
     labels = [label if kept else mark for label, kept in zip(FRAME["label"].to_list(), keep, strict=True)]
     labels = pl.Series([str(label) for label in labels]) if isinstance(mark, str) else pl.Series(labels)
     frame = FRAME.with_columns(
@@ -97,8 +97,8 @@ def test_leaving_out_the_unlabelled_is_having_a_table_without_them(tmp_path_fact
         level=pl.when(pl.Series(keep)).then("level").otherwise(pl.lit("only there")),
         nr=pl.int_range(N),
     )
-    folder = tmp_path_factory.mktemp("unlabelled")
-    table = load_table(at(frame, ending, folder), unlabelled=str(mark))
+    folder = tmp_path_factory.mktemp("unlabeled")
+    table = load_table(at(frame, ending, folder), unlabeled=str(mark))
     alone = load_table(at(frame.filter(pl.Series(keep)).drop("nr"), ending, folder, "alone"))
     np.testing.assert_array_equal(table.X, alone.X)
     np.testing.assert_array_equal(table.y, alone.y)
@@ -112,19 +112,19 @@ def marked(places, mark="none"):
     return FRAME.with_columns(label=pl.Series([mark if i in places else label for i, label in enumerate(labels)]))
 
 
-def test_how_many_are_unlabelled_is_said_and_what_is_left_of_no_domain(tmp_path):
-    table = load_table(at(marked({*range(0, N, 3), 1}), "csv", tmp_path), unlabelled="none")
+def test_how_many_are_unlabeled_is_said_and_what_is_left_of_no_domain(tmp_path):
+    table = load_table(at(marked({*range(0, N, 3), 1}), "csv", tmp_path), unlabeled="none")
     assert "Left out 81 rows of 240 with the label 'none', which stands for none: nothing is left of 's0'." in (
         table.notices
     )
     assert set(table.domain.tolist()) == {"s1", "s2"}
-    again = load_table(at(marked({1}), "csv", tmp_path), unlabelled=" none ")
+    again = load_table(at(marked({1}), "csv", tmp_path), unlabeled=" none ")
     assert "Left out 1 row of 240 with the label 'none', which stands for none." in again.notices
 
 
-def test_arrays_have_unlabelled_rows_too(tmp_path):
+def test_arrays_have_unlabeled_rows_too(tmp_path):
     frame = FRAME.with_columns(u=pl.col("x") ** 2, label=pl.when(pl.int_range(N) % 5 > 0).then("label").otherwise(0))
-    table = load_table(at(frame, "npz", tmp_path), unlabelled="0")
+    table = load_table(at(frame, "npz", tmp_path), unlabeled="0")
     np.testing.assert_array_equal(table.rows, np.flatnonzero(np.arange(N) % 5 > 0))
     np.testing.assert_array_equal(table.X[:, 0], frame["x"].to_numpy()[table.rows])
     assert set(table.y.tolist()) == {1, 2}
@@ -134,8 +134,8 @@ def test_a_missing_label_is_pointed_to_its_row_even_where_others_are_left_out(tm
     frame = marked(range(10, 20)).with_columns(
         label=pl.when(pl.int_range(N) == 30).then(None).otherwise(marked(range(10, 20))["label"])
     )
-    with pytest.raises(TableError, match=r"is missing in 1 row: row 31\. .*--unlabelled NA"):
-        load_table(at(frame, "csv", tmp_path), unlabelled="none")
+    with pytest.raises(TableError, match=r"is missing in 1 row: row 31\. .*--unlabeled NA"):
+        load_table(at(frame, "csv", tmp_path), unlabeled="none")
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_a_missing_label_is_pointed_to_its_row_even_where_others_are_left_out(tm
         (range(1, N), "none", "must hold two classes or more"),
     ],
 )
-def test_a_value_for_unlabelled_rows_that_cannot_be_right_is_refused(tmp_path, places, value, reason):
+def test_a_value_for_unlabeled_rows_that_cannot_be_right_is_refused(tmp_path, places, value, reason):
     with pytest.raises(TableError) as caught:
-        load_table(at(marked(places), "csv", tmp_path), unlabelled=value)
+        load_table(at(marked(places), "csv", tmp_path), unlabeled=value)
     assert reason in str(caught.value)

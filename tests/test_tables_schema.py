@@ -231,7 +231,7 @@ def test_it_is_cloned_and_saved_without_code_of_our_own(kind):
 @pytest.mark.parametrize(
     ("schema", "scale", "message"),
     [
-        (NUMBERS, "standardise", "scale must be one of standardize, l2, none; got 'standardise'"),
+        (NUMBERS, "standardize", "scale must be one of standardize, l2, none; got 'standardize'"),
         (SCHEMA, "l2", "scale='l2' gives rows of numbers length 1, but 'sex' hold levels"),
     ],
 )

@@ -28,7 +28,7 @@ def fitted(name, X, y, d, **params):
 @settings(max_examples=40, deadline=None)
 def test_every_method_equals_the_textbook(name, data):
     X, y, d = data.draw(problems())
-    K = textbook.centred(rbf_kernel(X, gamma=0.2))
+    K = textbook.centered(rbf_kernel(X, gamma=0.2))
     top = np.linalg.norm(K, 2) ** METHODS[name][3]
     ridge = top * 10.0 ** data.draw(st.floats(-6, 0))
     # Weights of scatters may be drawn up to 1e4; those of numerators lie between 0 and 1.

@@ -16,9 +16,9 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from helpers import METHODS, make, three_domains
 from unseen import CIDG, KFDA, SCA, DomainCenterer, PivotedNystroem, ProjectionSearchCV, UndoBias, UnseenClassifier
-from unseen.citizen import ignore_warnings
 from unseen.estimators import LIBLINEAR
-from unseen.selection import single_thread
+from unseen.model_selection import single_thread
+from unseen.utils.warnings import ignore_warnings
 
 X, Y, D = three_domains(n_features=6)
 WIDE = np.random.default_rng(0).normal(size=(len(X), 2 * len(X)))  # where a linear SVM draws random numbers
@@ -56,7 +56,7 @@ def pool():
 
 FITS = {
     **{name: lambda name=name: projection(make(name)) for name in METHODS},
-    "target-centred": lambda: projection(CIDG(centering="target")),
+    "target-centered": lambda: projection(CIDG(centering="target")),
     "landmarks": lambda: projection(KFDA(feature_map=PivotedNystroem(20, random_state=0))),
     "stream": stream,
     "PivotedNystroem": lambda: (PivotedNystroem(20, random_state=0).fit_transform(X),),

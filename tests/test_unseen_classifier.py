@@ -25,22 +25,22 @@ from threadpoolctl import threadpool_limits
 from helpers import three_domains
 from unseen import DomainCenterer, PivotedNystroem, UnseenClassifier
 from unseen.exceptions import SingleDomainWarning, SmallBatchError
-from unseen.labels import Samples
-from unseen.selection import METHODS as TABLE
-from unseen.selection import (
+from unseen.model_selection import METHODS as TABLE
+from unseen.model_selection import (
     HeldOutDomains,
     LeaveOneDomainOut,
     LeavePDomainsOut,
     evaluate_candidates,
     method_names,
 )
-from unseen.selection._candidate import median_width
-from unseen.selection._methods import MAPPED_RIDGE
+from unseen.model_selection._candidate import median_width
+from unseen.model_selection._registry import MAPPED_RIDGE
+from unseen.utils.samples import Samples
 
 PLAIN = ["logistic", "linear SVM", "RBF SVM"]
 NAMES = np.array(["Athens", "Bern", "Cork"])
 METHODS = method_names(automatic=True)
-CENTERED = [name for name in METHODS if name.startswith("centred")]
+CENTERED = [name for name in METHODS if name.startswith("centered")]
 CIDG_GRID = [{name: list(values) for name, values in grid.items() if name != "gamma"} for grid in TABLE["CIDG"].coarse]
 
 
@@ -59,7 +59,7 @@ def pipeline_of(candidate, gamma=None):
 
 
 @pytest.fixture(autouse=True, scope="module")
-def one_thread():
+def single_thread():
     """Many tiny problems: threads would only wait for each other."""
     with threadpool_limits(1):
         yield
@@ -221,19 +221,19 @@ def test_heads_are_those_that_there_are(heads):
 
 @pytest.mark.parametrize(
     ("method", "pool", "alike"),
-    [("CIDG", True, 0.99), ("CIDG", False, 0.99), ("RBF SVM", False, 0.9), ("centred RBF SVM", False, 0.9)],
+    [("CIDG", True, 0.99), ("CIDG", False, 0.99), ("RBF SVM", False, 0.9), ("centered RBF SVM", False, 0.9)],
 )
 def test_above_a_size_it_goes_by_the_plan_and_says_so(method, pool, alike, monkeypatch, capsys):
     """With every sample a landmark a projection is the exact one; an SVM has another loss behind landmarks."""
     X, y, d = noisy(n_per_cell=30)
     exact = UnseenClassifier([method], pool=pool).fit(X, y, sample_domain=NAMES[d])
     for name, rows in {"EXACT_ROWS": len(X) - 1, "CHOICE_ROWS": len(X), "TOLERANCE": None}.items():
-        monkeypatch.setattr(f"unseen.kernels._plan.{name}", rows)
+        monkeypatch.setattr(f"unseen.kernels._size_plan.{name}", rows)
     large = UnseenClassifier([method], pool=pool, verbose=1).fit(X, y, sample_domain=NAMES[d])
     assert "270 rows: 270 choose the settings" in capsys.readouterr().err
     assert large.best_model_ == exact.best_model_
     assert np.mean(large.predict(X, sample_domain=NAMES[d]) == exact.predict(X, sample_domain=NAMES[d])) > alike
-    monkeypatch.setattr("unseen.kernels._plan.CHOICE_ROWS", 60)
+    monkeypatch.setattr("unseen.kernels._size_plan.CHOICE_ROWS", 60)
     assert UnseenClassifier([method], pool=pool).fit(X, y, sample_domain=NAMES[d]).best_score_ != exact.best_score_
     chosen_on_all = UnseenClassifier([method], pool=pool, cv=LeaveOneDomainOut()).fit(X, y, sample_domain=NAMES[d])
     assert chosen_on_all.best_score_ == exact.best_score_
@@ -256,7 +256,7 @@ def test_a_mapped_classifier_needs_a_map(feature_map):
         UnseenClassifier([MAPPED_RIDGE], feature_map=feature_map).fit(X, y, sample_domain=d)
 
 
-@pytest.mark.parametrize("method", [*PLAIN, "centred RBF SVM", "cidg"])
+@pytest.mark.parametrize("method", [*PLAIN, "centered RBF SVM", "cidg"])
 def test_the_refit_is_the_pipeline_built_by_hand(method):
     X, y, d = noisy()
     splits = list(LeaveOneDomainOut().split(X, y, d))
@@ -277,7 +277,7 @@ def test_the_refit_is_the_pipeline_built_by_hand(method):
 
 def test_processes_and_one_process_agree_bit_for_bit():
     X, y, d = noisy()
-    methods = ["logistic", "centred linear SVM", "dica"]
+    methods = ["logistic", "centered linear SVM", "dica"]
     alone = UnseenClassifier(methods).fit(X, y, sample_domain=d)
     shared = UnseenClassifier(methods, n_jobs=2).fit(X, y, sample_domain=d)
     for one, other in zip(alone.leaderboard_, shared.leaderboard_, strict=True):
@@ -291,7 +291,7 @@ def test_labels_of_a_held_out_domain_reach_nothing_that_is_fitted():
     shuffled[d == 2] = np.random.default_rng(0).permutation(y[d == 2])
     assert (shuffled != y).any()
     splits = list(HeldOutDomains([2]).split(X, y, d))
-    methods = [TABLE[name] for name in ("logistic", "RBF SVM", "centred linear SVM", "CIDG", "DICA")]
+    methods = [TABLE[name] for name in ("logistic", "RBF SVM", "centered linear SVM", "CIDG", "DICA")]
     how = {"coarse": True, "heads": ["1-NN", "logistic"], "centerings": ["source", "target"]}
     candidates = [candidate for method in methods for candidate in method.candidates(3, **how)]
     found = []
@@ -355,14 +355,14 @@ def test_sets_hold_the_likeliest_class_and_grow_with_what_is_asked():
 
 def test_a_transductive_choice_needs_a_batch_and_knows_each_domain():
     X, y, d = noisy()
-    model = UnseenClassifier(["centred logistic"]).fit(X, y, sample_domain=d)
+    model = UnseenClassifier(["centered logistic"]).fit(X, y, sample_domain=d)
     assert model.best_kind_ == "transductive"
     with pytest.raises(SmallBatchError, match=r"The new domain has 1 row, .* fit with transductive=False .* or name a"):
         model.predict(X[:1])
     with pytest.raises(SmallBatchError, match=r"Domain 7 has 9 rows, but .* needs at least 10 of them"):
         model.predict(X[:12], sample_domain=[0] * 3 + [7] * 9)
     assert model.predict(X[:13], sample_domain=[0] * 3 + [7] * 10).shape == (13,)
-    new = X[d == 1] + 100  # far away, and yet the same after centring
+    new = X[d == 1] + 100  # far away, and yet the same after centering
     np.testing.assert_array_equal(model.predict(new), model.predict(X[d == 1], sample_domain=d[d == 1]))
 
 
@@ -374,8 +374,8 @@ def test_without_transductive_models_single_samples_can_be_predicted():
     np.testing.assert_array_equal(model.predict(X), one_by_one)
     for methods in ("auto", ["auto", "nearest mean"]):  # those that nobody has asked for by name are left out
         assert not {method.name for method in UnseenClassifier(methods, transductive=False)._methods(X)} & set(CENTERED)
-    with pytest.raises(ValueError, match="transductive=False leaves no use for 'centred logistic'"):
-        UnseenClassifier(["centred logistic"], transductive=False).fit(X, y, sample_domain=d)
+    with pytest.raises(ValueError, match="transductive=False leaves no use for 'centered logistic'"):
+        UnseenClassifier(["centered logistic"], transductive=False).fit(X, y, sample_domain=d)
 
 
 def test_names_of_classes_come_back():
@@ -388,7 +388,7 @@ def test_names_of_classes_come_back():
     np.testing.assert_array_equal(model.predict(X), model.classes_[numbers.predict(X)])
 
 
-def test_sparse_samples_are_compared_without_the_centred_methods():
+def test_sparse_samples_are_compared_without_the_centered_methods():
     X, y, d = noisy()
     model = UnseenClassifier(["logistic", "linear SVM", "RBF SVM", "dica"]).fit(X, y, sample_domain=d)
     thin = UnseenClassifier(model.methods).fit(sparse.csr_array(X), y, sample_domain=d)
@@ -404,7 +404,7 @@ def test_data_frames_give_the_same_and_keep_their_names():
     pd = pytest.importorskip("pandas")
     X, y, d = noisy()
     frame = pd.DataFrame(X, columns=["a", "b", "c"], index=np.arange(len(X))[::-1])
-    methods = ["logistic", "centred logistic"]
+    methods = ["logistic", "centered logistic"]
     framed = UnseenClassifier(methods).fit(frame, pd.Series(y), sample_domain=pd.Series(NAMES[d]))
     plain = UnseenClassifier(methods).fit(X, y, sample_domain=NAMES[d])
     assert framed.feature_names_in_.tolist() == ["a", "b", "c"]
@@ -419,7 +419,7 @@ def test_data_frames_give_the_same_and_keep_their_names():
 
 def test_it_can_be_nested_in_cross_validation():
     X, y, d = noisy(n_domains=4)
-    model = UnseenClassifier(["logistic", "centred logistic"])
+    model = UnseenClassifier(["logistic", "centered logistic"])
     with sklearn.config_context(enable_metadata_routing=True):
         results = cross_validate(
             model, X, y, cv=LeaveOneDomainOut(), params={"sample_domain": d, "groups": d}, return_estimator=True
@@ -441,7 +441,7 @@ def test_two_domains_are_warned_about_once():
     X, y, d = noisy(n_domains=2)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        UnseenClassifier(["logistic", "cidg", "centred logistic"]).fit(X, y, sample_domain=d)
+        UnseenClassifier(["logistic", "cidg", "centered logistic"]).fit(X, y, sample_domain=d)
     caught = [warning for warning in caught if issubclass(warning.category, SingleDomainWarning)]
     assert [(warning.category, warning.filename) for warning in caught] == [(SingleDomainWarning, __file__)]
     assert "UnseenClassifier has folds whose training data come from a single domain" in str(caught[0].message)

@@ -7,14 +7,14 @@ import pytest
 from threadpoolctl import threadpool_limits
 
 from unseen import UnseenClassifier
-from unseen.labels import Samples
-from unseen.selection import METHODS, LeaveOneDomainOut, best_by_variant, tabulate_candidates
+from unseen.model_selection import METHODS, LeaveOneDomainOut, best_by_variant, tabulate_candidates
+from unseen.utils.samples import Samples
 
 PLAIN = ["logistic", "linear SVM", "RBF SVM"]
 
 
 @pytest.fixture(autouse=True, scope="module")
-def one_thread():
+def single_thread():
     """Many tiny problems: threads would only wait for each other."""
     with threadpool_limits(1):
         yield

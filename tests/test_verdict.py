@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from scipy.stats import t as student
 
-from unseen.selection import METHODS, forecast
+from unseen.model_selection import METHODS, forecast
 from unseen.study import Row
-from unseen.study._evidence import best_validated, mean_interval, sample_interval, squared_error
+from unseen.study._statistics import best_validated, mean_interval, sample_interval, squared_error
 from unseen.study._verdict import imbalance, verdict
 
 DOMAINS = [f"hospital {k}" for k in range(6)]

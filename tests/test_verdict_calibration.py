@@ -16,13 +16,13 @@ def world(kind, seed, n_domains=5, n=45):
     """Three classes in four dimensions; domains differ in nothing, in P(Y), or each moves its own way."""
     rng = np.random.default_rng(seed)
     apart = 3.0 if kind == "moved" else 1.6
-    centres = apart * rng.standard_normal((3, 4))
+    centers = apart * rng.standard_normal((3, 4))
     X, y, domain = [], [], []
     for s in range(n_domains):
         priors = rng.dirichlet([3.0] * 3) if kind == "label shift" else np.full(3, 1 / 3)
         labels = np.r_[0, 0, 1, 1, 2, 2, rng.choice(3, size=n - 6, p=priors)]  # no class is ever missing
         shift = 6 * rng.standard_normal(4) if kind == "moved" else 0.0
-        X.append(centres[labels] + rng.standard_normal((n, 4)) + shift)
+        X.append(centers[labels] + rng.standard_normal((n, 4)) + shift)
         y.append(labels)
         domain.append(np.full(n, f"d{s}"))
     return np.concatenate(X), np.concatenate(y), np.concatenate(domain)

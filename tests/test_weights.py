@@ -19,9 +19,7 @@ from helpers import three_domains
 from unseen import KFDA, ProjectionSearchCV, UndoBias, UnseenClassifier
 from unseen.estimators import collect_statistics
 from unseen.kernels import SizePlan
-from unseen.labels import Samples
-from unseen.models import Model, fit_table, model_card
-from unseen.selection import (
+from unseen.model_selection import (
     METHODS,
     EnsembleClassifier,
     HeldOutDomains,
@@ -31,9 +29,11 @@ from unseen.selection import (
     evaluate_candidates,
     tabulate_candidates,
 )
+from unseen.models import Model, fit_table, model_card
 from unseen.study import Protocol, tasks
 from unseen.study._compare import table_from_arrays
-from unseen.study._outcomes import _refit_ensemble
+from unseen.study._method_evaluation import _refit_ensemble
+from unseen.utils.samples import Samples
 
 
 def uneven(seed=0):
@@ -57,10 +57,10 @@ def said_of(method, samples, splits, **how):
 # Weights of samples
 
 
-@pytest.mark.parametrize("method", ["logistic", "linear SVM", "RBF SVM", "centred logistic", "DICA", "Undo-Bias"])
+@pytest.mark.parametrize("method", ["logistic", "linear SVM", "RBF SVM", "centered logistic", "DICA", "Undo-Bias"])
 def test_weights_of_one_are_no_weights(method):
     X, y, d = uneven()
-    model = UnseenClassifier([method], transductive="centred" in method)
+    model = UnseenClassifier([method], transductive="centered" in method)
     fits = [sklearn.clone(model).fit(X, y, sample_domain=d, sample_weight=w) for w in (None, np.ones(len(y)))]
     rows = [[(row["model"], row["mean"], row["params"]) for row in fit.leaderboard_] for fit in fits]
     assert rows[0] == rows[1]
@@ -175,7 +175,7 @@ def test_balanced_classes_are_those_of_scikit_learn(kind):
     assert np.abs(sklearn.clone(pipeline[-1]).fit(X, y).coef_ - expected.coef_).max() > 1e-2
 
 
-def test_a_nearest_neighbour_is_as_it_was():
+def test_a_nearest_neighbor_is_as_it_was():
     X, y, d = uneven()
     samples, splits = Samples(X, y, d), list(LeaveOneDomainOut().split(X, y, d))
     for balance in ("classes", "domains"):
@@ -187,7 +187,7 @@ def test_a_nearest_neighbour_is_as_it_was():
 
 def test_through_landmarks_the_head_is_balanced_too():
     X, y, d = uneven()
-    samples, plan = Samples(X, y, d), SizePlan.of(len(y), exact=False, landmarks=20)
+    samples, plan = Samples(X, y, d), SizePlan.from_rows(len(y), exact=False, landmarks=20)
     candidate = next(METHODS["KFDA"].candidates(3, heads=["logistic"]))
     large = LandmarkFit(samples, lambda projection: collect_statistics(projection, X, y, d), plan, balance="domains")
     pipeline, _ = large.fitted(candidate)

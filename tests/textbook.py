@@ -2,7 +2,7 @@
 
 The oracle for the fast code, so it shares nothing with it. Everything is written with + - * / and @ alone, so that the
 same lines run in double precision and, on arrays of mpmath numbers, in 50 digits. Equation numbers are those of Li et
-al. (2018) unless another paper is named. `K` is always the centred kernel matrix (Algorithm 1, step 2).
+al. (2018) unless another paper is named. `K` is always the centered kernel matrix (Algorithm 1, step 2).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 from scipy import linalg
 
 
-def centred(K):
+def centered(K):
     """Algorithm 1, step 2: K - 1K - K1 + 1K1."""
     n = len(K)
     return K - K.sum(axis=0)[None, :] / n - K.sum(axis=1)[:, None] / n + K.sum() / n / n
@@ -45,8 +45,8 @@ def conditional(K, y, d):
     return H
 
 
-def prior_normalised(K, y, d):
-    """L, eq. (12), with the prior-normalised means of eq. (13)."""
+def prior_normalized(K, y, d):
+    """L, eq. (12), with the prior-normalized means of eq. (13)."""
     domains, classes = np.unique(d), np.unique(y)
     means = [sum(cell_mean(K, y, d, s, j) for j in classes) / len(classes) for s in domains]
     average = sum(means) / len(domains)
@@ -82,7 +82,7 @@ def identity(K):
 
 def cidg(K, y, d, *, conditional_weight, prior_weight, ridge, norm_weight=0):
     """Numerator and denominator of eq. (22), with the ridge that follows it."""
-    A = conditional_weight * conditional(K, y, d) + prior_weight * prior_normalised(K, y, d)
+    A = conditional_weight * conditional(K, y, d) + prior_weight * prior_normalized(K, y, d)
     return between(K, y), A + within(K, y) + norm_weight * K + ridge * identity(K)
 
 
@@ -97,8 +97,8 @@ def sca(K, y, d, *, between_weight, domain_weight, ridge):
 
 
 def label_kernel(K, y):
-    """Centred kernel matrix of the labels, 1 for the same class and 0 otherwise."""
-    return centred((y[:, None] == y[None, :]) + 0 * K)
+    """Centered kernel matrix of the labels, 1 for the same class and 0 otherwise."""
+    return centered((y[:, None] == y[None, :]) + 0 * K)
 
 
 def inverse(M):
@@ -168,7 +168,7 @@ def solve(N, A, q):
 
 
 def target_features(K_target, B, values):
-    """Algorithm 1, steps 4 and 5: centre on the batch itself and project. `K_target` is (n_source, n_target)."""
+    """Algorithm 1, steps 4 and 5: center on the batch itself and project. `K_target` is (n_source, n_target)."""
     n, n_t = K_target.shape
     source, target = np.full((n, n), 1 / n), np.full((n_t, n_t), 1 / n_t)
     K = K_target - source @ K_target - K_target @ target + source @ K_target @ target

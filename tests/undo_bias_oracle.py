@@ -17,7 +17,7 @@ def moments(X):
 def khosla(model, X, y, d, row):
     """1/2 |w|^2 + lambda/2 sum |delta_s|^2 + C1 sum hinge(y w.x) + C2 sum hinge(y (w + delta_s).x).
 
-    Evaluated for the fitted weights of one class against the rest, in standardised features; the intercepts are the
+    Evaluated for the fitted weights of one class against the rest, in standardized features; the intercepts are the
     weights of a feature whose value is BIAS.
     """
     mean, scale = moments(X)

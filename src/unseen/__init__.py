@@ -13,16 +13,16 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from .estimators import CIDG, DICA, KFDA, MDA, SCA, DomainCenterer, UndoBias
     from .kernels import PivotedNystroem
+    from .model_selection import ProjectionSearchCV, UnseenClassifier
     from .models import fit, load_model
-    from .selection import ProjectionSearchCV, UnseenClassifier
     from .shift import diagnose
     from .study import compare
 
 _HOMES = {
     **dict.fromkeys(("CIDG", "DICA", "KFDA", "MDA", "SCA", "DomainCenterer", "UndoBias"), "estimators"),
     "PivotedNystroem": "kernels",
-    "ProjectionSearchCV": "selection",
-    "UnseenClassifier": "selection",
+    "ProjectionSearchCV": "model_selection",
+    "UnseenClassifier": "model_selection",
     "compare": "study",
     "diagnose": "shift",
     "fit": "models",
@@ -35,7 +35,7 @@ _SUBMODULES = (
     "images",
     "models",
     "report",
-    "selection",
+    "model_selection",
     "shift",
     "study",
     "tables",

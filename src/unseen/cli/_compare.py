@@ -10,11 +10,11 @@ from typing import Annotated, Any, Literal
 import typer
 from rich.text import Text
 
-from ..files import check_target
+from ..utils.io import check_target
 from . import _options as o
 from ._extract import photographs
+from ._own_methods import combine_methods, load_own_methods
 from ._report import errors, fitting, grid, notices, page, print_json, shortened, show_columns, translate_errors, write
-from ._with import combine_methods, load_own_methods
 
 
 def compare(
@@ -28,7 +28,7 @@ def compare(
     group: o.Group = None,
     features: o.Features = None,
     drop: o.Drop = None,
-    unlabelled: o.Unlabelled = None,
+    unlabeled: o.Unlabeled = None,
     dates: o.Dates = "drop",
     categories: o.Categories = None,
     methods: o.Methods = o.ALL,
@@ -38,7 +38,7 @@ def compare(
     scale: o.Scale = None,
     center: Annotated[
         Literal["target", "source"],
-        typer.Option(help="Centre projections on the new domain (transductive) or the sources."),
+        typer.Option(help="Center projections on the new domain (transductive) or the sources."),
     ] = "target",
     metric: o.Metric = "accuracy",
     balance: o.Weighing = "none",
@@ -63,13 +63,13 @@ def compare(
 
     Example: unseen compare hospitals.csv --label diagnosis --domain hospital --report report.html
     """
-    from ..selection import get_metric
+    from ..model_selection import get_metric
     from ..study import Execution, compare_table, imbalance
     from ..tables import Request
 
     with translate_errors():
         check_target(report, ".html", ".htm")
-        asked = Request(label, domain, o.parse_names(features), o.parse_names(drop), unlabelled, max_per_domain, seed)
+        asked = Request(label, domain, o.parse_names(features), o.parse_names(drop), unlabeled, max_per_domain, seed)
         asked = replace(asked, group=group, dates=dates, categories=o.parse_names(categories))
         if model is None:
             o.require_option("--model", **{"--output-name": output_name, "--domain-from": domain_from})
@@ -138,7 +138,7 @@ def show_comparison(summary: dict[str, Any]) -> None:
         text = f"{absent} of {len(domains)} domains not shown, for want of room: --report and --json have all of them."
         console.print(text, style="dim")
     if any(method["transductive"] for method in summary["methods"]):
-        console.print("* transductive: saw unlabelled samples of the held-out domain", style="dim")
+        console.print("* transductive: saw unlabeled samples of the held-out domain", style="dim")
     for method in summary["methods"]:
         if method["failed"]:
             console.print(f"{method['name']} {_word(method)}: {method['failed']}", style="red")

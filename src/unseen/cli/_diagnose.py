@@ -1,4 +1,4 @@
-"""``unseen diagnose``: how the domains differ, before any modelling."""
+"""``unseen diagnose``: how the domains differ, before any modeling."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ..files import check_target
+from ..utils.io import check_target
 from . import _options as o
 from ._report import clean, notices, print_json, save_figure, show_columns, translate_errors, write
 
@@ -20,7 +20,7 @@ def diagnose(
     group: o.Group = None,
     features: o.Features = None,
     drop: o.Drop = None,
-    unlabelled: o.Unlabelled = None,
+    unlabeled: o.Unlabeled = None,
     dates: o.Dates = "drop",
     categories: o.Categories = None,
     scale: o.Scale = None,
@@ -46,7 +46,7 @@ def diagnose(
     with translate_errors():
         check_target(report, ".html", ".htm")
         check_target(figure, ".png", ".svg", ".pdf")
-        asked = Request(label, domain, o.parse_names(features), o.parse_names(drop), unlabelled, seed=seed)
+        asked = Request(label, domain, o.parse_names(features), o.parse_names(drop), unlabeled, seed=seed)
         table = o.read_table(data, replace(asked, group=group, dates=dates, categories=o.parse_names(categories)))
         notices(table.notices)
         prepared = preprocessor(table.schema, o.resolve_scale(data, scale)).fit_transform(table.X)

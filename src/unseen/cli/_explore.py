@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from ..files import check_target
+from ..utils.io import check_target
 from . import _options as o
 from ._report import clean, errors, notices, print_json, translate_errors
 
@@ -26,7 +26,7 @@ def explore(
     group: o.Group = None,
     features: o.Features = None,
     drop: o.Drop = None,
-    unlabelled: o.Unlabelled = None,
+    unlabeled: o.Unlabeled = None,
     dates: o.Dates = "drop",
     categories: o.Categories = None,
     max_per_domain: o.MaxPerDomain = None,
@@ -67,7 +67,7 @@ def explore(
             sources = {example: sources.pop(example), **sources}
         else:
             asked = Request(
-                label, domain, o.parse_names(features), o.parse_names(drop), unlabelled, max_per_domain, seed
+                label, domain, o.parse_names(features), o.parse_names(drop), unlabeled, max_per_domain, seed
             )
             asked = replace(asked, group=group, dates=dates, categories=o.parse_names(categories))
             table = o.read_table(data, asked)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from ..files import atomic_write, check_target
+from ..utils.io import atomic_write, check_target
 from . import _options as o
 from ._report import errors, notices, translate_errors
 
@@ -34,12 +34,12 @@ def extract(
     ] = None,
     crop: Annotated[
         float | None,
-        typer.Option(min=0, help="Centre to cut out: in pixels, or before resizing, as 0.875 of the edge."),
+        typer.Option(min=0, help="Center to cut out: in pixels, or before resizing, as 0.875 of the edge."),
     ] = None,
     mean: Annotated[str | None, typer.Option(help="To subtract: one number, or three with commas.")] = None,
     std: Annotated[str | None, typer.Option(help="To divide by, likewise.")] = None,
     scale: Annotated[float | None, typer.Option(help="What white becomes, before that: 255, or 1.")] = None,
-    channels: Annotated[Literal["rgb", "bgr"] | None, typer.Option(help="The network's order of colours.")] = None,
+    channels: Annotated[Literal["rgb", "bgr"] | None, typer.Option(help="The network's order of colors.")] = None,
     resample: Annotated[Literal["bilinear", "bicubic"] | None, typer.Option(help="How to resize.")] = None,
     batch: Annotated[int, typer.Option(min=1, help="Pictures that the network is given at a time.")] = 16,
     jobs: Annotated[int, typer.Option("--jobs", "-j", help="Threads; -1 for one on each core.")] = -1,
@@ -84,7 +84,7 @@ def photographs(data: Path | None, asked: Request, domain_from: str | None, extr
 
     if data is None:
         raise ValueError("--model is for photographs: name their folder.")
-    if asked != Request(unlabelled=asked.unlabelled, max_per_domain=asked.max_per_domain, seed=asked.seed):
+    if asked != Request(unlabeled=asked.unlabeled, max_per_domain=asked.max_per_domain, seed=asked.seed):
         raise ValueError(
             "--label, --domain, --group, --features, --drop, --dates and --categories speak of a table, not of "
             "photographs."

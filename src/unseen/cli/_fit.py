@@ -9,11 +9,11 @@ from typing import Annotated, Any
 
 import typer
 
-from ..files import check_target
+from ..utils.io import check_target
 from . import _options as o
+from ._own_methods import combine_methods, load_own_methods, parse_own_method
 from ._report import errors, notices, print_json, show_columns, translate_errors
 from ._show import describe
-from ._with import combine_methods, load_own_methods, parse_own_method
 
 EXACT = {"none": True, "nystroem": False}  # otherwise the number of rows decides
 UNUSED_DOMAIN = "not used: exact kernels are fitted here. Pass --feature-map nystroem for landmarks."
@@ -27,7 +27,7 @@ def fit(
     group: o.Group = None,
     features: o.Features = None,
     drop: o.Drop = None,
-    unlabelled: o.Unlabelled = None,
+    unlabeled: o.Unlabeled = None,
     dates: o.Dates = "drop",
     categories: o.Categories = None,
     method: Annotated[
@@ -59,6 +59,7 @@ def fit(
     Example: unseen fit patients.csv --label diagnosis --domain hospital -o model.unseen
     """
     from ..kernels import SizePlan
+    from ..model_selection import method_names
     from ..models import (
         AUTO,
         TableRows,
@@ -69,7 +70,6 @@ def fit(
         open_row_stream,
         save_model,
     )
-    from ..selection import method_names
     from ..tables import Request, survey_table
 
     with translate_errors("Nothing was written."):
@@ -80,12 +80,12 @@ def fit(
         )
         check_storable([(one.transformer, one.classifier) for one in wanted if one.own or method != AUTO])
         method = method if method == AUTO else wanted[0].name
-        asked = Request(label, domain, o.parse_names(features), o.parse_names(drop), unlabelled, max_per_domain, seed)
+        asked = Request(label, domain, o.parse_names(features), o.parse_names(drop), unlabeled, max_per_domain, seed)
         asked = replace(asked, group=group, dates=dates, categories=o.parse_names(categories))
         source = TableRows(o.embedded_table(asked)) if data is None else survey_table(data, asked)
         how: dict[str, Any] = {"scale": o.resolve_scale(data, scale), "seed": seed}
         try:
-            plan = SizePlan.of(source.rows, exact=EXACT.get(feature_map), landmarks=components)
+            plan = SizePlan.from_rows(source.rows, exact=EXACT.get(feature_map), landmarks=components)
             table = open_row_stream(source, plan, seed)
             asked_for = {"--components": components, "--workers": workers, "--scheduler": scheduler}
             unused = " and ".join(name for name, value in asked_for.items() if value is not None and plan.exact)

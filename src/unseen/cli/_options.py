@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from ..files import check_target
+from ..utils.io import check_target
 from ._report import grid, notices, page
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def show_help_if_missing(names: str) -> str:
     """Instead of going on, list all methods if somebody asks for help with them."""
     if names.strip().lower() != "help":
         return names
-    from ..selection import METHODS
+    from ..model_selection import METHODS
 
     table = grid(["method", "kind", "what it is"], [])
     for method in METHODS.values():
@@ -91,7 +91,7 @@ Features = Annotated[
     ),
 ]
 Drop = Annotated[str | None, typer.Option(help="Columns to leave out, written like --features.")]
-Unlabelled = Annotated[
+Unlabeled = Annotated[
     str | None, typer.Option(help="Leave out rows with this label, such as 0 or unknown; NA for missing ones.")
 ]
 Metric = Annotated[
@@ -149,7 +149,7 @@ Report = Annotated[Path | None, typer.Option(dir_okay=False, help="Write the rep
 
 
 def _all_methods() -> str:
-    from ..selection import method_names
+    from ..model_selection import method_names
 
     return ",".join(method_names(compared=True))
 
@@ -187,7 +187,7 @@ def embedded_table(request: Request) -> Table:
 
     if request != Request(max_per_domain=request.max_per_domain, seed=request.seed):
         raise ValueError(
-            "--label, --domain, --group, --features, --drop, --unlabelled, --dates and --categories speak of a table; "
+            "--label, --domain, --group, --features, --drop, --unlabeled, --dates and --categories speak of a table; "
             "name one, or leave them out."
         )
     table = embedded_digits()
@@ -197,8 +197,8 @@ def embedded_table(request: Request) -> Table:
 @contextmanager
 def cluster(workers: int | None, scheduler: str | None) -> Iterator[Any]:
     """Yield a Dask client of a running cluster or of local workers; None without either option."""
-    from ..citizen import optional_import
     from ..estimators import ClusterLostError
+    from ..utils.optional_imports import optional_import
 
     if workers is None and scheduler is None:
         yield None
@@ -226,7 +226,7 @@ def local_cluster(workers: int) -> Iterator[Any]:
     A Dask scheduler runs whatever code it is sent, and a port of this machine is open to all of its users. TLS with a
     certificate that exists only in the memory of this process and of its workers keeps others out.
     """
-    from ..citizen import optional_import
+    from ..utils.optional_imports import optional_import
 
     optional_import("cryptography", "Starting local Dask workers that other users cannot reach")
     distributed = optional_import("distributed", "Starting local Dask workers")
@@ -259,7 +259,7 @@ def _silent(name: str) -> Iterator[None]:
 
 
 def resolve_scale(data: Path | None, scale: Any) -> Any:
-    """What was asked for; otherwise standardised columns, or rows of unit length for the embedded images."""
+    """What was asked for; otherwise standardized columns, or rows of unit length for the embedded images."""
     return scale or ("l2" if data is None else "standardize")
 
 

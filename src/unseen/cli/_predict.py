@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from ..exceptions import SmallBatchError
-from ..files import check_target
+from ..utils.io import check_target
 from . import _options as o
 from ._report import clean, errors, grid, notices, page, print_json, translate_errors
 from ._show import readable
@@ -88,7 +88,7 @@ def show_predictions(summary: dict[str, Any]) -> None:
 
 def _print_agreement(found: dict[str, Any], names_domains: bool) -> None:
     """Accuracy, and which label was predicted as which."""
-    without = f"; {_rows(found['unlabelled'])} without a label" if found["unlabelled"] else ""
+    without = f"; {_rows(found['unlabeled'])} without a label" if found["unlabeled"] else ""
     _say(f"Accuracy: {_share(found)}{without}")
     domains = sorted(found["domains"], key=lambda entry: float(entry["accuracy"])) if names_domains else []
     _say_some([f"  {readable(entry['domain'])}: {_share(entry)}" for entry in domains], "none of them worse", "  ")

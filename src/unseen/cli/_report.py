@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from ..files import atomic_write
+from ..utils.io import atomic_write
 
 if TYPE_CHECKING:
     from ..study import AccuracyTable, Cell
@@ -130,7 +130,7 @@ def print_json(facts: dict[str, Any], as_json: bool, show: Callable[[dict[str, A
 
 
 def show_table(table: AccuracyTable, title: str) -> None:
-    """Print a table like the paper's: best in bold, the printed figure in grey, transductive entries starred."""
+    """Print a table like the paper's: best in bold, the printed figure in gray, transductive entries starred."""
     from ..study import summary_lines
 
     console = page()
@@ -142,9 +142,9 @@ def show_table(table: AccuracyTable, title: str) -> None:
         rich.add_row(name, *values)
     console.print(rich)
     if any(cell.transductive for cell in table.cells.values()):
-        console.print("* transductive: centred on unlabelled target data", style="dim")
+        console.print("* transductive: centered on unlabeled target data", style="dim")
     if any(cell.published is not None for cell in table.cells.values()):
-        console.print(f"grey: {table.printed}", style="dim")
+        console.print(f"gray: {table.printed}", style="dim")
     failures = {m: f"{c.word}: {c.failed}" for (_, m), c in table.cells.items() if c.failed}
     for method, reason in failures.items():
         console.print(f"{method} {reason}", style="red")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from ..files import check_target
+from ..utils.io import check_target
 from . import _options as o
 from ._extract import extractor, list_skipped
 from ._report import errors, notices, save_figure, show_table, translate_errors, write

@@ -96,7 +96,7 @@ def readable(label: object) -> str:
 
 
 def _number_and_names(names: list[str]) -> str:
-    from ..labels import format_list
+    from ..utils.validation import format_list
 
     return f"{len(names)}: {format_list(names, SHOWN, quote=False)}" if names else ""
 

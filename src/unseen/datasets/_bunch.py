@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from sklearn.utils import Bunch
 
-from ..citizen import optional_import
-from ..labels import Samples
+from ..utils.optional_imports import optional_import
+from ..utils.samples import Samples
 
 
 def make_bunch(

@@ -6,7 +6,7 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
-from ..citizen import optional_import
+from ..utils.optional_imports import optional_import
 
 TIMEOUT = (10, 30)  # seconds to connect, and between two chunks of the body
 RETRIES = 3

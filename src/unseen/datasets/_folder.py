@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 from sklearn.utils import Bunch
 
-from ..labels import Labels, Samples, format_list
 from ..tables import Request, SurveyedTable, TableError, survey_table
+from ..utils.samples import Samples
+from ..utils.validation import Labels, format_list
 from ._bunch import make_bunch
 
 
@@ -97,7 +98,8 @@ def _class_names(found: SurveyedTable, classes: Labels) -> list[str]:
     """A name for each class: from the files, if their labels tell where the names begin, or else the class itself."""
     (first, names), *others = found.class_names.items() or [("", ())]
     problems = [
-        f"'classes' differs: {first} has {format_list(names, quote=False)}; {file} has {format_list(theirs, quote=False)}."
+        f"'classes' differs: {first} has {format_list(names, quote=False)}; {file} has "
+        f"{format_list(theirs, quote=False)}."
         for file, theirs in others
         if theirs != names
     ]

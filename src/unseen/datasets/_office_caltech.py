@@ -11,9 +11,10 @@ from pathlib import Path
 import numpy as np
 from sklearn.utils import Bunch
 
-from ..citizen import optional_import
-from ..labels import Samples, format_list
 from ..tables import Request, survey_files
+from ..utils.optional_imports import optional_import
+from ..utils.samples import Samples
+from ..utils.validation import format_list
 from ._bunch import make_bunch
 from ._download import download as download_file
 from ._download import git_blob_id

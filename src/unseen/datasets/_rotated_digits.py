@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from sklearn.utils import Bunch
 
-from ..labels import Samples
 from ..tables import Column, Schema, Table
+from ..utils.samples import Samples
 from ._bunch import make_bunch
 
 NAME = "rot{:02g}"  # of a domain, by its angle

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils import Bunch, check_random_state
 
-from ..labels import Samples
+from ..utils.samples import Samples
 from ._bunch import make_bunch
 
 # Table 1 of Li et al. (2018): for each domain, the mean of each class and its number of samples.
@@ -16,7 +16,7 @@ TABLE_1 = {
     "domain 2": (((3.5, 2.5), 20), ((4.5, 1.5), 60), ((5.5, 2.5), 40)),
     "domain 3": (((8.0, 2.5), 40), ((9.5, 1.5), 40), ((10.0, 2.5), 40)),
 }
-# Not in the table: a labelled fourth domain on which the weights can be chosen.
+# Not in the table: a labeled fourth domain on which the weights can be chosen.
 VALIDATION = {"validation": (((6.0, 2.0), 40), ((7.0, 1.0), 40), ((8.0, 2.0), 40))}
 STANDARD_DEVIATION = 0.3
 

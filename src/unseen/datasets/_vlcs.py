@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from sklearn.utils import Bunch
 
-from ..labels import Samples, format_list
+from ..utils.samples import Samples
+from ..utils.validation import format_list
 from ._bunch import make_bunch
 from ._folder import read_folder
 
@@ -40,7 +41,7 @@ def load_vlcs(
 ) -> Bunch:
     """Load VLCS from a folder with one file for each of its four collections.
 
-    Reads what :func:`~unseen.datasets.load_folder` reads, and checks that it is VLCS. Collections are recognised by
+    Reads what :func:`~unseen.datasets.load_folder` reads, and checks that it is VLCS. Collections are recognized by
     name or initial, whatever the case: V, VOC2007 or Pascal; L or LabelMe; C or Caltech101; S or SUN09. Other words may
     stand beside the name, as in Pascal_decaf6.mat.
 
@@ -111,7 +112,7 @@ def _initial(name: str) -> str:
 
 def _wrong_collections(initials: dict[str, str]) -> list[str]:
     problems = [
-        f"{name} is not recognised as one of V (VOC2007, Pascal), L (LabelMe), C (Caltech101), S (SUN09)."
+        f"{name} is not recognized as one of V (VOC2007, Pascal), L (LabelMe), C (Caltech101), S (SUN09)."
         for name, initial in initials.items()
         if not initial
     ]

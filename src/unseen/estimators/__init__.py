@@ -1,10 +1,15 @@
-"""The estimators: projections as recipes, Undo-Bias, centring of domains, and all of these on Dask collections.
+"""The estimators: projections as recipes, Undo-Bias, centering of domains, and all of these on Dask collections.
 
 Stands on the algebra and the kernels. One file a method.
 """
 
-from ..citizen import is_dask
-from ._centring import (
+from ..utils.optional_imports import is_dask
+from ._cidg import CIDG
+from ._dask import compute, tree_reduce
+from ._dask import predict as predict_lazily
+from ._dica import DICA
+from ._domain_centerer import DomainCenterer
+from ._domain_centering import (
     DomainCenters,
     DomainTransformer,
     apply_centering,
@@ -13,23 +18,12 @@ from ._centring import (
     transform_all_without_centering,
     transform_without_centering,
 )
-from ._cidg import CIDG
-from ._cluster import ClusterLostError, cluster_errors, map_on_cluster, parallel
-from ._dica import DICA
-from ._distributed import compute, tree_reduce
-from ._distributed import predict as predict_lazily
-from ._domain_centerer import DomainCenterer
+from ._feature_space import check_gram, is_fitted_map, map_features
 from ._kfda import KFDA
 from ._mda import MDA
-from ._projection import (
-    FEATURE_MAPS,
-    Projection,
-    ProjectionProblem,
-    invariance_weights,
-    validation_options,
-)
+from ._parallel import ClusterLostError, cluster_errors, map_on_cluster, parallel
+from ._projection import FEATURE_MAPS, Projection, ProjectionProblem, invariance_weights, validation_options
 from ._sca import SCA
-from ._space import check_gram, is_fitted_map, map_features
 from ._statistics import Statistics, collect_statistics, feature_spectrum, fit_from_statistics, sum_statistics
 from ._undo_bias import LIBLINEAR, UndoBias
 
@@ -41,33 +35,33 @@ __all__ = [
     "LIBLINEAR",
     "MDA",
     "SCA",
-    "DomainCenters",
     "ClusterLostError",
     "DomainCenterer",
+    "DomainCenters",
     "DomainTransformer",
-    "ProjectionProblem",
     "Projection",
+    "ProjectionProblem",
     "Statistics",
     "UndoBias",
-    "fit_from_statistics",
-    "centers_batches",
     "apply_centering",
-    "get_domain_centers",
+    "centers_batches",
     "check_gram",
     "cluster_errors",
     "collect_statistics",
     "compute",
     "feature_spectrum",
-    "map_features",
+    "fit_from_statistics",
+    "get_domain_centers",
     "invariance_weights",
     "is_dask",
     "is_fitted_map",
+    "map_features",
     "map_on_cluster",
-    "predict_lazily",
     "parallel",
+    "predict_lazily",
     "sum_statistics",
-    "tree_reduce",
-    "transform_without_centering",
     "transform_all_without_centering",
+    "transform_without_centering",
+    "tree_reduce",
     "validation_options",
 ]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from ..algebra import Ints, ScatterProblem, between, cell_within, conditional, prior_normalized
-from ..citizen import keyword_parameters
+from ..linalg import Ints, ScatterProblem, between, cell_within, conditional, prior_normalized
+from ..utils.estimator_mixins import keyword_parameters
 from ._projection import NON_NEGATIVE, Projection
 
 
@@ -14,12 +14,12 @@ class CIDG(Projection):
     r"""Conditional invariant domain generalization (Li et al., AAAI 2018).
 
     Learns components in which classes lie far apart, samples of a class close together, and each class looks the same
-    in every domain: the leading generalised eigenvectors of
+    in every domain: the leading generalized eigenvectors of
 
     .. math:: P B = (\gamma H + \alpha L + Q + \kappa K + \epsilon I) B \Gamma
 
     with between-class scatter P, within-class scatter Q, scatter of the class-conditional means over domains H and
-    scatter of the prior-normalised domain means L.
+    scatter of the prior-normalized domain means L.
 
     Parameters
     ----------

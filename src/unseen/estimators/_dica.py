@@ -9,7 +9,7 @@ import numpy as np
 from scipy import linalg
 from sklearn.utils._param_validation import Interval
 
-from ..algebra import (
+from ..linalg import (
     Ints,
     ScatterProblem,
     Solution,
@@ -20,7 +20,7 @@ from ..algebra import (
     dica_output,
     domain,
 )
-from ..citizen import keyword_parameters
+from ..utils.estimator_mixins import keyword_parameters
 from ._projection import Projection
 
 # Of the largest entry of the published matrix, which is not symmetric: eigenvalues that are smaller have few digits.
@@ -35,7 +35,7 @@ class DICA(Projection):
     r"""Domain-invariant component analysis (Muandet et al. 2013).
 
     Learns components whose distribution P(X) varies little between domains while they still predict the labels. With
-    :math:`D` the scatter of the domain means and :math:`\Sigma_y` the regularised covariance of the class indicators,
+    :math:`D` the scatter of the domain means and :math:`\Sigma_y` the regularized covariance of the class indicators,
 
     .. math:: \tfrac{1}{n} M_y \Sigma_y^{-1} M_y^\top B = (D + K + \lambda I) B \Gamma ,
 
@@ -124,7 +124,7 @@ def _solve_as_published(
     """L (L + n eps I)^-1 K^2 b = A b g: with L = Zc Zc', eigenpairs of the C x C matrix S Zc' K^2 A^-1 Zc."""
     class_sizes = counts.sum(axis=0)
     n, n_classes = class_sizes.sum(), len(class_sizes)
-    # Centred class indicators in the eigenbasis, and what it misses of them.
+    # Centered class indicators in the eigenbasis, and what it misses of them.
     present = counts > 0
     members = np.sqrt(counts[present])[:, None] * np.eye(n_classes)[np.nonzero(counts)[1]]
     members -= np.sqrt(counts[present])[:, None] * class_sizes / n

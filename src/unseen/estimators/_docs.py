@@ -4,7 +4,7 @@ from __future__ import annotations
 
 COMMON = """\
 ridge : float, "scale" or a multiple such as "0.1*scale", default="scale"
-    Weight of ``tr(B'B)`` in the denominator, on the scale of the {power} of the centred kernel matrix Kc.
+    Weight of ``tr(B'B)`` in the denominator, on the scale of the {power} of the centered kernel matrix Kc.
     "scale" is {scale}.
 kernel : str or callable, default="rbf"
     Any kernel of :func:`sklearn.metrics.pairwise.pairwise_kernels`, "precomputed", or a function of two samples.
@@ -46,7 +46,7 @@ statistics_ : dict of ndarrays
 offset_ : ndarray of shape (n_components,)
     The mean that is subtracted from projected samples.
 recentered_ : bool
-    Whether `offset_` was estimated on unlabelled target data by `recentered`.
+    Whether `offset_` was estimated on unlabeled target data by `recentered`.
 {features_in}"""
 
 RIDGE_SCALES = {1: ("eigenvalues", "``1e-2 * norm(Kc)``"), 2: ("squared eigenvalues", "``1e-4 * norm(Kc) ** 2``")}

@@ -11,24 +11,24 @@ from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.extmath import row_norms
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..algebra import Array
-from ..citizen import DocLinkMixin, keyword_parameters
-from ..labels import EncodedLabels, require_named_domains
-from ._centring import DomainCenters, DomainTransformer
+from ..linalg import Array
+from ..utils.estimator_mixins import DocLinkMixin, keyword_parameters
+from ..utils.validation import EncodedLabels, require_named_domains
+from ._domain_centering import DomainCenters, DomainTransformer
 
 
 @keyword_parameters
 class DomainCenterer(DocLinkMixin, OneToOneFeatureMixin, DomainTransformer, BaseEstimator):
     """Subtract each domain's own mean, and scale rows back to unit length.
 
-    A simple trick that is hard to beat when domains differ by a shift. A domain that was not seen in `fit` is centred
+    A simple trick that is hard to beat when domains differ by a shift. A domain that was not seen in `fit` is centered
     on the mean of the batch that is being transformed, without looking at labels: what it gives is *transductive*, it
     needs batches, and it assumes that class proportions differ little between domains.
 
     Parameters
     ----------
     renormalize : bool or "auto", default=True
-        Whether to scale each row to unit Euclidean length after centring; "auto" does so if all rows had it in `fit`.
+        Whether to scale each row to unit Euclidean length after centering; "auto" does so if all rows had it in `fit`.
 
     Attributes
     ----------
@@ -84,7 +84,7 @@ class DomainCenterer(DocLinkMixin, OneToOneFeatureMixin, DomainTransformer, Base
         return self
 
     def transform(self, X: Any, *, sample_domain: Any = None) -> Any:
-        """Centre each domain: one that was seen in `fit` on its mean there, a new one on its mean in this batch.
+        """Center each domain: one that was seen in `fit` on its mean there, a new one on its mean in this batch.
 
         Parameters
         ----------
@@ -95,10 +95,10 @@ class DomainCenterer(DocLinkMixin, OneToOneFeatureMixin, DomainTransformer, Base
 
         Returns
         -------
-        X_centred : ndarray of shape (n_samples, n_features)
-            The centred samples.
+        X_centered : ndarray of shape (n_samples, n_features)
+            The centered samples.
         """
-        Z = self._centring().of_batch(self._uncentred(X), sample_domain)
+        Z = self._centering().of_batch(self._uncentered(X), sample_domain)
         return self._scaled(Z)
 
     def _scaled(self, Z: Array) -> Array:
@@ -108,10 +108,10 @@ class DomainCenterer(DocLinkMixin, OneToOneFeatureMixin, DomainTransformer, Base
         _, size = np.frexp(np.abs(Z).max(axis=1, keepdims=True))
         return normalize(np.ldexp(Z, -size, out=Z), copy=False)
 
-    def _uncentred(self, X: Any) -> Array:
+    def _uncentered(self, X: Any) -> Array:
         return validate_data(self, X, reset=False, dtype=(np.float64, np.float32), copy=True)
 
-    def _centring(self) -> DomainCenters:
+    def _centering(self) -> DomainCenters:
         check_is_fitted(self)
         stored = dict(zip(self.domains_.tolist(), self.means_, strict=True))
         return DomainCenters(stored, "DomainCenterer", "Transform a batch of that domain.")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..algebra import Ints, ScatterProblem, between, cell_within
-from ..citizen import keyword_parameters
+from ..linalg import Ints, ScatterProblem, between, cell_within
+from ..utils.estimator_mixins import keyword_parameters
 from ._projection import Projection
 
 

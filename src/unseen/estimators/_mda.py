@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.utils._param_validation import Interval
 
-from ..algebra import (
+from ..linalg import (
     Ints,
     ScatterProblem,
     cell_within,
@@ -17,7 +17,7 @@ from ..algebra import (
     mda_class_offset,
     mda_domain_discrepancy,
 )
-from ..citizen import keyword_parameters
+from ..utils.estimator_mixins import keyword_parameters
 from ._projection import NON_NEGATIVE, Projection
 
 

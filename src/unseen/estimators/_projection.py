@@ -1,4 +1,4 @@
-"""What every projection shares: validation, fitting, centring, transforming, and the eigenproblem it poses."""
+"""What every projection shares: validation, fitting, centering, transforming, and the eigenproblem it poses."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from ..algebra import (
+from ..exceptions import FewerComponentsWarning, warn
+from ..kernels import CenteredKernel, Kernel, KernelTransformer, check_cell_memory, check_square_memory, parse_multiple
+from ..linalg import (
     Array,
     IndefiniteKernelError,
     Ints,
@@ -37,10 +39,9 @@ from ..algebra import (
     whiten_by_cholesky,
     whiten_by_eigh,
 )
-from ..citizen import is_dask, keyword_parameters, reset_fitted_attributes
-from ..exceptions import FewerComponentsWarning, warn
-from ..kernels import CenteredKernel, Kernel, KernelTransformer, check_cell_memory, check_square_memory, parse_multiple
-from ..labels import (
+from ..utils.estimator_mixins import keyword_parameters, reset_fitted_attributes
+from ..utils.optional_imports import is_dask
+from ..utils.validation import (
     EncodedLabels,
     Labels,
     check_domains,
@@ -49,9 +50,9 @@ from ..labels import (
     warn_masked_labels,
     warn_single_domain,
 )
-from ._centring import DomainCenters, DomainTransformer
 from ._docs import shared_docs
-from ._space import FeatureSpace, KernelSpace, check_gram, check_same_map, map_in_blocks
+from ._domain_centering import DomainCenters, DomainTransformer
+from ._feature_space import FeatureSpace, KernelSpace, check_gram, check_same_map, map_in_blocks
 from ._statistics import (
     Statistics,
     UnsolvedError,
@@ -157,7 +158,7 @@ class Projection(DomainTransformer, KernelTransformer):
         X, classes, domains = self._check_training_data(X, y, sample_domain, whole=True)
         if self.kernel == "precomputed":
             check_gram(X)
-        membership = Membership.of(classes.codes, domains.codes)
+        membership = Membership.from_codes(classes.codes, domains.codes)
         self._remember(classes.names, domains.names, membership.counts)
         self._warn_of_table()
         self._solve_kernel(X, membership)
@@ -213,7 +214,7 @@ class Projection(DomainTransformer, KernelTransformer):
             dataframe is transformed lazily.
         sample_domain : array-like of shape (n_samples,), default=None
             Matters for ``centering="target"`` only: domains seen in training keep the source mean, each other one
-            is centred on its own mean. None means one new domain.
+            is centered on its own mean. None means one new domain.
 
         Returns
         -------
@@ -222,28 +223,28 @@ class Projection(DomainTransformer, KernelTransformer):
         """
         self._require_solution()
         if is_dask(X):
-            from . import _distributed as distributed
+            from . import _dask as distributed
 
             return distributed.transform(self, X, sample_domain)
         X = self._check_samples(X, reset=False)
         labels = None if sample_domain is None else check_domains(sample_domain, X.shape[0])
         Z = self._project(X)
-        if self._centres_batches():
-            self._centring().of_batch(Z, labels)
+        if self._centers_batches():
+            self._centering().of_batch(Z, labels)
         else:
             Z -= self.offset_
         return Z.astype(X.dtype, copy=False)
 
     def recentered(self, X: Any) -> Self:
-        """Return a fitted copy that is centred on an unlabelled batch of a new domain.
+        """Return a fitted copy that is centered on an unlabeled batch of a new domain.
 
         The copy transforms single samples of that domain as ``centering="target"`` would have transformed the whole
-        batch. Results obtained with it are transductive: they used unlabelled target data.
+        batch. Results obtained with it are transductive: they used unlabeled target data.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            At least two unlabelled samples of the new domain.
+            At least two unlabeled samples of the new domain.
 
         Returns
         -------
@@ -252,14 +253,15 @@ class Projection(DomainTransformer, KernelTransformer):
         """
         self._require_solution()
         if is_dask(X):
-            from . import _distributed as distributed
+            from . import _dask as distributed
 
             found = distributed.moments(self, X)[None]
         else:
-            found = Moments.of(self._uncentred(X))
+            found = Moments.from_values(self._uncentered(X))
         if found.count < 2:
             raise ValueError(
-                f"recentered needs a batch of at least 2 samples to estimate a mean; got X with {found.count}. Centred "
+                f"recentered needs a batch of at least 2 samples to estimate a mean; got X with {found.count}. "
+                "Centered "
                 "on itself, a single sample would always land on the origin."
             )
         return self._moved(found.mean)
@@ -273,14 +275,14 @@ class Projection(DomainTransformer, KernelTransformer):
     @property
     def _samples(self) -> Kernel:
         """What samples must be: as the kernel wants them, or as any feature map takes them."""
-        return Kernel.of(self) if self.feature_map is None else FeatureSpace.kernel
+        return Kernel.from_estimator(self) if self.feature_map is None else FeatureSpace.kernel
 
     @property
     def _space(self) -> Any:
         """Where the components of a fitted projection live: it combines what it knows of samples by weights."""
         if "feature_map_" in vars(self):
             return FeatureSpace(self.feature_map_)
-        return KernelSpace(Kernel.of(self, gamma=self.gamma_), self.X_fit_)
+        return KernelSpace(Kernel.from_estimator(self, gamma=self.gamma_), self.X_fit_)
 
     @property
     def _n_features_out(self) -> int:
@@ -342,7 +344,7 @@ class Projection(DomainTransformer, KernelTransformer):
             encode_classes(self.classes_, type(self).__name__)  # refuses a single one
         self._warn_of_table()
         spectrum = feature_spectrum(cells, type(self).__name__)
-        equation = ProjectionProblem.of(self, cells.counts, float(np.linalg.norm(spectrum.values)))
+        equation = ProjectionProblem.from_projection(self, cells.counts, float(np.linalg.norm(spectrum.values)))
         solution = equation.finish(equation.solve(*equation.whitened(spectrum)))
         B = solution.coefficients
         self.__dict__.update(eigenvalues_=solution.eigenvalues, coef_=B, offset_=cells.mean @ B, recentered_=False)
@@ -350,16 +352,16 @@ class Projection(DomainTransformer, KernelTransformer):
     def _solve_kernel(self, X: Any, membership: Membership) -> None:
         """Solve the eigenproblem in the kernel's space."""
         check_square_memory(X.shape[0], copies=3, caller=type(self).__name__)
-        kernel = Kernel.of(self).fitted(X)
-        K = kernel.values_to_centre(X)
-        centered = kernel.centre(K, type(self).__name__)
-        equation = ProjectionProblem.of(self, membership.counts, centered.size)
+        kernel = Kernel.from_estimator(self).fitted(X)
+        K = kernel.values_to_center(X)
+        centered = kernel.center(K, type(self).__name__)
+        equation = ProjectionProblem.from_projection(self, membership.counts, centered.size)
         solution = equation.solve_gram(K, centered, membership)
         solution = equation.finish(solution, None if kernel.is_precomputed else X)
         self.gamma_ = kernel.gamma
         # A copy: what happens to X after the fit is its owner's business.
         self.X_fit_ = None if kernel.is_precomputed else X.copy()
-        # Centred coefficients make constants in the kernel vanish: one offset is all the centring there is.
+        # Centered coefficients make constants in the kernel vanish: one offset is all the centering there is.
         self.dual_coef_ = solution.coefficients - solution.coefficients.mean(axis=0)
         offset = centered.means @ self.dual_coef_
         self.__dict__.update(eigenvalues_=solution.eigenvalues, offset_=offset, recentered_=False)
@@ -386,17 +388,17 @@ class Projection(DomainTransformer, KernelTransformer):
         return self.coef_ if "feature_map_" in vars(self) else self.dual_coef_
 
     def _project(self, X: Any, weights: Array | None = None) -> Array:
-        """Components of validated samples before centring, or other combinations in the same space."""
+        """Components of validated samples before centering, or other combinations in the same space."""
         space, weights = self._space, self._weights if weights is None else weights
         with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused below
             widest = max(len(weights), X.shape[1])  # kernel values and samples have their copies
             Z = map_in_blocks(lambda rows: space.combine(rows, weights), X, weights.shape[1], widest)
         return space.kernel.finite(Z)
 
-    def _uncentred(self, X: Any) -> Array:
+    def _uncentered(self, X: Any) -> Array:
         return self._project(self._check_samples(X, reset=False))
 
-    def _uncentred_beside(self, others: Sequence[Any], X: Any) -> list[Array]:
+    def _uncentered_beside(self, others: Sequence[Any], X: Any) -> list[Array]:
         weights = [other._weights for other in others]
         Z = self._project(self._check_samples(X, reset=False), np.hstack(weights))
         return np.split(Z, np.cumsum([own.shape[1] for own in weights])[:-1], axis=1)
@@ -407,10 +409,10 @@ class Projection(DomainTransformer, KernelTransformer):
             return id(getattr(self.feature_map_, "estimator", self.feature_map_))
         return id(self.X_fit_), self.gamma_, self.kernel, self.degree, self.coef0, id(self.kernel_params)
 
-    def _centres_batches(self) -> bool:
+    def _centers_batches(self) -> bool:
         return self.centering == "target" and not self.recentered_
 
-    def _centring(self) -> DomainCenters:
+    def _centering(self) -> DomainCenters:
         return DomainCenters(
             dict.fromkeys(self.domains_.tolist(), self.offset_),
             'centering="target"',
@@ -428,7 +430,7 @@ class Projection(DomainTransformer, KernelTransformer):
 class ProjectionProblem:
     """The eigenproblem that a projection poses on a table of counts of each class in each domain, the ridge a number.
 
-    It is solved from a decomposition of centred data, and `finish` makes of its solution what a fitted projection has.
+    It is solved from a decomposition of centered data, and `finish` makes of its solution what a fitted projection has.
     """
 
     projection: Projection
@@ -436,8 +438,9 @@ class ProjectionProblem:
     ridge: float
 
     @classmethod
-    def of(cls, projection: Projection, counts: Ints, size: float) -> ProjectionProblem:
-        """The eigenproblem for a centred kernel matrix of Frobenius norm `size`, of which a ridge may be a multiple."""
+    def from_projection(cls, projection: Projection, counts: Ints, size: float) -> ProjectionProblem:
+        """The eigenproblem for a centered kernel matrix of Frobenius norm `size`, of which a ridge may be a "
+        "multiple."""
         ridge = projection.ridge
         check_cell_memory(int(np.count_nonzero(counts)), type(projection).__name__)
         if isinstance(ridge, str):
@@ -455,7 +458,7 @@ class ProjectionProblem:
         return sum(self.projection._weight(name, self.counts) for name in self.projection._invariance_weights)
 
     def whitened(self, spectrum: Spectrum) -> tuple[Spectrum, Whitened]:
-        """Reduce to cell space what varies in a decomposition of the centred data; weights have no say in it."""
+        """Reduce to cell space what varies in a decomposition of the centered data; weights have no say in it."""
         with self._singularity_explained():
             varying = spectrum.without_negative_rounding() if self.recipe.norm else spectrum
             if not self.ridge:
@@ -473,7 +476,7 @@ class ProjectionProblem:
         solution = None
         if len(K) > EXACT_BELOW and recipe.symmetric and self.ridge:
             cells, top = np.count_nonzero(self.counts), recipe.inside * size**2 + recipe.norm * size
-            # Beside the cubes of a Cholesky factorisation, spaces pay that are small and that a ridge keeps small.
+            # Beside the cubes of a Cholesky factorization, spaces pay that are small and that a ridge keeps small.
             if recipe.total or (KRYLOV_CELLS * cells < len(K) and self.ridge > 1e-5 * top):
                 solution = self._solve_in_krylov_spaces(K, membership, centered.precision)
             if solution is None and cholesky_is_sound(recipe, size):
@@ -539,7 +542,7 @@ class ProjectionProblem:
         except SingularProblemError as error:
             name, ridge = type(self.projection).__name__, self.projection.ridge
             raise ValueError(
-                f"The generalised eigenproblem of {name} is singular with ridge={ridge!r}: {error} "
+                f"The generalized eigenproblem of {name} is singular with ridge={ridge!r}: {error} "
                 "Set ridge to a larger positive number; it is on the scale of the squared eigenvalues of the kernel "
                 "matrix."
             ) from error

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 from sklearn.utils._param_validation import Interval
 
-from ..algebra import Ints, ScatterProblem, between, cell_within, domain
-from ..citizen import keyword_parameters
+from ..linalg import Ints, ScatterProblem, between, cell_within, domain
+from ..utils.estimator_mixins import keyword_parameters
 from ._projection import NON_NEGATIVE, Projection
 
 

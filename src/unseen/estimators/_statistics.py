@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.utils import gen_batches
 
-from ..algebra import Array, CellStatistics, Gram, Ints, Membership, Spectrum, gram
-from ..citizen import is_dask
 from ..kernels import check_scatter_memory, check_spread
-from ..labels import EncodedLabels, Labels, encode_domains
-from ._space import fit_feature_map
+from ..linalg import Array, CellStatistics, Gram, Ints, Membership, Spectrum, gram
+from ..utils.optional_imports import is_dask
+from ..utils.validation import EncodedLabels, Labels, encode_domains
+from ._feature_space import fit_feature_map
 
 if TYPE_CHECKING:
     from ._projection import Projection
@@ -49,7 +49,7 @@ class Statistics:
     cells: CellStatistics
 
     @classmethod
-    def of(
+    def from_features(
         cls, features: Callable[[slice], Array], classes: EncodedLabels, domains: EncodedLabels, gram: Gram = gram
     ) -> Statistics:
         """Collect the statistics of samples, asking for the features of a block of rows at a time."""
@@ -59,7 +59,9 @@ class Statistics:
             values = features(rows)
             if not rows.start:
                 check_scatter_memory(values.shape[1])
-            return CellStatistics.of(values, Membership.of(classes.codes[rows], domains.codes[rows], shape), gram)
+            return CellStatistics.from_features(
+                values, Membership.from_codes(classes.codes[rows], domains.codes[rows], shape), gram
+            )
 
         batches = gen_batches(len(classes.codes), BLOCK_ROWS)
         cells = reduce(lambda one, two: one.plus(two, gram), map(block, batches))
@@ -103,7 +105,7 @@ def sum_statistics(parts: Sequence[Statistics | None]) -> Statistics | None:
 
 
 def feature_spectrum(cells: CellStatistics, caller: str) -> Spectrum:
-    """Decompose the centred features, which must differ."""
+    """Decompose the centered features, which must differ."""
     spectrum = cells.spectrum()
     far = float(np.sqrt(cells.counts.sum()) * np.linalg.norm(cells.mean))
     check_spread(float(np.sqrt(spectrum.values.sum())), far, caller)
@@ -126,7 +128,7 @@ def collect_statistics(
     `declared`.
     """
     if is_dask(X):
-        from . import _distributed as distributed
+        from . import _dask as distributed
 
         return distributed.gather_statistics(projection, X, y, sample_domain, declared=declared, reset=reset)
     X, classes, domains = projection._check_training_data(
@@ -138,7 +140,7 @@ def collect_statistics(
     def block(rows: slice) -> Array:
         return space.features(X[rows]) if features is None else np.ascontiguousarray(features[rows])
 
-    return Statistics.of(block, classes, domains, space.gram)
+    return Statistics.from_features(block, classes, domains, space.gram)
 
 
 def fit_from_statistics(projection: Projection, statistics: Statistics, n_features: int) -> None:

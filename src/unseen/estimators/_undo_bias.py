@@ -14,9 +14,9 @@ from sklearn.svm import LinearSVC
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..algebra import Array, Ints, Membership, check_squares
-from ..citizen import DocLinkMixin, keyword_parameters
-from ..labels import (
+from ..linalg import Array, Ints, Membership, check_squares
+from ..utils.estimator_mixins import DocLinkMixin, keyword_parameters
+from ..utils.validation import (
     EncodedLabels,
     check_weights,
     encode_classes,
@@ -34,12 +34,12 @@ LIBLINEAR = threading.Lock()  # its random numbers have one state for the whole 
 class UndoBias(DocLinkMixin, LinearClassifierMixin, BaseEstimator):
     r"""Linear SVM with a shared weight vector and one offset per domain (Khosla et al., ECCV 2012).
 
-    For each class against the rest it minimises
+    For each class against the rest it minimizes
 
     .. math:: \tfrac12 \|w\|^2 + \tfrac{\lambda}{2} \sum_s \|\delta_s\|^2 + C_1 \sum_i \ell(y_i\, w^\top x_i)
               + C_2 \sum_i \ell(y_i (w + \delta_{s_i})^\top x_i)
 
-    with the hinge loss. A domain that was never seen is classified with w alone. Features are standardised first.
+    with the hinge loss. A domain that was never seen is classified with w alone. Features are standardized first.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ class UndoBias(DocLinkMixin, LinearClassifierMixin, BaseEstimator):
         coded = EncodedLabels.domains(sample_domain, len(X))
         domains, domain = coded.names, coded.codes
         warn_single_domain(domains, type(self).__name__)
-        warn_masked_labels(classes, domains, Membership.of(codes, domain).counts, type(self).__name__)
+        warn_masked_labels(classes, domains, Membership.from_codes(codes, domain).counts, type(self).__name__)
         weight = check_weights(sample_weight, len(X))
         mean, scale = mean_and_scale(X, weight)
         standard = np.hstack([(X - mean) / scale, np.full((len(X), 1), BIAS)])

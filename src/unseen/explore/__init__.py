@@ -1,11 +1,11 @@
 """A live page on a data set: what weights do to a picture, to scatters and to accuracy, while a slider moves.
 
 Asks the engine, the algebra and the models for everything, and computes nothing itself. `Session` is a data set that is
-being explored, `Newcomers` a fitted model on new rows, `Serving` the server.
+being explored, `NewDataView` a fitted model on new rows, `Server` the server.
 """
 
 from ._code import command_line_code, python_code
-from ._newcomers import NewDataView
+from ._new_data_view import NewDataView
 from ._saving import save
 from ._server import Explorer, Server, application
 from ._session import Origin, Session

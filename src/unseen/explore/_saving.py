@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from ..files import atomic_write
+from ..model_selection import Method
 from ..models import TableRows, fit_table, model_card, save_model
-from ..selection import Method
 from ..study import Protocol, compare_table
+from ..utils.io import atomic_write
 from ._code import command_line_code
 from ._session import Session
 from ._setting import Setting

@@ -21,15 +21,15 @@ from typing import Any
 import numpy as np
 
 from .. import __version__
-from ..citizen import optional_import
-from ..selection import EXPECTED_ERRORS
+from ..model_selection import EXPECTED_ERRORS
+from ..utils.optional_imports import optional_import
 from ._code import command_line_code, python_code
-from ._desk import RequestQueue, Superseded
-from ._gate import HEADERS, RejectedRequest, SecurityMiddleware, parse_request
+from ._ensemble_view import SHARES, EnsembleView, make_ensemble_view
 from ._http import timed_protocol
-from ._newcomers import NewDataView
-from ._pool import SHARES, EnsembleView, make_ensemble_view
+from ._new_data_view import NewDataView
+from ._request_queue import RequestQueue, Superseded
 from ._saving import ENDINGS, available_name, save
+from ._security import HEADERS, RejectedRequest, SecurityMiddleware, parse_request
 from ._session import Session
 from ._setting import Setting
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from ..labels import Samples
-from ..selection import METHODS, CachedSplit, DecompositionCache, group_by
+from ..model_selection import METHODS, CachedSplit, DecompositionCache, group_by
 from ..tables import Table, preprocessor
+from ..utils.samples import Samples
 from ._setting import Setting, method_facts, surface_axes
 
 MOST_ROWS = 2_000  # decomposed within a second or two
@@ -70,7 +70,7 @@ class Session:
     def setting(self, asked: Any) -> Setting:
         """A setting from texts by name, or from the text of an address."""
         how = self.domains, len(self.samples.classes)
-        return Setting.parse(asked, *how) if isinstance(asked, str) else Setting.of(asked, *how)
+        return Setting.parse(asked, *how) if isinstance(asked, str) else Setting.from_request(asked, *how)
 
     @property
     def facts(self) -> dict[str, Any]:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Self
 from urllib.parse import parse_qsl, urlencode
 
-from ..labels import format_list
-from ..selection import HEADS, METHODS, Candidate, Method, method_names
+from ..model_selection import HEADS, METHODS, Candidate, Method, method_names
+from ..utils.validation import format_list
 
 # Powers of ten between which sliders move, in quarters.
 DECADES = {"gamma": (-3, 2), "ridge": (-6, 4), "output_ridge": (-6, 2)}
@@ -27,7 +27,7 @@ LABELS = {
 SHARES = ("between_weight", "discrepancy_weight")  # between 0 and 1
 FIRST = "CIDG"
 MOST_COMPONENTS = 10
-VIEW = ("tab", "data", "colour", "stage", "dims", "pool", "skew")  # of the page alone, which its address holds too
+VIEW = ("tab", "data", "color", "stage", "dims", "pool", "skew")  # of the page alone, which its address holds too
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Slider:
         return {"name": self.name, "label": LABELS[self.name], "values": texts, "first": self.first}
 
     @classmethod
-    def of(cls, name: str, default: float | str) -> Slider:
+    def for_parameter(cls, name: str, default: float | str) -> Slider:
         """From where a parameter stands at first: a number, or a multiple of a scale of the data."""
         if name in SHARES:
             values: list[float | str] = [round(0.05 * k, 2) for k in range(21)]
@@ -61,7 +61,7 @@ class Slider:
 def sliders(method: Method) -> list[Slider]:
     """What there is to set of a projection: the kernel's width, its weights, its ridge."""
     params = method.transformer.get_params(deep=False)
-    return [Slider.of(name, params[name]) for name in LABELS if name in params]
+    return [Slider.for_parameter(name, params[name]) for name in LABELS if name in params]
 
 
 def components(method: Method, n_classes: int) -> list[str]:
@@ -98,7 +98,7 @@ class Setting:
     params: Mapping[str, float | str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, asked: Mapping[str, Any], domains: Sequence[str], n_classes: int) -> Self:
+    def from_request(cls, asked: Mapping[str, Any], domains: Sequence[str], n_classes: int) -> Self:
         """From texts by name; ValueError for what is unknown, with what there is."""
         rest = {name: text for name, text in asked.items() if name not in VIEW}
 
@@ -124,7 +124,7 @@ class Setting:
     @classmethod
     def parse(cls, text: str, domains: Sequence[str], n_classes: int) -> Self:
         """From the part of the page's address behind the #."""
-        return cls.of(dict(parse_qsl(text.removeprefix("#"), keep_blank_values=True)), domains, n_classes)
+        return cls.from_request(dict(parse_qsl(text.removeprefix("#"), keep_blank_values=True)), domains, n_classes)
 
     def __str__(self) -> str:
         """What `parse` reads."""

@@ -28,7 +28,7 @@ OPTIONS = (
     "group",
     "features",
     "drop",
-    "unlabelled",
+    "unlabeled",
     "dates",
     "categories",
     "max_per_domain",

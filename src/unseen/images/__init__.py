@@ -11,4 +11,4 @@ from ._table import make_photo_table, photo_collection, photo_table
 
 __all__ = ["Extraction", "ImageFeatures", "Photos", "Preprocessing", "extract", "find_photos", "photo_table"]
 # For other rooms, and for nobody else.
-__all__ += ["PRESETS", "Extractor", "Skipped", "photo_collection", "make_photo_table"]
+__all__ += ["PRESETS", "Extractor", "Skipped", "make_photo_table", "photo_collection"]

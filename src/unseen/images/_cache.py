@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..files import check_free_space, check_unchanged, create_once, file_identity
+from ..utils.io import check_free_space, check_unchanged, create_once, file_identity
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS pictures (path BLOB PRIMARY KEY, size INTEGER, changed INTEGER, content BLOB NOT NULL);

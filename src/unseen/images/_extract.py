@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..citizen import optional_import
-from ..files import atomic_write, is_special, temporary_folder
-from ..progress import progress
 from ..tables import TableError, format_count, is_path
+from ..utils.io import atomic_write, is_special, temporary_folder
+from ..utils.optional_imports import optional_import
+from ..utils.progress import progress
 from ._cache import Cache
 from ._network import Network
 from ._photos import Photos, as_unicode, find_photos
@@ -105,7 +105,7 @@ class Extractor:
     @cached_property
     def how(self) -> Preprocessing:
         """What is done to pictures."""
-        return Preprocessing.of(self.preprocessing)
+        return Preprocessing.from_spec(self.preprocessing)
 
     @cached_property
     def size(self) -> tuple[int, int]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from ..citizen import DOCUMENTATION_URL, DocLinkMixin, keyword_parameters, reset_fitted_attributes
+from ..utils.estimator_mixins import DOCUMENTATION_URL, DocLinkMixin, keyword_parameters, reset_fitted_attributes
 from ._extract import BATCH, Extractor, Features
 from ._pixels import Preprocessing
 
@@ -132,7 +132,10 @@ class ImageFeatures(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, TransformerMi
     def _extractor(self) -> Extractor:
         path = os.path.abspath(os.path.expanduser(self.model))
         changed = os.stat(path).st_mtime_ns if os.path.exists(path) else 0
-        own = self.get_params(deep=False) | {"preprocessing": vars(Preprocessing.of(self.preprocessing)), "model": path}
+        own = self.get_params(deep=False) | {
+            "preprocessing": vars(Preprocessing.from_spec(self.preprocessing)),
+            "model": path,
+        }
         return _opened(changed, json.dumps(own | {"strict": True}, default=os.fspath))
 
     def __sklearn_tags__(self) -> Any:

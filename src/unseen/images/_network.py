@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..citizen import optional_import
-from ..files import is_special
-from ..labels import format_list
+from ..utils.io import is_special
+from ..utils.optional_imports import optional_import
+from ..utils.validation import format_list
 
 MOST_FEATURES = 2**16
 MOST_NUMBERS = 2**26  # that a network takes at a time
@@ -86,7 +86,8 @@ class Network:
         near = difflib.get_close_matches(asked, [*known, *self._by_node], n=3, cutoff=0.5)
         hint = f"Did you mean {' or '.join(map(repr, near))}? " if near else ""
         raise ValueError(
-            f"{self.path.name} has no tensor {asked!r}. {hint}Its outputs are {format_list(self._declared)}; the last of "
+            f"{self.path.name} has no tensor {asked!r}. {hint}Its outputs are {format_list(self._declared)}; the "
+            "last of "
             f"its {len(self.tensors):,} tensors are {', '.join(map(repr, self.tensors[-12:]))}."
         )
 

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..labels import format_list
 from ..tables import TableError, as_text, batches, ending_of, require_short_names, translate_read_errors
+from ..utils.validation import format_list
 from ._pixels import ENDINGS
 
 SPLITS = {"train", "crossval", "val", "test", "full"}  # folders between domains and classes, as VLCS has them
@@ -124,7 +124,10 @@ def _by_folder(root: Path, found: Sequence[str], name: str) -> Photos:
         whole = {part[0] for part in parts if part[1].lower() == WHOLE}
         kept = [i for i, part in enumerate(parts) if part[0] not in whole or part[1].lower() == WHOLE]
         splits = sorted({parts[i][1] for i in kept})
-        told = f"Pictures lie in DOMAIN/SPLIT/CLASS: {len(kept):,} of {len(found):,} are used, those in {format_list(splits)}."
+        told = (
+            f"Pictures lie in DOMAIN/SPLIT/CLASS: {len(kept):,} of {len(found):,} are used, "
+            f"those in {format_list(splits)}."
+        )
         paths, parts = [found[i] for i in kept], [parts[i][:1] + parts[i][2:] for i in kept]
         return Photos(root, paths, [part[1] for part in parts], [part[0] for part in parts], name, [told])
     lost = [path for path, part in zip(found, parts, strict=True) if len(part) < 3]

@@ -1,4 +1,4 @@
-"""From a file of any common kind to the numbers that a network takes: decoded, upright, in colour, cut and scaled."""
+"""From a file of any common kind to the numbers that a network takes: decoded, upright, in color, cut and scaled."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ..citizen import optional_import
+from ..utils.optional_imports import optional_import
 
 ENDINGS = (".jpg", ".jpeg", ".png", ".tif", ".tiff", ".webp", ".bmp")
 FORMATS = ("JPEG", "PNG", "TIFF", "WEBP", "BMP")  # others, such as EPS, start programs
@@ -42,16 +42,16 @@ class Preprocessing:
     mean, std : tuple of float, default=(0,) and (1,)
         Subtracted, and divided by: one number, or one for each channel in the network's order.
     channels : {"rgb", "bgr"}, default="rgb"
-        The network's order of colours.
+        The network's order of colors.
     resample : {"bilinear", "bicubic"}, default="bilinear"
         How it is resized.
 
     Examples
     --------
     >>> from unseen.images import Preprocessing
-    >>> Preprocessing.of("tf-lite").mean
+    >>> Preprocessing.from_spec("tf-lite").mean
     (127.0,)
-    >>> Preprocessing.of({"preset": "caffe", "crop": 227}).crop
+    >>> Preprocessing.from_spec({"preset": "caffe", "crop": 227}).crop
     227
     """
 
@@ -84,7 +84,7 @@ class Preprocessing:
                 raise ValueError(f"{name} must be one of {', '.join(known)}; got {getattr(self, name)!r}.")
 
     @classmethod
-    def of(cls, asked: Preprocessing | Mapping[str, Any] | str) -> Preprocessing:
+    def from_spec(cls, asked: Preprocessing | Mapping[str, Any] | str) -> Preprocessing:
         """One of these; a preset by its name; or settings by theirs, those of a `preset` if they name one."""
         if isinstance(asked, Preprocessing):
             return asked
@@ -151,7 +151,7 @@ class Preprocessing:
         if self.scale != 255:
             values = values * np.float32(self.scale / 255)
         mean, std = np.array(self.mean, np.float32), np.array(self.std, np.float32)
-        if gray:  # of three colours, their average
+        if gray:  # of three colors, their average
             mean, std = mean.mean(keepdims=True), std.mean(keepdims=True)
         if mean.any():
             values = values - mean
@@ -189,7 +189,7 @@ def decode_image(content: bytes) -> Any:
                 limit = f"at most {image.MAX_IMAGE_PIXELS:,} are decoded (PIL.Image.MAX_IMAGE_PIXELS)"
                 raise ValueError(f"it has {wide:,} x {high:,} pixels; {limit}")
             ops.exif_transpose(opened, in_place=True)
-            return _in_colour(opened)
+            return _in_color(opened)
     except image.UnidentifiedImageError as error:
         raise ValueError(f"no picture of a known kind ({', '.join(FORMATS)})") from error
     except MemoryError:
@@ -198,7 +198,7 @@ def decode_image(content: bytes) -> Any:
         raise ValueError(str(error).strip().rstrip(".") or type(error).__name__) from error
 
 
-def _in_colour(picture: Any) -> Any:
+def _in_color(picture: Any) -> Any:
     """Red, green and blue of eight bits each, whatever a picture has."""
     if picture.mode == "RGB" and "transparency" not in picture.info:
         return picture

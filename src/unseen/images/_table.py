@@ -17,9 +17,9 @@ import numpy as np
 from sklearn.utils import Bunch
 
 from ..datasets import load_office_caltech_folder, load_vlcs_folder
-from ..files import is_special, temporary_folder
-from ..labels import Samples
 from ..tables import Request, Table, format_count, read_survey, survey_table
+from ..utils.io import is_special, temporary_folder
+from ..utils.samples import Samples
 from ._cache import Cache
 from ._extract import Extractor, Skipped
 from ._photos import Photos, find_photos

@@ -15,7 +15,14 @@ from ._kernel import (
     squared_distances,
 )
 from ._nystroem import PivotedNystroem
-from ._plan import EXACT_ROWS, SizePlan, available_bytes, check_cell_memory, check_scatter_memory, check_square_memory
+from ._size_plan import (
+    EXACT_ROWS,
+    SizePlan,
+    available_bytes,
+    check_cell_memory,
+    check_scatter_memory,
+    check_square_memory,
+)
 
 __all__ = [
     "EXACT_ROWS",
@@ -26,12 +33,12 @@ __all__ = [
     "SizePlan",
     "available_bytes",
     "center_kernel",
-    "parse_multiple",
-    "is_multiple",
-    "median_squared_distance",
     "check_cell_memory",
     "check_scatter_memory",
     "check_spread",
     "check_square_memory",
+    "is_multiple",
+    "median_squared_distance",
+    "parse_multiple",
     "squared_distances",
 ]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy import linalg
 
-from ..algebra import Array, Ints, gram, product
+from ..linalg import Array, Ints, gram, product
 
 NEGATIVE_TOLERANCE = float(np.sqrt(np.finfo(float).eps))  # negative residuals, relative to the diagonal
 
@@ -27,7 +27,7 @@ def pivoted_cholesky(
     rounding: Array,
     random: np.random.RandomState,
 ) -> tuple[Array, Ints, Array]:
-    """Factorise a positive semi-definite matrix K from a few of its rows, ``K ~ F'F`` (Chen et al. 2023).
+    """Factorize a positive semi-definite matrix K from a few of its rows, ``K ~ F'F`` (Chen et al. 2023).
 
     ``values(rows, columns)`` evaluates a part of K; `columns` may be a full slice. Pivots are proposed `block_size` at
     a time, up to `n_pivots` or until the trace of ``K - F'F`` is at most `tolerance` times that of K. A residual of at

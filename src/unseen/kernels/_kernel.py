@@ -1,4 +1,4 @@
-"""Kernels as values: what they need of samples, the rules for their width, their evaluation, and centring."""
+"""Kernels as values: what they need of samples, the rules for their width, their evaluation, and centering."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.extmath import row_norms
 from sklearn.utils.validation import check_non_negative, validate_data
 
-from ..algebra import Array, check_range, check_squares, largest_entry, norm, product
-from ..citizen import DocLinkMixin, keyword_parameters
+from ..linalg import Array, check_range, check_squares, largest_entry, norm, product
+from ..utils.estimator_mixins import DocLinkMixin, keyword_parameters
 
 # 1,000 rows are half a million pairs: their median has a standard error of one per cent for twenty normal features,
 # less for more features and five per cent for a single one.
@@ -198,7 +198,7 @@ class Kernel:
     kernel_params: Mapping[str, Any] | None = None
 
     @classmethod
-    def of(cls, estimator: Any, **changes: Any) -> Self:
+    def from_estimator(cls, estimator: Any, **changes: Any) -> Self:
         """The kernel that the parameters of an estimator describe, but for some of them."""
         return cls(**{name: getattr(estimator, name) for name in cls.__match_args__} | changes)
 
@@ -276,18 +276,18 @@ class Kernel:
             K = pairwise_kernels(X, Y, metric=self.kernel, filter_params=True, **params)
         return np.asarray(K, dtype=np.float64)
 
-    def values_to_centre(self, X: Any, Y: Any = None) -> Array:
-        """The same about a good origin, up to what depends on a sample alone, which centring takes away."""
+    def values_to_center(self, X: Any, Y: Any = None) -> Array:
+        """The same about a good origin, up to what depends on a sample alone, which centering takes away."""
         if self.kernel == "rbf":
-            return self.values_to_centre_from(squared_distances(X, Y), X.shape[1])
+            return self.values_to_center_from(squared_distances(X, Y), X.shape[1])
         *rows, others = self.about_origin(X) if Y is None else self.about_origin(X, Y)
         own = rows[0] if rows else others
         power = self._power(X.shape[1])
         if power and not sparse.issparse(others):
-            return _polynomial_to_centre(own, others, *power)
+            return _polynomial_to_center(own, others, *power)
         return self.values(own, others if rows else None)
 
-    def values_to_centre_from(self, distances: Array, n_features: int) -> Array:
+    def values_to_center_from(self, distances: Array, n_features: int) -> Array:
         """The same of the rbf kernel from squared distances, in place: ``exp(-gamma distance) - 1``.
 
         Of a wide kernel, whose values are all close to one, the difference from one keeps its digits.
@@ -297,7 +297,7 @@ class Kernel:
 
     @property
     def has_origin(self) -> bool:
-        """Whether `values_to_centre` depends on the mean of its second argument, by rounding."""
+        """Whether `values_to_center` depends on the mean of its second argument, by rounding."""
         return self.kernel in ("rbf", "linear") or self._is_low_power
 
     @property
@@ -329,8 +329,8 @@ class Kernel:
         of_products = replace(self, gamma=self.width(X.shape[1]))
         return of_products.values(self.finite(squares)[:, None], np.ones((1, 1)))[:, 0]
 
-    def centre(self, K: Array, caller: str) -> CenteredKernel:
-        """Centre kernel values in place; what is left must be more than rounding errors."""
+    def center(self, K: Array, caller: str) -> CenteredKernel:
+        """Center kernel values in place; what is left must be more than rounding errors."""
         means = self.finite(center_kernel(K))
         size = norm(K)
         uncentered = len(K) * float(np.abs(means).max())
@@ -380,7 +380,7 @@ class KernelTransformer(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, Transform
     @property
     def _samples(self) -> Kernel:
         """What samples must be: as the kernel wants them."""
-        return Kernel.of(self)
+        return Kernel.from_estimator(self)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -391,17 +391,17 @@ class KernelTransformer(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, Transform
         return tags
 
 
-def check_spread(centred: float, uncentred: float, caller: str) -> None:
-    """Raise if nothing but rounding is left of a norm after centring."""
-    if centred <= 4 * np.finfo(float).eps * uncentred:
+def check_spread(centered: float, uncentered: float, caller: str) -> None:
+    """Raise if nothing but rounding is left of a norm after centering."""
+    if centered <= 4 * np.finfo(float).eps * uncentered:
         raise ValueError(
-            f"All samples look the same to {caller}: the centred kernel matrix is zero. Check X, the kernel and its "
+            f"All samples look the same to {caller}: the centered kernel matrix is zero. Check X, the kernel and its "
             "gamma; if samples differ, by too little for their squares to be seen, scale X."
         )
 
 
-def _polynomial_to_centre(X: Any, Y: Array, gamma: float, degree: int, coef0: float) -> Array:
-    """``(gamma x'y + coef0)^degree`` without what depends on x alone or on y alone, which centring takes away.
+def _polynomial_to_center(X: Any, Y: Array, gamma: float, degree: int, coef0: float) -> Array:
+    """``(gamma x'y + coef0)^degree`` without what depends on x alone or on y alone, which centering takes away.
 
     Far from the origin that is nearly all of it, and beside it the rest would lose its digits. With a and b about the
     mean of `Y`, ``gamma x'y + coef0 = s + t(a) + t(b) + w(a, b)``. Call a power of it ``s^p + f(a) + f(b) + D(a, b)``:
@@ -428,15 +428,15 @@ def _polynomial_to_centre(X: Any, Y: Array, gamma: float, degree: int, coef0: fl
 
 
 def center_kernel(K: Array) -> Array:
-    """Centre a Gram matrix in place (Algorithm 1, step 2) and return the column means it had before.
+    """Center a Gram matrix in place (Algorithm 1, step 2) and return the column means it had before.
 
     Means are rounded as the values are. Of a wide kernel, whose values are all close to one, little more than that may
     be left; a second time takes what the first has missed.
     """
-    return _centred_once(K) + _centred_once(K)
+    return _centered_once(K) + _centered_once(K)
 
 
-def _centred_once(K: Array) -> Array:
+def _centered_once(K: Array) -> Array:
     step = max(1, 2**22 // max(len(K), 1))  # a block that stays in cache while both subtractions pass over it
     with np.errstate(over="ignore", invalid="ignore"):  # infinite entries show in the means: the caller decides
         means: Array = K.mean(axis=0)

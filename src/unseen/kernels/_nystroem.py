@@ -1,4 +1,4 @@
-"""Explicit features of a kernel from landmarks that a randomly pivoted Cholesky factorisation picks."""
+"""Explicit features of a kernel from landmarks that a randomly pivoted Cholesky factorization picks."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.extmath import row_norms
 from sklearn.utils.validation import check_is_fitted
 
-from ..algebra import Array, product
-from ..citizen import keyword_parameters, reset_fitted_attributes
+from ..linalg import Array, product
+from ..utils.estimator_mixins import keyword_parameters, reset_fitted_attributes
 from ._cholesky import NotPositiveError, pivoted_cholesky
 from ._kernel import EPS, Kernel, KernelTransformer
 
@@ -190,7 +190,7 @@ class PivotedNystroem(KernelTransformer):
         """
         self._validate_params()
         reset_fitted_attributes(self)
-        kernel = Kernel.of(self)
+        kernel = Kernel.from_estimator(self)
         if kernel.is_precomputed:
             raise ValueError(
                 'PivotedNystroem does not take kernel="precomputed": it exists so that the full kernel matrix is never '
@@ -241,7 +241,7 @@ class PivotedNystroem(KernelTransformer):
     def _on_landmarks(self, X: Any) -> tuple[Any, Kernel, Array]:
         """Samples, the kernel, and its values between samples and landmarks."""
         check_is_fitted(self)
-        kernel = Kernel.of(self, gamma=self.gamma_)
+        kernel = Kernel.from_estimator(self, gamma=self.gamma_)
         X = kernel.check(self, X, reset=False)
         return X, kernel, kernel.values(*kernel.about_origin(X, self.components_))
 

@@ -3,13 +3,13 @@
 Stands on the tables, the selection and the novelty of a new table.
 """
 
-from ._card import model_card
-from ._door import fit
-from ._file import check_storable, load_model, read_card, save_model
-from ._fit import AUTO, TableFit, fit_notices, fit_table
-from ._model import TableModel
-from ._predict import RESULT_ENDINGS, Model, ModelFileError, TablePredictions
-from ._stream import TableRows, open_row_stream
+from ._fit_data import fit
+from ._model import RESULT_ENDINGS, Model, ModelFileError, TablePredictions
+from ._model_card import model_card
+from ._model_file import check_storable, load_model, read_card, save_model
+from ._row_stream import TableRows, open_row_stream
+from ._table_fit import AUTO, TableFit, fit_notices, fit_table
+from ._table_model import TableModel
 
 __all__ = [
     "Model",

@@ -14,9 +14,9 @@ __all__ += [
     "column_lines",
     "draw_comparison",
     "draw_diagnosis",
+    "format_ranked",
     "heat_map",
     "percent",
     "pyplot",
-    "format_ranked",
     "write_cells",
 ]

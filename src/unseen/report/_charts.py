@@ -9,7 +9,7 @@ from typing import Any
 
 from ._format import is_number
 
-SHADES = 10  # report.css has as many colours
+SHADES = 10  # report.css has as many colors
 CANVAS = 1000  # points are sent as whole numbers on a square of this size: smaller, and finer than a screen
 
 

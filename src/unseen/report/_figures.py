@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from ..citizen import optional_import
+from ..utils.optional_imports import optional_import
 from ._format import format_ranked, percent
 
-ACCENT = "#D55E00"  # of Okabe and Ito's palette, which colour-blind readers tell apart
-DETECTED = "#0072B2"  # likewise; a filled bar says the same without colour
+ACCENT = "#D55E00"  # of Okabe and Ito's palette, which color-blind readers tell apart
+DETECTED = "#0072B2"  # likewise; a filled bar says the same without color
 CELLS_WITH_NUMBERS = 100  # in one panel; more would not be legible
 CLASSES_SHOWN = 12
-LEAST_SCALE = 0.25  # of the colours, so that distances near zero do not look large
+LEAST_SCALE = 0.25  # of the colors, so that distances near zero do not look large
 
 
 def pyplot() -> Any:
@@ -23,9 +23,9 @@ def pyplot() -> Any:
 
 
 def heat_map(ax: Any, values: Any, rows: Sequence[str], columns: Sequence[str], **limits: float) -> Any:
-    """Draw a matrix in colours, NaN in grey, with names along both axes; `vmin` and `vmax` limit the colours."""
-    colours = pyplot().get_cmap("cividis").with_extremes(bad="0.9")
-    image = ax.imshow(values, cmap=colours, aspect="auto", **limits)
+    """Draw a matrix in colors, NaN in gray, with names along both axes; `vmin` and `vmax` limit the colors."""
+    colors = pyplot().get_cmap("cividis").with_extremes(bad="0.9")
+    image = ax.imshow(values, cmap=colors, aspect="auto", **limits)
     tilted = {"rotation": 30, "ha": "right", "rotation_mode": "anchor"} if max(map(len, columns)) > 6 else {}
     ax.set_xticks(range(len(columns)), columns, parse_math=False, **tilted)  # a name may hold dollar signs
     ax.set_yticks(range(len(rows)), rows, parse_math=False)
@@ -39,8 +39,8 @@ def write_cells(image: Any, texts: Sequence[Sequence[str]]) -> None:
     values = np.ma.filled(image.get_array(), np.nan)
     middle = np.mean(image.get_clim()) if np.isfinite(values).any() else 0.0
     for (i, j), value in np.ndenumerate(values):
-        colour = "white" if value < middle else "black"
-        image.axes.text(j, i, texts[i][j], ha="center", va="center", fontsize="small", color=colour)
+        color = "white" if value < middle else "black"
+        image.axes.text(j, i, texts[i][j], ha="center", va="center", fontsize="small", color=color)
 
 
 def draw_comparison(summary: dict[str, Any], figure: Any = None) -> Any:
@@ -60,7 +60,7 @@ def draw_comparison(summary: dict[str, Any], figure: Any = None) -> Any:
     metric = str(summary["verdict"].get("metric", "accuracy")).replace("_", " ")
     left.set_title(f"{metric} on the held-out domain{', %' * share}", fontsize="medium")
     if any(m["transductive"] for m in methods):
-        left.set_xlabel("* transductive: saw unlabelled samples of that domain", fontsize="small")
+        left.set_xlabel("* transductive: saw unlabeled samples of that domain", fontsize="small")
     figure.colorbar(image, ax=left, pad=0.01).outline.set_visible(False)
     _forest(right, summary["verdict"])
     figure.suptitle(summary["verdict"]["headline"], fontsize="medium", wrap=True)
@@ -71,11 +71,11 @@ def _forest(ax: Any, verdict: dict[str, Any]) -> None:
     lines = [(line, "0.35") for line in verdict["per_domain"]]
     if verdict["difference"] is not None:
         lines.append(({**verdict, "domain": "all domains"}, ACCENT))
-    for position, (line, colour) in enumerate(lines):
-        last = colour == ACCENT
+    for position, (line, color) in enumerate(lines):
+        last = color == ACCENT
         if None not in (line["low"], line["high"]):
-            ax.plot([line["low"], line["high"]], [position, position], color=colour, lw=3 if last else 1.5)
-        ax.plot(line["difference"], position, "D" if last else "o", color=colour)
+            ax.plot([line["low"], line["high"]], [position, position], color=color, lw=3 if last else 1.5)
+        ax.plot(line["difference"], position, "D" if last else "o", color=color)
     ax.axvline(0, color="0.6", lw=1, zorder=0)
     ax.set_yticks(range(len(lines)), [line["domain"] for line, _ in lines], parse_math=False)
     ax.set_ylim(len(lines) - 0.4, -0.6)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from importlib.resources import files
 from typing import Any
 
-from ..citizen import optional_import
+from ..utils.optional_imports import optional_import
 from ._format import FILTERS
 from ._sections import sections
 
@@ -73,7 +73,7 @@ def render_diagnosis(summary: Mapping[str, Any], *, fragment: bool = False) -> s
     >>> summary = {"n_samples": 9, "n_used": 9, "classes": ["a"], "domains": ["s", "t"], "counts": [[4], [5]],
     ...            "alpha": 0.05, "n_permutations": 99, "gamma": 1.0, "tests": [], "classes_tests": [],
     ...            "distances": {"marginal": [[0, 0.1], [0.1, 0]], "conditional": [[0, 0.2], [0.2, 0]]},
-    ...            "odd_one_out": None, "odd_text": "", "reading": ["No shift detected."], "notices": []}
+    ...            "outlier_domain": None, "outlier_text": "", "reading": ["No shift detected."], "notices": []}
     >>> piece = render_diagnosis(summary, fragment=True)
     >>> "No shift detected." in piece, "<html" in piece
     (True, False)

@@ -5,7 +5,7 @@ const root = document.getElementById("scatter");
 if (!root) return;
 root.hidden = false;
 const data = JSON.parse(document.getElementById("scatter-data").textContent);
-const [COLOURS, MARGIN, CANVAS] = [7, 14, 1000];
+const [COLORS, MARGIN, CANVAS] = [7, 14, 1000];
 const RADIUS = data.row.length > 800 ? 2.8 : 4;
 const names = { class: data.classes, domain: data.domains };
 const hidden = { class: new Set(), domain: new Set() };
@@ -19,15 +19,15 @@ const svg = (name, attributes = {}) => {
   return element;
 };
 
-// Seven colours; the eighth group starts again with the next shape.
+// Seven colors; the eighth group starts again with the next shape.
 const shapes = [
   (x, y, r) => `M${x - r} ${y}a${r} ${r} 0 1 0 ${2 * r} 0a${r} ${r} 0 1 0 ${-2 * r} 0z`,
   (x, y, r) => `M${x - r} ${y - r}h${2 * r}v${2 * r}h${-2 * r}z`,
   (x, y, r) => `M${x} ${y - 1.2 * r}l${1.2 * r} ${2.1 * r}h${-2.4 * r}z`,
   (x, y, r) => `M${x} ${y - 1.35 * r}l${1.35 * r} ${1.35 * r}l${-1.35 * r} ${1.35 * r}l${-1.35 * r} ${-1.35 * r}z`,
 ];
-const shapeOf = (group) => shapes[Math.floor(group / COLOURS) % shapes.length];
-const colourOf = (group) => `var(--q${group % COLOURS})`;
+const shapeOf = (group) => shapes[Math.floor(group / COLORS) % shapes.length];
+const colourOf = (group) => `var(--q${group % COLORS})`;
 
 // Samples by class and domain; those held out come last, to be drawn on top.
 const cells = new Map();
@@ -177,7 +177,7 @@ function legend() {
   root.querySelector(".legend").replaceChildren(...items);
 }
 
-root.querySelectorAll("input[name=colour]").forEach((input) => {
+root.querySelectorAll("input[name=color]").forEach((input) => {
   input.addEventListener("change", () => {
     mode = input.value;
     legend();
@@ -185,6 +185,6 @@ root.querySelectorAll("input[name=colour]").forEach((input) => {
   });
 });
 // A reloaded page may come back with the other button pressed.
-mode = root.querySelector("input[name=colour]:checked").value;
+mode = root.querySelector("input[name=color]:checked").value;
 legend();
 drawAll();

@@ -1,4 +1,4 @@
-"""How domains differ, before any modelling, and how far a new batch lies from those that are known.
+"""How domains differ, before any modeling, and how far a new batch lies from those that are known.
 
 `diagnose` tests P(Y), P(X) and P(X|Y) by permutation and gives a `Diagnosis`, in numbers, words and pictures; `Novelty`
 measures new samples. Needs kernels, tables, and `report` to draw: nothing of methods.

@@ -11,14 +11,22 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state, check_scalar, check_X_y
 
-from ..algebra import Array, Ints, Membership
-from ..citizen import optional_import
 from ..kernels import Kernel, available_bytes
-from ..labels import Labels, Samples, check_domains, check_labels, encode_classes, encode_domains
+from ..linalg import Array, Ints, Membership
 from ..report import draw_diagnosis, render_diagnosis
 from ..tables import Dates, is_table, load_table, preprocessor
-from . import _words
-from ._evidence import Evidence, chi_square, distance_matrices, kernel_evidence, outlier_statistics, permuted_tables
+from ..utils.optional_imports import optional_import
+from ..utils.samples import Samples
+from ..utils.validation import Labels, check_domains, check_labels, encode_classes, encode_domains
+from . import _interpretation as _words
+from ._permutation_tests import (
+    Evidence,
+    chi_square,
+    distance_matrices,
+    kernel_evidence,
+    outlier_statistics,
+    permuted_tables,
+)
 
 # What a summary tells of a test, of any kind and of one class.
 MOST_WORK = 1e13  # products of two numbers in the tests of features: ten minutes of one core
@@ -33,7 +41,7 @@ class Shift:
     Attributes
     ----------
     key : str
-        "label", "covariate", "conditional" or "prior_normalised".
+        "label", "covariate", "conditional" or "prior_normalized".
     n : int
         Samples the test is based on.
     statistic : float or None
@@ -125,7 +133,7 @@ class Diagnosis:
     marginal_distances, conditional_distances : ndarray of shape (n_domains, n_domains)
         Distances between domains in the space of the kernel, of P(X), and of P(X|Y) over the classes that both have;
         NaN where there is nothing to compare.
-    odd_one_out : object or None
+    outlier_domain : object or None
         The domain that stands apart from the others, if one does.
     assumed : tuple of str
         What was assumed or left out when a table was read, in sentences.
@@ -143,7 +151,7 @@ class Diagnosis:
     class_tests: tuple[ClassShift, ...]
     marginal_distances: Array
     conditional_distances: Array
-    odd_one_out: Any
+    outlier_domain: Any
     assumed: tuple[str, ...] = ()
 
     @cached_property
@@ -183,8 +191,8 @@ class Diagnosis:
                 kind: np.where(np.isfinite(found), found, np.array(None)).tolist()  # JSON knows no NaN
                 for kind, found in (("marginal", self.marginal_distances), ("conditional", self.conditional_distances))
             },
-            "odd_one_out": None if self.odd_one_out is None else str(self.odd_one_out),
-            "odd_text": _words.outlier_text(self),
+            "outlier_domain": None if self.outlier_domain is None else str(self.outlier_domain),
+            "outlier_text": _words.outlier_text(self),
             "reading": list(self.reading),
             "notices": list(self.notices),
         }
@@ -252,7 +260,7 @@ def diagnose(
     label: str | None = None,
     domain: str | None = None,
     group: str | None = None,
-    unlabelled: str | int | None = None,
+    unlabeled: str | int | None = None,
     dates: Dates = "drop",
     categories: Sequence[str] | None = None,
     n_permutations: int = 499,
@@ -261,14 +269,14 @@ def diagnose(
     random_state: Any = 0,
     verbose: int = 0,
 ) -> Diagnosis:
-    """Ask how the domains differ, before any modelling.
+    """Ask how the domains differ, before any modeling.
 
     Tests four kinds of shift between domains by permutation: of the class proportions P(Y), of the features P(X), of
     the features within classes P(X|Y), and of P(X) after class proportions were made equal. The first two permute
     domain labels over all samples. The others permute them within classes, so that changed class proportions alone
     do not raise an alarm. Features are compared by the distances of their mean embeddings in the space of an rbf
-    kernel, whose `gamma` is one over the median squared distance. Features are used as they come: standardise those
-    that do not share a scale. Those of a table are prepared as for a comparison, and standardised.
+    kernel, whose `gamma` is one over the median squared distance. Features are used as they come: standardize those
+    that do not share a scale. Those of a table are prepared as for a comparison, and standardized.
 
     The tests take the samples of a domain as independent. Frames of one film or slices of one patient are not, and
     make every p-value too small.
@@ -283,7 +291,7 @@ def diagnose(
         Domain of each sample, at least two, unless a column of a table tells.
     label, domain : str, default=None
         Columns of the table; None guesses them from obvious names.
-    group, unlabelled, dates, categories
+    group, unlabeled, dates, categories
         What else may be said of a table, as for :func:`unseen.tables.load_table`.
     n_permutations : int, default=499
         Permutations behind every p-value; none can be smaller than ``1 / (n_permutations + 1)``.
@@ -325,7 +333,7 @@ def diagnose(
             label=label,
             domain=domain,
             group=group,
-            unlabelled=unlabelled,
+            unlabeled=unlabeled,
             dates=dates,
             categories=categories,
         )
@@ -374,7 +382,7 @@ def diagnose(
         class_tests=_class_shifts(of_classes, classes, membership.counts.sum(axis=0), alpha),
         marginal_distances=marginal,
         conditional_distances=conditional,
-        odd_one_out=None if odd is None else domains.tolist()[odd],
+        outlier_domain=None if odd is None else domains.tolist()[odd],
         assumed=tuple(assumed),
     )
 

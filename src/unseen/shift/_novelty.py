@@ -17,8 +17,8 @@ from sklearn.utils import check_random_state, gen_batches
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..algebra import Array, Moments
-from ..labels import check_domains, encode_domains
+from ..linalg import Array, Moments
+from ..utils.validation import check_domains, encode_domains
 
 FAR = 1.5  # times the yardstick
 CONFIDENT_SHARE = 3.0  # standard errors
@@ -83,7 +83,7 @@ class Accumulator:
 
     def result(self) -> NoveltyResult:
         """Compare what has been added so far with the sources."""
-        return self._novelty.of(self.moments)
+        return self._novelty.score_moments(self.moments)
 
 
 class Novelty(BaseEstimator):
@@ -242,9 +242,9 @@ class Novelty(BaseEstimator):
         return np.concatenate([cdist(self._embed(X[block]), self.means_).min(axis=1) for block in blocks])
 
     def _moments(self, X: Array) -> Moments:
-        return reduce(add, (Moments.of(self._embed(X[block])) for block in gen_batches(len(X), BLOCK)))
+        return reduce(add, (Moments.from_values(self._embed(X[block])) for block in gen_batches(len(X), BLOCK)))
 
-    def of(self, batch: Moments) -> NoveltyResult:
+    def score_moments(self, batch: Moments) -> NoveltyResult:
         """Compare a batch with the sources.
 
         Parameters
@@ -334,8 +334,8 @@ class Novelty(BaseEstimator):
             rows = X[codes == s]
             weight = trace * len(self.means_) * (len(rows) - 1)
             for block in gen_batches(len(rows), BLOCK) if weight > 0 else ():
-                centred = self._embed(rows[block]) - mean
-                total += centred.T @ centred / weight
+                centered = self._embed(rows[block]) - mean
+                total += centered.T @ centered / weight
         return total
 
     def _beyond_a_further_source(self, mean: Array) -> bool:

@@ -4,14 +4,14 @@
 Tables, verdicts and pictures are readings of these rows. May use every room but the command.
 """
 
-from ..selection import METHODS
+from ..model_selection import METHODS
 from ._compare import Comparison, compare, compare_table
-from ._figure import synthetic_figure
 from ._protocol import Protocol, Task, subsample_task, tasks
+from ._result_tables import AccuracyTable, Cell, accuracy_table, published, summary_lines
 from ._run import Execution, run
 from ._store import Row, Store
 from ._synthetic import CHOSEN_BY, check_draw, fresh_draw, run_synthetic, synthetic_problem, ties
-from ._tables import AccuracyTable, Cell, accuracy_table, published, summary_lines
+from ._synthetic_figure import synthetic_figure
 from ._verdict import imbalance
 
 __all__ = ["METHODS", "Comparison", "Protocol", "Row", "Store", "Task", "run", "tasks"]
@@ -29,9 +29,9 @@ __all__ += [
     "imbalance",
     "published",
     "run_synthetic",
+    "subsample_task",
     "summary_lines",
     "synthetic_figure",
     "synthetic_problem",
-    "subsample_task",
     "ties",
 ]

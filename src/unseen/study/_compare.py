@@ -13,17 +13,16 @@ from typing import Any, Literal
 import numpy as np
 from sklearn.utils import check_array, check_consistent_length, column_or_1d
 
-from ..algebra import Ints
-from ..citizen import optional_import
-from ..labels import Balance, check_domains, check_label_length, encode_classes
+from ..linalg import Ints
+from ..model_selection import check_comparison_size, check_metric, get_metric, metric_range
 from ..report import draw_comparison, format_ranked, render_comparison
-from ..selection import check_comparison_size, check_metric, get_metric, metric_range
 from ..shift import Diagnosis, diagnose
 from ..tables import Column, Dates, Schema, Table, check_table_size, is_table, load_table, preprocessor
+from ..utils.optional_imports import optional_import
+from ..utils.samples import Balance
+from ..utils.validation import check_domains, check_label_length, encode_classes
 from ._protocol import Protocol, Task, tasks
-from ._run import LOCAL_EXECUTION, Execution, all_results
-from ._store import Row, Scores
-from ._summary import (
+from ._report_data import (
     confusions,
     data_facts,
     ensemble_facts,
@@ -36,6 +35,8 @@ from ._summary import (
     verdict_facts,
     views,
 )
+from ._run import LOCAL_EXECUTION, Execution, all_results
+from ._store import Row, Scores
 from ._verdict import Verdict, imbalance, verdict
 
 
@@ -140,7 +141,7 @@ def compare(
     label: str | None = None,
     domain: str | None = None,
     group: str | None = None,
-    unlabelled: str | int | None = None,
+    unlabeled: str | int | None = None,
     dates: Dates = "drop",
     categories: Sequence[str] | None = None,
     methods: Sequence[Any] | None = None,
@@ -175,7 +176,7 @@ def compare(
         Columns of the table; None guesses them from obvious names.
     group : str, default=None
         Column of the table that tells what rows come from, such as the patient.
-    unlabelled : str or int, default=None
+    unlabeled : str or int, default=None
         The label of rows of the table that have none, such as 0 or unknown, or NA for all that are missing: they are
         left out.
     dates : {"drop", "ordinal"}, default="drop"
@@ -183,7 +184,7 @@ def compare(
     categories : sequence of str, default=None
         Columns of the table that hold categories although their values are numbers, such as codes.
     methods : sequence, default=None
-        Which methods: names in `unseen.selection.METHODS`, and classifiers of your own such as
+        Which methods: names in `unseen.model_selection.METHODS`, and classifiers of your own such as
         ``("mine", SVC(), {"C": [1, 10]})``: see :ref:`own_models`. None takes all that are meant for comparisons.
     repeats : int, default=3
         Number of random draws of 70% of each source domain.
@@ -192,7 +193,7 @@ def compare(
     scale : {"standardize", "l2", "none"}, default="standardize"
         Columns to zero mean and unit variance, rows to unit length, or nothing; fitted on the sources alone.
     centering : {"target", "source"}, default="target"
-        Centring of the projections: "target" is the paper's, and transductive.
+        Centering of the projections: "target" is the paper's, and transductive.
     metric : str, default="accuracy"
         What settings are chosen by, the table shows and the verdict is about: "accuracy", "balanced_accuracy", "f1"
         (the mean over classes), "roc_auc", "average_precision", "log_loss", or a scorer of scikit-learn by its name.
@@ -250,7 +251,7 @@ def compare(
             label=label,
             domain=domain,
             group=group,
-            unlabelled=unlabelled,
+            unlabeled=unlabeled,
             dates=dates,
             categories=categories,
             max_per_domain=max_per_domain,

@@ -15,10 +15,18 @@ import numpy as np
 from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScaler
 
 from .. import __version__
-from ..algebra import Ints
 from ..kernels import SizePlan
-from ..labels import Balance, Labels, Samples
-from ..selection import LeaveOneDomainOut, Method, WithinDomainSplit, check_groups_not_split, full_repr, get_metric
+from ..linalg import Ints
+from ..model_selection import (
+    LeaveOneDomainOut,
+    Method,
+    WithinDomainSplit,
+    check_groups_not_split,
+    full_repr,
+    get_metric,
+)
+from ..utils.samples import Balance, Samples
+from ..utils.validation import Labels
 
 
 @dataclass(frozen=True)
@@ -111,7 +119,7 @@ class Protocol:
     preprocess : {"l2", "standardize", "none"}, default="l2"
         Rows to unit length, columns to zero mean and unit variance, or nothing; fitted on the training data alone.
     centering : {"target", "source"}, default="target"
-        Centring of the projections: "target" is the paper's, and transductive.
+        Centering of the projections: "target" is the paper's, and transductive.
     quick : bool, default=False
         Two settings of each parameter, for a smoke test.
     grid : {"full", "lean"}, default="full"
@@ -119,7 +127,7 @@ class Protocol:
     seed : int, default=0
         Seed of the first draw.
     metric : str, default="accuracy"
-        What settings are chosen by and methods compared on: see `unseen.selection.metric_named`.
+        What settings are chosen by and methods compared on: see `unseen.model_selection.get_metric`.
     balance : {"none", "classes", "domains"}, default="none"
         Whether classes, or domains, weigh alike in training, for classifiers that take weights.
 
@@ -168,7 +176,7 @@ class Protocol:
     def plan(self, domain: Labels) -> SizePlan:
         """How many rows are used for what in the largest task that leaves out one domain."""
         sizes = np.unique(domain, return_counts=True)[1]
-        return SizePlan.of(math.ceil(self.train_size * (sizes.sum() - sizes.min())))
+        return SizePlan.from_rows(math.ceil(self.train_size * (sizes.sum() - sizes.min())))
 
     def chooses(self, n_sources: int) -> Selection:
         """Who chooses with so many sources: a single domain cannot be held out of itself."""

@@ -17,14 +17,23 @@ from joblib import delayed, effective_n_jobs  # type: ignore[import-untyped, unu
 from scipy import linalg
 from sklearn.utils import check_array, check_consistent_length
 
-from ..algebra import Ints
-from ..citizen import environment_info
 from ..estimators import map_on_cluster, parallel
 from ..kernels import EXACT_ROWS
-from ..labels import Samples
-from ..progress import format_duration, progress
-from ..selection import METHODS, Candidate, Method, get_metric, group_by, method_names, parse_methods, single_thread
-from ._outcomes import Problem, ScoresByCandidate, evaluate_methods, evaluate_validation, split_id
+from ..linalg import Ints
+from ..model_selection import (
+    METHODS,
+    Candidate,
+    Method,
+    get_metric,
+    group_by,
+    method_names,
+    parse_methods,
+    single_thread,
+)
+from ..utils.environment import environment_info
+from ..utils.progress import format_duration, progress
+from ..utils.samples import Samples
+from ._method_evaluation import Problem, ScoresByCandidate, evaluate_methods, evaluate_validation, split_id
 from ._protocol import PREPROCESSORS, Protocol, Task, configuration, key, with_method
 from ._store import Row, Scores, Store
 

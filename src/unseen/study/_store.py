@@ -23,9 +23,9 @@ from typing import Any
 
 import numpy as np
 
-from ..algebra import Ints
-from ..files import check_free_space, check_unchanged, create_once, file_identity, is_special
-from ..selection import Score
+from ..linalg import Ints
+from ..model_selection import Score
+from ..utils.io import check_free_space, check_unchanged, create_once, file_identity, is_special
 
 Scores = dict[tuple[str, str], dict[str, Score]]  # for rows to train on and rows to test on, those of candidates
 
@@ -80,7 +80,7 @@ class Row:
     ties : int
         How many other settings had the same score in the selection.
     transductive : bool
-        Whether the method saw the targets' unlabelled samples.
+        Whether the method saw the targets' unlabeled samples.
     seconds : float
         Time for choosing, fitting and predicting.
     status : {"ok", "failed", "skipped"}
@@ -90,7 +90,7 @@ class Row:
     machine : dict
         Versions, threads and machine.
     kind : {"plain", "reference", "invariant", "auto"}
-        What the method does with domains: see `unseen.selection.Method`.
+        What the method does with domains: see `unseen.model_selection.Method`.
 
     Examples
     --------

@@ -10,13 +10,14 @@ import numpy as np
 from joblib import delayed  # type: ignore[import-untyped, unused-ignore]
 from sklearn.utils import check_array
 
-from ..algebra import Array
 from ..datasets import make_synthetic
 from ..estimators import CIDG, parallel
-from ..labels import Labels, Samples
-from ..progress import track
-from ..selection import METHODS, TIE_TOLERANCE, Method, WithinDomainSplit, single_thread
-from ._outcomes import Problem
+from ..linalg import Array
+from ..model_selection import METHODS, TIE_TOLERANCE, Method, WithinDomainSplit, single_thread
+from ..utils.progress import track
+from ..utils.samples import Samples
+from ..utils.validation import Labels
+from ._method_evaluation import Problem
 from ._run import result_rows
 from ._store import Row
 

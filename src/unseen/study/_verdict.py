@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from ..selection import METHODS, rare_class
-from ._evidence import (
+from ..model_selection import METHODS, rare_class
+from ._statistics import (
     BOOTSTRAP_ROWS,
     LEVEL,
     PERCENT,
@@ -181,7 +181,7 @@ def _hindsight(seen: Results, kind: str, pairs: Sequence[Pair], overall: Interva
 
 
 def _attribution(seen: Results) -> Iterator[str]:
-    """KFDA is the same projection, centred the same way, without invariance: the rest is the invariance's own."""
+    """KFDA is the same projection, centered the same way, without invariance: the rest is the invariance's own."""
     projections = [name for name in seen.kind("invariant") if name in METHODS and METHODS[name].is_projection]
     pairs = seen.pairs(projections, ["KFDA"])
     if not pairs:
@@ -193,7 +193,7 @@ def _attribution(seen: Results) -> Iterator[str]:
         "none": "what the invariance itself adds cannot be told from zero",
     }[interval.decision]
     yield (
-        "Against KFDA, the projection without invariance under the same centring, the best invariant projection has "
+        "Against KFDA, the projection without invariance under the same centering, the best invariant projection has "
         f"{interval}: {reading}."
     )
 
@@ -201,7 +201,7 @@ def _attribution(seen: Results) -> Iterator[str]:
 def _cautions(pairs: Sequence[Pair], overall: Interval) -> Iterator[str]:
     if any(one.transductive for pair in pairs for one, _ in pair.rows):
         yield (
-            "The invariant methods looked at unlabelled samples of the held-out domain (transductive); the plain "
+            "The invariant methods looked at unlabeled samples of the held-out domain (transductive); the plain "
             "classifiers did not."
         )
     if len(pairs) < 6 and overall.informative:

@@ -1,6 +1,7 @@
 """People's own tables: read, checked, and turned into numbers."""
 
 from ._agreement import Agreement
+from ._column_roles import Dates, Request
 from ._errors import TableError, format_count, similar_column, translate_read_errors, unknown_column
 from ._files import (
     batches,
@@ -16,7 +17,6 @@ from ._files import (
 )
 from ._frames import as_frame
 from ._load import SurveyedTable, Table, load_table, read_survey, survey_files, survey_table
-from ._roles import Dates, Request
 from ._schema import Column, NewValues, Schema, check_table_size, preprocessor
 from ._survey import batch_size, require_short_names
 from ._values import as_text, is_readable
@@ -42,18 +42,18 @@ __all__ += [
     "as_frame",
     "as_text",
     "batch_size",
-    "format_count",
+    "check_table_size",
     "ending_of",
     "file_batches",
+    "format_count",
     "has_columns",
     "holds_several",
     "is_path",
     "is_readable",
     "is_table",
-    "read_survey",
     "look_like_parts",
+    "read_survey",
     "require_short_names",
-    "check_table_size",
     "similar_column",
     "survey_files",
     "survey_table",

@@ -29,15 +29,16 @@ class Agreement:
         Rows by domain, position of their label among the classes (-1: not there), and position of the prediction.
     others : NewValues
         The labels that are not there.
-    unlabelled : int
+    unlabeled : int
         Rows without a label.
 
     Examples
     --------
     >>> import pytest; pl = pytest.importorskip("polars")
     >>> from unseen.tables import Agreement
-    >>> found = Agreement.of(pl.Series(["ill", "well", None, "dead"]), ["ill", "ill", "ill", "ill"], ["ill", "well"])
-    >>> found.rows, found.right, found.unlabelled, found.others.examples
+    >>> labels = pl.Series(["ill", "well", None, "dead"])
+    >>> found = Agreement.from_predictions(labels, ["ill", "ill", "ill", "ill"], ["ill", "well"])
+    >>> found.rows, found.right, found.unlabeled, found.others.examples
     (3, 1, 1, ('dead',))
     >>> found.summary()["counts"]
     [[1, 0], [1, 0]]
@@ -46,10 +47,10 @@ class Agreement:
     classes: tuple[Any, ...]
     counts: Counter[tuple[str | None, int, int]]
     others: NewValues
-    unlabelled: int
+    unlabeled: int
 
     @classmethod
-    def of(cls, labels: pl.Series, predicted: Any, classes: Any, domain: Any = None) -> Agreement:
+    def from_predictions(cls, labels: pl.Series, predicted: Any, classes: Any, domain: Any = None) -> Agreement:
         """Compare some rows; `domain` names that of each, None where they are all of one."""
         classes = np.asarray(classes)
         names = tuple(map(str, classes.tolist()))
@@ -60,12 +61,14 @@ class Agreement:
         answers = order[np.searchsorted(classes, said, sorter=order)]
         where = [None] * len(said) if domain is None else np.asarray(domain)[known].tolist()
         counts = Counter(zip(where, found[known].astype(int).tolist(), answers.tolist(), strict=True))
-        return cls(tuple(classes.tolist()), counts, NewValues.of(as_text(labels.filter(new))), int((~known).sum()))
+        return cls(
+            tuple(classes.tolist()), counts, NewValues.from_series(as_text(labels.filter(new))), int((~known).sum())
+        )
 
     def __add__(self, other: Agreement) -> Agreement:
         """The same for the rows of both."""
-        others, unlabelled = self.others + other.others, self.unlabelled + other.unlabelled
-        return Agreement(self.classes, self.counts + other.counts, others, unlabelled)
+        others, unlabeled = self.others + other.others, self.unlabeled + other.unlabeled
+        return Agreement(self.classes, self.counts + other.counts, others, unlabeled)
 
     @property
     def rows(self) -> int:
@@ -74,7 +77,7 @@ class Agreement:
 
     @property
     def right(self) -> int:
-        """How many of them were predicted as labelled."""
+        """How many of them were predicted as labeled."""
         return sum(rows for (_, label, answer), rows in self.counts.items() if label == answer)
 
     def summary(self) -> dict[str, Any]:
@@ -90,7 +93,7 @@ class Agreement:
             "rows": self.rows,
             "right": self.right,
             "accuracy": self.right / self.rows if self.rows else None,
-            "unlabelled": self.unlabelled,
+            "unlabeled": self.unlabeled,
             "classes": list(self.classes),
             "counts": table[:-1].tolist(),
             "others": {"rows": self.others.rows, "labels": list(self.others.examples), "counts": table[-1].tolist()},

@@ -14,10 +14,10 @@ from zipfile import ZipFile, ZipInfo
 import numpy as np
 from numpy.lib import format as npy_format
 
-from ..citizen import optional_import
-from ..files import check_inflation
-from ..labels import Labels as Array
-from ..labels import format_list
+from ..utils.io import check_inflation
+from ..utils.optional_imports import optional_import
+from ..utils.validation import Labels as Array
+from ..utils.validation import format_list
 from ._values import polars
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..algebra import Ints
-from ..labels import format_list
+from ..linalg import Ints
+from ..utils.validation import format_list
+from ._column_roles import Request, Roles, left_out_notices
 from ._errors import NO_LINE_ENDS, SHOWN, format_count
-from ._roles import Request, Roles, left_out_notices
 from ._schema import Column
 from ._survey import MOST_LEVELS, Coding, Survey, Tallies
 from ._values import polars
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 CODE_NAME = re.compile(r"(^|[\s_.\-])(?i:id)$|[a-z](ID|Id)$")  # of integers that may be codes
 MANY_VALUES = 20  # a label with more different values that are not integers is a measurement
-FEWEST_ROWS = 4  # of a domain
+MIN_HELD_OUT_ROWS = 4  # of a domain
 MOST_CELLS = 20_000_000  # domains times classes; there may be a million of each in a column that is neither
 
 
@@ -67,7 +67,7 @@ def value_problems(labels: NDArray[Any], roles: Roles, survey: Survey, *, entire
     problems = [f"these files have a header but no rows: {format_list(empty)}."] if empty else []
     if roles.label is not None and roles.label == roles.domain:
         return problems  # and that is a problem already, from which others would follow
-    wrong = _unlabelled_problems(survey)
+    wrong = _unlabeled_problems(survey)
     if wrong:
         return problems + wrong
     classes, domains = np.unique(labels), np.array(survey.domain.names, dtype=str)
@@ -89,16 +89,17 @@ def value_problems(labels: NDArray[Any], roles: Roles, survey: Survey, *, entire
 
 
 def _label_problems(labels: NDArray[Any], survey: Survey, *, entire: bool) -> list[str]:
-    """Missing labels, and labels that are no classes; one class will do if nothing has to be learnt from `entire`."""
+    """Missing labels, and labels that are no classes; one class will do if nothing has to be learned from `entire`."""
     pl, name, different = polars(), survey.label.column, list(dict.fromkeys(labels.tolist()))
-    advice = "" if entire else " Or pass --unlabelled NA to do without these rows."
+    advice = "" if entire else " Or pass --unlabeled NA to do without these rows."
     problems = _missing_names(survey.label, "label", survey, advice)
-    rows = survey.rows - survey.unlabelled - survey.label.missing
+    rows = survey.rows - survey.unlabeled - survey.label.missing
     measured = labels.dtype.kind == "U" and pl.Series(different).cast(pl.Float64, strict=False).null_count() == 0
     most = (0 if entire else MANY_VALUES) if measured else len(different) if entire else max(MANY_VALUES, rows / 2)
     if len(different) > most:
         problems.append(
-            f"the label column {name!r} has {len(different):,} different values in {format_count(rows, 'row')}, such as "
+            f"the label column {name!r} has {len(different):,} different values in {format_count(rows, 'row')}, such "
+            "as "
             f"{format_list(different[:3])}: it looks like a measurement or an identifier, not like classes."
         )
     elif len(different) < 2 and rows and not entire:
@@ -113,7 +114,8 @@ def _domain_problems(survey: Survey) -> list[str]:
     if len(present) < 2 and survey.rows:
         held = f"the domain column {name!r} holds" if name is not None else "the folder holds"
         problems.append(
-            f"{held} {format_count(len(present), 'domain')}, {format_list(present)}: two or more are needed to tell what "
+            f"{held} {format_count(len(present), 'domain')}, {format_list(present)}: two or more are needed to tell "
+            "what "
             "stays the same from place to place."
         )
     return problems
@@ -123,13 +125,13 @@ def _cell_problems(domains: NDArray[Any], classes: NDArray[Any], counts: Ints) -
     """Domains with too few rows, or with rows of one class only."""
     sizes, present = counts.sum(axis=1), counts > 0
     problems = []
-    small = domains[(sizes > 0) & (sizes < FEWEST_ROWS)]
+    small = domains[(sizes > 0) & (sizes < MIN_HELD_OUT_ROWS)]
     if len(small):
         problems.append(
-            f"{format_count(len(small), 'domain')} of {(sizes > 0).sum():,} with fewer than {FEWEST_ROWS} rows: "
+            f"{format_count(len(small), 'domain')} of {(sizes > 0).sum():,} with fewer than {MIN_HELD_OUT_ROWS} rows: "
             f"{format_list(small.tolist())}. Leave out these rows, or choose another domain column."
         )
-    for s in np.flatnonzero((sizes >= FEWEST_ROWS) & (present.sum(axis=1) == 1)):
+    for s in np.flatnonzero((sizes >= MIN_HELD_OUT_ROWS) & (present.sum(axis=1) == 1)):
         problems.append(
             f"the domain {str(domains[s])!r} has samples of one class only, {str(classes[present[s].argmax()])!r}, so "
             "its classes cannot be told apart. Leave out its rows, or choose another domain column."
@@ -147,29 +149,29 @@ def _mixed_labels(domains: NDArray[Any], classes: NDArray[Any], counts: Ints) ->
     return [told.format(*map(format_list, only))] if all(only) else []
 
 
-def _unlabelled_problems(survey: Survey) -> list[str]:
-    """A value for unlabelled rows that none has, or all have."""
+def _unlabeled_problems(survey: Survey) -> list[str]:
+    """A value for unlabeled rows that none has, or all have."""
     value = survey.label.ignored
     if value is None or survey.label.column is None:
         return []
-    if not survey.unlabelled and not survey.label.ignores_missing:
+    if not survey.unlabeled and not survey.label.ignores_missing:
         present = format_list(sorted(survey.label.names))
         return [f"no row has the label {value!r}, which was to stand for none: there are {present}."]
-    if survey.unlabelled == survey.rows:
+    if survey.unlabeled == survey.rows:
         return [f"all {format_count(survey.rows, 'row')} have the label {value!r}, which stands for none."]
     return []
 
 
-def unlabelled_rows(survey: Survey) -> list[str]:
+def unlabeled_rows(survey: Survey) -> list[str]:
     """A notice about rows that were left out since they have no label."""
-    if not survey.unlabelled:
+    if not survey.unlabeled:
         return []
     present = set(survey.present)
     gone = [name for name in survey.domain.names if name not in present]
     marked = f"with the label {survey.label.ignored!r}, which stands for none"
     which = "without a label" if survey.label.ignores_missing else marked
     rest = f": nothing is left of {format_list(gone)}" if gone else ""
-    return [f"Left out {format_count(survey.unlabelled, 'row')} of {survey.rows:,} {which}{rest}."]
+    return [f"Left out {format_count(survey.unlabeled, 'row')} of {survey.rows:,} {which}{rest}."]
 
 
 def name_notices(labels: NDArray[Any], survey: Survey) -> list[str]:
@@ -251,7 +253,8 @@ def _identifier_notices(tallies: Tallies, kept: NDArray[np.bool_], roles: Roles)
     unique = list(compress(tallies.names, tallies.all_different & kept))
     if unique:
         notices.append(
-            f"A different integer in every row, as identifiers have: {format_list(unique)}. They are used as numbers; drop "
+            f"A different integer in every row, as identifiers have: {format_list(unique)}. They are used as "
+            "numbers; drop "
             "them if they are identifiers."
         )
     for i in np.flatnonzero(kept & tallies.numeric & ~tallies.all_different).tolist():

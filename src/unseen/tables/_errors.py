@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from ..labels import format_list
+from ..utils.validation import format_list
 from ._values import polars
 
 SHOWN = 8  # names, values and rows are listed up to this many

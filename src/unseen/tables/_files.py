@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from sklearn.utils import gen_batches
 
-from ..files import check_gzip
-from ..labels import format_list
+from ..utils.io import check_gzip
+from ..utils.validation import format_list
 from ._arrays import ARRAY_ENDINGS, ArrayNames, read_arrays
 from ._errors import TableError, format_count, raise_table_error, translate_read_errors, unknown_column
 from ._values import polars

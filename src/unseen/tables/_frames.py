@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..citizen import is_dask
-from ..labels import format_list, is_missing
+from ..utils.optional_imports import is_dask
+from ..utils.validation import format_list, is_missing
 from ._errors import TableError, raise_table_error, translate_read_errors
 from ._files import is_list_of_rows, is_pandas_series, is_structured, repeated_names
 from ._values import as_text, polars

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..algebra import Ints
 from ..kernels import available_bytes
-from ..labels import Samples, allocate_rows, domain_row_limit
+from ..linalg import Ints
+from ..utils.samples import Samples, allocate_rows, domain_row_limit
 from ._arrays import ArrayNames
-from ._checks import as_labels, choose_columns, name_notices, unlabelled_rows, value_problems
+from ._checks import as_labels, choose_columns, name_notices, unlabeled_rows, value_problems
+from ._column_roles import Dates, Request, choose_roles
 from ._errors import TableError, raise_table_error, translate_read_errors
 from ._files import (
     FrameFile,
@@ -30,7 +31,6 @@ from ._files import (
     open_table,
 )
 from ._frames import as_frame
-from ._roles import Dates, Request, choose_roles
 from ._schema import Schema, check_table_size, column_uses
 from ._survey import Cell, Coding, Part, batch_size, count_cells, sum_cells, survey_batches
 
@@ -235,7 +235,7 @@ def load_table(
     group: str | None = None,
     features: Sequence[str] | None = None,
     drop: Sequence[str] | None = None,
-    unlabelled: str | int | None = None,
+    unlabeled: str | int | None = None,
     dates: Dates = "drop",
     categories: Sequence[str] | None = None,
     max_per_domain: int | None = None,
@@ -266,7 +266,7 @@ def load_table(
         than describe them: row numbers, unique text, integers called id, and names of patients or the like.
     drop : sequence of str, default=None
         Columns not to use.
-    unlabelled : str or int, default=None
+    unlabeled : str or int, default=None
         The label of rows that have none, such as 0 or unknown, or NA for all that are missing: they are left out.
         `notices` says how many.
     dates : {"drop", "ordinal"}, default="drop"
@@ -312,7 +312,7 @@ def load_table(
         domain,
         features,
         drop,
-        unlabelled,
+        unlabeled,
         max_per_domain,
         seed,
         group=group,
@@ -341,7 +341,7 @@ def survey_files(found: Sequence[tuple[str, Source]], request: Request, name: st
     same = [f"two or more files are called {name!r}, so they would be one domain: rename one." for name in repeated]
     problems = same + problems
     try:
-        first_pass = survey_batches(tables, roles, None if request.unlabelled is None else str(request.unlabelled))
+        first_pass = survey_batches(tables, roles, None if request.unlabeled is None else str(request.unlabeled))
     except TableError as error:
         before = f"{error.source}: " if several and error.source in {file.name for _, file in found} else ""
         broken = [before + problem for problem in error.problems]
@@ -355,7 +355,7 @@ def survey_files(found: Sequence[tuple[str, Source]], request: Request, name: st
     table = SurveyedTable(
         name,
         Schema(columns, roles.label, roles.domain, roles.group),
-        [*roles.notices, *unlabelled_rows(first_pass), *notices, *name_notices(labels, first_pass)],
+        [*roles.notices, *unlabeled_rows(first_pass), *notices, *name_notices(labels, first_pass)],
         first_pass.parts,
         dict(first_pass.cells),
         first_pass.label,

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from ..algebra import check_squares
-from ..labels import format_list
+from ..linalg import check_squares
+from ..utils.validation import format_list
 from ._errors import SHOWN, format_count, raise_table_error, unknown_column
 from ._values import DATE_FORMATS, ISO, as_levels, as_text, days, frame_numbers, polars
 
@@ -62,7 +62,7 @@ class NewValues:
     examples: tuple[str, ...]
 
     @classmethod
-    def of(cls, text: pl.Series) -> NewValues:
+    def from_series(cls, text: pl.Series) -> NewValues:
         """The values of rows that all hold new ones."""
         return cls(len(text), tuple(text.unique(maintain_order=True).head(SHOWN).to_list()))
 
@@ -149,7 +149,9 @@ class Schema:
             for position, column in enumerate(self.columns)
             if column.kind == "categorical"
         }
-        return {name: NewValues.of(as_text(frame[name].filter(rows))) for name, rows in new.items() if rows.any()}
+        return {
+            name: NewValues.from_series(as_text(frame[name].filter(rows))) for name, rows in new.items() if rows.any()
+        }
 
     def absent(self, names: Iterable[str]) -> list[str]:
         """The features that are not among the columns of a table."""
@@ -170,7 +172,8 @@ class Schema:
             problems += [unknown_column(name, names, candidates=others) for name in absent]
         if complete:
             problems.append(
-                f"no value of {format_list(complete)} was missing in training, so the column is required; an empty column "
+                f"no value of {format_list(complete)} was missing in training, so the column is required; an empty "
+                "column "
                 "of that name is accepted, and its values are treated as missing."
             )
         raise_table_error(problems, source)

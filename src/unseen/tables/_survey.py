@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..algebra import Ints
-from ..labels import MAX_LABEL_LENGTH
+from ..linalg import Ints
+from ..utils.validation import MAX_LABEL_LENGTH
 from ._arrays import ArrayNames
+from ._column_roles import ID_ENDING, Roles, names_group
 from ._errors import SHOWN, TableError, translate_read_errors
 from ._files import Source, TableFile, file_batches
-from ._roles import ID_ENDING, Roles, names_group
 from ._values import DATE_FORMATS, MISSING_MARKS, as_levels, as_text, days, frame_numbers, is_text, polars
 
 if TYPE_CHECKING:
@@ -285,7 +285,7 @@ class Survey:
     files: list[str] = field(default_factory=list)
     starts: list[int] = field(default_factory=list)  # the first row of each file
     rows: int = 0
-    unlabelled: int = 0  # rows that are left out
+    unlabeled: int = 0  # rows that are left out
 
     @property
     def present(self) -> list[str]:
@@ -322,10 +322,10 @@ class Survey:
         return sum_cells(self.cells, len(self.domain.numbers), np.unique(classes, return_inverse=True)[1])
 
 
-def survey_batches(tables: Sequence[TableFile], roles: Roles, unlabelled: str | None = None) -> Survey:
+def survey_batches(tables: Sequence[TableFile], roles: Roles, unlabeled: str | None = None) -> Survey:
     """Read all files once, and columns that turn out not to be numbers once more, for their levels."""
     tallies = Tallies(roles.features, roles.categories)
-    result = Survey(Coding(roles.label, unlabelled), Coding(roles.domain), tallies, Coding(roles.group))
+    result = Survey(Coding(roles.label, unlabeled), Coding(roles.domain), tallies, Coding(roles.group))
     result.named = {name: [] for name in roles.maybe_groups}
     others = (name for name in (roles.label, roles.domain, roles.group) if name is not None)
     wanted = dict.fromkeys([*roles.features, *others, *roles.maybe_groups])
@@ -344,7 +344,7 @@ def survey_batches(tables: Sequence[TableFile], roles: Roles, unlabelled: str | 
                 _add_rows(result, frame, own)
     result.parts = [part for part in result.parts if part.rows]
     levels = [name for name, numeric in zip(roles.features, result.tallies.numeric, strict=True) if not numeric]
-    ignoring = [roles.label] if roles.label is not None and unlabelled is not None else []
+    ignoring = [roles.label] if roles.label is not None and unlabeled is not None else []
     for table in tables if levels else ():
         for frame in _frames(table, [*levels, *ignoring]):
             with translate_read_errors(table.path):
@@ -364,7 +364,7 @@ def _add_rows(result: Survey, frame: pl.DataFrame, own: int) -> None:
         require_short_names(names, domain)
         result.domain.meet(names)  # also those of which nothing is left
     frame, kept = result.label.counting(frame)
-    result.unlabelled += height - frame.height
+    result.unlabeled += height - frame.height
     if not frame.height:
         return
     rows = start + kept

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..citizen import optional_import
+from ..utils.optional_imports import optional_import
 
 if TYPE_CHECKING:
     import polars as pl

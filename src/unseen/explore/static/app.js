@@ -44,7 +44,7 @@ function mend() {
   among("head", ["1-NN", "logistic"], "1-NN");
   for (const { name, values, first } of method().sliders) among(name, values, values[first]);
   among("stage", ["before", "after"], "after");
-  among("colour", ["class", "domain"], "class");
+  among("color", ["class", "domain"], "class");
   among("dims", ["2", "3"], "2");
   among("tab", ["weights", "pool"], "weights");
 }
@@ -70,7 +70,7 @@ function render() {
     input.setAttribute("aria-valuetext", state[name]);
     byId(`v-${name}`).textContent = state[name];
   }
-  for (const name of ["stage", "colour", "dims"]) document.querySelector(`input[name=${name}][value="${state[name]}"]`).checked = true;
+  for (const name of ["stage", "color", "dims"]) document.querySelector(`input[name=${name}][value="${state[name]}"]`).checked = true;
   for (const tab of ["weights", "pool"]) {
     const here = state.tab === tab;
     byId(tab).hidden = !here;
@@ -175,13 +175,13 @@ function paint() {
   if (!scene) return;
   const { held } = scene, at = facts.domains.indexOf(held), after = state.stage === "after";
   const points = after ? scene.points : before.points;
-  const byClass = state.colour === "class";
-  const colours = byClass ? facts.class : facts.domain, shapes = byClass ? facts.domain : facts.class;
+  const byClass = state.color === "class";
+  const colors = byClass ? facts.class : facts.domain, shapes = byClass ? facts.domain : facts.class;
   const groups = new Map(), wrong = [];
   let next = 0;
   for (let i = 0; i < points.n; i++) {
-    const hollow = facts.domain[i] === at, key = (colours[i] * 1000 + shapes[i]) * 2 + hollow;
-    if (!groups.has(key)) groups.set(key, { rows: [], colour: colourOf(colours[i]), shape: shapeOf(shapes[i]), hollow });
+    const hollow = facts.domain[i] === at, key = (colors[i] * 1000 + shapes[i]) * 2 + hollow;
+    if (!groups.has(key)) groups.set(key, { rows: [], color: colourOf(colors[i]), shape: shapeOf(shapes[i]), hollow });
     groups.get(key).rows.push(i);
     if (hollow && scene.predicted[next++] !== facts.class[i]) wrong.push(i);
   }
@@ -190,11 +190,11 @@ function paint() {
   plot.show(points, { groups: [...groups.values()], marks: after ? wrong : [], dims: +state.dims, lanes });
   figures(byId("figures"), scene, held, scene.asked.centering === "target");
   bars(byId("bars"), scene);
-  const key = JSON.stringify([state.colour, held, after, facts.name]);
+  const key = JSON.stringify([state.color, held, after, facts.name]);
   if (byId("legend").dataset.key !== key) {
     byId("legend").dataset.key = key;
     const [first, second] = byClass ? [facts.classes, facts.domains] : [facts.domains, facts.classes];
-    legend(byId("legend"), { colours: first, shapes: second, held, wrong: after });
+    legend(byId("legend"), { colors: first, shapes: second, held, wrong: after });
   }
   describe(points, after);
 }
@@ -292,7 +292,7 @@ function listen() {
   for (const name of ["held", "method", "components", "centering", "head"]) {
     byId(name).addEventListener("change", (event) => { stopPlaying(); change({ [name]: event.target.value }); });
   }
-  for (const name of ["stage", "colour", "dims"]) {
+  for (const name of ["stage", "color", "dims"]) {
     byId(name).addEventListener("change", (event) => { state[name] = event.target.value; write(); paint(); });
   }
   byId("controls").addEventListener("submit", (event) => event.preventDefault());

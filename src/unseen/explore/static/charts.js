@@ -16,7 +16,7 @@ export function figures(place, found, held, transductive) {
         ? `looks at the labels of ${found.validated} sources alone: what a choice may go by`
         : "there is one source, and no other to hold out"), Boolean(found.unscored))),
   ];
-  if (transductive) parts.push(element("p", { class: "small soft" }, `Transductive: ${held} is centred on its own rows, without their labels.`));
+  if (transductive) parts.push(element("p", { class: "small soft" }, `Transductive: ${held} is centered on its own rows, without their labels.`));
   place.replaceChildren(...parts);
   place.setAttribute("aria-busy", Boolean(found.pending));
   document.getElementById("caption").textContent = `${held}: ${percent(found.accuracy)} · leaving one source out: ${percent(found.validation)}`;
@@ -98,22 +98,22 @@ export function markSurface(place, found, values) {
   }
 }
 
-function sign(shape, colour, hollow) {
+function sign(shape, color, hollow) {
   const drawing = { d: "", moveTo(x, y) { this.d += `M${x} ${y}`; }, lineTo(x, y) { this.d += `L${x} ${y}`; },
     closePath() { this.d += "Z"; }, rect(x, y, w, h) { this.d += `M${x} ${y}h${w}v${h}h${-w}Z`; },
     arc(x, y, r) { this.d += `a${r} ${r} 0 1 1 ${-2 * r} 0a${r} ${r} 0 1 1 ${2 * r} 0`; } };
   traceShape(drawing, shape, 7, 7, 4);
   const path = element("svg:path", { d: drawing.d });
-  path.style.fill = hollow || shape === "cross" ? "none" : `var(${colour})`;
-  path.style.stroke = `var(${colour})`;
+  path.style.fill = hollow || shape === "cross" ? "none" : `var(${color})`;
+  path.style.stroke = `var(${color})`;
   path.style.strokeWidth = "1.5";
   return element("svg:svg", { width: 14, height: 14, "aria-hidden": "true" }, path);
 }
 
-export function legend(place, { colours, shapes, held = "", wrong = false, paired = false }) {
+export function legend(place, { colors, shapes, held = "", wrong = false, paired = false }) {
   const item = (drawn, text) => element("li", {}, drawn, text);
   place.replaceChildren(
-    ...colours.map((name, i) => item(sign(paired ? shapeOf(i) : "circle", colourOf(i), paired), name)),
+    ...colors.map((name, i) => item(sign(paired ? shapeOf(i) : "circle", colourOf(i), paired), name)),
     ...shapes.map((name, i) => item(sign(shapeOf(i), "--soft", false), name)),
     ...(held ? [item(sign("circle", "--soft", true), `hollow: ${held}, held out`)] : []),
     ...(wrong ? [item(sign("circle", "--alarm", true), "ringed: predicted wrongly")] : []));
@@ -128,7 +128,7 @@ export function lines(place, series, ticks, current) {
   const x = (i) => left + ((width - left - right) * i) / (ticks.length - 1), y = (v) => top + ((high - v) / (high - low || 1)) * (height - top - bottom);
   const drawing = element("svg:svg", { width, height, role: "img",
     "aria-label": "Accuracy over the share that half of the classes have of a batch; the table below has the numbers." });
-  const stroke = (node, colour, wide) => { node.style.stroke = `var(${colour})`; node.style.strokeWidth = wide; node.style.fill = "none"; return node; };
+  const stroke = (node, color, wide) => { node.style.stroke = `var(${color})`; node.style.strokeWidth = wide; node.style.fill = "none"; return node; };
   for (let k = 0; k <= 4; k++) {
     const v = low + ((high - low) * k) / 4;
     drawing.append(stroke(element("svg:path", { d: `M${left} ${y(v)}H${width - right}` }), "--line", 1),

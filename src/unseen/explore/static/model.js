@@ -14,14 +14,14 @@ export async function showModel() {
   novelty(facts);
   const codes = facts.label.map((name) => facts.classes.indexOf(name)), groups = new Map();
   codes.forEach((code, i) => {
-    if (!groups.has(code)) groups.set(code, { rows: [], colour: colourOf(code), shape: shapeOf(code), hollow: true });
+    if (!groups.has(code)) groups.set(code, { rows: [], color: colourOf(code), shape: shapeOf(code), hollow: true });
     groups.get(code).rows.push(i);
   });
   const told = (i) => [`row ${facts.row[i]}`, `predicted ${facts.label[i]}, ${percent(facts.certain[i])}`, ...(facts.domain[i] === null ? [] : [`domain ${facts.domain[i]}`])].join("\n");
   const plot = new Plot(byId("places"), byId("places-tip"), { tell: told });
-  const anchors = facts.source_places.map((place, k) => ({ place, name: facts.sources[k], colour: "--q6" }));
+  const anchors = facts.source_places.map((place, k) => ({ place, name: facts.sources[k], color: "--q6" }));
   plot.show(points, { groups: [...groups.values()], anchors });
-  legend(byId("places-legend"), { colours: facts.classes, shapes: [], paired: true });
+  legend(byId("places-legend"), { colors: facts.classes, shapes: [], paired: true });
   table(facts);
 }
 

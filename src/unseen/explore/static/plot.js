@@ -1,6 +1,6 @@
 // Points on a canvas, flat or turning: drawn in groups, found under the pointer, walked by arrow keys, caught by a lasso.
 const SHAPES = ["circle", "square", "triangle", "diamond", "cross", "down"];
-const COLOURS = 10;
+const COLORS = 10;
 const RADIUS = 3.2;
 const NEAR = 14; // pixels within which the pointer finds a point
 
@@ -18,7 +18,7 @@ export function traceShape(path, shape, x, y, r) {
   }
 }
 
-// A colour of the style sheet as a canvas takes it, in the theme that is on.
+// A color of the style sheet as a canvas takes it, in the theme that is on.
 function inks(canvas) {
   const probe = document.createElement("span"), found = new Map();
   canvas.parentElement.append(probe);
@@ -35,16 +35,16 @@ function inks(canvas) {
 }
 
 export const shapeOf = (i) => SHAPES[i % SHAPES.length];
-export const colourOf = (i) => `--q${i % COLOURS}`;
+export const colourOf = (i) => `--q${i % COLORS}`;
 
 export class Plot {
   // `tell(i)` gives the lines about point i; `chosen(indices)` hears of lassos.
   constructor(canvas, tip, { tell, chosen = null, drawn = () => {} }) {
     Object.assign(this, { canvas, tip, tell, chosen, drawn });
     this.points = null; // { n, q, values }
-    this.groups = []; // { rows, colour, shape, hollow }
+    this.groups = []; // { rows, color, shape, hollow }
     this.marks = []; // rows to be ringed
-    this.anchors = []; // { x, y, name, colour }
+    this.anchors = []; // { x, y, name, color }
     this.turn = { yaw: 0.6, pitch: 0.4 };
     this.dims = 2;
     this.at = -1;
@@ -70,7 +70,7 @@ export class Plot {
   // Where points are on the screen: of one scale along all axes, as distances are what classifiers see.
   project() {
     const { n, q, values } = this.points, width = this.canvas.clientWidth, height = this.canvas.clientHeight;
-    const xs = new Float32Array(n), ys = new Float32Array(n), centre = [0, 0, 0], used = Math.min(q, 3);
+    const xs = new Float32Array(n), ys = new Float32Array(n), center = [0, 0, 0], used = Math.min(q, 3);
     const low = [Infinity, Infinity, Infinity], high = [-Infinity, -Infinity, -Infinity];
     const shown = this.dims === 3 ? 3 : Math.min(2, used);
     for (let i = 0; i < n; i++) for (let k = 0; k < shown; k++) {
@@ -81,7 +81,7 @@ export class Plot {
     for (const { place } of this.anchors) for (let k = 0; k < 2; k++) {
       low[k] = Math.min(low[k], place[k]); high[k] = Math.max(high[k], place[k]);
     }
-    for (let k = 0; k < shown; k++) centre[k] = (low[k] + high[k]) / 2;
+    for (let k = 0; k < shown; k++) center[k] = (low[k] + high[k]) / 2;
     const half = (k) => Math.max((high[k] - low[k]) / 2, 1e-12), pad = 18;
     let scale, put;
     if (this.dims === 3) {
@@ -102,7 +102,7 @@ export class Plot {
       put = (a, b) => [a, b];
     }
     const onScreen = (a, b, c, i) => {
-      const [x, y] = put(a - centre[0], b - centre[1], c - centre[2], i);
+      const [x, y] = put(a - center[0], b - center[1], c - center[2], i);
       return [width / 2 + scale * x, height / 2 - scale * y];
     };
     for (let i = 0; i < n; i++) {
@@ -123,10 +123,10 @@ export class Plot {
     pen.clearRect(0, 0, width, height);
     this.project();
     const { xs, ys } = this.screen;
-    for (const { rows, colour, shape, hollow } of this.groups) {
+    for (const { rows, color, shape, hollow } of this.groups) {
       const path = new Path2D();
       for (const i of rows) traceShape(path, shape, xs[i], ys[i], RADIUS);
-      pen.fillStyle = pen.strokeStyle = ink.of(colour);
+      pen.fillStyle = pen.strokeStyle = ink.of(color);
       pen.globalAlpha = hollow ? 0.95 : 0.7;
       pen.lineWidth = 1.4;
       if (hollow || shape === "cross") pen.stroke(path); else pen.fill(path);
@@ -135,7 +135,7 @@ export class Plot {
     this.ring(pen, this.marks, ink.of("--alarm"), RADIUS + 2.5, 1);
     this.ring(pen, this.picked, ink.of("--ink"), RADIUS + 2, 1.5);
     if (this.at >= 0) this.ring(pen, [this.at], ink.of("--accent"), RADIUS + 5, 2.5);
-    for (const { place, name, colour } of this.anchors) this.anchor(pen, place, name, ink.of(colour), ink);
+    for (const { place, name, color } of this.anchors) this.anchor(pen, place, name, ink.of(color), ink);
     if (this.lasso?.length > 1) {
       pen.beginPath();
       this.lasso.forEach(([x, y], i) => (i ? pen.lineTo(x, y) : pen.moveTo(x, y)));
@@ -148,16 +148,16 @@ export class Plot {
     this.drawn();
   }
 
-  ring(pen, rows, colour, radius, width) {
+  ring(pen, rows, color, radius, width) {
     const { xs, ys } = this.screen, path = new Path2D();
     for (const i of rows) { path.moveTo(xs[i] + radius, ys[i]); path.arc(xs[i], ys[i], radius, 0, 7); }
-    pen.strokeStyle = colour; pen.lineWidth = width; pen.stroke(path);
+    pen.strokeStyle = color; pen.lineWidth = width; pen.stroke(path);
   }
 
-  anchor(pen, place, name, colour, ink) {
+  anchor(pen, place, name, color, ink) {
     const [x, y] = this.screen.onScreen(place[0], place[1], 0, 0);
     pen.beginPath(); pen.arc(x, y, 8, 0, 7);
-    pen.fillStyle = colour; pen.fill();
+    pen.fillStyle = color; pen.fill();
     pen.strokeStyle = ink.of("--paper"); pen.lineWidth = 2; pen.stroke();
     pen.font = "600 12px system-ui, sans-serif"; pen.fillStyle = ink.of("--ink");
     pen.textAlign = x > this.canvas.clientWidth / 2 ? "right" : "left";

@@ -1,0 +1,167 @@
+"""What the searches share: they predict with the pipeline that they have chosen."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import field
+from numbers import Integral
+from typing import Any, ClassVar
+
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.metrics import get_scorer_names
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
+from sklearn.utils.metaestimators import available_if
+
+from ..estimators import is_dask
+from ..utils.estimator_mixins import DocLinkMixin, keyword_parameters
+from ..utils.progress import CallbackSupportMixin
+from ._metrics import get_metric_scorer
+from ._splitters import resolve_splitter
+
+
+def _has_method(method: str) -> Callable[[Any], bool]:
+    def check(model: BaseSelector) -> bool:
+        return all(hasattr(classifier, method) for classifier in model._classifiers())
+
+    return check
+
+
+DASK_ADVICE = (
+    "Choose on a part of it, such as X[:10_000].compute(); then fit the projection of best_estimator_, with "
+    "feature_map, on all of X."
+)
+
+
+def reject_dask(X: Any, name: str, advice: str = DASK_ADVICE) -> None:
+    """Raise for samples that would have to be collected: settings are chosen by scoring models on samples at hand."""
+    if is_dask(X):
+        raise TypeError(f"{name} takes samples in memory, but X is a Dask collection. {advice}")
+
+
+@keyword_parameters
+class BaseSelector(DocLinkMixin, CallbackSupportMixin, ClassifierMixin, BaseEstimator):
+    """A classifier that stands for its `best_estimator_`."""
+
+    __metadata_request__fit: ClassVar = {"sample_domain": True, "sample_weight": True}
+    __metadata_request__predict: ClassVar = {"sample_domain": True}
+    __metadata_request__predict_proba: ClassVar = {"sample_domain": True}
+    __metadata_request__decision_function: ClassVar = {"sample_domain": True}
+    __metadata_request__score: ClassVar = {"sample_domain": True, "sample_weight": True}
+
+    cv: Any = None
+    scoring: str | Callable[..., float] = "accuracy"
+    n_jobs: int | None = None
+    verbose: int = 0
+    best_estimator_: Any = field(init=False)
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "cv": ["cv_object"],
+        "scoring": [StrOptions(set(get_scorer_names())), callable],
+        "n_jobs": [Integral, None],
+        "verbose": [Interval(Integral, 0, None, closed="left"), "boolean"],
+    }
+
+    @abstractmethod
+    def _classifiers(self) -> Sequence[Any]:
+        """Return the chosen classifier or, before `fit`, all that may be chosen: what every one has is offered."""
+
+    @abstractmethod
+    def _seen(self, X: Any, sample_domain: Any) -> tuple[Any, Any]:
+        """Validate samples; return who is asked about them, without a word on domains, and what that one sees."""
+
+    def predict(self, X: Any, *, sample_domain: Any = None) -> Any:
+        """Classify samples.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Samples; if the chosen model is transductive, a batch of each new domain. Of a Dask array or dataframe,
+            predictions are computed lazily, block by block: see :func:`unseen.distributed.predict`.
+        sample_domain : array-like of shape (n_samples,), default=None
+            Their domains, which matter for transductive models; None means one new domain.
+
+        Returns
+        -------
+        y : ndarray or dask array of shape (n_samples,)
+            Predicted classes.
+        """
+        return self._answer("predict", X, sample_domain)
+
+    @available_if(_has_method("predict_proba"))
+    def predict_proba(self, X: Any, *, sample_domain: Any = None) -> Any:
+        """Class probabilities, if the classifier has them.
+
+        Parameters
+        ----------
+        X, sample_domain
+            As for `predict`.
+
+        Returns
+        -------
+        p : ndarray of shape (n_samples, n_classes)
+            Probabilities, in the order of `classes_`.
+        """
+        return self._answer("predict_proba", X, sample_domain)
+
+    @available_if(_has_method("decision_function"))
+    def decision_function(self, X: Any, *, sample_domain: Any = None) -> Any:
+        """Confidence scores, if the classifier has them.
+
+        Parameters
+        ----------
+        X, sample_domain
+            As for `predict`.
+
+        Returns
+        -------
+        scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
+            As the classifier gives them.
+        """
+        return self._answer("decision_function", X, sample_domain)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None, *, sample_domain: Any = None) -> float:
+        """Score of the chosen model, by `scoring`.
+
+        Parameters
+        ----------
+        X, sample_domain
+            As for `predict`.
+        y : array-like of shape (n_samples,)
+            True classes.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the samples, for a `scoring` that takes them.
+
+        Returns
+        -------
+        score : float
+            The score.
+        """
+        reject_dask(X, f"{type(self).__name__}.score", "Compute what `predict` gives, and compare it with y.")
+        model, Z = self._seen(X, sample_domain)
+        weights = {} if sample_weight is None else {"sample_weight": sample_weight}  # not every scorer takes them
+        return float(get_metric_scorer(self.scoring, model)(model, Z, y, **weights))
+
+    def _answer(self, method: str, X: Any, sample_domain: Any) -> Any:
+        """What the chosen classifier says of samples, wherever they are."""
+        if not is_dask(X):
+            model, Z = self._seen(X, sample_domain)
+            return getattr(model, method)(Z)
+        from .. import distributed
+
+        return distributed.predict(self, X, sample_domain=sample_domain, method=method)
+
+    def _splitter(self, y: Any = None) -> Any:
+        return resolve_splitter(self.cv, y)
+
+    def get_metadata_routing(self) -> MetadataRouter:
+        """Say which metadata go where: domains and weights here, and what the splitter asks for to the splitter.
+
+        Returns
+        -------
+        routing : MetadataRouter
+            The routing.
+        """
+        mapping = MethodMapping().add(caller="fit", callee="split")
+        return MetadataRouter(owner=self).add_self_request(self).add(splitter=self._splitter(), method_mapping=mapping)

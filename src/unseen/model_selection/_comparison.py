@@ -1,0 +1,238 @@
+"""The contest: candidates are asked on held-out parts, the best settings of each variant contend, and one is chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from scipy.special import stdtrit
+
+from ..exceptions import warn
+from ..linalg import Array
+from ._candidate import Candidate
+from ._ensemble_math import CrossFittingFolds, Mask
+from ._split_evaluation import group_by
+from ._validation import best_index, count_ties
+
+KINDS_BY_SIMPLICITY = ("plain", "inductive", "transductive")
+# Beyond these a contest takes days: some classifiers are trained for each pair of classes, all for each domain that
+# is held out, and a comparison leaves out each pair of domains.
+MAX_CLASSES, MAX_DOMAINS, MAX_PAIRED_DOMAINS = 1_000, 500, 200
+
+
+def check_comparison_size(n_classes: int, n_domains: int, *, paired: bool = False) -> None:
+    """Raise if there are too many classes, or held-out domains, for many models to be trained for each of them."""
+    most = MAX_PAIRED_DOMAINS if paired else MAX_DOMAINS
+    if n_classes > MAX_CLASSES:
+        raise ValueError(
+            f"There are {n_classes:,} classes; methods can be compared on at most {MAX_CLASSES:,}, since some train a "
+            "classifier for each pair of them. Merge rare classes, or check which column holds the labels: this one "
+            "may number things."
+        )
+    if n_domains > most:
+        sets = n_domains * (n_domains - 1) // 2 if paired else n_domains
+        raise ValueError(
+            f"There are {n_domains:,} domains, which makes {sets:,} training sets for every method; at most {most:,} "
+            "domains can be held out one after the other. Name larger places as domains, such as the regions of "
+            "hospitals, or keep the largest ones."
+        )
+
+
+@dataclass(frozen=True)
+class CandidateResult:
+    """A variant of a method with its best settings, and how it did on each held-out part.
+
+    Attributes
+    ----------
+    candidate : Candidate
+        The best settings, by the mean over held-out parts.
+    scores : ndarray of shape (n_splits,)
+        On each held-out part, of the settings that are best on the other parts; NaN where it failed, and where the
+        metric is not defined.
+    ties : int
+        How many other settings have the same mean.
+    seconds : float
+        What all settings of the variant cost.
+    error : str
+        Why there are no scores, if there are none.
+    defined : ndarray of bool, default=...
+        Held-out parts that count, the same for all contenders.
+    skewed : float
+        Mean score on held-out parts drawn again with a skew of classes; NaN if nobody was asked about these.
+    scored : tuple of Candidate
+        The settings that were scored on each held-out part; empty if that was always `candidate`.
+    """
+
+    candidate: Candidate
+    scores: Array
+    ties: int = 0
+    seconds: float = 0.0
+    error: str = ""
+    defined: Any = ...
+    skewed: float = np.nan
+    scored: tuple[Candidate, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Such as "CIDG + 1-NN, target-centered"."""
+        return self.candidate.variant
+
+    @property
+    def kind(self) -> Literal["plain", "inductive", "transductive"]:
+        """From simple to demanding."""
+        return self.candidate.kind
+
+    @property
+    def mean(self) -> float:
+        """Mean score over held-out parts that count."""
+        return float(np.mean(self.scores[self.defined]))
+
+
+def best_by_variant(
+    candidates: Sequence[Candidate],
+    results: dict[str, Any],
+    folds: CrossFittingFolds | None = None,
+    fold_results: Sequence[dict[str, Any]] | None = None,
+) -> list[CandidateResult]:
+    """The best settings of each variant, by the table of all candidates on all splits.
+
+    With `folds`, the score on a held-out part is that of the settings which are best on the parts that its fold keeps,
+    by the table that the fold knows, if it is not the same. Without, it is that of the settings that are best on all
+    parts, as a grid search reports it, which is too good. A variant that fails on some split is a contender without a
+    mean, which is never chosen and tells its reason. Splits on which the metric is not defined count for nobody.
+    """
+    if folds is not None and fold_results is None:
+        fold_results = [restrict_results(results, kept) for kept in folds.kept]
+    field = []
+    for variant in group_by(range(len(candidates)), lambda i: candidates[i].variant):
+        best = best_index(results, variant)
+        scores, scored = results["scores"][best], tuple[Candidate, ...]()
+        if folds is not None and fold_results is not None:
+            settings = [best_index(known, variant) for known in fold_results]
+            positions = [settings[fold] for fold in folds.predicted_by]
+            scores = results["scores"][positions, np.arange(len(positions))]
+            scored = tuple(candidates[i] for i in positions)
+        error = next((results["errors"][i] for i in variant if results["errors"][i]), "")
+        seconds = float(sum(results["seconds"][i].sum() for i in variant))
+        tied = count_ties(results["mean_test_score"][variant])
+        error = "" if np.isfinite(results["mean_test_score"][best]) else error
+        field.append(CandidateResult(candidates[best], scores, tied, seconds, error, results["defined"], scored=scored))
+    return field
+
+
+def restrict_results(results: dict[str, Any], kept: Mask) -> dict[str, Any]:
+    """The same table with means over some held-out parts alone; candidates that fail anywhere have none.
+
+    Where nothing is kept all means are 0, so that the simplest settings are preferred.
+    """
+    counted = results["defined"] & kept
+    means = results["scores"][:, counted].mean(axis=1) if counted.any() else np.zeros(len(results["scores"]))
+    able = np.isfinite(results["mean_test_score"])
+    return {**results, "defined": counted, "mean_test_score": np.where(able, means, np.nan)}
+
+
+def warn_about_failures(field: Sequence[CandidateResult]) -> None:
+    """Say why some contenders have no score, if others have."""
+    for contender in field:
+        if contender.error and not all(other.error for other in field):
+            text = f"{contender.name} cannot be scored and is left out of the choice: {contender.error}"
+            warn(text, RuntimeWarning)
+
+
+def select_result(field: Sequence[CandidateResult]) -> CandidateResult:
+    """Best mean, unless the champion of a simpler kind is no worse by one standard error of the paired difference."""
+    reasons = [f" {contender.name}: {contender.error}" for contender in field if contender.error]
+    field = [contender for contender in field if np.isfinite(contender.mean)]
+    if not field:
+        advice = "check the data and the scorer."
+        raise ValueError(f"No model could be scored on every held-out part; {advice}{''.join(reasons[:1])}")
+    best = max(field, key=lambda c: (c.mean, -KINDS_BY_SIMPLICITY.index(c.kind)))
+    for kind in KINDS_BY_SIMPLICITY[: KINDS_BY_SIMPLICITY.index(best.kind)]:
+        rivals = [contender for contender in field if contender.kind == kind]
+        if rivals and is_within_error(best, max(rivals, key=lambda c: c.mean)):
+            return best_of_kind(rivals)
+    return best_of_kind([contender for contender in field if contender.kind == best.kind])
+
+
+def best_of_kind(rivals: Sequence[CandidateResult]) -> CandidateResult:
+    """Best of one kind; among plain classifiers, the RBF SVM unless another is distinguishably better.
+
+    A wide rbf kernel makes it a linear SVM, so it nests the linear models: where the data cannot tell them apart, it
+    loses little when the truth is linear, and a linear model may lose much when it is not.
+    """
+    best = max(rivals, key=lambda c: c.mean)
+    nesting = [c for c in rivals if c.name == "RBF SVM" and is_within_error(best, c)]
+    return nesting[0] if nesting else best
+
+
+def is_within_error(better: CandidateResult, other: CandidateResult) -> bool:
+    """Whether an advantage, paired by held-out part, is within one standard error of zero."""
+    difference = (better.scores - other.scores)[better.defined]
+    return bool(difference.mean() <= standard_error(difference))
+
+
+def standard_error(values: Array) -> float:
+    """Standard error of a mean; zero for a single value, which says nothing about its own spread."""
+    return float(np.std(values, ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0
+
+
+def forecast(
+    scores: Array, error: float = 0.0, ends: tuple[float, float] = (0.0, 1.0), *, level: float = 0.95, fewest: int = 2
+) -> tuple[float, float, float]:
+    """Mean of the scores of some domains, and the ends of an interval for the score of the next one.
+
+    Student's prediction interval for one more of some normal values, on a scale that takes account of the range of the
+    scores (`_stabilized`). On their own scale the interval is too short towards the end that is far away, and almost
+    all scores that it misses lie there. Of fewer domains than the `fewest` the interval is the whole range. `error` is
+    the squared standard error of a score within its domain, which bounds the spread from below where few domains agree
+    by luck.
+    """
+    m, mean = len(scores), float(np.mean(scores))
+    if m < max(fewest, 2):
+        return mean, float(ends[0]), float(ends[1])
+    values, noise, back = _stabilized(scores, error, ends)
+    reach = stdtrit(m - 1, (1 + level) / 2) * np.sqrt(max(float(np.var(values, ddof=1)), noise) * (1 + 1 / m))
+    center = float(np.mean(values))
+    return mean, min(float(back(center - reach)), mean), max(float(back(center + reach)), mean)
+
+
+def _stabilized(
+    scores: Array, error: float, ends: tuple[float, float]
+) -> tuple[Array, float, Callable[[float], float]]:
+    """Scores on a scale on which those near an end of their range spread as much as others; their error; the way back.
+
+    Between two ends that is the arcsine of the square root, which makes the variance of a share of n samples 1 / 4n.
+    From a single end it is the square root of the distance, to which the arcsine comes down near an end.
+    """
+    low, high = ends
+    width = high - low
+    if np.isfinite(width):
+        share = np.clip((scores - low) / width, 0, 1)
+        spread = float(np.mean(share)) * (1 - float(np.mean(share)))
+        # Samples that leave this error: the variance of a share is p (1 - p) / n, or at least that of one sample more.
+        n = max(spread * width**2 / error, width / np.sqrt(error)) if error else np.inf
+        return np.arcsin(np.sqrt(share)), 1 / (4 * n), lambda z: low + width * np.sin(np.clip(z, 0, np.pi / 2)) ** 2
+    if np.isfinite(high):
+        distance = np.maximum(high - scores, 0)
+        noise = error / (4 * max(float(np.mean(distance)), np.sqrt(error))) if error else 0.0
+        return -np.sqrt(distance), noise, lambda z: high - min(z, 0.0) ** 2
+    if np.isfinite(low):
+        values, noise, back = _stabilized(-scores, error, (-np.inf, -low))
+        return -values, noise, lambda z: -back(-z)
+    return scores, error, lambda z: z
+
+
+def result_row(contender: CandidateResult, names: Sequence[str]) -> dict[str, Any]:
+    """A contender on a leaderboard, in plain values."""
+    return {
+        "model": contender.name,
+        "kind": contender.kind,
+        "mean": contender.mean,
+        "standard_error": standard_error(contender.scores[contender.defined]),
+        "scores": dict(zip(names, contender.scores.tolist(), strict=True)),
+        "skewed": contender.skewed,
+        "params": contender.candidate.params,
+        "seconds": contender.seconds,
+    }

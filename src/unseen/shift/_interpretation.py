@@ -1,0 +1,224 @@
+"""What the numbers of a diagnosis mean, in words that a statistician would sign."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..report import percent
+from ._permutation_tests import GAP
+
+if TYPE_CHECKING:
+    from ._diagnose import ClassShift, Diagnosis, Shift
+
+NAMES = {"label": "P(Y)", "covariate": "P(X)", "conditional": "P(X|Y)", "prior_normalized": "P(X), priors equal"}
+QUESTIONS = {
+    "label": "Do class proportions differ between domains?",
+    "covariate": "Do the features differ between domains, whatever the class?",
+    "conditional": "Do samples of one class differ between domains?",
+    "prior_normalized": "Do the features still differ after class proportions were made equal?",
+}
+GRADES = ("negligible", "small", "moderate", "large")
+SHARES = (0.01, 0.06, 0.14)  # of variance explained: Cohen's conventions
+POINTS = (5.0, 15.0, 30.0)  # of a class proportion, beyond what chance gives
+
+
+def grade(value: float, thresholds: Sequence[float]) -> str:
+    """Name a size: each threshold is the least value of the next grade."""
+    return GRADES[int(np.searchsorted(thresholds, value, side="right"))]
+
+
+def label_text(
+    label: str, low: tuple[str, float], high: tuple[str, float], chance: float, p_value: float, n: int
+) -> str:
+    """Size of a label shift: the class whose proportion varies most, and the domains where it is least and most."""
+    evidence = f"where chance alone gives about {chance:.0f} (p = {p_value:.2g}, n = {n})"
+    if low[1] == high[1]:
+        return f"class proportions are the same in every domain, 0 points apart, {evidence}"
+    return (
+        f"class {label} makes up {100 * low[1]:.0f}% of {low[0]} and {100 * high[1]:.0f}% of {high[0]}, "
+        f"{100 * (high[1] - low[1]):.0f} points apart, {evidence}"
+    )
+
+
+def share_text(key: str, share: float, p_value: float, n: int) -> str:
+    """Size of a shift of features."""
+    where = {"conditional": "within classes, ", "prior_normalized": "with class proportions made equal, "}.get(key, "")
+    return f"{where}domains explain {percent(share)} of the kernel variance (p = {p_value:.2g}, n = {n})"
+
+
+DECIDED_BY = (
+    "Whether an invariant method helps is for compare to decide: it scores plain and invariant methods on held-out "
+    "domains."
+)
+
+
+def interpretation(diagnosis: Diagnosis) -> list[str]:
+    """Say what the tests observe together, and what decides which method to use."""
+    label, covariate, conditional, common = diagnosis.tests
+    if conditional.p_value is None:
+        return [
+            "No class was found in two domains, so the effects of class and of domain cannot be told apart: whether "
+            "P(X|Y) moves cannot be tested. Making the domains alike would make the classes alike. Collect each class "
+            "in several domains."
+        ]
+    in_a_class = any(test.flagged for test in diagnosis.class_tests)
+    if not in_a_class and not any(test.flagged for test in diagnosis.tests):
+        return [
+            f"No shift detected in P(Y), P(X) or P(X|Y). That does not prove that there is none: {diagnosis.n_used} "
+            "samples may be too few to reveal a small one.",
+            DECIDED_BY,
+        ]
+    lead = _detected(diagnosis.tests[:3])
+    if conditional.flagged:
+        return [f"{lead} {_shift_within(label, covariate, conditional)}", *_classes(diagnosis), DECIDED_BY]
+    if common.flagged or in_a_class:
+        return [f"{lead} There are weak signs of a shift within classes.", *_classes(diagnosis), DECIDED_BY]
+    return [f"{lead} {_no_shift_within(label, diagnosis.n_used)}", DECIDED_BY]
+
+
+def _detected(tests: Sequence[Shift]) -> str:
+    """The answers of the table in a sentence: what was detected, the largest first, and what was not."""
+    sizes = [
+        f"a {size} shift of {_enumeration(names, 'and')}"
+        for size in reversed(GRADES)
+        if (names := [test.name for test in tests if test.flagged and test.effect_label == size])
+    ]
+    missed = [test.name for test in tests if not test.flagged]
+    found = f"Detected: {', '.join(sizes)}." if sizes else ""
+    return f"{found} Not detected: a shift of {_enumeration(missed, 'or')}.".strip() if missed else found
+
+
+def _size(test: Shift) -> int:
+    """The grade of a shift, -1 if none was detected."""
+    return GRADES.index(test.effect_label) if test.flagged else -1
+
+
+def _shift_within(label: Shift, covariate: Shift, conditional: Shift) -> str:
+    """What a shift within classes means, given its size and that of P(Y)."""
+    if not _size(conditional):
+        return "The shift within classes is negligible in size: enough samples reveal any difference."
+    observed = "Samples of one class differ between domains."
+    if _size(label) > 0:
+        return f"{observed} So do class proportions: {_mistaken(label)}."
+    if not covariate.flagged:
+        return f"{observed} The features as a whole do not: methods that match P(X) alone (DICA, SCA) do not see it."
+    return f"{observed} Class proportions look alike, as centering each new batch on its mean assumes."
+
+
+def _mistaken(label: Shift) -> str:
+    """What changed class proportions do to methods that do not look at classes."""
+    return (
+        f"methods that match P(X) alone (DICA, SCA), and centering each new batch on its mean, can mistake this "
+        f"{label.effect_label} change for a shift of features"
+    )
+
+
+def _classes(diagnosis: Diagnosis) -> Iterator[str]:
+    """What the classes have in common, and which of them move."""
+    conditional, common = diagnosis.tests[2:]
+    if common.flagged:
+        yield f"A shift that the classes have in common is detected, {common.effect_label} in size."
+    elif conditional.flagged:
+        yield "No shift that the classes have in common is detected; they move in different ways."
+    if conditional.flagged or any(test.flagged for test in diagnosis.class_tests):
+        yield from _class_sentences(diagnosis.class_tests)
+
+
+def _no_shift_within(label: Shift, n: int) -> str:
+    if _size(label) > 0:
+        return f"Class proportions differ between domains, samples of one class do not: {_mistaken(label)}."
+    if label.flagged:
+        return "The change of class proportions is negligible in size."
+    return (
+        f"P(X) cannot move unless P(Y) or P(X|Y) does, so this is a false alarm or {n} samples are too few to say "
+        "which of them does."
+    )
+
+
+def _class_sentences(tests: Sequence[ClassShift]) -> Iterator[str]:
+    moved = [test.label for test in tests if test.flagged]
+    still = [test.label for test in tests if test.p_adjusted is not None and not test.flagged]
+    if moved and still:
+        yield f"The shift is detected in {_few('class', moved)}, not in {_few('class', still)}."
+    elif moved:
+        yield f"The shift is detected in every class{' that can be tested' if len(moved) < len(tests) else ''}."
+    else:
+        yield "It is detected in the classes together, not in any one of them after correction for testing them all."
+
+
+def outlier_text(diagnosis: Diagnosis) -> str:
+    """Say which domain stands apart, and by which rule."""
+    by_class = np.isfinite(diagnosis.conditional_distances).all()
+    kind = NAMES["conditional" if by_class else "covariate"]
+    if len(diagnosis.domains) < 3:
+        return "With two domains, neither can be called the odd one out."
+    rule = (
+        f"every distance of {kind} from it exceeds {GAP:g} times the largest distance between the others, "
+        "in both halves of the samples too"
+    )
+    if diagnosis.outlier_domain is None:
+        return f"No domain stands apart from the others (rule: a shift of {kind} is detected, and {rule})."
+    return f"Odd one out: {diagnosis.outlier_domain}. A shift of {kind} is detected, and {rule}."
+
+
+def limitation_texts(diagnosis: Diagnosis) -> Iterator[str]:
+    """What limits the tests."""
+    if diagnosis.n_used < diagnosis.n_samples:
+        yield f"The tests of features use a random subsample of {diagnosis.n_used} of {diagnosis.n_samples} samples."
+    cells = np.argwhere(diagnosis.counts == 0)
+    absent = [f"{diagnosis.classes[j]} in {diagnosis.domains[s]}" for s, j in cells]
+    if absent:
+        yield f"No samples of {_few('class', absent)}: an absent cell counts as no shift."
+    untested = [test.label for test in diagnosis.class_tests if test.p_value is None]
+    if untested:
+        yield f"Not testable, as found in fewer than two domains: {_few('class', untested)}."
+    tested, alpha, draws = len(diagnosis.class_tests) - len(untested), diagnosis.alpha, diagnosis.n_permutations
+    if max(tested, 1) / (draws + 1) > alpha:
+        what = "no test can" if 1 / (draws + 1) > alpha else f"no single one of {tested} classes can"
+        yield (
+            f"With {draws} permutations {what} reach a p-value of {alpha:g}; it takes at least "
+            f"{int(np.ceil(max(tested, 1) / alpha)) - 1} permutations."
+        )
+
+
+def summary_text(summary: dict[str, Any]) -> str:
+    """Tell the whole diagnosis in a few lines."""
+    head = (
+        f"{len(summary['domains'])} domains, {len(summary['classes'])} classes, {summary['n_samples']} samples; "
+        f"{summary['n_permutations']} permutations, level {summary['alpha']:g}"
+    )
+    width = max(len(test["name"]) for test in summary["tests"])
+    tests = [f"{test['name']:<{width}}  {_verdict(test)}: {test['effect_text']}" for test in summary["tests"]]
+    remarks = [*summary["reading"], summary["outlier_text"], *(f"Note: {notice}" for notice in summary["notices"])]
+    lines = [_filled(test, " " * (width + 2)) for test in tests]
+    return "\n".join([head, *lines, "", *(_filled(remark, "  ") for remark in remarks)])
+
+
+def _verdict(test: dict[str, Any]) -> str:
+    if test["p_value"] is None:
+        return str(test["effect_label"])
+    return f"{'' if test['flagged'] else 'no '}shift detected, {test['effect_label']}"
+
+
+def _filled(text: str, indent: str) -> str:
+    joined = text.replace(" = ", "\xa0=\xa0")  # "p = 0.002" stays on one line
+    return textwrap.fill(joined, width=110, subsequent_indent=indent, break_long_words=False).replace("\xa0", " ")
+
+
+def _few(noun: str, labels: Iterable[Any]) -> str:
+    """Name a few labels, count the rest."""
+    names = [str(label) for label in labels]
+    if len(names) == 1:
+        return f"{noun} {names[0]}"
+    if len(names) > 6:
+        names = [*names[:5], f"{len(names) - 5} more"]
+    return f"{noun}es {_enumeration(names, 'and')}"
+
+
+def _enumeration(names: Sequence[str], word: str) -> str:
+    """The names with commas between them, and a word before the last."""
+    return f" {word} ".join(filter(None, [", ".join(names[:-1]), names[-1]]))

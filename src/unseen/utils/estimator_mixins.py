@@ -1,0 +1,42 @@
+"""Shared parts of estimators: links to the documentation, generated constructors, resetting of fitted attributes."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from sklearn.base import BaseEstimator
+
+# Dataclasses write the constructor that scikit-learn asks for: explicit keywords, assigned and nothing else.
+keyword_parameters = dataclass(kw_only=True, eq=False, repr=False)
+DOCUMENTATION_URL = "https://unseen.readthedocs.io/en/latest"
+FEATURES_IN = """\
+n_features_in_ : int
+    Number of features seen during `fit`.
+feature_names_in_ : ndarray of shape (`n_features_in_`,)
+    Names of features seen during `fit`, if `X` had string column names."""
+
+
+class DocLinkMixin:
+    """Give an estimator that is public as ``unseen.<Name>`` a link to its page; goes before `BaseEstimator`.
+
+    A name in braces in its docstring stands for a text that it shares with other estimators.
+    """
+
+    _shared_docs: ClassVar[dict[str, str]] = {"features_in": FEATURES_IN}
+    _doc_link_module: ClassVar[str] = "unseen"
+    _doc_link_template: ClassVar[str] = f"{DOCUMENTATION_URL}/generated/unseen.{{estimator_name}}.html"
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        doc = inspect.cleandoc(cls.__doc__ or "")
+        for name, text in cls._shared_docs.items():
+            doc = doc.replace(f"{{{name}}}", text)
+        cls.__doc__ = doc
+
+
+def reset_fitted_attributes(estimator: BaseEstimator) -> None:
+    """Delete what an earlier fit learned, so that nothing of it survives under other parameters."""
+    for name in [name for name in vars(estimator) if name.endswith("_")]:
+        delattr(estimator, name)

@@ -1,0 +1,33 @@
+"""Imports of optional dependencies, with errors that name the extra to install."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+NOT_IN_EXTRAS = ("pandas",)  # optional packages that users bring along
+EXTRAS = {  # by package; all others are in cli
+    "cryptography": "dask",
+    "dask": "dask",
+    "distributed": "dask",
+    "onnx": "images",
+    "onnxruntime": "images",
+    "PIL": "images",
+    "starlette": "explore",
+    "uvicorn": "explore",
+}
+
+
+def optional_import(module: str, purpose: str) -> Any:
+    """The module, or an error that says what wanted it and how to install it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        name = module.partition(".")[0]
+        needed = name if name in NOT_IN_EXTRAS else f"'unseen[{EXTRAS.get(name, 'cli')}]'"
+        raise ImportError(f"{purpose} needs {name}. Install it with: pip install {needed}") from error
+
+
+def is_dask(X: Any) -> bool:
+    """Whether X is a Dask collection, found out without importing Dask."""
+    return type(X).__module__.partition(".")[0] in ("dask", "dask_expr")

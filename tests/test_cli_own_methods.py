@@ -1,0 +1,130 @@
+"""``--with``: a user's own classifiers, from a file or a module, through compare, fit, predict and show."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+pytest.importorskip("typer", reason="the command needs its extra")
+pytest.importorskip("skops", reason="model files need the extra")
+from typer.testing import CliRunner
+
+from unseen.cli._app import app
+from unseen.model_selection import METHODS
+
+CODE = """
+from __future__ import annotations
+from dataclasses import dataclass
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.linear_model import LogisticRegression, LinearRegression
+from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from unseen.model_selection import Method
+from beside import LARGEST
+
+@dataclass
+class Notes:
+    text: str = ""
+
+class Bayes(GaussianNB):
+    def __init__(self, priors=None, var_smoothing=LARGEST):
+        super().__init__(priors=priors, var_smoothing=var_smoothing)
+
+class Greedy(GaussianNB):
+    def __init__(self, needed):
+        self.needed = needed
+
+shy = LogisticRegression(C=0.01)
+tuned = ("tuned one", make_pipeline(StandardScaler(), LogisticRegression()), {"logisticregression__C": [0.1, 10.0]})
+method = Method("by hand", "plain", GaussianNB())
+line = LinearRegression()
+if __name__ == "__main__":
+    raise SystemExit("a script")
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)  # restored afterwards, with what the command adds
+    (tmp_path / "models.py").write_text(CODE)
+    (tmp_path / "beside.py").write_text("LARGEST = 1e-3\n")
+    (tmp_path / "broken.py").write_text("1 / 0\n")
+    rng = np.random.default_rng(0)
+    y, site = np.tile(["ill", "well"], 45), np.repeat(["north", "south", "west"], 30)
+    X = rng.normal(size=(90, 2)) + (y == "ill")[:, None]
+    lines = ["a,b,diagnosis,site", *(f"{a},{b},{c},{d}" for (a, b), c, d in zip(X, y, site, strict=True))]
+    (tmp_path / "sites.csv").write_text("\n".join(lines) + "\n")
+    return tmp_path
+
+
+TABLE = ("sites.csv", "--label", "diagnosis", "--domain", "site")
+
+
+def run(*args):
+    """Exit code, standard output, and what else was said."""
+    result = CliRunner().invoke(app, [*map(str, args)], env={"COLUMNS": "200", "TERM": "dumb", "NO_COLOR": "1"})
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result.exit_code, result.stdout, " ".join(result.stderr.split())
+
+
+def test_classifiers_from_a_file_are_compared_beside_the_others(folder):
+    """In two processes, which know nothing of the file."""
+    places = [part for name in ("Bayes", "shy", "tuned", "method") for part in ("--with", f"models.py:{name}")]
+    code, out, err = run("compare", *TABLE, "--methods", "shy,logistic", "--quick", "-j", 2, "--json", *places)
+    assert code == 0, err
+    found = {method["name"]: method for method in json.loads(out)["methods"]}
+    assert set(found) == {"Bayes", "shy", "logistic", "tuned one", "by hand"}
+    assert [name for name, method in found.items() if method["mean"] is None] == []
+
+
+def test_one_of_ones_own_is_fitted_kept_and_asked(folder):
+    code, out, err = run("fit", *TABLE, "--method", "tuned one", "--with", "models:tuned", "-o", "m.unseen", "--json")
+    assert code == 0, err
+    card = json.loads(out)
+    assert (card["model"], card["method"]) == ("tuned one", "tuned one")
+    assert card["settings"]["logisticregression__C"] in (0.1, 10.0)
+    code, _, err = run("predict", "m.unseen", "sites.csv", "-o", "labels.csv")
+    assert code == 0, err
+    assert len((folder / "labels.csv").read_text().splitlines()) == 91
+
+
+def test_what_a_model_file_cannot_hold_is_refused_before_the_work(folder, monkeypatch):
+    monkeypatch.setattr("unseen.models.fit_table", None)
+    for asked in (["Bayes", "--with", "models.py:Bayes"], ["auto", "--with", "models.py:Bayes"], ["extra trees"]):
+        code, _, err = run("fit", *TABLE, "-o", "m.unseen", "--method", *asked)
+        assert code == 2
+        assert "This model cannot be stored" in err
+        assert "joblib.dump" in err
+
+
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        ("nowhere.py:NAME", "there is no file nowhere.py"),
+        ("nowhere:NAME", "nowhere cannot be run: ModuleNotFoundError"),
+        ("models.py", "--with takes file.py:NAME or package.module:NAME; got 'models.py'"),
+        ("models.py:nobody", "there is no nobody in models.py; there are"),
+        ("models.py:line", "'line' is no classifier: got LinearRegression()"),
+        ("models.py:Greedy", "Greedy wants arguments"),
+        ("broken.py:NAME", "broken.py cannot be run: ZeroDivisionError: division by zero"),
+    ],
+)
+def test_what_cannot_be_had_is_told(folder, place, message):
+    code, _, err = run("compare", *TABLE, "--with", place)
+    assert code == 2
+    assert message in err
+
+
+@pytest.mark.parametrize(
+    "command", [("compare", "--methods"), ("fit", "--method"), ("reproduce", "folder", "--methods")]
+)
+def test_help_lists_every_method_with_what_it_is(command):
+    code, out, err = run(*command, "help")
+    assert code == 0, err
+    for method in METHODS.values():
+        assert any(method.name in line and method.kind in line and method.about in line for line in out.splitlines())

@@ -1,0 +1,575 @@
+"""The pool of members: temperatures, weights, smoothing, guards, sets and forecasts, on arrays alone."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from itertools import pairwise, product
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from scipy.special import expit, log_softmax
+from scipy.stats import t, ttest_1samp
+
+from helpers import three_domains
+from unseen import DomainCenterer
+from unseen.model_selection import (
+    METHODS,
+    Candidate,
+    LeaveOneDomainOut,
+    OutOfDomainPredictions,
+    Prediction,
+    TrialSplits,
+    evaluate_and_fit_ensemble,
+    forecast,
+)
+from unseen.model_selection import (
+    _ensemble_selection as _pooling,
+)
+from unseen.model_selection._ensemble_math import (
+    N_SKEWED_BATCHES,
+    SMOOTHING_STRENGTHS,
+    AcceptanceTest,
+    ConformalSets,
+    CrossFittingFolds,
+    average_members,
+    calibration_table,
+    fit_ensemble_weights,
+    fit_temperature,
+    fit_temperatures,
+    make_trial_batches,
+    neighbor_graph,
+    prune_weights,
+    sample_skewed_batch,
+    smooth_probabilities,
+    softmax,
+)
+from unseen.model_selection._ensemble_selection import FULL_ENSEMBLE, INDUCTIVE_ENSEMBLE
+from unseen.utils.samples import Samples
+
+
+def members(seed=0, n_members=4, n_domains=4, n_classes=3):
+    """Out-of-domain probabilities of members of various skill, and the truth; domains differ in size."""
+    rng = np.random.default_rng(seed)
+    skill, P, codes = rng.uniform(0, 3, n_members), [], []
+    for n in rng.integers(20, 80, n_domains):
+        truth = rng.integers(n_classes, size=n)
+        noise = rng.normal(size=(n_members, n, n_classes))
+        P.append(np.exp(log_softmax(noise + skill[:, None, None] * np.eye(n_classes)[truth], axis=2)))
+        codes.append(truth)
+    return P, codes
+
+
+def without_each(m):
+    """The domains that are kept when each of m is left out in turn."""
+    return ~np.eye(m, dtype=bool)
+
+
+def loss(w, P, codes):
+    return np.mean([-np.log(average_members(w, p)[np.arange(len(c)), c]).mean() for p, c in zip(P, codes, strict=True)])
+
+
+def confident(truth, right, n_classes=2, sure=0.9):
+    """Probabilities that are sure of the truth where `right`, and of the next class elsewhere."""
+    said = np.where(right, truth, (truth + 1) % n_classes)
+    return np.where(np.eye(n_classes)[said] > 0, sure, (1 - sure) / (n_classes - 1))
+
+
+# Temperatures
+
+
+def test_temperature_undoes_a_scale():
+    P, codes = members()
+    scores = [np.log(p[0]) for p in P]
+    beta = fit_temperature(scores, codes)
+    for scale in (0.05, 3.0, 40.0):
+        assert fit_temperature([scale * S for S in scores], codes) == pytest.approx(beta / scale, rel=1e-6)
+
+
+def test_no_other_temperature_has_a_smaller_loss():
+    P, codes = members(1)
+    scores = [5 * np.log(p[0]) for p in P]
+    beta = fit_temperature(scores, codes)
+    losses = [loss(np.ones(1), [softmax(S, b)[None] for S in scores], codes) for b in beta * np.array([0.99, 1, 1.01])]
+    assert losses[1] < min(losses[0], losses[2])
+
+
+def test_a_domain_weighs_alike_however_many_rows_it_has():
+    P, codes = members(2)
+    scores = [np.log(p[0]) for p in P]
+    repeated, likewise = [np.tile(scores[0], (5, 1)), *scores[1:]], [np.tile(codes[0], 5), *codes[1:]]
+    assert fit_temperature(repeated, likewise) == pytest.approx(fit_temperature(scores, codes), rel=1e-6)
+    tiled = [np.tile(P[0], (1, 5, 1)), *P[1:]]
+    np.testing.assert_allclose(fit_ensemble_weights(tiled, likewise), fit_ensemble_weights(P, codes), atol=1e-6)
+
+
+@pytest.mark.parametrize("low", [-np.inf, np.finfo(float).min])
+def test_rows_of_a_class_that_training_did_not_show_leave_the_temperature_alone(low):
+    P, codes = members(3)
+    scores = [np.column_stack([np.log(p[0]), np.full(p.shape[1], low)]) for p in P]
+    more = [np.r_[scores[0], scores[0][:9]], *scores[1:]], [np.r_[codes[0], np.full(9, 3)], *codes[1:]]
+    alone = fit_temperature([np.log(p[0]) for p in P], codes)
+    assert fit_temperature(scores, codes) == alone
+    assert fit_temperature(*more) == pytest.approx(alone, rel=1e-12)  # sums over more rows, which count for nothing
+    assert (softmax(scores[0], 2.0)[:, 3] == 0).all()
+    assert fit_temperature([scores[0]], [np.full(len(codes[0]), 3)]) == 1
+
+
+def test_a_decision_between_two_classes_is_one_for_the_second():
+    s = np.array([-2.0, 0.0, 3.0])
+    np.testing.assert_allclose(softmax(s, 0.7)[:, 1], 1 / (1 + np.exp(-1.4 * s)))
+    assert fit_temperature([s], [np.array([0, 1, 0])]) == fit_temperature([np.c_[-s, s]], [np.array([0, 1, 0])])
+
+
+# Weights
+
+
+@pytest.mark.filterwarnings("ignore:Values in x were outside bounds")  # so says an older SciPy of its own steps
+@pytest.mark.parametrize("pull", [0.0, 0.02])
+@pytest.mark.parametrize("seed", range(4))
+def test_weights_are_those_of_a_convex_solver(pull, seed):
+    P, codes = members(seed, n_members=6)
+
+    def objective(w):
+        return loss(w, P, codes) + pull * w @ np.log(6 * w)
+
+    sums_to_one = {"type": "eq", "fun": lambda w: w.sum() - 1}
+    best = minimize(objective, np.full(6, 1 / 6), bounds=[(1e-9, 1)] * 6, constraints=sums_to_one, tol=1e-10)
+    w = fit_ensemble_weights(P, codes, pull=pull)
+    assert w.sum() == pytest.approx(1)
+    assert objective(np.maximum(w, 1e-300)) == pytest.approx(best.fun, abs=1e-5)
+
+
+def test_a_pool_of_one_member_is_that_member():
+    P, codes = members(n_members=1)
+    assert fit_ensemble_weights(P, codes) == pytest.approx([1])
+    np.testing.assert_allclose(fit_ensemble_weights(P, codes, kept=without_each(4)), np.ones((4, 1)))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_pool_is_no_worse_than_its_best_member_nor_than_the_plain_mean(seed):
+    P, codes = members(seed, n_members=8)
+    w, single = fit_ensemble_weights(P, codes), [loss(row, P, codes) for row in np.eye(8)]
+    assert loss(w, P, codes) <= loss(np.full(8, 1 / 8), P, codes)
+    assert loss(w, P, codes) <= min(single) + 0.02 * np.log(8)  # the pull's bound
+    assert loss(fit_ensemble_weights(P, codes, pull=0.0), P, codes) <= min(single) + 1e-4
+
+
+def test_weights_move_with_their_members_and_copies_share_alike():
+    P, codes = members(5, n_members=5)
+    order, w = np.array([3, 0, 4, 1, 2]), fit_ensemble_weights(P, codes)
+    np.testing.assert_allclose(fit_ensemble_weights([p[order] for p in P], codes), w[order], atol=1e-7)
+    twice = fit_ensemble_weights([p[[0, 1, 2, 3, 4, 4]] for p in P], codes)
+    assert twice[4] == pytest.approx(twice[5])
+
+
+def test_only_members_take_part():
+    P, codes = members(6, n_members=5)
+    mask = np.array([True, False, True, True, False])
+    w = fit_ensemble_weights(P, codes, members=mask)
+    assert (w[~mask] == 0).all()
+    np.testing.assert_array_equal(w[mask], fit_ensemble_weights([p[mask] for p in P], codes))
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_fits_without_some_domains_are_fits_on_the_others(weighted):
+    P, codes = members(7)
+    kept = np.array([[False, True, True, True], [True, False, True, False]])
+    weights = [np.arange(1.0, len(c) + 1) for c in codes] if weighted else None
+    together = fit_ensemble_weights(P, codes, kept=kept, weights=weights)
+    scores = [3 * np.log(p[0]) for p in P]
+    betas = fit_temperatures(scores, codes, kept, weights)
+    for row, own in enumerate(map(np.flatnonzero, kept)):
+        rows = None if weights is None else [weights[k] for k in own]
+        alone = fit_ensemble_weights([P[k] for k in own], [codes[k] for k in own], weights=rows)
+        np.testing.assert_allclose(together[row], alone, atol=1e-9)
+        beta = fit_temperature([scores[k] for k in own], [codes[k] for k in own], rows)
+        assert betas[row] == pytest.approx(beta, rel=1e-9)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_labels_of_a_domain_that_is_left_out_change_no_bit(weighted):
+    P, codes = members(7)
+    P = [np.concatenate([p, np.zeros_like(p[..., :1])], axis=2) for p in P]  # and a class that training did not show
+    lies = [np.where(np.arange(len(codes[0])) < 5, 3, (codes[0] + 1) % 3), *codes[1:]]
+    weights = [np.arange(1.0, len(c) + 1) for c in codes] if weighted else None
+    kept = without_each(4)
+    before, after = (fit_ensemble_weights(P, y, kept=kept, weights=weights) for y in (codes, lies))
+    np.testing.assert_array_equal(before[0], after[0])
+    assert not np.allclose(before[1:], after[1:])
+    with np.errstate(divide="ignore"):
+        scores = [np.log(p[0]) for p in P]
+    before, after = (fit_temperatures(scores, y, kept, weights) for y in (codes, lies))
+    assert before[0] == after[0]
+    assert (np.abs(np.log(before[1:] / after[1:])) > 1e-3).all()
+
+
+def test_where_nothing_is_kept_nothing_is_fitted():
+    P, codes = members(7)
+    nothing = np.zeros((1, 4), dtype=bool)
+    np.testing.assert_allclose(fit_ensemble_weights(P, codes, kept=nothing), np.full((1, 4), 1 / 4))
+    assert fit_temperatures([np.log(p[0]) for p in P], codes, nothing) == [1.0]
+
+
+def test_folds_leave_out_each_part_or_groups_of_many_or_all_that_share_samples():
+    few = CrossFittingFolds.from_rows([np.arange(5), np.arange(5, 9), np.arange(9, 12)])
+    np.testing.assert_array_equal(few.kept, without_each(3))
+    np.testing.assert_array_equal(few.inner(0)[1], [[False, False, True], [False, True, False]])
+    many = CrossFittingFolds.from_rows([np.array([k]) for k in range(30)])
+    assert many.kept.shape == (12, 30)
+    assert not many.kept[many.predicted_by, np.arange(30)].any()
+    assert (many.kept.sum(axis=1) >= 27).all()
+    pairs = CrossFittingFolds.from_rows([np.array(pair) for pair in ([0, 1], [1, 2], [2, 3], [0, 3])])
+    np.testing.assert_array_equal(pairs.predicted_by, np.arange(4))
+    np.testing.assert_array_equal(pairs.kept, np.eye(4, dtype=bool)[[2, 3, 0, 1]])
+
+
+def test_a_truth_that_no_member_thinks_possible_is_borne():
+    P, codes = members(8)
+    P[0][:, 0] = np.eye(3)[(codes[0][0] + 1) % 3]
+    assert np.isfinite(fit_ensemble_weights(P, codes)).all()
+
+
+def test_pruning_drops_what_does_not_matter_and_keeps_what_does():
+    rng = np.random.default_rng(0)
+    codes = [rng.integers(2, size=200) for _ in range(3)]
+    halves = np.arange(200) < 100  # either of two members knows one half, and is only moderately wrong elsewhere
+    P = []
+    for c in codes:
+        knows = [confident(c, half, sure=0.95) * half[:, None] + 0.5 * ~half[:, None] for half in (halves, ~halves)]
+        P.append(np.array([*knows, confident(c, rng.random(200) < 0.5)]))
+    kept = prune_weights(np.array([0.49, 0.49, 0.02]), P, codes, fewest=1)
+    assert kept == pytest.approx([0.5, 0.5, 0])
+    np.testing.assert_array_equal(prune_weights(np.array([0.0, 1.0, 0.0]), P, codes, fewest=1), [0, 1, 0])
+    np.testing.assert_array_equal(prune_weights(np.array([0.49, 0.49, 0.02]), P, codes), [0.49, 0.49, 0.02])
+    assert prune_weights(np.ones(1), [p[:1] for p in P], codes) == [1]
+
+
+# Batches
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 10])
+def test_a_skewed_batch_is_skewed_and_as_large(n_classes):
+    rng = np.random.default_rng(0)
+    codes = rng.integers(n_classes, size=200)
+    rows = sample_skewed_batch(codes, rng)
+    shares = np.sort(np.bincount(codes[rows], minlength=n_classes) / 200)[::-1]
+    assert len(rows) == 200
+    assert shares[: n_classes // 2].sum() == pytest.approx(0.8)
+    counts = np.bincount(rows, minlength=200)
+    assert all(np.ptp(counts[codes == c]) <= 2 for c in range(n_classes))
+    assert not np.array_equal(rows, sample_skewed_batch(codes, rng))
+
+
+def test_batches_begin_with_the_natural_one_and_are_repeatable():
+    codes = np.arange(60) % 3
+    natural, *others = make_trial_batches(codes, [0, 1])
+    np.testing.assert_array_equal(natural, np.arange(60))
+    assert len(others) == N_SKEWED_BATCHES
+    assert all(np.array_equal(*pair) for pair in zip(others, make_trial_batches(codes, [0, 1])[1:], strict=True))
+    assert not np.array_equal(others[0], make_trial_batches(codes, [0, 2])[1])
+
+
+def test_a_batch_of_one_class_cannot_be_skewed():
+    np.testing.assert_array_equal(sample_skewed_batch(np.full(5, 2), np.random.default_rng(0)), np.arange(5))
+
+
+def test_the_graph_is_symmetric_and_knows_the_nearest(monkeypatch):
+    X = np.random.default_rng(0).normal(size=(60, 3))
+    W = neighbor_graph(X).toarray()
+    distances = np.linalg.norm(X[:, None] - X, axis=2) + np.diag(np.full(60, np.inf))
+    A = np.zeros((60, 60))
+    np.put_along_axis(A, np.argsort(distances, axis=1)[:, :5], 1, axis=1)
+    np.testing.assert_array_equal(W, (A + A.T) / 2)
+    monkeypatch.setattr("unseen.model_selection._ensemble_math.BLOCK", 20)
+    blocks = neighbor_graph(X).toarray()
+    assert blocks.sum() == W.sum()
+    np.testing.assert_array_equal(blocks[::3, ::3], neighbor_graph(X[::3]).toarray())
+
+
+def test_small_batches_and_strength_zero_are_not_smoothed():
+    P, _ = members(9)
+    p = P[0][0]
+    X = np.random.default_rng(0).normal(size=(len(p), 2))
+    assert smooth_probabilities(p, neighbor_graph(X), 0.0) is p
+    assert neighbor_graph(X[:6]).nnz == 0
+    np.testing.assert_allclose(smooth_probabilities(p[:6], neighbor_graph(X[:6]), 2.0), p[:6])
+
+
+def test_smoothing_keeps_rows_stochastic_and_repairs_what_neighbors_know():
+    rng = np.random.default_rng(0)
+    truth = np.repeat([0, 1, 2], 40)
+    X = 8 * np.eye(3)[truth] + rng.normal(size=(120, 3))
+    p = confident(truth, rng.random(120) < 0.75, n_classes=3, sure=0.6)
+    p = np.column_stack([p, np.zeros(120)])  # a class that was ruled out
+    Z = smooth_probabilities(p, neighbor_graph(X), 2.0)
+    np.testing.assert_allclose(Z.sum(axis=1), 1)
+    assert (Z >= 0).all()
+    assert (Z[:, 3] == 0).all()
+    assert np.mean(Z.argmax(axis=1) == truth) > 0.95 > np.mean(p.argmax(axis=1) == truth)
+
+
+# Guards
+
+
+def ballot(n_domains, votes, X=None, n=200):
+    """Votes of an inductive and a transductive candidate on two classes; `votes` is told who, where, and rows."""
+    y, domain = np.tile(np.arange(n) % 2, n_domains), np.repeat(np.arange(n_domains), n)
+    samples = Samples(np.zeros((len(y), 1)) if X is None else X, y, domain)
+    trials = TrialSplits.from_splits(
+        samples, [(np.flatnonzero(domain != k), np.flatnonzero(domain == k)) for k in range(n_domains)]
+    )
+    candidates = [Candidate("still", {}, None, None), Candidate("moving", {}, DomainCenterer(), None, plain=False)]
+    said = [
+        Prediction(j, at, p.argmax(axis=1), {"votes": np.log(p)})
+        for j, at in product(range(2), range(len(trials.splits)))
+        if j or at not in trials.again
+        for p in [votes(j, at not in trials.again, trials.splits[at][1] % n)]  # every other is of the second class
+    ]
+    return OutOfDomainPredictions.from_predictions(candidates, samples, trials, said)
+
+
+def planted(gain, n_domains=5, skewed_gain=None):
+    """A candidate of accuracy 0.6, and a transductive one better by a gain, that may vanish on skewed batches."""
+
+    def votes(j, natural, rows):
+        share = 0.6 + j * (gain if natural or skewed_gain is None else skewed_gain)
+        place = np.random.default_rng(0).permutation(100) / 100  # of both classes alike
+        return confident(rows % 2, place[rows // 2] < share, sure=0.7)
+
+    return ballot(n_domains, votes)
+
+
+def test_trials_hold_out_again_what_was_held_out():
+    found = planted(0.1)
+    for k, (train, test) in enumerate(found.trials.natural):
+        for b, rows in enumerate(found.trials.rows[k]):
+            again = found.trials.splits[found.trials.at(k, b)]
+            assert again[0] is train
+            np.testing.assert_array_equal(again[1], test[rows])
+            assert (found.trials.at(k, b) in found.trials.again) == (b > 0)
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        ({"gain": 0.2}, "A"),
+        ({"gain": 0.0}, "I"),
+        ({"gain": 0.01}, "I"),  # no more than a point
+        ({"gain": 0.1, "skewed_gain": -0.2}, "I"),  # lost again where classes are skewed
+        ({"gain": 0.04, "n_domains": 3}, "I"),  # few domains, and not overwhelming
+        ({"gain": 0.2, "n_domains": 3}, "A"),
+        ({"gain": 0.2, "n_domains": 2}, "I"),
+        ({"gain": 0.2, "n_domains": 1}, "I"),
+    ],
+)
+def test_the_guard_takes_what_pays_and_says_so(options, name):
+    n = options.get("n_domains", 5)
+    found = planted(**options).pooled([*np.random.default_rng(0).normal(size=(n, 200, 2))])  # neighbors know nothing
+    bold = next(one for one in found.tried if one.name == FULL_ENSEMBLE)
+    assert [one.name for one in found.tried if one.chosen] == [FULL_ENSEMBLE if name == "A" else INDUCTIVE_ENSEMBLE]
+    assert any(member.transductive for member in found.members) == (name == "A")
+    assert ("is not used" in bold.guard) == (name == "I")
+    assert "Smoothing" in found.guards[1].reason
+    assert not found.smoothing
+    assert "inf" not in bold.guard
+    assert found.kind == ("transductive" if name == "A" else "plain")
+    assert found.weights.sum() == pytest.approx(1)
+
+
+def test_without_features_of_batches_nothing_transductive_is_tried():
+    found = planted(0.2)
+    alone = {"candidates": found.candidates[:1], "betas": found.betas[:1], "fold_betas": found.fold_betas[:, :1]}
+    inductive = replace(found, **alone).pooled(None)
+    assert inductive.guards == []
+    assert [one.name for one in inductive.tried if one.chosen] == [INDUCTIVE_ENSEMBLE]
+
+
+def test_a_step_is_accepted_by_a_paired_t_test_and_two_margins():
+    gains = np.array([12.0, -6.0, -2.0, 10.0])
+    assert not AcceptanceTest("It", gains, gains).adopts
+    accepted = AcceptanceTest("It", gains + 10, gains + 10)
+    assert accepted.adopts
+    assert accepted.p_value == pytest.approx(ttest_1samp(gains + 10, 0, alternative="greater").pvalue)
+    assert (
+        f"gains 13.5 points on natural batches (p = {accepted.p_value:.3f}, one-sided paired t test)" in accepted.reason
+    )
+    lost = AcceptanceTest("It", np.full(4, -0.5), np.full(4, 20.0))  # what pays on skewed batches alone
+    assert not lost.adopts
+    assert lost.p_value == 1
+    assert "not used" in lost.reason
+    skewed_loss = AcceptanceTest("It", np.array([19.0, 20.0, 21.0, 20.0]), np.full(4, -1.5))
+    assert skewed_loss.p_value < 0.001
+    assert not skewed_loss.adopts
+    assert AcceptanceTest("It", np.zeros(4), np.zeros(4)).p_value == 1
+    few = np.array([40.0, -0.1, 39.0])
+    assert not AcceptanceTest("It", few, few).adopts
+    two = AcceptanceTest("It", np.array([30.0, 31.0]), np.array([30.0, 31.0]))
+    assert not two.adopts
+    assert two.reason.endswith("needs at least 3 held-out domains, and there are 2.")
+
+
+def test_a_step_that_changes_nothing_on_average_is_accepted_as_often_as_stated():
+    gains = np.random.default_rng(0).normal(scale=5, size=(4000, 5))
+    rate = np.mean([AcceptanceTest("It", own, own).adopts for own in gains])
+    assert 0.02 < rate < 0.05 + 2 * np.sqrt(0.05 * 0.95 / 4000)
+
+
+def test_smoothing_is_taken_where_neighbors_know_and_stays_calibrated():
+    rng = np.random.default_rng(0)
+
+    def votes(j, natural, rows):
+        return confident(rows % 2, rows % 5 > 0, sure=0.6)
+
+    found = ballot(4, votes)
+    X = [6 * np.eye(2)[codes] + rng.normal(size=(200, 2)) for codes in found.codes]
+    pooling = found.pooled(X)
+    assert pooling.smoothing in SMOOTHING_STRENGTHS
+    assert pooling.guards[-1].adopts
+    smooth = next(one for one in pooling.tried if one.chosen)
+    assert "smoothed" in smooth.name
+    assert smooth.scores.mean() > 95
+    assert pooling.calibration["after"]["log_loss"] < pooling.calibration["before"]["log_loss"]
+    right = [P.argmax(axis=1) == codes for P, codes in zip(pooling.held_out, pooling.codes, strict=True)]
+    np.testing.assert_allclose([100 * own.mean() for own in right], smooth.scores[0])
+
+
+def test_weights_of_rows_are_repetitions():
+    P, codes = members(1, n_members=4)
+    times = [1 + np.arange(len(c)) % 3 for c in codes]
+    repeated = [np.repeat(p, t, axis=1) for p, t in zip(P, times, strict=True)]
+    truth = [np.repeat(c, t) for c, t in zip(codes, times, strict=True)]
+    weights = [t.astype(float) for t in times]
+    np.testing.assert_allclose(
+        fit_ensemble_weights(P, codes, weights=weights), fit_ensemble_weights(repeated, truth), atol=1e-9
+    )
+    scores = [np.log(p[0]) for p in P]
+    again = [np.log(p[0]) for p in repeated]
+    assert fit_temperature(scores, codes, weights) == pytest.approx(fit_temperature(again, truth), rel=1e-5)
+    one, two = calibration_table([p[0] for p in P], codes, weights), calibration_table([p[0] for p in repeated], truth)
+    assert (one["ece"], one["log_loss"]) == pytest.approx((two["ece"], two["log_loss"]))
+
+
+# Promises
+
+
+def exchangeable(rng, n_domains, n=20):
+    """Probabilities and truth on domains that differ in how hard they are."""
+    P, codes = [], []
+    for signal in rng.gamma(2, 1, n_domains):
+        truth = rng.integers(3, size=n)
+        P.append(softmax(rng.normal(size=(n, 3)) + signal * np.eye(3)[truth]))
+        codes.append(truth)
+    return P, codes
+
+
+@pytest.mark.parametrize(("coverage", "n_domains"), [(0.8, 4), (0.8, 12), (0.6, 6)])
+def test_sets_cover_new_domains_as_often_as_promised(coverage, n_domains):
+    rng = np.random.default_rng(0)
+    held = []
+    for _ in range(600):
+        P, codes = exchangeable(rng, n_domains + 1)
+        sets = ConformalSets.from_predictions(P[:-1], codes[:-1]).sets(P[-1], coverage)
+        held.append(sets[np.arange(20), codes[-1]].mean())
+    assert np.mean(held) >= coverage - 3 * np.std(held) / np.sqrt(600)
+
+
+def test_sets_grow_with_coverage_and_are_never_empty():
+    P, codes = exchangeable(np.random.default_rng(1), 9)
+    conformal = ConformalSets.from_predictions(P, codes)
+    sizes = [conformal.sets(P[0], coverage).sum(axis=1) for coverage in (0.01, 0.3, 0.6, 0.9)]
+    assert all((after >= before).all() for before, after in pairwise(sizes))
+    assert (sizes[0] == 1).all()
+
+
+def test_more_than_domains_can_promise_is_refused():
+    P, codes = exchangeable(np.random.default_rng(2), 4)
+    conformal = ConformalSets.from_predictions(P, codes)
+    assert conformal.threshold(0.8) == max(scores.max() for scores in conformal.scores)
+    with pytest.raises(ValueError, match=r"at most 1 - 1/\(m \+ 1\) = 0.8.*bring more"):
+        conformal.threshold(0.81)
+    with pytest.raises(ValueError, match="between 0 and 1, not 90"):
+        conformal.sets(P[0], 90)
+
+
+def test_forecasts_hold_as_often_as_they_say():
+    rng = np.random.default_rng(0)
+    draws = rng.normal(0.5, 0.02, size=(2000, 5))
+    inside = [low <= row[-1] <= high for row in draws for _, low, high in [forecast(row[:-1])]]
+    assert np.mean(inside) == pytest.approx(0.95, abs=0.02)
+
+
+def test_forecasts_stay_within_the_scale_and_know_when_they_know_nothing():
+    assert forecast(np.array([0.7])) == (0.7, 0, 1)
+    assert forecast(np.array([10.0, 90.0]), ends=(0.0, 100.0)) == (50, 0, 100)
+    assert forecast(np.array([0.4, 0.5]), fewest=3) == (pytest.approx(0.45), 0, 1)
+    agreeing = np.full(4, 0.5)
+    assert forecast(agreeing) == pytest.approx((0.5, 0.5, 0.5))
+    mean, low, high = forecast(agreeing, error=1e-4)
+    assert low < mean < high
+
+
+@pytest.mark.parametrize("mean", [0.6, 0.9])
+@pytest.mark.parametrize("n_domains", [5, 10])
+def test_forecasts_miss_on_both_sides_alike(n_domains, mean):
+    """Where domains differ in how hard they are, and scores are shares of 100 samples."""
+    rng = np.random.default_rng(0)
+    center, spread = np.log(mean / (1 - mean)), 0.06 / (mean * (1 - mean))
+    shares = expit(center + spread * rng.normal(size=(3000, n_domains + 1)))
+    below = above = 0
+    for scores in rng.binomial(100, shares) / 100:
+        error = np.mean(np.maximum(scores[:-1] * (1 - scores[:-1]) / 100, 1e-4))
+        _, low, high = forecast(scores[:-1], error)
+        below += scores[-1] < low
+        above += scores[-1] > high
+    assert (below + above) / 3000 <= 0.06
+    assert 1 / 3 < below / above < 3
+
+
+@pytest.mark.parametrize(
+    ("scores", "ends"),
+    [
+        ([0.55, 0.7, 0.99], (0.0, 1.0)),
+        ([-0.1, 0.5, 0.9], (-1.0, 1.0)),
+        ([-3.0, -0.4, -0.01], (-np.inf, 0.0)),
+        ([-1.5, 0.4, 1.0], (-np.inf, 1.0)),
+        ([0.2, 3.0, 7.0], (0.0, np.inf)),
+    ],
+)
+def test_forecasts_respect_the_range_of_the_metric(scores, ends):
+    mean, low, high = forecast(np.array(scores), ends=ends)
+    assert ends[0] <= low < mean < high <= ends[1]
+    mirrored = forecast(-np.array(scores), ends=(-ends[1], -ends[0]))
+    assert mirrored == pytest.approx((-mean, -high, -low))
+
+
+def test_without_known_ends_a_forecast_is_students_interval():
+    scores = np.array([3.0, 5.0, 4.0, 9.0])
+    _, low, high = forecast(scores, ends=(-np.inf, np.inf))
+    reach = t.ppf(0.975, 3) * scores.std(ddof=1) * np.sqrt(1 + 1 / 4)
+    assert (low, high) == pytest.approx((scores.mean() - reach, scores.mean() + reach))
+
+
+def test_calibration_tells_the_honest_from_the_sure():
+    rng = np.random.default_rng(0)
+    P = [rng.dirichlet(np.ones(3), size=3000) for _ in range(3)]
+    codes = [(rng.random((3000, 1)) > np.cumsum(p, axis=1)).sum(axis=1) for p in P]
+    honest, sure = calibration_table(P, codes), calibration_table([softmax(np.log(p), 4.0) for p in P], codes)
+    assert honest["ece"] < 0.05 < sure["ece"]
+    assert honest["log_loss"] < sure["log_loss"]
+    assert sum(row["share"] for row in honest["bins"]) == pytest.approx(1)
+    assert all(abs(row["confidence"] - row["accuracy"]) < 0.1 for row in honest["bins"] if row["share"] > 0.01)
+    assert json.loads(json.dumps(honest)) == honest
+    assert calibration_table([np.eye(3)[codes[0]]], codes[:1])["ece"] == 0
+
+
+def test_votes_have_room_in_memory(monkeypatch):
+    X, y, d = three_domains(n_per_cell=30)
+    monkeypatch.setattr(_pooling, "MAX_DECISION_SCORES", 10 * 3 * 100)  # for a hundred samples of three classes
+    candidates = list(METHODS["logistic"].candidates(3)) * 2
+    splits = list(LeaveOneDomainOut().split(X, y, d))
+    _, pooling = evaluate_and_fit_ensemble(candidates, Samples(X, y, d), splits)
+    sizes = [len(codes) for codes in pooling.codes]
+    assert sum(sizes) <= 110 < len(X)
+    assert all(set(codes) == {0, 1, 2} for codes in pooling.codes)

@@ -1,0 +1,479 @@
+"""The parts of the engine: what is asked, and what is made of answers."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.decomposition import KernelPCA
+from sklearn.dummy import DummyClassifier
+from sklearn.exceptions import UndefinedMetricWarning
+from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.metrics import get_scorer, roc_auc_score
+from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+
+from evaluation_sample import NAMES, SAMPLES, SPLITS, D, X, Y, own
+from unseen import CIDG, DomainCenterer
+from unseen.kernels import _size_plan as _plan
+from unseen.model_selection import _split_evaluation as _asking
+from unseen.model_selection import evaluate_candidates
+from unseen.model_selection._split_evaluation import (
+    MIN_PROBABILITY,
+    FeatureStage,
+    Prediction,
+    apply_scorer,
+    collect_responses,
+    decision_scores,
+    encode_predictions,
+)
+from unseen.model_selection._validation import (
+    RESPONSES,
+    TIE_TOLERANCE,
+    FixedPredictions,
+    Score,
+    Scorer,
+    _perfect_classifier,
+    best_index,
+    count_ties,
+    prepare_stages,
+    required_responses,
+    score_predictions,
+    tabulate_candidates,
+    tabulate_scores,
+)
+
+# What is asked
+
+
+def test_metrics_ask_for_what_they_need():
+    assert required_responses("accuracy") == required_responses("f1_macro") == ()
+    assert required_responses("roc_auc") == required_responses("neg_log_loss") == RESPONSES
+    assert required_responses("votes") == ("votes",)
+
+
+def test_votes_are_decisions_or_logarithms_of_probabilities_or_labels():
+    classes = np.unique(SAMPLES.y)
+    linear = LogisticRegression().fit(X, SAMPLES.y)
+    np.testing.assert_allclose(decision_scores(linear, X, None, classes), linear.decision_function(X))
+    bayes = GaussianNB().fit(X, SAMPLES.y)
+    np.testing.assert_allclose(
+        decision_scores(bayes, X, None, classes), np.log(np.maximum(bayes.predict_proba(X), MIN_PROBABILITY))
+    )
+    assert decision_scores(bayes, 1e3 * X, None, classes).min() == np.log(MIN_PROBABILITY)
+
+    class Labels(ClassifierMixin, BaseEstimator):
+        classes_ = classes
+
+        def predict(self, X):
+            return np.array(["well", "ill", "so so"])[np.arange(len(X)) % 3]
+
+    np.testing.assert_array_equal(decision_scores(Labels(), X[:3], None, classes), np.eye(3)[[2, 0, 1]])
+    np.testing.assert_array_equal(decision_scores(Labels(), X[:3], np.array([1, 1, 0]), classes), np.eye(3)[[1, 1, 0]])
+
+
+def test_votes_of_two_classes_differ_by_the_decision_and_unknown_classes_have_none():
+    known = SAMPLES.y != "so so"
+    model = LogisticRegression().fit(X[known], SAMPLES.y[known])
+    found = decision_scores(model, X, None, SAMPLES.classes)
+    np.testing.assert_allclose(found[:, 2] - found[:, 0], model.decision_function(X))
+    np.testing.assert_allclose(found[:, 2] + found[:, 0], 0, atol=1e-12)
+    assert (found[:, 1] == -np.inf).all()
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_decisions_that_are_no_numbers_are_no_votes(value):
+    class Lost(ClassifierMixin, BaseEstimator):
+        classes_ = SAMPLES.classes
+
+        def decision_function(self, X):
+            return np.full((len(X), 3), value)
+
+    with pytest.raises(ValueError, match="decision values are not all numbers"):
+        decision_scores(Lost(), X, None, SAMPLES.classes)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        LogisticRegression(),
+        make_pipeline(StandardScaler(), LogisticRegression()),
+        RidgeClassifier(),
+        SVC(break_ties=True),
+        SVC(),
+        GaussianNB(),
+        KNeighborsClassifier(3),
+    ],
+)
+@pytest.mark.parametrize("scoring", ["votes", "accuracy", "roc_auc"])
+def test_codes_are_what_a_classifier_predicts_and_votes_are_its_own(model, scoring):
+    found = list(evaluate_candidates([own(model)], SAMPLES, SPLITS, scoring=scoring, votes=[0]))
+    assert len(found) == len(SPLITS)
+    for one in found:
+        train, test = SPLITS[one.split]
+        fitted = model.fit(X[train], SAMPLES.y[train])
+        assert one.error == ""
+        np.testing.assert_array_equal(SAMPLES.classes[one.codes], fitted.predict(X[test]))
+        np.testing.assert_allclose(one.responses["votes"], decision_scores(fitted, X[test], None, SAMPLES.classes))
+        assert ("classes_" in one.responses) == (scoring == "roc_auc")
+        assert one.fit_seconds > 0
+        assert one.predict_seconds > 0
+
+
+def test_only_those_are_asked_for_votes_who_are_to_cast_them():
+    found = list(evaluate_candidates([own(GaussianNB()), own(GaussianNB())], SAMPLES, SPLITS, votes=[1]))
+    assert {one.candidate: set(one.responses) for one in found} == {0: set(), 1: {"votes"}}
+
+
+def test_responses_are_those_that_a_classifier_has():
+    model = GaussianNB().fit(X, SAMPLES.y)
+    found = collect_responses(model, X, RESPONSES)
+    assert set(found) == {"predict_proba", "classes_"}
+    np.testing.assert_array_equal(found["predict_proba"], model.predict_proba(X))
+    assert collect_responses(model, X, ["decision_function"]) == {}
+
+
+def test_labels_become_codes_and_anything_else_is_refused():
+    assert encode_predictions(["well", "ill", "so so"], NAMES, 3).tolist() == [2, 0, 1]
+    for labels, n, reason in ((["ill"], 2, "got 1 labels."), (["zzz", "ill"], 2, "such as 'zzz'"), (["a"], 1, "'a'")):
+        with pytest.raises(ValueError, match=reason):
+            encode_predictions(labels, NAMES, n)
+
+
+def test_a_scorer_is_told_weights_if_it_asks():
+    model, weight = DummyClassifier(strategy="constant", constant="ill").fit(X, SAMPLES.y), (Y == 0) + 1.0
+    accuracy = get_scorer("accuracy")
+    assert apply_scorer(accuracy, model, X, SAMPLES.y, weight) == pytest.approx(weight[Y == 0].sum() / weight.sum())
+    assert apply_scorer(accuracy, model, X, SAMPLES.y, None) == pytest.approx(np.mean(Y == 0))
+    assert apply_scorer(lambda model, X, y: 0.5, model, X, SAMPLES.y, weight) == 0.5
+
+
+# What is made of answers
+
+
+def prediction(codes, split=0, **more):
+    return Prediction(0, split, None if codes is None else np.asarray(codes), **more)
+
+
+def test_accuracy_is_the_weighted_share_of_right_codes():
+    test = SPLITS[0][1]
+    codes = SAMPLES.codes[test].copy()
+    codes[:6] = (codes[:6] + 1) % 3
+    assert Scorer("accuracy", SAMPLES, SPLITS)(prediction(codes)) == pytest.approx(1 - 6 / len(test))
+    weight = np.arange(len(X)) + 1.0
+    weighted = Scorer("accuracy", replace(SAMPLES, weight=weight), SPLITS)
+    assert weighted(prediction(codes)) == pytest.approx(weight[test][6:].sum() / weight[test].sum())
+    assert np.isnan(weighted(prediction(None)))
+    assert Scorer(lambda *_: 1.0, SAMPLES, SPLITS)(prediction(codes, responses={"score": 0.25})) == 0.25
+
+
+def test_a_part_whose_samples_have_no_weight_has_no_score():
+    scorer = Scorer("accuracy", replace(SAMPLES, weight=(D != 1).astype(float)), SPLITS)
+    assert scorer.undefined(0) == ""
+    assert scorer.undefined(1) == "its samples have no weight"
+    assert np.isnan(scorer(prediction(SAMPLES.codes[SPLITS[1][1]], split=1)))
+    assert scorer.undefined(1) is scorer.undefined(1)
+
+
+@pytest.mark.parametrize("scoring", ["roc_auc", "neg_log_loss", "balanced_accuracy"])
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_who_knows_the_truth_has_the_best_score(scoring, n_classes):
+    some = np.isin(Y, range(n_classes))
+    samples, here = SAMPLES.take(some), D[some]
+    splits = [(np.flatnonzero(here != 0), np.flatnonzero(here == 0))]
+    scorer = Scorer(scoring, samples, splits)
+    assert scorer.undefined(0) == ""
+    truth = _perfect_classifier(samples.y[splits[0][1]], np.unique(samples.y))
+    best = scorer._scored(splits[0][1], truth)
+    assert best == pytest.approx(0.0 if scoring == "neg_log_loss" else 1.0, abs=1e-9)
+
+
+def test_of_a_class_that_training_lacks_the_truth_is_unsure():
+    truth = _perfect_classifier(np.array(["ill", "new", "well"]), np.array(["ill", "well"]))
+    np.testing.assert_array_equal(truth.predict_proba(None), [[1, 0], [0.5, 0.5], [0, 1]])
+    np.testing.assert_array_equal(truth.decision_function(None), [-1, 0, 1])
+    assert truth.predict(None).tolist() == ["ill", "new", "well"]
+    three = _perfect_classifier(np.array(["c", "new"]), np.array(["a", "b", "c"]))
+    np.testing.assert_allclose(three.decision_function(None), [[0, 0, 1], [1 / 3] * 3])
+
+
+def test_a_classifier_of_answers_has_the_methods_that_were_answered():
+    told = FixedPredictions(NAMES, {"predict": ["ill"], "predict_proba": [[1, 0, 0]]})
+    assert told.fit(None, None) is told
+    assert told.predict(None) == ["ill"]
+    assert told.predict_proba(None) == [[1, 0, 0]]
+    assert not hasattr(told, "decision_function")
+    assert FixedPredictions(NAMES, {"decision_function": 3}).decision_function(None) == 3
+
+
+def test_a_score_of_responses_is_that_of_scikit_learn():
+    model = LogisticRegression().fit(X[SPLITS[0][0]], SAMPLES.y[SPLITS[0][0]])
+    test = SPLITS[0][1]
+    said = prediction(
+        encode_predictions(model.predict(X[test]), NAMES, len(test)),
+        responses=collect_responses(model, X[test], RESPONSES),
+    )
+    expected = roc_auc_score(SAMPLES.y[test], model.predict_proba(X[test]), multi_class="ovr")
+    assert Scorer("roc_auc_ovr", SAMPLES, SPLITS)(said) == pytest.approx(expected)
+    bare = list(score_predictions([prediction(said.codes)], Scorer("roc_auc_ovr", SAMPLES, SPLITS)))
+    assert bare[0][2].error.startswith("AttributeError: ")
+    assert np.isnan(bare[0][2].value)
+
+
+def test_facts_of_a_prediction_are_facts_of_its_score():
+    said = Prediction(4, 2, None, {}, 1.0, 2.0, 3, 5.0, 7.0, "broken")
+    assert list(score_predictions([said], lambda _: 0.5)) == [(4, 2, Score(0.5, "broken", 1.0, 2.0, 3.0, 5.0, 7.0))]
+
+
+def facts(value, error="", components=1.0, ridge=1.0, weight=1.0):
+    return Score(value, error, 1.0, 2.0, components, ridge, weight)
+
+
+def test_a_tally_counts_the_parts_on_which_somebody_has_a_score():
+    nan = np.nan
+    scores = [[0.5, nan, nan, 1.0], [nan, nan, nan, 0.0]]
+    errors = [["", "", "broken", ""], ["late", "", "broken", ""]]
+    found = ((i, k, facts(scores[i][k], errors[i][k], components=i + k)) for i in range(2) for k in range(4))
+    results = tabulate_scores(found, 2, 4)
+    np.testing.assert_array_equal(results["scores"], scores)
+    assert results["defined"].tolist() == [True, False, True, True]  # where all failed, that counts too
+    assert results["errors"] == ["broken", "late"]
+    np.testing.assert_array_equal(results["seconds"], np.full((2, 4), 3.0))
+    assert np.isnan(results["mean_test_score"]).all()
+    assert results["mean_n_components"].tolist() == [1.5, 2.5]
+    assert results["mean_ridge"].tolist() == results["mean_invariance_weight"].tolist() == [1.0, 1.0]
+    fine = tabulate_scores([(0, 0, facts(0.5)), (0, 1, facts(1.0)), (1, 0, facts(nan)), (1, 1, facts(0.25))], 2, 2)
+    assert fine["mean_test_score"][0] == 0.75
+    assert fine["errors"] == ["", "The score is not a number."]
+    none = tabulate_scores([(0, 0, facts(nan))], 1, 1)
+    assert not none["defined"].any()
+    assert np.isnan(none["mean_test_score"]).tolist() == [True]
+
+
+def results(means, components=None, ridge=None, weight=None):
+    even = np.zeros(len(means))
+    return {
+        "mean_test_score": np.array(means),
+        "mean_n_components": even if components is None else np.array(components),
+        "mean_ridge": even if ridge is None else np.array(ridge),
+        "mean_invariance_weight": even if weight is None else np.array(weight),
+    }
+
+
+def test_of_equals_the_simplest_is_preferred():
+    assert best_index(results([0.5, 0.9, 0.7])) == 1
+    assert best_index(results([0.9, 0.9 + 1e-13, 0.7])) == 0  # rounding is no difference
+    assert best_index(results([0.9, 0.9 + 1e-11, 0.7])) == 1
+    assert best_index(results([0.9, 0.9], components=[3, 2], ridge=[5, 1])) == 1
+    assert best_index(results([0.9, 0.9], components=[2, 2], ridge=[1, 5], weight=[9, 0])) == 1
+    assert best_index(results([0.9, 0.9], ridge=[5, 5], weight=[1, 2])) == 1
+    assert best_index(results([0.9, 0.5, 0.7]), among=[1, 2]) == 2
+    assert best_index(results([np.nan, 0.5])) == 1
+    assert best_index(results([0.9, np.nan, np.nan]), among=[2, 1]) == 2  # all failed: the first
+
+
+def test_ties_are_those_beside_the_chosen_one():
+    assert count_ties(np.array([0.9, 0.9, 0.9 - 1e-13, 0.5, np.nan])) == 2
+    assert count_ties(np.array([0.9, 0.5])) == 0
+    assert count_ties(np.array([np.nan, np.nan])) == 0
+
+
+def test_parts_without_a_score_are_told_once_and_none_but_such_are_an_error():
+    one_class = [(np.arange(len(X)), np.flatnonzero(SAMPLES.y == "ill")), SPLITS[0]]
+    with pytest.warns(
+        UndefinedMetricWarning,
+        match=r"roc_auc is not defined on 1 of 2 held-out parts, .* 'a', 'b', 'c'; of",
+    ):
+        found = tabulate_candidates([own(GaussianNB())], SAMPLES, one_class, scoring="roc_auc")
+    assert found["defined"].tolist() == [False, True]
+    assert found["mean_test_score"][0] == found["scores"][0, 1]
+    with pytest.raises(ValueError, match="roc_auc is not defined on 1 of 1 held-out parts"):
+        tabulate_candidates([own(GaussianNB())], SAMPLES, one_class[:1], scoring="roc_auc")
+    with pytest.raises(ValueError, match=r"The score is not defined on 1 of 1 .*it is not a number for anybody"):
+        tabulate_candidates([own(GaussianNB())], SAMPLES, SPLITS[:1], scoring=lambda model, X, y: np.nan)
+    Scorer("roc_auc", SAMPLES, SPLITS).leave_out([])
+
+
+def test_a_preparation_sees_training_rows_alone():
+    seen = []
+
+    class Scaler(StandardScaler):
+        def fit(self, X, y=None):
+            seen.append(X.copy())
+            return super().fit(X)
+
+    alike = [[k] for k in range(3)]
+    for (train, test), (stage, rows) in zip(SPLITS, prepare_stages(SAMPLES, SPLITS, alike, Scaler()), strict=True):
+        np.testing.assert_array_equal(seen[-1], X[train])
+        np.testing.assert_allclose(stage.samples.X[rows.train], StandardScaler().fit_transform(X[train]))
+        np.testing.assert_array_equal(stage.samples.y[rows.tests[0]], SAMPLES.y[test])
+    plain = list(prepare_stages(SAMPLES, SPLITS, alike, None))
+    assert plain[0][0] is plain[2][0]
+
+
+class Broken(ClassifierMixin, BaseEstimator):
+    """Raises at fit whatever it is told to."""
+
+    def __init__(self, error=ValueError):
+        self.error = error
+
+    def fit(self, X, y):
+        raise self.error("no")
+
+
+def test_what_unfit_settings_raise_is_their_answer_and_a_bug_of_ours_is_not():
+    found = list(evaluate_candidates([own(Broken()), own(GaussianNB())], SAMPLES, SPLITS))
+    assert sorted((one.candidate, one.split, one.error) for one in found) == [
+        *((0, k, "ValueError: no") for k in range(3)),
+        *((1, k, "") for k in range(3)),
+    ]
+    assert all((one.codes is None) == (one.candidate == 0) for one in found)
+    with pytest.raises(KeyError):
+        list(evaluate_candidates([own(Broken(KeyError))], SAMPLES, SPLITS))
+    theirs = list(evaluate_candidates([own(Broken(KeyError), own=True)], SAMPLES, SPLITS))
+    assert {one.error for one in theirs} == {"KeyError: 'no'"}
+
+
+def test_parts_drawn_again_are_asked_of_those_alone_who_vote_and_look_at_other_samples():
+    train, test = SPLITS[0]
+    splits = [(train, test), (train, test[::2]), (train, test[1::2])]
+    candidates = [own(GaussianNB()), replace(own(GaussianNB(), DomainCenterer()), method="other")]
+    found = evaluate_candidates(candidates, SAMPLES, splits, votes=[0, 1], again=frozenset({1, 2}))
+    assert sorted((one.candidate, one.split) for one in found) == [(0, 0), (1, 0), (1, 1), (1, 2)]
+    found = evaluate_candidates(candidates, SAMPLES, splits, again=frozenset({1, 2}))
+    assert sorted((one.candidate, one.split) for one in found) == [(0, 0), (1, 0)]
+
+
+# Splits that train on the same rows are one piece of work
+
+ALIKE = [(SPLITS[0][0], SPLITS[0][1][part]) for part in (slice(None), slice(0, 9), slice(9, None, 2))]
+
+
+@pytest.mark.parametrize("transformer", [None, DomainCenterer()])
+@pytest.mark.parametrize("scoring", ["votes", "roc_auc", "accuracy"])
+def test_splits_that_train_alike_get_answers_of_their_own_rows(scoring, transformer):
+    candidate = own(GaussianNB(), transformer)
+    together = list(evaluate_candidates([candidate], SAMPLES, ALIKE, scoring=scoring, votes=[0]))
+    assert len(together) == len(ALIKE)
+    for one in together:
+        (alone,) = evaluate_candidates([candidate], SAMPLES, [ALIKE[one.split]], scoring=scoring, votes=[0])
+        np.testing.assert_array_equal(one.codes, alone.codes)
+        assert one.responses.keys() == alone.responses.keys()
+        for name, value in one.responses.items():
+            assert np.shape(value) == np.shape(alone.responses[name])
+            assert name == "classes_" or np.allclose(value, alone.responses[name])
+
+
+class Asked(GaussianNB):
+    """Counts the rows that it is asked about."""
+
+    seen: list[int] = []  # noqa: RUF012
+
+    def predict(self, X):
+        self.seen.append(len(X))
+        return super().predict(X)
+
+
+@pytest.mark.parametrize(("theirs", "expected"), [(False, [24]), (True, [24, 9, 8])])
+def test_a_classifier_of_ours_is_asked_once_and_one_of_a_user_about_each_part(theirs, expected):
+    Asked.seen.clear()
+    list(evaluate_candidates([own(Asked(), own=theirs)], SAMPLES, ALIKE))
+    assert Asked.seen == expected
+    Asked.seen.clear()
+    list(evaluate_candidates([own(Asked())], SAMPLES, ALIKE, scoring=lambda model, X, y: float(len(X))))
+    assert Asked.seen == [24, 9, 8]  # a scorer gets the classifier and what it sees
+
+
+def costs(*asked, **how):
+    """Seconds to fit and to predict, of each prediction; none has failed."""
+    found = list(evaluate_candidates(*asked, **how))
+    assert {one.error for one in found} == {""}
+    return {(one.candidate, one.split): (one.fit_seconds, one.predict_seconds) for one in found}
+
+
+def ticking(monkeypatch):
+    """A clock that is one second later whenever somebody looks."""
+    ticks = itertools.count()
+    monkeypatch.setattr(_asking, "time", SimpleNamespace(perf_counter=lambda: float(next(ticks))))
+
+
+def test_what_is_shared_is_shared_in_costs(monkeypatch):
+    ticking(monkeypatch)
+    two = [own(GaussianNB()), own(GaussianNB(var_smoothing=1e-3))]
+    # A second to prepare, for both; one to fit each, for all splits; one to predict all splits at once.
+    pairs = list(itertools.product(range(2), range(3)))
+    assert costs(two, SAMPLES, ALIKE) == dict.fromkeys(pairs, pytest.approx(((1 / 2 + 1) / 3, 1 / 3)))
+    once = costs(two, SAMPLES, ALIKE, again=frozenset({1, 2}))
+    assert once == {(0, 0): pytest.approx((1 / 2 + 1, 1)), (1, 0): pytest.approx((1 / 2 + 1, 1))}
+    moving = costs([own(GaussianNB(), DomainCenterer())], SAMPLES, ALIKE, votes=[0], again=frozenset({0, 1, 2}))
+    assert moving == dict.fromkeys(pairs[:3], pytest.approx((2, 1 / 3)))
+
+
+def test_a_decomposition_and_a_solution_are_shared_in_costs(monkeypatch):
+    ticking(monkeypatch)
+    both = GaussianNB(), LogisticRegression()
+    heads = [own(head, CIDG(gamma=0.1), head="h", shares="decomposition") for head in both]
+    assert costs(heads, SAMPLES, SPLITS[:1]) == dict.fromkeys([(0, 0), (1, 0)], pytest.approx((1 / 2 + 1 / 2 + 1, 1)))
+    components = [own(GaussianNB(), KernelPCA(n, kernel="rbf", gamma=0.1), shares="decomposition") for n in (1, 2)]
+    assert costs(components, SAMPLES, SPLITS[:1]) == dict.fromkeys([(0, 0), (1, 0)], pytest.approx((1 / 2 + 1, 1)))
+
+
+def test_a_projection_says_how_simple_it_is():
+    (one,) = evaluate_candidates(
+        [own(GaussianNB(), CIDG(ridge=0.5), head="h", shares="decomposition")], SAMPLES, SPLITS[:1]
+    )
+    assert (one.n_components, one.ridge, one.weight > 0) == (2, 0.5, True)
+    (plain,) = evaluate_candidates([own(GaussianNB())], SAMPLES, SPLITS[:1])
+    assert (plain.n_components, plain.ridge, plain.weight) == (0, 0.0, 0.0)
+
+
+def test_who_fails_has_cost_nothing():
+    (one,) = evaluate_candidates([own(Broken())], SAMPLES, SPLITS[:1])
+    assert (one.fit_seconds, one.predict_seconds) == (0.0, 0.0)
+
+
+class Contrary(GaussianNB):
+    """Predicts what it thinks least likely."""
+
+    def predict(self, X):
+        return self.classes_[self.predict_proba(X).argmin(axis=1)]
+
+
+def test_codes_are_predictions_even_if_the_votes_say_otherwise():
+    train, test = SPLITS[0]
+    (one,) = evaluate_candidates([own(Contrary())], SAMPLES, SPLITS[:1], scoring="votes")
+    np.testing.assert_array_equal(NAMES[one.codes], Contrary().fit(X[train], SAMPLES.y[train]).predict(X[test]))
+    assert (one.responses["votes"].argmax(axis=1) != one.codes).all()
+
+
+def test_a_class_that_is_predicted_but_not_there_is_no_matter_for_a_warning():
+    model = DummyClassifier(strategy="constant", constant="well").fit(X, SAMPLES.y)
+    ill = SAMPLES.y != "well"
+    assert apply_scorer(get_scorer("balanced_accuracy"), model, X[ill], SAMPLES.y[ill], None) == 0.0
+
+
+def test_nothing_is_shown_unless_asked_for(capfd):
+    list(evaluate_candidates([own(GaussianNB())], SAMPLES, SPLITS))
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_difference_within_rounding_is_a_tie():
+    means = np.array([1.0, 1.0 - TIE_TOLERANCE])
+    assert count_ties(means) == 1
+    assert best_index(results(means[::-1])) == 0
+
+
+def test_distances_are_refused_where_two_matrices_of_all_samples_do_not_fit(monkeypatch):
+    need, (train, test) = 2 * 8 * len(X) ** 2, SPLITS[0]
+    monkeypatch.setattr(_plan, "available_bytes", lambda: need)
+    assert FeatureStage(SAMPLES).distances_to(train, test).shape == (len(test), len(train))
+    monkeypatch.setattr(_plan, "available_bytes", lambda: need - 1)
+    with pytest.raises(MemoryError, match=r"An rbf SVM .* needs 2 matrices"):
+        FeatureStage(SAMPLES).distances_to(train, test)

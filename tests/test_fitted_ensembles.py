@@ -1,0 +1,339 @@
+"""``fit`` of many methods gives a pool: what is in it, what its card promises, and what a file of it holds."""
+
+from __future__ import annotations
+
+import io
+import json
+import pickle
+import re
+import zipfile
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+pytest.importorskip("polars", reason="tables need the extra")
+pytest.importorskip("skops", reason="model files need the extra")
+pytest.importorskip("typer", reason="the command needs its extra")
+
+import polars as pl
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from helpers import three_domains
+from unseen import CIDG, DomainCenterer, UnseenClassifier
+from unseen.cli._show import describe
+from unseen.exceptions import CoverageWarning, SmallBatchError
+from unseen.kernels import SizePlan
+from unseen.model_selection import METHODS, EnsembleClassifier, forecast
+from unseen.models import Model, fit_table, load_model, model_card, save_model
+from unseen.models._model_card import expected_performance_facts
+from unseen.tables import Column, Schema, Table
+
+SEVERAL = ["logistic", "CIDG", "centered logistic"]
+
+
+@pytest.fixture(scope="module")
+def table():
+    """Three sites, three classes, every column in the same units."""
+    X, y, codes = three_domains(n_per_cell=8)
+    columns = tuple(Column(f"x{i}", "numeric") for i in range(X.shape[1]))
+    return Table(X, y, np.array(["north", "south", "west"])[codes], Schema(columns), [], "three sites")
+
+
+@pytest.fixture(scope="module")
+def found(table):
+    return fit_table(table, SEVERAL, scale="none")
+
+
+def test_several_methods_are_the_pool_of_unseen_classifier(table, found):
+    expected = UnseenClassifier(SEVERAL).fit(table.X, table.y, sample_domain=table.domain)
+    assert [one["params"] for one in found.pool["members"]] == [one["params"] for one in expected.members_]
+    weights, same = ([one["weight"] for one in members] for members in (found.pool["members"], expected.members_))
+    np.testing.assert_allclose(weights, same, atol=1e-5)
+    assert (found.name, found.kind) == (expected.best_model_, expected.best_kind_)
+    assert found.pool["decisions"] == expected.decisions_
+    assert found.pool["forecast"] == expected.forecast_
+    X = table.X + 0.3
+    np.testing.assert_allclose(found.model.predict_proba(X), expected.predict_proba(X), atol=1e-5)
+
+
+def test_scores_of_a_pool_are_those_of_the_row_that_was_chosen(table, found):
+    (chosen,) = [row for row in found.leaderboard if row["chosen"]]
+    assert found.scores == chosen["scores"]
+    assert list(found.scores) == ["north", "south", "west"]
+    mean, low, high = forecast(np.array([*found.scores.values()]))
+    assert found.pool["forecast"][0] == mean
+    assert found.pool["forecast"][1] <= low <= high <= found.pool["forecast"][2]  # samples are noise as well
+    assert {row["model"] for row in found.leaderboard} >= {"logistic", "CIDG + logistic", "centered logistic"}
+
+
+def test_an_inductive_pool_needs_no_batches(table):
+    found = fit_table(table, SEVERAL, inductive=True)
+    assert {row["kind"] for row in found.leaderboard} <= {"plain", "inductive"}
+    assert not found.model.transductive
+    assert found.pool["decisions"] == []
+    one_by_one = np.vstack([found.model.predict_proba(row[None]) for row in table.X[::5]])
+    np.testing.assert_allclose(one_by_one, found.model.predict_proba(table.X)[::5], atol=1e-12)
+
+
+def test_a_plain_classifier_beside_a_pool_takes_no_part_in_it(table):
+    found = fit_table(table, ["CIDG", "centered logistic"])
+    assert "logistic" not in {one["model"] for one in found.pool["members"]}
+    assert set(found.baseline) == set(found.scores)
+
+
+def test_samples_that_members_share_are_stored_once_and_shared_again(table, tmp_path):
+    found = fit_table(table, ["CIDG", "KFDA"], inductive=True, scale="none")
+    model, path = found.model, tmp_path / "m.unseen"
+    holding = [member for member in model.pool.members_ if hasattr(member[0], "X_fit_")]
+    assert len(holding) > 2
+    save_model(model, path, model_card(table, found))
+    with zipfile.ZipFile(path) as outer, zipfile.ZipFile(io.BytesIO(outer.read("model.skops"))) as inner:
+        arrays = [np.load(io.BytesIO(inner.read(name))) for name in inner.namelist() if name.endswith(".npy")]
+    assert sum(array.shape == table.X.shape for array in arrays) == 1
+    copies = [load_model(path).estimator, pickle.loads(pickle.dumps(model))]
+    for other in copies:
+        assert len({id(member[0].X_fit_) for member in other.pool.members_}) == 1
+        np.testing.assert_array_equal(other.predict_proba(table.X), model.predict_proba(table.X))
+
+
+def test_a_pool_sees_all_rows_through_landmarks_that_its_projections_share(table, tmp_path, monkeypatch):
+    monkeypatch.setitem(METHODS, "CIDG", replace(METHODS["CIDG"], coarse={"gamma": ["median"], "ridge": [0.1, 1.0]}))
+    found = fit_table(table, ["CIDG", "logistic"], plan=SizePlan.from_rows(len(table.X), exact=False, landmarks=20))
+    assert {one["model"] for one in found.pool["members"]} >= {"CIDG + logistic"}
+    assert (found.stream["projection_rows"], found.stream["landmarks"]) == (len(table.X), 20)
+    assert f"Projections saw {len(table.X)} rows through 20 landmarks" in found.remarks[0]
+    assert "; classifiers saw" in found.remarks[0]
+    maps = [vars(member[0]).get("feature_map_") for member in found.model.pool.members_]
+    assert len({id(own.estimator) for own in maps if own is not None}) == 1
+    save_model(found.model, tmp_path / "m.unseen", {})
+    again = load_model(tmp_path / "m.unseen").estimator
+    np.testing.assert_array_equal(again.predict_proba(table.X), found.model.predict_proba(table.X))
+
+
+def test_a_pool_without_a_projection_saw_a_sample(table):
+    found = fit_table(table, ["logistic", "nearest mean"], plan=SizePlan.from_rows(len(table.X), exact=False))
+    assert f"holds no projection, so it saw a sample: {len(table.X)} rows" in found.remarks[0]
+
+
+def test_the_card_says_who_is_in_the_pool_why_and_what_to_expect(table, found, capsys):
+    card = json.loads(json.dumps(model_card(table, found), allow_nan=False))
+    assert sum(one["weight"] for one in card["pool"]["members"]) == pytest.approx(1)
+    assert set(card["pool"]["calibration"]) == {"before", "after"}
+    assert sum(row["chosen"] for row in card["leaderboard"]) == 1
+    describe(card)
+    text = " ".join(capsys.readouterr().out.split())
+    for part in (*found.pool["decisions"], card["promise"], "What is in the pool", "█", "before they were tempered"):
+        assert part in text
+    for one in card["pool"]["members"]:
+        assert one["model"] in text
+
+
+def test_the_table_of_scores_counts_the_rows_that_were_scored(table, capsys):
+    plan = replace(SizePlan.from_rows(len(table.X), exact=False), choice_rows=36)
+    few = fit_table(table, "logistic", plan=plan)
+    card = model_card(table, few)
+    assert card["data"]["domains"] == dict.fromkeys(["north", "south", "west"], 24)
+    assert card["scores"]["rows"] == dict.fromkeys(["north", "south", "west"], 12)
+    describe(card)
+    text = capsys.readouterr().out
+    assert "rows scored" in text
+    assert "12" in next(line for line in text.splitlines() if line.startswith("│ north")).split()
+    assert model_card(table, fit_table(table, "logistic"))["scores"]["rows"] == card["data"]["domains"]
+    del card["scores"]["rows"]  # as in the files of earlier versions
+    describe(card)
+    assert "rows scored" not in capsys.readouterr().out
+
+
+def test_settings_are_named_where_one_method_was_asked_for(table, capsys):
+    found = fit_table(table, "logistic")
+    assert found.settings == found.pool["members"][0]["params"] != {}
+    describe(model_card(table, found))
+    text = capsys.readouterr().out
+    assert "What is in the pool" not in text
+    assert "before they were tempered" in text
+
+
+@pytest.mark.parametrize("n_domains", [2, 3, 6, 20])
+def test_what_is_said_to_be_possible_can_be_asked_for(n_domains):
+    """And a point more cannot."""
+    text = expected_performance_facts((0.8, 0.7, 0.9), [0.8] * n_domains)
+    most = int(text.split("in up to ")[1].split("%")[0]) / 100
+    pool = EnsembleClassifier([], np.empty(0), np.empty(0), held_out=[np.linspace(0, 1, 7)] * n_domains)
+    assert 0 <= pool.threshold(most) <= 1
+    with pytest.raises(ValueError, match="cannot be promised"):
+        pool.threshold(most + 0.011)
+
+
+def test_few_domains_that_disagree_promise_nothing_about_the_next():
+    by_domain = [0.5, 0.9], [0.7, 0.8, 0.75, 0.77]
+    found = [forecast(np.array(scores)) for scores in by_domain]
+    told = [expected_performance_facts(expected, scores) for expected, scores in zip(found, by_domain, strict=True)]
+    assert "2 held-out domains are too few for a prediction interval; at least 3 are needed" in told[0]
+    assert "interval 0%" not in told[0]
+    assert f"95% prediction interval {found[1][1]:.0%} to {found[1][2]:.0%}" in told[1]
+    assert "nothing is promised for a stranger one" in told[1]
+
+
+def test_an_interval_that_says_nothing_is_replaced_by_the_number_of_domains_that_it_takes():
+    scores = [0.55, 0.65, 0.75, 0.75]  # which gives 34% to 100%
+    text = expected_performance_facts(forecast(np.array(scores)), scores)
+    assert "prediction interval of ±25 points takes 8." in text
+    assert "34%" not in text
+    assert "90% takes 9 domains" in text
+
+
+def test_a_wide_forecast_of_few_rows_does_not_promise_that_fewer_domains_are_enough():
+    """All domains agree by luck, and the forecast takes the spread that so few rows leave."""
+    scores = [0.5, 0.5, 0.5, 0.5]
+    text = expected_performance_facts(forecast(np.array(scores), error=0.01), scores)
+    spread = int(re.search(r"a standard deviation of (\d+) points, at which", text)[1])
+    assert spread >= 9  # 10 on the scale of the scores, a little less on that of the forecast
+
+
+def test_predictions_of_a_model_in_memory_are_those_of_its_file(table, found, tmp_path):
+    model = Model(found.model, model_card(table, found))
+    model.save(tmp_path / "m.unseen")
+    again = load_model(tmp_path / "m.unseen")
+    names = np.where(table.domain == "west", "new", table.domain)
+    for domain in (None, names):
+        np.testing.assert_array_equal(
+            again.predict_proba(table.X, sample_domain=domain), model.predict_proba(table.X, sample_domain=domain)
+        )
+        sets = [one.predict_set(table.X, 0.75, sample_domain=domain) for one in (model, again)]
+        assert [own.tolist() for own in sets[0]] == [own.tolist() for own in sets[1]]
+        assert again.explain(table.X, sample_domain=domain) == model.explain(table.X, sample_domain=domain)
+
+
+def with_doubtful_rows(model, share):
+    """The same model, as if it had given the true class no probability in a share of rows of each held-out domain."""
+    for scores in model.table_model.pool.held_out:
+        scores[:] = np.where(np.arange(len(scores)) < share * len(scores), 1.0, 0.2)
+    return model
+
+
+@pytest.mark.parametrize(
+    ("share", "says"),
+    [
+        (0.1, r"3 held-out domains are too few for coverage 0\.75.* take about \d+ domains, or a lower coverage"),
+        (0.5, r"no number of domains changes that: the true class has a probability above 1/3 for \d+% of held-out"),
+    ],
+)
+def test_sets_of_all_classes_are_replaced_by_the_number_of_domains_that_smaller_ones_take(table, tmp_path, share, says):
+    save_model((fit := fit_table(table, "logistic")).model, tmp_path / "m.unseen", model_card(table, fit))
+    model = with_doubtful_rows(load_model(tmp_path / "m.unseen"), share)
+    with pytest.warns(UserWarning, match=says):
+        sets = model.predict_set(table.X, 0.75)
+    assert all(len(own) == 3 for own in sets)
+    note = model.predict_table(table.X, sets=0.75).summary["sets"]["note"]
+    assert re.search(says, note)
+    assert "all 3 classes, so the sets say nothing" in note
+    assert model.predict_table(table.X, sets=0.3).summary["sets"]["note"] == ""
+
+
+def test_so_many_domains_are_enough_for_smaller_sets_and_one_less_is_not(table):
+    fit = fit_table(table, "logistic")
+    pool = with_doubtful_rows(Model(fit.model, model_card(table, fit)), 0.1).table_model.pool
+    needed = int(re.search(r"take about (\d+) domains", pool.full_sets(0.75))[1])
+    uniform = np.full((1, 3), 1 / 3)
+    for m, full in ((needed, False), (needed - 1, True)):
+        more = EnsembleClassifier([], np.empty(0), np.empty(0), held_out=[np.concatenate(pool.held_out)] * m)
+        assert more.sets(uniform, 0.75).all() == full  # nothing is harder to classify than this
+
+
+@pytest.mark.parametrize("n_domains", [1, 2, 5, 8, 9, 30])
+def test_by_default_sets_have_the_largest_coverage_up_to_nine_tenths(n_domains):
+    pool = EnsembleClassifier([], np.empty(0), np.empty(0), held_out=[np.linspace(0, 1, 7)] * n_domains)
+    if n_domains >= 9:
+        assert pool.resolve_coverage() == 0.9  # a warning would be an error
+        return
+    with pytest.warns(CoverageWarning, match=f"{n_domains} held-out domains? attain at most") as caught:
+        assert pool.resolve_coverage() == n_domains / (n_domains + 1)
+    assert f"coverage of these prediction sets is {n_domains / (n_domains + 1):.3g}," in str(caught[0].message)
+    assert 0 <= pool.threshold(n_domains / (n_domains + 1)) <= 1
+
+
+def test_sets_by_default_are_those_of_the_coverage_that_is_stated(table, found):
+    classifier = UnseenClassifier(["logistic"]).fit(table.X, table.y, sample_domain=table.domain)
+    model = Model(found.model, model_card(table, found))
+    for predict_set in (classifier.predict_set, model.predict_set):
+        with pytest.warns(CoverageWarning, match=r"coverage of these prediction sets is 0\.75,"):
+            sets = predict_set(table.X)
+        assert [own.tolist() for own in sets] == [own.tolist() for own in predict_set(table.X, 0.75)]
+
+
+# Rows of new domains for transductive models
+
+
+def pool_of(table, *transformers, smoothing=0.0):
+    """Logistic regression behind each of these, fitted to a table."""
+    members = [make_pipeline(*([] if one is None else [one]), LogisticRegression()) for one in transformers]
+    share = np.full(len(members), 1 / len(members))
+    pool = EnsembleClassifier(members, share, np.ones(len(members)), smoothing=smoothing)
+    return pool.fit(table.X, table.y, sample_domain=table.domain)
+
+
+TRANSDUCTIVE = {
+    "projection": ([CIDG(centering="target")], 0.0),
+    "centerer": ([None, DomainCenterer()], 0.0),
+    "nested": ([make_pipeline(DomainCenterer(), StandardScaler())], 0.0),
+    "smoothing": ([None], 1.0),
+}
+
+
+@pytest.mark.parametrize("kind", TRANSDUCTIVE)
+def test_a_transductive_pool_refuses_fewer_than_ten_rows_of_a_new_domain(table, kind):
+    transformers, smoothing = TRANSDUCTIVE[kind]
+    pool = pool_of(table, *transformers, smoothing=smoothing)
+    for predict in (pool.predict, pool.predict_proba, pool.decision_proba):
+        for n in (1, 9):
+            with pytest.raises(SmallBatchError, match=rf"The new domain has {n} rows?, .* fit with transductive=False"):
+                predict(table.X[:n])
+        assert len(predict(table.X[:10])) == 10
+        with pytest.raises(SmallBatchError) as caught:
+            predict(table.X[:20], sample_domain=np.array(["north"] * 11 + ["new"] * 9))
+        assert (caught.value.domain, caught.value.rows) == ("new", 9)
+        assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["projection", "centerer"])
+def test_single_rows_of_source_domains_are_predicted_as_in_their_batch(table, kind):
+    pool = pool_of(table, *TRANSDUCTIVE[kind][0])
+    whole = pool.predict_proba(table.X, sample_domain=table.domain)
+    for i in (0, 30, 60):
+        alone = pool.predict_proba(table.X[i : i + 1], sample_domain=table.domain[i : i + 1])
+        np.testing.assert_allclose(alone, whole[i : i + 1], atol=1e-12)
+    smooth = pool_of(table, None, smoothing=1.0)
+    with pytest.raises(SmallBatchError) as caught:  # neighbors are looked for in source domains, too
+        smooth.predict(table.X[:1], sample_domain=table.domain[:1])
+    assert "source domain" not in str(caught.value)
+
+
+def test_a_recentered_pool_serves_single_rows(table):
+    pool = pool_of(table, CIDG(centering="target"))
+    batch = table.X[table.domain == "west"] + 0.5
+    whole = pool.predict_proba(batch)
+    projection, classifier = (step for _, step in pool.members_[0].steps)
+    fixed = pool_of(table, CIDG(centering="target"))
+    fixed.with_members([Pipeline([("projection", projection.recentered(batch)), ("classifier", classifier)])])
+    for i in range(3):
+        np.testing.assert_allclose(fixed.predict_proba(batch[i : i + 1]), whole[i : i + 1], atol=1e-12)
+    fitted = fit_table(table, "logistic", scale="none").model
+    model = Model(replace(fitted, pool=fixed), {"schema": table.schema.to_dict()})
+    few = model.predict_table(batch[:3]).frame.select(pl.col("^p\\(.*$")).to_numpy()
+    np.testing.assert_allclose(few, whole[:3], atol=1e-12)
+
+
+def test_models_of_tables_refuse_small_batches_like_the_pool(table):
+    fitted = replace(fit_table(table, "logistic").model, pool=pool_of(table, CIDG(centering="target")))
+    model = Model(fitted, {"schema": table.schema.to_dict()})
+    for ask in (fitted.predict, fitted.predict_proba, model.predict, model.explain, model.predict_table):
+        with pytest.raises(SmallBatchError, match="The new domain has 9 rows"):
+            ask(table.X[:9])
+
+
+def test_a_pool_of_models_alone_promises_no_sets():
+    with pytest.raises(ValueError, match="knows no held-out domains, from which prediction sets follow"):
+        EnsembleClassifier([], np.empty(0), np.empty(0)).sets(np.eye(2), 0.5)
