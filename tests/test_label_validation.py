@@ -233,7 +233,7 @@ def test_counts_are_those_of_the_cells_and_a_draw_has_its_quota():
     rng = np.random.default_rng(0)
     samples = Samples(np.arange(300), rng.choice(["a", "b", "c"], 300, p=[0.8, 0.19, 0.01]), rng.integers(0, 4, 300))
     assert samples.counts().sum() == 300
-    few = samples.take(samples.thinned(60, seed=1))
+    few = samples.take(samples.subsample(60, seed=1))
     np.testing.assert_array_equal(few.counts(), allocate_rows(samples.counts(), total=60))
     assert (np.diff(few.X) > 0).all()
 

@@ -119,7 +119,7 @@ def test_however_a_table_is_cut_into_parts_the_same_rows_are_drawn(parts, monkey
 
 def some_of(table, rows):
     """A part of a table, drawn as for the choice of settings."""
-    return table.take(Samples(table.X, table.y, table.domain).thinned(rows))
+    return table.take(Samples(table.X, table.y, table.domain).subsample(rows))
 
 
 def projection_of(model):
@@ -142,7 +142,7 @@ def test_a_sample_has_all_classes_of_all_domains_and_equal_domains(parts):
 
 def test_a_draw_of_a_draw_is_a_part_of_it(parts):
     whole = survey_table(parts / "parts")
-    first = whole.thinned(80, 1)
+    first = whole.subsample(80, 1)
     second = first.sampled(60, 2)
     inside = {tuple(row) for row in read_survey(first).X}
     assert read_survey(second).X.shape == (60, 3)

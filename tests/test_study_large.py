@@ -83,7 +83,7 @@ def test_the_settings_tell_how_a_method_was_made_to_fit(small_limits, monkeypatc
 
 
 def test_a_thinned_problem_keeps_its_splits_apart():
-    thin = PROBLEM.thinned(120)
+    thin = PROBLEM.subsample(120)
     assert 100 <= len(thin.train) <= 130
     assert 100 <= len(thin.test) <= 130
     assert set(thin.train) <= set(PROBLEM.train)
@@ -93,7 +93,7 @@ def test_a_thinned_problem_keeps_its_splits_apart():
         assert set(a) <= set(whole_a)
         assert set(b) <= set(whole_b)
         assert {*a, *b} == set(thin.train)
-    same = PROBLEM.thinned(10**6)
+    same = PROBLEM.subsample(10**6)
     assert (same.train == PROBLEM.train).all()
     assert (same.test == PROBLEM.test).all()
     assert [len(a) for a, _ in same.splits] == [len(a) for a, _ in PROBLEM.splits]
@@ -101,7 +101,7 @@ def test_a_thinned_problem_keeps_its_splits_apart():
 
 def test_small_domains_survive_thinning():
     few = np.flatnonzero((D != "b") | (np.arange(len(D)) % 10 == 0))
-    thin = make_problem(Samples(X[few], Y[few], D[few]), TASK, 0, Protocol(preprocess="none")).thinned(50)
+    thin = make_problem(Samples(X[few], Y[few], D[few]), TASK, 0, Protocol(preprocess="none")).subsample(50)
     y, domain = (labels[few][thin.train] for labels in (Y, D))
     assert (domain == "b").sum() >= 10
     assert {len(np.unique(y[domain == name])) for name in "bcd"} == {3}

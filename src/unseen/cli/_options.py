@@ -191,7 +191,7 @@ def embedded_table(request: Request) -> Table:
             "name one, or leave them out."
         )
     table = embedded_digits()
-    return table.take(table.samples.thinned(most=request.max_per_domain, seed=request.seed))
+    return table.take(table.samples.subsample(most=request.max_per_domain, seed=request.seed))
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The pool of the automatic choice, made without a held-out domain, and what it says of skewed batches of that."""
+"""Ensembles fitted without a held-out domain, and their accuracy on skewed batches of that domain."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from ..model_selection import (
     METHODS,
     Candidate,
     EnsembleClassifier,
+    EvaluationConfig,
     FittedEnsemble,
     LeaveOneDomainOut,
     OutOfDomainPredictions,
@@ -29,14 +30,15 @@ from ..model_selection import (
 from ..utils.samples import Samples
 from ._session import Session
 
-SHARES = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)  # of a batch, that half of the classes make up
-BATCHES_PER_SHARE = 3  # batches of each share
-CHOSEN, PLAIN = "what was chosen", "best plain model"
+SHARES = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)  # shares of a batch that half of the classes make up
+BATCHES_PER_SHARE = 3
+SELECTED = "what was chosen"
+PLAIN = "best plain model"
 
 
 @dataclass(frozen=True)
 class EnsembleView:
-    """Pools of all sources, fitted to them, and the domain that none of them has seen."""
+    """Ensembles fitted to all source domains, and the held-out domain."""
 
     facts: dict[str, Any]
     models: dict[str, Any]
@@ -44,105 +46,105 @@ class EnsembleView:
     codes: Ints
 
     def skew(self, share: float | None) -> dict[str, Any]:
-        """Accuracy of each model on a batch as it is, or on some of which half of the classes make up this share."""
-        whole = [np.arange(len(self.codes))]
-        drawn = (
-            [sample_skewed_batch(self.codes, np.random.default_rng(k), share) for k in range(BATCHES_PER_SHARE)]
-            if share
-            else whole
-        )
-        found = {name: [self._accuracy(model, rows) for rows in drawn] for name, model in self.models.items()}
-        counts = np.bincount(self.codes[drawn[0]], minlength=int(self.codes.max()) + 1)
-        means = {name: float(np.mean(own)) for name, own in found.items()}
-        return {"share": share, "accuracy": means, "draws": found, "counts": counts.tolist()}
+        """Accuracy of each model on the whole batch, or on batches in which half of the classes make up this share."""
+        batches = [np.arange(len(self.codes))]
+        if share:
+            batches = [
+                sample_skewed_batch(self.codes, np.random.default_rng(k), share) for k in range(BATCHES_PER_SHARE)
+            ]
+        accuracies = {name: [self._accuracy(model, rows) for rows in batches] for name, model in self.models.items()}
+        counts = np.bincount(self.codes[batches[0]], minlength=int(self.codes.max()) + 1)
+        means = {name: float(np.mean(values)) for name, values in accuracies.items()}
+        return {"share": share, "accuracy": means, "draws": accuracies, "counts": counts.tolist()}
 
     def _accuracy(self, model: Any, rows: Ints) -> float:
         X = self.X[rows]
         with ignore_expected_warnings():
-            # A held-out domain is scored also if it has too few rows for a transductive prediction.
-            said = (
-                model.classes_[model.answer(X).argmax(axis=1)]
-                if isinstance(model, EnsembleClassifier)
-                else model.predict(X)
-            )
-        return float(np.mean(np.searchsorted(model.classes_, said) == self.codes[rows]))
+            if isinstance(model, EnsembleClassifier):
+                # A held-out domain is scored even if it has too few rows for a transductive prediction.
+                predicted = model.classes_[model.combine_members(X).argmax(axis=1)]
+            else:
+                predicted = model.predict(X)
+        return float(np.mean(np.searchsorted(model.classes_, predicted) == self.codes[rows]))
 
 
-def make_ensemble_view(session: Session, held: str) -> Iterator[EnsembleView | None]:
-    """Ask all models that are automatic about every source, pool them and fit what matters; None between parts."""
+def make_ensemble_view(session: Session, held_out: str) -> Iterator[EnsembleView | None]:
+    """Evaluate the candidates of the default ensemble on every source domain, fit the ensembles and refit them.
+
+    Yields None between steps, so that a newer request can interrupt the computation, and the view at the end.
+    """
     domain = session.samples.domain
-    train, test = np.flatnonzero(domain != held), np.flatnonzero(domain == held)
+    train = np.flatnonzero(domain != held_out)
+    test = np.flatnonzero(domain == held_out)
     sources = session.samples.take(train)
     if len(np.unique(sources.domain)) < 2:
-        raise ValueError("A pool is weighed on sources that are held out in turn: it needs at least two beside this.")
+        raise ValueError("An ensemble is selected on source domains held out in turn: it needs at least two of them.")
     candidates = list(METHODS["auto"].candidates(len(sources.classes), centerings=("source", "target")))
-    natural = list(LeaveOneDomainOut().split(sources.X, sources.y, sources.domain))
-    trials, said = TrialSplits.from_splits(sources, natural), []
-    how: dict[str, Any] = {"preparation": session.preparation, "again": trials.again}
-    for prediction in evaluate_candidates(candidates, sources, trials.splits, scoring="votes", **how):
-        said.append(prediction)
+    splits = list(LeaveOneDomainOut().split(sources.X, sources.y, sources.domain))
+    trials = TrialSplits.from_splits(sources, splits)
+    predictions = []
+    evaluation = evaluate_candidates(
+        candidates,
+        sources,
+        trials.splits,
+        EvaluationConfig(session.preparation),
+        with_decision_scores="all",
+        resampled=trials.resampled,
+    )
+    for prediction in evaluation:
+        predictions.append(prediction)
         yield None
-    ballot = OutOfDomainPredictions.from_predictions(candidates, sources, trials, said)
+    out_of_domain = OutOfDomainPredictions.from_predictions(candidates, sources, trials, predictions)
     yield None
-    pooling = ballot.chosen(session.preparation)
+    ensemble = out_of_domain.select(session.preparation)
     yield None
-    prepare = clone(session.preparation).fit(sources.X)
-    fitted = _Fitted(prepare.transform(sources.X), sources)
-    inductive = np.array([not candidate.transductive for candidate in candidates])
+    preparation = clone(session.preparation).fit(sources.X)
+    refits = _Refits(preparation.transform(sources.X), sources)
+    is_inductive = np.array([not candidate.transductive for candidate in candidates])
     models: dict[str, Any] = {}
-    for name, mask in ((INDUCTIVE_ENSEMBLE, inductive), (FULL_ENSEMBLE, np.ones(len(candidates), dtype=bool))):
-        members, *weights = ballot.shares(mask)
+    for name, mask in ((INDUCTIVE_ENSEMBLE, is_inductive), (FULL_ENSEMBLE, np.ones(len(candidates), dtype=bool))):
+        members, weights, inverse_temperatures = out_of_domain.deployed_weights(mask)
         pipelines = []
         for member in members:
-            pipelines.append(fitted.pipeline(member))
+            pipelines.append(refits.pipeline(member))
             yield None
-        models[name] = EnsembleClassifier([member.pipeline for member in members], *weights).with_members(pipelines)
-    if pooling.smoothing:
-        models[CHOSEN] = pooling.estimator([fitted.pipeline(member) for member in pooling.members])
-    plain = select_result([one for one in ballot.field() if one.kind == "plain"])
-    models[PLAIN] = fitted.pipeline(plain.candidate)
-    facts = _facts(pooling, plain.name, np.unique(sources.domain).tolist())
-    yield EnsembleView(facts, models, prepare.transform(session.samples.X[test]), session.samples.codes[test])
+        unfitted = EnsembleClassifier([member.pipeline for member in members], weights, inverse_temperatures)
+        models[name] = unfitted.with_members(pipelines)
+    if ensemble.smoothing:
+        pipelines = [refits.pipeline(member) for member in ensemble.members]
+        models[SELECTED] = ensemble.unfitted().with_members(pipelines)
+    plain = select_result([result for result in out_of_domain.candidate_results() if result.kind == "plain"])
+    models[PLAIN] = refits.pipeline(plain.candidate)
+    facts = _facts(ensemble, plain.name, np.unique(sources.domain).tolist())
+    yield EnsembleView(facts, models, preparation.transform(session.samples.X[test]), session.samples.codes[test])
 
 
-class _Fitted:
+class _Refits:
     """Candidates fitted to all sources, each once."""
 
     def __init__(self, X: Any, sources: Samples) -> None:
-        self._X, self._sources = np.asarray(X, dtype=np.float64), sources
-        self._known: dict[int, Pipeline] = {}
+        self._X = np.asarray(X, dtype=np.float64)
+        self._sources = sources
+        self._pipelines: dict[int, Pipeline] = {}
 
     def pipeline(self, candidate: Candidate) -> Pipeline:
-        """The pipeline of a candidate."""
-        if id(candidate) not in self._known:
+        """The fitted pipeline of a candidate."""
+        if id(candidate) not in self._pipelines:
             with ignore_expected_warnings():
-                found = candidate.fitted(self._X, self._sources.y, self._sources.domain)
-            self._known[id(candidate)] = found
-        return self._known[id(candidate)]
+                self._pipelines[id(candidate)] = candidate.fit(self._X, self._sources.y, self._sources.domain)
+        return self._pipelines[id(candidate)]
 
 
-def _facts(pooling: FittedEnsemble, plain: str, domains: Sequence[str]) -> dict[str, Any]:
-    """What the page shows of a pool, in plain values."""
+def _facts(ensemble: FittedEnsemble, plain: str, domains: Sequence[str]) -> dict[str, Any]:
+    """Facts about an ensemble that the page shows, in plain values."""
+    description = ensemble.to_dict()
     return {
-        "name": pooling.name,
-        "kind": pooling.kind,
+        "name": description["name"],
+        "kind": description["kind"],
         "plain": plain,
         "domains": list(domains),
-        "members": pooling.table,
-        "tried": [
-            {"name": one.name, "kind": one.kind, "scores": np.nan_to_num(one.scores).tolist(), "chosen": one.chosen}
-            for one in pooling.tried
-        ],
-        "guards": [
-            {
-                "step": guard.step,
-                "natural": guard.natural.tolist(),
-                "skewed": guard.skewed.tolist(),
-                "margin": guard.margin if np.isfinite(guard.margin) else None,
-                "adopts": guard.adopts,
-                "reason": guard.reason,
-            }
-            for guard in pooling.guards
-        ],
+        "members": description["members"],
+        "trials": description["trials"],
+        "decisions": description["decisions"],
         "shares": list(SHARES),
     }

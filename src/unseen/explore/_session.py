@@ -52,9 +52,9 @@ class Session:
 
     def __init__(self, table: Table, scale: Any, origin: Origin, *, most: int = MOST_ROWS, seed: int = 0) -> None:
         self.whole, self.scale, self.origin, self.seed = table, scale, origin, seed
-        self.thinned = len(table.y) > most
+        self.subsample = len(table.y) > most
         self.most = most
-        self.table = table.take(table.samples.thinned(most, seed)) if self.thinned else table
+        self.table = table.take(table.samples.subsample(most, seed)) if self.subsample else table
         self.domains = np.unique(self.table.domain).tolist()
         self.preparation = preprocessor(table.schema, scale)
         self._shelf, self._benches = DecompositionCache(CACHE_BYTES), OrderedDict[str, dict[str | None, CachedSplit]]()

@@ -1,9 +1,11 @@
-"""Choosing a model for a domain that nobody has seen: the table of methods, the engine, the searches, their pictures.
+"""Model selection over held-out domains: splitters, methods, evaluation, searches, ensembles and their displays.
 
-Stands on the estimators. The engine turns samples, splits and candidates into out-of-domain predictions; choices are
-readings of these.
+`evaluate_candidates` turns samples, splits and candidates into out-of-domain predictions; every selection is a function
+of these.
 """
 
+from ._acceptance import sample_skewed_batch
+from ._calibration import N_CALIBRATION_BINS
 from ._candidate import (
     Candidate,
     bind_domains,
@@ -22,19 +24,11 @@ from ._comparison import (
 )
 from ._displays import LeaderboardDisplay, ValidationSurfaceDisplay
 from ._ensemble import MIN_BATCH_ROWS, EnsembleClassifier
-from ._ensemble_math import N_CALIBRATION_BINS, sample_skewed_batch
-from ._ensemble_selection import (
-    FULL_ENSEMBLE,
-    INDUCTIVE_ENSEMBLE,
-    FittedEnsemble,
-    OutOfDomainPredictions,
-    TrialSplits,
-    evaluate_and_fit_ensemble,
-    make_leaderboard,
-)
-from ._landmark_fit import LandmarkFit
+from ._ensemble_selection import FULL_ENSEMBLE, INDUCTIVE_ENSEMBLE, FittedEnsemble, OutOfDomainPredictions
 from ._metrics import Metric, check_metric, get_metric, metric_range, rare_class
+from ._model_builder import SelectedModel, SelectionOptions, select_model
 from ._projection_search import ProjectionSearchCV
+from ._refit import RefittedMembers, refit_candidates
 from ._registry import HEADS, METHODS, Method, expand_methods, get_method, method_names, parse_methods, register
 from ._sample_size import (
     MAX_USABLE_SHARE,
@@ -54,15 +48,17 @@ from ._split_evaluation import (
     single_thread,
 )
 from ._splitters import HeldOutDomains, LeaveOneDomainOut, LeavePDomainsOut, WithinDomainSplit, check_groups_not_split
+from ._trial_splits import TrialSplits
 from ._unseen_classifier import UnseenClassifier
 from ._validation import (
     TIE_TOLERANCE,
+    EvaluationConfig,
+    ProgressOptions,
     Score,
     Scorer,
     Split,
     evaluate_candidates,
     required_responses,
-    score_candidates,
     score_predictions,
     tabulate_candidates,
     tabulate_scores,
@@ -82,7 +78,7 @@ __all__ = [
     "WithinDomainSplit",
     "register",
 ]
-# For other rooms, and for nobody else.
+# For other packages of the library.
 __all__ += [
     "EXPECTED_ERRORS",
     "FULL_ENSEMBLE",
@@ -97,13 +93,17 @@ __all__ += [
     "Candidate",
     "CandidateResult",
     "DecompositionCache",
+    "EvaluationConfig",
     "FittedEnsemble",
-    "LandmarkFit",
     "Metric",
     "OutOfDomainPredictions",
     "Prediction",
+    "ProgressOptions",
+    "RefittedMembers",
     "Score",
     "Scorer",
+    "SelectedModel",
+    "SelectionOptions",
     "Split",
     "TrialSplits",
     "best_by_variant",
@@ -115,7 +115,6 @@ __all__ += [
     "domains_for_coverage",
     "domains_for_interval",
     "encode_predictions",
-    "evaluate_and_fit_ensemble",
     "evaluate_candidates",
     "expand_methods",
     "explain_missing_interval",
@@ -127,15 +126,15 @@ __all__ += [
     "ignore_expected_warnings",
     "is_informative",
     "is_transductive",
-    "make_leaderboard",
     "method_names",
     "metric_range",
     "parse_methods",
     "rare_class",
+    "refit_candidates",
     "required_responses",
     "sample_skewed_batch",
-    "score_candidates",
     "score_predictions",
+    "select_model",
     "select_result",
     "single_thread",
     "tabulate_candidates",

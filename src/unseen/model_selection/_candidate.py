@@ -97,7 +97,7 @@ class Candidate:
         steps = [] if self.transformer is None else [("transformer", self.transformer)]
         return Pipeline([*steps, ("classifier", self.classifier)])
 
-    def fitted(self, X: Any, y: Any, sample_domain: Any, sample_weight: Array | None = None) -> Pipeline:
+    def fit(self, X: Any, y: Any, sample_domain: Any, sample_weight: Array | None = None) -> Pipeline:
         """A fitted pipeline."""
         return fit_pipeline(self.pipeline, X, y, sample_domain, sample_weight)
 

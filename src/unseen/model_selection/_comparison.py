@@ -1,4 +1,4 @@
-"""The contest: candidates are asked on held-out parts, the best settings of each variant contend, and one is chosen."""
+"""Comparison of candidates by their scores on held-out parts: best settings of each variant, selection, leaderboard."""
 
 from __future__ import annotations
 
@@ -11,38 +11,42 @@ from scipy.special import stdtrit
 
 from ..exceptions import warn
 from ..linalg import Array
+from ._calibration import Mask
 from ._candidate import Candidate
-from ._ensemble_math import CrossFittingFolds, Mask
+from ._cross_fitting import CrossFittingFolds
 from ._split_evaluation import group_by
 from ._validation import best_index, count_ties
 
 KINDS_BY_SIMPLICITY = ("plain", "inductive", "transductive")
-# Beyond these a contest takes days: some classifiers are trained for each pair of classes, all for each domain that
-# is held out, and a comparison leaves out each pair of domains.
-MAX_CLASSES, MAX_DOMAINS, MAX_PAIRED_DOMAINS = 1_000, 500, 200
+# Beyond these a comparison takes days: some classifiers are trained for each pair of classes, all for each held-out
+# domain, and nested comparisons leave out each pair of domains.
+MAX_CLASSES = 1_000
+MAX_DOMAINS = 500
+MAX_PAIRED_DOMAINS = 200
 
 
 def check_comparison_size(n_classes: int, n_domains: int, *, paired: bool = False) -> None:
-    """Raise if there are too many classes, or held-out domains, for many models to be trained for each of them."""
-    most = MAX_PAIRED_DOMAINS if paired else MAX_DOMAINS
+    """Raise ValueError if there are too many classes or held-out domains to train models for each of them."""
+    max_domains = MAX_PAIRED_DOMAINS if paired else MAX_DOMAINS
     if n_classes > MAX_CLASSES:
         raise ValueError(
             f"There are {n_classes:,} classes; methods can be compared on at most {MAX_CLASSES:,}, since some train a "
             "classifier for each pair of them. Merge rare classes, or check which column holds the labels: this one "
-            "may number things."
+            "may be an identifier."
         )
-    if n_domains > most:
+    if n_domains > max_domains:
         sets = n_domains * (n_domains - 1) // 2 if paired else n_domains
         raise ValueError(
-            f"There are {n_domains:,} domains, which makes {sets:,} training sets for every method; at most {most:,} "
-            "domains can be held out one after the other. Name larger places as domains, such as the regions of "
-            "hospitals, or keep the largest ones."
+            f"There are {n_domains:,} domains, which makes {sets:,} training sets for every method; at most "
+            f"{max_domains:,} domains are supported. Use larger units as domains, such as regions instead of "
+            "hospitals, or "
+            "keep the largest domains."
         )
 
 
 @dataclass(frozen=True)
 class CandidateResult:
-    """A variant of a method with its best settings, and how it did on each held-out part.
+    """Result of a variant of a method with its best settings on each held-out part.
 
     Attributes
     ----------
@@ -52,15 +56,15 @@ class CandidateResult:
         On each held-out part, of the settings that are best on the other parts; NaN where it failed, and where the
         metric is not defined.
     ties : int
-        How many other settings have the same mean.
+        Number of other settings with the same mean.
     seconds : float
-        What all settings of the variant cost.
+        Cost of all settings of the variant.
     error : str
         Why there are no scores, if there are none.
     defined : ndarray of bool, default=...
-        Held-out parts that count, the same for all contenders.
+        Held-out parts that count, the same for all candidates.
     skewed : float
-        Mean score on held-out parts drawn again with a skew of classes; NaN if nobody was asked about these.
+        Mean score on batches with skewed classes; NaN if these were not evaluated.
     scored : tuple of Candidate
         The settings that were scored on each held-out part; empty if that was always `candidate`.
     """
@@ -81,7 +85,7 @@ class CandidateResult:
 
     @property
     def kind(self) -> Literal["plain", "inductive", "transductive"]:
-        """From simple to demanding."""
+        """One of "plain", "inductive" and "transductive"."""
         return self.candidate.kind
 
     @property
@@ -99,18 +103,19 @@ def best_by_variant(
     """The best settings of each variant, by the table of all candidates on all splits.
 
     With `folds`, the score on a held-out part is that of the settings which are best on the parts that its fold keeps,
-    by the table that the fold knows, if it is not the same. Without, it is that of the settings that are best on all
-    parts, as a grid search reports it, which is too good. A variant that fails on some split is a contender without a
-    mean, which is never chosen and tells its reason. Splits on which the metric is not defined count for nobody.
+    by the scores of that fold if these differ. Without, it is that of the settings that are best on all parts, as a
+    grid search reports it, which is optimistic. A variant that fails on some split has no mean, is never selected, and
+    keeps its error. Splits on which the metric is not defined do not count.
     """
     if folds is not None and fold_results is None:
         fold_results = [restrict_results(results, kept) for kept in folds.kept]
-    field = []
+    variants = []
     for variant in group_by(range(len(candidates)), lambda i: candidates[i].variant):
         best = best_index(results, variant)
-        scores, scored = results["scores"][best], tuple[Candidate, ...]()
+        scores = results["scores"][best]
+        scored: tuple[Candidate, ...] = ()
         if folds is not None and fold_results is not None:
-            settings = [best_index(known, variant) for known in fold_results]
+            settings = [best_index(single_fold, variant) for single_fold in fold_results]
             positions = [settings[fold] for fold in folds.predicted_by]
             scores = results["scores"][positions, np.arange(len(positions))]
             scored = tuple(candidates[i] for i in positions)
@@ -118,53 +123,56 @@ def best_by_variant(
         seconds = float(sum(results["seconds"][i].sum() for i in variant))
         tied = count_ties(results["mean_test_score"][variant])
         error = "" if np.isfinite(results["mean_test_score"][best]) else error
-        field.append(CandidateResult(candidates[best], scores, tied, seconds, error, results["defined"], scored=scored))
-    return field
+        variants.append(
+            CandidateResult(candidates[best], scores, tied, seconds, error, results["defined"], scored=scored)
+        )
+    return variants
 
 
 def restrict_results(results: dict[str, Any], kept: Mask) -> dict[str, Any]:
-    """The same table with means over some held-out parts alone; candidates that fail anywhere have none.
+    """The same results with means over some held-out parts only; candidates that fail anywhere have none.
 
     Where nothing is kept all means are 0, so that the simplest settings are preferred.
     """
     counted = results["defined"] & kept
     means = results["scores"][:, counted].mean(axis=1) if counted.any() else np.zeros(len(results["scores"]))
-    able = np.isfinite(results["mean_test_score"])
-    return {**results, "defined": counted, "mean_test_score": np.where(able, means, np.nan)}
+    has_mean = np.isfinite(results["mean_test_score"])
+    return {**results, "defined": counted, "mean_test_score": np.where(has_mean, means, np.nan)}
 
 
-def warn_about_failures(field: Sequence[CandidateResult]) -> None:
-    """Say why some contenders have no score, if others have."""
-    for contender in field:
-        if contender.error and not all(other.error for other in field):
-            text = f"{contender.name} cannot be scored and is left out of the choice: {contender.error}"
-            warn(text, RuntimeWarning)
+def warn_about_failures(results: Sequence[CandidateResult]) -> None:
+    """Warn why some candidates have no score, if others have one."""
+    for result in results:
+        if result.error and not all(other.error for other in results):
+            warn(f"{result.name} has no score and is left out of the selection: {result.error}", RuntimeWarning)
 
 
-def select_result(field: Sequence[CandidateResult]) -> CandidateResult:
-    """Best mean, unless the champion of a simpler kind is no worse by one standard error of the paired difference."""
-    reasons = [f" {contender.name}: {contender.error}" for contender in field if contender.error]
-    field = [contender for contender in field if np.isfinite(contender.mean)]
-    if not field:
-        advice = "check the data and the scorer."
-        raise ValueError(f"No model could be scored on every held-out part; {advice}{''.join(reasons[:1])}")
-    best = max(field, key=lambda c: (c.mean, -KINDS_BY_SIMPLICITY.index(c.kind)))
+def select_result(results: Sequence[CandidateResult]) -> CandidateResult:
+    """The best mean, unless the best of a simpler kind is worse by at most one standard error of the difference."""
+    reasons = [f" {result.name}: {result.error}" for result in results if result.error]
+    scored = [result for result in results if np.isfinite(result.mean)]
+    if not scored:
+        first_reason = "".join(reasons[:1])
+        raise ValueError(f"No model has a score on every held-out part. Check the data and the scorer.{first_reason}")
+    best = max(scored, key=lambda result: (result.mean, -KINDS_BY_SIMPLICITY.index(result.kind)))
     for kind in KINDS_BY_SIMPLICITY[: KINDS_BY_SIMPLICITY.index(best.kind)]:
-        rivals = [contender for contender in field if contender.kind == kind]
-        if rivals and is_within_error(best, max(rivals, key=lambda c: c.mean)):
-            return best_of_kind(rivals)
-    return best_of_kind([contender for contender in field if contender.kind == best.kind])
+        simpler = [result for result in scored if result.kind == kind]
+        if simpler and is_within_error(best, max(simpler, key=lambda result: result.mean)):
+            return best_of_kind(simpler)
+    return best_of_kind([result for result in scored if result.kind == best.kind])
 
 
-def best_of_kind(rivals: Sequence[CandidateResult]) -> CandidateResult:
+def best_of_kind(results: Sequence[CandidateResult]) -> CandidateResult:
     """Best of one kind; among plain classifiers, the RBF SVM unless another is distinguishably better.
 
-    A wide rbf kernel makes it a linear SVM, so it nests the linear models: where the data cannot tell them apart, it
-    loses little when the truth is linear, and a linear model may lose much when it is not.
+    A wide rbf kernel makes it a linear SVM, so it nests the linear models: where the data cannot distinguish them, it
+    loses little if the truth is linear, and a linear model may lose much if it is not.
     """
-    best = max(rivals, key=lambda c: c.mean)
-    nesting = [c for c in rivals if c.name == "RBF SVM" and is_within_error(best, c)]
-    return nesting[0] if nesting else best
+    best = max(results, key=lambda result: result.mean)
+    for result in results:
+        if result.name == "RBF SVM" and is_within_error(best, result):
+            return result
+    return best
 
 
 def is_within_error(better: CandidateResult, other: CandidateResult) -> bool:
@@ -174,7 +182,7 @@ def is_within_error(better: CandidateResult, other: CandidateResult) -> bool:
 
 
 def standard_error(values: Array) -> float:
-    """Standard error of a mean; zero for a single value, which says nothing about its own spread."""
+    """Standard error of a mean; zero for a single value."""
     return float(np.std(values, ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0
 
 
@@ -224,15 +232,15 @@ def _stabilized(
     return scores, error, lambda z: z
 
 
-def result_row(contender: CandidateResult, names: Sequence[str]) -> dict[str, Any]:
-    """A contender on a leaderboard, in plain values."""
+def result_row(result: CandidateResult, names: Sequence[str]) -> dict[str, Any]:
+    """A candidate on a leaderboard, in plain values."""
     return {
-        "model": contender.name,
-        "kind": contender.kind,
-        "mean": contender.mean,
-        "standard_error": standard_error(contender.scores[contender.defined]),
-        "scores": dict(zip(names, contender.scores.tolist(), strict=True)),
-        "skewed": contender.skewed,
-        "params": contender.candidate.params,
-        "seconds": contender.seconds,
+        "model": result.name,
+        "kind": result.kind,
+        "mean": result.mean,
+        "standard_error": standard_error(result.scores[result.defined]),
+        "scores": dict(zip(names, result.scores.tolist(), strict=True)),
+        "skewed": result.skewed,
+        "params": result.candidate.params,
+        "seconds": result.seconds,
     }

@@ -1,4 +1,5 @@
-"""A fold in the eigenbasis of its kernel matrix: what all settings of weights, ridge and components share."""
+"""Decompositions of splits in the eigenbasis of their kernel matrices, which all weights, ridges and components "
+"share."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ SHAPE_PARAMS = ("scaling", "centering", "n_components")
 
 
 def get_membership(samples: Samples, rows: Ints) -> Membership:
-    """Cells of some samples; classes and domains that these lack are dropped."""
+    """Cells of some samples, without absent classes and domains."""
     classes, domains = (
         np.unique(codes[rows], return_inverse=True)[1].astype(np.intp)
         for codes in (samples.codes, samples.domain_codes)
@@ -44,11 +45,11 @@ def get_membership(samples: Samples, rows: Ints) -> Membership:
 
 
 class SplitGrams:
-    """Kernel values between subsets of the samples; what several folds or widths can share is computed once.
+    """Kernel values between subsets of the samples; values that several splits or widths share are computed once.
 
-    Squared distances serve every width of the rbf kernel on a fold. The values of a fold depend on its own samples
-    alone: kernels that are evaluated about the mean of the training samples are evaluated for each fold, the others
-    once for all folds.
+    Squared distances serve every width of the rbf kernel on a split. The values of a split depend on its own samples
+    only: kernels that are evaluated about the mean of the training samples are evaluated for each split, the others
+    once for all splits.
     """
 
     def __init__(self, projection: Projection, X: Any, distances_to: Callable[[Ints, Ints], Array]) -> None:
@@ -63,12 +64,12 @@ class SplitGrams:
             self._whole = kernel.fitted(X).values_to_center(X)
 
     def kernel(self, projection: Projection, train: Ints) -> Kernel:
-        """The kernel of a fold, as far as it depends on the training samples."""
+        """The kernel of a split, with parameters that depend on the training samples resolved."""
         kernel = Kernel.from_estimator(projection)
         return kernel.fitted(_safe_indexing(self.X, train)) if self._whole is None else kernel
 
     def between(self, kernel: Kernel, rows: Ints, columns: Ints) -> Array:
-        """Kernel values of the fold whose training samples are `columns`; a new array."""
+        """Kernel values, in a new array, of the split whose training samples are `columns`."""
         if self._whole is not None:
             return self._whole[np.ix_(rows, columns)].astype(np.float64, copy=False)
         if kernel.kernel == "rbf":
@@ -98,17 +99,17 @@ Combine = Callable[[Array], KernelBasis]  # coordinates of the samples of a fold
 
 
 class SolvedProjection(NamedTuple):
-    """All components of a setting, what combines coordinates by them, and the equation that they solve."""
+    """All components of a setting, the function that combines coordinates, and the eigenproblem that they solve."""
 
     solution: Solution
     combine: Combine
-    equation: ProjectionProblem
+    problem: ProjectionProblem
 
 
 class Decomposition:
-    """One training set and one test set under one kernel, decomposed once; `project` then costs O(cells^3)."""
+    """Training and test rows of a split under one kernel, decomposed once; `project` then costs O(cells^3)."""
 
-    pencils: float = np.inf  # reductions to cell space that are kept, one for each ridge
+    max_reductions: float = np.inf  # cached reductions to cell space, one for each ridge
 
     def __init__(self, samples: Samples, train: Ints, test: Ints, spectrum: Spectrum, combine: Combine) -> None:
         self.counts = get_membership(samples, train).counts
@@ -116,33 +117,33 @@ class Decomposition:
         self.combine = combine
         self.size = float(np.linalg.norm(spectrum.values))
         self._test_domain = samples.domain[test]
-        self._known = EncodedLabels.domains(samples.domain[train], len(train)).names.tolist()
-        self._pencils: dict[tuple[float, float, float], tuple[Spectrum, Whitened, Combine]] = {}
+        self._source_domains = EncodedLabels.domains(samples.domain[train], len(train)).names.tolist()
+        self._reductions: dict[tuple[float, float, float], tuple[Spectrum, Whitened, Combine]] = {}
 
     def solve(self, projection: Projection) -> SolvedProjection:
         """Solve the eigenproblem of a setting."""
-        equation = ProjectionProblem.from_projection(projection, self.counts, self.size)
-        varying, pencil, combine = self._pencil(equation)
-        solution = equation.solve(varying, pencil)
-        return SolvedProjection(solution, combine if equation.recipe.low_rank else self.combine, equation)
+        problem = ProjectionProblem.from_projection(projection, self.counts, self.size)
+        varying, whitened, combine = self._reduction(problem)
+        solution = problem.solve(varying, whitened)
+        return SolvedProjection(solution, combine if problem.recipe.low_rank else self.combine, problem)
 
-    def _pencil(self, equation: ProjectionProblem) -> tuple[Spectrum, Whitened, Combine]:
-        """Reduce to cell space, once for each (inside, norm, ridge)."""
-        recipe = equation.recipe
+    def _reduction(self, problem: ProjectionProblem) -> tuple[Spectrum, Whitened, Combine]:
+        """Reduce to cell space, once for each weight of the within scatter, norm weight and ridge."""
+        recipe = problem.recipe
         key = (recipe.inside, recipe.norm, recipe.ridge)
-        if key not in self._pencils:
-            varying, pencil = equation.whitened(self.spectrum)
-            (norms,) = linalg.qr(pencil.norm_factor, mode="r")
-            reduced = replace(pencil, directions=np.eye(pencil.directions.shape[1]), norm_factor=norms)
-            if len(self._pencils) >= self.pencils:
-                del self._pencils[next(iter(self._pencils))]
-            self._pencils[key] = varying, reduced, self.combine(pencil.directions).combined
-        return self._pencils[key]
+        if key not in self._reductions:
+            varying, whitened = problem.whitened(self.spectrum)
+            (norms,) = linalg.qr(whitened.norm_factor, mode="r")
+            reduced = replace(whitened, directions=np.eye(whitened.directions.shape[1]), norm_factor=norms)
+            if len(self._reductions) >= self.max_reductions:
+                del self._reductions[next(iter(self._reductions))]
+            self._reductions[key] = varying, reduced, self.combine(whitened.directions).combined
+        return self._reductions[key]
 
-    def principal(self, most: int) -> KernelBasis:
+    def principal(self, max_components: int) -> KernelBasis:
         """Kernel principal components: the eigenbasis itself, each direction with the spread of the data along it."""
         values = self.spectrum.values
-        order = np.argsort(-values)[: min(most, np.count_nonzero(values > 0))]
+        order = np.argsort(-values)[: min(max_components, np.count_nonzero(values > 0))]
         coefficients = np.zeros((len(values), len(order)))
         coefficients[order, np.arange(len(order))] = values[order] ** -0.5
         return self.combine(coefficients)
@@ -150,22 +151,24 @@ class Decomposition:
     def project(
         self, projection: Projection, solved: SolvedProjection, parts: Callable[[Any], list[Any]]
     ) -> tuple[Array, Any]:
-        """Training samples and test samples, each part apart if it matters, as the projection would transform them.
+        """Training and test samples as the projection transforms them; a list of parts if these are centered apart.
 
-        It may differ from the one that was solved in the number of components, their scale and their center.
+        The projection may differ from the solved one in the number of components, their scale and their centering.
         """
-        equation = replace(solved.equation, projection=projection)
-        projected = solved.combine(equation.finish(solved.solution).coefficients)
+        problem = replace(solved.problem, projection=projection)
+        projected = solved.combine(problem.finish(solved.solution).coefficients)
         if projection.centering == "source":
             return projected.train, projected.test - projected.offset
-        stored = dict.fromkeys(self._known, projected.offset)
+        stored = dict.fromkeys(self._source_domains, projected.offset)
         centering = DomainCenters(stored, 'centering="target"', "Leave it out, or merge it with another.")
         batches = zip(parts(projected.test), parts(self._test_domain), strict=True)
-        return projected.train, [centering.of_batch(Z, EncodedLabels.domains(of, len(Z))) for Z, of in batches]
+        return projected.train, [
+            centering.of_batch(Z, EncodedLabels.domains(domains, len(Z))) for Z, domains in batches
+        ]
 
 
 class DecompositionSource:
-    """Where the folds of one kernel or feature map come from; what all folds share is computed here, once."""
+    """Source of the decompositions of one kernel or feature map; what all splits share is computed once."""
 
     def __init__(self, projection: Projection, samples: Samples, grams: SplitGrams | None) -> None:
         self.projection = projection
@@ -173,7 +176,7 @@ class DecompositionSource:
         self.grams = grams
         self.features: Array | None = None
         self.by_domain: dict[int, CellStatistics] = {}
-        # A map that learns nothing from the data gives all folds the same features, and statistics that add up.
+        # A fitted map gives all splits the same features, and statistics that are additive over domains.
         if is_fitted_map(getattr(projection, "feature_map", None)):
             self.features = self._features(samples.X)
             shape = samples.counts().shape
@@ -182,34 +185,36 @@ class DecompositionSource:
                 membership = Membership.from_codes(samples.codes[rows], samples.domain_codes[rows], shape)
                 self.by_domain[code] = CellStatistics.from_features(self.features[rows], membership)
 
-    def fold(self, train: Ints, test: Ints) -> Decomposition:
-        """Decompose one fold."""
-        return self._feature_fold(train, test) if self.grams is None else self._kernel_fold(self.grams, train, test)
+    def decompose(self, train: Ints, test: Ints) -> Decomposition:
+        """Decompose one split."""
+        if self.grams is None:
+            return self._decompose_features(train, test)
+        return self._decompose_kernel(self.grams, train, test)
 
-    def _kernel_fold(self, grams: SplitGrams, train: Ints, test: Ints) -> Decomposition:
+    def _decompose_kernel(self, grams: SplitGrams, train: Ints, test: Ints) -> Decomposition:
         kernel = grams.kernel(self.projection, train)
         K = grams.between(kernel, train, train)
         means, _, precision = kernel.center(K, type(self.projection).__name__)
         spectrum = gram_spectrum(K, get_membership(self.samples, train), precision=precision)
-        # Directions of a centered matrix are orthogonal to constants, but for the null space, which is of no use.
+        # Eigenvectors of a centered matrix are orthogonal to constants, except in the null space, which is not used.
         lift = spectrum.lift
-        assert lift is not None  # as of every decomposition
+        assert lift is not None  # gram_spectrum always returns it
         vectors = lift - lift.mean(axis=0)
         projected = product(grams.between(kernel, test, train), vectors)
         basis = KernelBasis(lift * spectrum.values, projected, means @ vectors)
         return Decomposition(self.samples, train, test, spectrum, basis.combined)
 
-    def _feature_fold(self, train: Ints, test: Ints) -> Decomposition:
+    def _decompose_features(self, train: Ints, test: Ints) -> Decomposition:
         features = self._features(_safe_indexing(self.samples.X, train)) if self.features is None else self.features
         cells = self._statistics(features, train)
         spectrum = feature_spectrum(cells, type(self.projection).__name__)
         mean = cells.mean
 
-        def combine(
-            coefficients: Array,
-        ) -> KernelBasis:  # all folds share the features: nothing as large is made for one
+        def combine(coefficients: Array) -> KernelBasis:
+            # All splits share the features, so that no array of their size is made for a single split.
             weights = spectrum.lifted(coefficients)
-            values, offset = product(features, weights), mean @ weights
+            values = product(features, weights)
+            offset = mean @ weights
             return KernelBasis(values[train] - offset, values[test], offset)
 
         return Decomposition(self.samples, train, test, spectrum, combine)
@@ -221,8 +226,8 @@ class DecompositionSource:
         return map_features(fitted, self.samples.X)
 
     def _statistics(self, features: Array, train: Ints) -> CellStatistics:
-        """Add up the statistics of whole domains where a fold trains on such; no other sample then has any say."""
-        distinct = np.unique(train)  # a fold may hold a sample more than once
+        """Sum the statistics of whole domains if a split trains on whole domains; else compute those of its rows."""
+        distinct = np.unique(train)  # a split may contain a sample more than once
         domains, sizes = np.unique(self.samples.domain_codes[distinct], return_counts=True)
         whole = [self.by_domain.get(int(name)) for name in domains]
         parts = [part for part, size in zip(whole, sizes, strict=True) if part and part.counts.sum() == size]
@@ -233,5 +238,5 @@ class DecompositionSource:
 
 @cache
 def solution_params(kind: Any) -> tuple[str, ...]:
-    """Names of what changes the solution, given the decomposition: the method and its own parameters."""
+    """Names of the parameters that change the solution, given the decomposition."""
     return ("__class__", *sorted({*kind._get_param_names()} - {*KERNEL_PARAMS, *SHAPE_PARAMS}))

@@ -1,4 +1,4 @@
-"""A pool that predicts: members, what each of them weighs, and what is done with their votes."""
+"""The ensemble that predicts: fitted members, their weights and temperatures, smoothing, and prediction sets."""
 
 from __future__ import annotations
 
@@ -23,38 +23,41 @@ from ..exceptions import CoverageWarning, SmallBatchError, warn
 from ..linalg import Array, Moments
 from ..utils.estimator_mixins import DocLinkMixin
 from ..utils.validation import EncodedLabels, Labels, check_domains
+from ._calibration import adjust_priors, apply_inverse_temperature, softmax
 from ._candidate import bind_domains, fit_pipeline, flatten_steps, is_transductive
-from ._ensemble_math import ConformalSets, adjust_priors, average_members, neighbor_graph, smooth_probabilities, softmax
+from ._conformal import ConformalSets
+from ._ensemble_weights import average_members
 from ._sample_size import domains_for_coverage
+from ._smoothing import neighbor_graph, smooth_probabilities
 from ._split_evaluation import decision_scores
 
-CentersByMember = Mapping[tuple[int, Any], Moments]  # of new domains, for each member that is centered on them
-# A transductive prediction needs at least so many rows of a new domain: the mean and the neighbors of fewer rows are
+CentersByMember = Mapping[tuple[int, Any], Moments]  # by member and new domain
+# A transductive prediction needs at least this many rows of a new domain: the mean and the neighbors of fewer rows are
 # mostly noise, and a caller who passes fewer rows probably expects row-wise predictions.
 MIN_BATCH_ROWS = 10
-DEFAULT_COVERAGE = 0.9  # of prediction sets, where so many held-out domains attain it
+DEFAULT_COVERAGE = 0.9
 
 
 class EnsembleClassifier(DocLinkMixin, ClassifierMixin, BaseEstimator):
-    """A weighted mean of the probabilities of several classifiers.
+    """A weighted mean of the probabilities of several classifiers: a linear opinion pool.
 
-    :class:`~unseen.UnseenClassifier` and :func:`unseen.fit` make pools: they choose members, weights and temperatures
-    by what the members say of domains that they were not trained on. `fit` fits the members and changes nothing else.
+    :class:`~unseen.UnseenClassifier` and :func:`unseen.fit` build such ensembles: they select members, weights and
+    temperatures on predictions for domains that the members were not trained on. `fit` fits the members only.
 
     Parameters
     ----------
     members : list of Pipeline
         Classifiers, each alone or behind one transformer.
     weights : ndarray of shape (n_members,)
-        Their shares, which sum to 1.
-    betas : ndarray of shape (n_members,)
-        Inverse temperatures: a member's probabilities are the softmax of its votes times this.
+        Their weights, which sum to 1.
+    inverse_temperatures : ndarray of shape (n_members,)
+        The probabilities of a member are the softmax of its decision scores times this.
     smoothing : float, default=0.0
-        How strongly samples of a batch agree with their nearest neighbors there; 0 for not at all.
-    sharpness : float, default=1.0
-        Inverse temperature of the pool itself.
-    held_out : list of ndarray, default=None
-        For prediction sets: one less the probability of the true class, of the samples of each held-out domain.
+        Strength of smoothing among nearest neighbors within a batch; 0 for none.
+    inverse_temperature : float, default=1.0
+        Inverse temperature of the ensemble itself.
+    conformal_scores : list of ndarray, default=None
+        For prediction sets: 1 - p(true class) of the samples of each held-out domain.
     prior_ratio : ndarray of shape (n_classes,), default=None
         Natural class frequencies over those that the members were trained with, if classes were balanced in training.
         `predict_proba` then refers to the natural frequencies; `predict` and `predict_set` keep the balance.
@@ -71,10 +74,11 @@ class EnsembleClassifier(DocLinkMixin, ClassifierMixin, BaseEstimator):
     >>> import numpy as np
     >>> from sklearn.linear_model import LogisticRegression
     >>> from sklearn.pipeline import make_pipeline
-    >>> from unseen.model_selection import Pool
+    >>> from unseen.model_selection import EnsembleClassifier
     >>> members = [make_pipeline(LogisticRegression(C=C)) for C in (0.1, 10)]
-    >>> pool = Pool(members, np.array([0.5, 0.5]), np.ones(2)).fit([[0.0], [1.0], [2.0], [3.0]], [0, 0, 1, 1])
-    >>> pool.predict([[-1.0], [5.0]])
+    >>> ensemble = EnsembleClassifier(members, weights=np.array([0.5, 0.5]), inverse_temperatures=np.ones(2))
+    >>> ensemble = ensemble.fit([[0.0], [1.0], [2.0], [3.0]], [0, 0, 1, 1])
+    >>> ensemble.predict([[-1.0], [5.0]])
     array([0, 1])
     """
 
@@ -82,19 +86,19 @@ class EnsembleClassifier(DocLinkMixin, ClassifierMixin, BaseEstimator):
         self,
         members: Sequence[Pipeline],
         weights: Array,
-        betas: Array,
+        inverse_temperatures: Array,
         *,
         smoothing: float = 0.0,
-        sharpness: float = 1.0,
-        held_out: Sequence[Array] | None = None,
+        inverse_temperature: float = 1.0,
+        conformal_scores: Sequence[Array] | None = None,
         prior_ratio: Array | None = None,
     ) -> None:
         self.members = members
         self.weights = weights
-        self.betas = betas
+        self.inverse_temperatures = inverse_temperatures
         self.smoothing = smoothing
-        self.sharpness = sharpness
-        self.held_out = held_out
+        self.inverse_temperature = inverse_temperature
+        self.conformal_scores = conformal_scores
         self.prior_ratio = prior_ratio
 
     def fit(self, X: Any, y: Any, *, sample_domain: Any = None, sample_weight: Any = None) -> Self:
@@ -114,20 +118,22 @@ class EnsembleClassifier(DocLinkMixin, ClassifierMixin, BaseEstimator):
         Returns
         -------
         self : object
-            The fitted pool.
+            The fitted ensemble.
         """
         fitted = [fit_pipeline(member, X, np.asarray(y), sample_domain, sample_weight) for member in self.members]
         return self.with_members(fitted)
 
     def with_members(self, members: Sequence[Pipeline]) -> Self:
-        """Take members that are fitted already, all to the same samples."""
-        known: list[Any] = []  # samples that several members hold are kept, and looked at, once
+        """Use members that are already fitted, all to the same samples."""
+        stored: list[Any] = []  # training samples that several projections hold are stored once
         for member in members:
-            own = vars(member[0]).get("X_fit_") if isinstance(member[0], Projection) else None
-            if isinstance(own, np.ndarray):
-                same = next((other for other in known if np.array_equal(own, other)), None)
-                known += [own] if same is None else []
-                member[0].X_fit_ = own if same is None else same
+            X_fit = vars(member[0]).get("X_fit_") if isinstance(member[0], Projection) else None
+            if isinstance(X_fit, np.ndarray):
+                same = next((other for other in stored if np.array_equal(X_fit, other)), None)
+                if same is None:
+                    stored.append(X_fit)
+                else:
+                    member[0].X_fit_ = same
         self.members_ = list(members)
         self.classes_ = members[0].classes_
         return self
@@ -143,7 +149,7 @@ class EnsembleClassifier(DocLinkMixin, ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Samples; if the pool is transductive, at least 10 of each new domain.
+            Samples; if the ensemble is transductive, at least 10 of each new domain.
         sample_domain : array-like of shape (n_samples,), default=None
             Their domains; None means one new domain.
 
@@ -188,37 +194,38 @@ class EnsembleClassifier(DocLinkMixin, ClassifierMixin, BaseEstimator):
         check_is_fitted(self, "members_")
         n_samples = _num_samples(X)
         domain = None if sample_domain is None else check_domains(sample_domain, n_samples)
-        self.require_batches(domain_sizes(domain, n_samples))
-        return self.answer(X, domain)
+        self.check_batches(domain_sizes(domain, n_samples))
+        return self.combine_members(X, domain)
 
     def with_natural_priors(self, P: Array) -> Array:
-        """Convert what `decision_proba` or `answer` returned to the natural class frequencies."""
+        """Convert the result of `decision_proba` or `combine_members` to the natural class frequencies."""
         return P if self.prior_ratio is None else adjust_priors(P, self.prior_ratio)
 
     def predict_set(self, X: Any, coverage: float | None = None, *, sample_domain: Any = None) -> np.ndarray[Any, Any]:
-        """Tell which classes a sample may have.
+        """Prediction sets: the classes that each sample may have.
 
         Parameters
         ----------
         X, sample_domain
             As for `predict`.
         coverage : float, default=None
-            How often the true class is to be among them, on average over new domains. With m held-out domains at most
-            1 - 1/(m + 1) is attainable; more is refused. None means 0.9 or, with fewer than 9 held-out domains, the
+            Probability that the set contains the true class, on average over new domains. With m held-out domains at
+            most 1 - 1/(m + 1) is attainable; a larger value raises ValueError. None means 0.9 or, with fewer than 9
+            held-out domains, the
             largest attainable coverage, which a :class:`~unseen.exceptions.CoverageWarning` states.
 
         Returns
         -------
         sets : ndarray of bool of shape (n_samples, n_classes)
-            Which classes belong to the set of each sample; never none.
+            Which classes belong to the set of each sample; at least one does.
         """
         coverage = self.resolve_coverage(coverage)  # before anything is computed
         sets = self.sets(self.decision_proba(X, sample_domain=sample_domain), coverage)
-        self.warn_of_full_sets(bool(sets.all()), coverage)
+        self.warn_full_sets(bool(sets.all()), coverage)
         return sets
 
     def resolve_coverage(self, coverage: float | None = None) -> float:
-        """Return an attainable coverage, or raise a ValueError; None means 0.9 or the largest that is attainable."""
+        """The coverage if it is attainable, else ValueError; for None 0.9 or the largest attainable coverage."""
         if coverage is not None:
             self.threshold(coverage)
             return coverage
@@ -234,7 +241,7 @@ class EnsembleClassifier(DocLinkMixin, ClassifierMixin, BaseEstimator):
         return attainable
 
     def threshold(self, coverage: float) -> float:
-        """One less the probability from which on classes belong to sets; ValueError for what cannot be promised."""
+        """One minus the smallest probability of classes in a set; ValueError if the coverage is not attainable."""
         return self._conformal.threshold(coverage)
 
     def sets(self, P: Array, coverage: float) -> np.ndarray[Any, Any]:
@@ -242,90 +249,102 @@ class EnsembleClassifier(DocLinkMixin, ClassifierMixin, BaseEstimator):
         return self._conformal.sets(P, coverage)
 
     def named_sets(self, P: Array, coverage: float) -> list[Labels]:
-        """The same as labels, the likeliest first."""
+        """The same as labels, the most probable first."""
         order = np.argsort(-P, axis=1, kind="stable")
         inside = np.take_along_axis(self.sets(P, coverage), order, axis=1)
-        return [self.classes_[own[held]] for own, held in zip(order, inside, strict=True)]
+        return [self.classes_[codes[is_inside]] for codes, is_inside in zip(order, inside, strict=True)]
 
-    def warn_of_full_sets(self, is_full: bool, coverage: float) -> None:
-        """Warn if the sets of all samples hold all classes, with the number of domains that smaller ones take."""
+    def warn_full_sets(self, is_full: bool, coverage: float) -> None:
+        """Warn if the sets of all samples contain all classes."""
         if is_full:
-            warn(self.full_sets(coverage), UserWarning)
+            warn(self.explain_full_sets(coverage), UserWarning)
 
-    def full_sets(self, coverage: float) -> str:
-        """Why all sets hold all classes, and how many domains smaller sets take.
+    def explain_full_sets(self, coverage: float) -> str:
+        """Why all sets contain all classes, and how many domains smaller sets need.
 
         A threshold below 1 - 1/C leaves out the least likely of C classes of every sample, whose probability is at most
-        1/C. The share of held-out samples with scores below that tells how many domains such a threshold takes.
+        1/C. The share of held-out samples with smaller scores gives the number of domains for such a threshold.
         """
-        n_classes, m = len(self.classes_), len(self.held_out or ())
-        share = float(np.mean([(scores < 1 - 1 / n_classes).mean() for scores in self.held_out or ()]))
+        n_classes = len(self.classes_)
+        conformal_scores = self._conformal.scores
+        share = float(np.mean([(scores < 1 - 1 / n_classes).mean() for scores in conformal_scores]))
         needed = domains_for_coverage(coverage, share)
-        says_nothing = f"Every prediction set holds all {n_classes} classes, so the sets say nothing"
+        uninformative = f"Every prediction set contains all {n_classes} classes, so the sets are uninformative"
         if needed is None:
             return (
-                f"{says_nothing}. With coverage {coverage:g} no number of domains changes that: the true class has a "
+                f"{uninformative}. With coverage {coverage:g} no number of domains changes that: the true class has a "
                 f"probability above 1/{n_classes} for {share:.0%} of held-out samples. Use a coverage below that."
             )
         return (
-            f"{says_nothing}: {m} held-out domains are too few for coverage {coverage:g}. Sets that leave out at least "
-            f"one class of every sample take about {needed} domains, or a lower coverage."
+            f"{uninformative}: {len(conformal_scores)} held-out domains are too few for coverage {coverage:g}. Sets "
+            "that leave out at least "
+            f"one class of every sample need about {needed} domains, or a lower coverage."
         )
 
     @property
     def _conformal(self) -> ConformalSets:
-        if not self.held_out:
-            raise ValueError("This pool knows no held-out domains, from which prediction sets follow.")
-        return ConformalSets(self.held_out)
+        if not self.conformal_scores:
+            raise ValueError("This ensemble has no conformal_scores of held-out domains, which prediction sets need.")
+        return ConformalSets(self.conformal_scores)
 
-    def votes(self, X: Any, domain: Labels | None = None, centers: CentersByMember | None = None) -> list[Array]:
-        """Votes of each member on classes; members that `centers` name are centered on these, others as fitted."""
-        Z = self._uncentered(X)
-        found = []
+    def member_scores(
+        self, X: Any, domain: Labels | None = None, centers: CentersByMember | None = None
+    ) -> list[Array]:
+        """Decision scores of each member; members with given `centers` use these, others center as fitted."""
+        Z = self._transform_without_centering(X)
+        scores = []
         for j, member in enumerate(self.members_):
             if j in Z:
-                own = {name: at for (i, name), at in (centers or {}).items() if i == j} or None
-                seen: Any = apply_centering(member[0], Z[j], domain, own)
-                classifier, seen = bind_domains(member[-1], seen, domain)
+                member_centers = {name: center for (i, name), center in (centers or {}).items() if i == j} or None
+                features: Any = apply_centering(member[0], Z[j], domain, member_centers)
+                classifier, features = bind_domains(member[-1], features, domain)
             else:
-                classifier, seen = bind_domains(member, X, domain)
-            found.append(decision_scores(classifier, seen, None, self.classes_))
-        return found
+                classifier, features = bind_domains(member, X, domain)
+            scores.append(decision_scores(classifier, features, None, self.classes_))
+        return scores
 
-    def members_say(self, X: Any, domain: Labels | None = None, centers: CentersByMember | None = None) -> Array:
+    def member_probabilities(
+        self, X: Any, domain: Labels | None = None, centers: CentersByMember | None = None
+    ) -> Array:
         """Probabilities of each member: (n_members, n_samples, n_classes)."""
-        return self._said(self.votes(X, domain, centers))
+        return self._temper(self.member_scores(X, domain, centers))
 
-    def _said(self, votes: Sequence[Array]) -> Array:
-        return np.array([softmax(own, beta) for own, beta in zip(votes, self.betas, strict=True)])
+    def _temper(self, scores: Sequence[Array]) -> Array:
+        return np.array([softmax(S, beta) for S, beta in zip(scores, self.inverse_temperatures, strict=True)])
 
-    def answer(self, X: Any, domain: Labels | None = None, centers: CentersByMember | None = None) -> Array:
-        """Probabilities of samples: all that there are of their domains, unless `centers` are those of all pieces.
+    def combine_members(self, X: Any, domain: Labels | None = None, centers: CentersByMember | None = None) -> Array:
+        """Probabilities of samples, which are all rows of their domains unless `centers` of whole domains are given.
 
-        Smoothing looks for neighbors of a sample among those that are here, of its domain.
+        Smoothing searches neighbors of a sample among the rows of its domain in `X`.
         """
-        return self.settled(self.votes(X, domain, centers), X, domain)
+        return self.combine_scores(self.member_scores(X, domain, centers), X, domain)
 
-    def settled(self, votes: Sequence[Array], X: Any, domain: Labels | None = None) -> Array:
-        """The same from what members vote, whoever has asked them; they need not be fitted here."""
-        P = average_members(self.weights, self._said(votes))
+    def combine_scores(self, scores: Sequence[Array], X: Any, domain: Labels | None = None) -> Array:
+        """The same from decision scores of members, which need not be fitted."""
+        P = average_members(self.weights, self._temper(scores))
         if self.smoothing:
             for _, rows in EncodedLabels.domains(domain, X.shape[0]).rows():
                 P[rows] = smooth_probabilities(P[rows], neighbor_graph(_safe_indexing(X, rows)), self.smoothing)
-        if self.sharpness == 1.0:
-            return P
-        with np.errstate(divide="ignore"):
-            return softmax(np.log(P), self.sharpness)
+        return apply_inverse_temperature(P, self.inverse_temperature)
 
-    def moments(self, X: Any, domain: Labels | None = None, *, every: bool = False) -> dict[tuple[int, Any], Moments]:
-        """What samples tell about the centers of new domains, which add up; of `every` member that has a center."""
-        Z = self._uncentered(X)
-        moved = [j for j in Z if every or centers_batches(self.members_[j][0])]
-        found = {j: get_domain_centers(self.members_[j][0]).moments(Z[j], domain) for j in moved}
-        return {(j, name): own for j, parts in found.items() for name, own in parts.items()}
+    def moments(
+        self, X: Any, domain: Labels | None = None, *, all_members: bool = False
+    ) -> dict[tuple[int, Any], Moments]:
+        """Additive moments of samples by member and domain, for the centers of new domains.
 
-    def require_batches(self, rows: Mapping[Any, int], *, every: bool = False) -> None:
-        """Raise a SmallBatchError if predictions depend on the rows of a new domain and it has too few of them.
+        They are those of members that center new domains or, with `all_members`, of all members that can.
+        """
+        Z = self._transform_without_centering(X)
+        moments = {}
+        for j, features in Z.items():
+            transformer = self.members_[j][0]
+            if all_members or centers_batches(transformer):
+                for name, domain_moments in get_domain_centers(transformer).moments(features, domain).items():
+                    moments[j, name] = domain_moments
+        return moments
+
+    def check_batches(self, rows: Mapping[Any, int], *, all_members: bool = False) -> None:
+        """Raise SmallBatchError if predictions depend on the rows of a new domain and it has too few of them.
 
         Source domains keep the centers that they had in training. Neighbors are looked for in every domain, so with
         smoothing source domains need a batch as well.
@@ -334,54 +353,56 @@ class EnsembleClassifier(DocLinkMixin, ClassifierMixin, BaseEstimator):
         ----------
         rows : mapping
             The number of rows of each domain; the name None stands for rows without names, which are a new domain.
-        every : bool, default=False
+        all_members : bool, default=False
             Whether projections are centered on new domains even if they were not fitted that way.
         """
         steps = [step for member in self.members_ for step in flatten_steps(member)]
         centering = [
-            step for step in steps if _centers_batches(step) or (every and isinstance(step, DomainTransformer))
+            step for step in steps if _centers_batches(step) or (all_members and isinstance(step, DomainTransformer))
         ]
         if not centering and not self.smoothing:
             return
-        known = [
+        known_domains = [
             set(get_domain_centers(step).stored) if isinstance(step, DomainTransformer) else set() for step in centering
         ]
-        sources = set() if self.smoothing else set.intersection(*known)
+        sources = set() if self.smoothing else set.intersection(*known_domains)
         for name, n in rows.items():
             if n < MIN_BATCH_ROWS and (name is None or name not in sources):
-                own_way = self.smoothing or any(map(_centers_batches, steps))
-                remedies = ("batch", "inductive" if own_way else "center", *(("source",) if sources else ()))
+                is_fitted_so = self.smoothing or any(map(_centers_batches, steps))
+                remedies = ("batch", "inductive" if is_fitted_so else "center", *(("source",) if sources else ()))
                 raise SmallBatchError(name, n, MIN_BATCH_ROWS, remedies)
 
-    def require_pieces(self) -> None:
-        """Raise if a step inside a member looks at whole batches: their pieces do not tell it what it needs."""
-        behind = self._behind()
-        if any(is_transductive(member[-1] if j in behind else member) for j, member in enumerate(self.members_)):
-            raise ValueError(
-                "A step inside the model looks at all samples of a new domain, which samples that come in pieces do "
-                "not give it. Predict them at once with `predict`, or fit a pipeline of two steps: the projection or "
-                "DomainCenterer, then the classifier."
-            )
+    def check_partial_batches(self) -> None:
+        """Raise ValueError if a step inside a member needs whole batches, which cannot be predicted in parts."""
+        centering_members = self._centering_members()
+        for j, member in enumerate(self.members_):
+            if is_transductive(member[-1] if j in centering_members else member):
+                raise ValueError(
+                    "A step inside the model needs all samples of a new domain at once, so they cannot be predicted in "
+                    "parts. Predict them at once with `predict`, or fit a pipeline of two steps: the projection or "
+                    "DomainCenterer, then the classifier."
+                )
 
-    def _behind(self) -> dict[int, Any]:
-        """Transformers of members that center samples and classify them, and do nothing else."""
+    def _centering_members(self) -> dict[int, Any]:
+        """Transformers, by member, of members that are a centering transformer and a classifier."""
         return {j: m[0] for j, m in enumerate(self.members_) if isinstance(m[0], DomainTransformer) and len(m) == 2}
 
-    def _uncentered(self, X: Any) -> dict[int, Array]:
-        """Samples as members have them that center them, before they do."""
-        behind = self._behind()
-        return dict(zip(behind, transform_all_without_centering([*behind.values()], X), strict=True))
+    def _transform_without_centering(self, X: Any) -> dict[int, Array]:
+        """Features of these members, before centering."""
+        transformers = self._centering_members()
+        features = transform_all_without_centering([*transformers.values()], X)
+        return dict(zip(transformers, features, strict=True))
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "members_")
 
 
 def domain_sizes(domain: Labels | None, n_rows: int) -> dict[Any, int]:
-    """Number of rows of each domain; without names all rows are of one, called None."""
+    """Number of rows of each domain; without domains all rows belong to one, called None."""
     coded = EncodedLabels.domains(domain, n_rows)
     return dict(zip(coded.names.tolist(), np.bincount(coded.codes, minlength=len(coded.names)).tolist(), strict=True))
 
 
 def _centers_batches(step: Any) -> bool:
-    """Whether a fitted step of a pipeline subtracts a mean of the samples that it sees."""
+    """Whether a fitted step of a pipeline subtracts a mean of the batch."""
     return centers_batches(step) if isinstance(step, DomainTransformer) else is_transductive(step)

@@ -1,13 +1,13 @@
-"""From out-of-domain votes of candidates to a pool of them: who takes part, with what weight, and what it is worth.
+"""From out-of-domain predictions to an ensemble: members, weights, temperatures, and cross-fitted scores.
 
-Nothing is fitted to samples here. The engine has asked all candidates about every held-out part, and those that look at
-whole batches about the same parts drawn again with a skew of classes; everything else is a function of these votes.
-What is deployed is fitted on all held-out parts. What is reported about a part is cross-fitted, without that part.
+Nothing is fitted to samples here. `evaluate_candidates` has predicted every held-out part with every candidate, and
+skewed batches of these parts with transductive candidates; everything else is a function of these predictions. The
+parameters of the deployed ensemble are fitted on all held-out parts. Everything that is reported about a part is
+cross-fitted: it was fitted without that part.
 """
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -16,169 +16,68 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing
 
 from ..linalg import Array, Ints
 from ..utils.samples import Balance, Samples
 from ..utils.validation import Labels
-from ._candidate import Candidate
-from ._comparison import (
-    CandidateResult,
-    best_by_variant,
-    check_comparison_size,
-    forecast,
-    restrict_results,
-    result_row,
-    select_result,
-    standard_error,
-)
-from ._ensemble import EnsembleClassifier
-from ._ensemble_math import (
-    SMOOTHING_STRENGTHS,
-    AcceptanceTest,
-    ConformalSets,
-    CrossFittingFolds,
+from ._acceptance import AcceptanceTest, score_trials
+from ._calibration import (
     Mask,
     adjust_priors,
     apply_inverse_temperature,
-    average_members,
     calibration_table,
-    compare_trials,
-    fit_ensemble_weights,
     fit_temperature,
     fit_temperatures,
-    make_trial_batches,
-    neighbor_graph,
-    prune_weights,
-    score_trials,
-    smooth_probabilities,
     softmax,
 )
+from ._candidate import Candidate
+from ._comparison import CandidateResult, best_by_variant, forecast, restrict_results, select_result
+from ._conformal import ConformalSets
+from ._cross_fitting import CrossFittingFolds
+from ._ensemble import EnsembleClassifier
+from ._ensemble_weights import average_members, fit_ensemble_weights, prune_weights
 from ._metrics import Scoring, metric_range
-from ._split_evaluation import DECISION_SCORES, MIN_PROBABILITY, Prediction
-from ._validation import Scorer, Split, best_index, evaluate_candidates, score_predictions, tabulate_scores
+from ._smoothing import SMOOTHING_STRENGTHS, neighbor_graph, smooth_probabilities
+from ._split_evaluation import MIN_PROBABILITY, Prediction
+from ._trial_splits import TrialSplits
+from ._validation import Scorer, Split, best_index, score_predictions, tabulate_scores
 
-INDUCTIVE_ENSEMBLE, FULL_ENSEMBLE = "pool of inductive models", "pool of all models"
-MAX_DECISION_SCORES = (
-    2**27
-)  # votes, of all candidates on all samples as they come: a gigabyte; skewed batches take up to three more
-MIN_HELD_OUT_ROWS = 20  # of a held-out part
-MIN_NESTED_DOMAINS = 4  # held-out parts from which models are trained without pairs of them: two are left to train on
-MAX_NESTED_ROWS = 1_000  # at most, since kernels take time that grows with the cube of rows
-MAX_NESTED_WORK = 40_000  # at most, pairs of parts times rows times classes: some seconds for all candidates
-ScoresBySplit = Mapping[tuple[int, int], Array]  # by candidate and split
-
-
-@dataclass(frozen=True)
-class TrialSplits:
-    """Held-out parts, each as it is, and drawn again with a skew of classes.
-
-    Attributes
-    ----------
-    natural : list of (train, test)
-        One split for each part.
-    rows : list of list
-        For each part, positions in each of its batches, of which the first is the natural one.
-    folds : Folds
-        By which whatever is reported about a part is cross-fitted.
-    nested : dict
-        By fold and part, a split that holds out the part and trains without what the fold leaves out. Empty where that
-        would take too long: see `nested_splits`.
-    """
-
-    natural: list[Split]
-    rows: list[list[Any]]
-    folds: CrossFittingFolds
-    nested: dict[tuple[int, int], Split] = field(default_factory=dict)
-
-    @classmethod
-    def from_splits(cls, samples: Samples, natural: Sequence[Split], *, skewed: bool = True) -> TrialSplits:
-        """Batches follow from the classes of a part alone, so that whoever holds it out draws the same."""
-        # Ranks, since who holds a part out may know of other classes than those in it, or not.
-        codes = [np.unique(samples.codes[test], return_inverse=True)[1] for _, test in natural] if skewed else []
-        drawn = [make_trial_batches(own, zlib.crc32(own.astype("<i8").tobytes())) for own in codes]
-        folds = CrossFittingFolds.from_rows([test for _, test in natural])
-        batches: list[list[Any]] = [*drawn] or [[slice(None)] for _ in natural]
-        return cls(list(natural), batches, folds, nested_splits(samples, natural, folds))
-
-    @cached_property
-    def drawn(self) -> list[Split]:
-        """Splits that hold out batches which are drawn again, part by part."""
-        batches = zip(self.natural, self.rows, strict=True)
-        return [(train, test[again]) for (train, test), rows in batches for again in rows[1:]]
-
-    @cached_property
-    def splits(self) -> list[Split]:
-        """The natural ones, then those drawn again, then the nested ones."""
-        return [*self.natural, *self.drawn, *self.nested.values()]
-
-    @property
-    def again(self) -> frozenset[int]:
-        """Positions of those that are drawn again."""
-        return frozenset(range(len(self.natural), len(self.natural) + len(self.drawn)))
-
-    def at(self, part: int, batch: int) -> int:
-        """Position of a batch among all splits."""
-        return part if batch == 0 else len(self.natural) + part * (len(self.rows[part]) - 1) + batch - 1
-
-    @cached_property
-    def nested_at(self) -> dict[tuple[int, int], int]:
-        """Positions of nested splits, by fold and part."""
-        first = len(self.natural) + len(self.drawn)
-        return {key: first + i for i, key in enumerate(self.nested)}
-
-
-def nested_splits(samples: Samples, natural: Sequence[Split], folds: CrossFittingFolds) -> dict[tuple[int, int], Split]:
-    """Splits that hold out one part, and train without another as well, by the other's fold and the part.
-
-    What is fitted for a part by what models say of other parts has seen its labels if these models were trained on it:
-    two parts that resemble each other by chance make the same models look good on both. That is worth two points of
-    accuracy on pure noise with 25 samples in each of five domains, and less the more samples there are. So models are
-    trained without each pair of parts where data are few. Where they are many that takes too long, and there is none.
-    """
-    m = len(natural)
-    rows = max(len(train) + len(test) for train, test in natural)
-    n_classes = len(np.unique(np.concatenate([samples.codes[test] for _, test in natural])))
-    work = m * (m - 1) // 2 * rows * n_classes
-    if m < MIN_NESTED_DOMAINS or len(folds.kept) < m or rows > MAX_NESTED_ROWS or work > MAX_NESTED_WORK:
-        return {}
-    found = {}
-    for fold, part in np.argwhere(folds.kept).tolist():
-        train = np.intersect1d(natural[fold][0], natural[part][0], assume_unique=True)
-        found[fold, part] = (train, natural[part][1])
-    return found
+INDUCTIVE_ENSEMBLE = "ensemble of inductive models"
+FULL_ENSEMBLE = "ensemble of all models"
+KINDS = ("plain", "inductive", "transductive")  # from simple to demanding
+ScoresBySplit = Mapping[tuple[int, int], Array]  # decision scores by candidate and split
 
 
 @dataclass(frozen=True)
 class EnsembleTrial:
-    """A pool on every held-out part: nothing that is applied to a part was fitted on it."""
+    """An ensemble evaluated on every held-out part; nothing that is applied to a part was fitted on it."""
 
     name: str
     kind: str
     scores: Array  # (2, m), times 100: on natural and on skewed batches
-    chosen: bool = False
-    guard: str = ""  # why the step that it adds is or is not taken
+    is_selected: bool = False
+    reason: str = ""  # why the step that it adds is or is not used
 
 
 @dataclass(frozen=True)
 class FittedEnsemble:
-    """A pool of candidates, and what it is worth on held-out parts.
+    """A selected ensemble of candidates, and its cross-fitted performance on held-out parts.
 
     Members, weights, temperatures and smoothing are fitted on all held-out parts. What is reported about a part, in
-    `held_out`, `scores`, `calibration`, `guards` and `tried`, is cross-fitted: the same were fitted on other parts,
-    which share no sample with it, and applied to it.
+    `held_out`, `scores`, `calibration`, `acceptance_tests` and `trials`, is cross-fitted: the same were fitted on other
+    parts, which share no sample with it, and applied to it.
 
     Attributes
     ----------
     members : list of Candidate
-        Those that matter, the weightiest first.
-    weights, betas : ndarray of shape (n_members,)
-        Their shares, and the inverse temperatures of their votes.
+        Members in order of decreasing weight.
+    weights, inverse_temperatures : ndarray of shape (n_members,)
+        Their weights, and the inverse temperatures of their decision scores.
     smoothing : float
         Strength of smoothing among neighbors of a batch; 0 for none.
-    sharpness : float
-        Inverse temperature of the pool itself, which is applied last.
+    inverse_temperature : float
+        Inverse temperature of the ensemble itself, which is applied last.
     held_out : list of ndarray of shape (n_k, n_classes)
         Probabilities of the rows of each held-out part, under the class frequencies of training, which may be balanced.
     codes : list of ndarray of shape (n_k,)
@@ -186,101 +85,128 @@ class FittedEnsemble:
     scores : ndarray of shape (n_parts,)
         Scores of these probabilities; NaN where the metric is not defined.
     score_range : tuple of float
-        The least and the largest score that the metric can have.
+        The smallest and the largest value of the metric.
     calibration : dict
-        Of these probabilities; `before` they were tempered, and `after`.
-    guards : list of AcceptanceTest
-        Of the steps that look at batches.
-    tried : list of Tried
-        What was weighed against what.
+        Calibration of these probabilities "before" and "after" temperature scaling.
+    acceptance_tests : list of AcceptanceTest
+        Tests of the transductive steps.
+    trials : list of EnsembleTrial
+        The ensembles that were compared.
     prior_ratio : ndarray of shape (n_classes,) or None
         Natural class frequencies over those of training, if classes were balanced.
     """
 
     members: list[Candidate]
     weights: Array
-    betas: Array
+    inverse_temperatures: Array
     smoothing: float
-    sharpness: float
+    inverse_temperature: float
     held_out: list[Array]
     codes: list[Ints]
     scores: Array
     score_range: tuple[float, float]
     calibration: dict[str, Any]
-    guards: list[AcceptanceTest] = field(default_factory=list)
-    tried: list[EnsembleTrial] = field(default_factory=list)
+    acceptance_tests: list[AcceptanceTest] = field(default_factory=list)
+    trials: list[EnsembleTrial] = field(default_factory=list)
     prior_ratio: Array | None = None
 
     @property
-    def transductive(self) -> bool:
+    def is_transductive(self) -> bool:
         """Whether predictions depend on the other samples of their domain."""
         return self.smoothing > 0 or any(member.transductive for member in self.members)
 
     @property
     def kind(self) -> str:
-        """From simple to demanding."""
-        plain = all(member.kind == "plain" for member in self.members)
-        return "transductive" if self.transductive else "plain" if plain else "inductive"
+        """One of "plain", "inductive" and "transductive"."""
+        if self.is_transductive:
+            return "transductive"
+        return "plain" if all(member.kind == "plain" for member in self.members) else "inductive"
 
     @property
     def name(self) -> str:
-        """What it is, in a few words; of one member, the name of that."""
+        """Name of the ensemble; of a single member, the name of that member."""
         if len(self.members) == 1 and not self.smoothing:
             return self.members[0].variant
-        return next(one.name for one in self.tried if one.chosen)
+        return next(trial.name for trial in self.trials if trial.is_selected)
 
     @property
-    def table(self) -> list[dict[str, Any]]:
-        """Members in plain values."""
-        shares = zip(self.members, self.weights.tolist(), strict=True)
-        return [{"model": one.variant, "weight": w, "kind": one.kind, "params": one.params} for one, w in shares]
+    def member_table(self) -> list[dict[str, Any]]:
+        """Members in plain values, in order of decreasing weight."""
+        return [
+            {"model": member.variant, "weight": weight, "kind": member.kind, "params": member.params}
+            for member, weight in zip(self.members, self.weights.tolist(), strict=True)
+        ]
 
     @property
-    def sets(self) -> ConformalSets:
-        """What prediction sets follow from."""
+    def conformal_sets(self) -> ConformalSets:
+        """Prediction sets from the cross-fitted probabilities."""
         return ConformalSets.from_predictions(self.held_out, self.codes)
 
     @property
     def mean(self) -> float:
-        """Of the scores, as far as they are defined."""
+        """Mean score over held-out parts on which the metric is defined."""
         return float(np.nanmean(self.scores))
 
     @property
     def forecast(self) -> tuple[float, float, float]:
-        """What to expect on the next domain: the mean of scores on held-out parts, and a prediction interval.
-
-        Bounded scores have at least the spread that so many samples leave.
-        """
-        known = np.isfinite(self.scores)
+        """Expected score on a new domain, and the ends of its 95% prediction interval."""
+        is_defined = np.isfinite(self.scores)
         low, high = self.score_range
         error = 0.0
-        if np.isfinite(high - low) and known.any():
-            share = (self.scores[known] - low) / (high - low)
-            sizes = np.array([len(codes) for codes in self.codes])[known]
+        if np.isfinite(high - low) and is_defined.any():
+            # Bounded scores vary at least as much as samples of these sizes imply.
+            share = (self.scores[is_defined] - low) / (high - low)
+            sizes = np.array([len(codes) for codes in self.codes])[is_defined]
             error = (high - low) ** 2 * float(np.mean(np.maximum(share * (1 - share) / sizes, sizes**-2.0)))
-        return forecast(self.scores[known], error, self.score_range)
+        return forecast(self.scores[is_defined], error, self.score_range)
 
-    @property
+    def to_dict(self) -> dict[str, Any]:
+        """The one description of an ensemble in plain values, for model cards, reports and the explorer."""
+        return {
+            "name": self.name,
+            "kind": self.kind,
+            "members": self.member_table,
+            "smoothing": self.smoothing,
+            "decisions": [
+                {
+                    "step": test.step,
+                    "is_used": test.is_accepted,
+                    "natural": test.natural.tolist(),
+                    "skewed": test.skewed.tolist(),
+                    "min_gain": test.min_gain,
+                    "reason": test.reason,
+                }
+                for test in self.acceptance_tests
+            ],
+            "trials": [
+                {
+                    "name": trial.name,
+                    "kind": trial.kind,
+                    "scores": np.nan_to_num(trial.scores).tolist(),
+                    "is_selected": trial.is_selected,
+                }
+                for trial in self.trials
+            ],
+            "calibration": self.calibration,
+            "forecast": self.forecast,
+        }
+
     def unfitted(self) -> EnsembleClassifier:
-        """What predicts, of members that somebody else asks."""
+        """The ensemble as an estimator, with members that are not fitted."""
         return EnsembleClassifier(
-            [one.pipeline for one in self.members],
+            [member.pipeline for member in self.members],
             self.weights,
-            self.betas,
+            self.inverse_temperatures,
             smoothing=self.smoothing,
-            sharpness=self.sharpness,
-            held_out=list(self.sets.scores),
+            inverse_temperature=self.inverse_temperature,
+            conformal_scores=list(self.conformal_sets.scores),
             prior_ratio=self.prior_ratio,
         )
-
-    def estimator(self, members: Sequence[Pipeline]) -> EnsembleClassifier:
-        """What predicts, of fitted members."""
-        return self.unfitted.with_members(members)
 
 
 @dataclass(frozen=True)
 class CrossFittedEnsemble:
-    """A pool on held-out parts, before the last temperature; nothing that is applied to a part was fitted on it.
+    """Predictions of an ensemble for held-out parts, before the last temperature, with cross-fitted weights.
 
     Attributes
     ----------
@@ -289,8 +215,9 @@ class CrossFittedEnsemble:
     batches : list of list of ndarray
         Probabilities of the natural batch and of skewed ones, for each part.
     inner : list of dict
-        For each fold, probabilities of the parts that it keeps, each by weights that saw neither it nor what the fold
-        leaves out: what comes after the weights is fitted on these. Empty where nothing is left to fit such weights.
+        For each fold, probabilities of the parts that it keeps, each with weights fitted without that part and without
+        the parts that the fold leaves out: the steps after the weights are fitted on these. Empty where nothing is left
+        to fit such weights.
     """
 
     weights: Array
@@ -300,73 +227,51 @@ class CrossFittedEnsemble:
 
 @dataclass(frozen=True)
 class FinishedEnsemble:
-    """A pool after smoothing, if any, and the last temperature: both as deployed, and cross-fitted scores."""
+    """An ensemble after smoothing, if any, and the last temperature: deployed parameters and cross-fitted scores."""
 
     smoothing: float
-    sharpness: float
+    inverse_temperature: float
     held_out: list[Array]  # probabilities of the natural batch of each part
     scores: Array  # (2, m), times 100: on natural and on skewed batches
 
 
-def evaluate_and_fit_ensemble(
-    candidates: Sequence[Candidate],
-    samples: Samples,
-    splits: Sequence[Split],
-    *,
-    scoring: Scoring = "accuracy",
-    balance: Balance = "none",
-    preparation: Any = None,
-    pool: bool = True,
-    transductive: bool = True,
-    among: Sequence[Candidate] | None = None,
-    **work: Any,
-) -> tuple[list[CandidateResult], FittedEnsemble]:
-    """Ask all candidates, and pool them, or pick one `among` some; the best settings of each variant, and the pool."""
-    check_comparison_size(len(samples.classes), len(splits))
-    few = _limit_held_out_rows(samples, splits, len(candidates))
-    trials = TrialSplits.from_splits(samples, few, skewed=pool and transductive)
-    how = {"preparation": preparation, "balance": balance, **work}
-    said = evaluate_candidates(
-        candidates, samples, trials.splits, scoring=DECISION_SCORES[0], again=trials.again, **how
-    )
-    ballot = OutOfDomainPredictions.from_predictions(candidates, samples, trials, said, scoring, balance)
-    pooling = ballot.chosen(preparation, pool=pool, transductive=transductive, among=among)
-    return ballot.field(skewed=pool and transductive), pooling
-
-
-def _limit_held_out_rows(samples: Samples, splits: Sequence[Split], n_candidates: int) -> Sequence[Split]:
-    """The same, or with so few samples held out that all votes on them have room in memory: thousands of classes do."""
-    most, total = MAX_DECISION_SCORES // (n_candidates * len(samples.classes)), sum(len(test) for _, test in splits)
-    if total <= most:
-        return splits
-    sizes = [max(most * len(test) // total, MIN_HELD_OUT_ROWS) for _, test in splits]
-    rng, parts = np.random.default_rng(0), zip(splits, sizes, strict=True)
-    return [(train, np.sort(rng.permutation(test)[:n])) for (train, test), n in parts]
-
-
-def _prepared(samples: Samples, split: Split, preparation: Any) -> Any:
-    """What is held out, as models see it: neighbors are looked for there."""
-    train, test = (_safe_indexing(samples.X, rows) for rows in split)
-    return test if preparation is None else clone(preparation).fit(train).transform(test)
-
-
 @dataclass
 class OutOfDomainPredictions:
-    """Votes of candidates on trials, their temperatures, and how votes are scored.
+    """What candidates trained without each held-out part predict for it; the input of every selection.
 
-    The pool that is deployed is fitted on all held-out parts. Whatever is reported about a part is cross-fitted: see
-    `CrossFittingFolds` and `nested_splits`.
+    Attributes
+    ----------
+    candidates : sequence of Candidate
+        The candidates.
+    samples : Samples
+        All rows.
+    trials : TrialSplits
+        The splits.
+    decision_scores : mapping
+        Decision scores by candidate and split.
+    results : dict
+        Scores of all candidates on natural splits: see `tabulate_scores`.
+    inverse_temperatures : ndarray of shape (n_candidates,)
+        Fitted on all held-out parts; NaN for candidates without predictions for some trial.
+    fold_inverse_temperatures : ndarray of shape (n_folds, n_candidates)
+        Fitted on the parts that each fold keeps.
+    scorer : Scorer
+        Scores predictions on all splits.
+    row_weights : list of ndarray or None
+        Weights of the rows of each part.
+    balance : str
+        What has equal weight in training.
     """
 
     candidates: Sequence[Candidate]
     samples: Samples
     trials: TrialSplits
-    votes: ScoresBySplit
+    decision_scores: ScoresBySplit
     results: dict[str, Any]
-    betas: Array  # (J,), fitted on all held-out parts; NaN for candidates that did not vote on every trial
-    fold_betas: Array  # (F, J), fitted on the parts that each fold keeps
-    score: Scorer
-    weights: list[Array] | None
+    inverse_temperatures: Array
+    fold_inverse_temperatures: Array
+    scorer: Scorer
+    row_weights: list[Array] | None
     balance: Balance = "none"
 
     @classmethod
@@ -375,38 +280,53 @@ class OutOfDomainPredictions:
         candidates: Sequence[Candidate],
         samples: Samples,
         trials: TrialSplits,
-        said: Iterable[Prediction],
+        predictions: Iterable[Prediction],
         scoring: Scoring = "accuracy",
         balance: Balance = "none",
     ) -> OutOfDomainPredictions:
-        """Temper the votes of all who voted on every trial, and score them on natural ones."""
-        told = list(said)
-        votes = {(p.candidate, p.split): p.responses["votes"] for p in told if p.codes is not None}
-        nested = frozenset(trials.nested_at.values())
-        lost = {p.candidate for p in told if p.codes is None and p.split not in nested}
+        """Fit temperatures for candidates that predicted every trial, and score them on natural splits."""
+        predictions = list(predictions)
+        decision_scores = {
+            (p.candidate, p.split): p.responses["decision_scores"] for p in predictions if p.codes is not None
+        }
+        nested = frozenset(trials.nested_positions.values())
+        failed = {p.candidate for p in predictions if p.codes is None and p.split not in nested}
         parts = [test for _, test in trials.natural]
         codes = [samples.codes[test] for test in parts]
-        weighing = balance != "none" or samples.weight is not None
-        weights = [np.asarray(samples.weights(test, balance)) for test in parts] if weighing else None
+        row_weights = None
+        if balance != "none" or samples.weight is not None:
+            row_weights = [np.asarray(samples.weights(test, balance)) for test in parts]
         folds = trials.folds
-        betas = np.full((len(folds.kept) + 1, len(candidates)), np.nan)  # of each fold, then of all parts
-        for j in set(range(len(candidates))) - lost:
-            betas[:, j] = _cross_fitted_temperatures(j, votes, trials, codes, weights)
+        # Inverse temperatures of each fold, then those of all parts.
+        temperatures = np.full((len(folds.kept) + 1, len(candidates)), np.nan)
+        for j in set(range(len(candidates))) - failed:
+            temperatures[:, j] = _cross_fit_temperatures(j, decision_scores, trials, codes, row_weights)
 
-        def probable(p: Prediction) -> Prediction:
-            if p.codes is None:
-                return p
-            beta = betas[folds.predicted_by[p.split], p.candidate]
-            P = softmax(p.responses["votes"], 1.0 if np.isnan(beta) else beta)
-            natural = natural_probabilities(P, samples, trials, p.split, balance)
-            return replace(p, responses=_as_responses(natural, samples.classes))
+        def with_probabilities(prediction: Prediction) -> Prediction:
+            if prediction.codes is None:
+                return prediction
+            beta = temperatures[folds.predicted_by[prediction.split], prediction.candidate]
+            P = softmax(prediction.responses["decision_scores"], 1.0 if np.isnan(beta) else beta)
+            natural = natural_probabilities(P, samples, trials, prediction.split, balance)
+            return replace(prediction, responses=_as_responses(natural, samples.classes))
 
-        score = Scorer(scoring, samples, trials.natural)
-        found = score_predictions((probable(p) for p in told if p.split < len(parts)), score)
-        results = tabulate_scores(found, len(candidates), len(parts))
-        score.leave_out(np.flatnonzero(~results["defined"]).tolist())
-        score = Scorer(scoring, samples, trials.splits)
-        return cls(candidates, samples, trials, votes, results, betas[-1], betas[:-1], score, weights, balance)
+        natural_scorer = Scorer(scoring, samples, trials.natural)
+        natural_predictions = (with_probabilities(p) for p in predictions if p.split < len(parts))
+        scores = score_predictions(natural_predictions, natural_scorer)
+        results = tabulate_scores(scores, len(candidates), len(parts))
+        natural_scorer.warn_undefined(np.flatnonzero(~results["defined"]).tolist())
+        return cls(
+            candidates,
+            samples,
+            trials,
+            decision_scores,
+            results,
+            inverse_temperatures=temperatures[-1],
+            fold_inverse_temperatures=temperatures[:-1],
+            scorer=Scorer(scoring, samples, trials.splits),
+            row_weights=row_weights,
+            balance=balance,
+        )
 
     @property
     def folds(self) -> CrossFittingFolds:
@@ -420,273 +340,305 @@ class OutOfDomainPredictions:
 
     @cached_property
     def fold_results(self) -> list[dict[str, Any]]:
-        """Scores of all candidates as each fold knows them, on the parts that it keeps."""
+        """Scores of all candidates for each fold, on the parts that it keeps."""
         if not self.trials.nested:
             return [restrict_results(self.results, kept) for kept in self.folds.kept]
-        found = []
+        fold_results = []
         for fold, kept in enumerate(self.folds.kept):
             scores = np.full_like(self.results["scores"], np.nan)
-            betas = np.nan_to_num(self.fold_betas[fold], nan=1.0)
+            betas = np.nan_to_num(self.fold_inverse_temperatures[fold], nan=1.0)
             for j, k in product(range(len(scores)), np.flatnonzero(kept).tolist()):
                 if np.isfinite(self.results["scores"][j, k]):
-                    P = softmax(_scores_in_fold(self.votes, self.trials, j, k, fold), betas[j])
-                    scores[j, k] = self._score_split(self.trials.nested_at[fold, k], P)
-            found.append(restrict_results({**self.results, "scores": scores}, kept & np.isfinite(scores).any(axis=0)))
-        return found
+                    P = softmax(_scores_in_fold(self.decision_scores, self.trials, j, k, fold), betas[j])
+                    scores[j, k] = self._score_split(self.trials.nested_positions[fold, k], P)
+            counted = kept & np.isfinite(scores).any(axis=0)
+            fold_results.append(restrict_results({**self.results, "scores": scores}, counted))
+        return fold_results
 
-    def field(self, *, skewed: bool = False) -> list[CandidateResult]:
-        """The best settings of each variant; what they score on skewed batches takes a moment more."""
-        found = best_by_variant(self.candidates, self.results, self.folds, self.fold_results)
-        return [replace(one, skewed=self._skewed(one)) for one in found] if skewed else found
+    def candidate_results(self, *, skewed: bool = False) -> list[CandidateResult]:
+        """Results of the best settings of each variant; with `skewed` also on skewed batches, which takes longer."""
+        results = best_by_variant(self.candidates, self.results, self.folds, self.fold_results)
+        return [replace(result, skewed=self._skewed_score(result)) for result in results] if skewed else results
 
-    def _skewed(self, contender: CandidateResult) -> float:
-        """Mean score of a contender on skewed batches."""
-        positions = [self.position(candidate) for candidate in contender.scored]
-        if np.isnan(self.betas[positions]).any():
+    def _skewed_score(self, result: CandidateResult) -> float:
+        """Mean score of a candidate on skewed batches."""
+        positions = [self.position(candidate) for candidate in result.scored]
+        if np.isnan(self.inverse_temperatures[positions]).any():
             return np.nan
         batches = []
         for k, j in enumerate(positions):
-            alone = (np.arange(len(self.candidates)) == j).astype(float)
-            batches.append(self._batches(k, alone, self.fold_betas[self.folds.predicted_by[k]]))
+            weights = (np.arange(len(self.candidates)) == j).astype(float)
+            batches.append(self._batches(k, weights, self.fold_inverse_temperatures[self.folds.predicted_by[k]]))
         scores = score_trials(batches, self._score_batch)[1]
         return float(np.nanmean(scores) / 100) if np.isfinite(scores).any() else np.nan
 
-    def chosen(
+    def select(
         self,
         preparation: Any = None,
         *,
-        pool: bool = True,
+        ensemble: bool = True,
         transductive: bool = True,
         among: Sequence[Candidate] | None = None,
     ) -> FittedEnsemble:
-        """The pool, or one candidate, of all or `among` some; neighbors are looked for behind the preparation."""
+        """Fit the ensemble, or select one candidate, of all or `among` some.
+
+        Neighbors for smoothing are searched among features that the `preparation` gives. Raises ValueError if no
+        candidate has a score.
+        """
         allowed = set(map(id, self.candidates if among is None else among))
-        best = self._best(self.results, allowed)  # raises if nobody could be scored
-        if pool:
+        best = self._best(self.results, allowed)
+        if ensemble:
             parts = self.trials.natural if transductive else []
-            return self.pooled([_prepared(self.samples, part, preparation) for part in parts] or None, among)
-        by_fold = [self._best(results, allowed) for results in self.fold_results]
-        return self.picked(best, [by_fold[fold] for fold in self.folds.predicted_by])
+            return self.fit_ensemble([_prepare_part(self.samples, part, preparation) for part in parts] or None, among)
+        best_by_fold = [self._best(results, allowed) for results in self.fold_results]
+        return self.single_candidate(best, [best_by_fold[fold] for fold in self.folds.predicted_by])
 
     def _best(self, results: dict[str, Any], allowed: set[int]) -> Candidate:
-        """The candidate to pick, by scores on the parts that count in these results."""
-        if not results["defined"].any():  # nothing is left to choose by
+        """The best candidate, by scores on the parts that count in these results."""
+        if not results["defined"].any():  # there are no scores to select by
             return self.candidates[best_index(results, [j for j, c in enumerate(self.candidates) if id(c) in allowed])]
-        rivals = best_by_variant(self.candidates, results, self.folds)
-        return select_result([one for one in rivals if id(one.candidate) in allowed]).candidate
+        by_variant = best_by_variant(self.candidates, results, self.folds)
+        return select_result([result for result in by_variant if id(result.candidate) in allowed]).candidate
 
     def position(self, candidate: Candidate) -> int:
-        """Where a candidate is among all."""
+        """Index of a candidate."""
         return next(j for j, other in enumerate(self.candidates) if other is candidate)
 
-    def picked(self, candidate: Candidate, scored: Sequence[Candidate] | None = None) -> FittedEnsemble:
-        """A pool of one; `scored` are the candidates that were picked without each part, and are scored on it."""
+    def single_candidate(self, candidate: Candidate, scored: Sequence[Candidate] | None = None) -> FittedEnsemble:
+        """An ensemble of one; `scored` are the candidates selected without each part, which are scored on it."""
         j = self.position(candidate)
         positions = [j if scored is None else self.position(scored[k]) for k in range(len(self.codes))]
-        raw, held_out = [], []
-        for k, at in enumerate(positions):
-            raw.append(softmax(self.votes[at, k]))
-            held_out.append(softmax(self.votes[at, k], self.fold_betas[self.folds.predicted_by[k], at]))
+        raw = []
+        held_out = []
+        for k, position in enumerate(positions):
+            scores = self.decision_scores[position, k]
+            raw.append(softmax(scores))
+            held_out.append(softmax(scores, self.fold_inverse_temperatures[self.folds.predicted_by[k], position]))
         return FittedEnsemble(
             members=[candidate],
             weights=np.ones(1),
-            betas=self.betas[[j]],
+            inverse_temperatures=self.inverse_temperatures[[j]],
             smoothing=0.0,
-            sharpness=1.0,
+            inverse_temperature=1.0,
             held_out=held_out,
             codes=self.codes,
             scores=self.results["scores"][positions, np.arange(len(positions))],
-            score_range=metric_range(self.score.scoring, len(self.samples.classes)),
+            score_range=metric_range(self.scorer.scoring, len(self.samples.classes)),
             calibration=self._calibration(raw, held_out),
             prior_ratio=self._prior_ratio(),
         )
 
-    def pooled(self, features: Sequence[Any] | None, among: Sequence[Candidate] | None = None) -> FittedEnsemble:
-        """The pool; with the features of held-out parts, steps that look at batches are tried, and guarded."""
-        wanted = set(map(id, self.candidates if among is None else among))
-        voting = np.array([id(candidate) in wanted for candidate in self.candidates]) & np.isfinite(self.betas)
-        inductive = voting & np.array([not candidate.transductive for candidate in self.candidates])
-        masks = {INDUCTIVE_ENSEMBLE: inductive} if inductive.any() else {}
-        masks |= {FULL_ENSEMBLE: voting} if not np.array_equal(inductive, voting) else {}
-        fits = self._cross_fits(masks)
-        name, *others = masks
-        best = self._finished(fits[name])
-        found, guards = [EnsembleTrial(name, self._kind(masks[name]), best.scores)], list[AcceptanceTest]()
-        for bold in others:
-            finished = self._finished(fits[bold])
-            guards.append(compare_trials("The pool with transductive members", best.scores, finished.scores))
-            found.append(EnsembleTrial(bold, "transductive", finished.scores, guard=guards[-1].reason))
-            if guards[-1].adopts:
-                name, best = bold, finished
-        used = name
+    def fit_ensemble(self, features: Sequence[Any] | None, among: Sequence[Candidate] | None = None) -> FittedEnsemble:
+        """Fit weights and temperatures; with the features of held-out parts, transductive steps are tested too."""
+        allowed = set(map(id, self.candidates if among is None else among))
+        is_member = np.array([id(candidate) in allowed for candidate in self.candidates])
+        is_member &= np.isfinite(self.inverse_temperatures)
+        is_inductive = is_member & np.array([not candidate.transductive for candidate in self.candidates])
+        masks = {INDUCTIVE_ENSEMBLE: is_inductive} if is_inductive.any() else {}
+        if not np.array_equal(is_inductive, is_member):
+            masks[FULL_ENSEMBLE] = is_member
+        cross_fits = self._cross_fit(masks)
+        name, *transductive_names = masks
+        selected = self._finish(cross_fits[name])
+        trials = [EnsembleTrial(name, self._kind(masks[name]), selected.scores)]
+        tests: list[AcceptanceTest] = []
+        for transductive_name in transductive_names:
+            finished = self._finish(cross_fits[transductive_name])
+            step = "The ensemble with transductive members"
+            tests.append(AcceptanceTest.from_trials(step, selected.scores, finished.scores))
+            trials.append(EnsembleTrial(transductive_name, "transductive", finished.scores, reason=tests[-1].reason))
+            if tests[-1].is_accepted:
+                name = transductive_name
+                selected = finished
+        selected_trial = name
         if features is not None:
-            smooth = self._finished(fits[name], self._graphs(features))
-            step = f"Smoothing by neighbors (strength {smooth.smoothing:g})"
-            guards.append(compare_trials(step, best.scores, smooth.scores))
-            found.append(EnsembleTrial(f"{name}, smoothed", "transductive", smooth.scores, guard=guards[-1].reason))
-            if guards[-1].adopts:
-                used, best = found[-1].name, smooth
-        fold_weights = fits[name].weights[self.folds.predicted_by]
-        raw = [average_members(weights, self._members(k)) for k, weights in enumerate(fold_weights)]
-        members, weights, betas = self.shares(masks[name])
+            smoothed = self._finish(cross_fits[name], self._neighbor_graphs(features))
+            step = f"Smoothing by neighbors (strength {smoothed.smoothing:g})"
+            tests.append(AcceptanceTest.from_trials(step, selected.scores, smoothed.scores))
+            trials.append(EnsembleTrial(f"{name}, smoothed", "transductive", smoothed.scores, reason=tests[-1].reason))
+            if tests[-1].is_accepted:
+                selected_trial = trials[-1].name
+                selected = smoothed
+        fold_weights = cross_fits[name].weights[self.folds.predicted_by]
+        raw = [average_members(weights, self._member_probabilities(k)) for k, weights in enumerate(fold_weights)]
+        members, weights, inverse_temperatures = self.deployed_weights(masks[name])
         return FittedEnsemble(
             members=members,
             weights=weights,
-            betas=betas,
-            smoothing=best.smoothing,
-            sharpness=best.sharpness,
-            held_out=best.held_out,
+            inverse_temperatures=inverse_temperatures,
+            smoothing=selected.smoothing,
+            inverse_temperature=selected.inverse_temperature,
+            held_out=selected.held_out,
             codes=self.codes,
-            scores=best.scores[0] / 100,
-            score_range=metric_range(self.score.scoring, len(self.samples.classes)),
-            calibration=self._calibration(raw, best.held_out),
-            guards=guards,
+            scores=selected.scores[0] / 100,
+            score_range=metric_range(self.scorer.scoring, len(self.samples.classes)),
+            calibration=self._calibration(raw, selected.held_out),
+            acceptance_tests=tests,
+            trials=[replace(trial, is_selected=trial.name == selected_trial) for trial in trials],
             prior_ratio=self._prior_ratio(),
-            tried=[replace(one, chosen=one.name == used) for one in found],
         )
 
-    def shares(self, mask: Mask) -> tuple[list[Candidate], Array, Array]:
-        """Who is in the pool of some candidates, the weightiest first, with what weights and temperatures."""
-        P = [self._members(k, self.betas) for k in range(len(self.codes))]
-        weights = fit_ensemble_weights(P, self.codes, members=mask & np.isfinite(self.betas), weights=self.weights)
+    def deployed_weights(self, mask: Mask) -> tuple[list[Candidate], Array, Array]:
+        """Members in order of decreasing weight, their weights and inverse temperatures, fitted on all parts."""
+        P = [self._member_probabilities(k, self.inverse_temperatures) for k in range(len(self.codes))]
+        is_member = mask & np.isfinite(self.inverse_temperatures)
+        weights = fit_ensemble_weights(P, self.codes, members=is_member, weights=self.row_weights)
         weights = prune_weights(weights, P, self.codes)
-        kept = [int(j) for j in np.argsort(-weights, kind="stable") if weights[j] > 0]
-        return [self.candidates[j] for j in kept], weights[kept], self.betas[kept]
+        order = [int(j) for j in np.argsort(-weights, kind="stable") if weights[j] > 0]
+        return [self.candidates[j] for j in order], weights[order], self.inverse_temperatures[order]
 
-    def _cross_fits(self, masks: Mapping[str, Mask]) -> dict[str, CrossFittedEnsemble]:
-        """Pools of some candidates, fitted without each fold and, to go on from there, without each pair of folds."""
-        folds, m = self.folds, len(self.codes)
+    def _cross_fit(self, masks: Mapping[str, Mask]) -> dict[str, CrossFittedEnsemble]:
+        """Ensembles of some candidates, fitted without each fold and, for later steps, without each pair of folds."""
+        folds = self.folds
         shape = len(folds.kept), len(self.candidates)
-        found = {name: CrossFittedEnsemble(np.empty(shape), [[] for _ in range(m)], []) for name in masks}
+        n_parts = len(self.codes)
+        fits = {name: CrossFittedEnsemble(np.empty(shape), [[] for _ in range(n_parts)], []) for name in masks}
         for fold, kept in enumerate(folds.kept):
-            parts, betas = np.flatnonzero(kept).tolist(), self.fold_betas[fold]
-            P = [self._members(k, betas, fold) for k in parts]
+            parts = np.flatnonzero(kept).tolist()
+            betas = self.fold_inverse_temperatures[fold]
+            P = [self._member_probabilities(k, betas, fold) for k in parts]
             codes = [self.codes[k] for k in parts]
-            rows = None if self.weights is None else [self.weights[k] for k in parts]
+            row_weights = None if self.row_weights is None else [self.row_weights[k] for k in parts]
             others, pairs = folds.inner(fold)
-            fits = np.vstack([kept, pairs])[:, parts]  # which of the parts are fitted on, without a fold and two
+            kept_by_fit = np.vstack([kept, pairs])[:, parts]  # the parts of the fit without the fold, and of each pair
             for name, mask in masks.items():
                 if parts:
-                    weights = fit_ensemble_weights(P, codes, members=mask, weights=rows, kept=fits)
-                    for b, own in enumerate(map(np.flatnonzero, fits)):
-                        if len(own):
-                            weights[b] = prune_weights(weights[b], [P[i] for i in own], [codes[i] for i in own])
+                    weights = fit_ensemble_weights(P, codes, members=mask, weights=row_weights, kept=kept_by_fit)
+                    for b, fitted_parts in enumerate(map(np.flatnonzero, kept_by_fit)):
+                        if len(fitted_parts):
+                            part_P = [P[i] for i in fitted_parts]
+                            part_codes = [codes[i] for i in fitted_parts]
+                            weights[b] = prune_weights(weights[b], part_P, part_codes)
                 else:
                     weights = (mask / mask.sum())[None]
-                found[name].weights[fold] = weights[0]
+                fits[name].weights[fold] = weights[0]
                 for k in np.flatnonzero(folds.predicted_by == fold).tolist():
-                    found[name].batches[k].extend(self._batches(k, weights[0], betas))
+                    fits[name].batches[k].extend(self._batches(k, weights[0], betas))
                 inner = {}
-                for k, members in zip(parts, P, strict=True):
+                for k, member_P in zip(parts, P, strict=True):
                     pair = int(np.searchsorted(others, folds.predicted_by[k]))
                     if pairs[pair].any():
-                        inner[k] = average_members(weights[1 + pair], members)
-                found[name].inner.append(inner)
-        return found
+                        inner[k] = average_members(weights[1 + pair], member_P)
+                fits[name].inner.append(inner)
+        return fits
 
-    def _graphs(self, features: Sequence[Any]) -> list[list[Any]]:
+    def _neighbor_graphs(self, features: Sequence[Any]) -> list[list[Any]]:
         """Neighbors within every batch of every part."""
         return [
-            [neighbor_graph(_safe_indexing(X, rows)) for rows in parts]
-            for X, parts in zip(features, self.trials.rows, strict=True)
+            [neighbor_graph(_safe_indexing(X, rows)) for rows in batches]
+            for X, batches in zip(features, self.trials.batch_rows, strict=True)
         ]
 
-    def _finished(self, fit: CrossFittedEnsemble, graphs: Sequence[Sequence[Any]] | None = None) -> FinishedEnsemble:
-        """A pool with its last temperature, and smoothed if there are graphs of neighbors."""
+    def _finish(
+        self, cross_fit: CrossFittedEnsemble, graphs: Sequence[Sequence[Any]] | None = None
+    ) -> FinishedEnsemble:
+        """An ensemble with its last temperature, smoothed if there are graphs of neighbors."""
         folds = self.folds
-        fold_steps = [self._last_steps(inner, graphs) for inner in fit.inner]
-        fitted = {k: own[0] for k, own in enumerate(fit.batches) if folds.kept[folds.predicted_by[k]].any()}
-        smoothing, sharpness = self._last_steps(fitted, graphs)
-        batches = []
-        for k, own in enumerate(fit.batches):
+        fold_steps = [self._fit_last_steps(inner, graphs) for inner in cross_fit.inner]
+        natural = {
+            k: batches[0] for k, batches in enumerate(cross_fit.batches) if folds.kept[folds.predicted_by[k]].any()
+        }
+        smoothing, inverse_temperature = self._fit_last_steps(natural, graphs)
+        finished = []
+        for k, batches in enumerate(cross_fit.batches):
             strength, beta = fold_steps[folds.predicted_by[k]]
-            smooth = (
-                own if graphs is None else [smooth_probabilities(P, graphs[k][b], strength) for b, P in enumerate(own)]
-            )
-            batches.append([apply_inverse_temperature(P, beta) for P in smooth])
-        return FinishedEnsemble(
-            smoothing, sharpness, [own[0] for own in batches], score_trials(batches, self._score_batch)
-        )
+            if graphs is not None:
+                batches = [smooth_probabilities(P, graphs[k][b], strength) for b, P in enumerate(batches)]
+            finished.append([apply_inverse_temperature(P, beta) for P in batches])
+        held_out = [batches[0] for batches in finished]
+        return FinishedEnsemble(smoothing, inverse_temperature, held_out, score_trials(finished, self._score_batch))
 
-    def _last_steps(self, natural: Mapping[int, Array], graphs: Sequence[Sequence[Any]] | None) -> tuple[float, float]:
-        """Strength of smoothing and last inverse temperature, by what a pool says of some parts as they are.
+    def _fit_last_steps(
+        self, natural: Mapping[int, Array], graphs: Sequence[Sequence[Any]] | None
+    ) -> tuple[float, float]:
+        """Strength of smoothing and last inverse temperature, fitted on probabilities of some parts as they are.
 
-        The strength is that of the best mean score, of equals the weakest. Without any parts it is the weakest, and the
-        temperature is 1.
+        The strength is the one with the best mean score, and the weakest of equals. Without any parts it is the
+        weakest, and the temperature is 1.
         """
         strengths = (0.0,) if graphs is None else SMOOTHING_STRENGTHS
         if not natural:
             return strengths[0], 1.0
         codes = [self.codes[k] for k in natural]
-        weights = None if self.weights is None else [self.weights[k] for k in natural]
-        betas, means = [], []
+        row_weights = None if self.row_weights is None else [self.row_weights[k] for k in natural]
+        inverse_temperatures = []
+        means = []
         for strength in strengths:
-            P = [p if graphs is None else smooth_probabilities(p, graphs[k][0], strength) for k, p in natural.items()]
+            P = list(natural.values())
+            if graphs is not None:
+                P = [smooth_probabilities(p, graphs[k][0], strength) for k, p in natural.items()]
             with np.errstate(divide="ignore"):
-                betas.append(fit_temperature([np.log(p) for p in P], codes, weights))
+                inverse_temperatures.append(fit_temperature([np.log(p) for p in P], codes, row_weights))
             if graphs is None:
-                return strength, betas[0]
+                return strength, inverse_temperatures[0]
+            beta = inverse_temperatures[-1]
             scores = [
-                self._score_batch(k, 0, apply_inverse_temperature(p, betas[-1]))
-                for k, p in zip(natural, P, strict=True)
+                self._score_batch(k, 0, apply_inverse_temperature(p, beta)) for k, p in zip(natural, P, strict=True)
             ]
             means.append(float(np.nanmean(scores)) if np.isfinite(scores).any() else -np.inf)
         best = int(np.argmax(means))
-        return strengths[best], betas[best]
+        return strengths[best], inverse_temperatures[best]
 
     def _kind(self, mask: Mask) -> str:
         kinds = {self.candidates[j].kind for j in np.flatnonzero(mask).tolist()}
-        return max(kinds, key=["plain", "inductive", "transductive"].index)
+        return max(kinds, key=KINDS.index)
 
-    def _members(self, k: int, betas: Array | None = None, fold: int | None = None) -> Array:
-        """What all say of a held-out part as it is: (J, n_k, C), tempered or not; 0 for who did not vote.
+    def _member_probabilities(self, k: int, betas: Array | None = None, fold: int | None = None) -> Array:
+        """Probabilities (J, n_k, C) of all candidates for a part as it is; 0 for candidates without predictions.
 
-        With a fold, by models that did not see what it leaves out, if there are any.
+        They are tempered by inverse temperatures if these are given. With a fold, they come from models that were not
+        trained on the parts which the fold leaves out, if there are any.
         """
         P = np.zeros((len(self.candidates), len(self.codes[k]), len(self.samples.classes)))
-        for j in np.flatnonzero(np.isfinite(self.betas)).tolist():
-            votes = self.votes[j, k] if fold is None else _scores_in_fold(self.votes, self.trials, j, k, fold)
-            P[j] = softmax(votes, 1.0 if betas is None else betas[j])
+        for j in np.flatnonzero(np.isfinite(self.inverse_temperatures)).tolist():
+            scores = self.decision_scores[j, k]
+            if fold is not None:
+                scores = _scores_in_fold(self.decision_scores, self.trials, j, k, fold)
+            P[j] = softmax(scores, 1.0 if betas is None else betas[j])
         return P
 
     def _batches(self, k: int, weights: Array, betas: Array) -> Iterator[Array]:
-        """What a pool says of each batch of a held-out part; inductive members say the same of a row in every one."""
-        still = np.array([not candidate.transductive for candidate in self.candidates])
-        steady = np.zeros((len(self.codes[k]), len(self.samples.classes)))
-        for j in np.flatnonzero(still & (weights > 0)).tolist():
-            steady += weights[j] * softmax(self.votes[j, k], betas[j])
-        moving = np.flatnonzero(~still & (weights > 0)).tolist()
-        for b, rows in enumerate(self.trials.rows[k]):
-            mixed = steady[rows]
-            for j in moving:
-                mixed = mixed + weights[j] * softmax(self.votes[j, self.trials.at(k, b)], betas[j])
+        """Probabilities of an ensemble for each batch of a part; inductive members predict each row once."""
+        is_inductive = np.array([not candidate.transductive for candidate in self.candidates])
+        inductive_part = np.zeros((len(self.codes[k]), len(self.samples.classes)))
+        for j in np.flatnonzero(is_inductive & (weights > 0)).tolist():
+            inductive_part += weights[j] * softmax(self.decision_scores[j, k], betas[j])
+        transductive_members = np.flatnonzero(~is_inductive & (weights > 0)).tolist()
+        for b, rows in enumerate(self.trials.batch_rows[k]):
+            mixed = inductive_part[rows]
+            for j in transductive_members:
+                scores = self.decision_scores[j, self.trials.position(k, b)]
+                mixed = mixed + weights[j] * softmax(scores, betas[j])
             yield mixed
 
     def _score_batch(self, k: int, b: int, P: Array) -> float:
-        return self._score_split(self.trials.at(k, b), P)
+        return self._score_split(self.trials.position(k, b), P)
 
     def _score_split(self, split: int, P: Array) -> float:
-        responses = _as_responses(self._natural(P, split), self.samples.classes)
-        return self.score(Prediction(0, split, P.argmax(axis=1), responses))
+        responses = _as_responses(self._natural_probabilities(P, split), self.samples.classes)
+        return self.scorer(Prediction(0, split, P.argmax(axis=1), responses))
 
     def _prior_ratio(self) -> Array | None:
-        """Natural over balanced class frequencies of all rows that some split trains on; others may be a test set."""
+        """Natural over balanced class frequencies of all rows that some split trains on."""
         rows = np.unique(np.concatenate([train for train, _ in self.trials.natural]))
         return self.samples.prior_ratio(rows, self.balance)
 
-    def _natural(self, P: Array, split: int) -> Array:
+    def _natural_probabilities(self, P: Array, split: int) -> Array:
         return natural_probabilities(P, self.samples, self.trials, split, self.balance)
 
     def _calibration(self, before: list[Array], after: list[Array]) -> dict[str, Any]:
-        """Calibration on rows as they come, of what models say and of what the pool will say."""
+        """Calibration on rows as they are, of member averages and of the ensemble."""
         weight = self.samples.weight
         weights = None if weight is None else [weight[test] for _, test in self.trials.natural]
-        said = {"before": before, "after": [self._natural(P, k) for k, P in enumerate(after)]}
-        return {when: calibration_table(P, self.codes, weights) for when, P in said.items()}
+        natural = [self._natural_probabilities(P, k) for k, P in enumerate(after)]
+        return {
+            "before": calibration_table(before, self.codes, weights),
+            "after": calibration_table(natural, self.codes, weights),
+        }
 
 
 def natural_probabilities(P: Array, samples: Samples, trials: TrialSplits, split: int, balance: Balance) -> Array:
-    """Probabilities of held-out rows under the natural class frequencies of the rows that were trained on.
+    """Probabilities of held-out rows under the natural class frequencies of the training rows.
 
     Models that are trained with balanced classes estimate probabilities under equal class frequencies.
     """
@@ -695,64 +647,42 @@ def natural_probabilities(P: Array, samples: Samples, trials: TrialSplits, split
     return P if ratio is None else adjust_priors(P, ratio)
 
 
-def _scores_in_fold(votes: ScoresBySplit, trials: TrialSplits, j: int, k: int, fold: int) -> Array:
-    """Votes of a candidate on a part by a model that was not trained on what the fold leaves out, if there is one.
+def _prepare_part(samples: Samples, split: Split, preparation: Any) -> Any:
+    """Features of the held-out rows as models receive them."""
+    train, test = split
+    X_test = _safe_indexing(samples.X, test)
+    if preparation is None:
+        return X_test
+    return clone(preparation).fit(_safe_indexing(samples.X, train)).transform(X_test)
+
+
+def _scores_in_fold(decision_scores: ScoresBySplit, trials: TrialSplits, j: int, k: int, fold: int) -> Array:
+    """Decision scores of a candidate for a part, by a model not trained on what the fold leaves out if there is one.
 
     There is none without nested splits, or if the candidate could not be trained on so few parts.
     """
-    return votes.get((j, trials.nested_at.get((fold, k), k)), votes[j, k])
+    return decision_scores.get((j, trials.nested_positions.get((fold, k), k)), decision_scores[j, k])
 
 
-def _cross_fitted_temperatures(
-    j: int, votes: ScoresBySplit, trials: TrialSplits, codes: list[Ints], weights: list[Array] | None
+def _cross_fit_temperatures(
+    j: int, decision_scores: ScoresBySplit, trials: TrialSplits, codes: list[Ints], weights: list[Array] | None
 ) -> Array:
-    """Inverse temperatures (F + 1,) of a candidate: by the parts that each fold keeps, and by all parts."""
-    parts, kept = range(len(codes)), trials.folds.kept
-    every = np.ones((1, len(codes)), dtype=bool)
-    natural = [votes[j, k] for k in parts]
+    """Inverse temperatures (F + 1,) of a candidate, fitted on the parts that each fold keeps, and on all parts."""
+    parts = range(len(codes))
+    kept = trials.folds.kept
+    all_parts = np.ones((1, len(codes)), dtype=bool)
+    natural = [decision_scores[j, k] for k in parts]
     if not trials.nested:
-        return fit_temperatures(natural, codes, np.vstack([kept, every]), weights)
-    found = [
-        fit_temperatures([_scores_in_fold(votes, trials, j, k, fold) for k in parts], codes, own[None], weights)
-        for fold, own in enumerate(kept)
-    ]
-    return np.concatenate([*found, fit_temperatures(natural, codes, every, weights)])
+        return fit_temperatures(natural, codes, np.vstack([kept, all_parts]), weights)
+    temperatures = []
+    for fold, kept_parts in enumerate(kept):
+        scores = [_scores_in_fold(decision_scores, trials, j, k, fold) for k in parts]
+        temperatures.append(fit_temperatures(scores, codes, kept_parts[None], weights))
+    return np.concatenate([*temperatures, fit_temperatures(natural, codes, all_parts, weights)])
 
 
 def _as_responses(P: Array, classes: Labels) -> dict[str, Any]:
-    """Probabilities in every form that a scorer may ask for."""
+    """Probabilities in every form that a scorer may require."""
     logits = np.log(np.maximum(P, MIN_PROBABILITY))
     decisions = logits[:, 1] - logits[:, 0] if len(classes) == 2 else logits
     return {"predict_proba": P, "decision_function": decisions, "classes_": classes}
-
-
-def make_leaderboard(
-    field: Sequence[CandidateResult], pooling: FittedEnsemble, names: Sequence[str]
-) -> list[dict[str, Any]]:
-    """Pools and contenders as rows of plain values, best first."""
-    shares: dict[str, float] = {}
-    for member, share in zip(pooling.members, pooling.weights.tolist(), strict=True):
-        shares[member.variant] = shares.get(member.variant, 0.0) + share
-    rows = [
-        {**result_row(one, names), "weight": shares.get(one.name, 0.0), "guard": "", "chosen": False} for one in field
-    ]
-    if not pooling.tried:  # one was picked
-        for row, one in zip(rows, field, strict=True):
-            row["chosen"] = one.candidate is pooling.members[0]
-    rows += [
-        {
-            "model": one.name,
-            "kind": one.kind,
-            "mean": float(np.nanmean(one.scores[0])) / 100,
-            "standard_error": standard_error(one.scores[0][np.isfinite(one.scores[0])]) / 100,
-            "scores": dict(zip(names, (one.scores[0] / 100).tolist(), strict=True)),
-            "skewed": float(np.nanmean(one.scores[1])) / 100 if np.isfinite(one.scores[1]).any() else np.nan,
-            "params": {},
-            "seconds": 0.0,
-            "weight": float(one.chosen),
-            "guard": one.guard,
-            "chosen": one.chosen,
-        }
-        for one in pooling.tried
-    ]
-    return sorted(rows, key=lambda row: -np.nan_to_num(row["mean"], nan=-np.inf))

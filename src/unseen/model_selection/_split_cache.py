@@ -1,4 +1,4 @@
-"""A split that stays prepared, for whoever looks at one setting after the other: its decompositions are kept."""
+"""A split with cached decompositions, for evaluating one setting after another."""
 
 from __future__ import annotations
 
@@ -18,42 +18,45 @@ from ._decompositions import Decomposition, DecompositionSource, get_membership
 from ._split_evaluation import FeatureStage, Prediction, evaluate_group, kernel_key, single_thread
 from ._validation import Scorer, Split, prepare_stages
 
-MAX_CACHED_RIDGES = 8  # ridges whose reductions to cell space are kept with a decomposition
+MAX_CACHED_RIDGES = 8  # reductions to cell space that are cached with a decomposition
 
 
 class DecompositionCache:
-    """Decompositions, those that were used last, up to so many bytes; one at least."""
+    """A least-recently-used cache of decompositions, of at most `max_bytes`; it keeps at least one."""
 
-    def __init__(self, most: float) -> None:
-        self.most = most
-        self._kept: OrderedDict[Hashable, tuple[Decomposition, int]] = OrderedDict()
+    def __init__(self, max_bytes: float) -> None:
+        self.max_bytes = max_bytes
+        self._entries: OrderedDict[Hashable, tuple[Decomposition, int]] = OrderedDict()
 
-    def fold(self, key: Hashable, size: int, make: Callable[[], Decomposition]) -> Decomposition:
-        """The fold of a key, which takes `size` bytes; made if it is not here."""
-        if key not in self._kept:
-            # Over copies, here and below: a thread may drop the last reference to a bench while another one computes.
-            while self._kept and sum(own for _, own in list(self._kept.values())) + size > self.most:
-                self._kept.popitem(last=False)
-            self._kept[key] = make(), size
-        self._kept.move_to_end(key)
-        return self._kept[key][0]
+    def get(self, key: Hashable, size: int, make: Callable[[], Decomposition]) -> Decomposition:
+        """The decomposition of a key, of `size` bytes; `make` is called if it is not cached."""
+        if key not in self._entries:
+            # Over copies, here and below: a thread may drop an owner while another thread computes.
+            while (
+                self._entries
+                and sum(entry_size for _, entry_size in list(self._entries.values())) + size > self.max_bytes
+            ):
+                self._entries.popitem(last=False)
+            self._entries[key] = make(), size
+        self._entries.move_to_end(key)
+        return self._entries[key][0]
 
     def drop(self, owner: object) -> None:
-        """Drop the folds whose key begins with an owner."""
-        for key in list(self._kept):
+        """Drop the decompositions whose key begins with an owner."""
+        for key in list(self._entries):
             if isinstance(key, tuple) and key[0] is owner:
-                self._kept.pop(key, None)
+                self._entries.pop(key, None)
 
     def __contains__(self, key: Hashable) -> bool:
-        return key in self._kept
+        return key in self._entries
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._entries)
 
 
 @dataclass(frozen=True)
 class ProjectedSplit:
-    """A split as a projection sees it: samples to train on, those that are held out, and what the objective trades.
+    """A split transformed by a projection: training and held-out samples, eigenvalues, and traces of scatters.
 
     `scatters` are traces over the training samples: see `unseen.linalg.traces`. `ridge` is a number.
     """
@@ -65,25 +68,25 @@ class ProjectedSplit:
     ridge: float
 
 
-class _ReadyDecomposition(DecompositionSource):
-    """Where folds come from if there is one already."""
+class _CachedSource(DecompositionSource):
+    """A source that returns one existing decomposition."""
 
-    def __init__(self, ready: Decomposition) -> None:
-        self._ready = ready
+    def __init__(self, decomposition: Decomposition) -> None:
+        self._decomposition = decomposition
 
-    def fold(self, train: Any, test: Any) -> Decomposition:
-        return self._ready
+    def decompose(self, train: Any, test: Any) -> Decomposition:
+        return self._decomposition
 
 
-class _PreparedStage(FeatureStage):
-    """Samples whose folds are asked for by their projection."""
+class _CachedStage(FeatureStage):
+    """Features whose decompositions come from a cache."""
 
-    def __init__(self, samples: Samples, fold: Callable[[Any], Decomposition]) -> None:
+    def __init__(self, samples: Samples, decompose: Callable[[Any], Decomposition]) -> None:
         super().__init__(samples)
-        self._fold = fold
+        self._decompose = decompose
 
     def source(self, projection: Any) -> DecompositionSource:
-        return _ReadyDecomposition(self._fold(projection))
+        return _CachedSource(self._decompose(projection))
 
 
 class CachedSplit:
@@ -96,68 +99,63 @@ class CachedSplit:
     split : (train, test)
         Positions of rows.
     preparation : transformer, default=None
-        Fitted on the training rows, as in `predictions`.
-    shelf : DecompositionCache, default=None
-        Where decompositions are kept, perhaps beside those of other splits.
+        Fitted on the training rows, as in `evaluate_candidates`.
+    cache : DecompositionCache, default=None
+        Where decompositions are kept, possibly together with those of other splits.
     """
 
     def __init__(
-        self, samples: Samples, split: Split, preparation: Any = None, shelf: DecompositionCache | None = None
+        self, samples: Samples, split: Split, preparation: Any = None, cache: DecompositionCache | None = None
     ) -> None:
         ((stage, self.rows),) = prepare_stages(samples, [split], [[0]], preparation)
         self.samples = stage.samples
-        self._name = object()
-        self._shelf = DecompositionCache(np.inf) if shelf is None else shelf
-        # A bench that is not used any more, and is no part of a reference cycle, takes its decompositions with it.
-        weakref.finalize(self, self._shelf.drop, self._name)
+        self._owner = object()
+        self._cache = DecompositionCache(np.inf) if cache is None else cache
+        # The decompositions of a split that is no longer used are dropped with it.
+        weakref.finalize(self, self._cache.drop, self._owner)
         self._membership = get_membership(stage.samples, self.rows.train)
         self.score = Scorer("accuracy", stage.samples, [(self.rows.train, self.rows.test)])
 
-    def fold(self, projection: Projection) -> Decomposition:
+    def decompose(self, projection: Projection) -> Decomposition:
         """The decomposition that all settings of a kernel share."""
-        train, test = len(self.rows.train), len(self.rows.test)
+        n_train = len(self.rows.train)
+        size = 8 * n_train * (n_train + len(self.rows.test))
 
-        # What they share on all folds of a search is made for this one alone: it is as large, and soon made.
-        def source() -> Decomposition:
-            with single_thread():  # more are of little use to eigenvalues, and wait for each other on a busy machine
-                found = FeatureStage(self.samples).source(projection).fold(self.rows.train, self.rows.test)
-            found.pencils = MAX_CACHED_RIDGES
-            return found
+        def make() -> Decomposition:
+            with single_thread():  # more threads hardly speed up eigenvalues, and wait for each other on a busy machine
+                source = FeatureStage(self.samples).source(projection)
+                decomposition = source.decompose(self.rows.train, self.rows.test)
+            decomposition.max_reductions = MAX_CACHED_RIDGES
+            return decomposition
 
-        return self._shelf.fold(self._key(projection), 8 * train * (train + test), source)
+        return self._cache.get(self._key(projection), size, make)
 
-    def is_ready(self, projection: Projection) -> bool:
-        """Whether there is a decomposition."""
-        return self._key(projection) in self._shelf
+    def is_cached(self, projection: Projection) -> bool:
+        """Whether the decomposition of the kernel is cached."""
+        return self._key(projection) in self._cache
 
     def _key(self, projection: Projection) -> Hashable:
-        return self._name, kernel_key(projection)
+        return self._owner, kernel_key(projection)
 
-    def view(self, projection: Projection) -> ProjectedSplit:
-        """Samples as the projection, fitted to the training rows, would transform them."""
-        fold = self.fold(projection)
+    def project(self, projection: Projection) -> ProjectedSplit:
+        """Samples as the projection, fitted to the training rows, transforms them."""
+        decomposition = self.decompose(projection)
         with ignore_expected_warnings(), single_thread():
-            solved = fold.solve(projection)
-            train, seen = fold.project(projection, solved, self.rows.parts)
-            test = seen[0] if isinstance(seen, list) else seen
+            solved = decomposition.solve(projection)
+            train, held_out = decomposition.project(projection, solved, self.rows.parts)
+            test = held_out[0] if isinstance(held_out, list) else held_out
             values = solved.solution.eigenvalues[: train.shape[1]]
-            return ProjectedSplit(
-                train,
-                test,
-                values,
-                traces(CellStatistics.from_features(train, self._membership)),
-                solved.equation.ridge,
-            )
+            scatters = traces(CellStatistics.from_features(train, self._membership))
+            return ProjectedSplit(train, test, values, scatters, solved.problem.ridge)
 
-    def principal(self, projection: Projection, most: int) -> tuple[Array, Array]:
-        """The leading principal components of the same kernel: samples to train on, and those that are held out."""
-        found = self.fold(projection).principal(most)
-        return found.train, found.test - found.offset
+    def principal(self, projection: Projection, max_components: int) -> tuple[Array, Array]:
+        """Leading principal components of the kernel: those of the training rows and of the held-out rows."""
+        basis = self.decompose(projection).principal(max_components)
+        return basis.train, basis.test - basis.offset
 
-    def said(self, candidates: Sequence[Candidate]) -> list[Prediction]:
-        """What candidates behind one kernel, trained on the training rows, say of those that are held out."""
-        asks: dict[int, tuple[str, ...]] = dict.fromkeys(range(len(candidates)), ())  # nothing but labels
-        found = evaluate_group(
-            list(enumerate(candidates)), _PreparedStage(self.samples, self.fold), [0], self.rows, asks
-        )
-        return sorted(found, key=lambda prediction: prediction.candidate)
+    def evaluate(self, candidates: Sequence[Candidate]) -> list[Prediction]:
+        """Predictions of candidates with one kernel, trained on the training rows, for the held-out rows."""
+        labels_only: dict[int, tuple[str, ...]] = dict.fromkeys(range(len(candidates)), ())
+        stage = _CachedStage(self.samples, self.decompose)
+        predictions = evaluate_group(list(enumerate(candidates)), stage, [0], self.rows, labels_only)
+        return sorted(predictions, key=lambda prediction: prediction.candidate)

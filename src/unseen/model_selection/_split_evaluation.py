@@ -1,4 +1,4 @@
-"""Asking candidates that share something: what they share is computed once, in whatever form they share it."""
+"""Evaluation of candidates on splits with the same training rows; what candidates share is computed once."""
 
 from __future__ import annotations
 
@@ -54,26 +54,26 @@ EXPECTED_ERRORS = (
     AttributeError,
     ArithmeticError,
     np.linalg.LinAlgError,
-)  # what unfit data or settings may raise
+)  # raised by unsuitable data or settings
 BLAS, OPENMP = (ThreadpoolController().select(user_api=kind) for kind in ("blas", "openmp"))
-DECISION_SCORES = ("votes",)  # what a pool asks for
-PER_SAMPLE_RESPONSES = (*DECISION_SCORES, "predict_proba", "decision_function")  # of which each sample has its own
+DECISION_SCORES = ("decision_scores",)  # what ensembles need
+PER_SAMPLE_RESPONSES = (*DECISION_SCORES, "predict_proba", "decision_function")  # arrays with one row for each sample
 PREDICTS_HIGHEST_SCORE = (
     LogisticRegression,
     LinearSVC,
     RidgeClassifier,
-)  # who predict the class of the highest decision value
-MIN_PROBABILITY = 1e-30  # a probability of 0 is rounded, and not that of a class that training did not show
+)  # predict the class with the highest score
+MIN_PROBABILITY = 1e-30  # replaces a probability of 0, which rounding may give to classes of the training data
 IndexedCandidate = tuple[int, Candidate]
 RequestedResponses = (
     tuple[str, ...] | Callable[..., float]
-)  # methods of classifiers, or a scorer that wants the classifier itself
-ResponsesByCandidate = Mapping[int, RequestedResponses]  # of each candidate
+)  # methods of classifiers, or a scorer that takes the classifier
+ResponsesByCandidate = Mapping[int, RequestedResponses]
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a candidate says of the held-out part of a split; `error` says why where it says nothing.
+    """Predictions of a candidate for the held-out rows of a split, or the `error` that prevented them.
 
     Attributes
     ----------
@@ -82,13 +82,13 @@ class Prediction:
     codes : ndarray of shape (n_held_out,) or None
         Predicted classes: positions among the sorted classes of all samples.
     responses : dict
-        What other methods of the classifier gave, as far as they were asked for, and its `classes_`; or its `score`.
+        Results of other methods of the classifier, as far as they were requested, and its `classes_`; or its `score`.
     fit_seconds, predict_seconds : float
-        What it cost; shared costs are divided among those who share.
+        Costs; those of shared computations are divided among the candidates that share them.
     n_components, ridge, weight : int, float, float
-        Of a projection: its components, its ridge as a number, and the sum of its invariance weights.
+        Of a projection: its number of components, its ridge as a number, and the sum of its invariance weights.
     error : str
-        Why there are no codes.
+        Why there are no predictions.
     """
 
     candidate: int
@@ -103,8 +103,20 @@ class Prediction:
     error: str = ""
 
 
+@dataclass(frozen=True)
+class ProjectionFacts:
+    """Facts about a projection that break ties among equal scores."""
+
+    n_components: int = 0
+    ridge: float = 0.0
+    weight: float = 0.0
+
+
+NO_PROJECTION = ProjectionFacts()
+
+
 class FeatureStage:
-    """Samples as candidates see them, and what those share on all splits; made when first asked for."""
+    """Features that candidates are fitted to, with cached distances, kernels and decompositions that they share."""
 
     def __init__(self, samples: Samples) -> None:
         self.samples = samples
@@ -115,10 +127,10 @@ class FeatureStage:
         self._frozen: dict[int, FeatureStage] = {}
 
     def distances_to(self, train: Ints, rows: Ints) -> Array:
-        """Squared distances of some samples from those that are trained on; not to be changed.
+        """Squared distances of some samples from the training samples; a cached array that must not be modified.
 
-        They are computed about the mean of the training samples: a row far away, in another split, must not change how
-        they are rounded. All kernel widths of a split share them, so those of the last training set are kept.
+        They are computed about the mean of the training samples: a distant row in another split must not change their
+        rounding. All kernel widths of a split share them, so those of the last training set are kept.
         """
         if train.tobytes() != self._train:
             self._train, self._distances = train.tobytes(), {}
@@ -133,7 +145,7 @@ class FeatureStage:
         return self._distances[key]
 
     def source(self, projection: Projection) -> DecompositionSource:
-        """Where the folds of a kernel or of a feature map come from; all widths of the rbf kernel share distances."""
+        """The source of decompositions for a kernel or feature map; all widths of the rbf kernel share distances."""
         key = kernel_key(projection)
         if key not in self._sources:
             grams = None
@@ -145,8 +157,8 @@ class FeatureStage:
             self._sources = {key: DecompositionSource(projection, self.samples, grams)}
         return self._sources[key]
 
-    def behind(self, transformer: Any, rows: SplitRows) -> tuple[FeatureStage, SplitRows]:
-        """The stage behind a transformer, which learns from the training samples; a frozen one serves all splits."""
+    def after(self, transformer: Any, rows: SplitRows) -> tuple[FeatureStage, SplitRows]:
+        """The stage after a transformer that is fitted to the training samples; a frozen one serves all splits."""
         if transformer is None:
             return self, rows
         samples = self.samples
@@ -154,24 +166,27 @@ class FeatureStage:
             if id(transformer) not in self._frozen:
                 self._frozen[id(transformer)] = FeatureStage(replace(samples, X=map_features(transformer, samples.X)))
             return self._frozen[id(transformer)], rows
-        train, X = rows.train, _safe_indexing(samples.X, rows.train)
+        train = rows.train
+        X = _safe_indexing(samples.X, train)
         fitted = resolve_width(transformer, X)
         if not accepts_domains(fitted.fit):
             fitted.fit(X, samples.y[train])
             features = map_features(fitted, _safe_indexing(samples.X, rows.all))
             return FeatureStage(replace(samples.take(rows.all), X=features)), rows.in_order
         fitted.set_output(transform="default").fit(X, samples.y[train], sample_domain=samples.domain[train])
-        # A sample may look different in each split that holds it out, beside other samples.
-        seen = [fitted.transform(_safe_indexing(samples.X, of), sample_domain=samples.domain[of]) for of in rows]
-        ends = np.cumsum([len(of) for of in rows])
-        place, *places = np.split(np.arange(ends[-1]), ends[:-1])
-        apart = replace(samples.take(np.concatenate(tuple(rows))), X=np.vstack(seen))
-        return FeatureStage(apart), SplitRows(place, tuple(places))
+        # The features of a sample may depend on the other held-out samples of its split, so rows are repeated.
+        features_by_part = [
+            fitted.transform(_safe_indexing(samples.X, part), sample_domain=samples.domain[part]) for part in rows
+        ]
+        ends = np.cumsum([len(part) for part in rows])
+        train_positions, *test_positions = np.split(np.arange(ends[-1]), ends[:-1])
+        repeated = replace(samples.take(np.concatenate(tuple(rows))), X=np.vstack(features_by_part))
+        return FeatureStage(repeated), SplitRows(train_positions, tuple(test_positions))
 
 
 @dataclass(frozen=True)
 class SplitRows:
-    """Positions of rows to train on, and of those that each of the splits that train on them holds out."""
+    """Training rows, and the held-out rows of each split with these training rows."""
 
     train: Ints
     tests: tuple[Ints, ...]
@@ -181,55 +196,56 @@ class SplitRows:
 
     @cached_property
     def test(self) -> Ints:
-        """Everything that is held out, each row once, however many splits hold it out."""
+        """All held-out rows, each once."""
         return self.tests[0] if len(self.tests) == 1 else np.unique(np.concatenate(self.tests))
 
     @cached_property
     def places(self) -> tuple[Ints, ...]:
-        """Where what each split holds out is among everything that is held out."""
+        """Positions of the held-out rows of each split among all held-out rows."""
         if len(self.tests) == 1:
             return (np.arange(len(self.test)),)
-        return tuple(np.searchsorted(self.test, of) for of in self.tests)
+        return tuple(np.searchsorted(self.test, test) for test in self.tests)
 
     @cached_property
     def all(self) -> Ints:
-        """The rows to train on, then those that are held out."""
+        """The training rows, then all held-out rows."""
         return np.concatenate([self.train, self.test])
 
     @cached_property
     def in_order(self) -> SplitRows:
-        """Where these rows are if they are taken in their order."""
+        """Positions of these rows after they are taken in the order of `all`."""
         n = len(self.train)
         return SplitRows(np.arange(n), tuple(n + place for place in self.places))
 
     def parts(self, Z: Any) -> list[Any]:
-        """What each split holds out, of something that has a row for everything that is held out."""
+        """Rows of each split, from an array with a row for each held-out row."""
         return [Z] if len(self.tests) == 1 else [Z[place] for place in self.places]
 
 
 def kernel_key(projection: Any) -> Hashable:
-    """What projections, or other methods with a kernel, must agree on to share a decomposition."""
+    """Parameters on which kernel methods must agree to share a decomposition."""
     return tuple(hashable_key(getattr(projection, name, None)) for name in KERNEL_PARAMS)
 
 
 def hashable_key(value: Any) -> Any:
-    """A value by which to tell parameters apart; what cannot be hashed is told by its identity."""
+    """The value if it is hashable, else its identity."""
     return value if value.__hash__ else id(value)
 
 
 def group_by(items: Iterable[T], key: Callable[[T], Hashable]) -> list[list[T]]:
-    """Items that agree on a key, in the order in which they come."""
+    """Lists of items with equal keys, in order of first occurrence."""
     groups: dict[Hashable, list[T]] = {}
     for item in items:
         groups.setdefault(key(item), []).append(item)
     return list(groups.values())
 
 
-def sharing_key(numbered: IndexedCandidate) -> Hashable:
-    """What candidates that are asked together agree on."""
-    candidate = numbered[1]
+def sharing_key(indexed: IndexedCandidate) -> Hashable:
+    """Key of candidates that are evaluated together."""
+    candidate = indexed[1]
     if candidate.shares == "decomposition":
-        return kernel_key(candidate.transformer), candidate.own  # so that what a user's raises is not that of all
+        # Apart from users' own estimators, so that an exception of one of these does not fail the others.
+        return kernel_key(candidate.transformer), candidate.own
     return candidate.method
 
 
@@ -238,229 +254,265 @@ def evaluate_group(
     stage: FeatureStage,
     splits: Sequence[int],
     rows: SplitRows,
-    asks: ResponsesByCandidate,
+    requests: ResponsesByCandidate,
     weight: Array | None = None,
-    again: frozenset[int] = frozenset(),
+    resampled: frozenset[int] = frozenset(),
 ) -> list[Prediction]:
-    """Ask candidates that share something on splits that train on the same rows, which have that `weight`."""
-    held = _SplitEvaluation(stage, splits, rows, asks, weight, again)
-    how = _evaluate_decomposition if group[0][1].shares == "decomposition" else _evaluate_classifiers
-    with ignore_expected_warnings(), single_thread(), held.trying(group):
-        how(group, held)
-    return held.said
+    """Evaluate candidates that share computations, on splits with the same training rows and their sample weights."""
+    evaluation = _SplitEvaluation(stage, splits, rows, requests, weight, resampled)
+    evaluate = _evaluate_decomposition if group[0][1].shares == "decomposition" else _evaluate_classifiers
+    with ignore_expected_warnings(), single_thread(), evaluation.recording_errors(group):
+        evaluate(group, evaluation)
+    return evaluation.predictions
 
 
 @dataclass
 class _SplitEvaluation:
-    """Splits of a stage that train on the same rows, what is asked of classifiers there, and what they said."""
+    """Splits with the same training rows, the responses requested there, and the predictions made so far.
+
+    Attributes
+    ----------
+    resampled : frozenset of int
+        Splits that hold out resampled rows of another split. Only transductive candidates predict them differently.
+    """
 
     stage: FeatureStage
     splits: Sequence[int]
     rows: SplitRows
-    asks: ResponsesByCandidate
+    requests: ResponsesByCandidate
     weight: Array | None
-    again: frozenset[int]  # what is held out again, of which only those say something new who look at other samples
-    said: list[Prediction] = field(default_factory=list)
+    resampled: frozenset[int]
+    predictions: list[Prediction] = field(default_factory=list)
 
     @contextmanager
-    def trying(self, group: Sequence[IndexedCandidate]) -> Iterator[None]:
-        """Let what unfit data or settings raise, and all that a user's own does, be the answer of all of a group."""
+    def recording_errors(self, group: Sequence[IndexedCandidate]) -> Iterator[None]:
+        """Record expected errors, and all errors of users' own estimators, as the result of all candidates of a "
+        "group."""
         try:
             yield
         except Exception as error:
             if not isinstance(error, EXPECTED_ERRORS) and not all(candidate.own for _, candidate in group):
                 raise
             reason = f"{type(error).__name__}: {error}"
-            said = {(prediction.candidate, prediction.split) for prediction in self.said}
-            failed = [(index, k) for index, _ in group for k in self.splits if (index, k) not in said]
-            self.said += [Prediction(*at, error=reason) for at in failed]
+            done = {(prediction.candidate, prediction.split) for prediction in self.predictions}
+            for index, _ in group:
+                missing = [k for k in self.splits if (index, k) not in done]
+                self.predictions += [Prediction(index, k, error=reason) for k in missing]
 
-    def answer(
-        self, asked: list[tuple[IndexedCandidate, Any]], Z: Any, classifier: Any, shared: float, **facts: Any
+    def fit_and_predict(
+        self,
+        candidates: list[tuple[IndexedCandidate, Any]],
+        Z: Any,
+        classifier: Any,
+        shared_seconds: float,
+        projection: ProjectionFacts = NO_PROJECTION,
     ) -> None:
-        """Fit the classifier that candidates have in common to `Z`, and ask it about what each sees.
+        """Fit the classifier that candidates share to features `Z`, and predict their held-out features.
 
-        That is an array of everything that is held out, or a list of what is in each split.
+        Held-out features are an array with all held-out rows, or a list with an array for each split.
         """
-        samples, start, train = self.stage.samples, time.perf_counter(), self.rows.train
-        nearest_is_enough = not any(self.asks[index] for (index, _), _ in asked) and is_one_nearest(classifier)
-        once = max(1, len([k for k in self.splits if k not in self.again]))
-        with self.trying([one for one, _ in asked]):
+        samples = self.stage.samples
+        train = self.rows.train
+        start = time.perf_counter()
+        needs_labels_only = not any(self.requests[index] for (index, _), _ in candidates)
+        n_natural_splits = max(1, len([k for k in self.splits if k not in self.resampled]))
+        with self.recording_errors([indexed for indexed, _ in candidates]):
             model = None
-            if not nearest_is_enough:
+            if not (needs_labels_only and is_one_nearest(classifier)):
                 model = fit_clone(classifier, Z, samples.y[train], samples.domain[train], self.weight)
-            seconds = shared + (time.perf_counter() - start) / len(asked)
-            for (index, candidate), seen in asked:
-                for Z_test, rows, parts in self._batches(candidate, seen, self.asks[index]):
-                    begin, more = time.perf_counter(), dict[str, Any]()
+            fit_seconds = shared_seconds + (time.perf_counter() - start) / len(candidates)
+            for (index, candidate), held_out in candidates:
+                for Z_test, rows, rows_by_split in self._batches(candidate, held_out, self.requests[index]):
+                    predict_start = time.perf_counter()
+                    responses: dict[str, Any] = {}
                     if model is None:
                         codes = samples.codes[train][nearest_index(Z, Z_test)]
                     else:
-                        codes, more = self._told(
-                            *bind_domains(model, Z_test, samples.domain[rows]), rows, self.asks[index]
-                        )
-                    costs = seconds / once, (time.perf_counter() - begin) / len(parts)
-                    for split, at in parts.items():
-                        own = {
-                            name: value[at] if name in PER_SAMPLE_RESPONSES else value for name, value in more.items()
+                        bound_model, X_test = bind_domains(model, Z_test, samples.domain[rows])
+                        codes, responses = self._respond(bound_model, X_test, rows, self.requests[index])
+                    predict_seconds = (time.perf_counter() - predict_start) / len(rows_by_split)
+                    for split, positions in rows_by_split.items():
+                        split_responses = {
+                            name: value[positions] if name in PER_SAMPLE_RESPONSES else value
+                            for name, value in responses.items()
                         }
-                        self.said.append(Prediction(index, split, codes[at], own, *costs, **facts))
+                        self.predictions.append(
+                            Prediction(
+                                index,
+                                split,
+                                codes[positions],
+                                split_responses,
+                                fit_seconds=fit_seconds / n_natural_splits,
+                                predict_seconds=predict_seconds,
+                                n_components=projection.n_components,
+                                ridge=projection.ridge,
+                                weight=projection.weight,
+                            )
+                        )
 
     def _batches(
-        self, candidate: Candidate, seen: Any, asks: RequestedResponses
+        self, candidate: Candidate, held_out: Any, request: RequestedResponses
     ) -> Iterator[tuple[Any, Ints, dict[int, Any]]]:
-        """What is asked at once, the rows that it is of, and where in it is what each split holds out."""
-        moves = candidate.transductive and not callable(asks) and DECISION_SCORES[0] in asks
-        splits = [k for k in self.splits if k not in self.again or moves]
-        places = [self.splits.index(k) for k in splits]
-        if len(splits) == 1 or candidate.own or callable(asks):
-            parts = seen if isinstance(seen, list) else self.rows.parts(seen)
-            yield from ((parts[i], self.rows.tests[i], {self.splits[i]: slice(None)}) for i in places)
-        elif isinstance(seen, list):
-            tests = [self.rows.tests[i] for i in places]
+        """Features that are predicted at once, their rows, and the positions of each split among them."""
+        predicts_resampled = candidate.transductive and not callable(request) and DECISION_SCORES[0] in request
+        splits = [k for k in self.splits if k not in self.resampled or predicts_resampled]
+        indices = [self.splits.index(k) for k in splits]
+        if len(splits) == 1 or candidate.own or callable(request):
+            parts = held_out if isinstance(held_out, list) else self.rows.parts(held_out)
+            for i in indices:
+                yield parts[i], self.rows.tests[i], {self.splits[i]: slice(None)}
+        elif isinstance(held_out, list):
+            tests = [self.rows.tests[i] for i in indices]
             ends = np.cumsum([0, *map(len, tests)]).tolist()
-            at = {k: slice(*ends) for k, ends in zip(splits, pairwise(ends), strict=True)}
-            yield np.concatenate([seen[i] for i in places]), np.concatenate(tests), at
+            positions = {k: slice(first, last) for k, (first, last) in zip(splits, pairwise(ends), strict=True)}
+            yield np.concatenate([held_out[i] for i in indices]), np.concatenate(tests), positions
         else:
-            yield seen, self.rows.test, {self.splits[i]: self.rows.places[i] for i in places}
+            yield held_out, self.rows.test, {self.splits[i]: self.rows.places[i] for i in indices}
 
-    def _told(self, model: Any, X: Any, rows: Ints, asks: RequestedResponses) -> tuple[Ints, dict[str, Any]]:
-        """Predicted classes, and what else is asked for."""
+    def _respond(self, model: Any, X: Any, rows: Ints, request: RequestedResponses) -> tuple[Ints, dict[str, Any]]:
+        """Predicted classes, and the requested responses."""
         samples = self.stage.samples
-        last = model[-1] if isinstance(model, Pipeline) else model
-        if asks == DECISION_SCORES and (
-            type(last) in PREDICTS_HIGHEST_SCORE or (type(last) is SVC and last.break_ties)
-        ):
-            cast = decision_scores(model, X, None, samples.classes)
-            return cast.argmax(axis=1), {"votes": cast}  # which is what they predict
+        last_step = model[-1] if isinstance(model, Pipeline) else model
+        is_argmax = type(last_step) in PREDICTS_HIGHEST_SCORE or (type(last_step) is SVC and last_step.break_ties)
+        if request == DECISION_SCORES and is_argmax:
+            scores = decision_scores(model, X, None, samples.classes)
+            return scores.argmax(axis=1), {"decision_scores": scores}
         codes = encode_predictions(model.predict(X), samples.classes, len(rows))
-        if callable(asks):
+        if callable(request):
             weight = None if samples.weight is None else samples.weight[rows]
-            return codes, {"score": apply_scorer(asks, model, X, samples.y[rows], weight)}
-        told = collect_responses(model, X, (name for name in asks if name not in DECISION_SCORES))
-        return codes, told | (
-            {"votes": decision_scores(model, X, codes, samples.classes)} if DECISION_SCORES[0] in asks else {}
-        )
+            return codes, {"score": apply_scorer(request, model, X, samples.y[rows], weight)}
+        responses = collect_responses(model, X, (name for name in request if name not in DECISION_SCORES))
+        if DECISION_SCORES[0] in request:
+            responses["decision_scores"] = decision_scores(model, X, codes, samples.classes)
+        return codes, responses
 
 
 def decision_scores(model: Any, X: Any, codes: Ints | None, classes: Labels) -> Array:
-    """How a fitted classifier votes on classes: decision values of each, logarithms of probabilities, or its labels.
+    """Scores of all classes from a fitted classifier: decision values, log-probabilities, or indicators of its labels.
 
-    Softmax of such votes, times a number, are probabilities. A class that the classifier does not know has -inf. Pairs
-    of classes are left out of it: decision values of a pairwise machine are those of each class against the rest.
-    `codes` are what it predicts, if that is known.
+    The softmax of such scores, times an inverse temperature, gives probabilities. A class that the classifier does not
+    know has -inf. Decision values of a pairwise machine are its one-vs-rest values. `codes` are its predicted classes,
+    if these are known.
     """
     if hasattr(model, "decision_function"):
         S = np.asarray(model.decision_function(X), dtype=np.float64)
-        S = np.column_stack([-S, S]) / 2 if S.ndim == 1 else S  # of two, logistic regression says their difference
+        # With two classes the decision value is the difference of their scores.
+        S = np.column_stack([-S, S]) / 2 if S.ndim == 1 else S
     elif hasattr(model, "predict_proba"):
         S = np.log(np.maximum(model.predict_proba(X), MIN_PROBABILITY))
     else:
-        own = encode_predictions(model.predict(X), classes, X.shape[0]) if codes is None else codes
-        return np.eye(len(classes))[own]
+        predicted = encode_predictions(model.predict(X), classes, X.shape[0]) if codes is None else codes
+        return np.eye(len(classes))[predicted]
     if not (np.inf > S).all():
-        raise ValueError("Its decision values are not all numbers.")
-    found = np.full((len(S), len(classes)), -np.inf)
-    found[:, np.searchsorted(classes, model.classes_)] = S
-    return found
+        raise ValueError("The decision values of the classifier contain NaN or infinity.")
+    scores = np.full((len(S), len(classes)), -np.inf)
+    scores[:, np.searchsorted(classes, model.classes_)] = S
+    return scores
 
 
 def collect_responses(model: Any, X: Any, names: Iterable[str]) -> dict[str, Any]:
-    """What methods of a classifier give, as far as it has them; and the classes of which they speak."""
-    found = {name: getattr(model, name)(X) for name in names if hasattr(model, name)}
-    return {**found, "classes_": model.classes_} if found else {}
+    """Results of methods of a classifier, as far as it has them, and its classes."""
+    responses = {name: getattr(model, name)(X) for name in names if hasattr(model, name)}
+    return {**responses, "classes_": model.classes_} if responses else {}
 
 
 def encode_predictions(labels: Any, classes: Labels, n_samples: int) -> Ints:
-    """Positions of predicted labels among the classes; ValueError if they are not what a classifier may say."""
+    """Positions of predicted labels among the classes; ValueError for unknown labels or a wrong number of them."""
     labels = column_or_1d(labels)
     codes = np.searchsorted(classes, labels).astype(np.intp)
-    strange = labels[classes[np.minimum(codes, len(classes) - 1)] != labels]
-    if len(labels) != n_samples or len(strange):
+    unknown = labels[classes[np.minimum(codes, len(classes) - 1)] != labels]
+    if len(labels) != n_samples or len(unknown):
+        example = f", such as {unknown.tolist()[0]!r}" if len(unknown) else ""
         raise ValueError(
-            f"predict must give one of the classes {format_list(classes.tolist())} for each of {n_samples} samples; "
-            "got "
-            f"{len(labels)} labels" + (f", such as {strange.tolist()[0]!r}." if len(strange) else ".")
+            f"predict must return one of the classes {format_list(classes.tolist())} for each of {n_samples} samples; "
+            f"got {len(labels)} labels{example}."
         )
     return codes
 
 
 def apply_scorer(scorer: Any, model: Any, X: Any, y: Any, sample_weight: Any) -> float:
-    """What a scorer says of a model; it is told of weights if it, or the metric behind it, asks for them."""
-    asks = "sample_weight" in inspect.signature(getattr(scorer, "_score_func", scorer)).parameters
-    told = {"sample_weight": sample_weight} if asks and sample_weight is not None else {}
-    # What is not defined is left out, and told once for all models.
+    """Score of a model; sample weights are passed if the scorer, or the metric behind it, takes them."""
+    metric = getattr(scorer, "_score_func", scorer)
+    takes_weights = sample_weight is not None and "sample_weight" in inspect.signature(metric).parameters
+    # Undefined scores are left out, with one warning for all models.
     with ignore_warnings(UndefinedMetricWarning, (UserWarning, "y_pred contains classes not in y_true")):
-        return float(scorer(model, X, y, **told))
+        if takes_weights:
+            return float(scorer(model, X, y, sample_weight=sample_weight))
+        return float(scorer(model, X, y))
 
 
 @contextmanager
-def _one_blas_thread() -> Iterator[None]:
+def _limit_blas_to_one_thread() -> Iterator[None]:
     _release_controlling_thread()
     limit = BLAS.limit(limits=1)
     try:
         yield
     finally:
-        _release_controlling_thread()  # the thread that said one may be another, and may be gone
+        _release_controlling_thread()  # the thread that set the limit may be another one, and may have ended
         limit.restore_original_limits()
         _release_controlling_thread()
 
 
 def _release_controlling_thread() -> None:
-    """Take from a thread the right to say how many threads BLAS has; threadpoolctl 3.8 gives it to the first."""
+    """Allow any thread to set the number of BLAS threads; threadpoolctl 3.8 reserves that to the first one."""
     for library in BLAS.lib_controllers:
         getattr(library, "clear_controlling_thread", lambda *, force: None)(force=True)
 
 
-SINGLE_BLAS_THREAD = SharedContext(_one_blas_thread)
+SINGLE_BLAS_THREAD = SharedContext(_limit_blas_to_one_thread)
 
 
 @contextmanager
 def single_thread() -> Iterator[None]:
-    """Keep BLAS and OpenMP to one thread, so that bits do not depend on how many processes share the cores.
+    """Limit BLAS and OpenMP to one thread, so that bits do not depend on how many processes share the cores.
 
-    That suits thousands of small products, solutions and fits, where more threads spin and cost more than they save;
-    `n_jobs` is for cores. BLAS counts its threads for the whole process: until all who are in here have left.
+    That suits thousands of small products, solutions and fits, where more threads cost more than they save; `n_jobs`
+    uses the cores. The limit of BLAS holds for the whole process, until all callers have left the context.
     """
     with OPENMP.limit(limits=1), SINGLE_BLAS_THREAD:
         yield
 
 
-def _evaluate_classifiers(group: list[IndexedCandidate], held: _SplitEvaluation) -> None:
-    """Candidates that are fitted one by one, behind a transformer that they share; a kernel matrix serves all costs."""
-    for alike in group_by(group, lambda one: hashable_key(one[1].transformer)):
-        with held.trying(alike):
+def _evaluate_classifiers(group: list[IndexedCandidate], evaluation: _SplitEvaluation) -> None:
+    """Evaluate candidates that are fitted one by one; they share transformers, and kernel matrices of equal width."""
+    for same_transformer in group_by(group, lambda indexed: hashable_key(indexed[1].transformer)):
+        with evaluation.recording_errors(same_transformer):
+            transformer = same_transformer[0][1].transformer
             start = time.perf_counter()
-            stage, rows = held.stage.behind(alike[0][1].transformer, held.rows)
-            here = replace(held, stage=stage, rows=rows)  # which says it to the same list
-            X, X_test = (_safe_indexing(stage.samples.X, of) for of in (rows.train, rows.test))
-            apart, distances = is_transductive(alike[0][1].transformer), list[Array]()
-            shared = (time.perf_counter() - start) / len(alike)
-            for same_kernel in group_by(alike, lambda one: _kernel_width(one[1])):
+            stage, rows = evaluation.stage.after(transformer, evaluation.rows)
+            transformed = replace(evaluation, stage=stage, rows=rows)  # adds to the same list of predictions
+            X = _safe_indexing(stage.samples.X, rows.train)
+            X_test = _safe_indexing(stage.samples.X, rows.test)
+            by_split = is_transductive(transformer)
+            distances: list[Array] = []
+            shared_seconds = (time.perf_counter() - start) / len(same_transformer)
+            for same_kernel in group_by(same_transformer, lambda indexed: _kernel_width(indexed[1])):
                 gamma = _kernel_width(same_kernel[0][1])
                 if gamma is None:
-                    if all(_is_rotation_invariant(one[1]) for one in same_kernel):
+                    if all(_is_rotation_invariant(candidate) for _, candidate in same_kernel):
                         X, X_test = rotate_to_span(X, X_test)
-                    for one in same_kernel:
-                        here.answer([(one, rows.parts(X_test) if apart else X_test)], X, one[1].classifier, shared)
+                    held_out = rows.parts(X_test) if by_split else X_test
+                    for indexed in same_kernel:
+                        transformed.fit_and_predict([(indexed, held_out)], X, indexed[1].classifier, shared_seconds)
                     continue
-                number = median_width(gamma, X) if isinstance(gamma, str) else gamma
-                distances = distances or [stage.distances_to(rows.train, of) for of in (rows.train, rows.test)]
-                K, K_test = (np.exp(-number * D) for D in distances)
-                for one in same_kernel:
-                    svm = clone(one[1].classifier).set_params(kernel="precomputed", gamma="scale")
-                    here.answer([(one, rows.parts(K_test) if apart else K_test)], K, svm, shared)
+                width = median_width(gamma, X) if isinstance(gamma, str) else gamma
+                distances = distances or [stage.distances_to(rows.train, part) for part in (rows.train, rows.test)]
+                K, K_test = (np.exp(-width * D) for D in distances)
+                held_out = rows.parts(K_test) if by_split else K_test
+                for indexed in same_kernel:
+                    svm = clone(indexed[1].classifier).set_params(kernel="precomputed", gamma="scale")
+                    transformed.fit_and_predict([(indexed, held_out)], K, svm, shared_seconds)
 
 
 def _is_rotation_invariant(candidate: Candidate) -> bool:
-    """Whether a classifier of ours is the same in any orthonormal basis: linear, its penalty the Euclidean norm."""
+    """Whether a classifier gives the same predictions in any orthonormal basis: linear, with a Euclidean penalty."""
     return type(candidate.classifier) in (LogisticRegression, LinearSVC) and not candidate.own
 
 
 def rotate_to_span(X: Any, X_test: Any) -> tuple[Any, Any]:
     """Samples in a basis of the span of the training samples, if these are far fewer than their features.
 
-    Inner products, and with them all that a linear classifier says, stay as they are. One column of zeros keeps more
+    Inner products, and with them the predictions of linear classifiers, stay the same. One column of zeros keeps more
     features than samples, by which scikit-learn chooses among solvers.
     """
     n, d = X.shape
@@ -471,24 +523,27 @@ def rotate_to_span(X: Any, X_test: Any) -> tuple[Any, Any]:
 
 
 def _kernel_width(candidate: Candidate) -> Any:
-    """The width of the kernel whose matrix a candidate shares; None if it shares none."""
+    """Width of the kernel matrix that a candidate shares; None if it shares none."""
     gamma = candidate.classifier.gamma if candidate.shares == "kernel matrix" else None
     return None if gamma in ("scale", "auto") else gamma
 
 
-def _evaluate_decomposition(group: list[IndexedCandidate], held: _SplitEvaluation) -> None:
-    """Methods of one kernel: a decomposition, then solutions, then what differs in scale, center and number."""
+def _evaluate_decomposition(group: list[IndexedCandidate], evaluation: _SplitEvaluation) -> None:
+    """Evaluate methods with one kernel: one decomposition, then one solution for all settings that share it."""
     start = time.perf_counter()
-    fold = held.stage.source(group[0][1].transformer).fold(held.rows.train, held.rows.test)
-    shared = (time.perf_counter() - start) / len(group)
-    for alike in group_by(group, lambda one: _solution_key(one[1].transformer)):
-        with held.trying(alike):
-            solve = _evaluate_solution if isinstance(alike[0][1].transformer, Projection) else _evaluate_components
-            solve(alike, held, fold, shared)
+    decompositions = evaluation.stage.source(group[0][1].transformer)
+    decomposition = decompositions.decompose(evaluation.rows.train, evaluation.rows.test)
+    shared_seconds = (time.perf_counter() - start) / len(group)
+    for same_solution in group_by(group, lambda indexed: _solution_key(indexed[1].transformer)):
+        with evaluation.recording_errors(same_solution):
+            if isinstance(same_solution[0][1].transformer, Projection):
+                _evaluate_solution(same_solution, evaluation, decomposition, shared_seconds)
+            else:
+                _evaluate_components(same_solution, evaluation, decomposition, shared_seconds)
 
 
 def _solution_key(transformer: Any) -> Any:
-    """What changes the solution, given the decomposition; one for the most components serves those with fewer."""
+    """Parameters that change the solution, given the decomposition; the largest number of components serves all."""
     if not isinstance(transformer, Projection):
         return type(transformer)
     kind: Any = type(transformer)
@@ -496,39 +551,46 @@ def _solution_key(transformer: Any) -> Any:
 
 
 def _evaluate_components(
-    group: list[IndexedCandidate], held: _SplitEvaluation, fold: Decomposition, shared: float
+    group: list[IndexedCandidate], evaluation: _SplitEvaluation, decomposition: Decomposition, shared_seconds: float
 ) -> None:
-    """Kernel principal components; those with fewer have the first of those with more."""
-    all_of_them = len(fold.spectrum.values)
-    projected = fold.principal(max(candidate.transformer.n_components or all_of_them for _, candidate in group))
-    for one in group:
-        columns = slice(one[1].transformer.n_components)
+    """Evaluate kernel principal components; candidates with fewer use the first of those with more."""
+    n_components = len(decomposition.spectrum.values)
+    largest = max(candidate.transformer.n_components or n_components for _, candidate in group)
+    projected = decomposition.principal(largest)
+    for indexed in group:
+        columns = slice(indexed[1].transformer.n_components)
         Z = np.ascontiguousarray(projected.train[:, columns])
         Z_test = projected.test[:, columns] - projected.offset[columns]
-        held.answer([(one, Z_test)], Z, one[1].classifier, shared)
+        evaluation.fit_and_predict([(indexed, Z_test)], Z, indexed[1].classifier, shared_seconds)
 
 
 def _evaluate_solution(
-    group: list[IndexedCandidate], held: _SplitEvaluation, fold: Decomposition, shared: float
+    group: list[IndexedCandidate], evaluation: _SplitEvaluation, decomposition: Decomposition, shared_seconds: float
 ) -> None:
-    """Settings that have their components in common; heads are fitted once for both centrings."""
+    """Evaluate settings that share their components; heads are fitted once for both centerings."""
     start = time.perf_counter()
-    first = max((candidate.transformer for _, candidate in group), key=lambda one: one.n_components or 0)
-    solved = fold.solve(first)
-    shared += (time.perf_counter() - start) / len(group)
-    ridge, weight = solved.equation.ridge, solved.equation.invariance
-    for alike in group_by(group, lambda one: _parameter_values(one[1].transformer, ("scaling", "n_components"))):
-        views: dict[str, tuple[Array, Any]] = {}
-        for same in group_by(alike, lambda one: one[1].transformer.centering):
-            projection = same[0][1].transformer
-            with held.trying(same):
-                views[projection.centering] = fold.project(projection, solved, held.rows.parts)
-        seen = [one for one in alike if one[1].transformer.centering in views]
-        for head in group_by(seen, lambda one: hashable_key(one[1].classifier)):
-            Z = next(iter(views.values()))[0]  # the same whatever new domains are centered on
-            asked = [(one, views[one[1].transformer.centering][1]) for one in head]
-            facts = {"n_components": Z.shape[1], "ridge": ridge, "weight": weight}
-            held.answer(asked, Z, head[0][1].classifier, shared, **facts)
+    largest = max((candidate.transformer for _, candidate in group), key=lambda one: one.n_components or 0)
+    solved = decomposition.solve(largest)
+    shared_seconds += (time.perf_counter() - start) / len(group)
+    for same_features in group_by(
+        group, lambda one: _parameter_values(one[1].transformer, ("scaling", "n_components"))
+    ):
+        features_by_centering: dict[str, tuple[Array, Any]] = {}
+        for same_centering in group_by(same_features, lambda indexed: indexed[1].transformer.centering):
+            projection = same_centering[0][1].transformer
+            with evaluation.recording_errors(same_centering):
+                features_by_centering[projection.centering] = decomposition.project(
+                    projection, solved, evaluation.rows.parts
+                )
+        projected = [indexed for indexed in same_features if indexed[1].transformer.centering in features_by_centering]
+        for same_head in group_by(projected, lambda indexed: hashable_key(indexed[1].classifier)):
+            # The training features do not depend on how new domains are centered.
+            Z = next(iter(features_by_centering.values()))[0]
+            candidates = [
+                (indexed, features_by_centering[indexed[1].transformer.centering][1]) for indexed in same_head
+            ]
+            facts = ProjectionFacts(Z.shape[1], solved.problem.ridge, solved.problem.invariance)
+            evaluation.fit_and_predict(candidates, Z, same_head[0][1].classifier, shared_seconds, facts)
 
 
 def _parameter_values(projection: Projection, names: Iterable[str]) -> Hashable:

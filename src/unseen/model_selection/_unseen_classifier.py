@@ -1,4 +1,4 @@
-"""UnseenClassifier: the best model for the next domain, chosen honestly."""
+"""UnseenClassifier: a calibrated ensemble for new domains."""
 
 from __future__ import annotations
 
@@ -16,71 +16,68 @@ from sklearn.metrics import get_scorer_names
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..estimators import FEATURE_MAPS, collect_statistics
+from ..estimators import FEATURE_MAPS, Projection, Statistics, collect_statistics
 from ..kernels import SizePlan
 from ..utils.estimator_mixins import reset_fitted_attributes
 from ..utils.progress import with_callbacks
 from ..utils.samples import Balance, Samples, make_samples
 from ..utils.validation import Labels, encode_classes, require_named_domains
 from ._base_selector import BaseSelector, reject_dask
-from ._candidate import bind_domains, ignore_expected_warnings, is_transductive
-from ._comparison import CandidateResult, warn_about_failures
+from ._candidate import bind_domains, is_transductive
+from ._comparison import warn_about_failures
 from ._ensemble import EnsembleClassifier
-from ._ensemble_selection import FittedEnsemble, evaluate_and_fit_ensemble, make_leaderboard
-from ._landmark_fit import LandmarkFit
 from ._metrics import check_metric
+from ._model_builder import SelectedModel, SelectionOptions, select_model
 from ._registry import HEADS, MAPPED_RIDGE, METHODS, Method, expand_methods, parse_methods
 from ._split_evaluation import single_thread
 from ._splitters import domain_splits
-from ._validation import Split
+from ._validation import EvaluationConfig, ProgressOptions, Split
 
 
 class UnseenClassifier(BaseSelector):
-    """The best classifier for a domain that nobody has seen.
+    """Calibrated ensemble for domains that are not in the training data, selected by leaving out one domain at a time.
 
-    Asks many models about each domain, none of them trained on it, and pools what they say: plain classifiers (logistic
-    regression, linear and rbf SVM), the same behind a :class:`DomainCenterer`, and CIDG with a logistic head under
-    source and target centering. Each has a temperature, and a share in a linear pool, that minimize the log loss on
-    held-out domains. There are two pools, one of *inductive* models and one of all. *Transductive* models, which look
-    at unlabeled samples of the new domain and predict batches, take part only if the second pool is significantly
-    better on held-out domains, by a one-sided paired t test at 5%, by more than a point on average, and not worse where
-    these are drawn again with a skew of classes; smoothing by nearest neighbors within a batch is taken by the same
-    rule. Scores that are reported for a held-out domain are cross-fitted: whatever is applied to it was fitted on other
-    domains. See :ref:`pooling`.
+    Many candidates predict each held-out domain: plain classifiers (logistic regression, linear and rbf SVM), the same
+    after a :class:`DomainCenterer`, and CIDG with a logistic head under source and target centering. Each gets a
+    temperature and a weight in a linear opinion pool that minimize the log loss on held-out domains. *Transductive*
+    candidates, which use unlabeled samples of the new domain and predict batches, take part only if the ensemble with
+    them is significantly better on held-out domains, by a one-sided paired t test at 5%, by more than a point on
+    average, and not worse on batches with skewed classes; smoothing among nearest neighbors within a batch is accepted
+    by the same rule. Reported scores of a held-out domain are cross-fitted: everything that is applied to it was fitted
+    on other domains. See :ref:`ensembles`.
 
     Parameters
     ----------
     methods : "auto" or list, default="auto"
-        Who takes part: names in `unseen.model_selection.METHODS`, and classifiers of your own, as pairs ``("mine",
-        SVC())`` or, to have several settings take part, as triples ``("mine", SVC(), {"C": [1, 10]})``; see
-        :ref:`own_models`. "auto" is "logistic", "linear SVM", "RBF SVM", the
-        same behind a centerer ("centered logistic" and so on), and "CIDG". With `feature_map` also
-        "mapped ridge", ridge classification behind the map, which stands in for the RBF SVMs in "auto".
-    pool : bool, default=True
-        Whether models are pooled. Otherwise the one with the best mean over held-out domains is picked, except that a
-        simpler kind is preferred whenever the winner's advantage over it, paired by domain, is within one standard
-        error of zero; among plain models the rbf SVM, which nests the linear ones, stands for all such.
+        The candidates: names in `unseen.model_selection.METHODS`, and classifiers of your own, as pairs
+        ``("mine", SVC())`` or, with several settings, as triples ``("mine", SVC(), {"C": [1, 10]})``; see
+        :ref:`own_models`. "auto" is "logistic", "linear SVM", "RBF SVM", the same with centered domains ("centered
+        logistic" and so on), and "CIDG". With `feature_map` also "mapped ridge", ridge classification of mapped
+        features, which replaces the RBF SVMs.
+    ensemble : bool, default=True
+        Whether to fit an ensemble. Otherwise the candidate with the best mean over held-out domains is selected, except
+        that a simpler kind is preferred whenever the advantage over it, paired by domain, is within one standard error
+        of zero; among plain models the rbf SVM, which nests the linear ones, is preferred in that case.
     heads : sequence of {"1-NN", "logistic"}, default=("logistic",)
-        What classifies behind a projection.
+        Classifiers of projected features.
     feature_map : transformer, "linear" or None, default=None
-        For more samples than a kernel matrix can hold: what the projections see in place of a kernel, such as
-        :class:`~unseen.PivotedNystroem`. Each fold fits it anew. A fitted map in a
+        For more samples than a kernel matrix can hold: explicit features that replace the kernel of projections, such
+        as :class:`~unseen.PivotedNystroem`. It is fitted for each split. A fitted map in a
         :class:`~sklearn.frozen.FrozenEstimator`, or "linear" for the features as they are, is evaluated once for all
-        folds, settings and methods; the statistics of each domain are then collected once, and added up for each fold.
+        splits, settings and methods; the statistics of each domain are then collected once, and summed for each split.
     transductive : bool, default=True
-        Whether models that look at the new domain, and smoothing, may be used. Set it to False to predict single
-        samples, or to keep the new domain's samples out of its predictions. What that promises is the level of the best
-        plain model, chosen for you.
+        Whether transductive candidates and smoothing may be used. With False the prediction of a sample does not depend
+        on the other samples of its batch.
     cv : splitter, int or iterable, default=None
         None means :class:`~unseen.model_selection.LeaveOneDomainOut`.
     scoring : str or callable, default="accuracy"
-        A scikit-learn scorer, for `leaderboard_`, `forecast_`, the acceptance tests and what is picked; weights of a
-        pool and temperatures follow from log loss. A held-out part on which it is not defined, such as AUC on a domain
-        with one class, is left out for all models alike, with a warning.
+        A scikit-learn scorer, for `leaderboard_`, `forecast_`, the acceptance tests and the selection of one candidate;
+        weights and temperatures minimize the log loss. A held-out part on which it is not defined, such as AUC on a
+        domain with one class, is left out for all models, with a warning.
     balance : {"none", "classes", "domains"}, default="none"
-        What weighs alike in training: nothing, all classes (as with scikit-learn's ``class_weight="balanced"``) or all
-        domains. These are weights of samples, made for each training set, for classifiers that take them: all but
-        1-nearest-neighbor. Scores are not balanced: that is for `scoring` to say. Balanced classes change labels and
+        What has equal weight in training: all samples, all classes (as with scikit-learn's ``class_weight="balanced"``)
+        or all domains. Sample weights are computed for each training set and passed to classifiers that take them: all
+        but 1-NN. Scores are not balanced: use a balanced `scoring` for that. Balanced classes change labels and
         prediction sets, which treat all classes as equally frequent; `predict_proba` refers to the natural class
         frequencies of the training data all the same.
     n_jobs : int, default=None
@@ -91,31 +88,31 @@ class UnseenClassifier(BaseSelector):
     Attributes
     ----------
     leaderboard_ : list of dict
-        Pools and single models, best first: `model`, `kind`, `mean`, `standard_error`, `scores` (one per held-out part,
-        by the name of the domain where it is one domain; NaN where there is none), `skewed` (mean score on the same
-        parts drawn again, half of the classes with 80% of the samples), `params`, `seconds`, `weight` (its share in the
-        pool), `guard` (why the step that a pool adds is or is not taken) and whether it was `chosen`. All scores are
-        cross-fitted: those of a pool by weights and temperatures that did not see the part, those of a single model by
-        the settings that are best on the other parts; `params` are the settings that are best on all of them.
+        Ensembles and candidates, best first: `model`, `kind`, `mean`, `standard_error`, `scores` (one per held-out
+        part,
+        by the name of the domain where it is one domain; NaN where there is none), `skewed` (mean score on batches in
+        which half of the classes have 80% of the samples), `params`, `seconds`, `weight` (in the ensemble), `reason`
+        (why the step that an ensemble adds is or is not used) and `is_selected`. All scores are cross-fitted: those of
+        an ensemble with weights and temperatures fitted without the part, those of a candidate with the settings that
+        are best on the other parts; `params` are the settings that are best on all of them.
     members_ : list of dict
-        Who is in the pool, the weightiest first: `model`, `weight`, `kind` and `params`.
+        Members of the ensemble in order of decreasing weight: `model`, `weight`, `kind` and `params`.
     decisions_ : list of str
-        Why steps that look at the new domain are or are not taken: gains, p value and the rule, in sentences.
+        Why transductive steps are or are not used: gains, p value and the rule.
     best_model_ : str
-        Name of the pool, or of the model if it has one member.
+        Name of the ensemble, or of its only member.
     best_kind_ : {"plain", "inductive", "transductive"}
         Its kind.
     best_score_ : float
-        Its mean score over held-out domains, cross-fitted. With ``pool=False`` the model is picked anew without each
-        domain, so that it may be another one than the one that is refitted.
+        Its mean score over held-out domains, cross-fitted. With ``ensemble=False`` a model is selected without each
+        domain, which may be another one than the one that is refitted.
     forecast_ : tuple of float
-        What to expect on the next domain: the mean of the scores on held-out domains, and the ends of a 95% prediction
-        interval for one more, within the range of the score.
+        Expected score on a new domain, and the ends of a 95% prediction interval, within the range of the score.
     calibration_ : dict
-        Expected calibration error, log loss and reliability on held-out domains, cross-fitted, "before" probabilities
-        were tempered, and "after".
-    best_estimator_ : Pool
-        The pool, its members refitted on all data.
+        Expected calibration error, log loss and reliability on held-out domains, cross-fitted, "before" and "after"
+        temperature scaling.
+    best_estimator_ : EnsembleClassifier
+        The ensemble, with members refitted on all data.
     classes_ : ndarray of shape (n_classes,)
         Class labels.
     n_features_in_ : int
@@ -129,13 +126,14 @@ class UnseenClassifier(BaseSelector):
 
     Notes
     -----
-    Features are used as they come. Unless they share one scale, put a scaler in front, as for any kernel method.
+    Features are not scaled. Unless they share one scale, use a scaler in a pipeline, as for any kernel method.
 
-    Above 8,000 samples, unless `feature_map` or `cv` says otherwise, a part of the samples chooses, another trains the
-    classifier, and a projection sees all of them through landmarks: see `unseen.kernels.Plan`.
+    Above 8,000 samples, unless `feature_map` or `cv` is given, models are selected on a part of the samples,
+    classifiers
+    are trained on another, and projections are fitted to all samples through landmarks: see `unseen.kernels.SizePlan`.
 
     Up to 1,000 samples of four domains or more, models are also trained without each pair of domains, for the reported
-    scores alone, which takes two to three times as long; see :doc:`/mathematics_ensemble`.
+    scores only, which takes two to three times as long; see :doc:`/mathematics_ensemble`.
 
     Examples
     --------
@@ -147,18 +145,18 @@ class UnseenClassifier(BaseSelector):
     >>> float(model.predict_proba(data.data[:20]).sum().round(6))
     20.0
 
-    Beside a classifier of one's own, with settings to choose from:
+    With a classifier of your own and a grid of its settings:
 
     >>> from sklearn.neighbors import KNeighborsClassifier
     >>> mine = ("mine", KNeighborsClassifier(), {"n_neighbors": [5, 25]})
     >>> model = UnseenClassifier(methods=["logistic", mine]).fit(data.data, data.target, sample_domain=data.domain)
-    >>> sorted(row["model"] for row in model.leaderboard_ if "pool" not in row["model"])
+    >>> sorted(row["model"] for row in model.leaderboard_ if "ensemble" not in row["model"])
     ['logistic', 'mine']
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "methods": [StrOptions({"auto"}), list, tuple],
-        "pool": ["boolean"],
+        "ensemble": ["boolean"],
         "heads": [list, tuple],
         "feature_map": FEATURE_MAPS,
         "transductive": ["boolean"],
@@ -173,7 +171,7 @@ class UnseenClassifier(BaseSelector):
         self,
         methods: Literal["auto"] | Sequence[Any] = "auto",
         *,
-        pool: bool = True,
+        ensemble: bool = True,
         heads: Sequence[str] = ("logistic",),
         feature_map: Any = None,
         transductive: bool = True,
@@ -184,7 +182,7 @@ class UnseenClassifier(BaseSelector):
         verbose: int = 0,
     ) -> None:
         self.methods = methods
-        self.pool = pool
+        self.ensemble = ensemble
         self.heads = heads
         self.feature_map = feature_map
         self.transductive = transductive
@@ -196,7 +194,7 @@ class UnseenClassifier(BaseSelector):
 
     @require_named_domains
     def fit(self, X: Any, y: Any, *, sample_domain: Any = None, sample_weight: Any = None, **params: Any) -> Self:
-        """Ask the models about held-out domains, pool them, and refit those that matter.
+        """Evaluate the candidates on held-out domains, fit the ensemble, and refit its members on all data.
 
         Parameters
         ----------
@@ -205,12 +203,11 @@ class UnseenClassifier(BaseSelector):
         y : array-like of shape (n_samples,)
             Class labels.
         sample_domain : array-like of shape (n_samples,), default=None
-            The domain each sample comes from; also handed to `cv`.
+            The domain each sample comes from; also passed to `cv`.
         sample_weight : array-like of shape (n_samples,), default=None
-            Weights, for scores and for classifiers that take them. Projections see all samples alike.
+            Weights, for scores and for classifiers that take them. Projections ignore them.
         **params : dict
-            `groups`: which samples belong together, for `cv` to keep on one side of a split; one that parts them is
-            refused.
+            `groups`: samples that `cv` must keep on one side of a split; a split that separates them raises ValueError.
 
         Returns
         -------
@@ -225,63 +222,71 @@ class UnseenClassifier(BaseSelector):
         check_metric(self.scoring, self.classes_)
         methods = self._methods(X)
         samples = make_samples(X, y, sample_domain, sample_weight, params.pop("groups", None))
-        X = samples.X
         plan = self._plan(methods, len(samples), params)
-        few = samples if plan.exact else samples.take(samples.thinned(plan.choice_rows))
-        domain = None if sample_domain is None else few.domain
-        splits = domain_splits(self, few, sample_domain if plan.exact else domain, params)
+        selection_samples = samples
+        if not plan.exact:
+            selection_samples = samples.take(samples.subsample(plan.choice_rows))
+        domain = None if sample_domain is None else selection_samples.domain
+        splits = domain_splits(self, selection_samples, sample_domain if plan.exact else domain, params)
+        config = EvaluationConfig(
+            scoring=self.scoring,
+            balance=self.balance,
+            n_jobs=self.n_jobs,
+            progress=ProgressOptions(type(self).__name__, self.verbose, self),
+        )
         with single_thread():
-            field, pooling = self._compare(methods, few, splits)
-        self._tell(field, pooling, _held_out_names(splits, domain))
-        with ignore_expected_warnings():  # the comparison has said what there is to say
-            if plan.exact:
-                weight = samples.weights(balance=self.balance)
-                with single_thread():
-                    members = [member.fitted(X, y, sample_domain, weight) for member in pooling.members]
-            else:
-                sample = samples.take(samples.thinned(plan.sample_rows))
-                large = LandmarkFit(
-                    sample, lambda p: collect_statistics(p, X, y, samples.domain), plan, balance=self.balance
-                )
-                members = [large.fitted(member)[0] for member in pooling.members]
-        self.best_estimator_ = pooling.estimator(members)
+            model = self._select(methods, selection_samples, splits, config)
+        self._set_results(model, _held_out_names(splits, domain))
+        refit_samples = samples
+        if not plan.exact:
+            refit_samples = samples.take(samples.subsample(plan.sample_rows))
+
+        def collect(projection: Projection) -> Statistics:
+            return collect_statistics(projection, samples.X, y, samples.domain)
+
+        self.best_estimator_, _ = model.refit(refit_samples, plan, config, collect=collect)
         return self
 
-    def _tell(self, field: list[CandidateResult], pooling: FittedEnsemble, names: list[str]) -> None:
-        """Set what says how the choice was made."""
-        self.leaderboard_ = make_leaderboard(field, pooling, names)
-        self.members_ = pooling.table
-        self.decisions_ = [guard.reason for guard in pooling.guards]
-        self.best_model_, self.best_kind_ = pooling.name, pooling.kind
-        self.best_score_, self.forecast_ = pooling.mean, pooling.forecast
-        self.calibration_ = pooling.calibration
-
-    def _plan(self, methods: Sequence[Method], n_samples: int, params: dict[str, Any]) -> SizePlan:
-        """By size, unless somebody has said what stands for the kernel or what to hold out, or there is no kernel."""
-        kernels = any(method.shares != "nothing" for method in methods)
-        own = self.feature_map is None and self.cv is None and kernels and not params
-        plan = SizePlan.from_rows(n_samples, exact=None if own else True)
-        if self.verbose and not plan.exact:
-            print(f"{type(self).__name__}: {plan}", file=sys.stderr)
-        return plan
-
     @with_callbacks
-    def _compare(
-        self, methods: Sequence[Method], samples: Samples, splits: list[Split]
-    ) -> tuple[list[CandidateResult], FittedEnsemble]:
+    def _select(
+        self, methods: Sequence[Method], samples: Samples, splits: list[Split], config: EvaluationConfig
+    ) -> SelectedModel:
         unknown = [head for head in self.heads if head not in HEADS]
         if unknown or not self.heads:
             raise ValueError(f"heads must be among {', '.join(HEADS)}; got {self.heads!r}.")
         centerings = ("source", "target") if self.transductive else ("source",)
-        how: dict[str, Any] = {"coarse": True, "heads": tuple(self.heads), "centerings": centerings}
-        candidates = [c for method in methods for c in method.candidates(len(self.classes_), **how)]
-        shown = {"description": type(self).__name__, "verbose": self.verbose, "owner": self}
-        work: dict[str, Any] = {"balance": self.balance, "n_jobs": self.n_jobs, "shown": shown, "scoring": self.scoring}
-        found = evaluate_and_fit_ensemble(
-            candidates, samples, splits, pool=self.pool, transductive=self.transductive, **work
-        )
-        warn_about_failures(found[0])
-        return found
+        candidates = [
+            candidate
+            for method in methods
+            for candidate in method.candidates(
+                len(self.classes_), coarse=True, heads=tuple(self.heads), centerings=centerings
+            )
+        ]
+        options = SelectionOptions(ensemble=self.ensemble, transductive=self.transductive)
+        model = select_model(candidates, samples, splits, config, options)
+        warn_about_failures(model.results)
+        return model
+
+    def _set_results(self, model: SelectedModel, names: list[str]) -> None:
+        """Set the attributes that describe the selection."""
+        ensemble = model.ensemble
+        self.leaderboard_ = model.leaderboard(names)
+        self.members_ = ensemble.member_table
+        self.decisions_ = [test.reason for test in ensemble.acceptance_tests]
+        self.best_model_ = ensemble.name
+        self.best_kind_ = ensemble.kind
+        self.best_score_ = ensemble.mean
+        self.forecast_ = ensemble.forecast
+        self.calibration_ = ensemble.calibration
+
+    def _plan(self, methods: Sequence[Method], n_samples: int, params: dict[str, Any]) -> SizePlan:
+        """The plan for the number of samples; exact if a feature map or splits are given, or no method has a kernel."""
+        has_kernels = any(method.shares != "nothing" for method in methods)
+        is_automatic = self.feature_map is None and self.cv is None and has_kernels and not params
+        plan = SizePlan.from_rows(n_samples, exact=None if is_automatic else True)
+        if self.verbose and not plan.exact:
+            print(f"{type(self).__name__}: {plan}", file=sys.stderr)
+        return plan
 
     def _methods(self, X: Any) -> list[Method]:
         """The methods to compare, with the feature map in its place."""
@@ -290,32 +295,37 @@ class UnseenClassifier(BaseSelector):
                 f'methods must be "auto" or a list of names among {", ".join(METHODS)}, or of classifiers of your own; '
                 f"got {self.methods!r}."
             )
-        mapped = self.feature_map is not None and not isinstance(self.feature_map, str)
-        asked = parse_methods([self.methods] if isinstance(self.methods, str) else self.methods)
-        self._refuse_useless([method for method in asked if not method.members], X, mapped)
-        parts = (self._useful(method, X, mapped) if method.members else [method] for method in asked)
-        return [self._with_map(method) for method in dict.fromkeys(chain.from_iterable(parts))]
+        has_map = self.feature_map is not None and not isinstance(self.feature_map, str)
+        requested = parse_methods([self.methods] if isinstance(self.methods, str) else self.methods)
+        self._check_methods([method for method in requested if not method.members], X, has_map)
+        expanded = (self._expand(method, X, has_map) if method.members else [method] for method in requested)
+        return [self._with_map(method) for method in dict.fromkeys(chain.from_iterable(expanded))]
 
-    def _useful(self, method: Method, X: Any, mapped: bool) -> list[Method]:
-        """Those that a method chooses among, as far as they are of use here: nobody has asked for them by name."""
+    def _expand(self, method: Method, X: Any, has_map: bool) -> list[Method]:
+        """Members of "auto" that are applicable here."""
         methods = expand_methods([method])
-        if self.feature_map is not None:  # what stands behind a map has no kernel matrix
+        if self.feature_map is not None:  # mapped features have no kernel matrix
             methods = [method for method in methods if method.shares != "kernel matrix"]
-            methods += [METHODS[MAPPED_RIDGE]] if mapped else []
+            methods += [METHODS[MAPPED_RIDGE]] if has_map else []
         if not self.transductive or sparse.issparse(X):  # sparse samples cannot be centered
             methods = [method for method in methods if not method.transductive]
         return methods
 
-    def _refuse_useless(self, methods: list[Method], X: Any, mapped: bool) -> None:
-        looking = [method.name for method in methods if method.transductive]
-        if looking and not self.transductive:
-            raise ValueError(f"transductive=False leaves no use for {looking[0]!r} in methods={self.methods!r}.")
+    def _check_methods(self, methods: list[Method], X: Any, has_map: bool) -> None:
+        """Raise ValueError for methods that were requested by name and cannot be used."""
+        transductive = [method.name for method in methods if method.transductive]
+        if transductive and not self.transductive:
+            raise ValueError(
+                f"methods={self.methods!r} contains {transductive[0]!r}, which is transductive. Use "
+                "transductive=True or "
+                "leave it out."
+            )
         centered = [method.name for method in methods if is_transductive(method.transformer)]
         if centered and sparse.issparse(X):
-            raise ValueError(f"methods={self.methods!r} holds {centered[0]!r}, but sparse X cannot be centered.")
-        if METHODS[MAPPED_RIDGE] in methods and not mapped:
+            raise ValueError(f"methods={self.methods!r} contains {centered[0]!r}, but sparse X cannot be centered.")
+        if METHODS[MAPPED_RIDGE] in methods and not has_map:
             raise ValueError(
-                f"methods={self.methods!r} holds {MAPPED_RIDGE!r}, which needs a transformer as feature_map; got "
+                f"methods={self.methods!r} contains {MAPPED_RIDGE!r}, which needs a transformer as feature_map; got "
                 f"feature_map={self.feature_map!r}."
             )
 
@@ -326,28 +336,28 @@ class UnseenClassifier(BaseSelector):
         return replace(method, transformer=self.feature_map) if method.name == MAPPED_RIDGE else method
 
     def predict_set(self, X: Any, coverage: float | None = None, *, sample_domain: Any = None) -> list[Any]:
-        """Tell which classes samples may have: sets that hold the true one as often as asked, on new domains.
+        """Prediction sets: the classes that each sample may have, with a given coverage on new domains.
 
         Parameters
         ----------
         X, sample_domain
             As for `predict`.
         coverage : float, default=None
-            How often the true class is to be in the set, on average over new domains like those seen in `fit`. With m
-            held-out domains at most 1 - 1/(m + 1) is attainable, as the next may be the strangest: more is refused.
-            None means 0.9 or, with fewer than 9 held-out domains, the largest attainable coverage, which a
+            Probability that the set contains the true class, on average over new domains like those in `fit`. With m
+            held-out domains at most 1 - 1/(m + 1) is attainable; a larger value raises ValueError. None means 0.9 or,
+            with fewer than 9 held-out domains, the largest attainable coverage, which a
             :class:`~unseen.exceptions.CoverageWarning` states.
 
         Returns
         -------
         sets : list of ndarray
-            The classes of each sample, the likeliest first.
+            The classes of each sample, the most probable first.
         """
         check_is_fitted(self, "best_estimator_")
-        pool = self.best_estimator_
-        coverage = pool.resolve_coverage(coverage)  # before anything is computed
-        sets = pool.named_sets(np.asarray(self._answer("decision_proba", X, sample_domain)), coverage)
-        pool.warn_of_full_sets(all(len(classes) == len(self.classes_) for classes in sets), coverage)
+        ensemble = self.best_estimator_
+        coverage = ensemble.resolve_coverage(coverage)  # before anything is computed
+        sets = ensemble.named_sets(np.asarray(self._answer("decision_proba", X, sample_domain)), coverage)
+        ensemble.warn_full_sets(all(len(classes) == len(self.classes_) for classes in sets), coverage)
         return sets
 
     def _classifiers(self) -> Sequence[Any]:
@@ -365,7 +375,7 @@ class UnseenClassifier(BaseSelector):
 
 
 def _held_out_names(splits: list[Split], labels: Labels | None) -> list[str]:
-    """Name each held-out part after its domain where it is one domain and no other part has that name."""
+    """Names of held-out parts: those of their domains if each part is one domain, else "split 0" and so on."""
     if labels is not None:
         held_out = [np.unique(labels[test].astype(str)) for _, test in splits]
         names = [str(part[0]) for part in held_out]

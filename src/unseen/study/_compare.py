@@ -259,7 +259,7 @@ def compare(
         )
     else:
         table = data if isinstance(data, Table) else table_from_arrays(data, y, sample_domain)
-        table = table.take(table.samples.thinned(most=max_per_domain, seed=random_state))
+        table = table.take(table.samples.subsample(most=max_per_domain, seed=random_state))
     work = Execution(store, n_jobs, verbose, client)
     return compare_table(table, protocol, methods, work, command="unseen.compare(...)")
 

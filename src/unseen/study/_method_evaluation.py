@@ -1,4 +1,4 @@
-"""What each method predicts for the targets: chosen on the splits, fitted on all training data."""
+"""Evaluation of methods on a task: settings selected on validation splits, then refitted on all training data."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.exceptions import UndefinedMetricWarning
 
-from ..estimators import collect_statistics
+from ..estimators import Projection, Statistics, collect_statistics
 from ..kernels import SizePlan
 from ..linalg import Array, Ints
 from ..model_selection import (
@@ -21,8 +21,8 @@ from ..model_selection import (
     METHODS,
     Candidate,
     EnsembleClassifier,
+    EvaluationConfig,
     FittedEnsemble,
-    LandmarkFit,
     Method,
     OutOfDomainPredictions,
     Prediction,
@@ -36,29 +36,28 @@ from ..model_selection import (
     evaluate_candidates,
     group_by,
     ignore_expected_warnings,
+    refit_candidates,
     required_responses,
-    score_candidates,
     score_predictions,
     tabulate_scores,
     transform_for_classifier,
 )
 from ..utils.samples import Balance, Samples
-from ..utils.validation import Labels
 from ..utils.warnings import ignore_warnings
 from ._store import Scores
 
-ScoresByCandidate = dict[
-    tuple[str, str], dict[str, Prediction]
-]  # of candidates of pools, as Scores are; kept in memory alone
+SplitId = tuple[str, str]
+# Decision scores of candidates of ensembles, by split and key of the candidate; kept in memory only.
+DecisionScores = dict[SplitId, dict[str, Prediction]]
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """A method's predictions for the targets, their scores, and how it came to its settings; or why there are none."""
+    """Predictions of a method for the targets, their scores, and its selected settings; or why there are none."""
 
     method: str
     codes: Ints | None = None
-    scores: dict[str, float] = field(default_factory=dict)  # of each target
+    scores: dict[str, float] = field(default_factory=dict)  # by target
     validation: float | None = None
     settings: dict[str, Any] = field(default_factory=dict)
     ties: int = 0
@@ -70,7 +69,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class SelectedMethod:
-    """What a method puts forward: whom to ask about the targets, and how it came to that; or why it cannot."""
+    """The candidates that a method selected, with their validation score; or the error that prevented a selection."""
 
     candidates: Sequence[Candidate]
     validation: float | None = None
@@ -79,18 +78,30 @@ class SelectedMethod:
     transductive: bool = False
     seconds: float = 0.0
     error: str = ""
-    pool: EnsembleClassifier | None = None  # what is made of their votes, if they are many
+    ensemble: EnsembleClassifier | None = None  # combines the candidates if there are several
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Positions of rows to train on and to test on, the splits that choose settings, and how rows are prepared."""
+    """Training rows, test rows, validation splits, and how rows are prepared.
 
-    samples: Samples  # all rows, as they come
+    Attributes
+    ----------
+    samples : Samples
+        All rows, unprepared.
+    train, test : ndarray
+        Positions of rows.
+    splits : list of (train, test)
+        Validation splits, which the protocol defines.
+    preparation : transformer
+        Fitted on training rows only.
+    """
+
+    samples: Samples
     train: Ints
     test: Ints
-    splits: list[Split]  # who chooses by them is for the protocol to say
-    preparation: Any = None  # fitted on the rows that are trained on, and on no others
+    splits: list[Split]
+    preparation: Any = None
     centering: str = "target"
     quick: bool = False
     lean: bool = False
@@ -104,123 +115,140 @@ class Problem:
         return SizePlan.from_rows(len(self.train))
 
     @property
-    def choosing(self) -> Problem:
-        """The problem on which settings are chosen: this one, or a smaller one of its kind."""
-        return self if self.plan.exact else self.thinned(self.plan.choice_rows)
+    def config(self) -> EvaluationConfig:
+        """How candidates are evaluated."""
+        return EvaluationConfig(self.preparation, self.scoring, self.balance)
 
-    def able(self, names: Iterable[str]) -> list[str]:
-        """Methods that run on so many rows."""
+    @property
+    def selection_problem(self) -> Problem:
+        """The problem on which settings are selected: this one, or one with fewer rows."""
+        return self if self.plan.exact else self.subsample(self.plan.choice_rows)
+
+    def runnable(self, names: Iterable[str]) -> list[str]:
+        """Methods that run on this number of rows."""
         limits = {name: self.methods[name].most_rows for name in names}
-        return [name for name, most in limits.items() if most is None or self.plan.rows <= most]
+        return [name for name, max_rows in limits.items() if max_rows is None or self.plan.rows <= max_rows]
 
     def candidates(self, name: str) -> tuple[Candidate, ...]:
-        """The settings of a method to choose from."""
+        """The settings of a method."""
         n_classes = len(np.unique(self.samples.codes[self.train]))
         return _candidates(self.methods[name], n_classes, self.lean, self.quick, self.centering)
 
-    def voting(self, names: Iterable[str]) -> dict[str, Candidate]:
-        """Those of whom pools want to know how they vote, by their keys."""
+    def ensemble_candidates(self, names: Iterable[str]) -> dict[str, Candidate]:
+        """Candidates of ensembles, whose decision scores are needed, by their keys."""
         return {one.key: one for name in names if self.methods[name].members for one in self.candidates(name)}
 
     @cached_property
     def trials(self) -> TrialSplits:
-        """What the candidates of pools are asked about: splits, nested ones, and draws if targets may be looked at."""
+        """Splits on which candidates of ensembles are evaluated."""
         return TrialSplits.from_splits(self.samples, self.splits, skewed=self.centering == "target")
 
-    def entry(self, name: str, known: Scores, votes: ScoresByCandidate) -> SelectedMethod:
-        """What a method puts forward, by what the validation has found."""
+    def select(self, name: str, scores: Scores, decision_scores: DecisionScores) -> SelectedMethod:
+        """Select the settings of a method, or its ensemble, by validation scores."""
         if self.methods[name].members:
-            return self._pooled(self.candidates(name), votes)
-        candidates, splits = self.candidates(name), [known[split_id(split)] for split in self.splits]
-        found = ((i, k, split[c.key]) for i, c in enumerate(candidates) for k, split in enumerate(splits))
-        best = best_by_variant(candidates, tabulate_scores(found, len(candidates), len(splits)))[0]
-        chosen, facts = best.candidate, dict[str, Any](ties=best.ties, seconds=best.seconds, error=best.error)
-        validation = None if best.error else best.mean
-        return SelectedMethod([chosen], validation, chosen.settings, transductive=chosen.transductive, **facts)
+            return self._select_ensemble(self.candidates(name), decision_scores)
+        candidates = self.candidates(name)
+        split_scores = [scores[split_id(split)] for split in self.splits]
+        scored = ((i, k, split[c.key]) for i, c in enumerate(candidates) for k, split in enumerate(split_scores))
+        best = best_by_variant(candidates, tabulate_scores(scored, len(candidates), len(split_scores)))[0]
+        return SelectedMethod(
+            [best.candidate],
+            validation=None if best.error else best.mean,
+            settings=best.candidate.settings,
+            ties=best.ties,
+            transductive=best.candidate.transductive,
+            seconds=best.seconds,
+            error=best.error,
+        )
 
-    def _pooled(self, candidates: Sequence[Candidate], votes: ScoresByCandidate) -> SelectedMethod:
-        """A pool of candidates, made as `fit` makes it."""
-        start, trials = time.perf_counter(), self.trials
-        told = [votes.get(split_id(split), {}) for split in trials.splits]
-        said = [
-            replace(one[c.key], candidate=i, split=k)
-            for k, one in enumerate(told)
-            for i, c in enumerate(candidates)
-            if c.key in one  # inductive ones have nothing new to say of what is drawn again
-        ]
+    def _select_ensemble(self, candidates: Sequence[Candidate], decision_scores: DecisionScores) -> SelectedMethod:
+        """Fit an ensemble in the same way as `fit`."""
+        start = time.perf_counter()
+        trials = self.trials
+        predictions = []
+        for k, split in enumerate(trials.splits):
+            by_key = decision_scores.get(split_id(split), {})
+            for i, candidate in enumerate(candidates):
+                if candidate.key in by_key:  # inductive candidates are not evaluated on resampled rows
+                    predictions.append(replace(by_key[candidate.key], candidate=i, split=k))
         try:
-            with ignore_warnings(UndefinedMetricWarning):  # where the metric is not defined is told in the table
-                ballot = OutOfDomainPredictions.from_predictions(
-                    candidates, self.samples, trials, said, self.scoring, self.balance
+            with ignore_warnings(UndefinedMetricWarning):  # the result table shows where the metric is not defined
+                out_of_domain = OutOfDomainPredictions.from_predictions(
+                    candidates, self.samples, trials, predictions, self.scoring, self.balance
                 )
-            found = ballot.chosen(self.preparation, transductive=self.centering == "target")
-        except ValueError as error:  # nobody could be scored
-            return SelectedMethod((), error=next((one.error for one in said if one.error), str(error)))
-        seconds = float(ballot.results["seconds"].sum()) + time.perf_counter() - start
-        settings = ensemble_settings(found)
-        return SelectedMethod(found.members, found.mean, settings, 0, found.transductive, seconds, pool=found.unfitted)
+            ensemble = out_of_domain.select(self.preparation, transductive=self.centering == "target")
+        except ValueError as error:  # no candidate has a score
+            first_error = next((prediction.error for prediction in predictions if prediction.error), str(error))
+            return SelectedMethod((), error=first_error)
+        return SelectedMethod(
+            ensemble.members,
+            validation=ensemble.mean,
+            settings=ensemble_settings(ensemble),
+            transductive=ensemble.is_transductive,
+            seconds=float(out_of_domain.results["seconds"].sum()) + time.perf_counter() - start,
+            ensemble=ensemble.unfitted(),
+        )
 
     @cached_property
     def prepared(self) -> Samples:
-        """Rows to train on, then rows to test on, as methods see them."""
+        """Prepared training rows, then prepared test rows."""
         rows = np.concatenate([self.train, self.test])
         if self.preparation is None:
             return self.samples.take(rows)
         fitted = clone(self.preparation).fit(self.samples.X[self.train])
         return replace(self.samples.take(rows), X=np.asarray(fitted.transform(self.samples.X[rows]), dtype=np.float64))
 
-    def chosen(self, name: str, settings: Mapping[str, Any]) -> Candidate:
-        """The candidate with these settings, beside which there may be remarks."""
-        of_model = (c for c in self.candidates(name) if settings.get("model", c.variant) == c.variant)
-        return next(c for c in of_model if settings.items() >= c.settings.items())
+    def find_candidate(self, name: str, settings: Mapping[str, Any]) -> Candidate:
+        """The candidate with these settings, which may hold further remarks."""
+        for candidate in self.candidates(name):
+            is_variant = settings.get("model", candidate.variant) == candidate.variant
+            if is_variant and settings.items() >= candidate.settings.items():
+                return candidate
+        raise LookupError(f"{name} has no candidate with the settings {dict(settings)}.")
 
     def features(self, name: str, settings: Mapping[str, Any]) -> Array:
-        """Rows to train on, then rows to test on, as the classifier of a method sees them."""
-        rows, n = self.prepared, len(self.train)
+        """Features of training rows, then of test rows, as the classifier of a method receives them."""
+        rows = self.prepared
         with ignore_expected_warnings():
-            known = rows.take(np.arange(n))
-            weight = known.weights(balance=self.balance)
-            pipeline = self.chosen(name, settings).fitted(known.X, known.y, known.domain, weight)
+            train = rows.take(np.arange(len(self.train)))
+            weight = train.weights(balance=self.balance)
+            pipeline = self.find_candidate(name, settings).fit(train.X, train.y, train.domain, weight)
         return transform_for_classifier(pipeline, rows.X, rows.domain)
 
     def scores(self, candidates: Sequence[Candidate], splits: Sequence[Split]) -> dict[str, Any]:
         """Scores of candidates on splits, and their means."""
-        return tabulate_scores(
-            score_candidates(candidates, self.samples, splits, **self.how), len(candidates), len(splits)
-        )
-
-    @property
-    def how(self) -> dict[str, Any]:
-        """How predictions are made, and for whom."""
-        return {"preparation": self.preparation, "scoring": self.scoring, "balance": self.balance}
+        predictions = evaluate_candidates(candidates, self.samples, splits, self.config)
+        scored = score_predictions(predictions, Scorer(self.scoring, self.samples, splits))
+        return tabulate_scores(scored, len(candidates), len(splits))
 
     @property
     def targets(self) -> list[Split]:
-        """What is trained on, and each target."""
+        """One split for each target, with all training rows."""
         names = self.samples.domain[self.test]
         return [(self.train, self.test[names == name]) for name in np.unique(names)]
 
-    def thinned(self, total: int, seed: int = 0) -> Problem:
-        """The same problem with about so many rows to train on, and to test on."""
-        # Rows of a validation domain are neither trained on nor tested on.
-        others = np.setdiff1d(np.concatenate([b for _, b in self.splits]), np.concatenate([self.train, self.test]))
-        train, test, others = (
-            rows[self.samples.take(rows).thinned(total, seed)] if len(rows) else rows
-            for rows in (self.train, self.test, others)
+    def subsample(self, total: int, seed: int = 0) -> Problem:
+        """The same problem with about `total` training rows, and test rows."""
+        # Rows of a validation domain are neither training nor test rows.
+        held_out = np.concatenate([test for _, test in self.splits])
+        validation = np.setdiff1d(held_out, np.concatenate([self.train, self.test]))
+        train, test, validation = (
+            rows[self.samples.take(rows).subsample(total, seed)] if len(rows) else rows
+            for rows in (self.train, self.test, validation)
         )
-        kept = np.concatenate([train, test, others])
+        kept = np.concatenate([train, test, validation])
         splits = [(a[np.isin(a, kept)], b[np.isin(b, kept)]) for a, b in self.splits]
         return replace(self, train=train, test=test, splits=splits)
 
 
 @lru_cache(maxsize=100)
 def _candidates(method: Method, n_classes: int, lean: bool, quick: bool, centering: str) -> tuple[Candidate, ...]:
-    """The same for all problems with so many classes: what tells candidates apart takes a moment to find out."""
+    """Candidates of a method, cached since computing their keys takes time."""
     return tuple(method.candidates(n_classes, lean=lean, quick=quick, centerings=(centering,)))
 
 
-def split_id(split: Split) -> tuple[str, str]:
-    """What tells splits apart: names of the rows to train on and of those to test on."""
+def split_id(split: Split) -> SplitId:
+    """Identifier of a split: hashes of its training rows and of its test rows."""
     train, test = (hashlib.sha256(rows.astype("<i8").tobytes()).hexdigest()[:16] for rows in split)
     return train, test
 
@@ -229,167 +257,233 @@ def evaluate_validation(
     candidates: Sequence[Candidate],
     samples: Samples,
     splits: Sequence[Split],
-    voting: Container[str] = (),
-    drawn: Sequence[Split] = (),
-    **how: Any,
-) -> tuple[Scores, ScoresByCandidate]:
-    """How candidates do on splits, and how some of them vote there and on what is drawn again from them."""
-    every = [*splits, *drawn]
-    ids, again = [split_id(split) for split in every], frozenset(range(len(splits), len(every)))
-    voters = frozenset(i for i, candidate in enumerate(candidates) if candidate.key in voting)
-    found: Scores = {at: {} for at in ids[: len(splits)]}
-    votes: ScoresByCandidate = {at: {} for at in ids} if voters else {}
-    score = Scorer(how["scoring"], samples, every)
-    for one in evaluate_candidates(candidates, samples, every, votes=voters, again=again, **how):
-        at, key = ids[one.split], candidates[one.candidate].key
-        if one.split not in again:
-            [(_, _, found[at][key])] = score_predictions([one], score)
-        if one.candidate in voters:
-            own = {name: value for name, value in one.responses.items() if name == "votes"}
-            votes[at][key] = replace(one, responses=own)
-    return found, votes
+    config: EvaluationConfig,
+    *,
+    ensemble_keys: Container[str] = (),
+    resampled: Sequence[Split] = (),
+) -> tuple[Scores, DecisionScores]:
+    """Scores of candidates on splits, and decision scores of those in ensembles, there and on resampled splits."""
+    all_splits = [*splits, *resampled]
+    ids = [split_id(split) for split in all_splits]
+    resampled_positions = frozenset(range(len(splits), len(all_splits)))
+    in_ensembles = frozenset(i for i, candidate in enumerate(candidates) if candidate.key in ensemble_keys)
+    scores: Scores = {key: {} for key in ids[: len(splits)]}
+    decision_scores: DecisionScores = {key: {} for key in ids} if in_ensembles else {}
+    scorer = Scorer(config.scoring, samples, all_splits)
+    predictions = evaluate_candidates(
+        candidates,
+        samples,
+        all_splits,
+        config,
+        with_decision_scores=in_ensembles,
+        resampled=resampled_positions,
+    )
+    for prediction in predictions:
+        split = ids[prediction.split]
+        key = candidates[prediction.candidate].key
+        if prediction.split not in resampled_positions:
+            [(_, _, scores[split][key])] = score_predictions([prediction], scorer)
+        if prediction.candidate in in_ensembles:
+            responses = {name: value for name, value in prediction.responses.items() if name == "decision_scores"}
+            decision_scores[split][key] = replace(prediction, responses=responses)
+    return scores, decision_scores
 
 
 def evaluate_methods(
-    names: Sequence[str], problem: Problem, known: Scores | None = None, votes: ScoresByCandidate | None = None
+    names: Sequence[str],
+    problem: Problem,
+    scores: Scores | None = None,
+    decision_scores: DecisionScores | None = None,
 ) -> Iterator[Outcome]:
-    """Run some methods; one that fails or cannot be run tells why. What is `known` chooses settings, if anything is."""
-    able, choosing = problem.able(names), problem.choosing
-    yield from (
-        Outcome(name, status="skipped", reason=problem.methods[name].too_large) for name in names if name not in able
+    """Evaluate methods on the targets; a method that fails or cannot be run gives the reason.
+
+    Validation `scores` and `decision_scores` that are given are not computed again.
+    """
+    runnable = problem.runnable(names)
+    for name in names:
+        if name not in runnable:
+            yield Outcome(name, status="skipped", reason=problem.methods[name].too_large)
+    selection_problem = problem.selection_problem
+    ensemble_candidates = selection_problem.ensemble_candidates(runnable) if decision_scores is None else {}
+    if scores is None or ensemble_candidates:
+        scores, decision_scores = _validate(runnable, selection_problem, ensemble_candidates, scores)
+    selected = {name: selection_problem.select(name, scores, decision_scores or {}) for name in runnable}
+    for name, method in selected.items():
+        if method.error:
+            yield _outcome(name, method, problem)
+    usable = {name: method for name, method in selected.items() if not method.error}
+    yield from _evaluate_exact(usable, problem) if problem.plan.exact else _evaluate_large(usable, problem)
+
+
+def _validate(
+    names: Sequence[str], problem: Problem, ensemble_candidates: Mapping[str, Candidate], scores: Scores | None
+) -> tuple[Scores, DecisionScores]:
+    """Validation scores of methods or, if these are given, decision scores of ensembles only."""
+    evaluated = names if scores is None else [name for name in names if problem.methods[name].members]
+    candidates = {one.key: one for name in evaluated for one in problem.candidates(name)}
+    splits = list(problem.splits)
+    resampled: list[Split] = []
+    if ensemble_candidates:
+        splits += problem.trials.nested.values()
+        resampled = problem.trials.skewed
+    new_scores, decision_scores = evaluate_validation(
+        tuple(candidates.values()),
+        problem.samples,
+        splits,
+        problem.config,
+        ensemble_keys=ensemble_candidates,
+        resampled=resampled,
     )
-    voting = choosing.voting(able) if votes is None else {}
-    if known is None or voting:
-        asked = able if known is None else [name for name in able if choosing.methods[name].members]
-        candidates = {one.key: one for name in asked for one in choosing.candidates(name)}
-        trials = choosing.trials if voting else None
-        nested = [] if trials is None else [*trials.nested.values()]
-        drawn = [] if trials is None else trials.drawn
-        about = (tuple(candidates.values()), choosing.samples, [*choosing.splits, *nested], voting, drawn)
-        found, votes = evaluate_validation(*about, **choosing.how)
-        known = found if known is None else known
-    chosen = {name: choosing.entry(name, known, votes or {}) for name in able}
-    yield from (_outcome(name, one, problem) for name, one in chosen.items() if one.error)
-    chosen = {name: one for name, one in chosen.items() if not one.error}
-    yield from _evaluate_exact(chosen, problem) if problem.plan.exact else _evaluate_large(chosen, problem)
+    return new_scores if scores is None else scores, decision_scores
 
 
-def _evaluate_exact(chosen: Mapping[str, SelectedMethod], problem: Problem) -> Iterator[Outcome]:
-    """What the choices say of the targets, asked together."""
-    asked = [(name, candidate) for name, entry in chosen.items() for candidate in entry.candidates]
-    voters = frozenset(i for i, (name, _) in enumerate(asked) if chosen[name].pool)
-    candidates = [candidate for _, candidate in asked]
-    found = evaluate_candidates(candidates, problem.samples, problem.targets, votes=voters, **problem.how)
-    said = sorted(found, key=lambda one: (one.candidate, one.split))
-    for own in group_by(said, lambda one: asked[one.candidate][0]):
-        name = asked[own[0].candidate][0]
-        seconds = sum(one.fit_seconds + one.predict_seconds for one in own)
-        yield _outcome(name, chosen[name], problem, _ensemble_predictions(chosen[name].pool, own, problem), seconds)
+def _evaluate_exact(selected: Mapping[str, SelectedMethod], problem: Problem) -> Iterator[Outcome]:
+    """Predict the targets with all selected candidates at once."""
+    owners = [(name, candidate) for name, method in selected.items() for candidate in method.candidates]
+    in_ensembles = frozenset(i for i, (name, _) in enumerate(owners) if selected[name].ensemble)
+    candidates = [candidate for _, candidate in owners]
+    unordered = evaluate_candidates(
+        candidates, problem.samples, problem.targets, problem.config, with_decision_scores=in_ensembles
+    )
+    predictions = sorted(unordered, key=lambda one: (one.candidate, one.split))
+    for method_predictions in group_by(predictions, lambda one: owners[one.candidate][0]):
+        name = owners[method_predictions[0].candidate][0]
+        seconds = sum(one.fit_seconds + one.predict_seconds for one in method_predictions)
+        combined = _combine_predictions(selected[name].ensemble, method_predictions, problem)
+        yield _outcome(name, selected[name], problem, combined, seconds)
 
 
-def _ensemble_predictions(
-    pool: EnsembleClassifier | None, said: list[Prediction], problem: Problem
+def _combine_predictions(
+    ensemble: EnsembleClassifier | None, predictions: list[Prediction], problem: Problem
 ) -> list[Prediction]:
-    """What a pool makes of the votes of its members on each target; of a single choice, what it says itself."""
-    failed = [one for one in said if one.error]
-    if pool is None or failed:
-        return failed or said
-    X, domain, settled = problem.prepared.X[len(problem.train) :], problem.samples.domain[problem.test], []
+    """Predictions of an ensemble for each target, from those of its members; of a single candidate, its own."""
+    failed = [prediction for prediction in predictions if prediction.error]
+    if ensemble is None or failed:
+        return failed or predictions
+    X = problem.prepared.X[len(problem.train) :]
+    domain = problem.samples.domain[problem.test]
+    combined = []
     for k, target in enumerate(np.unique(domain)):
-        X_target = X[domain == target]
-        P = pool.settled([one.responses["votes"] for one in said if one.split == k], X_target)
-        about = {"predict_proba": pool.with_natural_priors(P), "classes_": problem.samples.classes}
-        settled.append(Prediction(0, k, P.argmax(axis=1), about))
-    return settled
+        scores = [prediction.responses["decision_scores"] for prediction in predictions if prediction.split == k]
+        P = ensemble.combine_scores(scores, X[domain == target])
+        responses = {"predict_proba": ensemble.with_natural_priors(P), "classes_": problem.samples.classes}
+        combined.append(Prediction(0, k, P.argmax(axis=1), responses))
+    return combined
 
 
-def _evaluate_large(chosen: Mapping[str, SelectedMethod], problem: Problem) -> Iterator[Outcome]:
-    """The same with as many rows as each choice can take: projections see all of them through landmarks."""
-    n, prepared, plan = len(problem.train), problem.prepared, problem.plan
-    train, test = prepared.take(np.arange(n)), prepared.take(n + np.arange(len(problem.test)))
-    some, asks = train.take(train.thinned(plan.sample_rows)), required_responses(problem.scoring)
-    large = LandmarkFit(
-        some,
-        lambda projection: collect_statistics(projection, train.X, train.y, train.domain),
-        plan,
-        balance=problem.balance,
-    )
-    for name, entry in chosen.items():
-        start, own = time.perf_counter(), list[Prediction]()
-        expected: Any = Exception if any(candidate.own for candidate in entry.candidates) else EXPECTED_ERRORS
-        seen: dict[str, Any] = {}
+def _evaluate_large(selected: Mapping[str, SelectedMethod], problem: Problem) -> Iterator[Outcome]:
+    """Predict the targets with candidates fitted to as many rows as each can take."""
+    n_train = len(problem.train)
+    prepared = problem.prepared
+    plan = problem.plan
+    train = prepared.take(np.arange(n_train))
+    test = prepared.take(n_train + np.arange(len(problem.test)))
+    sample = train.take(train.subsample(plan.sample_rows))
+
+    def collect(projection: Projection) -> Statistics:
+        return collect_statistics(projection, train.X, train.y, train.domain)
+
+    for name, method in selected.items():
+        start = time.perf_counter()
+        has_own = any(candidate.own for candidate in method.candidates)
+        expected: Any = Exception if has_own else EXPECTED_ERRORS
+        facts: dict[str, Any] = {}
         try:
-            fitted, facts = zip(*map(large.fitted, entry.candidates), strict=True)
-            pool = _refit_ensemble(entry.pool, fitted, test.classes) if entry.pool else None
-            seen = facts[0] if pool is None else {}
-            for k, target in enumerate(np.unique(test.domain)):
-                here = test.domain == target
-                if pool is None:
-                    model, Z = bind_domains(fitted[0], test.X[here], test.domain[here])
-                    labels, about = model.predict(Z), collect_responses(model, Z, asks)
-                else:  # also a target that has too few rows for a transductive prediction
-                    P = pool.answer(test.X[here], test.domain[here])
-                    labels = pool.classes_[P.argmax(axis=1)]
-                    about = {"predict_proba": pool.with_natural_priors(P), "classes_": pool.classes_}
-                own.append(Prediction(0, k, encode_predictions(labels, test.classes, int(here.sum())), about))
+            members = refit_candidates(method.candidates, sample, plan, balance=problem.balance, collect=collect)
+            if method.ensemble is None:
+                facts = members.facts[0]
+                predictions = _predict_targets(members.pipelines[0], test, required_responses(problem.scoring))
+            else:
+                predictions = _predict_targets_by_ensemble(method.ensemble, members.pipelines, test)
         except expected as error:
-            own = [Prediction(0, 0, error=f"{type(error).__name__}: {error}")]
-        yield _outcome(name, entry, problem, own, time.perf_counter() - start, **seen)
+            predictions = [Prediction(0, 0, error=f"{type(error).__name__}: {error}")]
+        yield _outcome(name, method, problem, predictions, time.perf_counter() - start, facts)
 
 
-def _refit_ensemble(pool: EnsembleClassifier, members: Sequence[Any], classes: Labels) -> EnsembleClassifier:
-    """A pool of fitted members, which know the classes that occur in training."""
-    fitted = pool.with_members(members)
-    if fitted.prior_ratio is not None:
-        fitted.set_params(prior_ratio=fitted.prior_ratio[np.isin(classes, fitted.classes_)])
-    return fitted
+def _predict_targets(pipeline: Any, test: Samples, responses: Iterable[str]) -> list[Prediction]:
+    """Predictions of a fitted pipeline for each target."""
+    predictions = []
+    for k, target in enumerate(np.unique(test.domain)):
+        rows = test.domain == target
+        model, X = bind_domains(pipeline, test.X[rows], test.domain[rows])
+        codes = encode_predictions(model.predict(X), test.classes, int(rows.sum()))
+        predictions.append(Prediction(0, k, codes, collect_responses(model, X, responses)))
+    return predictions
+
+
+def _predict_targets_by_ensemble(
+    unfitted: EnsembleClassifier, members: Sequence[Any], test: Samples
+) -> list[Prediction]:
+    """Predictions of an ensemble for each target, also for targets with few rows."""
+    ensemble = unfitted.with_members(members)
+    if ensemble.prior_ratio is not None:  # the members know the classes of the training rows
+        ensemble.set_params(prior_ratio=ensemble.prior_ratio[np.isin(test.classes, ensemble.classes_)])
+    predictions = []
+    for k, target in enumerate(np.unique(test.domain)):
+        rows = test.domain == target
+        P = ensemble.combine_members(test.X[rows], test.domain[rows])
+        codes = encode_predictions(ensemble.classes_[P.argmax(axis=1)], test.classes, int(rows.sum()))
+        responses = {"predict_proba": ensemble.with_natural_priors(P), "classes_": ensemble.classes_}
+        predictions.append(Prediction(0, k, codes, responses))
+    return predictions
 
 
 def _outcome(
     name: str,
-    entry: SelectedMethod,
+    method: SelectedMethod,
     problem: Problem,
-    said: Sequence[Prediction] = (),
+    predictions: Sequence[Prediction] = (),
     seconds: float = 0.0,
-    **remarks: Any,
+    facts: Mapping[str, Any] | None = None,
 ) -> Outcome:
-    """What a choice says of each target, or why it says nothing."""
-    found = [
-        grade for _, _, grade in score_predictions(said, Scorer(problem.scoring, problem.samples, problem.targets))
-    ]
-    reason = entry.error or next((one.error for one in found if one.error), "")
+    """Scores of a selected method on each target, or why there are none."""
+    scorer = Scorer(problem.scoring, problem.samples, problem.targets)
+    scores = [score for _, _, score in score_predictions(predictions, scorer)]
+    reason = method.error or next((score.error for score in scores if score.error), "")
     if reason:
         return Outcome(name, status="failed", reason=reason)
+    domain = problem.samples.domain[problem.test]
     codes = np.empty(len(problem.test), dtype=np.intp)
-    codes[np.argsort(problem.samples.domain[problem.test], kind="stable")] = np.concatenate([p.codes for p in said])
-    names = np.unique(problem.samples.domain[problem.test]).tolist()
-    values = {str(target): one.value for target, one in zip(names, found, strict=True)}
-    how = entry.ties, entry.transductive, entry.seconds + seconds
-    return Outcome(name, codes, values, entry.validation, {**entry.settings, **remarks}, *how)
+    codes[np.argsort(domain, kind="stable")] = np.concatenate([prediction.codes for prediction in predictions])
+    targets = np.unique(domain).tolist()
+    return Outcome(
+        name,
+        codes,
+        scores={str(target): score.value for target, score in zip(targets, scores, strict=True)},
+        validation=method.validation,
+        settings={**method.settings, **(facts or {})},
+        ties=method.ties,
+        transductive=method.transductive,
+        seconds=method.seconds + seconds,
+    )
 
 
-def ensemble_settings(found: FittedEnsemble) -> dict[str, Any]:
-    """How a pool is made up, what it does with batches and why, and what it forecasts, in plain values."""
-    members: dict[str, float] = {}
-    for row in found.table:
-        members[row["model"]] = members.get(row["model"], 0.0) + row["weight"]
-    before, after = found.calibration["before"], found.calibration["after"]
-    projection = next((one for one in found.members if one.head), None)
+def ensemble_settings(ensemble: FittedEnsemble) -> dict[str, Any]:
+    """The settings of an ensemble in plain values, as result rows store them."""
+    description = ensemble.to_dict()
+    weights: dict[str, float] = {}
+    for member in description["members"]:
+        weights[member["model"]] = weights.get(member["model"], 0.0) + member["weight"]
+    projection = next((member for member in ensemble.members if member.head), None)
+    before = description["calibration"]["before"]
     return {
-        "model": found.name,
-        "members": members,
-        "smoothing": found.smoothing,
+        "model": description["name"],
+        "members": weights,
+        "smoothing": description["smoothing"],
         "decisions": [
             {
-                "step": guard.step.partition(" (")[0],  # its strength is told below
-                "used": guard.adopts,
-                "natural": float(guard.natural.mean()),
-                "skewed": float(guard.skewed.mean()),
-                "reason": guard.reason,
+                "step": decision["step"].partition(" (")[0],  # without the strength of smoothing
+                "used": decision["is_used"],
+                "natural": float(np.mean(decision["natural"])),
+                "skewed": float(np.mean(decision["skewed"])),
+                "reason": decision["reason"],
             }
-            for guard in found.guards
+            for decision in description["decisions"]
         ],
-        "calibration": {"before": {name: before[name] for name in ("ece", "log_loss")}, "after": after},
-        "forecast": [end if np.isfinite(end) else None for end in found.forecast],
+        "calibration": {
+            "before": {name: before[name] for name in ("ece", "log_loss")},
+            "after": description["calibration"]["after"],
+        },
+        "forecast": [end if np.isfinite(end) else None for end in description["forecast"]],
         "projection": projection and {"model": projection.variant, **projection.settings},
     }

@@ -348,7 +348,7 @@ def views(
     problem = make_problem(samples, task, row.repeat, how, prepare)
     plan = SizePlan.from_rows(len(problem.train) + len(problem.test))
     if not plan.exact:  # a picture needs no more, and draws exact kernels
-        problem = problem.thinned(plan.choice_rows)
+        problem = problem.subsample(plan.choice_rows)
     numbers = table.rows[np.concatenate([problem.train, problem.test])] + 1
     return {
         "embedding": embedding_facts(problem, row, numbers, list(map(str, samples.classes)), how.seed),

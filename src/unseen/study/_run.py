@@ -1,10 +1,10 @@
-"""Running a comparison: every task, repeat and method once, in any number of sittings."""
+"""Running a comparison: every task, repeat and method once, in one run or in several resumed ones."""
 
 from __future__ import annotations
 
 import sys
 import timeit
-from collections.abc import Generator, Hashable, Iterator, Sequence
+from collections.abc import Generator, Hashable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -23,6 +23,7 @@ from ..linalg import Ints
 from ..model_selection import (
     METHODS,
     Candidate,
+    EvaluationConfig,
     Method,
     get_metric,
     group_by,
@@ -33,35 +34,35 @@ from ..model_selection import (
 from ..utils.environment import environment_info
 from ..utils.progress import format_duration, progress
 from ..utils.samples import Samples
-from ._method_evaluation import Problem, ScoresByCandidate, evaluate_methods, evaluate_validation, split_id
+from ._method_evaluation import DecisionScores, Problem, evaluate_methods, evaluate_validation, split_id
 from ._protocol import PREPROCESSORS, Protocol, Task, configuration, key, with_method
 from ._store import Row, Scores, Store
 
-Result = tuple[Row, Ints | None]  # and the predicted classes of the targets' samples, as positions among all classes
+Result = tuple[Row, Ints | None]  # and the predicted classes of the target samples, as positions among all classes
 
 
 @dataclass(frozen=True)
 class Execution:
-    """Where results are kept and who computes them: a file, processes here or the workers of a Dask client."""
+    """Where results are stored, and where they are computed: in local processes or on a Dask cluster."""
 
-    store: str | Path | None = None  # None keeps nothing
+    store: str | Path | None = None  # None stores nothing
     n_jobs: int | None = None
     verbose: int = 0
     client: Any = None
 
 
 LOCAL_EXECUTION = Execution()
-# Seconds on one core: of a decomposition for the cube of the rows, of a solution for their square, of a fit for the
-# product of rows, columns and classes. They order the work and tell about how long it takes.
-SECONDS_PER_CUBED_ROW, SECONDS_PER_SQUARED_ROW, SECONDS_PER_FITTED_VALUE = 1.2e-10, 5e-9, 5e-8
-PROBE_ROWS, PROBE_SECONDS = (
-    300,
-    8e-3,
-)  # rows of a decomposition that tells how fast a machine is, and what it takes on that core
-MAX_SCORE_BYTES = (
-    2**31
-)  # bytes of votes that are kept for pools; if there are more, each pool asks for itself, and fits anew
-LONG_RUN_SECONDS = 300  # seconds beyond which it is told what makes a study short
+# Seconds on one core of a decomposition, a solution and a fit. They order the jobs and estimate the duration.
+SECONDS_PER_CUBED_ROW = 1.2e-10
+SECONDS_PER_SQUARED_ROW = 5e-9
+SECONDS_PER_FITTED_VALUE = 5e-8
+# Rows of a decomposition that measures the speed of a machine, and its duration on the core of these figures.
+PROBE_ROWS = 300
+PROBE_SECONDS = 8e-3
+# Bytes of decision scores that are kept for ensembles; beyond that each ensemble evaluates its candidates again.
+MAX_SCORE_BYTES = 2**31
+# Estimated seconds beyond which a message suggests how to shorten a study.
+LONG_RUN_SECONDS = 300
 
 
 def run(
@@ -134,8 +135,9 @@ def run(
     X = check_array(X, dtype=np.float64, input_name="X", ensure_all_finite=finite)
     samples = Samples(X, np.asarray(y), np.asarray(domain).astype(str))
     check_consistent_length(X, samples.y, samples.domain)
-    work = Execution(store, n_jobs, verbose, client)
-    return [row for row, _ in all_results(samples, tasks, protocol or Protocol(), preprocessor, methods, work)]
+    execution = Execution(store, n_jobs, verbose, client)
+    results = all_results(samples, tasks, protocol or Protocol(), preprocessor, methods, execution)
+    return [row for row, _ in results]
 
 
 def all_results(
@@ -144,12 +146,12 @@ def all_results(
     protocol: Protocol,
     preprocessor: Any = None,
     methods: str | Sequence[str] | None = None,
-    work: Execution = LOCAL_EXECUTION,
-    known: Scores | None = None,
+    execution: Execution = LOCAL_EXECUTION,
+    scores: Scores | None = None,
 ) -> Iterator[Result]:
-    """The rows of `run` and what each predicted; samples of a target are in the order of the data.
+    """The rows of `run` and the predictions of each; samples of a target are in the order of the data.
 
-    What the validation finds is put into `known`.
+    Validation scores are added to `scores`.
     """
     table = select_methods(methods)
     if not table or not tasks:
@@ -160,46 +162,55 @@ def all_results(
     preparation = PREPROCESSORS[protocol.preprocess] if preprocessor is None else preprocessor
     study = Study(samples, protocol, preparation, table)
     config = configuration(samples, protocol, preparation)
-    configs = {method: with_method(config, table[method], len(samples.classes)) for method in table}
-    name, names = key(config), {method: key(each) for method, each in configs.items()}
-    with Store(":memory:" if work.store is None else work.store) as results:
-        for each in (config, *configs.values()):
-            results.open_configuration(key(each), each)
-        kept = (row for own in names.values() for row in results.rows(own))
-        done = {(row.task, row.repeat, row.method) for row in kept if row.status != "failed"}
-        known = {} if known is None else known
-        known.update(results.scores(name))
-        todo = JobQueue(study, tasks, done, known, work.client)
-        if work.verbose:
-            print(todo.told(work, len(done)), file=sys.stderr)
-        shown = progress("study", len(todo), work.verbose, last=True, cost=todo.cost)
-        with closing(todo.worked(work)) as found, shown as advance:
-            for cost, part in found:
+    config_key = key(config)
+    method_configs = {method: with_method(config, table[method], len(samples.classes)) for method in table}
+    method_keys = {method: key(method_config) for method, method_config in method_configs.items()}
+    with Store(":memory:" if execution.store is None else execution.store) as store:
+        for each in (config, *method_configs.values()):
+            store.open_configuration(key(each), each)
+        stored = (row for method_key in method_keys.values() for row in store.rows(method_key))
+        done = {(row.task, row.repeat, row.method) for row in stored if row.status != "failed"}
+        scores = {} if scores is None else scores
+        scores.update(store.scores(config_key))
+        queue = JobQueue(study, tasks, done, scores, execution.client)
+        if execution.verbose:
+            print(queue.describe(execution, len(done)), file=sys.stderr)
+        bar = progress("study", len(queue), execution.verbose, last=True, cost=queue.cost)
+        with closing(queue.run(execution)) as completed, bar as advance:
+            for cost, result in completed:
                 advance(1, cost)
-                if isinstance(part, dict):
-                    results.add_scores(name, part)
+                if isinstance(result, dict):
+                    store.add_scores(config_key, result)
                 else:
-                    for row, predicted in part:
+                    for row, predicted in result:
                         if (row.task, row.repeat, row.method) not in done:
-                            results.add(names[row.method], row, predicted)
-        rows = {(row.task, row.method, row.repeat): row for own in names.values() for row in results.rows(own)}
-        wanted = list(product(tasks, table, range(protocol.repeats)))
-        if not all((task.name, method, repeat) in rows for task, method, repeat in wanted):
-            raise ValueError(f"{work.store} does not keep what is written to it: something else has changed it.")
-        for task, method, repeat in wanted:
-            yield rows[task.name, method, repeat], results.predicted(names[method], method, task.name, repeat)
+                            store.add(method_keys[row.method], row, predicted)
+        rows = {
+            (row.task, row.method, row.repeat): row
+            for method_key in method_keys.values()
+            for row in store.rows(method_key)
+        }
+        requested = list(product(tasks, table, range(protocol.repeats)))
+        if not all((task.name, method, repeat) in rows for task, method, repeat in requested):
+            raise ValueError(f"{execution.store} lacks results that were written to it: another program changed it.")
+        for task, method, repeat in requested:
+            predicted = store.predicted(method_keys[method], method, task.name, repeat)
+            yield rows[task.name, method, repeat], predicted
 
 
 def select_methods(names: str | Sequence[str] | None) -> dict[str, Method]:
-    """Methods by their names, in the order of the table; None for all that are meant for comparisons."""
-    wanted = method_names(compared=True) if names is None else [names] if isinstance(names, str) else names
-    found = {method.name: method for method in parse_methods(wanted)}
-    return {name: found[name] for name in METHODS if name in found} | found
+    """Methods by name, in the order of the registry; None for all that are compared by default."""
+    if names is None:
+        names = method_names(compared=True)
+    elif isinstance(names, str):
+        names = [names]
+    methods = {method.name: method for method in parse_methods(names)}
+    return {name: methods[name] for name in METHODS if name in methods} | methods
 
 
 @dataclass(frozen=True)
 class Study:
-    """What every piece of the work needs to know."""
+    """Data, protocol, preparation and methods: what every job needs."""
 
     samples: Samples
     protocol: Protocol
@@ -207,93 +218,113 @@ class Study:
     table: dict[str, Method]
 
     @property
-    def how(self) -> dict[str, Any]:
-        """How predictions are made, and for whom."""
+    def config(self) -> EvaluationConfig:
+        """How candidates are evaluated."""
         scoring = get_metric(self.protocol.metric).scoring
-        return {"preparation": self.preparation, "scoring": scoring, "balance": self.protocol.balance}
+        return EvaluationConfig(self.preparation, scoring, self.protocol.balance)
 
-    def cost(self, unit: Job) -> float:
-        """About how many seconds a piece of work takes on a core of 2020: decompositions, solutions, fits."""
-        shape, known = self.samples.X.shape[1] * len(self.samples.classes), {**METHODS, **self.table}
-        if isinstance(unit, TestJob):
-            n = self.protocol.train_size * float(np.isin(self.samples.domain, unit.task.sources).sum())
-            asked: Sequence[Any] = [known[name] for name in unit.methods]
-            kernels = solutions = sum(method.shares == "decomposition" for method in asked)
-            efforts = [method.effort for method in asked if method.shares != "decomposition"]
+    def cost(self, job: Job) -> float:
+        """Estimated seconds of a job on one core of 2020, for decompositions, solutions and fits."""
+        values_per_row = self.samples.X.shape[1] * len(self.samples.classes)
+        registry = {**METHODS, **self.table}
+        if isinstance(job, TestJob):
+            n = self.protocol.train_size * float(np.isin(self.samples.domain, job.task.sources).sum())
+            methods = [registry[name] for name in job.methods]
+            n_kernels = sum(method.shares == "decomposition" for method in methods)
+            n_solutions = n_kernels
+            efforts = [method.effort for method in methods if method.shares != "decomposition"]
         else:
-            n, asked = float(len(unit.train)), unit.candidates
-            sharing = [one.settings.get("gamma") for one in asked if one.shares == "decomposition"]
-            kernels, solutions = len(set(map(str, sharing))), len(sharing)
-            efforts = [known[one.method].effort for one in asked if one.shares != "decomposition"]
-        most = min(n, EXACT_ROWS)
-        shared = kernels * SECONDS_PER_CUBED_ROW * most**3 + solutions * (1e-3 + SECONDS_PER_SQUARED_ROW * most**2)
-        return shared + sum(efforts) * (1e-3 + SECONDS_PER_FITTED_VALUE * n * shape)
+            n = float(len(job.train))
+            sharing = [one.settings.get("gamma") for one in job.candidates if one.shares == "decomposition"]
+            n_kernels = len(set(map(str, sharing)))
+            n_solutions = len(sharing)
+            efforts = [registry[one.method].effort for one in job.candidates if one.shares != "decomposition"]
+        n_exact = min(n, EXACT_ROWS)
+        decompositions = n_kernels * SECONDS_PER_CUBED_ROW * n_exact**3
+        solutions = n_solutions * (1e-3 + SECONDS_PER_SQUARED_ROW * n_exact**2)
+        fits = sum(efforts) * (1e-3 + SECONDS_PER_FITTED_VALUE * n * values_per_row)
+        return decompositions + solutions + fits
 
-    def votes(self, tasks: Sequence[Task]) -> int:
-        """About how many bytes the votes of all candidates of pools take in one repeat."""
-        total, pools = 0, [name for name, method in self.table.items() if method.members]
-        for task in tasks if pools else ():
-            choosing = self.problem(task, 0).choosing
-            trials, asked = choosing.trials, choosing.voting(pools).values()
-            rows = sum(len(test) for _, test in choosing.splits)
-            nested = sum(len(test) for _, test in trials.nested.values())
-            total += sum(nested + rows * (len(trials.rows[0]) if one.transductive else 1) for one in asked)
-        return 8 * (len(self.samples.classes) + 1) * total
+    def decision_score_bytes(self, tasks: Sequence[Task]) -> int:
+        """Estimated bytes of the decision scores of all candidates of ensembles in one repeat."""
+        ensembles = [name for name, method in self.table.items() if method.members]
+        n_rows = 0
+        for task in tasks if ensembles else ():
+            problem = self.problem(task, 0).selection_problem
+            trials = problem.trials
+            rows = sum(len(test) for _, test in problem.splits)
+            nested_rows = sum(len(test) for _, test in trials.nested.values())
+            for candidate in problem.ensemble_candidates(ensembles).values():
+                n_batches = len(trials.batch_rows[0]) if candidate.transductive else 1
+                n_rows += nested_rows + rows * n_batches
+        return 8 * (len(self.samples.classes) + 1) * n_rows
 
     def problem(self, task: Task, repeat: int) -> Problem:
-        """A task, with the draw of a repeat."""
-        found = make_problem(self.samples, task, repeat, self.protocol, self.preparation)
-        return replace(found, methods=self.table)
+        """A task with the training rows of a repeat."""
+        problem = make_problem(self.samples, task, repeat, self.protocol, self.preparation)
+        return replace(problem, methods=self.table)
 
 
 @dataclass(frozen=True)
 class ValidationJob:
-    """A piece of work: how candidates that share their computations do on splits that train on the same rows."""
+    """Evaluates candidates that share computations on validation splits with the same training rows.
+
+    `ensemble_keys` are the keys of candidates of ensembles, whose decision scores are returned as well, also for the
+    `resampled` test rows.
+    """
 
     train: Ints
     tests: tuple[Ints, ...]
     candidates: tuple[Candidate, ...]
-    voting: frozenset[str] = frozenset()  # of whom a pool wants to know how they vote, also on what is drawn again
-    drawn: tuple[Ints, ...] = ()
+    ensemble_keys: frozenset[str] = frozenset()
+    resampled: tuple[Ints, ...] = ()
 
-    def result(self, study: Study) -> tuple[Scores, ScoresByCandidate]:
-        """Score them, and let them vote."""
-        splits, drawn = ([(self.train, test) for test in tests] for tests in (self.tests, self.drawn))
-        return evaluate_validation(self.candidates, study.samples, splits, self.voting, drawn, **study.how)
+    def run(self, study: Study) -> tuple[Scores, DecisionScores]:
+        """Evaluate the candidates."""
+        return evaluate_validation(
+            self.candidates,
+            study.samples,
+            [(self.train, test) for test in self.tests],
+            study.config,
+            ensemble_keys=self.ensemble_keys,
+            resampled=[(self.train, test) for test in self.resampled],
+        )
 
 
 @dataclass(frozen=True)
 class TestJob:
-    """A piece of work: some methods on the targets of a task, with settings chosen by what the validation has found."""
+    """Evaluates methods on the targets of a task, with settings selected by validation scores."""
+
+    __test__ = False  # not a test class
 
     task: Task
     repeat: int
     methods: tuple[str, ...]
-    known: Scores = field(default_factory=dict, repr=False)
-    votes: ScoresByCandidate | None = field(default=None, repr=False)  # None if a pool has to ask for them itself
+    scores: Scores = field(default_factory=dict, repr=False)
+    decision_scores: DecisionScores | None = field(default=None, repr=False)  # None if ensembles must compute them
 
-    def result(self, study: Study) -> list[Result]:
-        """Choose, fit, test: one row for each method, and its predictions where it worked."""
-        problem, seed = study.problem(self.task, self.repeat), study.protocol.seed + self.repeat
-        about = self.task.name, self.repeat, seed
-        return result_rows(self.methods, problem, *about, self.known, self.votes)
+    def run(self, study: Study) -> list[Result]:
+        """Select, fit and test: one row for each method, and its predictions where it worked."""
+        problem = study.problem(self.task, self.repeat)
+        seed = study.protocol.seed + self.repeat
+        return result_rows(self.methods, problem, self.task.name, self.repeat, seed, self.scores, self.decision_scores)
 
 
 Job = ValidationJob | TestJob
 
 
-def run_job(study: Study, unit: Job) -> tuple[float, tuple[Scores, ScoresByCandidate] | list[Result]]:
-    """Do a piece of work, here or elsewhere; what it was thought to cost, and what came of it."""
+def run_job(study: Study, job: Job) -> tuple[float, tuple[Scores, DecisionScores] | list[Result]]:
+    """Run a job, in this process or another; returns its estimated cost and its result."""
     with single_thread():
-        return study.cost(unit), unit.result(study)
+        return study.cost(job), job.run(study)
 
 
 class JobQueue:
-    """Pieces of work, repeat by repeat: the choices that two tasks have in common are made once for both.
+    """Jobs of a study, repeat by repeat: validation jobs that two tasks share are run once for both.
 
-    A piece of work has the same candidates, training rows and test rows in every run of a study, whatever an earlier
-    run has done: it is run as a whole or not at all. A matrix product over fewer rows, or a solution for fewer
-    components, is rounded differently, so that a resumed run would give other bits than an uninterrupted one.
+    A job has the same candidates, training rows and test rows in every run of a study, whatever an earlier run has
+    completed: it is run as a whole or not at all. A matrix product over fewer rows, or a solution for fewer components,
+    is rounded differently, so that a resumed run would give other bits than an uninterrupted one.
     """
 
     def __init__(
@@ -301,139 +332,163 @@ class JobQueue:
         study: Study,
         tasks: Sequence[Task],
         done: set[tuple[str, int, str]],
-        known: Scores,
+        scores: Scores,
         client: Any = None,
     ) -> None:
         self.study = study
-        self.known = known
-        self.votes: ScoresByCandidate = {}
-        self.remembers = client is None and study.votes(tasks) <= MAX_SCORE_BYTES
+        self.scores = scores
+        self.decision_scores: DecisionScores = {}
+        self.keeps_decision_scores = client is None and study.decision_score_bytes(tasks) <= MAX_SCORE_BYTES
         self.stages: list[list[Job]] = [[] for _ in range(study.protocol.repeats + 1)]
         for repeat in range(study.protocol.repeats):
-            trials = [TestJob(task, repeat, tuple(batch)) for task, batch in product(tasks, _batches(study.table))]
-            pending = [any((t.task.name, repeat, name) not in done for name in t.methods) for t in trials]
-            self.stages[repeat] += self._choices(trials, pending)
-            self.stages[repeat + 1] += compress(trials, pending)  # while the next repeat is being chosen for
+            jobs = [
+                TestJob(task, repeat, tuple(batch)) for task, batch in product(tasks, _sharing_methods(study.table))
+            ]
+            pending = [any((job.task.name, repeat, name) not in done for name in job.methods) for job in jobs]
+            self.stages[repeat] += self._validation_jobs(jobs, pending)
+            self.stages[repeat + 1] += compress(jobs, pending)  # beside the validation of the next repeat
 
     def __len__(self) -> int:
         return sum(map(len, self.stages))
 
     @property
     def cost(self) -> float:
-        """What all pieces cost together."""
-        return sum(self.study.cost(unit) for stage in self.stages for unit in stage)
+        """Estimated cost of all jobs."""
+        return sum(self.study.cost(job) for stage in self.stages for job in stage)
 
-    def told(self, work: Execution, kept: int) -> str:
-        """What will be done, and about how long it takes."""
-        told = f"study: {kept:,} results kept from before. " if kept else "study: "
-        told += f"{len(self):,} pieces of work"
-        if work.client is not None:
-            return f"{told} on the cluster."
-        jobs = effective_n_jobs(work.n_jobs)
-        told, seconds = f"{told} in {jobs} process{'es' * (jobs > 1)}", _machine_slowness() * self.cost / jobs
-        told += f", about {format_duration(seconds)}" if len(self) else ""
-        short = "Fewer samples of each domain (max_per_domain), fewer methods or quick grids make it short."
-        return f"{told}. {short}" if seconds > LONG_RUN_SECONDS else f"{told}."
+    def describe(self, execution: Execution, n_stored: int) -> str:
+        """The number of jobs, and about how long they take."""
+        stored = f"{n_stored:,} results kept from before. " if n_stored else ""
+        text = f"study: {stored}{len(self):,} jobs"
+        if execution.client is not None:
+            return f"{text} on the cluster."
+        n_jobs = effective_n_jobs(execution.n_jobs)
+        seconds = _machine_slowness() * self.cost / n_jobs
+        text += f" in {n_jobs} process{'es' * (n_jobs > 1)}"
+        if len(self):
+            text += f", about {format_duration(seconds)}"
+        if seconds <= LONG_RUN_SECONDS:
+            return f"{text}."
+        return f"{text}. Fewer samples of each domain (max_per_domain), fewer methods or quick grids shorten it."
 
-    def _choices(self, trials: Sequence[TestJob], pending: Sequence[bool]) -> Iterator[ValidationJob]:
-        """The validation that pending trials need, as far as its results are not known."""
+    def _validation_jobs(self, jobs: Sequence[TestJob], pending: Sequence[bool]) -> Iterator[ValidationJob]:
+        """The validation that pending test jobs need, as far as its results are not stored."""
         if not any(pending):
             return
-        units: dict[tuple[str, Hashable], _Validation] = {}
-        for trial, is_pending in zip(trials, pending, strict=True):
-            problem = self.study.problem(trial.task, trial.repeat)
-            choosing, able = problem.choosing, problem.able(trial.methods)
-            voting = choosing.voting(able) if self.remembers else {}
-            pools = [] if self.remembers else [name for name in able if self.study.table[name].members]
-            candidates = {one.key: one for name in able if name not in pools for one in choosing.candidates(name)}
-            nested = [*choosing.trials.nested.values()] if voting else []
-            for k, split in enumerate([*choosing.splits, *nested] if candidates else ()):
-                train, test = split_id(split)
-                known = self.known.get((train, test), {})
-                requested = candidates if k < len(choosing.splits) else voting  # nested splits serve ensembles only
-                for batch in group_by(requested.values(), _sharing):
-                    unit = units.setdefault((train, _sharing(batch[0])), _Validation(split[0]))
-                    unit.tests[test] = split[1]
-                    unit.candidates.update((one.key, one) for one in batch)
-                    if k < len(choosing.splits) and any(one.transductive for one in batch if one.key in voting):
-                        unit.drawn[test] = [split[1][rows] for rows in choosing.trials.rows[k][1:]]
-                    unit.voting.update(one.key for one in batch if one.key in voting)
-                    if is_pending and any(one.key not in known or one.key in voting for one in batch):
-                        unit.is_pending = True
-        yield from (unit.choice for unit in units.values() if unit.is_pending)
+        groups: dict[tuple[str, Hashable], _ValidationGroup] = {}
+        for job, is_pending in zip(jobs, pending, strict=True):
+            problem = self.study.problem(job.task, job.repeat)
+            names = problem.runnable(job.methods)
+            problem = problem.selection_problem
+            in_ensembles: Mapping[str, Candidate] = {}
+            if self.keeps_decision_scores:
+                in_ensembles = problem.ensemble_candidates(names)
+            else:  # ensembles evaluate their candidates themselves
+                names = [name for name in names if not self.study.table[name].members]
+            candidates = {one.key: one for name in names for one in problem.candidates(name)}
+            nested = [*problem.trials.nested.values()] if in_ensembles else []
+            for k, split in enumerate([*problem.splits, *nested] if candidates else ()):
+                is_nested = k >= len(problem.splits)  # nested splits serve ensembles only
+                train_id, test_id = split_id(split)
+                stored = self.scores.get((train_id, test_id), {})
+                for batch in group_by((in_ensembles if is_nested else candidates).values(), _sharing_key):
+                    group = groups.setdefault((train_id, _sharing_key(batch[0])), _ValidationGroup(split[0]))
+                    group.tests[test_id] = split[1]
+                    group.candidates.update((one.key, one) for one in batch)
+                    group.ensemble_keys.update(one.key for one in batch if one.key in in_ensembles)
+                    if not is_nested and any(one.transductive for one in batch if one.key in in_ensembles):
+                        group.resampled[test_id] = [split[1][rows] for rows in problem.trials.batch_rows[k][1:]]
+                    if is_pending and any(one.key not in stored or one.key in in_ensembles for one in batch):
+                        group.is_pending = True
+        yield from (group.to_job() for group in groups.values() if group.is_pending)
 
-    def worked(self, work: Execution) -> Generator[tuple[float, Scores | list[Result]], None, None]:
-        """What comes of the pieces of work, as they are done, and what they cost."""
+    def run(self, execution: Execution) -> Generator[tuple[float, Scores | list[Result]], None, None]:
+        """Estimated costs and results of jobs, in order of completion."""
         for stage in self.stages:
-            units = [self._told(unit) if isinstance(unit, TestJob) else unit for unit in stage]
-            units.sort(key=self.study.cost, reverse=True)  # a large one at the end would be waited for by all others
-            self.votes = {}  # whoever needs those of the stage before has them
-            with closing(_completed(self.study, units, work)) as found:
-                for cost, part in found:
-                    if isinstance(part, tuple):
-                        part, votes = part
-                        for known, more in ((self.known, part), (self.votes, votes)):
-                            for split, own in more.items():
-                                known.setdefault(split, {}).update(own)
-                    yield cost, part
+            jobs = [self._with_scores(job) if isinstance(job, TestJob) else job for job in stage]
+            jobs.sort(key=self.study.cost, reverse=True)  # a long job at the end would run alone
+            self.decision_scores = {}  # test jobs of this stage hold those of the stage before
+            with closing(_run_jobs(self.study, jobs, execution)) as completed:
+                for cost, result in completed:
+                    if isinstance(result, tuple):
+                        scores, decision_scores = result
+                        for split, by_key in scores.items():
+                            self.scores.setdefault(split, {}).update(by_key)
+                        for split, predictions in decision_scores.items():
+                            self.decision_scores.setdefault(split, {}).update(predictions)
+                        yield cost, scores
+                    else:
+                        yield cost, result
 
-    def _told(self, trial: TestJob) -> TestJob:
-        """A trial with what it must know."""
-        choosing = self.study.problem(trial.task, trial.repeat).choosing
-        splits, votes = map(split_id, choosing.splits), None
-        pools = any(self.study.table[name].members for name in trial.methods)
-        if self.remembers and pools:
-            votes = {at: self.votes.get(at, {}) for at in map(split_id, choosing.trials.splits)}
-        return replace(trial, known={at: self.known[at] for at in splits if at in self.known}, votes=votes)
+    def _with_scores(self, job: TestJob) -> TestJob:
+        """A test job with the validation scores that it needs."""
+        problem = self.study.problem(job.task, job.repeat).selection_problem
+        split_ids = map(split_id, problem.splits)
+        decision_scores = None
+        has_ensemble = any(self.study.table[name].members for name in job.methods)
+        if self.keeps_decision_scores and has_ensemble:
+            trial_ids = map(split_id, problem.trials.splits)
+            decision_scores = {trial: self.decision_scores.get(trial, {}) for trial in trial_ids}
+        scores = {split: self.scores[split] for split in split_ids if split in self.scores}
+        return replace(job, scores=scores, decision_scores=decision_scores)
 
 
 @dataclass
-class _Validation:
-    """What trials need that train on the same rows, as it is gathered."""
+class _ValidationGroup:
+    """Candidates and splits of a validation job, while these are collected."""
 
     train: Ints
     tests: dict[str, Ints] = field(default_factory=dict)
-    drawn: dict[str, list[Ints]] = field(default_factory=dict)
+    resampled: dict[str, list[Ints]] = field(default_factory=dict)
     candidates: dict[str, Candidate] = field(default_factory=dict)
-    voting: set[str] = field(default_factory=set)
+    ensemble_keys: set[str] = field(default_factory=set)
     is_pending: bool = False
 
-    @property
-    def choice(self) -> ValidationJob:
-        drawn = tuple(rows for parts in self.drawn.values() for rows in parts)
+    def to_job(self) -> ValidationJob:
+        resampled = tuple(rows for batches in self.resampled.values() for rows in batches)
         candidates = tuple(self.candidates.values())
-        return ValidationJob(self.train, tuple(self.tests.values()), candidates, frozenset(self.voting), drawn)
+        return ValidationJob(
+            self.train, tuple(self.tests.values()), candidates, frozenset(self.ensemble_keys), resampled
+        )
 
 
-def _batches(table: dict[str, Method]) -> list[list[str]]:
-    """Methods that share their computations."""
+def _sharing_methods(table: dict[str, Method]) -> list[list[str]]:
+    """Names of methods, grouped by shared computations."""
     return group_by(table, lambda name: table[name].shares == "decomposition" or name)
 
 
-def _sharing(candidate: Candidate) -> Hashable:
+def _sharing_key(candidate: Candidate) -> Hashable:
     return candidate.shares == "decomposition" or candidate.method
 
 
-def _completed(study: Study, units: Sequence[Job], work: Execution) -> Any:
-    """A generator of the results of units, as they are done: by processes here, or by the workers of a cluster."""
-    if work.client is not None and units:
-        return map_on_cluster(partial(run_job, study), units, work.client, ahead=len(units), ordered=False)
-    return parallel(work.n_jobs, ordered=False)(delayed(run_job)(study, unit) for unit in units)
+def _run_jobs(study: Study, jobs: Sequence[Job], execution: Execution) -> Any:
+    """A generator of the results of jobs in order of completion, from local processes or from a cluster."""
+    if execution.client is not None and jobs:
+        return map_on_cluster(partial(run_job, study), jobs, execution.client, ahead=len(jobs), ordered=False)
+    return parallel(execution.n_jobs, ordered=False)(delayed(run_job)(study, job) for job in jobs)
 
 
 def _machine_slowness() -> float:
-    """How many times longer than the machine of the costs this one takes, by a short probe."""
+    """How many times longer than the core of the cost figures this machine takes, by a short measurement."""
     K = np.random.default_rng(0).normal(size=(PROBE_ROWS, PROBE_ROWS))
     return min(timeit.repeat(lambda: linalg.eigh(K), number=1, repeat=3)) / PROBE_SECONDS
 
 
 def make_problem(samples: Samples, task: Task, repeat: int, protocol: Protocol, preparation: Any = None) -> Problem:
-    """Draw the training data of a repeat, and lay down the splits that choose the settings."""
+    """The training rows of a repeat, the target rows, and the validation splits."""
     train, test = protocol.draw(samples, task, repeat)
-    splits = protocol.validation(samples, train, test, repeat)
-    prepare = PREPROCESSORS[protocol.preprocess] if preparation is None else preparation
-    grids = protocol.centering, protocol.quick, protocol.grid == "lean"
-    return Problem(samples, train, test, splits, prepare, *grids, get_metric(protocol.metric).scoring, protocol.balance)
+    return Problem(
+        samples,
+        train,
+        test,
+        splits=protocol.validation(samples, train, test, repeat),
+        preparation=PREPROCESSORS[protocol.preprocess] if preparation is None else preparation,
+        centering=protocol.centering,
+        quick=protocol.quick,
+        lean=protocol.grid == "lean",
+        scoring=get_metric(protocol.metric).scoring,
+        balance=protocol.balance,
+    )
 
 
 def result_rows(
@@ -442,20 +497,36 @@ def result_rows(
     task: str,
     repeat: int,
     seed: int,
-    known: Scores | None = None,
-    votes: ScoresByCandidate | None = None,
+    scores: Scores | None = None,
+    decision_scores: DecisionScores | None = None,
 ) -> list[Result]:
-    """Run some methods on a problem and score what they predict; a failure keeps its reason."""
-    truth, sampled = problem.samples.codes[problem.test], problem.scoring == "accuracy"
-    about: dict[str, Any] = {"task": task, "repeat": repeat, "seed": seed, "machine": environment_info()}
-    kinds = {name: problem.methods[name].kind for name in methods}
-    rows = []
-    for found in map(vars, evaluate_methods(methods, problem, known, votes)):
-        told = {name: value for name, value in found.items() if name not in ("codes", "scores")}
-        codes, scores, score = found["codes"], found["scores"], None
-        if codes is not None:
-            score = float(np.mean(codes == truth) if sampled else np.mean([*scores.values()]))
-            score = score if np.isfinite(score) else None
-        row = Row(accuracy=score, accuracies=scores, kind=kinds[found["method"]], **told, **about)
-        rows.append((row, codes))
-    return rows
+    """Evaluate methods on a problem; a failure keeps its reason."""
+    truth = problem.samples.codes[problem.test]
+    machine = environment_info()
+    results = []
+    for outcome in evaluate_methods(methods, problem, scores, decision_scores):
+        score = None
+        if outcome.codes is not None:
+            if problem.scoring == "accuracy":
+                score = float(np.mean(outcome.codes == truth))
+            else:
+                score = float(np.mean([*outcome.scores.values()]))
+        row = Row(
+            method=outcome.method,
+            kind=problem.methods[outcome.method].kind,
+            task=task,
+            repeat=repeat,
+            seed=seed,
+            accuracy=score if score is not None and np.isfinite(score) else None,
+            accuracies=outcome.scores,
+            validation=outcome.validation,
+            settings=outcome.settings,
+            ties=outcome.ties,
+            transductive=outcome.transductive,
+            seconds=outcome.seconds,
+            status=outcome.status,
+            reason=outcome.reason,
+            machine=machine,
+        )
+        results.append((row, outcome.codes))
+    return results

@@ -79,7 +79,7 @@ class SurveyedTable:
         """The number of wanted rows of each class."""
         return _totals(self.labels, self.counts.sum(axis=0))
 
-    def thinned(self, limit: int, seed: int) -> SurveyedTable:
+    def subsample(self, limit: int, seed: int) -> SurveyedTable:
         """At most so many rows of each domain, at random, of all its classes."""
         drawn = self._drawn(allocate_rows(self.counts, most=limit), seed)
         text = f"Drew at most {limit:,} rows of each domain: {drawn.rows:,} of {self.rows:,}."
@@ -367,7 +367,7 @@ def survey_files(found: Sequence[tuple[str, Source]], request: Request, name: st
         single,
         roles.left_out,
     )
-    return table if request.max_per_domain is None else table.thinned(request.max_per_domain, request.seed)
+    return table if request.max_per_domain is None else table.subsample(request.max_per_domain, request.seed)
 
 
 def read_survey(found: SurveyedTable, seed: int = 0) -> Table:
@@ -380,7 +380,7 @@ def read_survey(found: SurveyedTable, seed: int = 0) -> Table:
             f"All {found.rows:,} rows would take {needed}, and {room} is available: pass --max-per-domain to choose "
             "how many to use."
         )
-        found = replace(found, notices=[*found.notices, text]).thinned(max(limit, 2), seed)
+        found = replace(found, notices=[*found.notices, text]).subsample(max(limit, 2), seed)
     samples, rows, group = found.read()
     check_table_size(samples.X, found.schema)
     told: dict[str, Any] = {"rows": rows, "group": group, "left_out": found.left_out}

@@ -88,7 +88,7 @@ class Samples:
         shape = int(self.domain_codes.max()) + 1, len(self.classes)
         return Membership.from_codes(self.codes, self.domain_codes, shape).counts
 
-    def thinned(self, total: int | None = None, seed: int = 0, *, most: int | None = None) -> Ints:
+    def subsample(self, total: int | None = None, seed: int = 0, *, most: int | None = None) -> Ints:
         """Which rows to keep for so many in all, or at most so many of each domain, as `allocate_rows` shares them "
         "out."""
         counts = self.counts()

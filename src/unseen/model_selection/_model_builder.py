@@ -1,0 +1,161 @@
+"""The one sequence from candidates to a fitted ensemble: evaluate, select, refit.
+
+`UnseenClassifier`, `unseen.fit`, comparisons and the explorer all use these functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..kernels import SizePlan
+from ..utils.samples import Samples
+from ._candidate import Candidate
+from ._comparison import CandidateResult, check_comparison_size, result_row, standard_error
+from ._ensemble import EnsembleClassifier
+from ._ensemble_selection import EnsembleTrial, FittedEnsemble, OutOfDomainPredictions
+from ._refit import CollectStatistics, RefittedMembers, refit_candidates
+from ._trial_splits import TrialSplits
+from ._validation import EvaluationConfig, Split, evaluate_candidates
+
+# Decision scores of all candidates for all held-out rows: a gigabyte. Skewed batches take up to three times as much.
+MAX_DECISION_SCORES = 2**27
+MIN_HELD_OUT_ROWS = 20
+
+
+@dataclass(frozen=True)
+class SelectionOptions:
+    """What to select.
+
+    Attributes
+    ----------
+    ensemble : bool, default=True
+        Whether to fit an ensemble; otherwise one candidate is selected.
+    transductive : bool, default=False
+        Whether transductive members and smoothing are tested.
+    among : sequence of Candidate, default=None
+        Candidates that may be selected; None for all. Others are evaluated for comparison.
+    """
+
+    ensemble: bool = True
+    transductive: bool = False
+    among: Sequence[Candidate] | None = None
+
+
+@dataclass(frozen=True)
+class SelectedModel:
+    """Cross-fitted results of the best settings of each variant, and the selected ensemble."""
+
+    results: list[CandidateResult]
+    ensemble: FittedEnsemble
+
+    def leaderboard(self, names: Sequence[str]) -> list[dict[str, Any]]:
+        """Ensembles and candidates as rows of plain values, best first; `names` are those of held-out domains."""
+        weights: dict[str, float] = {}
+        for member, weight in zip(self.ensemble.members, self.ensemble.weights.tolist(), strict=True):
+            weights[member.variant] = weights.get(member.variant, 0.0) + weight
+        is_single = not self.ensemble.trials
+        rows = [
+            {
+                **result_row(result, names),
+                "weight": weights.get(result.name, 0.0),
+                "reason": "",
+                "is_selected": is_single and result.candidate is self.ensemble.members[0],
+            }
+            for result in self.results
+        ]
+        rows += [_trial_row(trial, names) for trial in self.ensemble.trials]
+        return sorted(rows, key=lambda row: -np.nan_to_num(row["mean"], nan=-np.inf))
+
+    def refit(
+        self,
+        samples: Samples,
+        plan: SizePlan,
+        config: EvaluationConfig,
+        *,
+        seed: int = 0,
+        collect: CollectStatistics | None = None,
+    ) -> tuple[EnsembleClassifier, RefittedMembers]:
+        """The ensemble with members fitted to all training data; see `refit_candidates`."""
+        members = refit_candidates(
+            self.ensemble.members, samples, plan, balance=config.balance, seed=seed, collect=collect
+        )
+        return self.ensemble.unfitted().with_members(members.pipelines), members
+
+
+def _trial_row(trial: EnsembleTrial, names: Sequence[str]) -> dict[str, Any]:
+    """An ensemble on a leaderboard, in plain values."""
+    natural, skewed = trial.scores / 100
+    return {
+        "model": trial.name,
+        "kind": trial.kind,
+        "mean": float(np.nanmean(natural)),
+        "standard_error": standard_error(natural[np.isfinite(natural)]),
+        "scores": dict(zip(names, natural.tolist(), strict=True)),
+        "skewed": float(np.nanmean(skewed)) if np.isfinite(skewed).any() else np.nan,
+        "params": {},
+        "seconds": 0.0,
+        "weight": float(trial.is_selected),
+        "reason": trial.reason,
+        "is_selected": trial.is_selected,
+    }
+
+
+def select_model(
+    candidates: Sequence[Candidate],
+    samples: Samples,
+    splits: Sequence[Split],
+    config: EvaluationConfig,
+    options: SelectionOptions,
+) -> SelectedModel:
+    """Evaluate candidates on held-out domains, and fit an ensemble or select one of them.
+
+    Parameters
+    ----------
+    candidates : sequence of Candidate
+        The candidates.
+    samples : Samples
+        All rows.
+    splits : sequence of (train, test)
+        Positions of rows, usually one split for each held-out domain.
+    config : EvaluationConfig
+        Preparation, metric, balance, processes and progress.
+    options : SelectionOptions
+        What to select.
+
+    Returns
+    -------
+    model : SelectedModel
+        The results and the ensemble, whose reported scores are cross-fitted.
+    """
+    check_comparison_size(len(samples.classes), len(splits))
+    splits = _limit_held_out_rows(samples, splits, len(candidates))
+    tests_skewed = options.ensemble and options.transductive
+    trials = TrialSplits.from_splits(samples, splits, skewed=tests_skewed)
+    predictions = evaluate_candidates(
+        candidates, samples, trials.splits, config, with_decision_scores="all", resampled=trials.resampled
+    )
+    out_of_domain = OutOfDomainPredictions.from_predictions(
+        candidates, samples, trials, predictions, config.scoring, config.balance
+    )
+    ensemble = out_of_domain.select(
+        config.preparation, ensemble=options.ensemble, transductive=options.transductive, among=options.among
+    )
+    return SelectedModel(out_of_domain.candidate_results(skewed=tests_skewed), ensemble)
+
+
+def _limit_held_out_rows(samples: Samples, splits: Sequence[Split], n_candidates: int) -> Sequence[Split]:
+    """Splits with fewer held-out rows, if decision scores of all rows, for thousands of classes, exceed the memory."""
+    max_rows = MAX_DECISION_SCORES // (n_candidates * len(samples.classes))
+    n_rows = sum(len(test) for _, test in splits)
+    if n_rows <= max_rows:
+        return splits
+    rng = np.random.default_rng(0)
+    limited = []
+    for train, test in splits:
+        n_kept = max(max_rows * len(test) // n_rows, MIN_HELD_OUT_ROWS)
+        limited.append((train, np.sort(rng.permutation(test)[:n_kept])))
+    return limited
