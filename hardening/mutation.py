@@ -83,7 +83,7 @@ class Campaign:
                 self.covering[TARGETS[target], line].add(name)
         every = [one for path in TARGETS.values() for one in mutants(path, ast.parse(path.read_text()))]
         step = max(1, len(every) // int(os.environ.get("UNSEEN_MUTANTS", len(every))))
-        self.plan = {one: self.chosen(one, *one.lines) for one in every if one.number % step == 0}
+        self.plan = {one: self.select(one, *one.lines) for one in every if one.number % step == 0}
 
     def chosen(self, mutant: Mutant, *places: Iterable[int]) -> list[str]:
         """Tests that cover the first of these lines that any covers, or the module."""
@@ -179,7 +179,7 @@ def tried() -> Campaign:
     list(forked([todo], campaign.exchange, lambda todo: 1e6, 1))
     campaign = Campaign()  # with what that child has found
     later = [one for one in campaign.plan if campaign.killers[one.key] == LATER]
-    campaign.plan |= {one: campaign.chosen(one, one.uses) for one in later}
+    campaign.plan |= {one: campaign.select(one, one.uses) for one in later}
     campaign.run(later, campaign.at_import, "imported", more=10.0)
     return Campaign()
 

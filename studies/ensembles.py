@@ -33,6 +33,7 @@ from unseen.datasets import load_rotated_digits
 from unseen.model_selection import (
     METHODS,
     Candidate,
+    EvaluationConfig,
     FittedEnsemble,
     OutOfDomainPredictions,
     TrialSplits,
@@ -134,12 +135,26 @@ class Answers:
         self.candidates = [*self.pool, *others]
         trials = TrialSplits.from_splits(task.sources, task.held_out)
         start = time.process_time()
-        said = evaluate_candidates(self.candidates, task.sources, trials.splits, scoring="votes", again=trials.again)
+        said = evaluate_candidates(
+            self.candidates,
+            task.sources,
+            trials.splits,
+            EvaluationConfig(),
+            with_decision_scores="all",
+            resampled=trials.resampled,
+        )
         self.ballot = OutOfDomainPredictions.from_predictions(self.candidates, task.sources, trials, said)
         n, both = len(task.sources), task.samples  # of which the target comes last
         self.target = TrialSplits.from_splits(both, [(np.arange(n), n + np.arange(len(task.unseen)))])
-        asked = evaluate_candidates(self.candidates, both, self.target.splits, scoring="votes", again=self.target.again)
-        self.votes = {(p.candidate, p.split): p.responses["votes"] for p in asked if p.codes is not None}
+        asked = evaluate_candidates(
+            self.candidates,
+            both,
+            self.target.splits,
+            EvaluationConfig(),
+            with_decision_scores="all",
+            resampled=self.target.again,
+        )
+        self.votes = {(p.candidate, p.split): p.responses["decision_scores"] for p in asked if p.codes is not None}
         self.seconds = time.process_time() - start
 
     def on_target(self, pooling: FittedEnsemble) -> list[np.ndarray]:
@@ -152,7 +167,7 @@ class Answers:
             for member in pooling.members:
                 j = at[id(member)]
                 cast.append(self.votes[j, b] if (j, b) in self.votes else self.votes[j, 0][rows])
-            said.append(pooling.unfitted.settled(cast, self.task.unseen.X[rows]))
+            said.append(pooling.unfitted.combine_scores(cast, self.task.unseen.X[rows]))
         return said
 
     def scores(self, pooling: FittedEnsemble) -> list[float]:
@@ -165,30 +180,34 @@ class Answers:
     def evaluate(self) -> dict[str, Any]:
         """Everything that is measured on one task."""
         ballot, parts = self.ballot, [self.task.sources.X[test] for _, test in self.task.held_out]
-        field = ballot.field()
+        field = ballot.candidate_results()
         pool_ids = set(map(id, self.pool))
         found: dict[str, Any] = {
-            one.name: self.scores(ballot.picked(one.candidate)) for one in field if one.name in PLAIN
+            one.name: self.scores(ballot.single_candidate(one.candidate)) for one in field if one.name in PLAIN
         }
         inductive = [c for c in self.pool if not c.transductive]
         picked = select_result([one for one in field if id(one.candidate) in pool_ids])
-        whole = ballot.pooled(parts, self.pool)
+        whole = ballot.fit_ensemble(parts, self.pool)
         variants = {
-            "pick": ballot.picked(picked.candidate),
-            "transductive=False": ballot.pooled(None, inductive),
+            "pick": ballot.single_candidate(picked.candidate),
+            "transductive=False": ballot.fit_ensemble(None, inductive),
             "pool": whole,
             "without smoothing": replace(whole, smoothing=0.0),
-            "without CIDG": ballot.pooled(parts, [c for c in self.pool if c.method != "CIDG"]),
-            "without centering": ballot.pooled(parts, inductive),
+            "without CIDG": ballot.fit_ensemble(parts, [c for c in self.pool if c.method != "CIDG"]),
+            "without centering": ballot.fit_ensemble(parts, inductive),
         }
         found |= {name: self.scores(pooling) for name, pooling in variants.items()}
-        singles = [self.scores(ballot.picked(c)) for c in self.pool if np.isfinite(ballot.betas[ballot.position(c)])]
+        singles = [
+            self.scores(ballot.single_candidate(c))
+            for c in self.pool
+            if np.isfinite(ballot.inverse_temperatures[ballot.position(c)])
+        ]
         found["best candidate"] = np.max(singles, axis=0).tolist()
-        chosen = next(one for one in whole.tried if one.chosen)
+        chosen = next(one for one in whole.trials if one.is_selected)
         expected = [100 * value for value in whole.forecast]
         found["forecast"] = [*expected, bool(expected[1] <= found["pool"][0] <= expected[2])]
         found["sets"] = self.sets(whole)
-        found["decisions"] = [guard.reason for guard in whole.guards]
+        found["decisions"] = [guard.reason for guard in whole.acceptance_tests]
         found["used"] = [chosen.name, whole.smoothing, len(whole.members), picked.name]
         found["calibration"] = {when: [own["ece"], own["log_loss"]] for when, own in whole.calibration.items()}
         return found

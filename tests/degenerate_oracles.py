@@ -454,7 +454,7 @@ def judged(subject, case):
         warnings.simplefilter("error")
         for category in TOLD:
             warnings.simplefilter("ignore", category)
-        warnings.filterwarnings("ignore", ".* cannot be scored and is left out", RuntimeWarning)
+        warnings.filterwarnings("ignore", ".* has no score and is left out", RuntimeWarning)
         try:
             error = SUBJECTS[subject](case)
         except Exception as problem:  # of any kind: it is the outcome

@@ -42,14 +42,14 @@ def by_hand(transformer, classifier):
     novelty = Novelty().fit(Z, sample_domain=TABLE.domain)
     steps = [] if transformer is None else [("transformer", transformer)]
     member = Pipeline([*steps, ("classifier", classifier)])
-    pool = EnsembleClassifier([member], np.ones(1), np.ones(1), held_out=[np.linspace(0, 1, 5)] * 3)
+    pool = EnsembleClassifier([member], np.ones(1), np.ones(1), conformal_scores=[np.linspace(0, 1, 5)] * 3)
     return TableModel(PREPARED, pool.fit(Z, TABLE.y, sample_domain=TABLE.domain), novelty)
 
 
 def answers(model, X, domain):
     """Everything a model says about some samples."""
     prepared = model.prepare(X)
-    said = [votes.tobytes() for votes in model.pool.votes(prepared, domain)]
+    said = [votes.tobytes() for votes in model.pool.member_scores(prepared, domain)]
     likely = model.predict_proba(X, sample_domain=domain).tobytes()
     return [model.predict(X, sample_domain=domain), model.novelty.start().add(prepared).result(), likely, *said]
 

@@ -71,7 +71,7 @@ def test_the_rule_of_choice(case):
 
 
 def test_nothing_to_choose_from_is_an_error():
-    with pytest.raises(ValueError, match="No model could be scored on every held-out part"):
+    with pytest.raises(ValueError, match="No model has a score on every held-out part"):
         select_result([contender("plain", np.nan, 1.0)])
 
 

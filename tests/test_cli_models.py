@@ -87,7 +87,7 @@ def test_auto_may_be_kept_inductive(home, tmp_path, monkeypatch):
         monkeypatch.setitem(METHODS, name, replace(METHODS[name], automatic=few))
     facts = printed_json("fit", home / "train.csv", "--inductive", "-o", tmp_path / "m.unseen")
     assert {row["kind"] for row in facts["leaderboard"]} == {"plain"}
-    assert sum(row["chosen"] for row in facts["leaderboard"]) == 1
+    assert sum(row["is_selected"] for row in facts["leaderboard"]) == 1
     free = printed_json("fit", home / "train.csv", "-o", tmp_path / "m.unseen")
     assert {row["kind"] for row in free["leaderboard"]} == {"plain", "transductive"}
 

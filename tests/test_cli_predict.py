@@ -106,7 +106,7 @@ def test_neighbors_are_looked_for_among_rows_that_are_read_together(home, tmp_pa
     assert said in unseen(*command, "--batch-size", 20)[1]
     prepared = fitted.prepare(X)
     centers = fitted.pool.moments(prepared)
-    expected = [fitted.pool.answer(prepared[rows : rows + 20], None, centers) for rows in (0, 20, 40)]
+    expected = [fitted.pool.combine_members(prepared[rows : rows + 20], None, centers) for rows in (0, 20, 40)]
     found = probabilities(predictions(tmp_path / "o.parquet"))
     np.testing.assert_allclose(found, np.vstack(expected), atol=1e-10)
     assert np.abs(found - whole).max() > 1e-3
@@ -173,8 +173,8 @@ def test_centers_found_in_pieces_are_those_of_the_whole(loaded, model, cuts, nam
     pieces = list(zip(np.split(prepared, cuts), np.split(domain, cuts), strict=True))
     pieces = [piece for piece in pieces if len(piece[0])]
     centers = reduce(merge_moments, [pool.moments(*piece) for piece in pieces])
-    found = np.vstack([pool.answer(*piece, centers) for piece in pieces])
-    np.testing.assert_allclose(found, pool.answer(prepared, domain), atol=1e-10)
+    found = np.vstack([pool.combine_members(*piece, centers) for piece in pieces])
+    np.testing.assert_allclose(found, pool.combine_members(prepared, domain), atol=1e-10)
 
 
 def test_columns_are_found_by_name_whatever_their_order_and_company(home, tmp_path):

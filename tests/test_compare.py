@@ -188,7 +188,7 @@ def test_the_embedding_names_each_sample(found):
 def test_the_surface_holds_the_chosen_setting_at_its_score(found):
     surface = found.summary()["surface"]
     row = next(r for r in found.rows if r.method == "CIDG" and surface["held_out"] in r.accuracies and r.repeat == 0)
-    i, j = surface["chosen"]
+    i, j = surface["is_selected"]
     assert surface["scores"][i][j] == pytest.approx(100 * row.validation, abs=0.01)
     assert surface["y"][i] == str(row.settings[surface["y_name"]])
     assert surface["x"][j] == str(row.settings[surface["x_name"]])

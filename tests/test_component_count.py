@@ -46,7 +46,7 @@ def eigenvalues_by(path, model, X, y, d, monkeypatch):
     """Eigenvalues of a fit that is solved in this way."""
     if path == "search":
         everything = np.arange(len(y))
-        fold = FeatureStage(Samples(X, y, d)).source(model).fold(everything, everything[:5])
+        fold = FeatureStage(Samples(X, y, d)).source(model).decompose(everything, everything[:5])
         solved = fold.solve(model)
         return solved.equation.finish(solved.solution).eigenvalues
     with monkeypatch.context() as patch:

@@ -287,7 +287,7 @@ def test_a_chosen_model_predicts_collections_by_itself(method):
 def pool_of(*transformers, **how):
     members = [make_pipeline(*([] if one is None else [one]), LogisticRegression()) for one in transformers]
     share = np.full(len(members), 1 / len(members))
-    return EnsembleClassifier(members, share, np.linspace(0.5, 2, len(members)), sharpness=1.3, **how)
+    return EnsembleClassifier(members, share, np.linspace(0.5, 2, len(members)), inverse_temperature=1.3, **how)
 
 
 POOLS = {
@@ -316,7 +316,7 @@ def test_a_pool_smooths_within_blocks():
     at_once = distributed.predict(pool, arrays(len(X))[0], method="predict_proba").compute()
     np.testing.assert_allclose(at_once, pool.predict_proba(X), atol=1e-9)
     centers = pool.moments(X)
-    expected = np.vstack([pool.answer(X[rows : rows + 40], None, centers) for rows in range(0, len(X), 40)])
+    expected = np.vstack([pool.combine_members(X[rows : rows + 40], None, centers) for rows in range(0, len(X), 40)])
     found = distributed.predict(pool, arrays(40)[0], method="predict_proba").compute()
     np.testing.assert_allclose(found, expected, atol=1e-9)
     assert np.abs(found - at_once).max() > 1e-3

@@ -191,7 +191,7 @@ def test_the_surface_as_a_frame(search):
     display = ValidationSurfaceDisplay.from_search(search)
     frame = display.frame()
     assert frame.shape == (12, 6)
-    chosen = frame[frame["chosen"]].iloc[0]
+    chosen = frame[frame["is_selected"]].iloc[0]
     assert chosen["mean_test_score"] == search.best_score_ == frame["mean_test_score"].max()
     assert chosen["params"] == search.best_params_
     assert frame["gamma"].tolist() == ["0.1*median"] * 6 + ["median"] * 6
@@ -241,8 +241,8 @@ def test_every_contender_has_a_row_with_its_name_kind_and_numbers(model):
         text = label.get_text()
         assert f"{row['mean']:.3f} ± {row['standard_error']:.3f}" in text
         assert row["kind"] in text
-        assert ("chosen" in text) == row["chosen"]
-        assert (label.get_fontweight() == "bold") == row["chosen"]
+        assert ("chosen" in text) == row["is_selected"]
+        assert (label.get_fontweight() == "bold") == row["is_selected"]
     assert display.ax_.get_ylim() == (len(names) - 0.5, -0.5)  # the best is on top
     assert display.ax_.get_xlabel() == "accuracy on held-out domains"
 
@@ -306,7 +306,7 @@ def test_the_leaderboard_as_a_frame(model):
     frame = LeaderboardDisplay.from_classifier(model).frame()
     assert frame["model"].tolist() == [row["model"] for row in model.leaderboard_]
     np.testing.assert_allclose(frame[["score_a", "score_b", "score_c"]].mean(axis=1), frame["mean"])
-    assert frame["chosen"].sum() == 1
+    assert frame["is_selected"].sum() == 1
     assert "scores" not in frame
 
 

@@ -17,35 +17,23 @@ from unseen import DomainCenterer
 from unseen.model_selection import (
     METHODS,
     Candidate,
+    EvaluationConfig,
     LeaveOneDomainOut,
     OutOfDomainPredictions,
     Prediction,
+    SelectionOptions,
     TrialSplits,
-    evaluate_and_fit_ensemble,
+    _model_builder,
     forecast,
+    select_model,
 )
-from unseen.model_selection import (
-    _ensemble_selection as _pooling,
-)
-from unseen.model_selection._ensemble_math import (
-    N_SKEWED_BATCHES,
-    SMOOTHING_STRENGTHS,
-    AcceptanceTest,
-    ConformalSets,
-    CrossFittingFolds,
-    average_members,
-    calibration_table,
-    fit_ensemble_weights,
-    fit_temperature,
-    fit_temperatures,
-    make_trial_batches,
-    neighbor_graph,
-    prune_weights,
-    sample_skewed_batch,
-    smooth_probabilities,
-    softmax,
-)
+from unseen.model_selection._acceptance import N_SKEWED_BATCHES, AcceptanceTest, make_trial_batches, sample_skewed_batch
+from unseen.model_selection._calibration import calibration_table, fit_temperature, fit_temperatures, softmax
+from unseen.model_selection._conformal import ConformalSets
+from unseen.model_selection._cross_fitting import CrossFittingFolds
 from unseen.model_selection._ensemble_selection import FULL_ENSEMBLE, INDUCTIVE_ENSEMBLE
+from unseen.model_selection._ensemble_weights import average_members, fit_ensemble_weights, prune_weights
+from unseen.model_selection._smoothing import SMOOTHING_STRENGTHS, neighbor_graph, smooth_probabilities
 from unseen.utils.samples import Samples
 
 
@@ -136,7 +124,7 @@ def test_weights_are_those_of_a_convex_solver(pull, seed):
 
     sums_to_one = {"type": "eq", "fun": lambda w: w.sum() - 1}
     best = minimize(objective, np.full(6, 1 / 6), bounds=[(1e-9, 1)] * 6, constraints=sums_to_one, tol=1e-10)
-    w = fit_ensemble_weights(P, codes, pull=pull)
+    w = fit_ensemble_weights(P, codes, uniform_penalty=pull)
     assert w.sum() == pytest.approx(1)
     assert objective(np.maximum(w, 1e-300)) == pytest.approx(best.fun, abs=1e-5)
 
@@ -153,7 +141,7 @@ def test_a_pool_is_no_worse_than_its_best_member_nor_than_the_plain_mean(seed):
     w, single = fit_ensemble_weights(P, codes), [loss(row, P, codes) for row in np.eye(8)]
     assert loss(w, P, codes) <= loss(np.full(8, 1 / 8), P, codes)
     assert loss(w, P, codes) <= min(single) + 0.02 * np.log(8)  # the pull's bound
-    assert loss(fit_ensemble_weights(P, codes, pull=0.0), P, codes) <= min(single) + 1e-4
+    assert loss(fit_ensemble_weights(P, codes, uniform_penalty=0.0), P, codes) <= min(single) + 1e-4
 
 
 def test_weights_move_with_their_members_and_copies_share_alike():
@@ -239,9 +227,9 @@ def test_pruning_drops_what_does_not_matter_and_keeps_what_does():
     for c in codes:
         knows = [confident(c, half, sure=0.95) * half[:, None] + 0.5 * ~half[:, None] for half in (halves, ~halves)]
         P.append(np.array([*knows, confident(c, rng.random(200) < 0.5)]))
-    kept = prune_weights(np.array([0.49, 0.49, 0.02]), P, codes, fewest=1)
+    kept = prune_weights(np.array([0.49, 0.49, 0.02]), P, codes, min_members=1)
     assert kept == pytest.approx([0.5, 0.5, 0])
-    np.testing.assert_array_equal(prune_weights(np.array([0.0, 1.0, 0.0]), P, codes, fewest=1), [0, 1, 0])
+    np.testing.assert_array_equal(prune_weights(np.array([0.0, 1.0, 0.0]), P, codes, min_members=1), [0, 1, 0])
     np.testing.assert_array_equal(prune_weights(np.array([0.49, 0.49, 0.02]), P, codes), [0.49, 0.49, 0.02])
     assert prune_weights(np.ones(1), [p[:1] for p in P], codes) == [1]
 
@@ -282,7 +270,7 @@ def test_the_graph_is_symmetric_and_knows_the_nearest(monkeypatch):
     A = np.zeros((60, 60))
     np.put_along_axis(A, np.argsort(distances, axis=1)[:, :5], 1, axis=1)
     np.testing.assert_array_equal(W, (A + A.T) / 2)
-    monkeypatch.setattr("unseen.model_selection._ensemble_math.BLOCK", 20)
+    monkeypatch.setattr("unseen.model_selection._smoothing.NEIGHBOR_BLOCK_ROWS", 20)
     blocks = neighbor_graph(X).toarray()
     assert blocks.sum() == W.sum()
     np.testing.assert_array_equal(blocks[::3, ::3], neighbor_graph(X[::3]).toarray())
@@ -322,10 +310,10 @@ def ballot(n_domains, votes, X=None, n=200):
     )
     candidates = [Candidate("still", {}, None, None), Candidate("moving", {}, DomainCenterer(), None, plain=False)]
     said = [
-        Prediction(j, at, p.argmax(axis=1), {"votes": np.log(p)})
+        Prediction(j, at, p.argmax(axis=1), {"decision_scores": np.log(p)})
         for j, at in product(range(2), range(len(trials.splits)))
-        if j or at not in trials.again
-        for p in [votes(j, at not in trials.again, trials.splits[at][1] % n)]  # every other is of the second class
+        if j or at not in trials.resampled
+        for p in [votes(j, at not in trials.resampled, trials.splits[at][1] % n)]  # every other is of the second class
     ]
     return OutOfDomainPredictions.from_predictions(candidates, samples, trials, said)
 
@@ -344,11 +332,11 @@ def planted(gain, n_domains=5, skewed_gain=None):
 def test_trials_hold_out_again_what_was_held_out():
     found = planted(0.1)
     for k, (train, test) in enumerate(found.trials.natural):
-        for b, rows in enumerate(found.trials.rows[k]):
-            again = found.trials.splits[found.trials.at(k, b)]
+        for b, rows in enumerate(found.trials.batch_rows[k]):
+            again = found.trials.splits[found.trials.position(k, b)]
             assert again[0] is train
             np.testing.assert_array_equal(again[1], test[rows])
-            assert (found.trials.at(k, b) in found.trials.again) == (b > 0)
+            assert (found.trials.position(k, b) in found.trials.resampled) == (b > 0)
 
 
 @pytest.mark.parametrize(
@@ -366,12 +354,16 @@ def test_trials_hold_out_again_what_was_held_out():
 )
 def test_the_guard_takes_what_pays_and_says_so(options, name):
     n = options.get("n_domains", 5)
-    found = planted(**options).pooled([*np.random.default_rng(0).normal(size=(n, 200, 2))])  # neighbors know nothing
-    bold = next(one for one in found.tried if one.name == FULL_ENSEMBLE)
-    assert [one.name for one in found.tried if one.chosen] == [FULL_ENSEMBLE if name == "A" else INDUCTIVE_ENSEMBLE]
+    found = planted(**options).fit_ensemble(
+        [*np.random.default_rng(0).normal(size=(n, 200, 2))]
+    )  # neighbors know nothing
+    bold = next(one for one in found.trials if one.name == FULL_ENSEMBLE)
+    assert [one.name for one in found.trials if one.is_selected] == [
+        FULL_ENSEMBLE if name == "A" else INDUCTIVE_ENSEMBLE
+    ]
     assert any(member.transductive for member in found.members) == (name == "A")
     assert ("is not used" in bold.guard) == (name == "I")
-    assert "Smoothing" in found.guards[1].reason
+    assert "Smoothing" in found.acceptance_tests[1].reason
     assert not found.smoothing
     assert "inf" not in bold.guard
     assert found.kind == ("transductive" if name == "A" else "plain")
@@ -380,39 +372,43 @@ def test_the_guard_takes_what_pays_and_says_so(options, name):
 
 def test_without_features_of_batches_nothing_transductive_is_tried():
     found = planted(0.2)
-    alone = {"candidates": found.candidates[:1], "betas": found.betas[:1], "fold_betas": found.fold_betas[:, :1]}
-    inductive = replace(found, **alone).pooled(None)
-    assert inductive.guards == []
-    assert [one.name for one in inductive.tried if one.chosen] == [INDUCTIVE_ENSEMBLE]
+    alone = {
+        "candidates": found.candidates[:1],
+        "inverse_temperatures": found.inverse_temperatures[:1],
+        "fold_inverse_temperatures": found.fold_inverse_temperatures[:, :1],
+    }
+    inductive = replace(found, **alone).fit_ensemble(None)
+    assert inductive.acceptance_tests == []
+    assert [one.name for one in inductive.trials if one.is_selected] == [INDUCTIVE_ENSEMBLE]
 
 
 def test_a_step_is_accepted_by_a_paired_t_test_and_two_margins():
     gains = np.array([12.0, -6.0, -2.0, 10.0])
-    assert not AcceptanceTest("It", gains, gains).adopts
+    assert not AcceptanceTest("It", gains, gains).is_accepted
     accepted = AcceptanceTest("It", gains + 10, gains + 10)
-    assert accepted.adopts
+    assert accepted.is_accepted
     assert accepted.p_value == pytest.approx(ttest_1samp(gains + 10, 0, alternative="greater").pvalue)
     assert (
         f"gains 13.5 points on natural batches (p = {accepted.p_value:.3f}, one-sided paired t test)" in accepted.reason
     )
     lost = AcceptanceTest("It", np.full(4, -0.5), np.full(4, 20.0))  # what pays on skewed batches alone
-    assert not lost.adopts
+    assert not lost.is_accepted
     assert lost.p_value == 1
     assert "not used" in lost.reason
     skewed_loss = AcceptanceTest("It", np.array([19.0, 20.0, 21.0, 20.0]), np.full(4, -1.5))
     assert skewed_loss.p_value < 0.001
-    assert not skewed_loss.adopts
+    assert not skewed_loss.is_accepted
     assert AcceptanceTest("It", np.zeros(4), np.zeros(4)).p_value == 1
     few = np.array([40.0, -0.1, 39.0])
-    assert not AcceptanceTest("It", few, few).adopts
+    assert not AcceptanceTest("It", few, few).is_accepted
     two = AcceptanceTest("It", np.array([30.0, 31.0]), np.array([30.0, 31.0]))
-    assert not two.adopts
+    assert not two.is_accepted
     assert two.reason.endswith("needs at least 3 held-out domains, and there are 2.")
 
 
 def test_a_step_that_changes_nothing_on_average_is_accepted_as_often_as_stated():
     gains = np.random.default_rng(0).normal(scale=5, size=(4000, 5))
-    rate = np.mean([AcceptanceTest("It", own, own).adopts for own in gains])
+    rate = np.mean([AcceptanceTest("It", own, own).is_accepted for own in gains])
     assert 0.02 < rate < 0.05 + 2 * np.sqrt(0.05 * 0.95 / 4000)
 
 
@@ -424,10 +420,10 @@ def test_smoothing_is_taken_where_neighbors_know_and_stays_calibrated():
 
     found = ballot(4, votes)
     X = [6 * np.eye(2)[codes] + rng.normal(size=(200, 2)) for codes in found.codes]
-    pooling = found.pooled(X)
+    pooling = found.fit_ensemble(X)
     assert pooling.smoothing in SMOOTHING_STRENGTHS
-    assert pooling.guards[-1].adopts
-    smooth = next(one for one in pooling.tried if one.chosen)
+    assert pooling.acceptance_tests[-1].is_accepted
+    smooth = next(one for one in pooling.trials if one.is_selected)
     assert "smoothed" in smooth.name
     assert smooth.scores.mean() > 95
     assert pooling.calibration["after"]["log_loss"] < pooling.calibration["before"]["log_loss"]
@@ -487,7 +483,7 @@ def test_more_than_domains_can_promise_is_refused():
     P, codes = exchangeable(np.random.default_rng(2), 4)
     conformal = ConformalSets.from_predictions(P, codes)
     assert conformal.threshold(0.8) == max(scores.max() for scores in conformal.scores)
-    with pytest.raises(ValueError, match=r"at most 1 - 1/\(m \+ 1\) = 0.8.*bring more"):
+    with pytest.raises(ValueError, match=r"at most 1 - 1/\(m \+ 1\) = 0.8.*more domains"):
         conformal.threshold(0.81)
     with pytest.raises(ValueError, match="between 0 and 1, not 90"):
         conformal.sets(P[0], 90)
@@ -566,10 +562,11 @@ def test_calibration_tells_the_honest_from_the_sure():
 
 def test_votes_have_room_in_memory(monkeypatch):
     X, y, d = three_domains(n_per_cell=30)
-    monkeypatch.setattr(_pooling, "MAX_DECISION_SCORES", 10 * 3 * 100)  # for a hundred samples of three classes
+    monkeypatch.setattr(_model_builder, "MAX_DECISION_SCORES", 10 * 3 * 100)  # for a hundred samples of three classes
     candidates = list(METHODS["logistic"].candidates(3)) * 2
     splits = list(LeaveOneDomainOut().split(X, y, d))
-    _, pooling = evaluate_and_fit_ensemble(candidates, Samples(X, y, d), splits)
+    options = SelectionOptions(transductive=True)
+    pooling = select_model(candidates, Samples(X, y, d), splits, EvaluationConfig(), options).ensemble
     sizes = [len(codes) for codes in pooling.codes]
     assert sum(sizes) <= 110 < len(X)
     assert all(set(codes) == {0, 1, 2} for codes in pooling.codes)

@@ -23,8 +23,8 @@ from sklearn.svm import SVC
 from evaluation_sample import NAMES, SAMPLES, SPLITS, D, X, Y, own
 from unseen import CIDG, DomainCenterer
 from unseen.kernels import _size_plan as _plan
+from unseen.model_selection import EvaluationConfig, evaluate_candidates
 from unseen.model_selection import _split_evaluation as _asking
-from unseen.model_selection import evaluate_candidates
 from unseen.model_selection._split_evaluation import (
     MIN_PROBABILITY,
     FeatureStage,
@@ -56,7 +56,7 @@ from unseen.model_selection._validation import (
 def test_metrics_ask_for_what_they_need():
     assert required_responses("accuracy") == required_responses("f1_macro") == ()
     assert required_responses("roc_auc") == required_responses("neg_log_loss") == RESPONSES
-    assert required_responses("votes") == ("votes",)
+    assert required_responses("decision_scores") == ("decision_scores",)
 
 
 def test_votes_are_decisions_or_logarithms_of_probabilities_or_labels():
@@ -96,7 +96,7 @@ def test_decisions_that_are_no_numbers_are_no_votes(value):
         def decision_function(self, X):
             return np.full((len(X), 3), value)
 
-    with pytest.raises(ValueError, match="decision values are not all numbers"):
+    with pytest.raises(ValueError, match="decision values of the classifier contain NaN"):
         decision_scores(Lost(), X, None, SAMPLES.classes)
 
 
@@ -112,24 +112,32 @@ def test_decisions_that_are_no_numbers_are_no_votes(value):
         KNeighborsClassifier(3),
     ],
 )
-@pytest.mark.parametrize("scoring", ["votes", "accuracy", "roc_auc"])
+@pytest.mark.parametrize("scoring", ["decision_scores", "accuracy", "roc_auc"])
 def test_codes_are_what_a_classifier_predicts_and_votes_are_its_own(model, scoring):
-    found = list(evaluate_candidates([own(model)], SAMPLES, SPLITS, scoring=scoring, votes=[0]))
+    found = list(
+        evaluate_candidates([own(model)], SAMPLES, SPLITS, EvaluationConfig(scoring=scoring), with_decision_scores=[0])
+    )
     assert len(found) == len(SPLITS)
     for one in found:
         train, test = SPLITS[one.split]
         fitted = model.fit(X[train], SAMPLES.y[train])
         assert one.error == ""
         np.testing.assert_array_equal(SAMPLES.classes[one.codes], fitted.predict(X[test]))
-        np.testing.assert_allclose(one.responses["votes"], decision_scores(fitted, X[test], None, SAMPLES.classes))
+        np.testing.assert_allclose(
+            one.responses["decision_scores"], decision_scores(fitted, X[test], None, SAMPLES.classes)
+        )
         assert ("classes_" in one.responses) == (scoring == "roc_auc")
         assert one.fit_seconds > 0
         assert one.predict_seconds > 0
 
 
 def test_only_those_are_asked_for_votes_who_are_to_cast_them():
-    found = list(evaluate_candidates([own(GaussianNB()), own(GaussianNB())], SAMPLES, SPLITS, votes=[1]))
-    assert {one.candidate: set(one.responses) for one in found} == {0: set(), 1: {"votes"}}
+    found = list(
+        evaluate_candidates(
+            [own(GaussianNB()), own(GaussianNB())], SAMPLES, SPLITS, EvaluationConfig(), with_decision_scores=[1]
+        )
+    )
+    assert {one.candidate: set(one.responses) for one in found} == {0: set(), 1: {"decision_scores"}}
 
 
 def test_responses_are_those_that_a_classifier_has():
@@ -191,7 +199,7 @@ def test_who_knows_the_truth_has_the_best_score(scoring, n_classes):
     scorer = Scorer(scoring, samples, splits)
     assert scorer.undefined(0) == ""
     truth = _perfect_classifier(samples.y[splits[0][1]], np.unique(samples.y))
-    best = scorer._scored(splits[0][1], truth)
+    best = scorer._apply(splits[0][1], truth)
     assert best == pytest.approx(0.0 if scoring == "neg_log_loss" else 1.0, abs=1e-9)
 
 
@@ -291,14 +299,16 @@ def test_parts_without_a_score_are_told_once_and_none_but_such_are_an_error():
         UndefinedMetricWarning,
         match=r"roc_auc is not defined on 1 of 2 held-out parts, .* 'a', 'b', 'c'; of",
     ):
-        found = tabulate_candidates([own(GaussianNB())], SAMPLES, one_class, scoring="roc_auc")
+        found = tabulate_candidates([own(GaussianNB())], SAMPLES, one_class, EvaluationConfig(scoring="roc_auc"))
     assert found["defined"].tolist() == [False, True]
     assert found["mean_test_score"][0] == found["scores"][0, 1]
     with pytest.raises(ValueError, match="roc_auc is not defined on 1 of 1 held-out parts"):
-        tabulate_candidates([own(GaussianNB())], SAMPLES, one_class[:1], scoring="roc_auc")
+        tabulate_candidates([own(GaussianNB())], SAMPLES, one_class[:1], EvaluationConfig(scoring="roc_auc"))
     with pytest.raises(ValueError, match=r"The score is not defined on 1 of 1 .*it is not a number for anybody"):
-        tabulate_candidates([own(GaussianNB())], SAMPLES, SPLITS[:1], scoring=lambda model, X, y: np.nan)
-    Scorer("roc_auc", SAMPLES, SPLITS).leave_out([])
+        tabulate_candidates(
+            [own(GaussianNB())], SAMPLES, SPLITS[:1], EvaluationConfig(scoring=lambda model, X, y: np.nan)
+        )
+    Scorer("roc_auc", SAMPLES, SPLITS).warn_undefined([])
 
 
 def test_a_preparation_sees_training_rows_alone():
@@ -329,15 +339,15 @@ class Broken(ClassifierMixin, BaseEstimator):
 
 
 def test_what_unfit_settings_raise_is_their_answer_and_a_bug_of_ours_is_not():
-    found = list(evaluate_candidates([own(Broken()), own(GaussianNB())], SAMPLES, SPLITS))
+    found = list(evaluate_candidates([own(Broken()), own(GaussianNB())], SAMPLES, SPLITS, EvaluationConfig()))
     assert sorted((one.candidate, one.split, one.error) for one in found) == [
         *((0, k, "ValueError: no") for k in range(3)),
         *((1, k, "") for k in range(3)),
     ]
     assert all((one.codes is None) == (one.candidate == 0) for one in found)
     with pytest.raises(KeyError):
-        list(evaluate_candidates([own(Broken(KeyError))], SAMPLES, SPLITS))
-    theirs = list(evaluate_candidates([own(Broken(KeyError), own=True)], SAMPLES, SPLITS))
+        list(evaluate_candidates([own(Broken(KeyError))], SAMPLES, SPLITS, EvaluationConfig()))
+    theirs = list(evaluate_candidates([own(Broken(KeyError), own=True)], SAMPLES, SPLITS, EvaluationConfig()))
     assert {one.error for one in theirs} == {"KeyError: 'no'"}
 
 
@@ -345,9 +355,11 @@ def test_parts_drawn_again_are_asked_of_those_alone_who_vote_and_look_at_other_s
     train, test = SPLITS[0]
     splits = [(train, test), (train, test[::2]), (train, test[1::2])]
     candidates = [own(GaussianNB()), replace(own(GaussianNB(), DomainCenterer()), method="other")]
-    found = evaluate_candidates(candidates, SAMPLES, splits, votes=[0, 1], again=frozenset({1, 2}))
+    found = evaluate_candidates(
+        candidates, SAMPLES, splits, EvaluationConfig(), with_decision_scores=[0, 1], resampled=frozenset({1, 2})
+    )
     assert sorted((one.candidate, one.split) for one in found) == [(0, 0), (1, 0), (1, 1), (1, 2)]
-    found = evaluate_candidates(candidates, SAMPLES, splits, again=frozenset({1, 2}))
+    found = evaluate_candidates(candidates, SAMPLES, splits, EvaluationConfig(), resampled=frozenset({1, 2}))
     assert sorted((one.candidate, one.split) for one in found) == [(0, 0), (1, 0)]
 
 
@@ -357,13 +369,17 @@ ALIKE = [(SPLITS[0][0], SPLITS[0][1][part]) for part in (slice(None), slice(0, 9
 
 
 @pytest.mark.parametrize("transformer", [None, DomainCenterer()])
-@pytest.mark.parametrize("scoring", ["votes", "roc_auc", "accuracy"])
+@pytest.mark.parametrize("scoring", ["decision_scores", "roc_auc", "accuracy"])
 def test_splits_that_train_alike_get_answers_of_their_own_rows(scoring, transformer):
     candidate = own(GaussianNB(), transformer)
-    together = list(evaluate_candidates([candidate], SAMPLES, ALIKE, scoring=scoring, votes=[0]))
+    together = list(
+        evaluate_candidates([candidate], SAMPLES, ALIKE, EvaluationConfig(scoring=scoring), with_decision_scores=[0])
+    )
     assert len(together) == len(ALIKE)
     for one in together:
-        (alone,) = evaluate_candidates([candidate], SAMPLES, [ALIKE[one.split]], scoring=scoring, votes=[0])
+        (alone,) = evaluate_candidates(
+            [candidate], SAMPLES, [ALIKE[one.split]], EvaluationConfig(scoring=scoring), with_decision_scores=[0]
+        )
         np.testing.assert_array_equal(one.codes, alone.codes)
         assert one.responses.keys() == alone.responses.keys()
         for name, value in one.responses.items():
@@ -384,16 +400,18 @@ class Asked(GaussianNB):
 @pytest.mark.parametrize(("theirs", "expected"), [(False, [24]), (True, [24, 9, 8])])
 def test_a_classifier_of_ours_is_asked_once_and_one_of_a_user_about_each_part(theirs, expected):
     Asked.seen.clear()
-    list(evaluate_candidates([own(Asked(), own=theirs)], SAMPLES, ALIKE))
+    list(evaluate_candidates([own(Asked(), own=theirs)], SAMPLES, ALIKE, EvaluationConfig()))
     assert Asked.seen == expected
     Asked.seen.clear()
-    list(evaluate_candidates([own(Asked())], SAMPLES, ALIKE, scoring=lambda model, X, y: float(len(X))))
+    list(
+        evaluate_candidates([own(Asked())], SAMPLES, ALIKE, EvaluationConfig(scoring=lambda model, X, y: float(len(X))))
+    )
     assert Asked.seen == [24, 9, 8]  # a scorer gets the classifier and what it sees
 
 
-def costs(*asked, **how):
+def costs(candidates, samples, splits, **how):
     """Seconds to fit and to predict, of each prediction; none has failed."""
-    found = list(evaluate_candidates(*asked, **how))
+    found = list(evaluate_candidates(candidates, samples, splits, EvaluationConfig(), **how))
     assert {one.error for one in found} == {""}
     return {(one.candidate, one.split): (one.fit_seconds, one.predict_seconds) for one in found}
 
@@ -410,9 +428,11 @@ def test_what_is_shared_is_shared_in_costs(monkeypatch):
     # A second to prepare, for both; one to fit each, for all splits; one to predict all splits at once.
     pairs = list(itertools.product(range(2), range(3)))
     assert costs(two, SAMPLES, ALIKE) == dict.fromkeys(pairs, pytest.approx(((1 / 2 + 1) / 3, 1 / 3)))
-    once = costs(two, SAMPLES, ALIKE, again=frozenset({1, 2}))
+    once = costs(two, SAMPLES, ALIKE, resampled=frozenset({1, 2}))
     assert once == {(0, 0): pytest.approx((1 / 2 + 1, 1)), (1, 0): pytest.approx((1 / 2 + 1, 1))}
-    moving = costs([own(GaussianNB(), DomainCenterer())], SAMPLES, ALIKE, votes=[0], again=frozenset({0, 1, 2}))
+    moving = costs(
+        [own(GaussianNB(), DomainCenterer())], SAMPLES, ALIKE, with_decision_scores=[0], resampled=frozenset({0, 1, 2})
+    )
     assert moving == dict.fromkeys(pairs[:3], pytest.approx((2, 1 / 3)))
 
 
@@ -427,15 +447,15 @@ def test_a_decomposition_and_a_solution_are_shared_in_costs(monkeypatch):
 
 def test_a_projection_says_how_simple_it_is():
     (one,) = evaluate_candidates(
-        [own(GaussianNB(), CIDG(ridge=0.5), head="h", shares="decomposition")], SAMPLES, SPLITS[:1]
+        [own(GaussianNB(), CIDG(ridge=0.5), head="h", shares="decomposition")], SAMPLES, SPLITS[:1], EvaluationConfig()
     )
     assert (one.n_components, one.ridge, one.weight > 0) == (2, 0.5, True)
-    (plain,) = evaluate_candidates([own(GaussianNB())], SAMPLES, SPLITS[:1])
+    (plain,) = evaluate_candidates([own(GaussianNB())], SAMPLES, SPLITS[:1], EvaluationConfig())
     assert (plain.n_components, plain.ridge, plain.weight) == (0, 0.0, 0.0)
 
 
 def test_who_fails_has_cost_nothing():
-    (one,) = evaluate_candidates([own(Broken())], SAMPLES, SPLITS[:1])
+    (one,) = evaluate_candidates([own(Broken())], SAMPLES, SPLITS[:1], EvaluationConfig())
     assert (one.fit_seconds, one.predict_seconds) == (0.0, 0.0)
 
 
@@ -448,9 +468,9 @@ class Contrary(GaussianNB):
 
 def test_codes_are_predictions_even_if_the_votes_say_otherwise():
     train, test = SPLITS[0]
-    (one,) = evaluate_candidates([own(Contrary())], SAMPLES, SPLITS[:1], scoring="votes")
+    (one,) = evaluate_candidates([own(Contrary())], SAMPLES, SPLITS[:1], EvaluationConfig(), with_decision_scores="all")
     np.testing.assert_array_equal(NAMES[one.codes], Contrary().fit(X[train], SAMPLES.y[train]).predict(X[test]))
-    assert (one.responses["votes"].argmax(axis=1) != one.codes).all()
+    assert (one.responses["decision_scores"].argmax(axis=1) != one.codes).all()
 
 
 def test_a_class_that_is_predicted_but_not_there_is_no_matter_for_a_warning():
@@ -460,7 +480,7 @@ def test_a_class_that_is_predicted_but_not_there_is_no_matter_for_a_warning():
 
 
 def test_nothing_is_shown_unless_asked_for(capfd):
-    list(evaluate_candidates([own(GaussianNB())], SAMPLES, SPLITS))
+    list(evaluate_candidates([own(GaussianNB())], SAMPLES, SPLITS, EvaluationConfig()))
     assert capfd.readouterr() == ("", "")
 
 

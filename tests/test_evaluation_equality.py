@@ -16,6 +16,7 @@ from sklearn.preprocessing import StandardScaler
 from unseen.model_selection import (
     HEADS,
     METHODS,
+    EvaluationConfig,
     LeaveOneDomainOut,
     LeavePDomainsOut,
     bind_domains,
@@ -81,7 +82,7 @@ def small(candidate):
 @cache
 def said(seed):
     """All candidates on all splits at once, so that everything is shared that ever is."""
-    return list(evaluate_candidates(asked(seed), table(seed), splits(seed), preparation=PREPARATION))
+    return list(evaluate_candidates(asked(seed), table(seed), splits(seed), EvaluationConfig(preparation=PREPARATION)))
 
 
 def by_hand(candidate, samples, train, test):
@@ -89,7 +90,7 @@ def by_hand(candidate, samples, train, test):
     prepare = clone(PREPARATION).fit(samples.X[train])
     known, new = samples.take(train), samples.take(test)
     with ignore_expected_warnings():
-        pipeline = candidate.fitted(prepare.transform(known.X), known.y, known.domain)
+        pipeline = candidate.fit(prepare.transform(known.X), known.y, known.domain)
         model, seen = bind_domains(pipeline, prepare.transform(new.X), new.domain)
         return model.predict(seen)
 
@@ -123,7 +124,7 @@ def of_scikit(name, grid):
 @pytest.mark.parametrize("name", KNOWN)
 def test_scores_are_those_of_a_grid_search_of_scikit_learn(name):
     samples, parts, (candidates, pipeline) = table(1), splits(1), of_scikit(name, KNOWN[name])
-    found = tabulate_candidates(candidates, samples, parts, preparation=PREPARATION)["scores"]
+    found = tabulate_candidates(candidates, samples, parts, EvaluationConfig(preparation=PREPARATION))["scores"]
     search = GridSearchCV(pipeline, KNOWN[name], cv=parts, scoring="accuracy", refit=False)
     with ignore_expected_warnings():
         results = search.fit(samples.X, samples.y).cv_results_
@@ -136,7 +137,7 @@ def test_predictions_are_those_of_a_cross_validation_of_scikit_learn(name):
     samples, (candidates, pipeline) = table(0), of_scikit(name, KNOWN[name])
     each = list(LeaveOneDomainOut().split(samples.X, samples.y, samples.domain))
     found = np.empty((len(candidates), len(samples)), dtype=object)
-    for one in evaluate_candidates(candidates, samples, each, preparation=PREPARATION):
+    for one in evaluate_candidates(candidates, samples, each, EvaluationConfig(preparation=PREPARATION)):
         found[one.candidate, each[one.split][1]] = samples.classes[one.codes]
     for candidate, own in zip(candidates, found, strict=True):
         setting = {f"classifier__{key}": value for key, value in candidate.settings.items()}

@@ -242,11 +242,11 @@ def test_decompositions_are_kept_up_to_a_size():
     widths = ("median", "10*median", "0.1*median")
     projections = [session_of().setting({"gamma": width}).candidate().transformer for width in widths]
     for projection in projections:
-        made.append(bench.fold(projection))
+        made.append(bench.decompose(projection))
     assert len(shelf) == 2
-    assert bench.fold(projections[2]) is made[2]
-    assert bench.is_ready(projections[1])
-    assert not bench.is_ready(projections[0])
+    assert bench.decompose(projections[2]) is made[2]
+    assert bench.is_cached(projections[1])
+    assert not bench.is_cached(projections[0])
 
 
 @pytest.mark.parametrize(("name", "most"), [("synthetic", 2000), ("digits", 600)])
@@ -333,7 +333,7 @@ def test_the_pool_is_that_of_the_automatic_choice():
     assert [guard["reason"] for guard in view.facts["guards"]] == automatic.decisions_
     assert view.facts["name"] == automatic.best_model_
     natural = view.skew(None)
-    chosen = next(one["name"] for one in view.facts["tried"] if one["chosen"])
+    chosen = next(one["name"] for one in view.facts["tried"] if one["is_selected"])
     accuracy = natural["accuracy"].get(chosen, natural["accuracy"].get("what was chosen"))
     assert accuracy == pytest.approx(automatic.score(table.X[new], table.y[new]))
     assert sum(natural["counts"]) == new.sum()

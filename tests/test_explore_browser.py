@@ -265,7 +265,7 @@ def test_the_pool_and_what_skew_does_to_it(visit):
     weights = page.locator("#members tbody td:last-child").all_inner_texts()
     assert sum(float(text.rstrip("%")) for text in weights) == pytest.approx(100, abs=1)
     assert "points on natural batches" in page.locator("#guards").inner_text()
-    value = "() => document.querySelector('[data-model=\"pool of all models\"]').dataset.value"
+    value = "() => document.querySelector('[data-model=\"ensemble of all models\"]').dataset.value"
     page.locator("#skew").focus()
     assert changed(page, lambda: page.keyboard.press("End"), value)
     assert page.locator("#skew-value").inner_text() == "99%"

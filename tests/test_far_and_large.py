@@ -17,7 +17,7 @@ from helpers import METHODS, make, three_domains
 from unseen import CIDG, DICA, KFDA, SCA, PivotedNystroem, ProjectionSearchCV, UndoBias
 from unseen import model_selection as selection
 from unseen.kernels import Kernel, center_kernel
-from unseen.model_selection import LeaveOneDomainOut, evaluate_candidates
+from unseen.model_selection import EvaluationConfig, LeaveOneDomainOut, evaluate_candidates
 from unseen.utils.samples import Samples
 
 X, Y, D = three_domains()
@@ -100,10 +100,12 @@ def test_predictions_of_a_split_depend_on_its_own_rows_alone(preparation, far):
         next(candidate for candidate in selection.METHODS[name].candidates(3) if not candidate.transductive)
         for name in ("CIDG", "SCA", "KPCA", "RBF SVM")
     ]
-    alone = evaluate_candidates(candidates, Samples(X, Y, D), [(train, test)], preparation=preparation)
+    alone = evaluate_candidates(
+        candidates, Samples(X, Y, D), [(train, test)], EvaluationConfig(preparation=preparation)
+    )
     # The same training rows serve a second split, which holds out the row that is far away.
     splits = [(train, test), (train, np.append(test, len(X)))]
-    beside = evaluate_candidates(candidates, stretched, splits, preparation=preparation)
+    beside = evaluate_candidates(candidates, stretched, splits, EvaluationConfig(preparation=preparation))
     expected = {one.candidate: one.codes for one in alone}
     for one in beside:
         np.testing.assert_array_equal(one.codes[: len(test)], expected[one.candidate])

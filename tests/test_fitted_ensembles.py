@@ -49,23 +49,23 @@ def found(table):
 
 def test_several_methods_are_the_pool_of_unseen_classifier(table, found):
     expected = UnseenClassifier(SEVERAL).fit(table.X, table.y, sample_domain=table.domain)
-    assert [one["params"] for one in found.pool["members"]] == [one["params"] for one in expected.members_]
-    weights, same = ([one["weight"] for one in members] for members in (found.pool["members"], expected.members_))
+    assert [one["params"] for one in found.ensemble["members"]] == [one["params"] for one in expected.members_]
+    weights, same = ([one["weight"] for one in members] for members in (found.ensemble["members"], expected.members_))
     np.testing.assert_allclose(weights, same, atol=1e-5)
     assert (found.name, found.kind) == (expected.best_model_, expected.best_kind_)
-    assert found.pool["decisions"] == expected.decisions_
-    assert found.pool["forecast"] == expected.forecast_
+    assert found.ensemble["decisions"] == expected.decisions_
+    assert found.ensemble["forecast"] == expected.forecast_
     X = table.X + 0.3
     np.testing.assert_allclose(found.model.predict_proba(X), expected.predict_proba(X), atol=1e-5)
 
 
 def test_scores_of_a_pool_are_those_of_the_row_that_was_chosen(table, found):
-    (chosen,) = [row for row in found.leaderboard if row["chosen"]]
+    (chosen,) = [row for row in found.leaderboard if row["is_selected"]]
     assert found.scores == chosen["scores"]
     assert list(found.scores) == ["north", "south", "west"]
     mean, low, high = forecast(np.array([*found.scores.values()]))
-    assert found.pool["forecast"][0] == mean
-    assert found.pool["forecast"][1] <= low <= high <= found.pool["forecast"][2]  # samples are noise as well
+    assert found.ensemble["forecast"][0] == mean
+    assert found.ensemble["forecast"][1] <= low <= high <= found.ensemble["forecast"][2]  # samples are noise as well
     assert {row["model"] for row in found.leaderboard} >= {"logistic", "CIDG + logistic", "centered logistic"}
 
 
@@ -73,14 +73,14 @@ def test_an_inductive_pool_needs_no_batches(table):
     found = fit_table(table, SEVERAL, inductive=True)
     assert {row["kind"] for row in found.leaderboard} <= {"plain", "inductive"}
     assert not found.model.transductive
-    assert found.pool["decisions"] == []
+    assert found.ensemble["decisions"] == []
     one_by_one = np.vstack([found.model.predict_proba(row[None]) for row in table.X[::5]])
     np.testing.assert_allclose(one_by_one, found.model.predict_proba(table.X)[::5], atol=1e-12)
 
 
 def test_a_plain_classifier_beside_a_pool_takes_no_part_in_it(table):
     found = fit_table(table, ["CIDG", "centered logistic"])
-    assert "logistic" not in {one["model"] for one in found.pool["members"]}
+    assert "logistic" not in {one["model"] for one in found.ensemble["members"]}
     assert set(found.baseline) == set(found.scores)
 
 
@@ -102,7 +102,7 @@ def test_samples_that_members_share_are_stored_once_and_shared_again(table, tmp_
 def test_a_pool_sees_all_rows_through_landmarks_that_its_projections_share(table, tmp_path, monkeypatch):
     monkeypatch.setitem(METHODS, "CIDG", replace(METHODS["CIDG"], coarse={"gamma": ["median"], "ridge": [0.1, 1.0]}))
     found = fit_table(table, ["CIDG", "logistic"], plan=SizePlan.from_rows(len(table.X), exact=False, landmarks=20))
-    assert {one["model"] for one in found.pool["members"]} >= {"CIDG + logistic"}
+    assert {one["model"] for one in found.ensemble["members"]} >= {"CIDG + logistic"}
     assert (found.stream["projection_rows"], found.stream["landmarks"]) == (len(table.X), 20)
     assert f"Projections saw {len(table.X)} rows through 20 landmarks" in found.remarks[0]
     assert "; classifiers saw" in found.remarks[0]
@@ -120,14 +120,20 @@ def test_a_pool_without_a_projection_saw_a_sample(table):
 
 def test_the_card_says_who_is_in_the_pool_why_and_what_to_expect(table, found, capsys):
     card = json.loads(json.dumps(model_card(table, found), allow_nan=False))
-    assert sum(one["weight"] for one in card["pool"]["members"]) == pytest.approx(1)
-    assert set(card["pool"]["calibration"]) == {"before", "after"}
-    assert sum(row["chosen"] for row in card["leaderboard"]) == 1
+    assert sum(one["weight"] for one in card["ensemble"]["members"]) == pytest.approx(1)
+    assert set(card["ensemble"]["calibration"]) == {"before", "after"}
+    assert sum(row["is_selected"] for row in card["leaderboard"]) == 1
     describe(card)
     text = " ".join(capsys.readouterr().out.split())
-    for part in (*found.pool["decisions"], card["promise"], "What is in the pool", "█", "before they were tempered"):
+    for part in (
+        *found.ensemble["decisions"],
+        card["promise"],
+        "What is in the pool",
+        "█",
+        "before they were tempered",
+    ):
         assert part in text
-    for one in card["pool"]["members"]:
+    for one in card["ensemble"]["members"]:
         assert one["model"] in text
 
 
@@ -149,7 +155,7 @@ def test_the_table_of_scores_counts_the_rows_that_were_scored(table, capsys):
 
 def test_settings_are_named_where_one_method_was_asked_for(table, capsys):
     found = fit_table(table, "logistic")
-    assert found.settings == found.pool["members"][0]["params"] != {}
+    assert found.settings == found.ensemble["members"][0]["params"] != {}
     describe(model_card(table, found))
     text = capsys.readouterr().out
     assert "What is in the pool" not in text
@@ -161,9 +167,9 @@ def test_what_is_said_to_be_possible_can_be_asked_for(n_domains):
     """And a point more cannot."""
     text = expected_performance_facts((0.8, 0.7, 0.9), [0.8] * n_domains)
     most = int(text.split("in up to ")[1].split("%")[0]) / 100
-    pool = EnsembleClassifier([], np.empty(0), np.empty(0), held_out=[np.linspace(0, 1, 7)] * n_domains)
+    pool = EnsembleClassifier([], np.empty(0), np.empty(0), conformal_scores=[np.linspace(0, 1, 7)] * n_domains)
     assert 0 <= pool.threshold(most) <= 1
-    with pytest.raises(ValueError, match="cannot be promised"):
+    with pytest.raises(ValueError, match="is not attainable"):
         pool.threshold(most + 0.011)
 
 
@@ -209,7 +215,7 @@ def test_predictions_of_a_model_in_memory_are_those_of_its_file(table, found, tm
 
 def with_doubtful_rows(model, share):
     """The same model, as if it had given the true class no probability in a share of rows of each held-out domain."""
-    for scores in model.table_model.pool.held_out:
+    for scores in model.table_model.pool.conformal_scores:
         scores[:] = np.where(np.arange(len(scores)) < share * len(scores), 1.0, 0.2)
     return model
 
@@ -229,23 +235,25 @@ def test_sets_of_all_classes_are_replaced_by_the_number_of_domains_that_smaller_
     assert all(len(own) == 3 for own in sets)
     note = model.predict_table(table.X, sets=0.75).summary["sets"]["note"]
     assert re.search(says, note)
-    assert "all 3 classes, so the sets say nothing" in note
+    assert "all 3 classes, so the sets are uninformative" in note
     assert model.predict_table(table.X, sets=0.3).summary["sets"]["note"] == ""
 
 
 def test_so_many_domains_are_enough_for_smaller_sets_and_one_less_is_not(table):
     fit = fit_table(table, "logistic")
     pool = with_doubtful_rows(Model(fit.model, model_card(table, fit)), 0.1).table_model.pool
-    needed = int(re.search(r"take about (\d+) domains", pool.full_sets(0.75))[1])
+    needed = int(re.search(r"take about (\d+) domains", pool.explain_full_sets(0.75))[1])
     uniform = np.full((1, 3), 1 / 3)
     for m, full in ((needed, False), (needed - 1, True)):
-        more = EnsembleClassifier([], np.empty(0), np.empty(0), held_out=[np.concatenate(pool.held_out)] * m)
+        more = EnsembleClassifier(
+            [], np.empty(0), np.empty(0), conformal_scores=[np.concatenate(pool.conformal_scores)] * m
+        )
         assert more.sets(uniform, 0.75).all() == full  # nothing is harder to classify than this
 
 
 @pytest.mark.parametrize("n_domains", [1, 2, 5, 8, 9, 30])
 def test_by_default_sets_have_the_largest_coverage_up_to_nine_tenths(n_domains):
-    pool = EnsembleClassifier([], np.empty(0), np.empty(0), held_out=[np.linspace(0, 1, 7)] * n_domains)
+    pool = EnsembleClassifier([], np.empty(0), np.empty(0), conformal_scores=[np.linspace(0, 1, 7)] * n_domains)
     if n_domains >= 9:
         assert pool.resolve_coverage() == 0.9  # a warning would be an error
         return
@@ -335,5 +343,5 @@ def test_models_of_tables_refuse_small_batches_like_the_pool(table):
 
 
 def test_a_pool_of_models_alone_promises_no_sets():
-    with pytest.raises(ValueError, match="knows no held-out domains, from which prediction sets follow"):
+    with pytest.raises(ValueError, match="has no conformal_scores of held-out domains"):
         EnsembleClassifier([], np.empty(0), np.empty(0)).sets(np.eye(2), 0.5)

@@ -18,6 +18,7 @@ from helpers import three_domains
 from unseen import UnseenClassifier
 from unseen.model_selection import (
     METHODS,
+    EvaluationConfig,
     LeaveOneDomainOut,
     Method,
     evaluate_candidates,
@@ -105,7 +106,7 @@ def test_what_the_engine_predicts_is_what_cross_val_predict_does(name, preparati
         method = replace(method, classifier=clone(method.classifier).set_params(n_estimators=5))  # as many as needed
     splits = list(LeaveOneDomainOut().split(X, Y, D))
     candidates = list(method.candidates(3, quick=True))
-    said = evaluate_candidates(candidates, Samples(X, Y, D), splits, preparation=preparation)
+    said = evaluate_candidates(candidates, Samples(X, Y, D), splits, EvaluationConfig(preparation=preparation))
     for prediction in said:
         train, test = splits[prediction.split]
         model = clone(candidates[prediction.candidate].classifier)

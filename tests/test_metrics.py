@@ -27,6 +27,7 @@ from unseen import KFDA, ProjectionSearchCV, UnseenClassifier, compare
 from unseen.model_selection import (
     METHODS,
     Candidate,
+    EvaluationConfig,
     LeaveOneDomainOut,
     Scorer,
     evaluate_candidates,
@@ -63,7 +64,7 @@ def test_every_method_has_every_score_on_a_part_that_lacks_a_class(n_classes):
     methods = [method for method in method_names(needs_map=False, members=[]) if not method.startswith("centered")]
     candidates = [next(METHODS[method].candidates(n_classes)) for method in methods]
     said = list(
-        evaluate_candidates(candidates, samples, splits, scoring="neg_log_loss")
+        evaluate_candidates(candidates, samples, splits, EvaluationConfig(scoring="neg_log_loss"))
     )  # with all that metrics may need
     uncertain = [method in {"linear SVM", "RBF SVM", "Undo-Bias"} for method in methods]  # no probabilities
     for name in NAMES:
@@ -87,7 +88,7 @@ def test_with_all_classes_scores_are_those_of_scikit_learn(scoring, classifier, 
     X, y, d = places(n_classes, lacking=n_classes)
     samples, splits = of(y, d, X)
     candidate, score = Candidate("own", {}, None, classifier), Scorer(scoring, samples, splits)
-    for prediction in evaluate_candidates([candidate], samples, splits, scoring=scoring):
+    for prediction in evaluate_candidates([candidate], samples, splits, EvaluationConfig(scoring=scoring)):
         train, test = splits[prediction.split]
         model = clone(classifier).fit(X[train], y[train])
         assert score(prediction) == pytest.approx(get_scorer(scoring)(model, X[test], y[test]))
@@ -118,7 +119,7 @@ def test_every_scorer_gives_text_labels_the_score_of_numbers_or_is_refused_with_
     X, y, d = places(n_classes, lacking=n_classes)
     scores = []
     for labels in (y, named_classes(y)):
-        model = UnseenClassifier(["logistic"], pool=False, scoring=name)
+        model = UnseenClassifier(["logistic"], ensemble=False, scoring=name)
         try:
             model.fit(X, labels, sample_domain=d)
         except ValueError as refused:
@@ -220,7 +221,7 @@ def test_what_fails_is_not_excused_by_a_part_that_nobody_is_scored_on():
     X, y, d = places(2, lacking=1)
     mine = ("mine", Unfit())
     with pytest.warns((UndefinedMetricWarning, RuntimeWarning), match="not defined on 1 of 4|mine cannot be scored"):
-        model = UnseenClassifier(["1NN", mine], pool=False, scoring="roc_auc_ovo").fit(X, y, sample_domain=d)
+        model = UnseenClassifier(["1NN", mine], ensemble=False, scoring="roc_auc_ovo").fit(X, y, sample_domain=d)
     means = {row["model"]: row["mean"] for row in model.leaderboard_}
     assert model.best_model_ == "1NN"
     assert np.isnan(means["mine"])

@@ -114,9 +114,9 @@ def test_members_that_dissent_are_named_as_the_card_names_them(home):
     }
     assert dissent
     members = [{"model": f"member {j}"} for j in range(5)]
-    named = unseen.models.Model(model.estimator, {**model.card, "pool": {"members": members}})
+    named = unseen.models.Model(model.estimator, {**model.card, "ensemble": {"members": members}})
     pool, prepared = model.estimator.pool, model.estimator.prepare(X)
-    said = pool.members_say(prepared).argmax(axis=2)
+    said = pool.member_probabilities(prepared).argmax(axis=2)
     for i, row in enumerate(named.explain(X)):
         chosen = model.classes_.tolist().index(row["label"])
         assert row["dissent"] == [f"member {j}" for j in np.flatnonzero(said[:, i] != chosen)]

@@ -47,7 +47,7 @@ def test_eigenvalues_and_components_are_those_of_a_dense_solver(name, path, n_co
     model = make(name, n_components=n_components, gamma=GAMMA, ridge=ridge)
     if path == "search":
         rows = np.arange(len(y))
-        found = FeatureStage(Samples(X, y, d)).source(model).fold(rows, rows[:5]).solve(model).solution.eigenvalues
+        found = FeatureStage(Samples(X, y, d)).source(model).decompose(rows, rows[:5]).solve(model).solution.eigenvalues
     else:
         monkeypatch.setattr(_base, "EXACT_BELOW", 10 if path == "Krylov" else 10**9)
         model.fit(X, y, sample_domain=d)

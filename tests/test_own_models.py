@@ -25,6 +25,7 @@ from helpers import three_domains
 from unseen import CIDG, DomainCenterer, ProjectionSearchCV, UnseenClassifier
 from unseen.model_selection import (
     METHODS,
+    EvaluationConfig,
     LeaveOneDomainOut,
     Method,
     best_by_variant,
@@ -104,7 +105,7 @@ class Mute(GaussianNB):
 def scored(*items):
     """The contenders that items become."""
     candidates = [c for method in parse_methods(items) for c in method.candidates(3)]
-    return best_by_variant(candidates, tabulate_candidates(candidates, Samples(X, Y, D), SPLITS))
+    return best_by_variant(candidates, tabulate_candidates(candidates, Samples(X, Y, D), SPLITS, EvaluationConfig()))
 
 
 def test_names_pairs_triples_and_methods_become_methods_in_their_order():
@@ -163,7 +164,7 @@ def test_two_methods_need_two_names():
 def test_settings_of_ones_own_are_chosen_as_grid_search_does():
     svm = SVC(break_ties=True)  # whose probabilities and labels agree
     pipeline, grid = make_pipeline(StandardScaler(), svm), {"svc__C": [0.01, 1.0, 100.0], "svc__gamma": [0.01, 1.0]}
-    model = UnseenClassifier([("mine", pipeline, grid)], pool=False).fit(X, Y, sample_domain=D)
+    model = UnseenClassifier([("mine", pipeline, grid)], ensemble=False).fit(X, Y, sample_domain=D)
     search = GridSearchCV(pipeline, grid, cv=SPLITS).fit(X, Y)
     scores = np.array([search.cv_results_[f"split{k}_test_score"] for k in range(len(SPLITS))])
     nested = [scores[k, np.delete(scores, k, axis=0).mean(axis=0).argmax()] for k in range(len(SPLITS))]
@@ -241,7 +242,7 @@ def test_a_pipeline_that_centers_new_domains_is_transductive():
     centered = make_pipeline(StandardScaler(), DomainCenterer(), GaussianNB())
     model = UnseenClassifier([("mine", centered)]).fit(X, Y, sample_domain=D)
     assert model.best_kind_ == "transductive"
-    with pytest.raises(ValueError, match="transductive=False leaves no use for 'mine'"):
+    with pytest.raises(ValueError, match="which is transductive. Use transductive=True"):
         UnseenClassifier([("mine", centered)], transductive=False).fit(X, Y, sample_domain=D)
 
 
@@ -262,11 +263,11 @@ def test_who_stops_the_work_is_obeyed():
 def test_what_a_method_of_the_package_raises_unexpectedly_is_raised():
     candidate = next(replace(METHODS["logistic"], classifier=Broken(TypeError)).candidates(3))
     with pytest.raises(TypeError, match="no luck"):
-        list(evaluate_candidates([candidate], Samples(X, Y, D), SPLITS))
+        list(evaluate_candidates([candidate], Samples(X, Y, D), SPLITS, EvaluationConfig()))
 
 
 def test_where_nothing_can_be_scored_the_reason_is_told():
-    with pytest.raises(ValueError, match=r"No model could be scored.* mine: RuntimeError: no luck"):
+    with pytest.raises(ValueError, match=r"No model has a score.* mine: RuntimeError: no luck"):
         fit_table(TABLE, ("mine", Broken(RuntimeError)))
 
 
@@ -278,7 +279,7 @@ def test_labels_that_are_no_class_are_a_failure_that_names_them():
 def test_a_contest_with_ones_own_can_be_cloned_and_pickled():
     model = UnseenClassifier(["logistic", ("mine", SVC(), {"C": [1, 10]}), Method("other", "plain", GaussianNB())])
     again = clone(model).fit(X, Y, sample_domain=D)
-    assert {row["model"] for row in again.leaderboard_ if not row["guard"]} >= {"logistic", "mine", "other"}
+    assert {row["model"] for row in again.leaderboard_ if not row["reason"]} >= {"logistic", "mine", "other"}
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(again)).predict(X), again.predict(X))
 
 
@@ -315,7 +316,7 @@ def test_several_are_pooled_and_the_better_weighs_more():
     weights = {row["model"]: row["weight"] for row in fit.leaderboard}
     assert weights["mine"] > 0.5 > weights["majority"]
     assert weights["mine"] + weights["majority"] == pytest.approx(1)
-    single = [row for row in fit.leaderboard if "pool" not in row["model"]]
+    single = [row for row in fit.leaderboard if "ensemble" not in row["model"]]
     assert [row["model"] for row in single] == ["mine", "majority"]
 
 
@@ -327,7 +328,7 @@ def test_centering_inside_a_pipeline_needs_whole_batches():
     more = fit_table(TABLE, ("mine", make_pipeline(DomainCenterer(), StandardScaler(), LogisticRegression())))
     model = unseen.models.Model(more.model, model_card(TABLE, more))
     assert model.predict(X).shape == Y.shape
-    with pytest.raises(ValueError, match=r"looks at all samples of a new domain.*pipeline of two steps"):
+    with pytest.raises(ValueError, match=r"needs all samples of a new domain.*pipeline of two steps"):
         model.predict_table(X)
 
 
@@ -369,7 +370,7 @@ def test_ones_own_is_fitted_from_a_frame_and_saved(tmp_path):
     mine = ("mine", LogisticRegression(), {"C": [0.1, 1.0]})
     model = unseen.fit(frame, [mine, "majority"], label="label", domain="domain")
     assert model.card["method"] == "mine, majority"
-    assert model.card["pool"]["members"][0]["model"] == "mine"
+    assert model.card["ensemble"]["members"][0]["model"] == "mine"
     model.save(tmp_path / "mine.unseen")
     copy = unseen.load_model(tmp_path / "mine.unseen")
     np.testing.assert_array_equal(copy.predict(frame), model.predict(frame))

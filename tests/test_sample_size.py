@@ -13,7 +13,7 @@ from unseen.model_selection import (
     forecast,
     is_informative,
 )
-from unseen.model_selection._ensemble_math import ConformalSets
+from unseen.model_selection._conformal import ConformalSets
 
 
 def half_width(m, spread, of, level=0.95):
@@ -50,7 +50,7 @@ def test_so_many_domains_attain_a_coverage_and_one_less_does_not(coverage):
     rows = np.linspace(0, 1, 5)
     ConformalSets([rows] * m).threshold(coverage)
     if m > 1:
-        with pytest.raises(ValueError, match="cannot be promised"):
+        with pytest.raises(ValueError, match="is not attainable"):
             ConformalSets([rows] * (m - 1)).threshold(coverage)
 
 

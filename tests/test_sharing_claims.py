@@ -16,7 +16,13 @@ from evaluation_sample import SAMPLES, SPLITS, D, X, Y, own
 from unseen import CIDG, SCA, DomainCenterer
 from unseen.kernels import Kernel
 from unseen.kernels import _size_plan as _plan
-from unseen.model_selection import Candidate, bind_domains, evaluate_candidates, ignore_expected_warnings
+from unseen.model_selection import (
+    Candidate,
+    EvaluationConfig,
+    bind_domains,
+    evaluate_candidates,
+    ignore_expected_warnings,
+)
 from unseen.model_selection._decompositions import Decomposition, DecompositionSource, get_membership, solution_params
 from unseen.model_selection._split_evaluation import (
     FeatureStage,
@@ -106,7 +112,7 @@ def test_a_row_outside_a_split_does_not_change_the_rounding_of_its_distances(far
         np.testing.assert_array_equal(beside.distances_to(train, rows), near.distances_to(train, rows))
     for kernel in ("rbf", "linear", "poly", "laplacian"):
         model = CIDG(kernel=kernel, gamma=0.1)
-        folds = [stage.source(model).fold(train, test) for stage in (near, beside)]
+        folds = [stage.source(model).decompose(train, test) for stage in (near, beside)]
         one, two = (fold.project(model, fold.solve(model), lambda Z: [Z]) for fold in folds)
         for ours, theirs in zip(one, two, strict=True):
             np.testing.assert_array_equal(ours, theirs)
@@ -116,7 +122,7 @@ def test_a_row_outside_a_split_does_not_change_the_rounding_of_its_distances(far
 def test_behind_a_transformer_rows_are_where_they_are_said_to_be(transformer):
     train = SPLITS[0][0]
     rows = SplitRows(train, (SPLITS[0][1], SPLITS[0][1][::2]))
-    stage, here = FeatureStage(SAMPLES).behind(transformer, rows)
+    stage, here = FeatureStage(SAMPLES).after(transformer, rows)
     np.testing.assert_array_equal(stage.samples.y[here.train], SAMPLES.y[train])
     for place, test in zip(here.tests, rows.tests, strict=True):
         np.testing.assert_array_equal(stage.samples.y[place], SAMPLES.y[test])
@@ -133,10 +139,10 @@ def test_behind_a_transformer_rows_are_where_they_are_said_to_be(transformer):
 def test_a_frozen_transformer_serves_all_splits_and_no_transformer_is_the_stage_itself():
     frozen, stage = FrozenEstimator(PCA(2).fit(X)), FeatureStage(SAMPLES)
     rows = [SplitRows(train, (test,)) for train, test in SPLITS]
-    first, second = (stage.behind(frozen, one) for one in rows[:2])
+    first, second = (stage.after(frozen, one) for one in rows[:2])
     assert first[0] is second[0]
     assert first[1] is rows[0]
-    assert stage.behind(None, rows[0]) == (stage, rows[0])
+    assert stage.after(None, rows[0]) == (stage, rows[0])
 
 
 def test_linear_classifiers_see_the_same_inner_products_in_fewer_dimensions():
@@ -152,7 +158,7 @@ def test_linear_classifiers_see_the_same_inner_products_in_fewer_dimensions():
 def test_principal_components_are_those_of_scikit_learn():
     train, test = SPLITS[1]
     candidate = CIDG(gamma=0.1)
-    fold = FeatureStage(SAMPLES).source(candidate).fold(train, test)
+    fold = FeatureStage(SAMPLES).source(candidate).decompose(train, test)
     theirs = KernelPCA(3, kernel="rbf", gamma=0.1, eigen_solver="dense").fit(X[train])
     found = fold.principal(3)
     expected, expected_test = theirs.transform(X[train]), theirs.transform(X[test])
@@ -168,7 +174,7 @@ def test_principal_components_are_those_of_scikit_learn():
 def test_the_statistics_of_a_fold_are_those_of_its_training_rows(train, feature_map):
     projection = CIDG(feature_map=feature_map)
     source, test = DecompositionSource(projection, SAMPLES, None), SPLITS[0][1]
-    fold = source.fold(train, test)
+    fold = source.decompose(train, test)
     F = X if isinstance(feature_map, str) else (PCA(3).fit(X[train]) if isinstance(feature_map, PCA) else feature_map)
     F = F if F is X else F.transform(X)
     Fc = F[train] - F[train].mean(axis=0)
@@ -188,14 +194,14 @@ def test_the_cells_of_a_fold_have_no_empty_rows_or_columns():
 
 @pytest.mark.parametrize("most", [1, 2, np.inf])
 def test_pencils_that_are_not_kept_are_computed_again(most, monkeypatch):
-    monkeypatch.setattr(Decomposition, "pencils", most)
+    monkeypatch.setattr(Decomposition, "max_reductions", most)
     train, test = SPLITS[0]
-    fold = FeatureStage(SAMPLES).source(CIDG(gamma=0.1)).fold(train, test)
+    fold = FeatureStage(SAMPLES).source(CIDG(gamma=0.1)).decompose(train, test)
     first = [fold.solve(CIDG(gamma=0.1, ridge=ridge))[0].eigenvalues for ridge in (0.1, 1.0, 10.0)]
     again = [fold.solve(CIDG(gamma=0.1, ridge=ridge))[0].eigenvalues for ridge in (0.1, 1.0, 10.0)]
     np.testing.assert_array_equal(first, again)
     assert first[0][0] > first[1][0] > first[2][0]
-    assert len(fold._pencils) == min(most, 3)
+    assert len(fold._reductions) == min(most, 3)
 
 
 @pytest.mark.parametrize("kernel", ["linear", "precomputed", "rbf"])
@@ -224,7 +230,7 @@ def test_kernel_matrices_of_a_search_are_refused_where_three_do_not_fit(kernel, 
 )
 def test_the_kernel_of_a_fold_is_that_of_its_training_rows(projection):
     train, test = SPLITS[2]
-    fold = FeatureStage(SAMPLES).source(projection).fold(train, test)
+    fold = FeatureStage(SAMPLES).source(projection).decompose(train, test)
     kernel = Kernel.from_estimator(projection).fitted(X[train])
     K, K_test = kernel.values(X[train], X[train]), kernel.values(X[test], X[train])
     Kc = K - K.mean(axis=0) - K.mean(axis=1)[:, None] + K.mean()
@@ -240,7 +246,7 @@ def test_the_kernel_of_a_fold_is_that_of_its_training_rows(projection):
 def alone(candidate, samples, train, test):
     """What a candidate predicts that is fitted by itself."""
     with ignore_expected_warnings():
-        pipeline = candidate.fitted(samples.X[train], samples.y[train], samples.domain[train])
+        pipeline = candidate.fit(samples.X[train], samples.y[train], samples.domain[train])
         model, seen = bind_domains(pipeline, samples.X[test], samples.domain[test])
         return model.predict(seen)
 
@@ -267,7 +273,7 @@ def settings(*transformers, classifier=None, **options):
 )
 def test_together_candidates_predict_what_each_predicts_alone(candidates):
     splits = [*SPLITS, (SPLITS[0][0], SPLITS[0][1][::3])]
-    found = list(evaluate_candidates(candidates, SAMPLES, splits))
+    found = list(evaluate_candidates(candidates, SAMPLES, splits, EvaluationConfig()))
     assert len({(one.candidate, one.split) for one in found}) == len(found) == len(candidates) * len(splits)
     for one in found:
         train, test = splits[one.split]
@@ -280,7 +286,7 @@ def test_together_candidates_predict_what_each_predicts_alone(candidates):
 def test_with_more_features_than_samples_too(classifier):
     rng = np.random.default_rng(0)
     wide = replace(SAMPLES, X=np.hstack([3 * X, rng.normal(size=(len(X), 200)) ** 3]))
-    found = list(evaluate_candidates(settings(None, classifier=classifier), wide, SPLITS))
+    found = list(evaluate_candidates(settings(None, classifier=classifier), wide, SPLITS, EvaluationConfig()))
     assert len(found) == len(SPLITS)
     for one in found:
         expected = alone(settings(None, classifier=classifier)[0], wide, *SPLITS[one.split])

@@ -18,7 +18,7 @@ from study_sample import FEW, METHODS, ONCE, PAIR, PROJECTIONS, QUICK, SAMPLES, 
 from unseen import ProjectionSearchCV, UnseenClassifier
 from unseen.kernels import median_squared_distance
 from unseen.model_selection import METHODS as TABLE
-from unseen.model_selection._ensemble_math import AcceptanceTest
+from unseen.model_selection._acceptance import AcceptanceTest
 from unseen.study import Protocol, Task, tasks
 from unseen.study._method_evaluation import evaluate_methods
 from unseen.study._run import JobQueue, Study, TestJob, ValidationJob, make_problem, select_methods
@@ -56,14 +56,14 @@ def moved(seed):
 @pytest.mark.parametrize(
     ("pool", "seed", "scoring"),
     [
-        ("pool of all models, smoothed", 0, "accuracy"),
-        ("pool of all models", 1, "neg_log_loss"),
-        ("pool of inductive models", 2, "accuracy"),
+        ("ensemble of all models, smoothed", 0, "accuracy"),
+        ("ensemble of all models", 1, "neg_log_loss"),
+        ("ensemble of inductive models", 2, "accuracy"),
     ],
 )
 def test_auto_is_what_the_classifier_would_choose_without_the_target(pool, seed, scoring, monkeypatch):
     if "smoothed" in pool:  # which pays on few data sets
-        monkeypatch.setattr(AcceptanceTest, "adopts", True)
+        monkeypatch.setattr(AcceptanceTest, "is_accepted", True)
     X, y, d = moved(seed)
     y[:2] = 9  # a class that no source has
     protocol = Protocol(preprocess="none", metric=scoring)
@@ -102,12 +102,12 @@ def test_pools_are_the_same_whether_their_votes_were_kept_or_are_asked_for_anew(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(TestJob, "result", no_trial)
+        patch.setattr(TestJob, "run", no_trial)
         with pytest.raises(KeyboardInterrupt):  # scores are kept in the file, votes are not
             study(tmp_path, protocol, methods, todo, data, name="stopped.sqlite")
     together = study(tmp_path, protocol, methods, todo, data)
     resumed = study(tmp_path, protocol, methods, todo, data, name="stopped.sqlite")
-    monkeypatch.setattr("unseen.study._run.ROOM", 0)
+    monkeypatch.setattr("unseen.study._run.MAX_SCORE_BYTES", 0)
     apart = study(tmp_path, protocol, methods, todo, data, name="apart.sqlite")
     assert pooled_facts(together) == pooled_facts(resumed) == pooled_facts(apart)
     alone = study(tmp_path, protocol, ["logistic"], todo, data, name="alone.sqlite")
@@ -120,10 +120,10 @@ def test_a_pool_and_the_methods_in_it_fit_each_candidate_once():
     choices = [unit for unit in agenda.stages[0] if isinstance(unit, ValidationJob)]
     asked = [(unit.train.tobytes(), one.key) for unit in choices for one in unit.candidates]
     assert len(asked) == len(set(asked))
-    voting = problem(QUICK).voting(table)
-    assert {one.key for unit in choices for one in unit.candidates if one.key in unit.voting} == set(voting)
+    voting = problem(QUICK).ensemble_candidates(table)
+    assert {one.key for unit in choices for one in unit.candidates if one.key in unit.ensemble_keys} == set(voting)
     lone = JobQueue(Study(SAMPLES, QUICK, StandardScaler(), select_methods(FEW)), todo, set(), {})
-    assert not any(unit.voting or unit.drawn for unit in lone.stages[0])
+    assert not any(unit.ensemble_keys or unit.resampled for unit in lone.stages[0])
 
 
 @pytest.mark.usefixtures("few_trees")

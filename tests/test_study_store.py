@@ -28,10 +28,10 @@ def test_a_choice_is_not_made_again_after_a_run_that_ended_before_its_trial(tmp_
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(TestJob, "result", no_trial)
+        patch.setattr(TestJob, "run", no_trial)
         with pytest.raises(KeyboardInterrupt):
             study(tmp_path, todo=tasks("abcd"))
-    monkeypatch.setattr(ValidationJob, "result", None)
+    monkeypatch.setattr(ValidationJob, "run", None)
     protocol = ONCE  # whose choices were the first
     rows = study(tmp_path, protocol, todo=tasks("abcd"))
     monkeypatch.undo()

@@ -14,7 +14,7 @@ from sklearn.svm import SVC
 from helpers import three_domains
 from unseen import KFDA, DomainCenterer
 from unseen.kernels import median_squared_distance
-from unseen.model_selection import METHODS, Candidate, LeaveOneDomainOut, evaluate_candidates
+from unseen.model_selection import METHODS, Candidate, EvaluationConfig, LeaveOneDomainOut, evaluate_candidates
 from unseen.models import fit_table
 from unseen.tables import Column, Schema, Table, preprocessor
 from unseen.utils.samples import Samples
@@ -24,7 +24,7 @@ def held_out(table, candidate):
     """Accuracy on each site, prepared and fitted without it."""
     samples = Samples(table.X, table.y, table.domain)
     splits = list(LeaveOneDomainOut().split(table.X, table.y, table.domain))
-    said = evaluate_candidates([candidate], samples, splits, preparation=preprocessor(table.schema))
+    said = evaluate_candidates([candidate], samples, splits, EvaluationConfig(preparation=preprocessor(table.schema)))
     return [np.mean(p.codes == samples.codes[splits[p.split][1]]) for p in sorted(said, key=lambda p: p.split)]
 
 
@@ -78,7 +78,7 @@ def test_the_width_of_a_kernel_follows_the_training_data(table):
     prepared = preprocessor(table.schema).fit_transform(table.X)
     for rows in (slice(None), table.domain != "west"):
         candidate = Candidate("", {}, None, SVC(gamma="0.5*median"))
-        model = candidate.fitted(prepared[rows], table.y[rows], table.domain[rows])
+        model = candidate.fit(prepared[rows], table.y[rows], table.domain[rows])
         assert model[-1].gamma == 0.5 / median_squared_distance(prepared[rows])
 
 
@@ -110,7 +110,7 @@ def test_one_method_is_its_classifier_with_a_temperature(table, method):
     """Classes are those of the classifier, and probabilities grow with what it says of them."""
     found = fit_table(table, method)
     (member,), (weight,) = found.model.pool.members_, found.model.pool.weights
-    assert (weight, len(found.pool["members"]), found.leaderboard) == (1, 1, [])
+    assert (weight, len(found.ensemble["members"]), found.leaderboard) == (1, 1, [])
     prepared = found.model.prepare(table.X)
     np.testing.assert_array_equal(found.model.predict(table.X), member.predict(prepared))
     P = found.model.predict_proba(table.X)

@@ -27,6 +27,7 @@ from unseen import DomainCenterer, PivotedNystroem, UnseenClassifier
 from unseen.exceptions import SingleDomainWarning, SmallBatchError
 from unseen.model_selection import METHODS as TABLE
 from unseen.model_selection import (
+    EvaluationConfig,
     HeldOutDomains,
     LeaveOneDomainOut,
     LeavePDomainsOut,
@@ -48,7 +49,8 @@ def contenders(methods, X, y, d, splits, feature_map=None):
     """What UnseenClassifier compares."""
     model = UnseenClassifier(methods, feature_map=feature_map)
     model.classes_ = np.unique(y)
-    return model._compare(model._methods(X), Samples(X, y, d), splits)[0]
+    config = EvaluationConfig(scoring=model.scoring, balance=model.balance)
+    return model._select(model._methods(X), Samples(X, y, d), splits, config).results
 
 
 def pipeline_of(candidate, gamma=None):
@@ -82,11 +84,13 @@ def everything():
 
 def test_every_contender_is_on_the_leaderboard_best_first(everything):
     rows = everything.leaderboard_
-    found = {row["model"].split(" + ")[0] for row in rows if "pool" not in row["model"]}
+    found = {row["model"].split(" + ")[0] for row in rows if "ensemble" not in row["model"]}
     assert found == set(METHODS)
-    pools = [row for row in rows if "pool" in row["model"]]
-    assert [row["chosen"] for row in rows] == [row in pools and row["model"] == everything.best_model_ for row in rows]
-    assert sorted(row["guard"] for row in pools if row["guard"]) == sorted(everything.decisions_)
+    pools = [row for row in rows if "ensemble" in row["model"]]
+    assert [row["is_selected"] for row in rows] == [
+        row in pools and row["model"] == everything.best_model_ for row in rows
+    ]
+    assert sorted(row["reason"] for row in pools if row["reason"]) == sorted(everything.decisions_)
     assert sum(row["weight"] for row in rows if row not in pools) == pytest.approx(1)
     assert len({row["model"] for row in rows}) == len(rows)
     means = [row["mean"] for row in rows]
@@ -226,22 +230,22 @@ def test_heads_are_those_that_there_are(heads):
 def test_above_a_size_it_goes_by_the_plan_and_says_so(method, pool, alike, monkeypatch, capsys):
     """With every sample a landmark a projection is the exact one; an SVM has another loss behind landmarks."""
     X, y, d = noisy(n_per_cell=30)
-    exact = UnseenClassifier([method], pool=pool).fit(X, y, sample_domain=NAMES[d])
+    exact = UnseenClassifier([method], ensemble=pool).fit(X, y, sample_domain=NAMES[d])
     for name, rows in {"EXACT_ROWS": len(X) - 1, "CHOICE_ROWS": len(X), "TOLERANCE": None}.items():
         monkeypatch.setattr(f"unseen.kernels._size_plan.{name}", rows)
-    large = UnseenClassifier([method], pool=pool, verbose=1).fit(X, y, sample_domain=NAMES[d])
+    large = UnseenClassifier([method], ensemble=pool, verbose=1).fit(X, y, sample_domain=NAMES[d])
     assert "270 rows: 270 choose the settings" in capsys.readouterr().err
     assert large.best_model_ == exact.best_model_
     assert np.mean(large.predict(X, sample_domain=NAMES[d]) == exact.predict(X, sample_domain=NAMES[d])) > alike
     monkeypatch.setattr("unseen.kernels._size_plan.CHOICE_ROWS", 60)
-    assert UnseenClassifier([method], pool=pool).fit(X, y, sample_domain=NAMES[d]).best_score_ != exact.best_score_
-    chosen_on_all = UnseenClassifier([method], pool=pool, cv=LeaveOneDomainOut()).fit(X, y, sample_domain=NAMES[d])
+    assert UnseenClassifier([method], ensemble=pool).fit(X, y, sample_domain=NAMES[d]).best_score_ != exact.best_score_
+    chosen_on_all = UnseenClassifier([method], ensemble=pool, cv=LeaveOneDomainOut()).fit(X, y, sample_domain=NAMES[d])
     assert chosen_on_all.best_score_ == exact.best_score_
 
 
 def test_a_mapped_classifier_can_be_chosen_and_predicts_as_it_was_scored():
     X, y, d = noisy()
-    model = UnseenClassifier([MAPPED_RIDGE], pool=False, feature_map=landmarks(X, frozen=False)).fit(
+    model = UnseenClassifier([MAPPED_RIDGE], ensemble=False, feature_map=landmarks(X, frozen=False)).fit(
         X, y, sample_domain=d
     )
     by_hand = make_pipeline(landmarks(X, frozen=False), RidgeClassifier(**model.leaderboard_[0]["params"])).fit(X, y)
@@ -260,7 +264,7 @@ def test_a_mapped_classifier_needs_a_map(feature_map):
 def test_the_refit_is_the_pipeline_built_by_hand(method):
     X, y, d = noisy()
     splits = list(LeaveOneDomainOut().split(X, y, d))
-    model = UnseenClassifier(methods=[method], pool=False).fit(X, y, sample_domain=d)
+    model = UnseenClassifier(methods=[method], ensemble=False).fit(X, y, sample_domain=d)
     (chosen,) = (c for c in contenders([method], X, y, d, splits) if c.name == model.best_model_)
     Z, steps = X, pipeline_of(chosen.candidate)
     for step in steps[:-1]:
@@ -296,8 +300,10 @@ def test_labels_of_a_held_out_domain_reach_nothing_that_is_fitted():
     candidates = [candidate for method in methods for candidate in method.candidates(3, **how)]
     found = []
     for labels in (y, shuffled):
-        said = evaluate_candidates(candidates, Samples(X, labels, d), splits, scoring="votes")
-        found.append({p.candidate: p.responses["votes"] for p in said})
+        said = evaluate_candidates(
+            candidates, Samples(X, labels, d), splits, EvaluationConfig(), with_decision_scores="all"
+        )
+        found.append({p.candidate: p.responses["decision_scores"] for p in said})
     assert len(found[0]) == len(candidates) > 50
     for index, votes in found[0].items():
         np.testing.assert_array_equal(votes, found[1][index])
@@ -308,8 +314,8 @@ def test_labels_of_a_held_out_domain_reach_nothing_that_is_fitted():
 
 def test_predictions_and_scores_are_those_of_the_chosen_model():
     X, y, d = noisy()
-    model = UnseenClassifier(["logistic"], pool=False, scoring="balanced_accuracy").fit(X, y, sample_domain=d)
-    inner, beta = model.best_estimator_.members_[0][-1], model.best_estimator_.betas[0]
+    model = UnseenClassifier(["logistic"], ensemble=False, scoring="balanced_accuracy").fit(X, y, sample_domain=d)
+    inner, beta = model.best_estimator_.members_[0][-1], model.best_estimator_.inverse_temperatures[0]
     np.testing.assert_array_equal(model.predict(X), inner.predict(X))
     tempered = inner.predict_proba(X) ** beta
     np.testing.assert_allclose(model.predict_proba(X), tempered / tempered.sum(axis=1, keepdims=True), atol=1e-12)
@@ -323,10 +329,10 @@ def test_a_pool_is_the_weighted_mean_of_what_its_members_say():
     model = UnseenClassifier(["logistic", "linear SVM", "cidg"], transductive=False).fit(X, y, sample_domain=d)
     pool, expected = model.best_estimator_, 0.0
     assert len(pool.members_) == len(model.members_) > 1
-    for member, weight, beta in zip(pool.members_, pool.weights, pool.betas, strict=True):
+    for member, weight, beta in zip(pool.members_, pool.weights, pool.inverse_temperatures, strict=True):
         Z = member[0].transform(X) if len(member) > 1 else X
         expected = expected + weight * softmax(beta * member[-1].decision_function(Z), axis=1)
-    expected = expected**pool.sharpness
+    expected = expected**pool.inverse_temperature
     np.testing.assert_allclose(model.predict_proba(X), expected / expected.sum(axis=1, keepdims=True), atol=1e-9)
     again = clone(pool).fit(X, y, sample_domain=d)
     np.testing.assert_allclose(again.predict_proba(X), model.predict_proba(X), atol=1e-9)
@@ -349,7 +355,7 @@ def test_sets_hold_the_likeliest_class_and_grow_with_what_is_asked():
     assert [one[0] for one in few] == labels.tolist()
     assert all(set(one) <= set(more) for one, more in zip(few, many, strict=True))
     assert sum(map(len, many)) > sum(map(len, few))
-    with pytest.raises(ValueError, match="4 held-out domains can promise at most"):
+    with pytest.raises(ValueError, match="4 held-out domains: at most"):
         model.predict_set(X, 0.81, sample_domain=d)
 
 
@@ -374,7 +380,7 @@ def test_without_transductive_models_single_samples_can_be_predicted():
     np.testing.assert_array_equal(model.predict(X), one_by_one)
     for methods in ("auto", ["auto", "nearest mean"]):  # those that nobody has asked for by name are left out
         assert not {method.name for method in UnseenClassifier(methods, transductive=False)._methods(X)} & set(CENTERED)
-    with pytest.raises(ValueError, match="transductive=False leaves no use for 'centered logistic'"):
+    with pytest.raises(ValueError, match="which is transductive. Use transductive=Truelogistic'"):
         UnseenClassifier(["centered logistic"], transductive=False).fit(X, y, sample_domain=d)
 
 

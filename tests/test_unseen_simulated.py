@@ -7,7 +7,7 @@ import pytest
 from threadpoolctl import threadpool_limits
 
 from unseen import UnseenClassifier
-from unseen.model_selection import METHODS, LeaveOneDomainOut, best_by_variant, tabulate_candidates
+from unseen.model_selection import METHODS, EvaluationConfig, LeaveOneDomainOut, best_by_variant, tabulate_candidates
 from unseen.utils.samples import Samples
 
 PLAIN = ["logistic", "linear SVM", "RBF SVM"]
@@ -45,8 +45,8 @@ def accuracies(seed, **options):
     X, y, d, X_new, y_new = five_places(seed, **options)
     splits = list(LeaveOneDomainOut().split(X, y, d))
     candidates = [c for name in PLAIN for c in METHODS[name].candidates(2)]
-    field = best_by_variant(candidates, tabulate_candidates(candidates, Samples(X, y, d), splits))
-    plain = {c.name: c.candidate.fitted(X, y, d).score(X_new, y_new) for c in field}
+    field = best_by_variant(candidates, tabulate_candidates(candidates, Samples(X, y, d), splits, EvaluationConfig()))
+    plain = {c.name: c.candidate.fit(X, y, d).score(X_new, y_new) for c in field}
     chosen = UnseenClassifier([*PLAIN, "cidg"]).fit(X, y, sample_domain=d).score(X_new, y_new)
     return {"chosen": chosen, **plain}
 

@@ -22,13 +22,14 @@ from unseen.kernels import SizePlan
 from unseen.model_selection import (
     METHODS,
     EnsembleClassifier,
+    EvaluationConfig,
     HeldOutDomains,
-    LandmarkFit,
     LeaveOneDomainOut,
     WithinDomainSplit,
     evaluate_candidates,
     tabulate_candidates,
 )
+from unseen.model_selection._refit import LandmarkFit
 from unseen.models import Model, fit_table, model_card
 from unseen.study import Protocol, tasks
 from unseen.study._compare import table_from_arrays
@@ -51,7 +52,10 @@ def copies(seed=0):
 def said_of(method, samples, splits, **how):
     """What the first settings of a method say of the held-out parts, in the order of the splits."""
     candidates = [next(METHODS[method].candidates(len(samples.classes)))]
-    return sorted(evaluate_candidates(candidates, samples, splits, **how), key=lambda prediction: prediction.split)
+    return sorted(
+        evaluate_candidates(candidates, samples, splits, EvaluationConfig(**how)),
+        key=lambda prediction: prediction.split,
+    )
 
 
 # Weights of samples
@@ -114,7 +118,9 @@ def test_validation_scores_are_weighted(scoring):
     X, y, d, n = copies()
     splits = list(LeaveOneDomainOut().split(X, y, d))
     samples = Samples(X, y, d, weight=n.astype(float))
-    table = tabulate_candidates([next(METHODS["logistic"].candidates(3))], samples, splits, scoring=scoring)
+    table = tabulate_candidates(
+        [next(METHODS["logistic"].candidates(3))], samples, splits, EvaluationConfig(scoring=scoring)
+    )
     for score, (train, test) in zip(table["scores"][0], splits, strict=True):
         model = UnseenClassifier(["logistic"], scoring=scoring)
         model.best_estimator_ = next(METHODS["logistic"].candidates(3)).fitted(X[train], y[train], d[train], n[train])
@@ -165,7 +171,7 @@ def test_each_training_set_is_balanced_by_itself(balance):
 def test_balanced_classes_are_those_of_scikit_learn(kind):
     X, y, d = uneven()
     if kind == "arrays":
-        fit = UnseenClassifier(["logistic"], pool=False, balance="classes").fit(X, y, sample_domain=d)
+        fit = UnseenClassifier(["logistic"], ensemble=False, balance="classes").fit(X, y, sample_domain=d)
         pipeline = fit.best_estimator_.members_[0]
     else:
         table = table_from_arrays(X, y.astype(str), d.astype(str))
@@ -190,7 +196,7 @@ def test_through_landmarks_the_head_is_balanced_too():
     samples, plan = Samples(X, y, d), SizePlan.from_rows(len(y), exact=False, landmarks=20)
     candidate = next(METHODS["KFDA"].candidates(3, heads=["logistic"]))
     large = LandmarkFit(samples, lambda projection: collect_statistics(projection, X, y, d), plan, balance="domains")
-    pipeline, _ = large.fitted(candidate)
+    pipeline, _ = large.fit_candidate(candidate)
     Z, weight = pipeline[0].transform(X), samples.weights(balance="domains")
     named = {f"{step}__sample_weight": weight for step in ("standardscaler", "logisticregression")}
     expected = sklearn.clone(pipeline[-1]).fit(Z, y, **named)
@@ -251,7 +257,7 @@ def test_a_model_of_a_table_has_natural_probabilities_however_it_was_balanced(ba
     found = fit_table(table, "logistic", balance=balance)
     P = found.model.predict_proba(X[d >= 5])
     assert abs(P[:, 1].mean() - PREVALENCE) < 0.02
-    assert found.pool["calibration"]["after"]["ece"] < 0.05
+    assert found.ensemble["calibration"]["after"]["ece"] < 0.05
     frame = Model(found.model, model_card(table, found)).predict_table(X[d >= 5]).frame
     np.testing.assert_allclose(frame["p(1)"].to_numpy(), P[:, 1])
     np.testing.assert_array_equal(frame["label"].to_numpy(), found.model.predict(X[d >= 5]))

@@ -50,7 +50,7 @@ def describe(card: dict[str, Any]) -> None:
     for name, value in _facts_of(card):
         facts.add_row(name, value)
     console.print(facts)
-    pool = card.get("pool") or {}
+    pool = card.get("ensemble") or {}
     if len(pool.get("members", [])) > 1:
         console.print("What is in the pool", style="italic")
         console.print(_member_table(pool["members"]))
@@ -80,7 +80,7 @@ def _facts_of(card: dict[str, Any]) -> list[tuple[str, str]]:
         ("settings", ", ".join(f"{name}={value}" for name, value in settings.items())),
         ("kind", KINDS.get(str(card.get("kind")), "")),
         ("scaling", SCALINGS.get(str(card.get("scale")), "")),
-        ("calibration", _calibration_text((card.get("pool") or {}).get("calibration", {}))),
+        ("calibration", _calibration_text((card.get("ensemble") or {}).get("calibration", {}))),
         ("novelty", _novelty_text(card.get("novelty", {}).get("reference", {}))),
         ("created", str(card.get("created", ""))),
         ("command", str(card.get("command", ""))),

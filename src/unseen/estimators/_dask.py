@@ -165,7 +165,7 @@ def _of_pool(pool: Any, X: Any, sample_domain: Any, method: str) -> Any:
     ask, rows = getattr(pool, method), row_blocks(X)
     if not pool.transductive:
         return _by_block(ask, rows)
-    pool.require_pieces()
+    pool.check_partial_batches()
 
     def of_block(block: Any, domain: Any) -> dict[str, dict[Any, Any]]:
         if not block.shape[0]:
@@ -178,10 +178,10 @@ def _of_pool(pool: Any, X: Any, sample_domain: Any, method: str) -> Any:
         return {key: reduce(merge_moments, [part[key] for part in parts]) for key in parts[0]}
 
     found = _reduced(of_block, rows, {"sample_domain": sample_domain}, combined)
-    pool.require_batches(found["sizes"])
+    pool.check_batches(found["sizes"])
 
     def answered(block: Any, domain: Any = None) -> Any:
-        P = pool.answer(block, None if domain is None else domain[:, 0], found["centers"])
+        P = pool.combine_members(block, None if domain is None else domain[:, 0], found["centers"])
         if method == "predict":
             return pool.classes_[P.argmax(axis=1)]
         return pool.with_natural_priors(P) if method == "predict_proba" else P

@@ -36,7 +36,7 @@ print(f"Accuracy on {{str({held!r})}}: {{accuracy:.4f}}")
 def python_code(session: Session, setting: Setting) -> str:
     """A script that fits the setting and scores it on the held-out domain, as the page does."""
     table = session.origin.code
-    if session.thinned:
+    if session.is_subsampled:
         table += f"\ntable = table.take(table.samples.subsample({session.most}, {session.seed}))"
     head_import, head = HEADS[setting.head]
     return PYTHON.format(

@@ -145,6 +145,6 @@ def _facts(ensemble: FittedEnsemble, plain: str, domains: Sequence[str]) -> dict
         "domains": list(domains),
         "members": description["members"],
         "trials": description["trials"],
-        "decisions": description["decisions"],
+        "acceptance_tests": description["acceptance_tests"],
         "shares": list(SHARES),
     }

@@ -52,9 +52,9 @@ class Session:
 
     def __init__(self, table: Table, scale: Any, origin: Origin, *, most: int = MOST_ROWS, seed: int = 0) -> None:
         self.whole, self.scale, self.origin, self.seed = table, scale, origin, seed
-        self.subsample = len(table.y) > most
+        self.is_subsampled = len(table.y) > most
         self.most = most
-        self.table = table.take(table.samples.subsample(most, seed)) if self.subsample else table
+        self.table = table.take(table.samples.subsample(most, seed)) if self.is_subsampled else table
         self.domains = np.unique(self.table.domain).tolist()
         self.preparation = preprocessor(table.schema, scale)
         self._shelf, self._benches = DecompositionCache(CACHE_BYTES), OrderedDict[str, dict[str | None, CachedSplit]]()
@@ -115,15 +115,15 @@ class Session:
         Who is not patient does not wait for decompositions of the sources: what follows from them is then pending.
         """
         candidate, bench = setting.candidate(), self.bench(setting.held)
-        bench.fold(candidate.transformer)
+        bench.decompose(candidate.transformer)
         going()
         start = time.perf_counter()
-        view = bench.view(candidate.transformer)
+        view = bench.project(candidate.transformer)
         solved = time.perf_counter()
-        (said,) = bench.said([candidate])
+        (said,) = bench.evaluate([candidate])
         if said.codes is None:
             raise ValueError(said.error)
-        ready = all(other.is_ready(candidate.transformer) for other in self.validation(setting.held))
+        ready = all(other.is_cached(candidate.transformer) for other in self.validation(setting.held))
         inner: dict[str, Any] = {"pending": True}
         for part in self.validate(setting) if ready or patient else ():
             going()
@@ -146,7 +146,7 @@ class Session:
         """Accuracy by leaving one source out in turn; None after each part of the work but the last."""
         candidate, scores, unscored = setting.candidate(), list[float](), ""
         for bench in self.validation(setting.held):
-            (said,) = bench.said([candidate])
+            (said,) = bench.evaluate([candidate])
             scores.append(bench.score(said))  # NaN where it failed
             unscored = unscored or said.error
             yield None
@@ -182,7 +182,7 @@ class Session:
                     values = [{rows.name: rows.values[i], columns.name: columns.values[j]} for i, j in places]
                     named = [{name: value for name, value in values[at].items() if name} for at in some]
                     candidates = [setting.candidate(**own) for own in named]
-                    for prediction in bench.said(candidates):
+                    for prediction in bench.evaluate(candidates):
                         scores[k, some[prediction.candidate]] = bench.score(prediction)
                     yield None
             means = scores.mean(axis=0) if benches else np.full(len(places), np.nan)

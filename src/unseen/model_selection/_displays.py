@@ -287,7 +287,7 @@ class LeaderboardDisplay:
             ax = pyplot().subplots(figsize=(10, 1.5 + 0.34 * len(self.rows)), layout="constrained")[1]
         self.ax_, self.figure_ = ax, ax.figure
         for level, row in enumerate(self.rows):
-            if row["chosen"]:
+            if row["is_selected"]:
                 ax.axhspan(level - 0.5, level + 0.5, color=ACCENT, alpha=0.15, linewidth=0, zorder=0)
             if not np.isfinite(row["mean"]):
                 middle = {"transform": ax.get_yaxis_transform(), "ha": "center", "va": "center"}
@@ -321,7 +321,7 @@ class LeaderboardDisplay:
         for axis in (ax, right):
             axis.tick_params(axis="y", length=0)
             for label, row in zip(axis.get_yticklabels(), self.rows, strict=True):
-                label.set_fontweight("bold" if row["chosen"] else "normal")
+                label.set_fontweight("bold" if row["is_selected"] else "normal")
             axis.spines[:].set_visible(False)
         ax.spines["bottom"].set_visible(True)
         ax.grid(axis="x", color="0.9")

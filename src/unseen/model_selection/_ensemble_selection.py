@@ -167,7 +167,8 @@ class FittedEnsemble:
             "kind": self.kind,
             "members": self.member_table,
             "smoothing": self.smoothing,
-            "decisions": [
+            "decisions": [test.reason for test in self.acceptance_tests],
+            "acceptance_tests": [
                 {
                     "step": test.step,
                     "is_used": test.is_accepted,

@@ -27,7 +27,14 @@ from ._decompositions import KERNEL_PARAMS
 from ._registry import HEADS, METHODS
 from ._split_evaluation import hashable_key, single_thread
 from ._splitters import domain_splits
-from ._validation import TIE_TOLERANCE, Split, best_index, tabulate_candidates
+from ._validation import (
+    TIE_TOLERANCE,
+    EvaluationConfig,
+    ProgressOptions,
+    Split,
+    best_index,
+    tabulate_candidates,
+)
 
 
 @keyword_parameters
@@ -157,7 +164,7 @@ class ProjectionSearchCV(MetaEstimatorMixin, BaseSelector):
         if self.refit is not False:
             # The search has warned already.
             with single_thread(), ignore_warnings(SingleDomainWarning, MaskedLabelsWarning, MANY_CLASSES):
-                self.best_estimator_ = candidates[self.best_index_].fitted(data.X, data.y, sample_domain, data.weight)
+                self.best_estimator_ = candidates[self.best_index_].fit(data.X, data.y, sample_domain, data.weight)
         return self
 
     def _check_data(self, X: Any, y: Any, sample_domain: Any, sample_weight: Any, groups: Any) -> Samples:
@@ -198,8 +205,9 @@ class ProjectionSearchCV(MetaEstimatorMixin, BaseSelector):
     @with_callbacks
     def _score(self, candidates: list[Candidate], data: Samples, splits: list[Split]) -> dict[str, Any]:
         name = f"{type(self.estimator).__name__} search"
-        shown = {"description": name, "verbose": self.verbose, "owner": self}
-        return tabulate_candidates(candidates, data, splits, scoring=self.scoring, n_jobs=self.n_jobs, shown=shown)
+        progress = ProgressOptions(name, self.verbose, self)
+        config = EvaluationConfig(scoring=self.scoring, n_jobs=self.n_jobs, progress=progress)
+        return tabulate_candidates(candidates, data, splits, config)
 
     def _settings(self) -> list[dict[str, Any]]:
         if self.param_grid is not None:

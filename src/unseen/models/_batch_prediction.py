@@ -46,7 +46,7 @@ class BatchPrediction:
 
     def frames(self, client: Any = None) -> Generator[pl.DataFrame]:
         """Predictions, piece by piece, made here or by the workers of a cluster."""
-        self.model.pool.require_pieces()
+        self.model.pool.check_partial_batches()
         if self._centers:
             for _ in self._each("Centering", client):
                 pass
@@ -57,7 +57,7 @@ class BatchPrediction:
 
     def _require_batches(self) -> None:
         rows = {name: batch.count for name, batch in self.found["novelty"].items()}
-        self.model.pool.require_batches(rows, every=self.every)
+        self.model.pool.check_batches(rows, all_members=self.every)
 
     @property
     def _centers(self) -> bool:
@@ -94,9 +94,9 @@ class BatchPrediction:
             told["missing"] = dict(zip(self.table.schema.feature_names, missing, strict=True))
             told["novelty"] = domain_moments(model, prepared, piece.domain)
             if self._centers:
-                told["centers"] = model.pool.moments(prepared, piece.domain, every=self.every)
+                told["centers"] = model.pool.moments(prepared, piece.domain, all_members=self.every)
                 return len(piece.X), told, None
-        P = model.pool.answer(prepared, piece.domain, self.centers)
+        P = model.pool.combine_members(prepared, piece.domain, self.centers)
         labels = model.classes_[P.argmax(axis=1)]
         told |= {"labels": Counter(labels.tolist()), "new": piece.new}  # levels that training did not have
         if piece.labels is not None:
@@ -133,7 +133,7 @@ class BatchPrediction:
             return None
         size = self.found["sets"]["classes"] / self.found["sets"]["rows"]
         is_full = size == len(self.model.classes_)
-        note = self.model.pool.full_sets(self.coverage) if is_full else ""
+        note = self.model.pool.explain_full_sets(self.coverage) if is_full else ""
         return {"coverage": self.coverage, "classes": size, "note": note}
 
 

@@ -176,7 +176,7 @@ class Model:
         coverage = pool.resolve_coverage(coverage)  # before anything is read
         prepared, domain = self._prepared(data, sample_domain)
         sets = pool.named_sets(pool.decision_proba(prepared, sample_domain=domain), coverage)
-        pool.warn_of_full_sets(all(len(classes) == len(self.classes_) for classes in sets), coverage)
+        pool.warn_full_sets(all(len(classes) == len(self.classes_) for classes in sets), coverage)
         return sets
 
     def explain(self, data: Any, rows: Any = None, *, sample_domain: Any = None) -> list[dict[str, Any]]:
@@ -201,7 +201,7 @@ class Model:
         labels = None if domain is None else check_domains(domain, len(prepared))
         decisions = pool.decision_proba(prepared, sample_domain=labels)
         chosen, P = decisions.argmax(axis=1), pool.with_natural_priors(decisions)
-        said = pool.members_say(prepared, labels).argmax(axis=2)
+        said = pool.member_probabilities(prepared, labels).argmax(axis=2)
         farther = model.novelty.farther(prepared)
         names = np.array(self._member_names())
         return [
@@ -218,7 +218,7 @@ class Model:
     def _member_names(self) -> list[str]:
         """What the card calls the members of the pool, or what they are made of."""
         members = self.table_model.pool.members_
-        told = [str(one["model"]) for one in self.card.get("pool", {}).get("members", [])]
+        told = [str(one["model"]) for one in self.card.get("ensemble", {}).get("members", [])]
         made = [" + ".join(type(step).__name__ for _, step in member.steps) for member in members]
         return told if len(told) == len(members) else made
 

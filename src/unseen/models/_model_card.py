@@ -21,7 +21,7 @@ from ..tables import SurveyedTable, Table
 from ..utils.environment import environment_info
 from ._table_fit import TableFit
 
-BOARD = ("model", "kind", "mean", "standard_error", "weight", "guard", "params", "chosen")
+BOARD = ("model", "kind", "mean", "standard_error", "weight", "reason", "params", "is_selected")
 
 
 def model_card(
@@ -90,8 +90,8 @@ def model_card(
         "scale": scale,
         "seed": seed,
         "balance": found.balance,
-        "pool": found.pool,
-        "promise": expected_performance_facts(found.pool["forecast"], [*found.scores.values()]) if found.pool else "",
+        "ensemble": found.ensemble,
+        "promise": expected_performance_facts(found.ensemble["forecast"], [*found.scores.values()]) if found.ensemble else "",
         "scores": {
             "measure": "accuracy on a domain by a model fitted on the other domains"
             + (f", among {found.stream['choice_rows']:,} rows" if found.stream else ""),
@@ -103,7 +103,7 @@ def model_card(
         "leaderboard": [
             {
                 key: row[key]
-                for key in ("model", "kind", "mean", "standard_error", "weight", "guard", "params", "chosen")
+                for key in ("model", "kind", "mean", "standard_error", "weight", "reason", "params", "is_selected")
             }
             for row in found.leaderboard
             if np.isfinite(row["mean"])

@@ -418,8 +418,8 @@ def _check_pool(pool: EnsembleClassifier) -> None:
         members=n == len(pool.members) and 0 < n <= MAX_MEMBERS,
         classes=all(np.array_equal(member.classes_, pool.classes_) for member in pool.members_),
         weights=pool.weights.shape == (n,) and bool((pool.weights >= 0).all()) and abs(pool.weights.sum() - 1) < 1e-6,
-        betas=pool.betas.shape == (n,) and bool((pool.betas > 0).all()),
-        steps=0 <= pool.smoothing < np.inf and 0 < pool.sharpness < np.inf,
+        inverse_temperatures=pool.inverse_temperatures.shape == (n,) and bool((pool.inverse_temperatures > 0).all()),
+        steps=0 <= pool.smoothing < np.inf and 0 < pool.inverse_temperature < np.inf,
         priors=pool.prior_ratio is None or _is_positive(pool.prior_ratio, pool.classes_.shape),
     )
 

@@ -478,7 +478,7 @@ def ensemble_settings(ensemble: FittedEnsemble) -> dict[str, Any]:
                 "skewed": float(np.mean(decision["skewed"])),
                 "reason": decision["reason"],
             }
-            for decision in description["decisions"]
+            for decision in description["acceptance_tests"]
         ],
         "calibration": {
             "before": {name: before[name] for name in ("ece", "log_loss")},

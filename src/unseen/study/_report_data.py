@@ -120,7 +120,7 @@ def surface_facts(
     problem: Problem, row: Row, selection: str, metric: Metric, known: Scores | None = None
 ) -> dict[str, Any] | None:
     """Validation scores over two settings of a projection, the others as chosen; those not `known` are found anew."""
-    chosen, every = problem.chosen(row.method, row.settings), problem.candidates(row.method)
+    chosen, every = problem.find_candidate(row.method, row.settings), problem.candidates(row.method)
     grid = {name: list(dict.fromkeys(c.settings[name] for c in every)) for name in chosen.settings}
     names = [*invariance_weights(chosen.transformer), "ridge", "gamma"]
     names = [name for name in names if len(grid.get(name, [])) > 1][:2]
