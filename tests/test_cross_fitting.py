@@ -101,7 +101,7 @@ def test_that_holds_for_every_pool_that_is_tried_and_for_skewed_batches(votes, s
     fits = [ballot._cross_fit(masks) for ballot in ballots]
     graphs = ballots[0]._neighbor_graphs([samples.X[test] for _, test in trials.natural])
     for name, own in product(masks, (None, graphs)):
-        before, after = (ballot._finished(fit[name], own) for ballot, fit in zip(ballots, fits, strict=True))
+        before, after = (ballot._finish(fit[name], own) for ballot, fit in zip(ballots, fits, strict=True))
         np.testing.assert_array_equal(before.held_out[k], after.held_out[k])
         for one, two in zip(fits[0][name].batches[k], fits[1][name].batches[k], strict=True):
             np.testing.assert_array_equal(one, two)

@@ -362,10 +362,10 @@ def test_the_guard_takes_what_pays_and_says_so(options, name):
         FULL_ENSEMBLE if name == "A" else INDUCTIVE_ENSEMBLE
     ]
     assert any(member.transductive for member in found.members) == (name == "A")
-    assert ("is not used" in bold.guard) == (name == "I")
+    assert ("is not used" in bold.reason) == (name == "I")
     assert "Smoothing" in found.acceptance_tests[1].reason
     assert not found.smoothing
-    assert "inf" not in bold.guard
+    assert "inf" not in bold.reason
     assert found.kind == ("transductive" if name == "A" else "plain")
     assert found.weights.sum() == pytest.approx(1)
 
@@ -485,7 +485,7 @@ def test_more_than_domains_can_promise_is_refused():
     assert conformal.threshold(0.8) == max(scores.max() for scores in conformal.scores)
     with pytest.raises(ValueError, match=r"at most 1 - 1/\(m \+ 1\) = 0.8.*more domains"):
         conformal.threshold(0.81)
-    with pytest.raises(ValueError, match="between 0 and 1, not 90"):
+    with pytest.raises(ValueError, match="coverage=90 is not between 0 and 1"):
         conformal.sets(P[0], 90)
 
 

@@ -52,11 +52,13 @@ from unseen.model_selection._validation import (
 
 # What is asked
 
+# A metric, and the candidates whose decision scores are requested beside what it needs.
+REQUESTS = [("accuracy", "all"), ("accuracy", [0]), ("roc_auc", [0])]
+
 
 def test_metrics_ask_for_what_they_need():
     assert required_responses("accuracy") == required_responses("f1_macro") == ()
     assert required_responses("roc_auc") == required_responses("neg_log_loss") == RESPONSES
-    assert required_responses("decision_scores") == ("decision_scores",)
 
 
 def test_votes_are_decisions_or_logarithms_of_probabilities_or_labels():
@@ -112,10 +114,12 @@ def test_decisions_that_are_no_numbers_are_no_votes(value):
         KNeighborsClassifier(3),
     ],
 )
-@pytest.mark.parametrize("scoring", ["decision_scores", "accuracy", "roc_auc"])
-def test_codes_are_what_a_classifier_predicts_and_votes_are_its_own(model, scoring):
+@pytest.mark.parametrize(("scoring", "requested"), REQUESTS)
+def test_codes_are_what_a_classifier_predicts_and_votes_are_its_own(model, scoring, requested):
     found = list(
-        evaluate_candidates([own(model)], SAMPLES, SPLITS, EvaluationConfig(scoring=scoring), with_decision_scores=[0])
+        evaluate_candidates(
+            [own(model)], SAMPLES, SPLITS, EvaluationConfig(scoring=scoring), with_decision_scores=requested
+        )
     )
     assert len(found) == len(SPLITS)
     for one in found:
@@ -297,14 +301,14 @@ def test_parts_without_a_score_are_told_once_and_none_but_such_are_an_error():
     one_class = [(np.arange(len(X)), np.flatnonzero(SAMPLES.y == "ill")), SPLITS[0]]
     with pytest.warns(
         UndefinedMetricWarning,
-        match=r"roc_auc is not defined on 1 of 2 held-out parts, .* 'a', 'b', 'c'; of",
+        match=r"roc_auc is not defined on 1 of 2 held-out parts, .* 'a', 'b', 'c'; reason",
     ):
         found = tabulate_candidates([own(GaussianNB())], SAMPLES, one_class, EvaluationConfig(scoring="roc_auc"))
     assert found["defined"].tolist() == [False, True]
     assert found["mean_test_score"][0] == found["scores"][0, 1]
     with pytest.raises(ValueError, match="roc_auc is not defined on 1 of 1 held-out parts"):
         tabulate_candidates([own(GaussianNB())], SAMPLES, one_class[:1], EvaluationConfig(scoring="roc_auc"))
-    with pytest.raises(ValueError, match=r"The score is not defined on 1 of 1 .*it is not a number for anybody"):
+    with pytest.raises(ValueError, match=r"The score is not defined on 1 of 1 .*it is NaN for all models"):
         tabulate_candidates(
             [own(GaussianNB())], SAMPLES, SPLITS[:1], EvaluationConfig(scoring=lambda model, X, y: np.nan)
         )
@@ -369,16 +373,18 @@ ALIKE = [(SPLITS[0][0], SPLITS[0][1][part]) for part in (slice(None), slice(0, 9
 
 
 @pytest.mark.parametrize("transformer", [None, DomainCenterer()])
-@pytest.mark.parametrize("scoring", ["decision_scores", "roc_auc", "accuracy"])
-def test_splits_that_train_alike_get_answers_of_their_own_rows(scoring, transformer):
+@pytest.mark.parametrize(("scoring", "requested"), REQUESTS)
+def test_splits_that_train_alike_get_answers_of_their_own_rows(scoring, requested, transformer):
     candidate = own(GaussianNB(), transformer)
     together = list(
-        evaluate_candidates([candidate], SAMPLES, ALIKE, EvaluationConfig(scoring=scoring), with_decision_scores=[0])
+        evaluate_candidates(
+            [candidate], SAMPLES, ALIKE, EvaluationConfig(scoring=scoring), with_decision_scores=requested
+        )
     )
     assert len(together) == len(ALIKE)
     for one in together:
         (alone,) = evaluate_candidates(
-            [candidate], SAMPLES, [ALIKE[one.split]], EvaluationConfig(scoring=scoring), with_decision_scores=[0]
+            [candidate], SAMPLES, [ALIKE[one.split]], EvaluationConfig(scoring=scoring), with_decision_scores=requested
         )
         np.testing.assert_array_equal(one.codes, alone.codes)
         assert one.responses.keys() == alone.responses.keys()

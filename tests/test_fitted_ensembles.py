@@ -104,8 +104,8 @@ def test_a_pool_sees_all_rows_through_landmarks_that_its_projections_share(table
     found = fit_table(table, ["CIDG", "logistic"], plan=SizePlan.from_rows(len(table.X), exact=False, landmarks=20))
     assert {one["model"] for one in found.ensemble["members"]} >= {"CIDG + logistic"}
     assert (found.stream["projection_rows"], found.stream["landmarks"]) == (len(table.X), 20)
-    assert f"Projections saw {len(table.X)} rows through 20 landmarks" in found.remarks[0]
-    assert "; classifiers saw" in found.remarks[0]
+    assert f"Projections were fitted to {len(table.X)} rows through 20 landmarks" in found.remarks[0]
+    assert "; classifiers to" in found.remarks[0]
     maps = [vars(member[0]).get("feature_map_") for member in found.model.pool.members_]
     assert len({id(own.estimator) for own in maps if own is not None}) == 1
     save_model(found.model, tmp_path / "m.unseen", {})
@@ -115,7 +115,7 @@ def test_a_pool_sees_all_rows_through_landmarks_that_its_projections_share(table
 
 def test_a_pool_without_a_projection_saw_a_sample(table):
     found = fit_table(table, ["logistic", "nearest mean"], plan=SizePlan.from_rows(len(table.X), exact=False))
-    assert f"holds no projection, so it saw a sample: {len(table.X)} rows" in found.remarks[0]
+    assert f"contains no projection, so it was fitted to a sample of {len(table.X)} rows" in found.remarks[0]
 
 
 def test_the_card_says_who_is_in_the_pool_why_and_what_to_expect(table, found, capsys):
@@ -223,7 +223,7 @@ def with_doubtful_rows(model, share):
 @pytest.mark.parametrize(
     ("share", "says"),
     [
-        (0.1, r"3 held-out domains are too few for coverage 0\.75.* take about \d+ domains, or a lower coverage"),
+        (0.1, r"3 held-out domains are too few for coverage 0\.75.* need about \d+ domains, or a lower coverage"),
         (0.5, r"no number of domains changes that: the true class has a probability above 1/3 for \d+% of held-out"),
     ],
 )
@@ -242,7 +242,7 @@ def test_sets_of_all_classes_are_replaced_by_the_number_of_domains_that_smaller_
 def test_so_many_domains_are_enough_for_smaller_sets_and_one_less_is_not(table):
     fit = fit_table(table, "logistic")
     pool = with_doubtful_rows(Model(fit.model, model_card(table, fit)), 0.1).table_model.pool
-    needed = int(re.search(r"take about (\d+) domains", pool.explain_full_sets(0.75))[1])
+    needed = int(re.search(r"need about (\d+) domains", pool.explain_full_sets(0.75))[1])
     uniform = np.full((1, 3), 1 / 3)
     for m, full in ((needed, False), (needed - 1, True)):
         more = EnsembleClassifier(

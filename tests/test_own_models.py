@@ -251,7 +251,7 @@ def test_whatever_ones_own_raises_is_a_reason(error):
     field = scored("logistic", ("mine", Broken(error)))
     assert field[0].error == ""
     assert field[1].error == f"{error.__name__}: {error('no luck')}"
-    with pytest.warns(RuntimeWarning, match=f"mine cannot be scored.*{error.__name__}"):
+    with pytest.warns(RuntimeWarning, match=f"mine has no score.*{error.__name__}"):
         assert UnseenClassifier(["logistic", ("mine", Broken(error))]).fit(X, Y, sample_domain=D).best_model_ != "mine"
 
 

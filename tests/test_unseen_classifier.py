@@ -380,7 +380,7 @@ def test_without_transductive_models_single_samples_can_be_predicted():
     np.testing.assert_array_equal(model.predict(X), one_by_one)
     for methods in ("auto", ["auto", "nearest mean"]):  # those that nobody has asked for by name are left out
         assert not {method.name for method in UnseenClassifier(methods, transductive=False)._methods(X)} & set(CENTERED)
-    with pytest.raises(ValueError, match="which is transductive. Use transductive=Truelogistic'"):
+    with pytest.raises(ValueError, match="which is transductive. Use transductive=True"):
         UnseenClassifier(["centered logistic"], transductive=False).fit(X, y, sample_domain=d)
 
 
@@ -464,7 +464,7 @@ def test_progress_is_shown_only_when_asked_for(capsys):
 def test_a_model_that_cannot_be_asked_is_listed_but_never_chosen():
     X, y, d = three_domains(n_per_cell=10)
     model = UnseenClassifier(["logistic", ("mine", Refuses())])
-    with pytest.warns(RuntimeWarning, match="mine cannot be scored.* not today"):
+    with pytest.warns(RuntimeWarning, match="mine has no score.* not today"):
         model.fit(X, y, sample_domain=d)
     assert {member["model"] for member in model.members_} == {"logistic"}
     assert np.isnan(next(row["mean"] for row in model.leaderboard_ if row["model"] == "mine"))
