@@ -164,7 +164,7 @@ def test_cholesky_and_eigendecomposition_agree(name):
     X, y, d = three_domains()
     K = textbook.centered(rbf_kernel(X, gamma=0.1))
     membership = Membership.from_codes(y, d)
-    recipe = make(name)._recipe(membership.counts, 1e-6 * np.linalg.norm(K) ** 2)
+    recipe = make(name)._scatter_problem(membership.counts, 1e-6 * np.linalg.norm(K) ** 2)
     fast = solve(whiten_by_cholesky(K.copy(), membership, recipe), recipe, membership.counts)
     full = solve(whiten_by_eigh(gram_spectrum(K.copy(), membership), recipe), recipe, membership.counts)
     np.testing.assert_allclose(fast.eigenvalues, full.eigenvalues, rtol=1e-9)

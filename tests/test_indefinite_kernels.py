@@ -121,7 +121,7 @@ def test_rounding_is_not_a_negative_eigenvalue():
         values[0] = -below * precision * np.linalg.norm(values)
         spectrum = gram_spectrum(vectors * values @ vectors.T, membership, precision=precision)
         spectrum = spectrum.without_negative_rounding()
-        recipe = make("DICA")._recipe(membership.counts, 1e-16)
+        recipe = make("DICA")._scatter_problem(membership.counts, 1e-16)
         if refused:
             with pytest.raises(IndefiniteKernelError):
                 whiten_by_eigh(spectrum, recipe)

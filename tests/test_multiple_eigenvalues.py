@@ -14,7 +14,7 @@ from helpers import make, pencil
 from unseen import DICA, SCA, ProjectionSearchCV
 from unseen.estimators import _projection as _base
 from unseen.linalg import _eigenproblem as _pencil
-from unseen.linalg._eigenproblem import _count_above, _none_is_missing
+from unseen.linalg._eigenproblem import _are_all_leading, _count_above
 from unseen.model_selection._split_evaluation import FeatureStage
 from unseen.utils.samples import Samples
 
@@ -86,10 +86,10 @@ def test_eigenvalues_above_a_threshold_are_counted(n, p, seed, repeated, null):
 def test_a_missing_copy_is_noticed_and_a_copy_of_the_last_is_not_missed():
     diagonal = np.array([5.0, 5.0, 5.0, 2.0, 2.0, 1.0])
     nothing = np.zeros((6, 0)), np.zeros((0, 0))
-    assert not _none_is_missing(np.array([5.0, 5.0, 2.0]), diagonal, *nothing)
-    assert not _none_is_missing(np.array([5.0, 5.0, 5.0, 1.0]), diagonal, *nothing)
-    assert _none_is_missing(np.array([5.0, 5.0]), diagonal, *nothing)
-    assert _none_is_missing(np.array([5.0, 5.0, 5.0, 2.0]), diagonal, *nothing)
+    assert not _are_all_leading(np.array([5.0, 5.0, 2.0]), diagonal, *nothing)
+    assert not _are_all_leading(np.array([5.0, 5.0, 5.0, 1.0]), diagonal, *nothing)
+    assert _are_all_leading(np.array([5.0, 5.0]), diagonal, *nothing)
+    assert _are_all_leading(np.array([5.0, 5.0, 5.0, 2.0]), diagonal, *nothing)
 
 
 def no_convergence(*_, **__):

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from ..linalg import Ints, ScatterProblem, between, cell_within, conditional, prior_normalized
+from ..linalg import (
+    Ints,
+    ScatterProblem,
+    between_contrast,
+    cell_within_contrast,
+    conditional_contrast,
+    prior_normalized_contrast,
+)
 from ..utils.estimator_mixins import keyword_parameters
 from ._projection import NON_NEGATIVE, Projection
 
@@ -75,14 +82,14 @@ class CIDG(Projection):
         "norm_weight": [NON_NEGATIVE],
     }
 
-    def _recipe(self, counts: Ints, ridge: float) -> ScatterProblem:
+    def _scatter_problem(self, counts: Ints, ridge: float) -> ScatterProblem:
         return ScatterProblem(
-            numerator=between(counts),
+            numerator=between_contrast(counts),
             penalties=(
-                (self._weight("conditional_weight", counts), conditional(counts)),
-                (self._weight("prior_weight", counts), prior_normalized(counts)),
-                (1.0, cell_within(counts)),
+                (self._weight("conditional_weight", counts), conditional_contrast(counts)),
+                (self._weight("prior_weight", counts), prior_normalized_contrast(counts)),
+                (1.0, cell_within_contrast(counts)),
             ),
-            norm=self.norm_weight,
+            norm_weight=self.norm_weight,
             ridge=ridge,
         )

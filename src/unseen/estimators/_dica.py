@@ -14,11 +14,11 @@ from ..linalg import (
     ScatterProblem,
     Solution,
     Spectrum,
-    Whitened,
+    WhitenedProblem,
     apply_inverse,
     check_distinct_means,
-    dica_output,
-    domain,
+    dica_output_contrast,
+    domain_contrast,
 )
 from ..utils.estimator_mixins import keyword_parameters
 from ._projection import Projection
@@ -99,27 +99,29 @@ class DICA(Projection):
     def _default_components(self, counts: Ints) -> int | None:
         return None if self.supervised else 2
 
-    def _recipe(self, counts: Ints, ridge: float) -> ScatterProblem:
+    def _scatter_problem(self, counts: Ints, ridge: float) -> ScatterProblem:
         return ScatterProblem(
-            numerator=dica_output(counts, self.output_ridge)
+            numerator=dica_output_contrast(counts, self.output_ridge)
             if self.supervised
             else np.zeros((np.count_nonzero(counts), 0)),
-            total=0.0 if self.supervised else 1 / counts.sum(),
-            penalties=((1.0, domain(counts)),),
-            inside=0.0,
-            norm=1.0,
+            total_weight=0.0 if self.supervised else 1 / counts.sum(),
+            penalties=((1.0, domain_contrast(counts)),),
+            within_weight=0.0,
+            norm_weight=1.0,
             ridge=ridge,
-            symmetric=not (self.supervised and self.as_published),
+            is_symmetric=not (self.supervised and self.as_published),
         )
 
-    def _solve_pencil(self, spectrum: Spectrum, pencil: Whitened, recipe: ScatterProblem, counts: Ints) -> Solution:
-        if recipe.symmetric:
+    def _solve_pencil(
+        self, spectrum: Spectrum, pencil: WhitenedProblem, recipe: ScatterProblem, counts: Ints
+    ) -> Solution:
+        if recipe.is_symmetric:
             return super()._solve_pencil(spectrum, pencil, recipe, counts)
         return _solve_as_published(spectrum, pencil, recipe, counts, self.output_ridge)
 
 
 def _solve_as_published(
-    spectrum: Spectrum, pencil: Whitened, recipe: ScatterProblem, counts: Ints, output_ridge: float
+    spectrum: Spectrum, pencil: WhitenedProblem, recipe: ScatterProblem, counts: Ints, output_ridge: float
 ) -> Solution:
     """L (L + n eps I)^-1 K^2 b = A b g: with L = Zc Zc', eigenpairs of the C x C matrix S Zc' K^2 A^-1 Zc."""
     class_sizes = counts.sum(axis=0)
@@ -151,7 +153,7 @@ def _solve_as_published(
     B, rest = solved @ vectors, missed @ vectors / (root * root)
     return Solution(
         size * values[order].real,
-        spectrum.lifted(B),
+        spectrum.to_coefficients(B),
         np.linalg.norm(np.vstack([B, rest]), axis=0),
         cells.T @ B / np.sqrt(counts[present])[:, None],
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..linalg import Ints, ScatterProblem, between, cell_within
+from ..linalg import Ints, ScatterProblem, between_contrast, cell_within_contrast
 from ..utils.estimator_mixins import keyword_parameters
 from ._projection import Projection
 
@@ -45,5 +45,7 @@ class KFDA(Projection):
     (320, 2)
     """
 
-    def _recipe(self, counts: Ints, ridge: float) -> ScatterProblem:
-        return ScatterProblem(numerator=between(counts), penalties=((1.0, cell_within(counts)),), ridge=ridge)
+    def _scatter_problem(self, counts: Ints, ridge: float) -> ScatterProblem:
+        return ScatterProblem(
+            numerator=between_contrast(counts), penalties=((1.0, cell_within_contrast(counts)),), ridge=ridge
+        )

@@ -11,11 +11,11 @@ from sklearn.utils._param_validation import Interval
 from ..linalg import (
     Ints,
     ScatterProblem,
-    cell_within,
-    mda_between,
-    mda_class_discrepancy,
-    mda_class_offset,
-    mda_domain_discrepancy,
+    cell_within_contrast,
+    mda_between_contrast,
+    mda_class_discrepancy_contrast,
+    mda_class_offset_contrast,
+    mda_domain_discrepancy_contrast,
 )
 from ..utils.estimator_mixins import keyword_parameters
 from ._projection import NON_NEGATIVE, Projection
@@ -76,19 +76,22 @@ class MDA(Projection):
         "within_weight": [NON_NEGATIVE],
     }
 
-    def _recipe(self, counts: Ints, ridge: float) -> ScatterProblem:
+    def _scatter_problem(self, counts: Ints, ridge: float) -> ScatterProblem:
         beta, n = self.discrepancy_weight, counts.sum()
         within = self.within_weight / n
         return ScatterProblem(
             numerator=np.hstack(
-                [np.sqrt(beta) * mda_class_discrepancy(counts), np.sqrt(1 - beta) * mda_between(counts)]
+                [
+                    np.sqrt(beta) * mda_class_discrepancy_contrast(counts),
+                    np.sqrt(1 - beta) * mda_between_contrast(counts),
+                ]
             ),
             penalties=(
-                (self.conditional_weight, mda_domain_discrepancy(counts)),
-                (within, cell_within(counts)),
-                (within, mda_class_offset(counts)),
+                (self.conditional_weight, mda_domain_discrepancy_contrast(counts)),
+                (within, cell_within_contrast(counts)),
+                (within, mda_class_offset_contrast(counts)),
             ),
-            inside=within,
-            norm=1.0,
+            within_weight=within,
+            norm_weight=1.0,
             ridge=ridge,
         )

@@ -28,10 +28,10 @@ from ..linalg import (
     SingularProblemError,
     Solution,
     Spectrum,
-    Whitened,
-    cholesky_is_sound,
-    component_errors,
+    WhitenedProblem,
+    bound_component_errors,
     gram_spectrum,
+    is_cholesky_accurate,
     krylov_spectra,
     residuals,
     solve,
@@ -116,7 +116,7 @@ class Projection(DomainTransformer, KernelTransformer):
         super().__init_subclass__(**options)
 
     @abstractmethod
-    def _recipe(self, counts: Ints, ridge: float) -> ScatterProblem:
+    def _scatter_problem(self, counts: Ints, ridge: float) -> ScatterProblem:
         """State the method for a table of counts."""
 
     def _default_components(self, counts: Ints) -> int | None:
@@ -366,8 +366,10 @@ class Projection(DomainTransformer, KernelTransformer):
         offset = centered.means @ self.dual_coef_
         self.__dict__.update(eigenvalues_=solution.eigenvalues, offset_=offset, recentered_=False)
 
-    def _solve_pencil(self, spectrum: Spectrum, pencil: Whitened, recipe: ScatterProblem, counts: Ints) -> Solution:
-        if recipe.total:
+    def _solve_pencil(
+        self, spectrum: Spectrum, pencil: WhitenedProblem, recipe: ScatterProblem, counts: Ints
+    ) -> Solution:
+        if recipe.total_weight:
             wanted = self._wanted(counts) or len(spectrum.values)
             return solve_with_total(spectrum, pencil, recipe, counts, wanted)
         return solve(pencil, recipe, counts)
@@ -440,7 +442,8 @@ class ProjectionProblem:
     @classmethod
     def from_projection(cls, projection: Projection, counts: Ints, size: float) -> ProjectionProblem:
         """The eigenproblem for a centered kernel matrix of Frobenius norm `size`, of which a ridge may be a "
-        "multiple."""
+        "multiple.
+        """
         ridge = projection.ridge
         check_cell_memory(int(np.count_nonzero(counts)), type(projection).__name__)
         if isinstance(ridge, str):
@@ -450,22 +453,22 @@ class ProjectionProblem:
     @cached_property
     def recipe(self) -> ScatterProblem:
         """The method, stated for these counts."""
-        return self.projection._recipe(self.counts, self.ridge)
+        return self.projection._scatter_problem(self.counts, self.ridge)
 
     @property
     def invariance(self) -> float:
         """Sum of the weights that ask for invariance across domains."""
         return sum(self.projection._weight(name, self.counts) for name in self.projection._invariance_weights)
 
-    def whitened(self, spectrum: Spectrum) -> tuple[Spectrum, Whitened]:
+    def whitened(self, spectrum: Spectrum) -> tuple[Spectrum, WhitenedProblem]:
         """Reduce to cell space what varies in a decomposition of the centered data; weights have no say in it."""
         with self._singularity_explained():
-            varying = spectrum.without_negative_rounding() if self.recipe.norm else spectrum
+            varying = spectrum.without_negative_rounding() if self.recipe.norm_weight else spectrum
             if not self.ridge:
                 varying = varying.without_null()
             return varying, whiten_by_eigh(varying, self.recipe)
 
-    def solve(self, varying: Spectrum, pencil: Whitened) -> Solution:
+    def solve(self, varying: Spectrum, pencil: WhitenedProblem) -> Solution:
         """All components, from what `whitened` gives."""
         with self._singularity_explained():
             return self.projection._solve_pencil(varying, pencil, self.recipe, self.counts)
@@ -474,12 +477,12 @@ class ProjectionProblem:
         """The same from a centered kernel matrix, which is destroyed, and what is known of it."""
         recipe, size = self.recipe, centered.size
         solution = None
-        if len(K) > EXACT_BELOW and recipe.symmetric and self.ridge:
-            cells, top = np.count_nonzero(self.counts), recipe.inside * size**2 + recipe.norm * size
+        if len(K) > EXACT_BELOW and recipe.is_symmetric and self.ridge:
+            cells, top = np.count_nonzero(self.counts), recipe.within_weight * size**2 + recipe.norm_weight * size
             # Beside the cubes of a Cholesky factorization, spaces pay that are small and that a ridge keeps small.
-            if recipe.total or (KRYLOV_CELLS * cells < len(K) and self.ridge > 1e-5 * top):
+            if recipe.total_weight or (KRYLOV_CELLS * cells < len(K) and self.ridge > 1e-5 * top):
                 solution = self._solve_in_krylov_spaces(K, membership, centered.precision)
-            if solution is None and cholesky_is_sound(recipe, size):
+            if solution is None and is_cholesky_accurate(recipe, size):
                 solution = self._solve_by_cholesky(K, membership, centered.precision, EPS * top / self.ridge)
         if solution is None:
             spectrum = gram_spectrum(K, membership, precision=centered.precision)
@@ -498,12 +501,12 @@ class ProjectionProblem:
     def _solve_in_krylov_spaces(self, K: Array, membership: Membership, precision: float) -> Solution | None:
         """The components, from a space that holds them to the accuracy below; None if no small one does."""
         recipe, wanted = self.recipe, self.projection._wanted(self.counts)
-        for spectrum in krylov_spectra(K, membership, wanted or len(K) if recipe.total else 0, precision):
+        for spectrum in krylov_spectra(K, membership, wanted or len(K) if recipe.total_weight else 0, precision):
             # The residual says nothing of an indefinite denominator.
-            if recipe.norm and spectrum.values.min() < -spectrum.rounding:
+            if recipe.norm_weight and spectrum.values.min() < -spectrum.rounding:
                 return None
             varying, pencil = self.whitened(spectrum)
-            if recipe.total and wanted is not None:
+            if recipe.total_weight and wanted is not None:
                 # One more than wanted: the gap to the next eigenvalue decides how accurate the last component is.
                 solution = solve_with_total(varying, pencil, recipe, self.counts, wanted + 1)
             else:
@@ -517,7 +520,7 @@ class ProjectionProblem:
 
     def _are_accurate(self, solution: Solution, errors: Array) -> bool:
         """Whether components are known well enough, if eigenvalues have such relative errors."""
-        bounds = component_errors(solution.eigenvalues, errors)[: self.projection._wanted(self.counts)]
+        bounds = bound_component_errors(solution.eigenvalues, errors)[: self.projection._wanted(self.counts)]
         return bool(bounds.max(initial=0.0) < COMPONENT_ACCURACY)
 
     def finish(self, solution: Solution, X: Any = None) -> Solution:
@@ -530,8 +533,8 @@ class ProjectionProblem:
                 "further components would be amplified noise.",
                 FewerComponentsWarning,
             )
-        kept = solution.first(self.projection._wanted(self.counts))
-        return kept.scaled(self.projection.scaling).oriented(self.counts, X)
+        kept = solution.keep_leading(self.projection._wanted(self.counts))
+        return kept.scale(self.projection.scaling).orient(self.counts, X)
 
     @contextmanager
     def _singularity_explained(self) -> Iterator[None]:
@@ -557,7 +560,7 @@ class ProjectionProblem:
             f"kernel={projection.kernel!r} is not positive semi-definite on X: its centered matrix has the eigenvalue "
             f"{smallest:.3g}. The norm penalty of {name}{weight} is then negative in some directions, and "
             f"ridge={projection.ridge!r}, a value of {self.ridge:.3g}, does not outweigh it there. Use a positive "
-            f'semi-definite kernel such as "rbf", or a ridge above {-self.recipe.norm * smallest:.3g}{advice}.'
+            f'semi-definite kernel such as "rbf", or a ridge above {-self.recipe.norm_weight * smallest:.3g}{advice}.'
         )
 
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from sklearn.utils._param_validation import Interval
 
-from ..linalg import Ints, ScatterProblem, between, cell_within, domain
+from ..linalg import Ints, ScatterProblem, between_contrast, cell_within_contrast, domain_contrast
 from ..utils.estimator_mixins import keyword_parameters
 from ._projection import NON_NEGATIVE, Projection
 
@@ -69,14 +69,14 @@ class SCA(Projection):
     def _default_components(self, counts: Ints) -> int:
         return 2 * (counts.shape[1] - 1)
 
-    def _recipe(self, counts: Ints, ridge: float) -> ScatterProblem:
+    def _scatter_problem(self, counts: Ints, ridge: float) -> ScatterProblem:
         return ScatterProblem(
-            numerator=self.between_weight**0.5 * between(counts),
-            total=(1 - self.between_weight) / counts.sum(),
+            numerator=self.between_weight**0.5 * between_contrast(counts),
+            total_weight=(1 - self.between_weight) / counts.sum(),
             penalties=(
-                (self._weight("domain_weight", counts), domain(counts)),
-                (1.0, cell_within(counts)),
+                (self._weight("domain_weight", counts), domain_contrast(counts)),
+                (1.0, cell_within_contrast(counts)),
             ),
-            norm=1.0,
+            norm_weight=1.0,
             ridge=ridge,
         )

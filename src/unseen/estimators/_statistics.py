@@ -64,7 +64,7 @@ class Statistics:
             )
 
         batches = gen_batches(len(classes.codes), BLOCK_ROWS)
-        cells = reduce(lambda one, two: one.plus(two, gram), map(block, batches))
+        cells = reduce(lambda one, two: one.add(two, gram), map(block, batches))
         return cls(domains.names, classes.names, cells)
 
     def __sizeof__(self) -> int:
@@ -81,9 +81,9 @@ class Statistics:
         domains, rows, other_rows = _union(self.domains, other.domains, "sample_domain")
         classes, columns, other_columns = _union(self.classes, other.classes, "y")
         shape = len(domains), len(classes)
-        mine = self.cells.placed(rows, columns, shape)
-        theirs = other.cells.placed(other_rows, other_columns, shape)
-        return Statistics(domains, classes, mine.plus(theirs, gram))
+        mine = self.cells.reindex(rows, columns, shape)
+        theirs = other.cells.reindex(other_rows, other_columns, shape)
+        return Statistics(domains, classes, mine.add(theirs, gram))
 
     __add__ = plus
 

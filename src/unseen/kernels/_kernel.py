@@ -16,7 +16,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.extmath import row_norms
 from sklearn.utils.validation import check_non_negative, validate_data
 
-from ..linalg import Array, check_range, check_squares, largest_entry, norm, product
+from ..linalg import Array, check_gram_norm, check_squares, largest_entry, norm, product
 from ..utils.estimator_mixins import DocLinkMixin, keyword_parameters
 
 # 1,000 rows are half a million pairs: their median has a standard error of one per cent for twenty normal features,
@@ -334,7 +334,7 @@ class Kernel:
         means = self.finite(center_kernel(K))
         size = norm(K)
         uncentered = len(K) * float(np.abs(means).max())
-        check_range(size)
+        check_gram_norm(size)
         check_spread(size, uncentered, caller)
         return CenteredKernel(means, size, EPS * max(len(K), uncentered / size))
 

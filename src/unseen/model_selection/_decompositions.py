@@ -15,7 +15,17 @@ from sklearn.utils import _safe_indexing
 
 from ..estimators import DomainCenters, Projection, ProjectionProblem, feature_spectrum, is_fitted_map, map_features
 from ..kernels import Kernel, check_square_memory, is_multiple
-from ..linalg import Array, CellStatistics, Ints, Membership, Solution, Spectrum, Whitened, gram_spectrum, product
+from ..linalg import (
+    Array,
+    CellStatistics,
+    Ints,
+    Membership,
+    Solution,
+    Spectrum,
+    WhitenedProblem,
+    gram_spectrum,
+    product,
+)
 from ..utils.samples import Samples
 from ..utils.validation import EncodedLabels
 
@@ -117,19 +127,19 @@ class Decomposition:
         self.size = float(np.linalg.norm(spectrum.values))
         self._test_domain = samples.domain[test]
         self._known = EncodedLabels.domains(samples.domain[train], len(train)).names.tolist()
-        self._pencils: dict[tuple[float, float, float], tuple[Spectrum, Whitened, Combine]] = {}
+        self._pencils: dict[tuple[float, float, float], tuple[Spectrum, WhitenedProblem, Combine]] = {}
 
     def solve(self, projection: Projection) -> SolvedProjection:
         """Solve the eigenproblem of a setting."""
         equation = ProjectionProblem.from_projection(projection, self.counts, self.size)
         varying, pencil, combine = self._pencil(equation)
         solution = equation.solve(varying, pencil)
-        return SolvedProjection(solution, combine if equation.recipe.low_rank else self.combine, equation)
+        return SolvedProjection(solution, combine if equation.recipe.is_low_rank else self.combine, equation)
 
-    def _pencil(self, equation: ProjectionProblem) -> tuple[Spectrum, Whitened, Combine]:
+    def _pencil(self, equation: ProjectionProblem) -> tuple[Spectrum, WhitenedProblem, Combine]:
         """Reduce to cell space, once for each (inside, norm, ridge)."""
         recipe = equation.recipe
-        key = (recipe.inside, recipe.norm, recipe.ridge)
+        key = (recipe.within_weight, recipe.norm_weight, recipe.ridge)
         if key not in self._pencils:
             varying, pencil = equation.whitened(self.spectrum)
             (norms,) = linalg.qr(pencil.norm_factor, mode="r")
@@ -208,7 +218,7 @@ class DecompositionSource:
         def combine(
             coefficients: Array,
         ) -> KernelBasis:  # all folds share the features: nothing as large is made for one
-            weights = spectrum.lifted(coefficients)
+            weights = spectrum.to_coefficients(coefficients)
             values, offset = product(features, weights), mean @ weights
             return KernelBasis(values[train] - offset, values[test], offset)
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..estimators import Projection
-from ..linalg import Array, CellStatistics, traces
+from ..linalg import Array, CellStatistics, scatter_traces
 from ..utils.samples import Samples
 from ._candidate import Candidate, ignore_expected_warnings
 from ._decompositions import Decomposition, DecompositionSource, get_membership
@@ -145,7 +145,7 @@ class CachedSplit:
                 train,
                 test,
                 values,
-                traces(CellStatistics.from_features(train, self._membership)),
+                scatter_traces(CellStatistics.from_features(train, self._membership)),
                 solved.equation.ridge,
             )
 
