@@ -14,7 +14,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 import textbook
 from helpers import METHODS, make, match, problems, three_domains
 from unseen import CIDG, DICA, KFDA, SCA
-from unseen.estimators import _projection as _base
+from unseen.estimators import _projection_problem
 from unseen.exceptions import FewerComponentsWarning, SingleDomainWarning
 from unseen.linalg._cell_statistics import Membership, gram_spectrum
 from unseen.linalg._eigenproblem import solve, whiten_by_cholesky, whiten_by_eigh
@@ -176,8 +176,8 @@ def test_cholesky_and_eigendecomposition_agree(name):
 def test_the_cholesky_route_is_the_one_large_fits_take(monkeypatch):
     X, y, d = three_domains()
     exact = CIDG().fit(X, y, sample_domain=d).transform(X)
-    monkeypatch.setattr(_base, "EXACT_BELOW", 10)
-    monkeypatch.setattr(_base, "gram_spectrum", None)
+    monkeypatch.setattr(_projection_problem, "MAX_EXACT_ROWS", 10)
+    monkeypatch.setattr(_projection_problem, "gram_spectrum", None)
     assert_same(CIDG().fit(X, y, sample_domain=d).transform(X), exact)
 
 

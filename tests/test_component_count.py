@@ -10,7 +10,7 @@ from sklearn.preprocessing import PolynomialFeatures
 import textbook
 from helpers import three_domains
 from unseen import CIDG, DICA, KFDA, MDA, SCA, PivotedNystroem
-from unseen.estimators import _projection as _base
+from unseen.estimators import _projection_problem
 from unseen.linalg import (
     CellStatistics,
     Membership,
@@ -36,9 +36,9 @@ def few_dimensions(n=N, n_features=2):
 
 
 PATHS = {
-    "eigendecomposition": {"EXACT_BELOW": 10**9},
-    "Cholesky": {"EXACT_BELOW": 10, "KRYLOV_CELLS": 10**9},
-    "Krylov": {"EXACT_BELOW": 10, "KRYLOV_CELLS": 0},
+    "eigendecomposition": {"MAX_EXACT_ROWS": 10**9},
+    "Cholesky": {"MAX_EXACT_ROWS": 10, "MIN_KRYLOV_ROWS_PER_CELL": 10**9},
+    "Krylov": {"MAX_EXACT_ROWS": 10, "MIN_KRYLOV_ROWS_PER_CELL": 0},
 }
 
 
@@ -48,10 +48,10 @@ def eigenvalues_by(path, model, X, y, d, monkeypatch):
         everything = np.arange(len(y))
         fold = FeatureStage(Samples(X, y, d)).source(model).fold(everything, everything[:5])
         solved = fold.solve(model)
-        return solved.equation.finish(solved.solution).eigenvalues
+        return solved.problem.select_components(solved.solution).eigenvalues
     with monkeypatch.context() as patch:
         for name, value in PATHS.get(path, {}).items():
-            patch.setattr(_base, name, value)
+            patch.setattr(_projection_problem, name, value)
         return model.fit(X, y, sample_domain=d).eigenvalues_
 
 
@@ -81,7 +81,7 @@ def test_a_kernel_of_rank_two_has_two_components_on_every_path(estimator, kernel
     stream = estimator(feature_map="linear")
     for rows in np.array_split(np.arange(N), 7):
         stream.partial_fit(features[rows], y[rows], sample_domain=d[rows])
-    found["stream"] = stream.eigenvalues_
+    found["stream"] = stream.finalize().eigenvalues_
     assert_same_count(found)
     assert len(found["stream"]) == 2
 

@@ -188,14 +188,14 @@ def test_the_cells_of_a_fold_have_no_empty_rows_or_columns():
 
 @pytest.mark.parametrize("most", [1, 2, np.inf])
 def test_pencils_that_are_not_kept_are_computed_again(most, monkeypatch):
-    monkeypatch.setattr(Decomposition, "pencils", most)
+    monkeypatch.setattr(Decomposition, "max_whitened", most)
     train, test = SPLITS[0]
     fold = FeatureStage(SAMPLES).source(CIDG(gamma=0.1)).fold(train, test)
     first = [fold.solve(CIDG(gamma=0.1, ridge=ridge))[0].eigenvalues for ridge in (0.1, 1.0, 10.0)]
     again = [fold.solve(CIDG(gamma=0.1, ridge=ridge))[0].eigenvalues for ridge in (0.1, 1.0, 10.0)]
     np.testing.assert_array_equal(first, again)
     assert first[0][0] > first[1][0] > first[2][0]
-    assert len(fold._pencils) == min(most, 3)
+    assert len(fold._whitened) == min(most, 3)
 
 
 @pytest.mark.parametrize("kernel", ["linear", "precomputed", "rbf"])

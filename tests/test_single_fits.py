@@ -14,7 +14,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 import textbook
 from helpers import METHODS, make, match, pencil, three_domains
 from unseen import CIDG, DICA, KFDA, MDA, SCA
-from unseen.estimators import _projection as _base
+from unseen.estimators import _projection_problem, make_problem
 from unseen.linalg import (
     Membership,
     bound_component_errors,
@@ -36,7 +36,7 @@ def problem(**options):
     return textbook.centered(rbf_kernel(X, gamma=0.1)), Membership.from_codes(y, d), y, d
 
 
-SMALL, LARGE = problem(), problem(n_per_cell=90, n_classes=2)  # the second is beyond EXACT_BELOW
+SMALL, LARGE = problem(), problem(n_per_cell=90, n_classes=2)  # the second is beyond MAX_EXACT_ROWS
 
 
 def scale(recipe, size):
@@ -85,7 +85,7 @@ def test_nothing_happens_where_the_route_changes(name, side, monkeypatch):
     assert is_cholesky_accurate(replace(recipe, ridge=ridge), size) == (side > 1)
     model = make(name, kernel="precomputed", ridge=ridge)
     exact = model.fit(K, y, sample_domain=d).transform(K)
-    monkeypatch.setattr(_base, "EXACT_BELOW", 10)
+    monkeypatch.setattr(_projection_problem, "MAX_EXACT_ROWS", 10)
     np.testing.assert_allclose(model.fit(K, y, sample_domain=d).transform(K), exact, atol=1e-6 * np.abs(exact).max())
 
 
@@ -95,9 +95,9 @@ def test_nothing_happens_where_the_route_changes(name, side, monkeypatch):
 )
 def test_large_fits_equal_the_textbook_without_an_eigendecomposition(name, closed, monkeypatch):
     K, _, y, d = LARGE
-    monkeypatch.setattr(_base, "gram_spectrum", None)
-    monkeypatch.setattr(_base, closed, None)  # each of the other two ways, alone
-    monkeypatch.setattr(_base, "KRYLOV_CELLS", len(K) if closed == "krylov_spectra" else 0)
+    monkeypatch.setattr(_projection_problem, "gram_spectrum", None)
+    monkeypatch.setattr(_projection_problem, closed, None)  # each of the other two ways, alone
+    monkeypatch.setattr(_projection_problem, "MIN_KRYLOV_ROWS_PER_CELL", len(K) if closed == "krylov_spectra" else 0)
     n_components = 1 if name in LOW_RANK else 2
     ridge = 1e-2 * np.linalg.norm(K) ** METHODS[name][3]
     model = make(name, n_components=n_components, kernel="precomputed", ridge=ridge).fit(K, y, sample_domain=d)
@@ -112,7 +112,7 @@ def test_large_fits_equal_the_textbook_without_an_eigendecomposition(name, close
 @pytest.mark.parametrize("model", [CIDG(norm_weight=1), MDA(), DICA(), SCA(), DICA(2, supervised=False)])
 def test_default_ridges_need_no_eigendecomposition(model, monkeypatch):
     K, _, y, d = LARGE
-    monkeypatch.setattr(_base, "gram_spectrum", None)
+    monkeypatch.setattr(_projection_problem, "gram_spectrum", None)
     model.set_params(kernel="precomputed").fit(K, y, sample_domain=d)
 
 
@@ -122,11 +122,13 @@ def test_a_tiny_ridge_is_left_to_the_eigendecomposition(name, monkeypatch):
     model = make(name, n_components=1, kernel="precomputed", ridge=1e-13 * np.linalg.norm(K) ** METHODS[name][3])
     seen = []
     monkeypatch.setattr(
-        _base, "gram_spectrum", lambda *given, **options: seen.append(1) or gram_spectrum(*given, **options)
+        _projection_problem,
+        "gram_spectrum",
+        lambda *given, **options: seen.append(1) or gram_spectrum(*given, **options),
     )
     short = model.fit(K, y, sample_domain=d).transform(K)
     assert seen
-    monkeypatch.setattr(_base, "EXACT_BELOW", len(K))
+    monkeypatch.setattr(_projection_problem, "MAX_EXACT_ROWS", len(K))
     np.testing.assert_array_equal(short, model.fit(K, y, sample_domain=d).transform(K))
 
 
@@ -138,7 +140,7 @@ def test_an_indefinite_kernel_gets_what_the_eigendecomposition_says(name, monkey
     K = textbook.centered(vectors * values @ vectors.T)
     model = make(name, n_components=1, kernel="precomputed", ridge=0.1 * np.linalg.norm(K) ** METHODS[name][3])
     short = model.fit(K, y, sample_domain=d).transform(K)
-    monkeypatch.setattr(_base, "EXACT_BELOW", len(K))
+    monkeypatch.setattr(_projection_problem, "MAX_EXACT_ROWS", len(K))
     np.testing.assert_allclose(short, model.fit(K, y, sample_domain=d).transform(K), atol=1e-7 * np.abs(short).max())
 
 
@@ -157,8 +159,8 @@ def test_the_residual_is_that_of_the_textbook_and_bounds_the_error(name):
     N, A = pencil(name, K, y, d, ridge)
     model = make(name, n_components=2, kernel="precomputed", ridge=ridge).fit(K, y, sample_domain=d)
     recipe = model._scatter_problem(membership.counts, ridge)
-    equation = _base.ProjectionProblem(model, membership.counts, ridge)
-    solution = equation.solve(*equation.whitened(gram_spectrum(K.copy(), membership))).keep_leading(2)
+    posed = make_problem(model, membership.counts, 1.0)
+    solution = posed.solve(*posed.whiten(gram_spectrum(K.copy(), membership))).keep_leading(2)
     assert residuals(K, membership, recipe, solution).max(initial=0.0) < 1e-10
     noise = np.random.default_rng(0).normal(size=solution.coefficients.shape)
     wrong = solution.coefficients + 1e-3 * np.linalg.norm(solution.coefficients) * (noise - noise.mean(axis=0)) / 10
@@ -200,17 +202,19 @@ def test_eigenvalues_too_close_for_the_accuracy_of_components_have_a_decompositi
     closed, stretch, decomposed, monkeypatch
 ):
     X, y, d = almost_symmetric(stretch)
-    monkeypatch.setattr(_base, "KRYLOV_CELLS", len(X) if closed == "krylov_spectra" else 0)
+    monkeypatch.setattr(_projection_problem, "MIN_KRYLOV_ROWS_PER_CELL", len(X) if closed == "krylov_spectra" else 0)
     seen = []
     monkeypatch.setattr(
-        _base, "gram_spectrum", lambda *given, **options: seen.append(1) or gram_spectrum(*given, **options)
+        _projection_problem,
+        "gram_spectrum",
+        lambda *given, **options: seen.append(1) or gram_spectrum(*given, **options),
     )
     if decomposed:
         model = KFDA(kernel="linear").fit(X, y, sample_domain=d)
         assert seen
         assert model.eigenvalues_[1] > (1 - 1e-6) * model.eigenvalues_[0]
     else:
-        monkeypatch.setattr(_base, closed, None)
+        monkeypatch.setattr(_projection_problem, closed, None)
         KFDA(kernel="linear").fit(X, y, sample_domain=d)
         assert not seen
 
@@ -220,7 +224,9 @@ def test_the_last_component_needs_a_gap_to_the_first_that_is_left_out(stretch, d
     X, _, d = almost_symmetric(stretch)
     seen = []
     monkeypatch.setattr(
-        _base, "gram_spectrum", lambda *given, **options: seen.append(1) or gram_spectrum(*given, **options)
+        _projection_problem,
+        "gram_spectrum",
+        lambda *given, **options: seen.append(1) or gram_spectrum(*given, **options),
     )
     DICA(1, supervised=False, kernel="linear").fit(X, sample_domain=d)
     assert bool(seen) == decomposed

@@ -11,16 +11,16 @@ from ._projection import Projection
 class KFDA(Projection):
     r"""Kernel Fisher discriminant analysis (Mika et al. 1999).
 
-    Learns components in which classes lie far apart and samples of a class close together:
+    Learns components in which classes are well separated and samples of a class are close together:
 
     .. math:: P B = (Q + \epsilon I) B \Gamma
 
-    It is CIDG with both invariance weights zero; domains are used by ``centering="target"`` alone.
+    KFDA is CIDG with both invariance weights zero; only ``centering="target"`` uses domains.
 
     Parameters
     ----------
     n_components : int, default=None
-        Number of components; None keeps all that exist, at most ``n_classes - 1``.
+        Number of components; None keeps all, at most ``n_classes - 1``.
     {common}
 
     Attributes

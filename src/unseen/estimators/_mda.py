@@ -25,15 +25,15 @@ from ._projection import NON_NEGATIVE, Projection
 class MDA(Projection):
     r"""Multidomain discriminant analysis (Hu et al., UAI 2019).
 
-    Like CIDG it makes class-conditional distributions alike; it averages classes over domains of equal weight and
-    divides every scatter by its number of terms, so its weights do not grow with the sample size:
+    Like CIDG, MDA aligns class-conditional distributions. It averages classes over domains of equal weight and divides
+    every scatter by its number of terms, so its weights do not depend on the sample size:
 
     .. math:: (\beta F + (1 - \beta) P) B = (\gamma G + \alpha Q + K + \epsilon I) B \Gamma
 
     Parameters
     ----------
     n_components : int, default=None
-        Number of components; None keeps all that exist, at most ``n_classes - 1``.
+        Number of components; None keeps all, at most ``n_classes - 1``.
     discrepancy_weight : float, default=0.5
         The paper's :math:`\beta`, between 0 and 1: average class discrepancy F against between-class scatter P.
     conditional_weight : float, default=1.0
@@ -77,15 +77,12 @@ class MDA(Projection):
     }
 
     def _scatter_problem(self, counts: Ints, ridge: float) -> ScatterProblem:
-        beta, n = self.discrepancy_weight, counts.sum()
-        within = self.within_weight / n
+        beta = self.discrepancy_weight
+        within = self.within_weight / counts.sum()
+        discrepancy = np.sqrt(beta) * mda_class_discrepancy_contrast(counts)
+        between = np.sqrt(1 - beta) * mda_between_contrast(counts)
         return ScatterProblem(
-            numerator=np.hstack(
-                [
-                    np.sqrt(beta) * mda_class_discrepancy_contrast(counts),
-                    np.sqrt(1 - beta) * mda_between_contrast(counts),
-                ]
-            ),
+            numerator=np.hstack([discrepancy, between]),
             penalties=(
                 (self.conditional_weight, mda_domain_discrepancy_contrast(counts)),
                 (within, cell_within_contrast(counts)),

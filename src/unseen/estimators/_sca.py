@@ -20,13 +20,13 @@ class SCA(Projection):
 
     .. math:: \left(\frac{1 - \beta}{n} K^2 + \beta P\right) B = (\delta D + K + Q + \epsilon I) B \Gamma
 
-    where D is the scatter of the domain means. It makes the marginal distributions alike, whatever the classes: when
-    class proportions differ between domains, that is the wrong thing to make alike.
+    where D is the scatter of the domain means. SCA aligns the marginal distributions without regard to classes, which
+    is wrong if class proportions differ between domains.
 
     Parameters
     ----------
     n_components : int, default=None
-        Number of components; None means ``2 * (n_classes - 1)``, as the total scatter supports many more.
+        Number of components; None means ``2 * (n_classes - 1)``, because the total scatter has many more.
     between_weight : float, default=0.5
         The paper's :math:`\beta`, between 0 and 1: between-class against total scatter.
     domain_weight : float, "scale" or a multiple such as "10*scale", default="scale"
@@ -39,8 +39,8 @@ class SCA(Projection):
 
     See Also
     --------
-    CIDG : Makes class-conditional distributions alike instead.
-    DICA : The same aim without within-class scatter.
+    CIDG : Aligns class-conditional distributions instead.
+    DICA : Aligns marginal distributions without within-class scatter.
 
     References
     ----------

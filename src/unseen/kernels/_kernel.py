@@ -378,15 +378,15 @@ class KernelTransformer(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, Transform
     }
 
     @property
-    def _samples(self) -> Kernel:
+    def _sample_kernel(self) -> Kernel:
         """What samples must be: as the kernel wants them."""
         return Kernel.from_estimator(self)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = self._samples.accepts_sparse
-        tags.input_tags.positive_only = self._samples.needs_non_negative
-        tags.input_tags.pairwise = self._samples.is_precomputed
+        tags.input_tags.sparse = self._sample_kernel.accepts_sparse
+        tags.input_tags.positive_only = self._sample_kernel.needs_non_negative
+        tags.input_tags.pairwise = self._sample_kernel.is_precomputed
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 

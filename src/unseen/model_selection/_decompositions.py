@@ -13,7 +13,15 @@ from scipy import linalg
 from sklearn.base import clone
 from sklearn.utils import _safe_indexing
 
-from ..estimators import DomainCenters, Projection, ProjectionProblem, feature_spectrum, is_fitted_map, map_features
+from ..estimators import (
+    DomainCenters,
+    Projection,
+    ProjectionProblem,
+    feature_spectrum,
+    is_fitted_map,
+    make_problem,
+    map_features,
+)
 from ..kernels import Kernel, check_square_memory, is_multiple
 from ..linalg import (
     Array,
@@ -108,17 +116,17 @@ Combine = Callable[[Array], KernelBasis]  # coordinates of the samples of a fold
 
 
 class SolvedProjection(NamedTuple):
-    """All components of a setting, what combines coordinates by them, and the equation that they solve."""
+    """All components of a setting, the function that combines coordinates, and the eigenproblem."""
 
     solution: Solution
     combine: Combine
-    equation: ProjectionProblem
+    problem: ProjectionProblem
 
 
 class Decomposition:
     """One training set and one test set under one kernel, decomposed once; `project` then costs O(cells^3)."""
 
-    pencils: float = np.inf  # reductions to cell space that are kept, one for each ridge
+    max_whitened: float = np.inf  # number of cached reductions to cell space, one for each ridge
 
     def __init__(self, samples: Samples, train: Ints, test: Ints, spectrum: Spectrum, combine: Combine) -> None:
         self.counts = get_membership(samples, train).counts
@@ -127,27 +135,27 @@ class Decomposition:
         self.size = float(np.linalg.norm(spectrum.values))
         self._test_domain = samples.domain[test]
         self._known = EncodedLabels.domains(samples.domain[train], len(train)).names.tolist()
-        self._pencils: dict[tuple[float, float, float], tuple[Spectrum, WhitenedProblem, Combine]] = {}
+        self._whitened: dict[tuple[float, float, float], tuple[Spectrum, WhitenedProblem, Combine]] = {}
 
     def solve(self, projection: Projection) -> SolvedProjection:
         """Solve the eigenproblem of a setting."""
-        equation = ProjectionProblem.from_projection(projection, self.counts, self.size)
-        varying, pencil, combine = self._pencil(equation)
-        solution = equation.solve(varying, pencil)
-        return SolvedProjection(solution, combine if equation.recipe.is_low_rank else self.combine, equation)
+        problem = make_problem(projection, self.counts, self.size)
+        varying, whitened, combine = self._whiten(problem)
+        solution = problem.solve(varying, whitened)
+        return SolvedProjection(solution, combine if problem.scatter_problem.is_low_rank else self.combine, problem)
 
-    def _pencil(self, equation: ProjectionProblem) -> tuple[Spectrum, WhitenedProblem, Combine]:
-        """Reduce to cell space, once for each (inside, norm, ridge)."""
-        recipe = equation.recipe
-        key = (recipe.within_weight, recipe.norm_weight, recipe.ridge)
-        if key not in self._pencils:
-            varying, pencil = equation.whitened(self.spectrum)
-            (norms,) = linalg.qr(pencil.norm_factor, mode="r")
-            reduced = replace(pencil, directions=np.eye(pencil.directions.shape[1]), norm_factor=norms)
-            if len(self._pencils) >= self.pencils:
-                del self._pencils[next(iter(self._pencils))]
-            self._pencils[key] = varying, reduced, self.combine(pencil.directions).combined
-        return self._pencils[key]
+    def _whiten(self, problem: ProjectionProblem) -> tuple[Spectrum, WhitenedProblem, Combine]:
+        """Reduce to cell space, once for each (within_weight, norm_weight, ridge)."""
+        scatter_problem = problem.scatter_problem
+        key = (scatter_problem.within_weight, scatter_problem.norm_weight, scatter_problem.ridge)
+        if key not in self._whitened:
+            varying, whitened = problem.whiten(self.spectrum)
+            (norms,) = linalg.qr(whitened.norm_factor, mode="r")
+            reduced = replace(whitened, directions=np.eye(whitened.directions.shape[1]), norm_factor=norms)
+            if len(self._whitened) >= self.max_whitened:
+                del self._whitened[next(iter(self._whitened))]
+            self._whitened[key] = varying, reduced, self.combine(whitened.directions).combined
+        return self._whitened[key]
 
     def principal(self, most: int) -> KernelBasis:
         """Kernel principal components: the eigenbasis itself, each direction with the spread of the data along it."""
@@ -164,14 +172,14 @@ class Decomposition:
 
         It may differ from the one that was solved in the number of components, their scale and their center.
         """
-        equation = replace(solved.equation, projection=projection)
-        projected = solved.combine(equation.finish(solved.solution).coefficients)
+        problem = replace(solved.problem, n_components=projection.n_components, scaling=projection.scaling)
+        projected = solved.combine(problem.select_components(solved.solution).coefficients)
         if projection.centering == "source":
             return projected.train, projected.test - projected.offset
         stored = dict.fromkeys(self._known, projected.offset)
         centering = DomainCenters(stored, 'centering="target"', "Leave it out, or merge it with another.")
         batches = zip(parts(projected.test), parts(self._test_domain), strict=True)
-        return projected.train, [centering.of_batch(Z, EncodedLabels.domains(of, len(Z))) for Z, of in batches]
+        return projected.train, [centering.center_batch(Z, EncodedLabels.domains(of, len(Z))) for Z, of in batches]
 
 
 class DecompositionSource:

@@ -121,7 +121,7 @@ class CachedSplit:
         def source() -> Decomposition:
             with single_thread():  # more are of little use to eigenvalues, and wait for each other on a busy machine
                 found = FeatureStage(self.samples).source(projection).fold(self.rows.train, self.rows.test)
-            found.pencils = MAX_CACHED_RIDGES
+            found.max_whitened = MAX_CACHED_RIDGES
             return found
 
         return self._shelf.fold(self._key(projection), 8 * train * (train + test), source)
@@ -146,7 +146,7 @@ class CachedSplit:
                 test,
                 values,
                 scatter_traces(CellStatistics.from_features(train, self._membership)),
-                solved.equation.ridge,
+                solved.problem.ridge,
             )
 
     def principal(self, projection: Projection, most: int) -> tuple[Array, Array]:

@@ -516,7 +516,7 @@ def _evaluate_solution(
     first = max((candidate.transformer for _, candidate in group), key=lambda one: one.n_components or 0)
     solved = fold.solve(first)
     shared += (time.perf_counter() - start) / len(group)
-    ridge, weight = solved.equation.ridge, solved.equation.invariance
+    ridge, weight = solved.problem.ridge, solved.problem.invariance
     for alike in group_by(group, lambda one: _parameter_values(one[1].transformer, ("scaling", "n_components"))):
         views: dict[str, tuple[Array, Any]] = {}
         for same in group_by(alike, lambda one: one[1].transformer.centering):

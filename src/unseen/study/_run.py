@@ -417,7 +417,7 @@ def _sharing(candidate: Candidate) -> Hashable:
 def _completed(study: Study, units: Sequence[Job], work: Execution) -> Any:
     """A generator of the results of units, as they are done: by processes here, or by the workers of a cluster."""
     if work.client is not None and units:
-        return map_on_cluster(partial(run_job, study), units, work.client, ahead=len(units), ordered=False)
+        return map_on_cluster(partial(run_job, study), units, work.client, max_pending=len(units), ordered=False)
     return parallel(work.n_jobs, ordered=False)(delayed(run_job)(study, unit) for unit in units)
 
 
