@@ -59,7 +59,7 @@ def rows() -> Iterator[Row]:
     )
     eight = ProjectionSearchCV(CIDG(gamma=GAMMA), EIGHT, cv=splits, refit=False).fit(X, y, sample_domain=d)
     # Fits that decompose, as the search does; and fits as they are, each of which goes without where that is sound.
-    exact = mock.patch("unseen.estimators._projection.EXACT_BELOW", N)
+    exact = mock.patch("unseen.estimators._projection_problem.MAX_EXACT_ROWS", N)
     for how, context, bound in (("by decompositions", exact, 50), ("by factorizations", nullcontext(), 20)):
         start = time.perf_counter()
         with sklearn.config_context(enable_metadata_routing=True), context:
@@ -87,13 +87,13 @@ def setting_row(n: int) -> Row:
     K = kernel_matrix(X)
     center_kernel(K)
     membership = Membership.from_codes(y, d)
-    recipe = CIDG()._recipe(membership.counts, 1e-4 * float(np.linalg.norm(K)) ** 2)
+    recipe = CIDG()._scatter_problem(membership.counts, 1e-4 * float(np.linalg.norm(K)) ** 2)
     pencil = whiten_by_eigh(gram_spectrum(K, membership), recipe)
 
     def many() -> None:
         for conditional, prior in product([0.0, 1.0, 1e2, 1e4], repeat=2):
             model = CIDG(conditional_weight=conditional, prior_weight=prior)
-            solve(pencil, model._recipe(membership.counts, recipe.ridge), membership.counts)
+            solve(pencil, model._scatter_problem(membership.counts, recipe.ridge), membership.counts)
 
     (seconds,) = best_of(5, many)
     return Row(f"a further weight setting, n={n}, ms", 1e3 * seconds / 16, 2, True, "15 cells")

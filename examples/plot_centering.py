@@ -9,7 +9,7 @@ are two, and they can decide the result.
   about the new domain needs to be known.
 - ``centering="target"`` subtracts the mean of the batch, as Algorithm 1 of the CIDG paper does. Scores are then
   **transductive**: unlabeled target data were used.
-- ``recentered(batch)`` estimates that mean once and returns a copy that transforms single samples.
+- ``recenter(batch)`` estimates that mean once and returns a copy that transforms single samples.
 """
 
 # %%
@@ -54,9 +54,9 @@ print("one shift for all samples:", np.allclose(shift, shift[0]))
 # %%
 # Single samples of a new site
 # ----------------------------
-# A batch of one, centered on itself, would be all zeros, so ``centering="target"`` refuses it. ``recentered`` keeps the
+# A batch of one, centered on itself, would be all zeros, so ``centering="target"`` refuses it. ``recenter`` keeps the
 # mean of a batch and then takes samples one at a time.
-on_site = by_source.recentered(X_new)
+on_site = by_source.recenter(X_new)
 print("same as the whole batch:", np.allclose(on_site.transform(X_new[:1]), Z_target[:1]))
 try:
     by_target.transform(X_new[:1])

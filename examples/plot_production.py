@@ -55,7 +55,7 @@ def at_least(sites):
     scores = []
     for k, (X, y) in enumerate(sites):
         cidg, head, _ = learn(sites[:k] + sites[k + 1 :])
-        scores.append(head.score(cidg.recentered(X).transform(X), y))
+        scores.append(head.score(cidg.recenter(X).transform(X), y))
     spread = np.std(scores, ddof=1) * np.sqrt(1 + 1 / len(scores))
     return np.mean(scores) - stats.t.ppf(0.975, len(scores) - 1) * spread
 
@@ -74,7 +74,7 @@ def year(seed):
         X, y = new_site(rng, turned=0.6 * np.clip(month - 6, 0, 2))
         first, audited, others = X[:40], slice(40, 80), slice(80, None)
         (cidg, head, _), (renewed, its_head, _) = fixed, current
-        on_site, renewed_on_site = cidg.recentered(first), renewed.recentered(first)
+        on_site, renewed_on_site = cidg.recenter(first), renewed.recenter(first)
         scores.append(
             [
                 head.score(cidg.transform(X[others]), y[others]),

@@ -21,9 +21,9 @@ from benchmarks.measure import Row
 from scipy import linalg
 from sklearn.metrics.pairwise import linear_kernel, rbf_kernel
 
-from unseen.estimators import ProjectionProblem
+from unseen.estimators import make_problem
 from unseen.kernels import median_squared_distance
-from unseen.linalg import Membership, cholesky_is_sound, solve, whiten_by_cholesky
+from unseen.linalg import Membership, is_cholesky_accurate, solve, whiten_by_cholesky
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 import textbook
@@ -188,8 +188,8 @@ def audited(problem: Problem, setting: Setting) -> Finding:
     except linalg.LinAlgError:  # its denominator is no longer positive definite
         errors["textbook"] = LOST
     membership = Membership.from_codes(problem.y, problem.d)
-    recipe = ProjectionProblem.from_projection(model, membership.counts, 1.0).recipe
-    if cholesky_is_sound(recipe, float(np.linalg.norm(K))):
+    recipe = make_problem(model, membership.counts, 1.0).scatter_problem
+    if is_cholesky_accurate(recipe, float(np.linalg.norm(K))):
         whitened = whiten_by_cholesky(K.copy(), membership, recipe)
         if whitened is not None:
             found = solve(whitened, recipe, membership.counts)

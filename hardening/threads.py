@@ -58,7 +58,7 @@ def stream(estimator: Any) -> Case:
         model = clone(estimator)
         for k in range(0, ROWS, 60):
             model.partial_fit(X[k : k + 60], Y[k : k + 60], sample_domain=D[k : k + 60])
-        assert model.coef_ is not None  # solved when first asked for
+        assert model.finalize().coef_ is not None
         return model
 
     return fitted

@@ -41,7 +41,7 @@ def fit(way: str, n: int) -> None:
             model.partial_fit(X, y, sample_domain=domain)
             start += time.perf_counter() - begin
         begin = time.perf_counter()
-        assert model.eigenvalues_[0] > 0
+        assert model.finalize().eigenvalues_[0] > 0
         seconds = start + time.perf_counter() - begin
     else:
         X, y, domain = chunk(n, 0)

@@ -101,7 +101,7 @@ def test_supervised_methods_ask_for_labels(estimator):
         estimator().fit(X, None, sample_domain=D)
 
 
-@pytest.mark.parametrize("call", ["transform", "recentered", "get_feature_names_out"])
+@pytest.mark.parametrize("call", ["transform", "recenter", "get_feature_names_out"])
 @pytest.mark.parametrize("estimator", [CIDG, KFDA, SCA, DICA, MDA])
 def test_an_unfitted_projection_says_so(estimator, call):
     model = estimator()

@@ -244,20 +244,20 @@ MISTAKES = [
         call=lambda model: model.transform(X, sample_domain=replaced(D.astype("U3"), 5, "new")),
     ),
     Mistake(
-        "recentered on one sample",
+        "recenter on one sample",
         CIDG(),
-        "recentered needs .* at least 2 samples .* got X with 1",
-        call=lambda model: model.recentered(X[:1]),
+        "recenter needs .* at least 2 samples .* got X with 1",
+        call=lambda model: model.recenter(X[:1]),
     ),
     # data of another shape
     Mistake(
         "other width", CIDG(), "X has 3 features, but CIDG is expecting 4", call=lambda model: model.transform(X[:, :3])
     ),
     Mistake(
-        "other width, recentered",
+        "other width, recenter",
         MDA(),
         "X has 3 features, but MDA is expecting 4",
-        call=lambda model: model.recentered(X[:, :3]),
+        call=lambda model: model.recenter(X[:, :3]),
     ),
     Mistake(
         "other width, SVM",

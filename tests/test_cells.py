@@ -13,7 +13,7 @@ from unseen.linalg import (
     Membership,
     Moments,
     Spectrum,
-    check_range,
+    check_gram_norm,
     gram_by_numpy,
     gram_spectrum,
     merge_moments,
@@ -70,7 +70,7 @@ def test_statistics_of_two_parts_add_up(table, cut):
     one, two = (
         CellStatistics.from_features(F[of], Membership.from_codes(klass[of], domain[of], shape)) for of in (first, rest)
     )
-    for total in (one + two, two + one, one.plus(two, gram_by_numpy)):
+    for total in (one + two, two + one, one.add(two, gram_by_numpy)):
         assert_statistics_of(total, F, klass, domain, shape)
 
 
@@ -100,7 +100,7 @@ def test_means_have_the_digits_of_the_spread_whatever_the_offset(parts):
 
 def test_cells_move_to_their_places_in_a_larger_table():
     F, klass, domain = samples([[3, 1], [0, 2]])
-    placed = CellStatistics.from_features(F, Membership.from_codes(klass, domain)).placed(
+    placed = CellStatistics.from_features(F, Membership.from_codes(klass, domain)).reindex(
         np.array([2, 0]), np.array([1, 3]), (3, 4)
     )
     rows, columns = np.array([2, 0]), np.array([1, 3])
@@ -158,7 +158,7 @@ def test_directions_in_which_nothing_varies_can_be_left_out(with_lift):
     coordinates = rng.normal(size=(5, 2))
     scattered = np.zeros((9, 2))
     scattered[kept] = coordinates
-    np.testing.assert_allclose(varying.lifted(coordinates), spectrum.lifted(scattered), atol=1e-15)
+    np.testing.assert_allclose(varying.to_coefficients(coordinates), spectrum.to_coefficients(scattered), atol=1e-15)
     whole = varying.cells.T @ varying.cells + varying.outside.T @ varying.outside
     np.testing.assert_allclose(whole, np.eye(2), atol=1e-14)
 
@@ -198,10 +198,10 @@ def test_too_few_samples_for_a_krylov_space_have_none():
 
 
 def test_a_norm_that_can_be_squared_is_in_range():
-    check_range(np.nextafter(1e150, 0))
+    check_gram_norm(np.nextafter(1e150, 0))
     for size in (1e150, np.inf, np.nan):
         with pytest.raises(ValueError, match="X is too large"):
-            check_range(size)
+            check_gram_norm(size)
 
 
 @pytest.mark.parametrize("order", ["C", "F"])

@@ -64,7 +64,7 @@ def test_a_recentered_copy_transforms_single_samples_of_its_site(centering, feat
     X, y, d, X_target = split()
     model = CIDG(centering=centering, feature_map=feature_map).fit(X, y, sample_domain=d)
     before = model.transform(X_target)
-    twin = model.recentered(X_target)
+    twin = model.recenter(X_target)
     whole = CIDG(centering="target", feature_map=feature_map).fit(X, y, sample_domain=d).transform(X_target)
     np.testing.assert_allclose(np.vstack([twin.transform(row[None]) for row in X_target]), whole, atol=1e-9)
     assert twin.recentered_

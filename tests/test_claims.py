@@ -14,7 +14,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 import textbook
 from helpers import METHODS, make, match, problems, three_domains
 from unseen import CIDG, DICA, KFDA, SCA
-from unseen.estimators import _projection as _base
+from unseen.estimators import _projection_problem
 from unseen.exceptions import FewerComponentsWarning, SingleDomainWarning
 from unseen.linalg._cell_statistics import Membership, gram_spectrum
 from unseen.linalg._eigenproblem import solve, whiten_by_cholesky, whiten_by_eigh
@@ -164,7 +164,7 @@ def test_cholesky_and_eigendecomposition_agree(name):
     X, y, d = three_domains()
     K = textbook.centered(rbf_kernel(X, gamma=0.1))
     membership = Membership.from_codes(y, d)
-    recipe = make(name)._recipe(membership.counts, 1e-6 * np.linalg.norm(K) ** 2)
+    recipe = make(name)._scatter_problem(membership.counts, 1e-6 * np.linalg.norm(K) ** 2)
     fast = solve(whiten_by_cholesky(K.copy(), membership, recipe), recipe, membership.counts)
     full = solve(whiten_by_eigh(gram_spectrum(K.copy(), membership), recipe), recipe, membership.counts)
     np.testing.assert_allclose(fast.eigenvalues, full.eigenvalues, rtol=1e-9)
@@ -176,8 +176,8 @@ def test_cholesky_and_eigendecomposition_agree(name):
 def test_the_cholesky_route_is_the_one_large_fits_take(monkeypatch):
     X, y, d = three_domains()
     exact = CIDG().fit(X, y, sample_domain=d).transform(X)
-    monkeypatch.setattr(_base, "EXACT_BELOW", 10)
-    monkeypatch.setattr(_base, "gram_spectrum", None)
+    monkeypatch.setattr(_projection_problem, "MAX_EXACT_ROWS", 10)
+    monkeypatch.setattr(_projection_problem, "gram_spectrum", None)
     assert_same(CIDG().fit(X, y, sample_domain=d).transform(X), exact)
 
 

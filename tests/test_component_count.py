@@ -10,12 +10,12 @@ from sklearn.preprocessing import PolynomialFeatures
 import textbook
 from helpers import three_domains
 from unseen import CIDG, DICA, KFDA, MDA, SCA, PivotedNystroem
-from unseen.estimators import _projection as _base
+from unseen.estimators import _projection_problem
 from unseen.linalg import (
     CellStatistics,
     Membership,
     Solution,
-    between,
+    between_contrast,
     gram_spectrum,
     solve,
     whiten_by_cholesky,
@@ -36,9 +36,9 @@ def few_dimensions(n=N, n_features=2):
 
 
 PATHS = {
-    "eigendecomposition": {"EXACT_BELOW": 10**9},
-    "Cholesky": {"EXACT_BELOW": 10, "KRYLOV_CELLS": 10**9},
-    "Krylov": {"EXACT_BELOW": 10, "KRYLOV_CELLS": 0},
+    "eigendecomposition": {"MAX_EXACT_ROWS": 10**9},
+    "Cholesky": {"MAX_EXACT_ROWS": 10, "MIN_KRYLOV_ROWS_PER_CELL": 10**9},
+    "Krylov": {"MAX_EXACT_ROWS": 10, "MIN_KRYLOV_ROWS_PER_CELL": 0},
 }
 
 
@@ -48,10 +48,10 @@ def eigenvalues_by(path, model, X, y, d, monkeypatch):
         everything = np.arange(len(y))
         fold = FeatureStage(Samples(X, y, d)).source(model).decompose(everything, everything[:5])
         solved = fold.solve(model)
-        return solved.equation.finish(solved.solution).eigenvalues
+        return solved.problem.select_components(solved.solution).eigenvalues
     with monkeypatch.context() as patch:
         for name, value in PATHS.get(path, {}).items():
-            patch.setattr(_base, name, value)
+            patch.setattr(_projection_problem, name, value)
         return model.fit(X, y, sample_domain=d).eigenvalues_
 
 
@@ -81,7 +81,7 @@ def test_a_kernel_of_rank_two_has_two_components_on_every_path(estimator, kernel
     stream = estimator(feature_map="linear")
     for rows in np.array_split(np.arange(N), 7):
         stream.partial_fit(features[rows], y[rows], sample_domain=d[rows])
-    found["stream"] = stream.eigenvalues_
+    found["stream"] = stream.finalize().eigenvalues_
     assert_same_count(found)
     assert len(found["stream"]) == 2
 
@@ -180,7 +180,7 @@ def test_a_direction_in_which_classes_differ_by_little_is_a_component(small, sca
     X = scale * X * [1.0, np.sqrt(small)]  # its eigenvalue in the Gram matrix is that much smaller
     membership = Membership.from_codes(y, d)
     K = (X - X.mean(axis=0)) @ (X - X.mean(axis=0)).T
-    recipe = KFDA()._recipe(membership.counts, 1e-4 * np.linalg.norm(K) ** 2)
+    recipe = KFDA()._scatter_problem(membership.counts, 1e-4 * np.linalg.norm(K) ** 2)
     for pencil in (
         whiten_by_eigh(gram_spectrum(K.copy(), membership), recipe),
         whiten_by_eigh(CellStatistics.from_features(X, membership).spectrum(), recipe),
@@ -192,21 +192,21 @@ def test_a_direction_in_which_classes_differ_by_little_is_a_component(small, sca
 def test_the_bound_is_that_of_a_perturbation_of_the_gram_matrix():
     roots, norms = np.array([1.0, 3.0, 0.9]), np.array([1.0, 10.0, 0.5])
     some = Solution(roots**2, np.ones((4, 3)), norms, np.ones((2, 3)))
-    np.testing.assert_array_equal(some.above_rounding(0.5).norms, [1.0, 0.5])
-    assert len(some.above_rounding(0.0).eigenvalues) == 3
-    assert not len(some.above_rounding(2.0).eigenvalues)
+    np.testing.assert_array_equal(some.drop_rounding(0.5).norms, [1.0, 0.5])
+    assert len(some.drop_rounding(0.0).eigenvalues) == 3
+    assert not len(some.drop_rounding(2.0).eigenvalues)
 
 
 def test_an_error_in_the_gram_matrix_moves_the_roots_of_eigenvalues_by_no_more_than_the_rule_allows():
     X, y, d = three_domains(n_per_cell=4)
     K = textbook.centered(np.exp(-0.1 * ((X[:, None] - X) ** 2).sum(axis=2)))
     membership = Membership.from_codes(y, d)
-    recipe = KFDA()._recipe(membership.counts, 1e-3 * np.linalg.norm(K) ** 2)
+    recipe = KFDA()._scatter_problem(membership.counts, 1e-3 * np.linalg.norm(K) ** 2)
     before = solve(whiten_by_eigh(gram_spectrum(K.copy(), membership), recipe), recipe, membership.counts)
     error = np.random.default_rng(0).normal(size=K.shape)
     error = textbook.centered(error + error.T)
     error *= 1e-6 * np.linalg.norm(K) / np.linalg.norm(error, 2)
-    W = between(membership.counts) / np.sqrt(membership.counts[membership.counts > 0])[:, None]
+    W = between_contrast(membership.counts) / np.sqrt(membership.counts[membership.counts > 0])[:, None]
     # The denominator stays as it is: only the root of the numerator, K E W, is moved.
     N_root = K @ membership.indicators.T @ W
     moved = (K + error) @ membership.indicators.T @ W

@@ -22,7 +22,8 @@ da = pytest.importorskip("dask.array")
 pd = pytest.importorskip("pandas")
 dd = pytest.importorskip("dask.dataframe")
 
-from unseen.estimators import _dask as distributed  # noqa: E402
+from unseen import distributed  # noqa: E402
+from unseen.estimators import _dask  # noqa: E402
 
 X, Y, D = three_domains(n_per_cell=12, seed=3)
 NAMES = np.array(["north", "south", "west"])[D]
@@ -77,6 +78,7 @@ LAYOUTS = {
 def assert_same(model, expected):
     assert model.domains_.tolist() == expected.domains_.tolist()
     np.testing.assert_array_equal(model.cell_counts_, expected.cell_counts_)
+    model.finalize()
     np.testing.assert_allclose(model.eigenvalues_, expected.eigenvalues_, rtol=1e-9)
     np.testing.assert_allclose(model.coef_, expected.coef_, atol=1e-9 * np.abs(expected.coef_).max())
     np.testing.assert_allclose(model.offset_, expected.offset_, atol=1e-9)
@@ -152,7 +154,7 @@ def test_a_map_learns_from_all_rows_while_they_are_few():
 
 
 def test_a_map_learns_from_a_bounded_and_repeatable_sample_of_all_blocks(monkeypatch):
-    monkeypatch.setattr(distributed, "SAMPLE_ROWS", 24)
+    monkeypatch.setattr(_dask, "MAX_SAMPLE_ROWS", 24)
     feature_map = Nystroem(gamma=0.1, n_components=24, random_state=0)
     samples, y, domain = arrays(12)
     first, second = (CIDG(feature_map=feature_map).fit(samples, y, sample_domain=domain) for _ in range(2))
@@ -226,11 +228,11 @@ def test_an_exact_kernel_transforms_collections_too():
 
 def test_a_copy_can_be_recentered_on_a_collection():
     model = CIDG(feature_map="linear").fit(X, Y, sample_domain=NAMES)
-    twin = model.recentered(unknown(arrays(17)[0]))
-    np.testing.assert_allclose(twin.offset_, model.recentered(X).offset_, atol=1e-12)
+    twin = model.recenter(unknown(arrays(17)[0]))
+    np.testing.assert_allclose(twin.offset_, model.recenter(X).offset_, atol=1e-12)
     np.testing.assert_allclose(twin.transform(arrays(17)[0]).compute(), twin.transform(X), atol=1e-12)
     with pytest.raises(ValueError, match=r"at least 2 samples .* got X with 1"):
-        model.recentered(da.from_array(X[:1]))
+        model.recenter(da.from_array(X[:1]))
 
 
 # Predicting

@@ -12,7 +12,7 @@ from degenerate_cases import CASES, many, ordinary
 from degenerate_oracles import BOUND, LINEAR, RBF, REFUSED, judged, refusal
 from unseen import CIDG, KFDA, UnseenClassifier
 from unseen.kernels import check_cell_memory
-from unseen.linalg import conditional, prior_normalized
+from unseen.linalg import conditional_contrast, prior_normalized_contrast
 
 DIRECT = {*RBF, *LINEAR, "PivotedNystroem", "DomainCenterer", "UndoBias", "ProjectionSearchCV", "diagnose", "Novelty"}
 # One estimator for each kind of data, and all that once went wrong.
@@ -69,8 +69,8 @@ def test_contrasts_cost_what_the_present_cells_do():
     counts = np.zeros((2000, 5000), dtype=int)
     np.add.at(counts, (case.d[::50], case.y[::50]), 1)
     counts = counts[counts.any(axis=1)][:, counts.any(axis=0)]
-    assert conditional(counts).shape == (np.count_nonzero(counts),) * 2
-    assert prior_normalized(counts).shape == (np.count_nonzero(counts), len(counts))
+    assert conditional_contrast(counts).shape == (np.count_nonzero(counts),) * 2
+    assert prior_normalized_contrast(counts).shape == (np.count_nonzero(counts), len(counts))
 
 
 def test_cells_that_do_not_fit_into_memory_are_counted(monkeypatch):

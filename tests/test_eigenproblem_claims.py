@@ -18,26 +18,26 @@ from unseen.linalg import (
     SingularProblemError,
     Solution,
     apply_inverse,
-    between,
-    cell_within,
-    cholesky_is_sound,
-    conditional,
-    dica_output,
-    domain,
+    between_contrast,
+    cell_within_contrast,
+    conditional_contrast,
+    dica_output_contrast,
+    domain_contrast,
     gram_spectrum,
-    mda_between,
-    mda_class_discrepancy,
-    mda_class_offset,
-    mda_domain_discrepancy,
-    prior_normalized,
-    residual,
+    is_cholesky_accurate,
+    mda_between_contrast,
+    mda_class_discrepancy_contrast,
+    mda_class_offset_contrast,
+    mda_domain_discrepancy_contrast,
+    prior_normalized_contrast,
+    residuals,
+    scatter_traces,
     solve,
     solve_with_total,
-    traces,
     whiten_by_cholesky,
     whiten_by_eigh,
 )
-from unseen.linalg._eigenproblem import _cosines_and_sines, _diagonal, _sign
+from unseen.linalg._eigenproblem import _component_sign, _cosines_and_sines, _fixed_diagonal
 
 TABLES = [[[4, 1, 0], [1, 3, 2], [0, 5, 1]], [[3, 2], [1, 4]], [[5, 1, 2, 3]], [[2, 3, 0], [1, 2, 2]]]
 LOW_RANK = [name for name in METHODS if name not in ("SCA", "UDICA")]
@@ -66,10 +66,10 @@ def mean_matrix(K, counts, y, d):
 
 
 SCATTERS = {
-    "conditional": (conditional, textbook.conditional),
-    "prior": (prior_normalized, textbook.prior_normalized),
-    "between": (between, lambda K, y, d: textbook.between(K, y)),
-    "domain": (domain, lambda K, y, d: textbook.domain_scatter(K, d)),
+    "conditional": (conditional_contrast, textbook.conditional),
+    "prior": (prior_normalized_contrast, textbook.prior_normalized),
+    "between": (between_contrast, lambda K, y, d: textbook.between(K, y)),
+    "domain": (domain_contrast, lambda K, y, d: textbook.domain_scatter(K, d)),
 }
 
 
@@ -89,7 +89,7 @@ def test_a_contrast_of_cell_means_is_the_scatter_of_the_textbook(name, table):
 def test_scatters_inside_cells_and_of_cells_make_up_the_one_within_classes(table):
     _, K, membership, y, d = problem(table)
     counts = membership.counts
-    MW = mean_matrix(K, counts, y, d) @ cell_within(counts)
+    MW = mean_matrix(K, counts, y, d) @ cell_within_contrast(counts)
     inside = textbook.within(K, membership.cell)
     np.testing.assert_allclose(MW @ MW.T + inside, textbook.within(K, y), atol=1e-13)
 
@@ -105,24 +105,24 @@ def test_the_numerators_and_denominators_of_mda_and_dica_are_those_of_the_textbo
 
     off = {"discrepancy_weight": 0.0, "conditional_weight": 0.0, "within_weight": 0.0, "ridge": 0.0}
     N = textbook.mda(K, y, d, **off | {"discrepancy_weight": 1.0})[0]
-    np.testing.assert_allclose(dense(mda_class_discrepancy(counts)), N, atol=1e-13)
-    np.testing.assert_allclose(dense(mda_between(counts)), textbook.mda(K, y, d, **off)[0], atol=1e-13)
+    np.testing.assert_allclose(dense(mda_class_discrepancy_contrast(counts)), N, atol=1e-13)
+    np.testing.assert_allclose(dense(mda_between_contrast(counts)), textbook.mda(K, y, d, **off)[0], atol=1e-13)
     if len(counts) > 1:
         G = textbook.mda(K, y, d, **off | {"conditional_weight": 1.0})[1] - K
-        np.testing.assert_allclose(dense(mda_domain_discrepancy(counts)), G, atol=1e-13)
+        np.testing.assert_allclose(dense(mda_domain_discrepancy_contrast(counts)), G, atol=1e-13)
     else:
-        assert mda_domain_discrepancy(counts).shape == (counts.size, 1)
-        assert not mda_domain_discrepancy(counts).any()
+        assert mda_domain_discrepancy_contrast(counts).shape == (counts.size, 1)
+        assert not mda_domain_discrepancy_contrast(counts).any()
     Q = len(y) * (textbook.mda(K, y, d, **off | {"within_weight": 1.0})[1] - K)
-    np.testing.assert_allclose(dense(mda_class_offset(counts)), Q - textbook.within(K, y), atol=1e-12)
+    np.testing.assert_allclose(dense(mda_class_offset_contrast(counts)), Q - textbook.within(K, y), atol=1e-12)
     N = textbook.dica(K, y, d, ridge=1.0, output_ridge=0.1)[0]
-    np.testing.assert_allclose(dense(dica_output(counts, 0.1)), N, atol=1e-13)
+    np.testing.assert_allclose(dense(dica_output_contrast(counts, 0.1)), N, atol=1e-13)
 
 
 @pytest.mark.parametrize("table", TABLES)
 def test_traces_of_scatters_are_those_of_projected_samples(table):
     X, _, membership, y, d = problem(table)
-    found = traces(CellStatistics.from_features(X, membership))
+    found = scatter_traces(CellStatistics.from_features(X, membership))
     Xc = np.zeros((len(X), len(X)))  # samples are columns to the textbook, and as many as rows
     Xc[:3] = (X - X.mean(axis=0)).T
     for name, (_, dense) in SCATTERS.items():
@@ -130,12 +130,12 @@ def test_traces_of_scatters_are_those_of_projected_samples(table):
     assert found["within"] == pytest.approx(np.trace(textbook.within(Xc, y)), rel=1e-12)
     assert found.keys() == {"between", "within", "conditional", "prior"}
     assert found["between"] + found["within"] == pytest.approx((Xc**2).sum(), rel=1e-12)
-    far = traces(CellStatistics.from_features(X + 1e8, membership))  # where doubles are 1e-8 apart
+    far = scatter_traces(CellStatistics.from_features(X + 1e8, membership))  # where doubles are 1e-8 apart
     assert all(far[name] == pytest.approx(found[name], rel=1e-6, abs=1e-6) for name in found)
 
 
 def recipe_of(name, counts, ridge):
-    return make(name)._recipe(counts, ridge)
+    return make(name)._scatter_problem(counts, ridge)
 
 
 def assert_solves(solution, name, K, membership, y, d, ridge, n_components=None):
@@ -222,14 +222,16 @@ def test_a_residual_is_relative_to_the_eigenvalue_and_the_root_of_the_ridge(name
     rng = np.random.default_rng(0)
     B, g = rng.normal(size=(len(K), 2)), np.array([0.5, 2.0])
     expected = max(np.linalg.norm(N @ B - A @ B * g, axis=0) / g / 0.2)
-    found = residual(K, membership, recipe_of(name, membership.counts, 0.04), Solution(g, B, np.ones(2), B[:1]))
+    found = residuals(K, membership, recipe_of(name, membership.counts, 0.04), Solution(g, B, np.ones(2), B[:1])).max(
+        initial=0.0
+    )
     assert found == pytest.approx(expected, rel=1e-10)
 
 
 def test_no_components_have_no_residual():
     _, K, membership, _, _ = problem(TABLES[0])
     none = Solution(np.ones(0), np.ones((len(K), 0)), np.ones(0), np.ones((7, 0)))
-    assert residual(K, membership, recipe_of("KFDA", membership.counts, 0.1), none) == 0
+    assert residuals(K, membership, recipe_of("KFDA", membership.counts, 0.1), none).max(initial=0.0) == 0
 
 
 @pytest.mark.parametrize("name", ["KFDA", "DICA"])
@@ -271,7 +273,7 @@ def test_a_ridge_however_large_leaves_the_components(name):
 def test_the_spread_is_the_most_that_whitening_leaves_of_a_sample(inside, norm, way):
     _, K, membership, _, _ = problem(TABLES[0])
     K = 3 * K  # so that a norm is not near 1
-    recipe = ScatterProblem(between(membership.counts), (), ridge=0.5, inside=inside, norm=norm)
+    recipe = ScatterProblem(between_contrast(membership.counts), (), ridge=0.5, within_weight=inside, norm_weight=norm)
     M = inside * K @ K + norm * K + 0.5 * np.eye(len(K))
     largest = np.linalg.norm(linalg.inv(linalg.sqrtm(M).real) @ K, 2)
     if way == "Cholesky":  # which knows the norm of Frobenius alone, an upper bound
@@ -283,13 +285,13 @@ def test_the_spread_is_the_most_that_whitening_leaves_of_a_sample(inside, norm, 
 
 
 def test_cholesky_is_for_low_rank_pencils_with_a_ridge_that_counts():
-    recipe = ScatterProblem(np.zeros((2, 1)), (), ridge=1.0, inside=2.0, norm=3.0)
+    recipe = ScatterProblem(np.zeros((2, 1)), (), ridge=1.0, within_weight=2.0, norm_weight=3.0)
     limit = 1e-8 * (2.0 * 5**2 + 3.0 * 5)
-    assert cholesky_is_sound(replace(recipe, ridge=1.001 * limit), 5.0)
-    assert not cholesky_is_sound(replace(recipe, ridge=limit), 5.0)
-    for change in ({"total": 0.1}, {"symmetric": False}):
-        assert not replace(recipe, **change).low_rank
-        assert not cholesky_is_sound(replace(recipe, **change), 5.0)
+    assert is_cholesky_accurate(replace(recipe, ridge=1.001 * limit), 5.0)
+    assert not is_cholesky_accurate(replace(recipe, ridge=limit), 5.0)
+    for change in ({"total_weight": 0.1}, {"is_symmetric": False}):
+        assert not replace(recipe, **change).is_low_rank
+        assert not is_cholesky_accurate(replace(recipe, **change), 5.0)
 
 
 def test_a_kernel_that_is_slightly_negative_by_rounding_still_has_a_cholesky_factor():
@@ -304,11 +306,11 @@ def test_a_kernel_that_is_slightly_negative_by_rounding_still_has_a_cholesky_fac
 
 
 def test_a_diagonal_that_is_not_positive_is_singular():
-    recipe = ScatterProblem(np.zeros((1, 1)), (), ridge=0.0, inside=2.0, norm=3.0)
+    recipe = ScatterProblem(np.zeros((1, 1)), (), ridge=0.0, within_weight=2.0, norm_weight=3.0)
     values = np.array([2.0, 0.5])
-    np.testing.assert_allclose(_diagonal(values, replace(recipe, ridge=0.25)), 2 * values**2 + 3 * values + 0.25)
+    np.testing.assert_allclose(_fixed_diagonal(values, replace(recipe, ridge=0.25)), 2 * values**2 + 3 * values + 0.25)
     with pytest.raises(SingularProblemError, match="not positive definite"):
-        _diagonal(np.array([1.0, 0.0]), recipe)
+        _fixed_diagonal(np.array([1.0, 0.0]), recipe)
 
 
 def test_more_cells_than_directions_have_sines_of_zero_and_one():
@@ -320,15 +322,15 @@ def test_more_cells_than_directions_have_sines_of_zero_and_one():
 
 def test_scaling_and_signs_change_components_and_all_that_is_said_of_them():
     solution = Solution(np.array([4.0, 0.25]), np.ones((3, 2)), np.array([2.0, 5.0]), np.full((4, 2), 3.0))
-    paper, unit = solution.scaled("paper"), solution.scaled("unit_norm")
+    paper, unit = solution.scale("paper"), solution.scale("unit_norm")
     np.testing.assert_allclose(paper.coefficients, [[0.5, 2.0]] * 3)
     np.testing.assert_allclose(paper.norms, [1.0, 10.0])
     np.testing.assert_allclose(paper.cell_means, [[1.5, 6.0]] * 4)
     np.testing.assert_allclose(unit.norms, solution.eigenvalues**-0.5)
     np.testing.assert_allclose(unit.coefficients, [[0.25, 0.4]] * 3)
-    turned = solution.times(np.array([-1.0, 1.0]))
+    turned = solution.multiply(np.array([-1.0, 1.0]))
     np.testing.assert_allclose(turned.norms, solution.norms)
-    first = solution.first(1)
+    first = solution.keep_leading(1)
     assert [part.shape for part in (first.eigenvalues, first.coefficients, first.norms, first.cell_means)] == [
         (1,),
         (3, 1),
@@ -342,7 +344,9 @@ def test_a_sign_is_decided_by_classes_then_cells_then_coefficients_then_features
     even = np.array([1.0, -1.0])
 
     def sign(classes, cells, coefficients=even, leaning=0.0):
-        return _sign(*(unit * np.array(part, dtype=float) for part in (classes, cells, coefficients)), leaning)
+        return _component_sign(
+            *(unit * np.array(part, dtype=float) for part in (classes, cells, coefficients)), leaning
+        )
 
     assert sign([2, -1], even) == 1
     assert sign([1, -2], even) == -1
@@ -365,6 +369,6 @@ def test_features_decide_the_sign_of_perfectly_symmetric_components():
     counts, B = np.array([[1, 1]]), np.array([[1.0, 1.0], [-1.0, -1.0]])
     symmetric = Solution(np.ones(2), B, np.ones(2), B)
     X = np.array([[0.0, 1.0, 5.0], [0.0, 4.0, 2.0]])  # features weigh 0, -3 and 3; then of the first of the largest
-    np.testing.assert_allclose(symmetric.oriented(counts, X).coefficients, -B)
-    np.testing.assert_allclose(symmetric.oriented(counts, X[:, [0, 2]]).coefficients, B)
-    np.testing.assert_allclose(symmetric.oriented(counts).coefficients, B)
+    np.testing.assert_allclose(symmetric.orient(counts, X).coefficients, -B)
+    np.testing.assert_allclose(symmetric.orient(counts, X[:, [0, 2]]).coefficients, B)
+    np.testing.assert_allclose(symmetric.orient(counts).coefficients, B)

@@ -10,6 +10,7 @@ import pytest
 import sklearn
 from scipy import sparse
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.kernel_approximation import RBFSampler
 from sklearn.linear_model import LogisticRegression
@@ -136,7 +137,7 @@ def test_a_map_that_knows_names_is_used_without_a_word_and_checked():
 @pytest.mark.parametrize("kind", ["search", "classifier", "pipeline"])
 def test_columns_of_collections_are_found_by_name_as_those_of_frames_are(kind):
     dd = pytest.importorskip("dask.dataframe", reason="needs the extra dask")
-    from unseen.estimators import _dask as distributed
+    from unseen import distributed
 
     frame = pd.DataFrame(X, columns=list("abcd"))
     model = {
@@ -187,16 +188,19 @@ def test_a_map_must_give_the_same_number_of_features_for_any_chunk():
         model.partial_fit(X[:30], Y[:30], sample_domain=D[:30])
 
 
-def test_whether_a_stream_has_components_can_be_asked():
+def test_a_stream_has_components_once_it_is_finalized():
     one = Y[0] == Y
+    with pytest.raises(NotFittedError):
+        CIDG(feature_map="linear").finalize()
     model = CIDG(feature_map="linear").partial_fit(X[one], Y[one], sample_domain=D[one])
+    for use in (model.finalize, lambda: model.transform(X)):
+        with pytest.raises(ValueError, match="at least 2 classes"):
+            use()
     assert not hasattr(model, "eigenvalues_")
-    assert getattr(model, "coef_", None) is None
-    with pytest.raises(ValueError, match="at least 2 classes"):
-        model.transform(X)
-    with pytest.raises(ValueError, match="at least 2 classes"):
-        _ = model.eigenvalues_
-    assert hasattr(model.partial_fit(X, Y, sample_domain=D), "eigenvalues_")
+    assert not hasattr(model.partial_fit(X, Y, sample_domain=D), "eigenvalues_")
+    assert hasattr(model.finalize(), "eigenvalues_")
+    eigenvalues = model.eigenvalues_
+    assert model.finalize().eigenvalues_ is eigenvalues
 
 
 # Landmarks

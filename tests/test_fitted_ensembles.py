@@ -325,7 +325,7 @@ def test_a_recentered_pool_serves_single_rows(table):
     whole = pool.predict_proba(batch)
     projection, classifier = (step for _, step in pool.members_[0].steps)
     fixed = pool_of(table, CIDG(centering="target"))
-    fixed.with_members([Pipeline([("projection", projection.recentered(batch)), ("classifier", classifier)])])
+    fixed.with_members([Pipeline([("projection", projection.recenter(batch)), ("classifier", classifier)])])
     for i in range(3):
         np.testing.assert_allclose(fixed.predict_proba(batch[i : i + 1]), whole[i : i + 1], atol=1e-12)
     fitted = fit_table(table, "logistic", scale="none").model

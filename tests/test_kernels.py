@@ -152,7 +152,7 @@ def test_a_precomputed_matrix_is_left_alone(method, order, data):
     before = K.copy()
     model = method(kernel="precomputed").fit(K, y, sample_domain=d)
     model.transform(K)
-    model.recentered(K)
+    model.recenter(K)
     np.testing.assert_array_equal(K, before)
 
 

@@ -37,7 +37,7 @@ def test_means_keep_their_digits_beside_a_huge_offset():
     counts = np.array([[3, 4], [5, 2]])
     domain, label = (np.repeat(index, counts.ravel()) for index in map(np.ravel, np.indices(counts.shape)))
     X = 2.0**40 + np.random.default_rng(0).integers(-(2**20), 2**20, size=(14, 2)) / 2.0**10
-    found, _ = CellStatistics.from_features(X, Membership.from_codes(label, domain))._about_mean()
+    found, _ = CellStatistics.from_features(X, Membership.from_codes(label, domain))._center_means()
     exact = [[Fraction(value) for value in row] for row in X]
     mean = [sum(column) / 14 for column in zip(*exact, strict=True)]
     for k, (s, j) in enumerate(np.ndindex(2, 2)):

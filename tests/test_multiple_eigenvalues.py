@@ -12,9 +12,9 @@ from sklearn.metrics.pairwise import rbf_kernel
 import textbook
 from helpers import make, pencil
 from unseen import DICA, SCA, ProjectionSearchCV
-from unseen.estimators import _projection as _base
+from unseen.estimators import _projection_problem
 from unseen.linalg import _eigenproblem as _pencil
-from unseen.linalg._eigenproblem import _count_above, _none_is_missing
+from unseen.linalg._eigenproblem import _are_all_leading, _count_above
 from unseen.model_selection._split_evaluation import FeatureStage
 from unseen.utils.samples import Samples
 
@@ -49,7 +49,7 @@ def test_eigenvalues_and_components_are_those_of_a_dense_solver(name, path, n_co
         rows = np.arange(len(y))
         found = FeatureStage(Samples(X, y, d)).source(model).decompose(rows, rows[:5]).solve(model).solution.eigenvalues
     else:
-        monkeypatch.setattr(_base, "EXACT_BELOW", 10 if path == "Krylov" else 10**9)
+        monkeypatch.setattr(_projection_problem, "MAX_EXACT_ROWS", 10 if path == "Krylov" else 10**9)
         model.fit(X, y, sample_domain=d)
         found = model.eigenvalues_
         B = model.dual_coef_ * np.sqrt(model.eigenvalues_)
@@ -86,10 +86,10 @@ def test_eigenvalues_above_a_threshold_are_counted(n, p, seed, repeated, null):
 def test_a_missing_copy_is_noticed_and_a_copy_of_the_last_is_not_missed():
     diagonal = np.array([5.0, 5.0, 5.0, 2.0, 2.0, 1.0])
     nothing = np.zeros((6, 0)), np.zeros((0, 0))
-    assert not _none_is_missing(np.array([5.0, 5.0, 2.0]), diagonal, *nothing)
-    assert not _none_is_missing(np.array([5.0, 5.0, 5.0, 1.0]), diagonal, *nothing)
-    assert _none_is_missing(np.array([5.0, 5.0]), diagonal, *nothing)
-    assert _none_is_missing(np.array([5.0, 5.0, 5.0, 2.0]), diagonal, *nothing)
+    assert not _are_all_leading(np.array([5.0, 5.0, 2.0]), diagonal, *nothing)
+    assert not _are_all_leading(np.array([5.0, 5.0, 5.0, 1.0]), diagonal, *nothing)
+    assert _are_all_leading(np.array([5.0, 5.0]), diagonal, *nothing)
+    assert _are_all_leading(np.array([5.0, 5.0, 5.0, 2.0]), diagonal, *nothing)
 
 
 def no_convergence(*_, **__):

@@ -88,7 +88,7 @@ def test_the_same_data_give_the_same_bits(model, data):
 
 def test_a_recentered_model_survives_storage(data, tmp_path):
     X, y, d = data
-    model = CIDG().fit(X, y, sample_domain=d).recentered(X[:5] + 1)
+    model = CIDG().fit(X, y, sample_domain=d).recenter(X[:5] + 1)
     for copied in COPIES.values():
         other = copied(model, tmp_path)
         assert other.recentered_
@@ -139,7 +139,7 @@ def test_a_refit_forgets_names_of_features_and_recentering(data):
     pd = pytest.importorskip("pandas")
     X, y, d = data
     model = CIDG().fit(pd.DataFrame(X, columns=list("abce")), y, sample_domain=d)
-    twin = model.recentered(pd.DataFrame(X + 1, columns=list("abce")))
+    twin = model.recenter(pd.DataFrame(X + 1, columns=list("abce")))
     assert twin.recentered_
     twin.fit(X, y, sample_domain=d)
     assert not twin.recentered_
@@ -168,7 +168,7 @@ def test_data_are_left_alone(model, container, data):
     answers(model, given)
     if not isinstance(model, UndoBias):
         model.fit_transform(given, labels, sample_domain=domains)
-        model.recentered(given)
+        model.recenter(given)
     np.testing.assert_array_equal(given.toarray() if sparse.issparse(given) else given, X)
     np.testing.assert_array_equal(labels, y)
     np.testing.assert_array_equal(domains, d)

@@ -84,7 +84,7 @@ def test_statistics_are_the_scatters_of_the_paper(problem):
         assert expected["conditional"] == pytest.approx(0, abs=1e-12)
     else:
         assert evidence["conditional"].statistic == pytest.approx(expected["conditional"], abs=1e-12)
-        prior_normalized = trace(scatters.prior_normalized(membership.counts))
+        prior_normalized = trace(scatters.prior_normalized_contrast(membership.counts))
         assert evidence["prior_normalized"].statistic == pytest.approx(prior_normalized, abs=1e-12)
 
 

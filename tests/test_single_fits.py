@@ -14,14 +14,13 @@ from sklearn.metrics.pairwise import rbf_kernel
 import textbook
 from helpers import METHODS, make, match, pencil, three_domains
 from unseen import CIDG, DICA, KFDA, MDA, SCA
-from unseen.estimators import _projection as _base
+from unseen.estimators import _projection_problem, make_problem
 from unseen.linalg import (
     Membership,
-    cholesky_is_sound,
-    component_errors,
+    bound_component_errors,
     gram_spectrum,
+    is_cholesky_accurate,
     krylov_spectra,
-    residual,
     residuals,
     solve,
     whiten_by_cholesky,
@@ -37,12 +36,12 @@ def problem(**options):
     return textbook.centered(rbf_kernel(X, gamma=0.1)), Membership.from_codes(y, d), y, d
 
 
-SMALL, LARGE = problem(), problem(n_per_cell=90, n_classes=2)  # the second is beyond EXACT_BELOW
+SMALL, LARGE = problem(), problem(n_per_cell=90, n_classes=2)  # the second is beyond MAX_EXACT_ROWS
 
 
 def scale(recipe, size):
     """The largest eigenvalue of the denominator's fixed part, but for the ridge."""
-    return recipe.inside * size**2 + recipe.norm * size
+    return recipe.within_weight * size**2 + recipe.norm_weight * size
 
 
 @given(st.sampled_from(LOW_RANK), POWERS, st.floats(-3, 5), st.sampled_from([0.0, 1e-4, 1e-2, 1.0, 100.0]))
@@ -50,11 +49,11 @@ def scale(recipe, size):
 def test_cholesky_equals_the_eigendecomposition_wherever_it_is_sound(name, ridge, weight, norm):
     K, membership, _, _ = SMALL
     size = np.linalg.norm(K)
-    recipe = make(name)._recipe(membership.counts, 1.0)
-    recipe = replace(recipe, norm=recipe.norm or norm * size * recipe.inside)
+    recipe = make(name)._scatter_problem(membership.counts, 1.0)
+    recipe = replace(recipe, norm_weight=recipe.norm_weight or norm * size * recipe.within_weight)
     recipe = replace(recipe, penalties=tuple((10**weight * w, contrast) for w, contrast in recipe.penalties))
     recipe = replace(recipe, ridge=ridge * scale(recipe, size))
-    assert cholesky_is_sound(recipe, size)
+    assert is_cholesky_accurate(recipe, size)
     fast = solve(whiten_by_cholesky(K, membership, recipe), recipe, membership.counts)
     full = solve(whiten_by_eigh(gram_spectrum(K.copy(), membership), recipe), recipe, membership.counts)
     np.testing.assert_allclose(fast.eigenvalues, full.eigenvalues, rtol=1e-8)
@@ -69,7 +68,7 @@ def test_cholesky_equals_the_eigendecomposition_wherever_it_is_sound(name, ridge
 def test_eigenvalues_by_cholesky_lose_no_more_than_the_condition_number_costs(name, power):
     K, membership, _, _ = problem(n_per_cell=25, n_classes=4)
     size = np.linalg.norm(K)
-    recipe = make(name)._recipe(membership.counts, 1.0)
+    recipe = make(name)._scatter_problem(membership.counts, 1.0)
     recipe = replace(recipe, ridge=10.0**power * scale(recipe, size))
     fast = solve(whiten_by_cholesky(K, membership, recipe), recipe, membership.counts)
     full = solve(whiten_by_eigh(gram_spectrum(K.copy(), membership), recipe), recipe, membership.counts)
@@ -81,12 +80,12 @@ def test_eigenvalues_by_cholesky_lose_no_more_than_the_condition_number_costs(na
 def test_nothing_happens_where_the_route_changes(name, side, monkeypatch):
     K, membership, y, d = SMALL
     size = np.linalg.norm(K)
-    recipe = make(name)._recipe(membership.counts, 1.0)
+    recipe = make(name)._scatter_problem(membership.counts, 1.0)
     ridge = side * 1e-8 * scale(recipe, size)
-    assert cholesky_is_sound(replace(recipe, ridge=ridge), size) == (side > 1)
+    assert is_cholesky_accurate(replace(recipe, ridge=ridge), size) == (side > 1)
     model = make(name, kernel="precomputed", ridge=ridge)
     exact = model.fit(K, y, sample_domain=d).transform(K)
-    monkeypatch.setattr(_base, "EXACT_BELOW", 10)
+    monkeypatch.setattr(_projection_problem, "MAX_EXACT_ROWS", 10)
     np.testing.assert_allclose(model.fit(K, y, sample_domain=d).transform(K), exact, atol=1e-6 * np.abs(exact).max())
 
 
@@ -96,9 +95,9 @@ def test_nothing_happens_where_the_route_changes(name, side, monkeypatch):
 )
 def test_large_fits_equal_the_textbook_without_an_eigendecomposition(name, closed, monkeypatch):
     K, _, y, d = LARGE
-    monkeypatch.setattr(_base, "gram_spectrum", None)
-    monkeypatch.setattr(_base, closed, None)  # each of the other two ways, alone
-    monkeypatch.setattr(_base, "KRYLOV_CELLS", len(K) if closed == "krylov_spectra" else 0)
+    monkeypatch.setattr(_projection_problem, "gram_spectrum", None)
+    monkeypatch.setattr(_projection_problem, closed, None)  # each of the other two ways, alone
+    monkeypatch.setattr(_projection_problem, "MIN_KRYLOV_ROWS_PER_CELL", len(K) if closed == "krylov_spectra" else 0)
     n_components = 1 if name in LOW_RANK else 2
     ridge = 1e-2 * np.linalg.norm(K) ** METHODS[name][3]
     model = make(name, n_components=n_components, kernel="precomputed", ridge=ridge).fit(K, y, sample_domain=d)
@@ -113,7 +112,7 @@ def test_large_fits_equal_the_textbook_without_an_eigendecomposition(name, close
 @pytest.mark.parametrize("model", [CIDG(norm_weight=1), MDA(), DICA(), SCA(), DICA(2, supervised=False)])
 def test_default_ridges_need_no_eigendecomposition(model, monkeypatch):
     K, _, y, d = LARGE
-    monkeypatch.setattr(_base, "gram_spectrum", None)
+    monkeypatch.setattr(_projection_problem, "gram_spectrum", None)
     model.set_params(kernel="precomputed").fit(K, y, sample_domain=d)
 
 
@@ -123,11 +122,13 @@ def test_a_tiny_ridge_is_left_to_the_eigendecomposition(name, monkeypatch):
     model = make(name, n_components=1, kernel="precomputed", ridge=1e-13 * np.linalg.norm(K) ** METHODS[name][3])
     seen = []
     monkeypatch.setattr(
-        _base, "gram_spectrum", lambda *given, **options: seen.append(1) or gram_spectrum(*given, **options)
+        _projection_problem,
+        "gram_spectrum",
+        lambda *given, **options: seen.append(1) or gram_spectrum(*given, **options),
     )
     short = model.fit(K, y, sample_domain=d).transform(K)
     assert seen
-    monkeypatch.setattr(_base, "EXACT_BELOW", len(K))
+    monkeypatch.setattr(_projection_problem, "MAX_EXACT_ROWS", len(K))
     np.testing.assert_array_equal(short, model.fit(K, y, sample_domain=d).transform(K))
 
 
@@ -139,16 +140,16 @@ def test_an_indefinite_kernel_gets_what_the_eigendecomposition_says(name, monkey
     K = textbook.centered(vectors * values @ vectors.T)
     model = make(name, n_components=1, kernel="precomputed", ridge=0.1 * np.linalg.norm(K) ** METHODS[name][3])
     short = model.fit(K, y, sample_domain=d).transform(K)
-    monkeypatch.setattr(_base, "EXACT_BELOW", len(K))
+    monkeypatch.setattr(_projection_problem, "MAX_EXACT_ROWS", len(K))
     np.testing.assert_allclose(short, model.fit(K, y, sample_domain=d).transform(K), atol=1e-7 * np.abs(short).max())
 
 
 def test_what_is_not_positive_definite_has_no_cholesky_factor():
     K, membership, _, _ = SMALL
-    recipe = make("DICA")._recipe(membership.counts, 1e-3)
+    recipe = make("DICA")._scatter_problem(membership.counts, 1e-3)
     assert whiten_by_cholesky(-K, membership, recipe) is None
     # t K^2 outweighs the negative K here, so there is a factor, but no sines.
-    assert whiten_by_cholesky(-K, membership, replace(recipe, inside=1e3, ridge=0.1)) is None
+    assert whiten_by_cholesky(-K, membership, replace(recipe, within_weight=1e3, ridge=0.1)) is None
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -157,17 +158,17 @@ def test_the_residual_is_that_of_the_textbook_and_bounds_the_error(name):
     ridge = 0.01 * np.linalg.norm(K) ** METHODS[name][3]
     N, A = pencil(name, K, y, d, ridge)
     model = make(name, n_components=2, kernel="precomputed", ridge=ridge).fit(K, y, sample_domain=d)
-    recipe = model._recipe(membership.counts, ridge)
-    equation = _base.ProjectionProblem(model, membership.counts, ridge)
-    solution = equation.solve(*equation.whitened(gram_spectrum(K.copy(), membership))).first(2)
-    assert residual(K, membership, recipe, solution) < 1e-10
+    recipe = model._scatter_problem(membership.counts, ridge)
+    posed = make_problem(model, membership.counts, 1.0)
+    solution = posed.solve(*posed.whiten(gram_spectrum(K.copy(), membership))).keep_leading(2)
+    assert residuals(K, membership, recipe, solution).max(initial=0.0) < 1e-10
     noise = np.random.default_rng(0).normal(size=solution.coefficients.shape)
     wrong = solution.coefficients + 1e-3 * np.linalg.norm(solution.coefficients) * (noise - noise.mean(axis=0)) / 10
     wrong /= np.sqrt(np.einsum("ik,ij,jk->k", wrong, A, wrong))
     g = np.einsum("ik,ij,jk->k", wrong, N, wrong)
     off = replace(solution, coefficients=wrong, eigenvalues=g)
     expected = np.linalg.norm(N @ wrong - A @ wrong * g, axis=0) / np.sqrt(ridge) / g
-    assert residual(K, membership, recipe, off) == pytest.approx(expected.max(), rel=1e-9)
+    assert residuals(K, membership, recipe, off).max(initial=0.0) == pytest.approx(expected.max(), rel=1e-9)
     nearest = np.abs(linalg.eigh(N, A, eigvals_only=True)[:, None] - g).min(axis=0)
     assert (nearest <= expected * g).all()
 
@@ -201,17 +202,19 @@ def test_eigenvalues_too_close_for_the_accuracy_of_components_have_a_decompositi
     closed, stretch, decomposed, monkeypatch
 ):
     X, y, d = almost_symmetric(stretch)
-    monkeypatch.setattr(_base, "KRYLOV_CELLS", len(X) if closed == "krylov_spectra" else 0)
+    monkeypatch.setattr(_projection_problem, "MIN_KRYLOV_ROWS_PER_CELL", len(X) if closed == "krylov_spectra" else 0)
     seen = []
     monkeypatch.setattr(
-        _base, "gram_spectrum", lambda *given, **options: seen.append(1) or gram_spectrum(*given, **options)
+        _projection_problem,
+        "gram_spectrum",
+        lambda *given, **options: seen.append(1) or gram_spectrum(*given, **options),
     )
     if decomposed:
         model = KFDA(kernel="linear").fit(X, y, sample_domain=d)
         assert seen
         assert model.eigenvalues_[1] > (1 - 1e-6) * model.eigenvalues_[0]
     else:
-        monkeypatch.setattr(_base, closed, None)
+        monkeypatch.setattr(_projection_problem, closed, None)
         KFDA(kernel="linear").fit(X, y, sample_domain=d)
         assert not seen
 
@@ -221,7 +224,9 @@ def test_the_last_component_needs_a_gap_to_the_first_that_is_left_out(stretch, d
     X, _, d = almost_symmetric(stretch)
     seen = []
     monkeypatch.setattr(
-        _base, "gram_spectrum", lambda *given, **options: seen.append(1) or gram_spectrum(*given, **options)
+        _projection_problem,
+        "gram_spectrum",
+        lambda *given, **options: seen.append(1) or gram_spectrum(*given, **options),
     )
     DICA(1, supervised=False, kernel="linear").fit(X, sample_domain=d)
     assert bool(seen) == decomposed
@@ -238,21 +243,20 @@ def test_errors_of_components_are_within_the_residual_over_the_gap(q, power, see
     rayleigh = np.einsum("ij,i,ij->j", x, values, x)
     errors = np.linalg.norm(values[:, None] * x - x * rayleigh, axis=0) / rayleigh
     sines = np.sqrt(np.maximum(1 - np.diagonal(x) ** 2, 0.0))
-    assert (sines <= component_errors(rayleigh, errors) + 1e-8).all()
+    assert (sines <= bound_component_errors(rayleigh, errors) + 1e-8).all()
 
 
 def test_a_gap_within_the_errors_of_eigenvalues_bounds_nothing():
-    bounds = component_errors(np.array([1.0, 1.0 - 1e-9, 0.5]), np.full(3, 1e-9))
+    bounds = bound_component_errors(np.array([1.0, 1.0 - 1e-9, 0.5]), np.full(3, 1e-9))
     assert np.isinf(bounds[:2]).all()
     assert bounds[2] == pytest.approx(1e-9, rel=1e-6)  # half a unit from its neighbors, and from zero
-    assert component_errors(np.array([3.0]), np.array([0.1])) == pytest.approx([0.1])
-    assert not len(component_errors(np.empty(0), np.empty(0)))
+    assert bound_component_errors(np.array([3.0]), np.array([0.1])) == pytest.approx([0.1])
+    assert not len(bound_component_errors(np.empty(0), np.empty(0)))
 
 
-def test_the_largest_residual_is_that_of_all():
+def test_each_component_has_a_residual():
     K, membership, _, _ = SMALL
-    recipe = make("KFDA")._recipe(membership.counts, 0.1)
+    recipe = make("KFDA")._scatter_problem(membership.counts, 0.1)
     solution = solve(whiten_by_eigh(gram_spectrum(K.copy(), membership), recipe), recipe, membership.counts)
     each = residuals(K, membership, recipe, solution)
     assert each.shape == solution.eigenvalues.shape
-    assert residual(K, membership, recipe, solution) == each.max()

@@ -13,14 +13,14 @@ from scipy import sparse
 
 from unseen.kernels._kernel import _ranks, median_squared_distance
 from unseen.linalg import Solution
-from unseen.linalg._cell_statistics import Membership, _defect, gram_spectrum
+from unseen.linalg._cell_statistics import Membership, _projection_defect, gram_spectrum
 from unseen.linalg._eigenproblem import (
     ScatterProblem,
     SingularProblemError,
-    Whitened,
+    WhitenedProblem,
     _cosines_and_sines,
-    _denominator,
-    _triangle,
+    _factor_denominator,
+    _qr_triangle,
 )
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -75,10 +75,10 @@ def test_directions_of_rounding_are_left_out(cosines, rank, inside):
 def singular(sines, **weights):
     """Whether a denominator without penalties, with these sines, is refused."""
     p = len(sines)
-    pencil = Whitened(np.eye(p), np.eye(p), np.array(sines), np.eye(p), np.eye(p), 1.0)
+    pencil = WhitenedProblem(np.eye(p), np.eye(p), np.array(sines), np.eye(p), np.eye(p), 1.0)
     recipe = replace(ScatterProblem(np.zeros((p, 1)), (), ridge=0.0), **weights)
     try:
-        J = _denominator(pencil, recipe, np.ones((1, p), dtype=np.intp))
+        J = _factor_denominator(pencil, recipe, np.ones((1, p), dtype=np.intp))
     except SingularProblemError:
         return True
     np.testing.assert_array_equal(J, np.diag(sines))
@@ -89,7 +89,7 @@ def test_a_direction_without_scatter_is_singular_unless_something_else_weighs_it
     assert singular([1.0, 0.99e-7])
     assert not singular([1.0, 1.01e-7])  # its square is above the rounding of 1
     assert not singular([1.0, 0.99e-7], ridge=1e-20)
-    assert not singular([1.0, 0.99e-7], norm=1e-20)
+    assert not singular([1.0, 0.99e-7], norm_weight=1e-20)
     assert not singular([])
 
 
@@ -101,7 +101,7 @@ def test_a_triangle_keeps_the_digits_of_small_rows(power, seed):
     J[:3] *= 10.0**power  # three large rows leave one of four directions to the small ones
     J = J[rng.permutation(9)]
     with mpmath.workdps(50):
-        least, exact = (mpmath.svd_r(mpmath.matrix(M.tolist()), compute_uv=False)[3] for M in (_triangle(J), J))
+        least, exact = (mpmath.svd_r(mpmath.matrix(M.tolist()), compute_uv=False)[3] for M in (_qr_triangle(J), J))
         assert abs(least / exact - 1) < 1e-12
 
 
@@ -122,7 +122,7 @@ def test_what_a_basis_misses_makes_it_whole(k, n_missed, seed):
     rng = np.random.default_rng(seed)
     whole = orthonormal(rng, k + n_missed + 3, k)
     lost = whole[:n_missed]
-    S = _defect(whole[n_missed:])
+    S = _projection_defect(whole[n_missed:])
     np.testing.assert_allclose(S.T @ S, lost.T @ lost, atol=1e-12)
     assert n_missed or not S.any()  # nothing is missing, to the last bit
 
@@ -160,7 +160,7 @@ def test_the_sign_is_that_of_the_largest_mean_of_a_class(seed):
     counts = rng.integers(0, 9, size=(4, 3))
     counts[0] += 1  # every class is somewhere
     cell_means = rng.normal(size=(np.count_nonzero(counts), 2))
-    solution = Solution(np.ones(2), rng.normal(size=(5, 2)), np.ones(2), cell_means).oriented(counts)
+    solution = Solution(np.ones(2), rng.normal(size=(5, 2)), np.ones(2), cell_means).orient(counts)
     of_class = np.nonzero(counts)[1]
     weights = counts[counts > 0].astype(float)
     for component in solution.cell_means.T:

@@ -20,7 +20,7 @@ from sklearn.kernel_approximation import Nystroem, RBFSampler
 
 from helpers import METHODS, make, three_domains
 from unseen import CIDG, DICA, KFDA, SCA
-from unseen.estimators import _projection as _base
+from unseen.estimators import Projection
 from unseen.estimators._statistics import BLOCK_ROWS, Statistics
 from unseen.exceptions import SingleDomainWarning
 from unseen.kernels._nystroem import PivotedNystroem
@@ -49,6 +49,7 @@ def assert_same_fit(model, expected, tolerance=1e-9):
     assert model.domains_.tolist() == expected.domains_.tolist()
     assert vars(model).get("classes_") is None or model.classes_.tolist() == expected.classes_.tolist()
     np.testing.assert_array_equal(model.cell_counts_, expected.cell_counts_)
+    model.finalize()
     np.testing.assert_allclose(model.eigenvalues_, expected.eigenvalues_, rtol=tolerance)
     Z, reference = model.transform(NEW), expected.transform(NEW)
     np.testing.assert_allclose(Z, reference, atol=tolerance * np.abs(reference).max())
@@ -95,10 +96,10 @@ def test_centering_works_on_a_stream_as_it_does_on_a_fit(centering):
     np.testing.assert_allclose(
         model.transform(NEW, sample_domain=labels), one_pass.transform(NEW, sample_domain=labels), atol=1e-9
     )
-    on_site = model.recentered(NEW)
-    np.testing.assert_allclose(on_site.transform(NEW[:1]), one_pass.recentered(NEW).transform(NEW[:1]), atol=1e-9)
+    on_site = model.recenter(NEW)
+    np.testing.assert_allclose(on_site.transform(NEW[:1]), one_pass.recenter(NEW).transform(NEW[:1]), atol=1e-9)
     assert on_site.recentered_
-    assert not on_site.partial_fit(X[:5], Y[:5], sample_domain=NAMES[:5]).recentered_
+    assert not on_site.partial_fit(X[:5], Y[:5], sample_domain=NAMES[:5]).finalize().recentered_
 
 
 def test_a_stream_goes_on_where_a_fit_ended():
@@ -147,7 +148,7 @@ def test_single_precision_is_accumulated_in_double():
     )
     for part in rows:
         streamed.partial_fit(single[part], Y[part], sample_domain=D[part])
-    np.testing.assert_allclose(streamed.eigenvalues_, double.eigenvalues_, rtol=1e-12)
+    np.testing.assert_allclose(streamed.finalize().eigenvalues_, double.eigenvalues_, rtol=1e-12)
     assert streamed.transform(single).dtype == np.float32
 
 
@@ -156,22 +157,26 @@ def test_single_precision_is_accumulated_in_double():
 
 def count_solutions(monkeypatch):
     solved = []
-    solve = _base.Projection._solve_statistics
-    monkeypatch.setattr(_base.Projection, "_solve_statistics", lambda model: (solved.append(1), solve(model))[1])
+    solve = Projection._solve_statistics
+
+    def count(model, statistics):
+        solved.append(1)
+        solve(model, statistics)
+
+    monkeypatch.setattr(Projection, "_solve_statistics", count)
     return solved
 
 
-@pytest.mark.parametrize("use", ["transform", "eigenvalues_", "coef_", "get_feature_names_out", "recentered"])
+@pytest.mark.parametrize("use", ["transform", "finalize", "get_feature_names_out", "recenter"])
 def test_many_chunks_are_solved_once_and_only_when_used(use, monkeypatch):
     solved = count_solutions(monkeypatch)
     model = stream(CIDG(feature_map="linear"), np.arange(len(X)), np.arange(1, len(X), 5))
     assert not solved
     for _ in range(2):
-        found = getattr(model, use)
-        if use in ("transform", "recentered"):
-            found(NEW)
-        elif callable(found):
-            assert found().tolist() == ["cidg0", "cidg1"]
+        found = getattr(model, use)(*([NEW] if use in ("transform", "recenter") else []))
+        assert {"eigenvalues_", "coef_", "offset_"} <= set(vars(model))
+        if use == "get_feature_names_out":
+            assert found.tolist() == ["cidg0", "cidg1"]
     assert len(solved) == 1
     model.partial_fit(X[:5], Y[:5], sample_domain=NAMES[:5])
     assert model.transform(NEW).shape == (9, 2)
@@ -196,7 +201,7 @@ def test_one_domain_is_a_warning_only_when_the_projection_is_used():
     with pytest.warns(SingleDomainWarning, match="single domain, .*'south'"):
         model.transform(NEW)
     with pytest.warns(SingleDomainWarning, match="without sample_domain"):
-        CIDG(feature_map="linear").partial_fit(X, Y).eigenvalues_  # noqa: B018
+        CIDG(feature_map="linear").partial_fit(X, Y).finalize()
 
 
 def test_settings_count_at_the_time_of_solving():
@@ -212,7 +217,7 @@ def test_an_exact_kernel_offers_no_partial_fit_and_says_why():
     assert hasattr(CIDG(feature_map="linear"), "partial_fit")
     with pytest.raises(AttributeError, match="no attribute 'partial_fit'") as caught:
         CIDG().partial_fit(X, Y)
-    assert "set feature_map" in str(caught.value.__cause__)
+    assert "Set feature_map" in str(caught.value.__cause__)
 
 
 def test_declared_classes_are_all_there_may_be():
@@ -435,6 +440,7 @@ def test_an_offset_does_not_change_the_components_of_a_stream():
     for rows in np.array_split(np.random.default_rng(1).permutation(len(y)), 50):
         far_model.partial_fit(features[rows], y[rows], sample_domain=d[rows])
     near_model.fit(near, y, sample_domain=d)
+    far_model.finalize()
     np.testing.assert_allclose(far_model.eigenvalues_, near_model.eigenvalues_, rtol=1e-9)
     np.testing.assert_allclose(far_model.coef_, near_model.coef_, atol=1e-9 * np.abs(near_model.coef_).max())
 

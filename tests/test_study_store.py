@@ -17,10 +17,10 @@ from unseen.study._run import TestJob, ValidationJob
 
 
 class BrokenProjection(KFDA):
-    def _recipe(self, counts, ridge):
+    def _scatter_problem(self, counts, ridge):
         if counts.sum() > 4:  # of samples, not of what a search asks about methods
             raise ValueError("no components today")
-        return super()._recipe(counts, ridge)
+        return super()._scatter_problem(counts, ridge)
 
 
 def test_a_choice_is_not_made_again_after_a_run_that_ended_before_its_trial(tmp_path, monkeypatch):

@@ -33,7 +33,7 @@ def stream():
     fitted = SCA(feature_map=RBFSampler(n_components=30, random_state=0))
     for part in np.array_split(np.arange(len(X)), 3):
         fitted.partial_fit(X[part], Y[part], sample_domain=D[part])
-    return fitted.eigenvalues_, fitted.transform(X)
+    return fitted.finalize().eigenvalues_, fitted.transform(X)
 
 
 def undo_bias(X=X):

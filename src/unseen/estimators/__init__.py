@@ -1,12 +1,11 @@
-"""The estimators: projections as recipes, Undo-Bias, centering of domains, and all of these on Dask collections.
+"""Estimators: projections, Undo-Bias, centering of domains, streaming, and Dask collections.
 
-Stands on the algebra and the kernels. One file a method.
+Each method has one module. The package imports `linalg`, `kernels` and `utils`.
 """
 
 from ..utils.optional_imports import is_dask
 from ._cidg import CIDG
-from ._dask import compute, tree_reduce
-from ._dask import predict as predict_lazily
+from ._dask import align_blocks, compute, map_blocks, reduce_blocks, row_blocks, tree_reduce
 from ._dica import DICA
 from ._domain_centerer import DomainCenterer
 from ._domain_centering import (
@@ -20,11 +19,15 @@ from ._domain_centering import (
 )
 from ._feature_space import check_gram, is_fitted_map, map_features
 from ._kfda import KFDA
+from ._lazy_prediction import DaskPredictor
+from ._lazy_prediction import predict as predict_lazily
 from ._mda import MDA
 from ._parallel import ClusterLostError, cluster_errors, map_on_cluster, parallel
-from ._projection import FEATURE_MAPS, Projection, ProjectionProblem, invariance_weights, validation_options
+from ._projection import FEATURE_MAPS, Projection, invariance_weights, make_problem, validation_options
+from ._projection_problem import ProjectionProblem
 from ._sca import SCA
-from ._statistics import Statistics, collect_statistics, feature_spectrum, fit_from_statistics, sum_statistics
+from ._statistics import Statistics, feature_spectrum, sum_statistics
+from ._streaming import collect_statistics, fit_from_statistics
 from ._undo_bias import LIBLINEAR, UndoBias
 
 __all__ = [
@@ -36,6 +39,7 @@ __all__ = [
     "MDA",
     "SCA",
     "ClusterLostError",
+    "DaskPredictor",
     "DomainCenterer",
     "DomainCenters",
     "DomainTransformer",
@@ -43,6 +47,7 @@ __all__ = [
     "ProjectionProblem",
     "Statistics",
     "UndoBias",
+    "align_blocks",
     "apply_centering",
     "centers_batches",
     "check_gram",
@@ -55,10 +60,14 @@ __all__ = [
     "invariance_weights",
     "is_dask",
     "is_fitted_map",
+    "make_problem",
+    "map_blocks",
     "map_features",
     "map_on_cluster",
     "parallel",
     "predict_lazily",
+    "reduce_blocks",
+    "row_blocks",
     "sum_statistics",
     "transform_all_without_centering",
     "transform_without_centering",

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from ..linalg import Ints, ScatterProblem, between, cell_within, conditional, prior_normalized
+from ..linalg import (
+    Ints,
+    ScatterProblem,
+    between_contrast,
+    cell_within_contrast,
+    conditional_contrast,
+    prior_normalized_contrast,
+)
 from ..utils.estimator_mixins import keyword_parameters
 from ._projection import NON_NEGATIVE, Projection
 
@@ -13,8 +20,8 @@ from ._projection import NON_NEGATIVE, Projection
 class CIDG(Projection):
     r"""Conditional invariant domain generalization (Li et al., AAAI 2018).
 
-    Learns components in which classes lie far apart, samples of a class close together, and each class looks the same
-    in every domain: the leading generalized eigenvectors of
+    Learns components in which classes are well separated, samples of a class are close together, and the distribution
+    of each class is the same in every domain: the leading generalized eigenvectors of
 
     .. math:: P B = (\gamma H + \alpha L + Q + \kappa K + \epsilon I) B \Gamma
 
@@ -24,10 +31,10 @@ class CIDG(Projection):
     Parameters
     ----------
     n_components : int, default=None
-        Number of components; None keeps all that exist, at most ``n_classes - 1``.
+        Number of components; None keeps all, at most ``n_classes - 1``.
     conditional_weight : float, "scale" or a multiple such as "10*scale", default="scale"
-        The paper's :math:`\gamma`. Q sums over samples and H does not, so a weight that matters grows with the number
-        of samples: "scale" is ``n_samples``.
+        The paper's :math:`\gamma`. Q is a sum over samples and H is not, so a useful weight grows with the number of
+        samples: "scale" is ``n_samples``.
     prior_weight : float, "scale" or a multiple such as "10*scale", default="scale"
         The paper's :math:`\alpha`; "scale" as above.
     norm_weight : float, default=0.0
@@ -40,8 +47,8 @@ class CIDG(Projection):
 
     See Also
     --------
-    KFDA : The same without the invariance terms.
-    MDA : A later relative with domain-balanced class means.
+    KFDA : CIDG without the invariance terms.
+    MDA : A later method with domain-balanced class means.
 
     References
     ----------
@@ -75,14 +82,14 @@ class CIDG(Projection):
         "norm_weight": [NON_NEGATIVE],
     }
 
-    def _recipe(self, counts: Ints, ridge: float) -> ScatterProblem:
+    def _scatter_problem(self, counts: Ints, ridge: float) -> ScatterProblem:
         return ScatterProblem(
-            numerator=between(counts),
+            numerator=between_contrast(counts),
             penalties=(
-                (self._weight("conditional_weight", counts), conditional(counts)),
-                (self._weight("prior_weight", counts), prior_normalized(counts)),
-                (1.0, cell_within(counts)),
+                (self._weight("conditional_weight", counts), conditional_contrast(counts)),
+                (self._weight("prior_weight", counts), prior_normalized_contrast(counts)),
+                (1.0, cell_within_contrast(counts)),
             ),
-            norm=self.norm_weight,
+            norm_weight=self.norm_weight,
             ridge=ridge,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from numbers import Real
 from typing import Any, ClassVar
 
@@ -14,20 +15,23 @@ from ..linalg import (
     ScatterProblem,
     Solution,
     Spectrum,
-    Whitened,
+    WhitenedProblem,
     apply_inverse,
     check_distinct_means,
-    dica_output,
-    domain,
+    dica_output_contrast,
+    domain_contrast,
 )
 from ..utils.estimator_mixins import keyword_parameters
 from ._projection import Projection
+from ._projection_problem import ReducedSolver
 
-# Of the largest entry of the published matrix, which is not symmetric: eigenvalues that are smaller have few digits.
-ROUNDING = 1e-6
-# Of the largest eigenvalue of the kernel matrix. Labels weigh on directions in which samples do not vary, too, as much
-# as a ridge lets them; beside a smaller ridge they would weigh without end, and such directions are left out.
-VARIES = 1e-8
+# Smallest eigenvalue of the published matrix relative to its largest entry. The matrix is not symmetric, so that
+# smaller eigenvalues have few correct digits.
+MIN_EIGENVALUE = 1e-6
+# Smallest ridge, and smallest eigenvalue of a direction, relative to the largest eigenvalue of the kernel matrix.
+# Labels also act on directions in which samples do not vary, limited by the ridge only. With a smaller ridge these
+# directions are dropped.
+MIN_VARIATION = 1e-8
 
 
 @keyword_parameters
@@ -45,16 +49,16 @@ class DICA(Projection):
     Parameters
     ----------
     n_components : int, default=None
-        Number of components; None keeps all that exist, at most ``n_classes - 1``. Unsupervised, None means 2.
+        Number of components; None keeps all, at most ``n_classes - 1``. With ``supervised=False`` None means 2.
     supervised : bool, default=True
-        Whether labels are used; False is UDICA.
+        Whether to use labels; False is UDICA.
     output_ridge : float, default=1e-3
-        The paper's :math:`\epsilon`, which regularises the covariance of the class indicators.
+        The paper's :math:`\epsilon`, which regularizes the covariance of the class indicators.
     as_published : bool, default=False
         Solve the non-symmetric problem of the released code,
         :math:`L (L + n \epsilon I)^{-1} K^2 B = (D + K + \lambda I) B \Gamma`. Its solutions are not stationary points
-        of the objective; the default, symmetric form's are. With ``scaling="unit_norm"`` it follows that code's
-        convention for the columns too.
+        of the objective; solutions of the default, symmetric form are. With ``scaling="unit_norm"`` the columns also
+        follow the convention of that code.
     {common}
 
     Attributes
@@ -64,7 +68,7 @@ class DICA(Projection):
     See Also
     --------
     SCA : Adds within-class scatter.
-    CIDG : Makes class-conditional distributions alike instead of the marginal.
+    CIDG : Aligns class-conditional distributions instead of the marginal distribution.
 
     References
     ----------
@@ -99,59 +103,78 @@ class DICA(Projection):
     def _default_components(self, counts: Ints) -> int | None:
         return None if self.supervised else 2
 
-    def _recipe(self, counts: Ints, ridge: float) -> ScatterProblem:
+    def _scatter_problem(self, counts: Ints, ridge: float) -> ScatterProblem:
+        if self.supervised:
+            numerator = dica_output_contrast(counts, self.output_ridge)
+            total_weight = 0.0
+        else:
+            numerator = np.zeros((np.count_nonzero(counts), 0))
+            total_weight = 1 / counts.sum()
         return ScatterProblem(
-            numerator=dica_output(counts, self.output_ridge)
-            if self.supervised
-            else np.zeros((np.count_nonzero(counts), 0)),
-            total=0.0 if self.supervised else 1 / counts.sum(),
-            penalties=((1.0, domain(counts)),),
-            inside=0.0,
-            norm=1.0,
+            numerator=numerator,
+            total_weight=total_weight,
+            penalties=((1.0, domain_contrast(counts)),),
+            within_weight=0.0,
+            norm_weight=1.0,
             ridge=ridge,
-            symmetric=not (self.supervised and self.as_published),
+            is_symmetric=not (self.supervised and self.as_published),
         )
 
-    def _solve_pencil(self, spectrum: Spectrum, pencil: Whitened, recipe: ScatterProblem, counts: Ints) -> Solution:
-        if recipe.symmetric:
-            return super()._solve_pencil(spectrum, pencil, recipe, counts)
-        return _solve_as_published(spectrum, pencil, recipe, counts, self.output_ridge)
+    def _reduced_solver(self) -> ReducedSolver:
+        if self.supervised and self.as_published:
+            return partial(_solve_as_published, output_ridge=self.output_ridge)
+        return super()._reduced_solver()
 
 
 def _solve_as_published(
-    spectrum: Spectrum, pencil: Whitened, recipe: ScatterProblem, counts: Ints, output_ridge: float
+    spectrum: Spectrum,
+    whitened: WhitenedProblem,
+    problem: ScatterProblem,
+    counts: Ints,
+    n_components: int | None,
+    *,
+    output_ridge: float,
 ) -> Solution:
-    """L (L + n eps I)^-1 K^2 b = A b g: with L = Zc Zc', eigenpairs of the C x C matrix S Zc' K^2 A^-1 Zc."""
+    """Solve ``L (L + n eps I)^-1 K^2 b = A b g`` for all components.
+
+    With ``L = Zc Zc'``, these are the eigenpairs of the C x C matrix ``S Zc' K^2 A^-1 Zc``.
+    """
     class_sizes = counts.sum(axis=0)
-    n, n_classes = class_sizes.sum(), len(class_sizes)
-    # Centered class indicators in the eigenbasis, and what it misses of them.
+    n = class_sizes.sum()
+    n_classes = len(class_sizes)
+    # Centered class indicators in the eigenbasis (Z), and their part outside of it.
     present = counts > 0
     members = np.sqrt(counts[present])[:, None] * np.eye(n_classes)[np.nonzero(counts)[1]]
     members -= np.sqrt(counts[present])[:, None] * class_sizes / n
-    Z, missed = spectrum.cells @ members, spectrum.outside @ members
+    Z = spectrum.cells @ members
+    outside = spectrum.outside @ members
     largest = float(np.abs(spectrum.values).max())
-    if recipe.ridge <= VARIES * largest:
-        Z, missed = np.where(np.abs(spectrum.values)[:, None] > VARIES * largest, Z, 0.0), 0 * missed
+    if problem.ridge <= MIN_VARIATION * largest:
+        Z = np.where(np.abs(spectrum.values)[:, None] > MIN_VARIATION * largest, Z, 0.0)
+        outside = 0 * outside
     cells = spectrum.values[:, None] * spectrum.cells
     check_distinct_means(spectrum.values[:, None] * Z, largest * float(np.linalg.norm(members)))
-    solved, half = apply_inverse(spectrum, pencil, recipe, counts, Z)
+    solved, half = apply_inverse(spectrum, whitened, problem, counts, Z)
     covariance = np.diag(class_sizes) - np.outer(class_sizes, class_sizes) / n
     S = linalg.inv(covariance + n * output_ridge * np.eye(n_classes))
     M = S @ Z.T @ (spectrum.values[:, None] ** 2 * solved)
-    size = np.abs(M).max() or 1.0  # LAPACK takes eigenvalues that are all tiny for none
+    size = np.abs(M).max() or 1.0  # LAPACK returns zeros if all eigenvalues are tiny.
     values, vectors = linalg.eig(M / size)
     order = np.argsort(-values.real)[: n_classes - 1]
-    if np.abs(values[order].imag).max() > 1e-9 or not values[order].real.min() > -ROUNDING:
-        raise ValueError("DICA's published eigenproblem has no real, positive solution here; use as_published=False.")
-    order = order[values[order].real > ROUNDING]
-    # B'AB = I, column by column; where samples do not vary, A is the ridge.
-    root = np.sqrt(recipe.ridge) or 1.0
+    if np.abs(values[order].imag).max() > 1e-9 or not values[order].real.min() > -MIN_EIGENVALUE:
+        raise ValueError(
+            "The published eigenproblem of DICA has no real, positive solution on these data. Use as_published=False."
+        )
+    order = order[values[order].real > MIN_EIGENVALUE]
+    # Scale columns so that B'AB = I; outside of the eigenbasis, A is the ridge.
+    root = np.sqrt(problem.ridge) or 1.0
     vectors = vectors[:, order].real
-    vectors = vectors / np.linalg.norm(np.vstack([half, missed / root]) @ vectors, axis=0)
-    B, rest = solved @ vectors, missed @ vectors / (root * root)
+    vectors = vectors / np.linalg.norm(np.vstack([half, outside / root]) @ vectors, axis=0)
+    B = solved @ vectors
+    B_outside = outside @ vectors / (root * root)
     return Solution(
         size * values[order].real,
-        spectrum.lifted(B),
-        np.linalg.norm(np.vstack([B, rest]), axis=0),
+        spectrum.to_coefficients(B),
+        np.linalg.norm(np.vstack([B, B_outside]), axis=0),
         cells.T @ B / np.sqrt(counts[present])[:, None],
     )

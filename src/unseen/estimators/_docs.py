@@ -1,4 +1,4 @@
-"""Parameters and attributes that all projections document alike, written once."""
+"""Docstrings of the parameters and attributes that all projections share."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ scaling : {"paper", "unit_norm"}, default="paper"
     Length of the columns of B before they are divided by the square roots of their eigenvalues: "paper" makes
     ``B'AB = I`` for the denominator A, "unit_norm" makes them unit vectors, as released code does.
 centering : {"source", "target"}, default="source"
-    Which mean is subtracted from new samples. "source" uses that of the training data. "target" uses that of each
-    new domain's batch, as the paper's Algorithm 1 does; its results are transductive, and they assume that class
-    proportions in the batch resemble those of the sources.
+    Which mean is subtracted from new samples: "source" subtracts the mean of the training data, "target" the mean of
+    the batch of each new domain, as Algorithm 1 of the paper does. Results with "target" are transductive, and they
+    assume that class proportions in the batch resemble those of the source domains.
 feature_map : transformer, "linear" or None, default=None
     Explicit features instead of `kernel`, such as :class:`~unseen.PivotedNystroem`: memory no longer grows with the
     square of the number of samples. "linear" uses X itself. A map must work row by row; for `partial_fit`, freeze a
@@ -23,7 +23,8 @@ feature_map : transformer, "linear" or None, default=None
 
 ATTRIBUTES = """\
 eigenvalues_ : ndarray of shape (n_components,)
-    Ratio of numerator to denominator for each component, in decreasing order.
+    Ratio of numerator to denominator for each component, in decreasing order. After `partial_fit`, this and the other
+    attributes of the solution exist once `finalize` or `transform` was called.
 classes_ : ndarray of shape (n_classes,)
     Class labels.
 domains_ : ndarray of shape (n_domains,)
@@ -41,18 +42,18 @@ feature_map_ : transformer or None
 coef_ : ndarray of shape (n_map_features, n_components)
     Weight of each feature in each component; only with `feature_map`.
 statistics_ : dict of ndarrays
-    What has been seen, as plain arrays: names, counts, cell means and the scatter inside the cells. Only with
-    `feature_map`.
+    Statistics of the training samples as plain arrays: names, counts, cell means and the scatter within cells; only
+    with `feature_map`.
 offset_ : ndarray of shape (n_components,)
     The mean that is subtracted from projected samples.
 recentered_ : bool
-    Whether `offset_` was estimated on unlabeled target data by `recentered`.
+    Whether `recenter` estimated `offset_` on unlabeled target data.
 {features_in}"""
 
 RIDGE_SCALES = {1: ("eigenvalues", "``1e-2 * norm(Kc)``"), 2: ("squared eigenvalues", "``1e-4 * norm(Kc) ** 2``")}
 
 
 def shared_docs(ridge_power: int) -> dict[str, str]:
-    """What ``{common}`` and ``{attributes}`` stand for in the docstring of a projection."""
+    """Return the texts that replace ``{common}`` and ``{attributes}`` in the docstring of a projection."""
     power, scale = RIDGE_SCALES[ridge_power]
     return {"common": COMMON.replace("{power}", power).replace("{scale}", scale), "attributes": ATTRIBUTES}

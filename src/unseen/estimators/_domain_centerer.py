@@ -1,4 +1,4 @@
-"""Transformations that know about domains but learn no components."""
+"""DomainCenterer: subtract the mean of each domain."""
 
 from __future__ import annotations
 
@@ -19,23 +19,24 @@ from ._domain_centering import DomainCenters, DomainTransformer
 
 @keyword_parameters
 class DomainCenterer(DocLinkMixin, OneToOneFeatureMixin, DomainTransformer, BaseEstimator):
-    """Subtract each domain's own mean, and scale rows back to unit length.
+    """Subtract the mean of each domain, and scale rows back to unit length.
 
-    A simple trick that is hard to beat when domains differ by a shift. A domain that was not seen in `fit` is centered
-    on the mean of the batch that is being transformed, without looking at labels: what it gives is *transductive*, it
-    needs batches, and it assumes that class proportions differ little between domains.
+    A simple method that works well if domains differ by a shift. A domain that was not seen in `fit` is centered on the
+    mean of the batch to transform, without labels. The result is *transductive*: it requires batches, and it assumes
+    that class proportions differ little between domains.
 
     Parameters
     ----------
     renormalize : bool or "auto", default=True
-        Whether to scale each row to unit Euclidean length after centering; "auto" does so if all rows had it in `fit`.
+        Whether to scale each row to unit Euclidean length after centering; "auto" does so if all rows have unit length
+        in `fit`.
 
     Attributes
     ----------
     domains_ : ndarray of shape (n_domains,)
         Domains seen in `fit`; a single None if they were not named.
     means_ : ndarray of shape (n_domains, n_features)
-        Their means.
+        Mean of each domain.
     renormalizes_ : bool
         Whether rows are scaled.
     {features_in}
@@ -78,13 +79,15 @@ class DomainCenterer(DocLinkMixin, OneToOneFeatureMixin, DomainTransformer, Base
         domains = EncodedLabels.domains(sample_domain, len(X))
         self.domains_ = domains.names
         self.means_ = np.stack([X[rows].mean(axis=0) for _, rows in domains.rows()])
-        # Rows that are directions stay so; in other units the length of a row says something.
-        unit = self.renormalize == "auto" and np.allclose(row_norms(X, squared=True), 1.0, rtol=0, atol=1e-5)
-        self.renormalizes_ = bool(unit) if self.renormalize == "auto" else bool(self.renormalize)
+        if self.renormalize == "auto":
+            # Rows of unit length are directions; otherwise the length of a row carries information.
+            self.renormalizes_ = bool(np.allclose(row_norms(X, squared=True), 1.0, rtol=0, atol=1e-5))
+        else:
+            self.renormalizes_ = bool(self.renormalize)
         return self
 
     def transform(self, X: Any, *, sample_domain: Any = None) -> Any:
-        """Center each domain: one that was seen in `fit` on its mean there, a new one on its mean in this batch.
+        """Center each domain: a domain of `fit` on its mean in `fit`, a new domain on its mean in X.
 
         Parameters
         ----------
@@ -98,20 +101,20 @@ class DomainCenterer(DocLinkMixin, OneToOneFeatureMixin, DomainTransformer, Base
         X_centered : ndarray of shape (n_samples, n_features)
             The centered samples.
         """
-        Z = self._centering().of_batch(self._uncentered(X), sample_domain)
-        return self._scaled(Z)
+        Z = self._domain_centers().center_batch(self._transform_uncentered(X), sample_domain)
+        return self._scale(Z)
 
-    def _scaled(self, Z: Array) -> Array:
+    def _scale(self, Z: Array) -> Array:
         if not self.renormalizes_:
             return Z
-        # Rows to the size of one, by powers of two, which round nothing: then their squares are numbers.
-        _, size = np.frexp(np.abs(Z).max(axis=1, keepdims=True))
-        return normalize(np.ldexp(Z, -size, out=Z), copy=False)
+        # Scaling by powers of two, which is exact, keeps the squares from overflow and underflow.
+        _, exponent = np.frexp(np.abs(Z).max(axis=1, keepdims=True))
+        return normalize(np.ldexp(Z, -exponent, out=Z), copy=False)
 
-    def _uncentered(self, X: Any) -> Array:
+    def _transform_uncentered(self, X: Any) -> Array:
         return validate_data(self, X, reset=False, dtype=(np.float64, np.float32), copy=True)
 
-    def _centering(self) -> DomainCenters:
+    def _domain_centers(self) -> DomainCenters:
         check_is_fitted(self)
         stored = dict(zip(self.domains_.tolist(), self.means_, strict=True))
         return DomainCenters(stored, "DomainCenterer", "Transform a batch of that domain.")

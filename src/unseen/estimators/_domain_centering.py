@@ -1,4 +1,4 @@
-"""Centering: which mean is subtracted from the samples of a domain, wherever and in whatever pieces they are."""
+"""Centering of domains on stored means or on the means of new samples, in batches or in pieces."""
 
 from __future__ import annotations
 
@@ -11,87 +11,90 @@ from sklearn.base import TransformerMixin
 from ..linalg import Array, Moments
 from ..utils.validation import EncodedLabels, Labels, require_named_domains
 
-Centers = Mapping[Any, Moments] | None
+MomentsByDomain = Mapping[Any, Moments]
 
 
 @dataclass(frozen=True)
 class DomainCenters:
-    """Domains seen in training keep the mean that is stored for them; each new one is centered on its own.
+    """The centers of domains: stored means for the domains of the training data, and their own means for new domains.
 
-    A batch is centered at once by `of_batch`. Samples in pieces, here or on a cluster, are read twice: `moments` of all
-    pieces are pooled, `require_batches` refuses what cannot be centered, and `subtract` centers each piece. Without
-    labels samples are of one new domain, whose name is None.
+    `center_batch` centers complete domains. Samples that come in pieces are read twice: the `moments` of all pieces are
+    added, `check_batch_sizes` raises for a domain that cannot be centered, and `subtract` centers each piece. Samples
+    without labels belong to one new domain, whose name is None.
 
     Parameters
     ----------
-    stored : mapping
+    stored_means : mapping
         Means of the domains seen in training, by name.
-    who, advice : str
-        Who subtracts means, and what to do if there is a single sample to take one of.
-    nameless : str, default="X"
-        What samples without labels are called.
+    owner, advice : str
+        The estimator or parameter that subtracts means, and what to do if a domain has a single sample; for the error
+        message.
+    unnamed : str, default="X"
+        Name of samples without labels in the error message.
     """
 
-    stored: Mapping[Any, Array]
-    who: str
+    stored_means: Mapping[Any, Array]
+    owner: str
     advice: str
-    nameless: str = "X"
+    unnamed: str = "X"
 
     def moments(self, values: Array, domain: Labels | EncodedLabels | None = None) -> dict[Any, Moments]:
-        """What samples tell about the means of new domains, by name."""
-        coded, known = self._of(values, domain)
-        return {name: Moments.from_values(values[rows]) for name, rows in coded.rows() if name not in known}
+        """Return the moments of the samples of each new domain, by name."""
+        stored_means = self._stored_means_for(domain)
+        labels = EncodedLabels.domains(domain, len(values))
+        return {name: Moments.from_values(values[rows]) for name, rows in labels.rows() if name not in stored_means}
 
-    def require_batches(self, found: Mapping[Any, Moments]) -> None:
-        """Raise for a new domain that cannot be centered on itself, once all its samples have been found."""
-        for name, moments in found.items():
-            if moments.count == 1:
-                which = self.nameless if name is None else f"domain {name!r}"
+    def check_batch_sizes(self, moments: MomentsByDomain) -> None:
+        """Raise if all samples of a new domain are one sample, which cannot be centered on its own mean."""
+        for name, of_domain in moments.items():
+            if of_domain.count == 1:
+                subject = self.unnamed if name is None else f"domain {name!r}"
                 raise ValueError(
-                    f"{self.who} subtracts the mean of each new domain, but {which} has a single sample, which would "
-                    f"become all zeros whatever it is. {self.advice}"
+                    f"{self.owner} subtracts the mean of each new domain, but {subject} has a single sample, which "
+                    f"would become all zeros. {self.advice}"
                 )
 
-    def subtract(self, values: Array, domain: Labels | EncodedLabels | None, found: Mapping[Any, Moments]) -> Array:
-        """Center samples in place."""
-        coded, known = self._of(values, domain)
-        for name, rows in coded.rows():
-            values[rows] -= known[name] if name in known else found[name].mean
+    def subtract(self, values: Array, domain: Labels | EncodedLabels | None, moments: MomentsByDomain) -> Array:
+        """Center samples in place; `moments` are those of all samples of new domains."""
+        stored_means = self._stored_means_for(domain)
+        for name, rows in EncodedLabels.domains(domain, len(values)).rows():
+            values[rows] -= stored_means[name] if name in stored_means else moments[name].mean
         return values
 
-    def of_batch(self, values: Array, domain: Labels | EncodedLabels | None = None) -> Array:
-        """Center all samples that there are of their domains in place."""
-        found = self.moments(values, domain)
-        self.require_batches(found)
-        return self.subtract(values, domain, found)
+    def center_batch(self, values: Array, domain: Labels | EncodedLabels | None = None) -> Array:
+        """Center samples in place; they must be all samples of their domains."""
+        moments = self.moments(values, domain)
+        self.check_batch_sizes(moments)
+        return self.subtract(values, domain, moments)
 
-    def _of(self, values: Array, domain: Labels | EncodedLabels | None) -> tuple[EncodedLabels, Mapping[Any, Array]]:
-        return EncodedLabels.domains(domain, len(values)), {} if domain is None else self.stored
+    def _stored_means_for(self, domain: Labels | EncodedLabels | None) -> Mapping[Any, Array]:
+        """Return the stored means; samples without labels are a new domain, even if one was stored without a name."""
+        return {} if domain is None else self.stored_means
 
 
 class DomainTransformer(TransformerMixin):
-    """A transformer that centers domains; a subclass says how."""
+    """Base class of transformers that center domains."""
 
-    _uncentered: Callable[[Any], Array]
-    _centering: Callable[[], DomainCenters]
-    offset_: Any  # what is subtracted where nothing is centered on new samples
+    _transform_uncentered: Callable[[Any], Array]
+    _domain_centers: Callable[[], DomainCenters]
+    offset_: Any  # the mean to subtract if the transformer does not center batches
     __metadata_request__fit: ClassVar = {"sample_domain": True}
     __metadata_request__transform: ClassVar = {"sample_domain": True}
 
-    def _place(self) -> Hashable:
-        """What transformers agree on whose uncentered samples are combinations of the same things."""
+    def _space_key(self) -> Hashable:
+        """Return a key that is equal for transformers whose outputs are combinations of the same features."""
         return id(self)
 
-    def _uncentered_beside(self, others: Sequence[Any], X: Any) -> list[Array]:
-        """Uncentered samples of others in the same place, which are all that there are beside this one."""
-        return [self._uncentered(X)]
+    def _transform_group_uncentered(self, group: Sequence[Any], X: Any) -> list[Array]:
+        """Return the uncentered outputs of all transformers of a group that has the same `_space_key`."""
+        return [self._transform_uncentered(X)]
 
     def _centers_batches(self) -> bool:
-        """Whether what is subtracted depends on the samples that are transformed."""
+        """Whether the subtracted mean depends on the samples to transform."""
         return True
 
-    def _scaled(self, Z: Array) -> Array:
-        """What is done to samples once they are centered."""
+    def _scale(self, Z: Array) -> Array:
+        """Scale samples after they are centered."""
         return Z
 
     @require_named_domains
@@ -112,41 +115,48 @@ class DomainTransformer(TransformerMixin):
 
 
 def transform_without_centering(transformer: DomainTransformer, X: Any) -> Array:
-    """Samples as a fitted transformer has them before it centers them, in an array of their own."""
-    return transformer._uncentered(X)
+    """Return the output of a fitted transformer before centering, as a new array."""
+    return transformer._transform_uncentered(X)
 
 
 def get_domain_centers(transformer: DomainTransformer) -> DomainCenters:
-    """How a fitted transformer centers the samples of domains."""
-    return transformer._centering()
+    """Return the centers of a fitted transformer."""
+    return transformer._domain_centers()
 
 
 def centers_batches(transformer: DomainTransformer) -> bool:
     """Whether a fitted transformer subtracts a mean of the samples that it transforms.
 
-    A projection that was fitted with ``centering="target"`` does not, once it is `recentered`.
+    A projection with ``centering="target"`` does not after `recenter`.
     """
     return transformer._centers_batches()
 
 
 def transform_all_without_centering(transformers: Sequence[DomainTransformer], X: Any) -> list[Array]:
-    """The same for several transformers: those that know the same samples look at new ones once."""
-    places, found = [transformer._place() for transformer in transformers], dict[int, Array]()
-    for place in dict.fromkeys(places):
-        alike = [i for i, own in enumerate(places) if own == place]
-        values = transformers[alike[0]]._uncentered_beside([transformers[i] for i in alike], X)
-        found |= dict(zip(alike, values, strict=True))
-    return [found[i] for i in range(len(places))]
+    """Return the outputs of several transformers before centering; kernel values or features are computed once."""
+    keys = [transformer._space_key() for transformer in transformers]
+    outputs: dict[int, Array] = {}
+    for key in dict.fromkeys(keys):
+        positions = [i for i, other in enumerate(keys) if other == key]
+        group = [transformers[i] for i in positions]
+        outputs |= zip(positions, group[0]._transform_group_uncentered(group, X), strict=True)
+    return [outputs[i] for i in range(len(keys))]
 
 
 def apply_centering(
-    transformer: DomainTransformer, Z: Array, domain: Labels | EncodedLabels | None, found: Centers = None
+    transformer: DomainTransformer,
+    Z: Array,
+    domain: Labels | EncodedLabels | None,
+    moments: MomentsByDomain | None = None,
 ) -> Array:
-    """Finish what `uncentered` began: domains that are centered on new samples have been `found`, or are here."""
-    if found is not None:
-        get_domain_centers(transformer).subtract(Z, domain, found)
+    """Center and scale the output of `transform_without_centering`.
+
+    `moments` are those of all samples of new domains; None means that `Z` holds all of them.
+    """
+    if moments is not None:
+        transformer._domain_centers().subtract(Z, domain, moments)
     elif transformer._centers_batches():
-        get_domain_centers(transformer).of_batch(Z, domain)
+        transformer._domain_centers().center_batch(Z, domain)
     else:
         Z -= transformer.offset_
-    return transformer._scaled(Z)
+    return transformer._scale(Z)

@@ -1,9 +1,8 @@
-"""The spaces that components live in: a kernel's, or that of an explicit feature map."""
+"""The feature spaces of projections: the space of a kernel, or of an explicit feature map."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -18,39 +17,43 @@ from ..linalg import Array, Gram, gram, gram_by_numpy, product
 from ..utils.validation import format_list
 from ..utils.warnings import ignore_warnings
 
-BLOCK_ENTRIES = 2**22  # kernel values or features computed at a time: 32 MiB
+# Projections compare column names once and then pass plain arrays to the feature map.
+MISSING_NAMES_WARNING = (UserWarning, "X does not have valid feature names")
+BLOCK_ENTRIES = 2**22  # kernel values or features per block: 32 MiB
 
 
 @dataclass(frozen=True)
 class KernelSpace:
-    """The space of a kernel, as training samples span it; None for samples that are given by their kernel values."""
+    """The space of a kernel, spanned by training samples; `samples` is None for a precomputed kernel."""
 
     kernel: Kernel
     samples: Any
 
     def combine(self, X: Any, weights: Array) -> Array:
-        """Combinations of the kernel values of samples with the training samples."""
+        """Return weighted sums of the kernel values between samples and training samples."""
         return product(self.kernel.values_to_center(X, self.samples), weights)
 
 
 @dataclass(frozen=True)
 class FeatureSpace:
-    """The space of a fitted feature map; None stands for the samples themselves."""
+    """The space of a fitted feature map; None is the identity."""
 
     feature_map: Any
 
-    kernel: ClassVar[Kernel] = Kernel("linear")  # of the features, and it takes the same samples as any map
+    kernel: ClassVar[Kernel] = Kernel(
+        "linear"
+    )  # The kernel of the features; it validates samples like any feature map.
 
     def combine(self, X: Any, weights: Array) -> Array:
-        """Combinations of the features of samples; a map that needs no features for them has a method `combine`."""
+        """Return weighted sums of the features of samples; a map with a method `combine` need not compute features."""
         if hasattr(self.feature_map, "combine"):
-            with _names_ignored():
+            with ignore_warnings(MISSING_NAMES_WARNING):
                 return self.feature_map.combine(X, weights)
         return product(self.features(X), weights) if self.feature_map is None else self.features(X) @ weights
 
     def features(self, X: Any) -> Array:
-        """Features of samples, all at once."""
-        with _names_ignored():
+        """Return the features of samples."""
+        with ignore_warnings(MISSING_NAMES_WARNING):
             features = X if self.feature_map is None else self.feature_map.transform(X)
         if sparse.issparse(features):
             features = features.toarray()
@@ -65,79 +68,79 @@ class FeatureSpace:
 
     @property
     def gram(self) -> Gram:
-        """Whose BLAS goes with that of the feature map."""
+        """The Gram function that uses the same BLAS as the feature map."""
         return gram if self.feature_map is None or hasattr(self.feature_map, "combine") else gram_by_numpy
 
 
-def map_in_blocks(function: Callable[[Any], Array], X: Any, width: int, widest: int = 1) -> Array:
-    """Apply a row-wise function of `width` columns so that memory for what it works with does not grow with X."""
+def map_in_blocks(function: Callable[[Any], Array], X: Any, width: int, inner_width: int = 1) -> Array:
+    """Apply a row-wise function that returns `width` columns, block by block, to bound its temporary memory.
+
+    `inner_width` is the number of columns of its largest temporary array.
+    """
     values = np.empty((X.shape[0], width))
-    step = max(1, BLOCK_ENTRIES // max(width, widest))
+    step = max(1, BLOCK_ENTRIES // max(width, inner_width))
     for rows in gen_batches(X.shape[0], step):
         values[rows] = function(X[rows])
     return values
 
 
 def map_features(fitted: Any, X: Any) -> Array:
-    """Features of samples under a fitted map, or "linear", as projections see them: nothing beside them is as large."""
+    """Return the features of samples for a fitted map or "linear", computed in blocks."""
     space = FeatureSpace(None if isinstance(fitted, str) else fitted)
     width = space.features(X[:1]).shape[1]
     check_scatter_memory(width)
     return map_in_blocks(space.features, X, width)
 
 
-def _names_ignored() -> AbstractContextManager[None]:
-    """Use a map that knows the names of columns: they were compared when it was taken, and X has lost them."""
-    return ignore_warnings((UserWarning, "X does not have valid feature names"))
-
-
 def is_fitted_map(feature_map: Any) -> bool:
-    """Whether a feature map is the same whatever samples it is fitted to: "linear", or frozen."""
+    """Whether fitting does not change a feature map: "linear" or a FrozenEstimator."""
     return isinstance(feature_map, (str, FrozenEstimator))
 
 
-def fit_feature_map(projection: Any, X: Any) -> Array | None:
-    """Fit the map of a projection, and return the features of X if they come with it: such maps have `fit_features`."""
-    feature_map, features = projection.feature_map, None
+def fit_feature_map(feature_map: Any, X: Any, feature_names: Any = None) -> tuple[Any, Array | None]:
+    """Fit a feature map to samples whose columns have these names, if any.
+
+    Returns the fitted map, None for "linear", and the features of X if fitting computes them (`fit_features`).
+    """
     if isinstance(feature_map, str):
-        fitted = None
-    elif hasattr(feature_map, "fit_features") and not is_fitted_map(feature_map):
+        return None, None
+    features = None
+    if hasattr(feature_map, "fit_features") and not is_fitted_map(feature_map):
         fitted = clone(feature_map)
         features = fitted.fit_features(X)
     else:
         fitted = clone(feature_map).fit(X, None)
-    projection.feature_map_ = fitted
-    theirs, own = (getattr(part, "feature_names_in_", None) for part in (fitted, projection))
-    if theirs is not None and own is not None and list(theirs) != list(own):
+    map_names = getattr(fitted, "feature_names_in_", None)
+    if map_names is not None and feature_names is not None and list(map_names) != list(feature_names):
         raise ValueError(
-            f"feature_map was fitted to columns {format_list(theirs, quote=False)}, but X has "
-            f"{format_list(own, quote=False)}. Fit both to the same columns in the same order."
+            f"feature_map was fitted to columns {format_list(map_names, quote=False)}, but X has "
+            f"{format_list(feature_names, quote=False)}. Fit both to the same columns in the same order."
         )
-    return features
+    return fitted, features
 
 
-def check_same_map(projection: Any) -> None:
-    """Raise if `feature_map` is not the map that a stream began with: its statistics would mix two spaces."""
-    asked, fitted = (_described(part) for part in (projection.feature_map, projection.feature_map_))
-    if asked != fitted:
+def check_same_map(feature_map: Any, fitted: Any) -> None:
+    """Raise if `feature_map` was changed during a stream: its statistics would mix two feature spaces."""
+    if _describe_map(feature_map) != _describe_map(fitted):
         raise ValueError(
-            f"feature_map={projection.feature_map!r} is not the map that this stream began with, "
-            f"{projection.feature_map_ or 'linear'!r}. Start a new stream with a clone."
+            f"feature_map={feature_map!r} is not the map that this stream began with, {fitted or 'linear'!r}. Start a "
+            "new stream with a clone."
         )
 
 
-def _described(feature_map: Any) -> Any:
-    """What tells feature maps apart: their kind and their parameters, as far as these are plain values."""
+def _describe_map(feature_map: Any) -> Any:
+    """Return the type and the plain parameters of a feature map, to compare maps by."""
     if feature_map is None or isinstance(feature_map, str):
         return "linear"
-    feature_map = feature_map.estimator if isinstance(feature_map, FrozenEstimator) else feature_map
+    if isinstance(feature_map, FrozenEstimator):
+        feature_map = feature_map.estimator
     params = feature_map.get_params() if hasattr(feature_map, "get_params") else {}
-    plain = (bool, int, float, str, type(None))
-    return type(feature_map), {name: value for name, value in params.items() if isinstance(value, plain)}
+    plain_types = (bool, int, float, str, type(None))
+    return type(feature_map), {name: value for name, value in params.items() if isinstance(value, plain_types)}
 
 
 def check_gram(K: Array) -> None:
-    """Raise unless a matrix can be one of kernel values between all training samples."""
+    """Raise unless a matrix is square and symmetric, as the kernel values between all training samples are."""
     if K.shape[0] != K.shape[1]:
         raise ValueError(
             'kernel="precomputed" needs the square matrix of kernel values between all training samples as X; got '

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..linalg import Ints, ScatterProblem, between, cell_within
+from ..linalg import Ints, ScatterProblem, between_contrast, cell_within_contrast
 from ..utils.estimator_mixins import keyword_parameters
 from ._projection import Projection
 
@@ -11,16 +11,16 @@ from ._projection import Projection
 class KFDA(Projection):
     r"""Kernel Fisher discriminant analysis (Mika et al. 1999).
 
-    Learns components in which classes lie far apart and samples of a class close together:
+    Learns components in which classes are well separated and samples of a class are close together:
 
     .. math:: P B = (Q + \epsilon I) B \Gamma
 
-    It is CIDG with both invariance weights zero; domains are used by ``centering="target"`` alone.
+    KFDA is CIDG with both invariance weights zero; only ``centering="target"`` uses domains.
 
     Parameters
     ----------
     n_components : int, default=None
-        Number of components; None keeps all that exist, at most ``n_classes - 1``.
+        Number of components; None keeps all, at most ``n_classes - 1``.
     {common}
 
     Attributes
@@ -45,5 +45,7 @@ class KFDA(Projection):
     (320, 2)
     """
 
-    def _recipe(self, counts: Ints, ridge: float) -> ScatterProblem:
-        return ScatterProblem(numerator=between(counts), penalties=((1.0, cell_within(counts)),), ridge=ridge)
+    def _scatter_problem(self, counts: Ints, ridge: float) -> ScatterProblem:
+        return ScatterProblem(
+            numerator=between_contrast(counts), penalties=((1.0, cell_within_contrast(counts)),), ridge=ridge
+        )

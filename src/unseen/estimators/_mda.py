@@ -11,11 +11,11 @@ from sklearn.utils._param_validation import Interval
 from ..linalg import (
     Ints,
     ScatterProblem,
-    cell_within,
-    mda_between,
-    mda_class_discrepancy,
-    mda_class_offset,
-    mda_domain_discrepancy,
+    cell_within_contrast,
+    mda_between_contrast,
+    mda_class_discrepancy_contrast,
+    mda_class_offset_contrast,
+    mda_domain_discrepancy_contrast,
 )
 from ..utils.estimator_mixins import keyword_parameters
 from ._projection import NON_NEGATIVE, Projection
@@ -25,15 +25,15 @@ from ._projection import NON_NEGATIVE, Projection
 class MDA(Projection):
     r"""Multidomain discriminant analysis (Hu et al., UAI 2019).
 
-    Like CIDG it makes class-conditional distributions alike; it averages classes over domains of equal weight and
-    divides every scatter by its number of terms, so its weights do not grow with the sample size:
+    Like CIDG, MDA aligns class-conditional distributions. It averages classes over domains of equal weight and divides
+    every scatter by its number of terms, so its weights do not depend on the sample size:
 
     .. math:: (\beta F + (1 - \beta) P) B = (\gamma G + \alpha Q + K + \epsilon I) B \Gamma
 
     Parameters
     ----------
     n_components : int, default=None
-        Number of components; None keeps all that exist, at most ``n_classes - 1``.
+        Number of components; None keeps all, at most ``n_classes - 1``.
     discrepancy_weight : float, default=0.5
         The paper's :math:`\beta`, between 0 and 1: average class discrepancy F against between-class scatter P.
     conditional_weight : float, default=1.0
@@ -76,19 +76,19 @@ class MDA(Projection):
         "within_weight": [NON_NEGATIVE],
     }
 
-    def _recipe(self, counts: Ints, ridge: float) -> ScatterProblem:
-        beta, n = self.discrepancy_weight, counts.sum()
-        within = self.within_weight / n
+    def _scatter_problem(self, counts: Ints, ridge: float) -> ScatterProblem:
+        beta = self.discrepancy_weight
+        within = self.within_weight / counts.sum()
+        discrepancy = np.sqrt(beta) * mda_class_discrepancy_contrast(counts)
+        between = np.sqrt(1 - beta) * mda_between_contrast(counts)
         return ScatterProblem(
-            numerator=np.hstack(
-                [np.sqrt(beta) * mda_class_discrepancy(counts), np.sqrt(1 - beta) * mda_between(counts)]
-            ),
+            numerator=np.hstack([discrepancy, between]),
             penalties=(
-                (self.conditional_weight, mda_domain_discrepancy(counts)),
-                (within, cell_within(counts)),
-                (within, mda_class_offset(counts)),
+                (self.conditional_weight, mda_domain_discrepancy_contrast(counts)),
+                (within, cell_within_contrast(counts)),
+                (within, mda_class_offset_contrast(counts)),
             ),
-            inside=within,
-            norm=1.0,
+            within_weight=within,
+            norm_weight=1.0,
             ridge=ridge,
         )

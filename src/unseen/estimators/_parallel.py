@@ -19,39 +19,47 @@ from sklearn.utils.parallel import Parallel, delayed
 
 T = TypeVar("T")
 R = TypeVar("R")
-Call = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]  # what joblib.delayed makes
+Call = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]  # the result of joblib.delayed
 
 POLL_SECONDS = 0.5
-PENDING_PER_WORKER = 2  # items for each thread of a cluster: one that is worked on, and the next
-# What is sent as a task can be sent again when the worker that had it is lost; Dask advises against large ones.
-SILENT = {"distributed.admin.large-graph-warning-threshold": "1 PiB"}
+PENDING_PER_WORKER = 2  # items per thread of a cluster: one in progress and the next one
+# Large functions are sent as tasks, so that the cluster can compute them again if a worker is lost. Dask would warn.
+NO_SIZE_WARNING = {"distributed.admin.large-graph-warning-threshold": "1 PiB"}
 
 
-def parallel(n_jobs: int | None, *, ordered: bool = True, **options: Any) -> Callable[[Iterable[Call]], Iterator[Any]]:
-    """Processes here that give results of delayed calls as they are made, and end with this one however it ends.
+def parallel(
+    n_jobs: int | None, *, ordered: bool = True, pre_dispatch: str = "2 * n_jobs"
+) -> Callable[[Iterable[Call]], Iterator[Any]]:
+    """Return a function that runs delayed calls in local processes and yields their results.
 
-    Results come in the order of the work; or, not `ordered`, as they are finished, so that what takes long holds
-    nothing back. One process is this one, and the calls are made in turn.
+    Results come in the order of the calls or, if not `ordered`, as soon as they are available. With one job the calls
+    run in this process. The worker processes end when this process ends.
     """
     if effective_n_jobs(n_jobs) == 1:
-        return _in_turn
-    how = {"return_as": "generator"} if ordered else {"return_as": "generator_unordered", "batch_size": 1}
-    work = Parallel(n_jobs=n_jobs, initializer=_end_with, initargs=(os.getpid(),), **how | options)
-    return lambda calls: work(delayed(function)(*given, **named) for function, given, named in calls)
+        return _run_sequentially
+    pool = Parallel(
+        n_jobs=n_jobs,
+        return_as="generator" if ordered else "generator_unordered",
+        batch_size="auto" if ordered else 1,
+        pre_dispatch=pre_dispatch,
+        initializer=_exit_with_parent,
+        initargs=(os.getpid(),),
+    )
+    return lambda calls: pool(delayed(function)(*args, **kwargs) for function, args, kwargs in calls)
 
 
-def _in_turn(calls: Iterable[Call]) -> Iterator[Any]:
-    """In this thread; scikit-learn would set all filters of warnings for each call, and threads would mix them up."""
-    for function, given, named in calls:
-        yield function(*given, **named)
+def _run_sequentially(calls: Iterable[Call]) -> Iterator[Any]:
+    """Run calls in this thread, without the warning filters that scikit-learn would set for each call."""
+    for function, args, kwargs in calls:
+        yield function(*args, **kwargs)
 
 
-def _end_with(parent: int) -> None:
-    """In a worker process: exit when the parent process has ended.
+def _exit_with_parent(parent: int) -> None:
+    """Let this worker process exit when its parent process has ended.
 
-    A parent that is killed, for example for lack of memory, cannot stop its workers. joblib's workers would finish
-    their work and then wait for 300 s, and its shared memory is released when all of them have ended. An orphan gets
-    another parent, except on Windows. A terminal interrupts workers as well as their parent, which stops them.
+    A parent that is killed, for example for lack of memory, cannot stop its workers. The workers of joblib would finish
+    their work and then wait for 300 s, and its shared memory is released when all of them have ended. The parent id of
+    an orphan changes, except on Windows. A terminal interrupts workers as well as their parent, which stops them.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
@@ -76,19 +84,19 @@ def cluster_errors(client: Any) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        reason = _loss(error, client)
+        reason = _describe_loss(error, client)
         if reason is None:
             raise
         raise ClusterLostError(reason) from error
 
 
-def _loss(error: Exception, client: Any) -> str | None:
-    """What was lost, or None for an error of another kind."""
+def _describe_loss(error: Exception, client: Any) -> str | None:
+    """Return the reason if an error means that the cluster is lost, otherwise None."""
     scheduler = import_module("distributed.scheduler")
     if isinstance(error, scheduler.KilledWorker):
         return f"Dask workers died repeatedly while they worked on the same task, perhaps for lack of memory: {error}"
     if isinstance(error, (scheduler.NoWorkerError, scheduler.NoValidWorkerError)):
-        return f"The Dask cluster has no workers any more: {error} Start workers and try again."
+        return f"The Dask cluster has no workers left: {error} Start workers and try again."
     if isinstance(error, CancelledError) and "scheduler-connection-lost" not in str(error):
         return f"The Dask cluster canceled the computation: {error}"
     if isinstance(error, (CancelledError, import_module("distributed").comm.CommClosedError)):
@@ -105,36 +113,35 @@ def map_on_cluster(
     function: Callable[[T], R],
     items: Iterable[T],
     client: Any = None,
-    ahead: int | None = None,
+    max_pending: int | None = None,
     *,
     ordered: bool = True,
 ) -> Iterator[R]:
-    """Apply a function to items, here or on a cluster, and give the results.
+    """Apply a function to items, in this process or on a cluster, and yield the results.
 
     Parameters
     ----------
     function : callable
-        Of an item. It may hold a large model: it is sent once, not with every item.
+        Function of one item. It is sent once, so that it may contain a large model.
     items : iterable
-        Drawn as the work goes on.
+        Items; read when workers need them.
     client : dask.distributed.Client, default=None
-        Whose workers do it; None means here.
-    ahead : int, default=None
-        At most so many items are out at a time, or results not yet taken; None means two for each thread of the
-        cluster. So memory does not grow with the number of items.
+        Client of the cluster; None applies the function in this process.
+    max_pending : int, default=None
+        Maximum number of items on the cluster, including results that were not yet yielded. It bounds the memory. None
+        means two for each thread of the cluster.
     ordered : bool, default=True
-        Whether results come in the order of the items; otherwise as they are finished, so that an item that takes long
-        holds nothing back.
+        Whether results come in the order of the items; otherwise as soon as they are available.
 
     Yields
     ------
     result : object
-        For each item. What the function raises on a worker is raised here, and ends the rest.
+        Result for each item. An exception of the function on a worker is raised here and ends the iteration.
 
     Examples
     --------
-    >>> from unseen.estimators import mapped
-    >>> list(mapped(abs, [-2, 1]))
+    >>> from unseen.estimators import map_on_cluster
+    >>> list(map_on_cluster(abs, [-2, 1]))
     [2, 1]
     """
     if client is None:
@@ -143,45 +150,45 @@ def map_on_cluster(
     distributed = import_module("distributed")
     dumps = import_module("distributed.protocol.pickle").dumps
     name = f"unseen-{uuid.uuid4()}"
-    rest = enumerate(items)
-    futures: dict[Any, Any] = {}  # by their keys, in the order of the items
+    remaining = enumerate(items)
+    futures: dict[Any, Any] = {}  # by key, in the order of the items
     completed = None if ordered else distributed.as_completed(loop=client.loop)
 
-    def submit(key: Any, task: Callable[..., Any], *arguments: Any) -> Any:
-        with import_module("dask").config.set(SILENT):
-            return client.submit(task, *arguments, key=key)
+    def submit(key: Any, task: Callable[..., Any], *args: Any) -> Any:
+        with import_module("dask").config.set(NO_SIZE_WARNING):
+            return client.submit(task, *args, key=key)
 
-    def fill() -> None:
-        threads = sum(client.nthreads().values())
-        room = (ahead or PENDING_PER_WORKER * threads or 1) - len(futures)
-        for number, item in islice(rest, max(room, 0)):
-            future = submit((name, number), _call, sent, dumps(item))
+    def submit_items() -> None:
+        n_threads = sum(client.nthreads().values())
+        n_free = (max_pending or PENDING_PER_WORKER * n_threads or 1) - len(futures)
+        for number, item in islice(remaining, max(n_free, 0)):
+            future = submit((name, number), _call, remote_function, dumps(item))
             futures[future.key] = future
             if completed is not None:
                 completed.add(future)
 
-    def take() -> Any:
+    def next_result() -> Any:
         future = next(iter(futures.values())) if completed is None else next(completed)
         result = future.result()
         client.cancel(futures.pop(future.key))
         return result
 
     with cluster_errors(client):
-        # The function is a task, so that the cluster makes it again where it is lost, and pickled, so that the
-        # scheduler does not look inside.
-        sent = submit(f"function-{name}", _unpickled, dumps(function))
+        # The function is the result of a task, so that the cluster computes it again if its worker is lost. It is
+        # pickled, so that the scheduler does not inspect it.
+        remote_function = submit(f"function-{name}", _unpickle, dumps(function))
         try:
-            fill()
+            submit_items()
             while futures:
-                yield take()
-                fill()
+                yield next_result()
+                submit_items()
         finally:
-            client.cancel([sent, *futures.values()])
+            client.cancel([remote_function, *futures.values()])
 
 
-def _unpickled(pickled: bytes) -> Any:
+def _unpickle(pickled: bytes) -> Any:
     return import_module("distributed.protocol.pickle").loads(pickled)
 
 
 def _call(function: Callable[[Any], R], pickled: bytes) -> R:
-    return function(_unpickled(pickled))
+    return function(_unpickle(pickled))

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from sklearn.utils._param_validation import Interval
 
-from ..linalg import Ints, ScatterProblem, between, cell_within, domain
+from ..linalg import Ints, ScatterProblem, between_contrast, cell_within_contrast, domain_contrast
 from ..utils.estimator_mixins import keyword_parameters
 from ._projection import NON_NEGATIVE, Projection
 
@@ -20,13 +20,13 @@ class SCA(Projection):
 
     .. math:: \left(\frac{1 - \beta}{n} K^2 + \beta P\right) B = (\delta D + K + Q + \epsilon I) B \Gamma
 
-    where D is the scatter of the domain means. It makes the marginal distributions alike, whatever the classes: when
-    class proportions differ between domains, that is the wrong thing to make alike.
+    where D is the scatter of the domain means. SCA aligns the marginal distributions without regard to classes, which
+    is wrong if class proportions differ between domains.
 
     Parameters
     ----------
     n_components : int, default=None
-        Number of components; None means ``2 * (n_classes - 1)``, as the total scatter supports many more.
+        Number of components; None means ``2 * (n_classes - 1)``, because the total scatter has many more.
     between_weight : float, default=0.5
         The paper's :math:`\beta`, between 0 and 1: between-class against total scatter.
     domain_weight : float, "scale" or a multiple such as "10*scale", default="scale"
@@ -39,8 +39,8 @@ class SCA(Projection):
 
     See Also
     --------
-    CIDG : Makes class-conditional distributions alike instead.
-    DICA : The same aim without within-class scatter.
+    CIDG : Aligns class-conditional distributions instead.
+    DICA : Aligns marginal distributions without within-class scatter.
 
     References
     ----------
@@ -69,14 +69,14 @@ class SCA(Projection):
     def _default_components(self, counts: Ints) -> int:
         return 2 * (counts.shape[1] - 1)
 
-    def _recipe(self, counts: Ints, ridge: float) -> ScatterProblem:
+    def _scatter_problem(self, counts: Ints, ridge: float) -> ScatterProblem:
         return ScatterProblem(
-            numerator=self.between_weight**0.5 * between(counts),
-            total=(1 - self.between_weight) / counts.sum(),
+            numerator=self.between_weight**0.5 * between_contrast(counts),
+            total_weight=(1 - self.between_weight) / counts.sum(),
             penalties=(
-                (self._weight("domain_weight", counts), domain(counts)),
-                (1.0, cell_within(counts)),
+                (self._weight("domain_weight", counts), domain_contrast(counts)),
+                (1.0, cell_within_contrast(counts)),
             ),
-            norm=1.0,
+            norm_weight=1.0,
             ridge=ridge,
         )

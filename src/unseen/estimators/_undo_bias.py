@@ -1,4 +1,4 @@
-"""Undo-Bias: a linear SVM that splits what all domains share from what is peculiar to each."""
+"""Undo-Bias: a linear SVM with shared weights and an offset for each domain."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ..utils.validation import (
 
 BIAS = 10.0  # a column this large makes the penalty on its weight, hence on the intercept, negligible
 POSITIVE = Interval(Real, 0, None, closed="neither")
-LIBLINEAR = threading.Lock()  # its random numbers have one state for the whole process: fits at once would share it
+LIBLINEAR = threading.Lock()  # liblinear has one random state per process, which concurrent fits would share
 
 
 @keyword_parameters
@@ -48,14 +48,14 @@ class UndoBias(DocLinkMixin, LinearClassifierMixin, BaseEstimator):
     domain_cost : float, default=1.0
         The paper's :math:`C_2`, cost of errors of the vectors of the domains.
     offset_penalty : float, default=1.0
-        The paper's :math:`\lambda`; the larger it is, the more alike the domains.
+        The paper's :math:`\lambda`; larger values make the domains more similar.
     tol : float, default=1e-4
         Tolerance of liblinear's stopping rule.
     max_iter : int, default=100000
         Maximum number of liblinear's passes over the data.
     random_state : int, RandomState instance or None, default=0
-        Seed of liblinear's coordinate order. Fits in several threads wait for one another, because liblinear has one
-        generator for the whole process; other users of liblinear in other threads, such as `LinearSVC`, do not wait.
+        Seed of liblinear's coordinate order. Concurrent fits in several threads run one after the other, because
+        liblinear has one random generator per process; other users of liblinear, such as `LinearSVC`, are not locked.
 
     Attributes
     ----------
@@ -68,11 +68,11 @@ class UndoBias(DocLinkMixin, LinearClassifierMixin, BaseEstimator):
     intercept_ : ndarray of shape (1 or n_classes,)
         Intercepts of the shared vectors.
     domain_coef_ : ndarray of shape (n_domains, 1 or n_classes, n_features)
-        Offsets of each domain: its own weights are ``coef_ + domain_coef_[s]``.
+        Offsets of each domain: the weights of domain s are ``coef_ + domain_coef_[s]``.
     domain_intercept_ : ndarray of shape (n_domains, 1 or n_classes)
         Offsets of the intercepts.
     n_iter_ : int
-        Passes over the data that liblinear needed, the most over the classes.
+        Maximum number of passes of liblinear over the data, over all classes.
     {features_in}
 
     References
@@ -119,9 +119,9 @@ class UndoBias(DocLinkMixin, LinearClassifierMixin, BaseEstimator):
         y : array-like of shape (n_samples,)
             Class labels.
         sample_domain : array-like of shape (n_samples,), default=None
-            The domain each sample comes from; None means one domain, with a `SingleDomainWarning`.
+            The domain of each sample; None means one domain, with a `SingleDomainWarning`.
         sample_weight : array-like of shape (n_samples,), default=None
-            What both losses of a sample, and its share in the standardisation, are multiplied by; None means one.
+            Factor of both losses of a sample, and its weight in the standardization; None means 1.
 
         Returns
         -------
@@ -131,27 +131,29 @@ class UndoBias(DocLinkMixin, LinearClassifierMixin, BaseEstimator):
         self._validate_params()
         X, y = validate_data(self, X, y, dtype=np.float64)
         classes, codes = encode_classes(y, type(self).__name__)
-        coded = EncodedLabels.domains(sample_domain, len(X))
-        domains, domain = coded.names, coded.codes
-        warn_single_domain(domains, type(self).__name__)
-        warn_masked_labels(classes, domains, Membership.from_codes(codes, domain).counts, type(self).__name__)
+        domains = EncodedLabels.domains(sample_domain, len(X))
+        counts = Membership.from_codes(codes, domains.codes).counts
+        warn_single_domain(domains.names, type(self).__name__)
+        warn_masked_labels(classes, domains.names, counts, type(self).__name__)
         weight = check_weights(sample_weight, len(X))
         mean, scale = mean_and_scale(X, weight)
         standard = np.hstack([(X - mean) / scale, np.full((len(X), 1), BIAS)])
-        rows = augment_by_domain(standard, domain, len(domains), self.offset_penalty)
-        once = np.ones(len(X)) if weight is None else weight
-        costs = np.concatenate([self.shared_cost * once, self.domain_cost * once])
+        rows = augment_by_domain(standard, domains.codes, len(domains.names), self.offset_penalty)
+        weight_or_one = np.ones(len(X)) if weight is None else weight
+        costs = np.concatenate([self.shared_cost * weight_or_one, self.domain_cost * weight_or_one])
         svm = LinearSVC(
             loss="hinge", fit_intercept=False, tol=self.tol, max_iter=self.max_iter, random_state=self.random_state
         )
         with LIBLINEAR:
             svm.fit(rows, np.concatenate([y, y]), sample_weight=costs)
 
-        blocks = svm.coef_.reshape(len(svm.coef_), 1 + len(domains), -1)  # shared, then one per domain
+        blocks = svm.coef_.reshape(len(svm.coef_), 1 + len(domains.names), -1)  # shared, then one per domain
         weights = blocks[:, :, :-1] / scale
         intercepts = BIAS * blocks[:, :, -1] - weights @ mean
-        self.classes_, self.domains_ = classes, domains
-        self.coef_, self.intercept_ = weights[:, 0], intercepts[:, 0]
+        self.classes_ = classes
+        self.domains_ = domains.names
+        self.coef_ = weights[:, 0]
+        self.intercept_ = intercepts[:, 0]
         self.n_iter_ = int(svm.n_iter_)
         offset_scale = 1 / np.sqrt(self.offset_penalty)
         self.domain_coef_ = offset_scale * weights[:, 1:].swapaxes(0, 1)
@@ -178,11 +180,11 @@ class UndoBias(DocLinkMixin, LinearClassifierMixin, BaseEstimator):
 
 
 def mean_and_scale(X: Array, weight: Array | None) -> tuple[Array, Array]:
-    """Mean and standard deviation of each column, which is one where a column is constant."""
-    seen = X if weight is None else X[weight > 0]
-    with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused
-        mean, spread = np.average(X, axis=0, weights=weight), np.ptp(seen, axis=0)
-        # A constant column has a standard deviation of rounding errors: dividing by it would make a feature of them.
+    """Return the mean and the standard deviation of each column; constant columns get a standard deviation of 1."""
+    with np.errstate(over="ignore", invalid="ignore"):  # `check_squares` raises for values that are not finite.
+        mean = np.average(X, axis=0, weights=weight)
+        spread = np.ptp(X if weight is None else X[weight > 0], axis=0)
+        # The standard deviation of a constant column consists of rounding errors, and division would amplify them.
         varies = ~(spread <= 10 * np.finfo(float).eps * np.abs(mean))
         for size in (np.min(spread, where=varies, initial=1.0), np.max(spread, where=varies, initial=1.0)):
             check_squares(float(size))
@@ -191,14 +193,14 @@ def mean_and_scale(X: Array, weight: Array | None) -> tuple[Array, Array]:
 
 
 def augment_by_domain(X: Array, domain: Ints, n_domains: int, offset_penalty: float) -> sparse.csr_array:
-    """Rows [x, 0] and rows [x, x / sqrt(lambda) in the block of the domain]: one SVM on them is Undo-Bias."""
+    """Return rows [x, 0] and rows [x, x / sqrt(lambda) in the block of the domain], on which an SVM is Undo-Bias."""
     n, d = X.shape
     columns = np.arange(d)
     block = d * (1 + domain)[:, None] + columns
     data = np.concatenate([X.ravel(), np.hstack([X, X / np.sqrt(offset_penalty)]).ravel()])
     indices = np.concatenate([np.tile(columns, n), np.hstack([np.tile(columns, (n, 1)), block]).ravel()])
     lengths = np.concatenate([[0], np.full(n, d), np.full(n, 2 * d)])
-    # liblinear takes 32-bit indices only; where they cannot hold the data, it says so.
+    # liblinear takes 32-bit indices only, and raises an error for larger data.
     index = np.int32 if max(len(data), d * (1 + n_domains)) <= np.iinfo(np.int32).max else np.int64
     indptr = np.cumsum(lengths).astype(index)
     return sparse.csr_array((data, indices.astype(index), indptr), shape=(2 * n, d * (1 + n_domains)))

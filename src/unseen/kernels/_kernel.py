@@ -16,7 +16,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.extmath import row_norms
 from sklearn.utils.validation import check_non_negative, validate_data
 
-from ..linalg import Array, check_range, check_squares, largest_entry, norm, product
+from ..linalg import Array, check_gram_norm, check_squares, largest_entry, norm, product
 from ..utils.estimator_mixins import DocLinkMixin, keyword_parameters
 
 # 1,000 rows are half a million pairs: their median has a standard error of one per cent for twenty normal features,
@@ -334,7 +334,7 @@ class Kernel:
         means = self.finite(center_kernel(K))
         size = norm(K)
         uncentered = len(K) * float(np.abs(means).max())
-        check_range(size)
+        check_gram_norm(size)
         check_spread(size, uncentered, caller)
         return CenteredKernel(means, size, EPS * max(len(K), uncentered / size))
 
@@ -378,15 +378,15 @@ class KernelTransformer(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, Transform
     }
 
     @property
-    def _samples(self) -> Kernel:
+    def _sample_kernel(self) -> Kernel:
         """What samples must be: as the kernel wants them."""
         return Kernel.from_estimator(self)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = self._samples.accepts_sparse
-        tags.input_tags.positive_only = self._samples.needs_non_negative
-        tags.input_tags.pairwise = self._samples.is_precomputed
+        tags.input_tags.sparse = self._sample_kernel.accepts_sparse
+        tags.input_tags.positive_only = self._sample_kernel.needs_non_negative
+        tags.input_tags.pairwise = self._sample_kernel.is_precomputed
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 

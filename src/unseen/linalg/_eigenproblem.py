@@ -1,4 +1,4 @@
-r"""One solver for the whole family: a generalized eigenproblem of the size of the domain x class table.
+r"""The generalized eigenproblem of all methods, solved at the size of the domain x class table.
 
 In the eigenbasis of the centered Gram matrix (eigenvalues :math:`\lambda`) the denominator of a method is
 
@@ -6,9 +6,9 @@ In the eigenbasis of the centered Gram matrix (eigenvalues :math:`\lambda`) the 
           \qquad D = t \lambda^2 + \kappa \lambda + \epsilon,
 
 where :math:`Z` holds the orthonormal cell indicators. Dividing by :math:`D^{1/2}` on both sides makes it the identity
-except on the span of :math:`F = D^{-1/2} \lambda Z`, one direction per cell. There :math:`I - t F^\top F = S^\top S`
-with :math:`S = ((\kappa\lambda + \epsilon) / D)^{1/2} Z`, so cosines and sines are both computed from plus signs and
-nothing is ever subtracted: weights of 1e8 and ridges of 1e-12 keep their digits.
+except on the span of :math:`F = D^{-1/2} \lambda Z`, one direction per cell. On that span :math:`I - t F^\top F =
+S^\top S` with :math:`S = ((\kappa\lambda + \epsilon) / D)^{1/2} Z`, so cosines and sines are
+computed without subtraction: weights of 1e8 and ridges of 1e-12 keep their digits.
 """
 
 from __future__ import annotations
@@ -22,56 +22,60 @@ from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
 from ._cell_statistics import Array, Ints, Membership, Spectrum, default_precision, gram, norm, product
 
-LARGEST_CONDITION = 1e4  # beside sines: penalties up to which columns of contrasts need not be independent
-INDEPENDENT = 1e-10  # contrasts are made of ratios of counts: what is smaller, beside the largest, is rounding
-# Least eigenvalue of the whitened denominator of an indefinite kernel. It is a difference of numbers of order one, so
-# below this fewer than half of its digits are known.
-POSITIVE_DEFINITE = 1e-8
-# Relative difference up to which eigenvalues are equal, for the check that Lanczos iterations have missed none: of the
-# ones equal to the smallest that is wanted, any will do.
-EQUAL_EIGENVALUES = 1e-9
-DENSE_BELOW = 200  # eigenvalues of the Gram matrix up to which Lanczos iterations do not pay
+# Largest ratio of a penalty to the smallest sine for which the columns of contrasts may be linearly dependent.
+MAX_PENALTY_RATIO = 1e4
+# Relative size below which a singular value of a contrast is zero. Contrasts consist of ratios of counts, so smaller
+# values are rounding errors.
+RANK_TOLERANCE = 1e-10
+# Smallest allowed eigenvalue of the whitened denominator of an indefinite kernel. It is a difference of numbers of
+# order one, so a smaller value has fewer than half of its digits correct.
+MIN_DENOMINATOR_EIGENVALUE = 1e-8
+# Relative difference up to which eigenvalues count as equal in the check that Lanczos iterations have missed none. Any
+# of the eigenvalues that are equal to the smallest requested one is correct.
+EIGENVALUE_TOLERANCE = 1e-9
+MIN_LANCZOS_SIZE = 200  # number of eigenvalues of the Gram matrix from which Lanczos iterations can be faster
 
 
 @dataclass(frozen=True)
 class ScatterProblem:
-    """A method: what it makes large, what it keeps small.
+    """The generalized eigenproblem of a method: scatters in the numerator and in the denominator.
 
     Attributes
     ----------
     numerator : ndarray of shape (n_present_cells, k)
-        Contrast (see :mod:`unseen.linalg`) of the scatter to make large.
+        Contrast (see :mod:`unseen.linalg`) of the scatter to maximize.
     penalties : sequence of (weight, contrast) pairs
-        Scatters to keep small.
+        Scatters to minimize.
     ridge : float
         Weight of ``tr(B'B)`` in the denominator.
-    inside : float
-        Weight of the scatter inside cells in the denominator.
-    norm : float
+    within_weight : float
+        Weight of the scatter within cells in the denominator.
+    norm_weight : float
         Weight of the RKHS norm ``tr(B'KB)`` in the denominator.
-    total : float
+    total_weight : float
         Weight of the total scatter in the numerator.
-    symmetric : bool
-        Whether the solvers here serve; a method with another pencil solves it by itself.
+    is_symmetric : bool
+        Whether the eigenproblem is symmetric, as the solvers of this module require. A method with another eigenproblem
+        supplies its own solver.
     """
 
     numerator: Array
     penalties: tuple[tuple[float, Array], ...]
     ridge: float
-    inside: float = 1.0
-    norm: float = 0.0
-    total: float = 0.0
-    symmetric: bool = True
+    within_weight: float = 1.0
+    norm_weight: float = 0.0
+    total_weight: float = 0.0
+    is_symmetric: bool = True
 
     @property
-    def low_rank(self) -> bool:
-        """Whether a solution is a matter of the cells alone, however many samples there are."""
-        return self.symmetric and self.total == 0
+    def is_low_rank(self) -> bool:
+        """Whether the cost of a solution depends on the number of cells only, not on the number of samples."""
+        return self.is_symmetric and self.total_weight == 0
 
 
 @dataclass(frozen=True)
-class Whitened:
-    """A pencil whose fixed part D is the identity, reduced to the directions that the cells span.
+class WhitenedProblem:
+    """An eigenproblem whose fixed part D is the identity, reduced to the directions that the cells span.
 
     Attributes
     ----------
@@ -80,13 +84,14 @@ class Whitened:
     cells : ndarray of shape (p, n_present_cells)
         T, the cells in that basis: ``F = Q T``.
     sines : ndarray of shape (p,)
-        Square roots of the diagonal that remains of the denominator.
+        Square roots of the remaining diagonal of the denominator.
     directions : ndarray of shape (n_samples or n_features, p)
         Q lifted to coefficients.
     norm_factor : ndarray of shape (any, p)
-        A matrix with the Gram matrix of the columns of B: norms of B follow from it.
+        A matrix whose Gram matrix is that of the columns of B; the norms of the columns follow from it.
     spread : float
-        The largest that a unit vector of samples can be in whitened coordinates; what is tiny beside it is rounding.
+        Largest length of a unit vector of samples in whitened coordinates. Relative to it, tiny values are rounding
+        errors.
     rounding : float
         Bound on the norm of the rounding errors of the centered Gram matrix.
     """
@@ -102,14 +107,14 @@ class Whitened:
 
 @dataclass(frozen=True)
 class Solution:
-    """Components of a pencil, in order of decreasing eigenvalue; solvers normalize them so that ``B'AB = I``.
+    """Components that solve an eigenproblem, by decreasing eigenvalue; solvers normalize them so that ``B'AB = I``.
 
     Attributes
     ----------
     eigenvalues : ndarray of shape (q,)
         Ratio of numerator to denominator for each component.
     coefficients : ndarray of shape (n_samples or n_features, q)
-        The components, lifted (see `Spectrum.lift`).
+        The components as coefficients (see `Spectrum.lift`).
     norms : ndarray of shape (q,)
         2-norms of the columns of B.
     cell_means : ndarray of shape (n_present_cells, q)
@@ -121,12 +126,12 @@ class Solution:
     norms: Array
     cell_means: Array
 
-    def first(self, q: int | None) -> Solution:
-        """Keep the leading components."""
+    def keep_leading(self, q: int | None) -> Solution:
+        """Keep the leading `q` components, all for None."""
         return self._take(slice(q))
 
-    def above_rounding(self, perturbation: float) -> Solution:
-        r"""Leave out components that rounding errors of the Gram matrix could have made.
+    def drop_rounding(self, perturbation: float) -> Solution:
+        r"""Drop components that rounding errors of the Gram matrix could explain.
 
         A root of the numerator is :math:`K E W`, with a contrast W of orthonormal cell indicators E. An error
         :math:`\delta K` changes the root of the eigenvalue of a component b by :math:`b^\top \delta K E W`, which is at
@@ -140,33 +145,37 @@ class Solution:
             self.eigenvalues[which], self.coefficients[:, which], self.norms[which], self.cell_means[:, which]
         )
 
-    def times(self, factors: Array) -> Solution:
+    def multiply(self, factors: Array) -> Solution:
         """Multiply each component by a factor."""
-        coefficients, cell_means = self.coefficients * factors, self.cell_means * factors
-        return Solution(self.eigenvalues, coefficients, self.norms * np.abs(factors), cell_means)
+        return Solution(
+            eigenvalues=self.eigenvalues,
+            coefficients=self.coefficients * factors,
+            norms=self.norms * np.abs(factors),
+            cell_means=self.cell_means * factors,
+        )
 
-    def scaled(self, scaling: Literal["paper", "unit_norm"]) -> Solution:
-        """Multiply by Gamma^-1/2 (Algorithm 1, step 5), after making the columns unit vectors for "unit_norm"."""
+    def scale(self, scaling: Literal["paper", "unit_norm"]) -> Solution:
+        """Multiply by Gamma^-1/2 (Algorithm 1, step 5); "unit_norm" first scales the columns to unit length."""
         factors = 1 / np.sqrt(self.eigenvalues)
-        return self.times(factors if scaling == "paper" else factors / self.norms)
+        return self.multiply(factors if scaling == "paper" else factors / self.norms)
 
-    def oriented(self, counts: Ints, X: Any = None) -> Solution:
-        """Fix the signs: the class whose mean has the largest absolute coordinate gets a positive one.
+    def orient(self, counts: Ints, X: Any = None) -> Solution:
+        """Fix the signs: the class mean with the largest absolute coordinate becomes positive.
 
-        Two equal classes of opposite sign leave that open; the cell means decide then, after them the coefficients, and
-        last the features `X` that the coefficients weigh. Nothing of this depends on the order of samples or on the
-        names of classes and domains.
+        If two class means of opposite sign have equal size, the cell means decide, then the coefficients, then the
+        features `X` that the coefficients weigh. The result does not depend on the order of samples or on the names of
+        classes and domains.
         """
         share = (counts / counts.sum(axis=0))[counts > 0]
         class_means = np.zeros((counts.shape[1], len(self.eigenvalues)))
         np.add.at(class_means, np.nonzero(counts)[1], share[:, None] * self.cell_means)
-        leanings = np.zeros(len(self.eigenvalues)) if X is None else _leanings(X.T @ self.coefficients)
-        views = class_means.T, self.cell_means.T, self.coefficients.T, leanings
-        return self.times(np.array([_sign(*parts) for parts in zip(*views, strict=True)]))
+        largest_weights = np.zeros(len(self.eigenvalues)) if X is None else _largest_weights(X.T @ self.coefficients)
+        components = zip(class_means.T, self.cell_means.T, self.coefficients.T, largest_weights, strict=True)
+        return self.multiply(np.array([_component_sign(*component) for component in components]))
 
 
 class SingularProblemError(np.linalg.LinAlgError):
-    """The denominator has directions of zero weight, so the ratio has no maximum."""
+    """The denominator is zero in some directions, so the ratio has no maximum."""
 
 
 class IndefiniteKernelError(SingularProblemError):
@@ -183,104 +192,104 @@ class IndefiniteKernelError(SingularProblemError):
         self.smallest = smallest
 
 
-def whiten_by_eigh(spectrum: Spectrum, recipe: ScatterProblem) -> Whitened:
-    """Reduce the pencil to cell space from an eigendecomposition; depends on inside, norm and ridge alone."""
+def whiten_by_eigh(spectrum: Spectrum, problem: ScatterProblem) -> WhitenedProblem:
+    """Reduce the eigenproblem to cell space; of the weights only within_weight, norm_weight and ridge matter."""
     values = spectrum.values
-    root = np.sqrt(_diagonal(values, recipe))
+    root = np.sqrt(_fixed_diagonal(values, problem))
     F = (values / root)[:, None] * spectrum.cells
-    Q, T, sines = _cosines_and_sines(F, _sine_factor(spectrum, recipe, root), recipe.inside)
-    Q[values == 0] = 0.0  # as F is there: divided by a tiny root, rounding would not stay what it is
+    Q, T, sines = _cosines_and_sines(F, _sine_factor(spectrum, problem, root), problem.within_weight)
+    Q[values == 0] = 0.0  # As in F. Division by a tiny root would amplify rounding errors.
     unwhitened = Q / root[:, None]
     spread = float(np.abs(values / root).max(initial=0.0))
-    return Whitened(Q, T, sines, spectrum.lifted(unwhitened), unwhitened, spread, spectrum.rounding)
+    return WhitenedProblem(Q, T, sines, spectrum.to_coefficients(unwhitened), unwhitened, spread, spectrum.rounding)
 
 
-def _sine_factor(spectrum: Spectrum, recipe: ScatterProblem, root: Array) -> Array:
-    """Return a factor S of what is left of the whitened denominator: ``inside F'F + S'S = I``.
+def _sine_factor(spectrum: Spectrum, problem: ScatterProblem, root: Array) -> Array:
+    """Return a factor S of the rest of the whitened denominator: ``within_weight F'F + S'S = I``.
 
-    Its rows are those of the cells, times ``sqrt((kappa lambda + eps) / D)``, and what the eigenbasis misses of them.
-    Where an indefinite kernel makes ``kappa lambda + eps`` negative, rows are subtracted, and the difference must be
-    positive definite.
+    Its rows are those of the cells, times ``sqrt((kappa lambda + eps) / D)``, and the part of the cells outside of the
+    eigenbasis. Where an indefinite kernel makes ``kappa lambda + eps`` negative, rows are subtracted, and the
+    difference must be positive definite.
     """
-    weights = recipe.norm * spectrum.values + recipe.ridge
+    weights = problem.norm_weight * spectrum.values + problem.ridge
     S = np.vstack([(np.sqrt(np.maximum(weights, 0.0)) / root)[:, None] * spectrum.cells, spectrum.outside])
     negative = weights < 0
     if not negative.any():
         return S
     subtracted = (np.sqrt(-weights[negative]) / root[negative])[:, None] * spectrum.cells[negative]
     remaining, directions = linalg.eigh(gram(S) - gram(subtracted), check_finite=False)
-    if remaining.min() <= POSITIVE_DEFINITE * max(1.0, remaining.max()):
+    if remaining.min() <= MIN_DENOMINATOR_EIGENVALUE * max(1.0, remaining.max()):
         raise IndefiniteKernelError(float(spectrum.values.min()))
     return np.sqrt(remaining)[:, None] * directions.T
 
 
-def cholesky_is_sound(recipe: ScatterProblem, size: float) -> bool:
-    """Whether `whiten_by_cholesky` serves a recipe on a Gram matrix of Frobenius norm `size`."""
-    return recipe.low_rank and recipe.ridge > 1e-8 * (recipe.inside * size**2 + recipe.norm * size)
+def is_cholesky_accurate(problem: ScatterProblem, size: float) -> bool:
+    """Whether `whiten_by_cholesky` is accurate on a Gram matrix of Frobenius norm `size`."""
+    return problem.is_low_rank and problem.ridge > 1e-8 * (problem.within_weight * size**2 + problem.norm_weight * size)
 
 
 def whiten_by_cholesky(
-    K: Array, membership: Membership, recipe: ScatterProblem, precision: float | None = None
-) -> Whitened | None:
-    """Reduce the pencil to cell space by one Cholesky factorization of ``M = t K^2 + kappa K + eps I``.
+    K: Array, membership: Membership, problem: ScatterProblem, precision: float | None = None
+) -> WhitenedProblem | None:
+    """Reduce the eigenproblem to cell space by one Cholesky factorization of ``M = t K^2 + kappa K + eps I``.
 
-    Several times cheaper than the eigendecomposition of `K`, for a single fit. The factorization squares the condition
-    number: sound while the ridge is above 1e-8 of the largest eigenvalue of `M`. None for a kernel that is not positive
-    semi-definite where that matters. `precision` is that of `gram_spectrum`.
+    For a single fit this is several times cheaper than the eigendecomposition of `K`. The factorization squares the
+    condition number, so it is accurate only if the ridge is above 1e-8 times the largest eigenvalue of `M`. Returns
+    None if a kernel that is not positive semi-definite makes `M` indefinite. `precision` is that of `gram_spectrum`.
     """
     if precision is None:
         precision = default_precision(len(K))
     indicators = membership.indicators
     # K is symmetric, so its transpose is the same matrix in the memory order that BLAS reads without a copy.
-    fixed = linalg.blas.dsyrk(recipe.inside, K.T, beta=recipe.norm, c=K.T, lower=True)
-    fixed.ravel(order="K")[:: len(K) + 1] += recipe.ridge
+    fixed = linalg.blas.dsyrk(problem.within_weight, K.T, beta=problem.norm_weight, c=K.T, lower=True)
+    fixed.ravel(order="K")[:: len(K) + 1] += problem.ridge
     lower, failed = linalg.lapack.dpotrf(fixed, lower=True, overwrite_a=True, clean=False)
     if failed:
         return None
     rhs = np.asfortranarray(np.hstack([(indicators @ K).T, indicators.T.toarray()]))
     solved, _ = linalg.lapack.dtrtrs(lower, rhs, lower=True, overwrite_b=True)
     F, inverse = np.hsplit(solved, 2)
-    # S'S = E'(kappa K + eps I) M^-1 E. The first term is small where sines are, so its root may be taken of a product.
-    values, vectors = linalg.eigh(recipe.norm * product(F.T, inverse), check_finite=False)
+    # S'S = E'(kappa K + eps I) M^-1 E. The first term is small where the sines are small, so the root of a product is
+    # accurate enough.
+    values, vectors = linalg.eigh(problem.norm_weight * product(F.T, inverse), check_finite=False)
     size = norm(K)
     rounding = precision * size
-    if values.min() < -default_precision(len(K)) - recipe.norm * rounding / recipe.ridge:  # an indefinite kernel
+    is_indefinite = values.min() < -default_precision(len(K)) - problem.norm_weight * rounding / problem.ridge
+    if is_indefinite:
         return None
-    S = np.vstack([np.sqrt(recipe.ridge) * inverse, np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T])
-    Q, T, sines = _cosines_and_sines(F, S, recipe.inside)
+    S = np.vstack([np.sqrt(problem.ridge) * inverse, np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T])
+    Q, T, sines = _cosines_and_sines(F, S, problem.within_weight)
     directions, _ = linalg.lapack.dtrtrs(lower, np.asfortranarray(Q), lower=True, trans=True)
-    spread = float(size / np.sqrt(recipe.inside * size**2 + recipe.norm * size + recipe.ridge))
-    return Whitened(Q, T, sines, directions, directions, spread, rounding)
+    spread = float(size / np.sqrt(problem.within_weight * size**2 + problem.norm_weight * size + problem.ridge))
+    return WhitenedProblem(Q, T, sines, directions, directions, spread, rounding)
 
 
-def residuals(K: Array, membership: Membership, recipe: ScatterProblem, solution: Solution) -> Array:
-    """How far each component is from solving the pencil, as a bound on the relative error of its eigenvalue.
+def residuals(K: Array, membership: Membership, problem: ScatterProblem, solution: Solution) -> Array:
+    """Return a bound on the relative error of each eigenvalue, from the residual of its component.
 
     With ``B'AB = I`` and ``A >= eps I``, an eigenvalue lies within ``|N b - A b g| / sqrt(eps)`` of each g.
     """
-    indicators, g = membership.indicators, solution.eigenvalues
+    indicators = membership.indicators
+    g = solution.eigenvalues
     KB = product(K, solution.coefficients)
     cells = indicators @ KB
-    low_rank = recipe.inside * g * cells
-    for weight, contrast in ((np.ones(1), recipe.numerator), *((-w * g, contrast) for w, contrast in recipe.penalties)):
-        W = _orthonormal(contrast, membership.counts)
+    low_rank = problem.within_weight * g * cells
+    terms = [(np.ones(1), problem.numerator)]
+    terms += [(-weight * g, contrast) for weight, contrast in problem.penalties]
+    for weight, contrast in terms:
+        W = _indicator_contrast(contrast, membership.counts)
         low_rank += weight * (W @ (W.T @ cells))
-    full = (recipe.total - recipe.inside * g) * KB - recipe.norm * g * solution.coefficients
-    left = product(K, full + indicators.T @ low_rank) - recipe.ridge * g * solution.coefficients
-    return np.linalg.norm(left, axis=0) / (np.sqrt(recipe.ridge) * g)
+    full = (problem.total_weight - problem.within_weight * g) * KB - problem.norm_weight * g * solution.coefficients
+    left = product(K, full + indicators.T @ low_rank) - problem.ridge * g * solution.coefficients
+    return np.linalg.norm(left, axis=0) / (np.sqrt(problem.ridge) * g)
 
 
-def residual(K: Array, membership: Membership, recipe: ScatterProblem, solution: Solution) -> float:
-    """The largest of the `residuals`."""
-    return float(residuals(K, membership, recipe, solution).max(initial=0.0))
-
-
-def component_errors(eigenvalues: Array, errors: Array) -> Array:
+def bound_component_errors(eigenvalues: Array, errors: Array) -> Array:
     r"""Bound the errors of components by those of eigenvalues and the gaps between them (Davis and Kahan 1970).
 
-    A component is known up to the sine of its angle to the exact one, in the metric of the denominator. That is at
-    most the residual over the distance to the nearest other eigenvalue. Zero counts as an eigenvalue: it is one of
-    every numerator of low rank.
+    The error of a component is the sine of its angle to the exact component, in the metric of the denominator. It is at
+    most the residual over the distance to the nearest other eigenvalue. Zero counts as an eigenvalue, because every
+    numerator of low rank has it.
 
     Parameters
     ----------
@@ -292,7 +301,7 @@ def component_errors(eigenvalues: Array, errors: Array) -> Array:
     Returns
     -------
     bounds : ndarray of shape (q,)
-        Bounds on the sines; infinite where a gap is no larger than the errors of the eigenvalues on its sides.
+        Bounds on the sines; infinite where a gap does not exceed the errors of the adjacent eigenvalues.
     """
     absolute = errors * eigenvalues
     gaps = np.abs(eigenvalues[:, None] - eigenvalues) - absolute
@@ -301,93 +310,98 @@ def component_errors(eigenvalues: Array, errors: Array) -> Array:
     return np.where(gaps > absolute, absolute / np.maximum(gaps, absolute), np.inf)
 
 
-COINCIDENT_MEANS = "The class means coincide, so no component tells classes apart. Check y, X and the kernel."
+EQUAL_MEANS_MESSAGE = "The class means coincide, so no component separates the classes. Check y, X and the kernel."
 
 
 def check_distinct_means(differences: Array, size: float) -> None:
-    """Raise if differences between class means are rounding beside what they could be at most."""
+    """Raise if differences between class means are rounding errors relative to their largest possible `size`."""
     if np.linalg.norm(differences) <= 1e-13 * size:
-        raise ValueError(COINCIDENT_MEANS)
+        raise ValueError(EQUAL_MEANS_MESSAGE)
 
 
-def solve(pencil: Whitened, recipe: ScatterProblem, counts: Ints) -> Solution:
-    """Solve a pencil whose numerator is low-rank; O(cells^3), whatever the number of samples."""
-    upper, pivots = _pivoted_triangle(_denominator(pencil, recipe, counts))
-    contrast = _orthonormal(recipe.numerator, counts)
-    numerator = pencil.cells @ contrast
-    check_distinct_means(numerator, pencil.spread * float(np.linalg.norm(contrast)))
-    # BLAS's dtrsm rather than LAPACK's dtrtrs, which wakes all threads even for a handful of cells.
-    whitened = linalg.blas.dtrsm(1.0, upper, numerator[pivots], trans_a=True)
-    left, singular, _ = linalg.svd(whitened, full_matrices=False, check_finite=False)
-    # What the decomposition itself rounds; and contrasts of class means carry at most C - 1 directions.
+def solve(whitened: WhitenedProblem, problem: ScatterProblem, counts: Ints) -> Solution:
+    """Solve an eigenproblem with a low-rank numerator in O(cells^3), for any number of samples."""
+    upper, pivots = _pivoted_qr_triangle(_factor_denominator(whitened, problem, counts))
+    contrast = _indicator_contrast(problem.numerator, counts)
+    numerator = whitened.cells @ contrast
+    check_distinct_means(numerator, whitened.spread * float(np.linalg.norm(contrast)))
+    # BLAS's dtrsm: LAPACK's dtrtrs starts all threads even for a small number of cells.
+    root = linalg.blas.dtrsm(1.0, upper, numerator[pivots], trans_a=True)
+    left, singular, _ = linalg.svd(root, full_matrices=False, check_finite=False)
+    # Smaller singular values are rounding errors of the decomposition. Contrasts of class means have at most C - 1
+    # directions.
     rank = int(np.sum(singular > max(numerator.shape) * np.finfo(float).eps * singular.max(initial=0.0)))
     rank = min(rank, counts.shape[1] - 1)
     coordinates = np.empty((len(upper), rank))
     coordinates[pivots] = linalg.blas.dtrsm(1.0, upper, left[:, :rank])
     solution = Solution(
         singular[:rank] ** 2,
-        pencil.directions @ coordinates,
-        np.linalg.norm(pencil.norm_factor @ coordinates, axis=0),
-        pencil.cells.T @ coordinates / np.sqrt(counts[counts > 0])[:, None],
-    ).above_rounding(pencil.rounding * float(np.linalg.norm(contrast, 2)))
+        whitened.directions @ coordinates,
+        np.linalg.norm(whitened.norm_factor @ coordinates, axis=0),
+        whitened.cells.T @ coordinates / np.sqrt(counts[counts > 0])[:, None],
+    ).drop_rounding(whitened.rounding * float(np.linalg.norm(contrast, 2)))
     if not len(solution.eigenvalues):
-        raise ValueError(COINCIDENT_MEANS)
+        raise ValueError(EQUAL_MEANS_MESSAGE)
     return solution
 
 
 def solve_with_total(
-    spectrum: Spectrum, pencil: Whitened, recipe: ScatterProblem, counts: Ints, n_components: int
+    spectrum: Spectrum, whitened: WhitenedProblem, problem: ScatterProblem, counts: Ints, n_components: int
 ) -> Solution:
-    """Solve a pencil whose numerator has the total scatter too, from the leading eigenpairs of A^-1/2 N A^-1/2."""
-    root = np.sqrt(_diagonal(spectrum.values, recipe))
-    variances = recipe.total * (spectrum.values / root) ** 2
-    inverse_root = _inverse_root(_denominator(pencil, recipe, counts))
-    contrast = _orthonormal(recipe.numerator, counts)
-    numerator = inverse_root @ pencil.cells @ contrast
-    Q, correction = pencil.basis, inverse_root - np.eye(len(inverse_root))  # A^-1/2 = I + Q correction Q'
-    if len(variances) < DENSE_BELOW:  # singular values of a root of it keep twice as many digits of small eigenvalues
+    """Solve an eigenproblem with the total scatter in the numerator, by the leading eigenpairs of A^-1/2 N A^-1/2."""
+    root = np.sqrt(_fixed_diagonal(spectrum.values, problem))
+    variances = problem.total_weight * (spectrum.values / root) ** 2
+    inverse_root = _inverse_square_root(_factor_denominator(whitened, problem, counts))
+    contrast = _indicator_contrast(problem.numerator, counts)
+    numerator = inverse_root @ whitened.cells @ contrast
+    Q = whitened.basis
+    correction = inverse_root - np.eye(len(inverse_root))  # A^-1/2 = I + Q correction Q'
+    if len(variances) < MIN_LANCZOS_SIZE:
+        # Singular values of a root of the matrix keep twice as many digits of small eigenvalues.
         roots = np.sqrt(variances)
         factor = np.hstack([np.diag(roots) + Q @ correction @ (Q.T * roots), Q @ numerator])
         vectors, values, _ = linalg.svd(factor, full_matrices=False, check_finite=False)
         values = values**2
     else:
-        values, vectors = _leading(variances, Q, correction, numerator, n_components)
+        values, vectors = _leading_eigenpairs(variances, Q, correction, numerator, n_components)
     order = np.argsort(values)[::-1][:n_components]
-    # Eigenvalues of a symmetric matrix are known up to rounding of the largest.
+    # The error of an eigenvalue of a symmetric matrix is the rounding error of the largest one.
     order = order[values[order] > default_precision(int(counts.sum())) * values.max(initial=0.0)]
     vectors = vectors[:, order]
     coordinates = vectors + Q @ (correction @ (Q.T @ vectors))
     unwhitened = coordinates / root[:, None]
     solution = Solution(
         values[order],
-        spectrum.lifted(unwhitened),
+        spectrum.to_coefficients(unwhitened),
         np.linalg.norm(unwhitened, axis=0),
-        pencil.cells.T @ (Q.T @ coordinates) / np.sqrt(counts[counts > 0])[:, None],
+        whitened.cells.T @ (Q.T @ coordinates) / np.sqrt(counts[counts > 0])[:, None],
     )
     contrast_norm = float(np.linalg.norm(contrast, 2)) if contrast.size else 0.0
-    solution = solution.above_rounding(pencil.rounding * np.hypot(np.sqrt(recipe.total), contrast_norm))
+    solution = solution.drop_rounding(whitened.rounding * np.hypot(np.sqrt(problem.total_weight), contrast_norm))
     if not len(solution.eigenvalues):
         raise ValueError("No component exceeds the rounding errors of the kernel matrix. Check X and the kernel.")
     return solution
 
 
-def _leading(variances: Array, Q: Array, correction: Array, numerator: Array, n_components: int) -> tuple[Array, Array]:
-    """The leading eigenpairs, at least, of the numerator between two roots of the inverse denominator."""
-    # The diagonal v of the numerator and A^-1/2 on both sides of it: v, and a matrix of low rank on Q and v Q.
+def _leading_eigenpairs(
+    variances: Array, Q: Array, correction: Array, numerator: Array, n_components: int
+) -> tuple[Array, Array]:
+    """Return at least the leading eigenpairs of ``A^-1/2 N A^-1/2``."""
+    # With v the diagonal of the numerator, the product is diag(v) plus a low-rank matrix on the span of Q and v Q.
     both = np.hstack([Q, variances[:, None] * Q])
     inner = correction @ product(Q.T, both[:, Q.shape[1] :]) @ correction + numerator @ numerator.T
     middle = np.block([[inner, correction], [correction, np.zeros_like(inner)]])
     size = len(variances)
-    if n_components <= size // 4:  # Lanczos pays only for a few components of many
-        start = np.ones(size) / np.sqrt(size)  # a fixed start keeps the result reproducible
+    if n_components <= size // 4:  # Lanczos iterations are faster only for a small share of the components.
+        start = np.ones(size) / np.sqrt(size)  # A fixed start makes the result reproducible.
         operator = LinearOperator(
             (size, size), matvec=lambda x: variances * x + both @ (middle @ (x @ both)), dtype=np.float64
         )
         try:
             values, vectors = eigsh(operator, k=n_components, which="LA", v0=start, ncv=4 * n_components + 20)
-        except ArpackError:  # no convergence; the dense solver below needs none
+        except ArpackError:  # The iterations did not converge; the dense solver below does not iterate.
             values = np.empty(0)
-        if len(values) and _none_is_missing(values, variances, both, middle):
+        if len(values) and _are_all_leading(values, variances, both, middle):
             return values, vectors
     first = max(size - n_components, 0)
     values, vectors = linalg.eigh(
@@ -396,31 +410,31 @@ def _leading(variances: Array, Q: Array, correction: Array, numerator: Array, n_
     return values, vectors
 
 
-def _none_is_missing(values: Array, diagonal: Array, factor: Array, middle: Array) -> bool:
-    """Whether ``diag(diagonal) + factor middle factor'`` has no eigenvalues above the least of `values` but these.
+def _are_all_leading(values: Array, diagonal: Array, factor: Array, middle: Array) -> bool:
+    """Whether `values` are all eigenvalues of ``diag(diagonal) + factor middle factor'`` above their minimum.
 
     In exact arithmetic, Lanczos iterations from one vector find one copy of a multiple eigenvalue; others appear
     through rounding errors, or not at all.
     """
-    least, largest = values.min(), values.max()
-    rounding = default_precision(len(diagonal)) * largest
-    threshold = least + max(EQUAL_EIGENVALUES * abs(least), rounding)
-    if np.any(diagonal == threshold):  # the count below would divide by zero
+    smallest = values.min()
+    rounding = default_precision(len(diagonal)) * values.max()
+    threshold = smallest + max(EIGENVALUE_TOLERANCE * abs(smallest), rounding)
+    if np.any(diagonal == threshold):  # The count below would divide by zero.
         return False
     return _count_above(threshold, diagonal, factor, middle) == np.count_nonzero(values > threshold)
 
 
 def _count_above(threshold: float, diagonal: Array, factor: Array, middle: Array) -> int:
-    """How many eigenvalues of ``diag(diagonal) + factor middle factor'`` lie above a threshold, by Sylvester's inertia.
+    """Count the eigenvalues of ``diag(diagonal) + factor middle factor'`` above a threshold, by Sylvester's inertia.
 
     With ``e = diagonal - threshold`` and ``middle = U diag(c) U'``, either Schur complement of the block matrix
-    ``[[diag(e), G], [G', -1/c]]``, ``G = factor U``, tells its inertia. Rows and columns of the small complement are
-    multiplied by ``sqrt(abs(c))``, so that a c of zero, whatever its sign by rounding, adds as much as it takes away.
-    No entry of the diagonal may be equal to the threshold.
+    ``[[diag(e), G], [G', -1/c]]``, ``G = factor U``, gives its inertia. Rows and columns of the small complement are
+    multiplied by ``sqrt(abs(c))``, so that a c of zero contributes the same count to both terms, whichever sign
+    rounding gives it. No entry of the diagonal may be equal to the threshold.
     """
     shifted = diagonal - threshold
-    weights, turn = linalg.eigh(middle, check_finite=False)
-    G = product(factor, turn * np.sqrt(np.abs(weights)))
+    weights, rotation = linalg.eigh(middle, check_finite=False)
+    G = product(factor, rotation * np.sqrt(np.abs(weights)))
     signs = np.where(weights < 0, -1.0, 1.0)
     complement = np.diag(signs) + product(G.T, G / shifted[:, None])
     negative = np.count_nonzero(linalg.eigvalsh(complement, check_finite=False) < 0)
@@ -428,136 +442,138 @@ def _count_above(threshold: float, diagonal: Array, factor: Array, middle: Array
 
 
 def apply_inverse(
-    spectrum: Spectrum, pencil: Whitened, recipe: ScatterProblem, counts: Ints, x: Array
+    spectrum: Spectrum, whitened: WhitenedProblem, problem: ScatterProblem, counts: Ints, x: Array
 ) -> tuple[Array, Array]:
-    """A^-1 x in the eigenbasis, by the same reduction, and on the way a matrix h with ``h'h = x' A^-1 x``."""
-    root = np.sqrt(_diagonal(spectrum.values, recipe))[:, None]
-    inverse_root = _inverse_root(_denominator(pencil, recipe, counts))
+    """Return ``A^-1 x`` in the eigenbasis and a matrix h with ``h'h = x' A^-1 x``."""
+    root = np.sqrt(_fixed_diagonal(spectrum.values, problem))[:, None]
+    inverse_root = _inverse_square_root(_factor_denominator(whitened, problem, counts))
 
-    def halfway(y: Array) -> Array:
-        inside = pencil.basis.T @ y
-        return y + pencil.basis @ (inverse_root @ inside - inside)
+    def apply_inverse_root(y: Array) -> Array:
+        coordinates = whitened.basis.T @ y
+        return y + whitened.basis @ (inverse_root @ coordinates - coordinates)
 
-    half = halfway(x / root)
-    return halfway(half) / root, half
+    half = apply_inverse_root(x / root)
+    return apply_inverse_root(half) / root, half
 
 
-def _diagonal(values: Array, recipe: ScatterProblem) -> Array:
-    diagonal = recipe.inside * values**2 + recipe.norm * values + recipe.ridge
+def _fixed_diagonal(values: Array, problem: ScatterProblem) -> Array:
+    diagonal = problem.within_weight * values**2 + problem.norm_weight * values + problem.ridge
     if np.any(diagonal <= 0):
-        if recipe.norm and values.min() < 0:
+        if problem.norm_weight and values.min() < 0:
             raise IndefiniteKernelError(float(values.min()))
         raise SingularProblemError("The denominator is not positive definite.")
     return diagonal
 
 
-def _cosines_and_sines(F: Array, S: Array, inside: float) -> tuple[Array, Array, Array]:
-    """Factor F = Q T, with Q orthonormal and ``I - inside T T' = diag(sines^2)``.
+def _cosines_and_sines(F: Array, S: Array, within_weight: float) -> tuple[Array, Array, Array]:
+    """Factor F = Q T, with Q orthonormal and ``I - within_weight T T' = diag(sines^2)``.
 
-    S satisfies ``inside F'F + S'S = I``, so both share right singular vectors. Sines near 0 are accurate only when
-    taken from S, cosines near 0 only from F: each block of vectors is taken from the matrix in which it is small.
+    S satisfies ``within_weight F'F + S'S = I``, so both share right singular vectors. Sines near 0 are accurate only
+    when taken from S, cosines near 0 only from F: each block of vectors is taken from the matrix in which it is small.
     """
-    if inside == 0:
+    if within_weight == 0:
         Q, c, right = linalg.svd(F, full_matrices=False, check_finite=False)
         keep = c > 1e-14 * c.max(initial=0.0)
         return Q[:, keep], c[keep, None] * right[keep], np.ones(keep.sum())
-    C = np.sqrt(inside) * F
-    sines, right = linalg.svd(_triangle(S), check_finite=False)[1:]
-    sines = np.concatenate([sines, np.zeros(len(right) - len(sines))])  # S may have fewer rows than cells
+    C = np.sqrt(within_weight) * F
+    sines, right = linalg.svd(_qr_triangle(S), check_finite=False)[1:]
+    sines = np.concatenate([sines, np.zeros(len(right) - len(sines))])  # S may have fewer rows than there are cells.
     small = sines <= 0.7
     rotated = product(C, right[small].T)
     c = np.linalg.norm(rotated, axis=0)
     Q = rotated / c
     if small.all():
-        return Q, c[:, None] * right / np.sqrt(inside), sines
+        return Q, c[:, None] * right / np.sqrt(within_weight), sines
     rest = product(C, right[~small].T)
     rest -= product(Q, product(Q.T, rest))
-    Q_rest, c_rest, turn = linalg.svd(rest, full_matrices=False, check_finite=False)
+    Q_rest, c_rest, rotation = linalg.svd(rest, full_matrices=False, check_finite=False)
     keep = c_rest > 1e-14 * max(c.max(initial=0.0), c_rest.max(initial=0.0))
     c_rest = c_rest[keep]
     Q = np.hstack([Q, Q_rest[:, keep]])
-    right = np.vstack([right[small], turn[keep] @ right[~small]])
+    right = np.vstack([right[small], rotation[keep] @ right[~small]])
     sines = np.concatenate([sines[small], np.sqrt((1 - np.minimum(c_rest, 1)) * (1 + c_rest))])
-    T = np.concatenate([c, c_rest])[:, None] * right / np.sqrt(inside)
+    T = np.concatenate([c, c_rest])[:, None] * right / np.sqrt(within_weight)
     return Q, T, sines
 
 
-def _denominator(pencil: Whitened, recipe: ScatterProblem, counts: Ints) -> Array:
-    """Return a factor J of the whitened denominator: A = J'J on the span of the cells."""
-    if recipe.norm == 0 and pencil.sines.min(initial=1.0) < (1e-12 if recipe.ridge else 1e-7):
-        few = "a ridge that is lost in rounding" if recipe.ridge else "no ridge"
-        raise SingularProblemError(f"Some directions have no scatter inside cells and {few}.")
-    penalties = [(weight, _orthonormal(contrast, counts)) for weight, contrast in recipe.penalties if weight]
-    rows = [np.sqrt(weight) * (pencil.cells @ contrast).T for weight, contrast in penalties]
-    if max((np.abs(row).max(initial=0.0) for row in rows), default=0.0) > LARGEST_CONDITION * pencil.sines.min(
-        initial=1.0
-    ):
-        rows = [(pencil.cells @ _of_full_rank(penalties)).T]
-    return np.vstack([*rows, np.diag(pencil.sines)])
+def _factor_denominator(whitened: WhitenedProblem, problem: ScatterProblem, counts: Ints) -> Array:
+    """Return a factor J of the whitened denominator: ``A = J'J`` on the span of the cells."""
+    if problem.norm_weight == 0 and whitened.sines.min(initial=1.0) < (1e-12 if problem.ridge else 1e-7):
+        reason = "the ridge is below rounding errors" if problem.ridge else "the ridge is zero"
+        raise SingularProblemError(f"Some directions have no scatter within cells, and {reason}.")
+    penalties = [(weight, _indicator_contrast(contrast, counts)) for weight, contrast in problem.penalties if weight]
+    rows = [np.sqrt(weight) * (whitened.cells @ contrast).T for weight, contrast in penalties]
+    largest_penalty = max((np.abs(row).max(initial=0.0) for row in rows), default=0.0)
+    if largest_penalty > MAX_PENALTY_RATIO * whitened.sines.min(initial=1.0):
+        rows = [(whitened.cells @ _full_rank_contrast(penalties)).T]
+    return np.vstack([*rows, np.diag(whitened.sines)])
 
 
-def _of_full_rank(penalties: list[tuple[float, Array]]) -> Array:
-    """One contrast for a weighted sum of scatters, with as many columns as its rank.
+def _full_rank_contrast(penalties: list[tuple[float, Array]]) -> Array:
+    """Return one contrast for a weighted sum of scatters, with as many columns as its rank.
 
-    Columns that depend on each other do so up to rounding, and a huge weight would make something of that: in each
-    contrast as many are kept as are independent, and all of them in a basis of what they span together.
+    Dependent columns are dependent up to rounding errors only, which a huge weight would amplify. So the independent
+    columns of each contrast are kept, all expressed in one basis of their common span.
     """
     span, sizes, _ = linalg.svd(np.hstack([contrast for _, contrast in penalties]), full_matrices=False)
-    span = span[:, sizes > INDEPENDENT * sizes[0]]
+    span = span[:, sizes > RANK_TOLERANCE * sizes[0]]
     parts = []
     for weight, contrast in penalties:
-        upper, pivots = _pivoted_triangle(contrast.T @ span)
-        rank = np.count_nonzero(np.abs(np.diagonal(upper)) > INDEPENDENT * abs(upper[0, 0]))
+        upper, pivots = _pivoted_qr_triangle(contrast.T @ span)
+        rank = np.count_nonzero(np.abs(np.diagonal(upper)) > RANK_TOLERANCE * abs(upper[0, 0]))
         part = np.empty((rank, len(pivots)))
         part[:, pivots] = np.sqrt(weight) * upper[:rank]
         parts.append(part)
-    upper, pivots = _pivoted_triangle(np.vstack(parts))
+    upper, pivots = _pivoted_qr_triangle(np.vstack(parts))
     return span[:, pivots] @ upper.T
 
 
-def _triangle(J: Array) -> Array:
-    """R of the QR factorization, from rows in order of size: then small rows keep their relative accuracy."""
-    (upper,) = linalg.qr(_in_order(J), mode="r", check_finite=False)
+def _qr_triangle(J: Array) -> Array:
+    """Return R of the QR factorization. Rows sorted by size let small rows keep their relative accuracy."""
+    (upper,) = linalg.qr(_sort_rows_by_size(J), mode="r", check_finite=False)
     return upper[: J.shape[1]]
 
 
-def _pivoted_triangle(J: Array) -> tuple[Array, Ints]:
-    """R and p of the QR factorization of ``J[:, p]``: beside huge rows others keep theirs too (Cox and Higham 1998)."""
-    upper, pivots = linalg.qr(_in_order(J), mode="r", pivoting=True, check_finite=False)
+def _pivoted_qr_triangle(J: Array) -> tuple[Array, Ints]:
+    """Return R and p of the QR factorization of ``J[:, p]``, accurate row by row (Cox and Higham 1998)."""
+    upper, pivots = linalg.qr(_sort_rows_by_size(J), mode="r", pivoting=True, check_finite=False)
     return upper[: J.shape[1]], pivots
 
 
-def _in_order(J: Array) -> Array:
-    """The largest rows first."""
+def _sort_rows_by_size(J: Array) -> Array:
+    """Sort rows by their largest absolute entry, in decreasing order."""
     return J[np.argsort(-np.abs(J).max(axis=1, initial=0.0), kind="stable")]
 
 
-def _inverse_root(J: Array) -> Array:
-    """(J'J)^-1/2, from the inverse of a triangle: what is large in it belongs to small rows, and is accurate."""
-    upper, pivots = _pivoted_triangle(J)
+def _inverse_square_root(J: Array) -> Array:
+    """Return ``(J'J)^-1/2`` from the inverse of a triangle; its large entries come from small rows, so are accurate."""
+    upper, pivots = _pivoted_qr_triangle(J)
     left, singular, _ = linalg.svd(linalg.blas.dtrsm(1.0, upper, np.eye(len(upper))), check_finite=False)
     left[pivots] = left.copy()
     return (left * singular) @ left.T
 
 
-def _orthonormal(contrast: Array, counts: Ints) -> Array:
-    """Rewrite a contrast of cell means as one of orthonormal cell indicators."""
+def _indicator_contrast(contrast: Array, counts: Ints) -> Array:
+    """Rewrite a contrast of cell means as a contrast of orthonormal cell indicators."""
     return contrast / np.sqrt(counts[counts > 0])[:, None]
 
 
-def _leanings(weights: Array) -> Array:
-    """For each component, its weight on the feature on which it is largest."""
+def _largest_weights(weights: Array) -> Array:
+    """Return the weight of largest absolute value of each component."""
     return weights[np.abs(weights).argmax(axis=0), np.arange(weights.shape[1])]
 
 
-def _sign(class_means: Array, cell_means: Array, coefficients: Array, leaning: float) -> float:
+def _component_sign(class_means: Array, cell_means: Array, coefficients: Array, largest_weight: float) -> float:
     noise = 1e-7 * np.abs(cell_means).max()
-    views = [class_means, cell_means] if np.abs(class_means).max() > noise else [cell_means]
-    if len(cell_means) == 1:  # a single cell has mean zero, up to rounding
-        views = []
-    for view in (*views, coefficients):
-        highest, lowest = view.max(), -view.min()
-        if abs(highest - lowest) > 1e-6 * max(highest, lowest):
-            return 1.0 if highest > lowest else -1.0
-    # Perfectly symmetric data: the features decide, and without them the order of the classes.
-    return 1.0 if (leaning or class_means[0]) >= 0 else -1.0
+    candidates = [cell_means, coefficients]
+    if np.abs(class_means).max() > noise:
+        candidates.insert(0, class_means)
+    if len(cell_means) == 1:  # A single cell has mean zero, up to rounding errors.
+        candidates = [coefficients]
+    for values in candidates:
+        positive = values.max()
+        negative = -values.min()
+        if abs(positive - negative) > 1e-6 * max(positive, negative):
+            return 1.0 if positive > negative else -1.0
+    # The data are perfectly symmetric: the features decide or, without features, the order of the classes.
+    return 1.0 if (largest_weight or class_means[0]) >= 0 else -1.0

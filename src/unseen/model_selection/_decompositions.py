@@ -14,9 +14,27 @@ from scipy import linalg
 from sklearn.base import clone
 from sklearn.utils import _safe_indexing
 
-from ..estimators import DomainCenters, Projection, ProjectionProblem, feature_spectrum, is_fitted_map, map_features
+from ..estimators import (
+    DomainCenters,
+    Projection,
+    ProjectionProblem,
+    feature_spectrum,
+    is_fitted_map,
+    make_problem,
+    map_features,
+)
 from ..kernels import Kernel, check_square_memory, is_multiple
-from ..linalg import Array, CellStatistics, Ints, Membership, Solution, Spectrum, Whitened, gram_spectrum, product
+from ..linalg import (
+    Array,
+    CellStatistics,
+    Ints,
+    Membership,
+    Solution,
+    Spectrum,
+    WhitenedProblem,
+    gram_spectrum,
+    product,
+)
 from ..utils.samples import Samples
 from ..utils.validation import EncodedLabels
 
@@ -118,21 +136,21 @@ class Decomposition:
         self.size = float(np.linalg.norm(spectrum.values))
         self._test_domain = samples.domain[test]
         self._source_domains = EncodedLabels.domains(samples.domain[train], len(train)).names.tolist()
-        self._reductions: dict[tuple[float, float, float], tuple[Spectrum, Whitened, Combine]] = {}
+        self._reductions: dict[tuple[float, float, float], tuple[Spectrum, WhitenedProblem, Combine]] = {}
 
     def solve(self, projection: Projection) -> SolvedProjection:
         """Solve the eigenproblem of a setting."""
-        problem = ProjectionProblem.from_projection(projection, self.counts, self.size)
+        problem = make_problem(projection, self.counts, self.size)
         varying, whitened, combine = self._reduction(problem)
         solution = problem.solve(varying, whitened)
-        return SolvedProjection(solution, combine if problem.recipe.low_rank else self.combine, problem)
+        return SolvedProjection(solution, combine if problem.scatter_problem.is_low_rank else self.combine, problem)
 
-    def _reduction(self, problem: ProjectionProblem) -> tuple[Spectrum, Whitened, Combine]:
+    def _reduction(self, problem: ProjectionProblem) -> tuple[Spectrum, WhitenedProblem, Combine]:
         """Reduce to cell space, once for each weight of the within scatter, norm weight and ridge."""
-        recipe = problem.recipe
-        key = (recipe.inside, recipe.norm, recipe.ridge)
+        scatter_problem = problem.scatter_problem
+        key = (scatter_problem.within_weight, scatter_problem.norm_weight, scatter_problem.ridge)
         if key not in self._reductions:
-            varying, whitened = problem.whitened(self.spectrum)
+            varying, whitened = problem.whiten(self.spectrum)
             (norms,) = linalg.qr(whitened.norm_factor, mode="r")
             reduced = replace(whitened, directions=np.eye(whitened.directions.shape[1]), norm_factor=norms)
             if len(self._reductions) >= self.max_reductions:
@@ -155,15 +173,15 @@ class Decomposition:
 
         The projection may differ from the solved one in the number of components, their scale and their centering.
         """
-        problem = replace(solved.problem, projection=projection)
-        projected = solved.combine(problem.finish(solved.solution).coefficients)
+        problem = replace(solved.problem, n_components=projection.n_components, scaling=projection.scaling)
+        projected = solved.combine(problem.select_components(solved.solution).coefficients)
         if projection.centering == "source":
             return projected.train, projected.test - projected.offset
         stored = dict.fromkeys(self._source_domains, projected.offset)
         centering = DomainCenters(stored, 'centering="target"', "Leave it out, or merge it with another.")
         batches = zip(parts(projected.test), parts(self._test_domain), strict=True)
         return projected.train, [
-            centering.of_batch(Z, EncodedLabels.domains(domains, len(Z))) for Z, domains in batches
+            centering.center_batch(Z, EncodedLabels.domains(domains, len(Z))) for Z, domains in batches
         ]
 
 
@@ -212,7 +230,7 @@ class DecompositionSource:
 
         def combine(coefficients: Array) -> KernelBasis:
             # All splits share the features, so that no array of their size is made for a single split.
-            weights = spectrum.lifted(coefficients)
+            weights = spectrum.to_coefficients(coefficients)
             values = product(features, weights)
             offset = mean @ weights
             return KernelBasis(values[train] - offset, values[test], offset)

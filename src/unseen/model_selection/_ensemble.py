@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from typing import Any, Self
 
 import numpy as np
@@ -12,15 +13,20 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from ..estimators import (
+    DaskPredictor,
     DomainTransformer,
     Projection,
+    align_blocks,
     apply_centering,
     centers_batches,
     get_domain_centers,
+    map_blocks,
+    reduce_blocks,
+    row_blocks,
     transform_all_without_centering,
 )
 from ..exceptions import CoverageWarning, SmallBatchError, warn
-from ..linalg import Array, Moments
+from ..linalg import Array, Moments, merge_moments
 from ..utils.estimator_mixins import DocLinkMixin
 from ..utils.validation import EncodedLabels, Labels, check_domains
 from ._calibration import adjust_priors, apply_inverse_temperature, softmax
@@ -38,7 +44,7 @@ MIN_BATCH_ROWS = 10
 DEFAULT_COVERAGE = 0.9
 
 
-class EnsembleClassifier(DocLinkMixin, ClassifierMixin, BaseEstimator):
+class EnsembleClassifier(DocLinkMixin, DaskPredictor, ClassifierMixin, BaseEstimator):
     """A weighted mean of the probabilities of several classifiers: a linear opinion pool.
 
     :class:`~unseen.UnseenClassifier` and :func:`unseen.fit` build such ensembles: they select members, weights and
@@ -363,7 +369,8 @@ class EnsembleClassifier(DocLinkMixin, ClassifierMixin, BaseEstimator):
         if not centering and not self.smoothing:
             return
         known_domains = [
-            set(get_domain_centers(step).stored) if isinstance(step, DomainTransformer) else set() for step in centering
+            set(get_domain_centers(step).stored_means) if isinstance(step, DomainTransformer) else set()
+            for step in centering
         ]
         sources = set() if self.smoothing else set.intersection(*known_domains)
         for name, n in rows.items():
@@ -371,6 +378,52 @@ class EnsembleClassifier(DocLinkMixin, ClassifierMixin, BaseEstimator):
                 is_fitted_so = self.smoothing or any(map(_centers_batches, steps))
                 remedies = ("batch", "inductive" if is_fitted_so else "center", *(("source",) if sources else ()))
                 raise SmallBatchError(name, n, MIN_BATCH_ROWS, remedies)
+
+    def predict_dask(self, X: Any, *, sample_domain: Any, method: str) -> Any:
+        """Predict a Dask collection lazily; new domains are centered on all their blocks, which takes a pass over X.
+
+        Parameters
+        ----------
+        X : dask array or dataframe of shape (n_samples, n_features)
+            Samples.
+        sample_domain : array-like or Dask collection of shape (n_samples,) or None
+            Domain of each sample; None means one new domain.
+        method : str
+            Name of a prediction method of this class.
+
+        Returns
+        -------
+        result : dask array
+            Lazy result of the method.
+        """
+        rows = row_blocks(X)
+        if not self.transductive:
+            return map_blocks(getattr(self, method), rows)
+        self.check_partial_batches()
+
+        def collect_block(block: Any, domain: Any) -> tuple[dict[Any, Moments], dict[Any, int]]:
+            if not block.shape[0]:
+                return {}, {}
+            return self.moments(block, domain), domain_sizes(domain, block.shape[0])
+
+        def merge_parts(parts: Sequence[tuple[dict[Any, Moments], dict[Any, int]]]) -> Any:
+            return tuple(reduce(merge_moments, values) for values in zip(*parts, strict=True))
+
+        labels = {"sample_domain": sample_domain}
+        centers, sizes = reduce_blocks(collect_block, rows, labels, merge_parts)
+        self.check_batches(sizes)
+
+        def predict_block(block: Any, domain: Any = None) -> Any:
+            P = self.combine_members(block, None if domain is None else domain[:, 0], centers)
+            if method == "predict":
+                return self.classes_[P.argmax(axis=1)]
+            return self.with_natural_priors(P) if method == "predict_proba" else P
+
+        empty = self.classes_[:0] if method == "predict" else np.empty((0, len(self.classes_)))
+        if sample_domain is None:
+            return map_blocks(predict_block, rows, empty)
+        rows, domains = align_blocks(rows, labels, exact=True)
+        return map_blocks(predict_block, rows, empty, domains[:, None])
 
     def check_partial_batches(self) -> None:
         """Raise ValueError if a step inside a member needs whole batches, which cannot be predicted in parts."""

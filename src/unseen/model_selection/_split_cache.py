@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..estimators import Projection
-from ..linalg import Array, CellStatistics, traces
+from ..linalg import Array, CellStatistics, scatter_traces
 from ..utils.samples import Samples
 from ._candidate import Candidate, ignore_expected_warnings
 from ._decompositions import Decomposition, DecompositionSource, get_membership
@@ -145,7 +145,7 @@ class CachedSplit:
             train, held_out = decomposition.project(projection, solved, self.rows.parts)
             test = held_out[0] if isinstance(held_out, list) else held_out
             values = solved.solution.eigenvalues[: train.shape[1]]
-            scatters = traces(CellStatistics.from_features(train, self._membership))
+            scatters = scatter_traces(CellStatistics.from_features(train, self._membership))
             return ProjectedSplit(train, test, values, scatters, solved.problem.ridge)
 
     def principal(self, projection: Projection, max_components: int) -> tuple[Array, Array]:

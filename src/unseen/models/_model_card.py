@@ -91,7 +91,9 @@ def model_card(
         "seed": seed,
         "balance": found.balance,
         "ensemble": found.ensemble,
-        "promise": expected_performance_facts(found.ensemble["forecast"], [*found.scores.values()]) if found.ensemble else "",
+        "promise": expected_performance_facts(found.ensemble["forecast"], [*found.scores.values()])
+        if found.ensemble
+        else "",
         "scores": {
             "measure": "accuracy on a domain by a model fitted on the other domains"
             + (f", among {found.stream['choice_rows']:,} rows" if found.stream else ""),

@@ -20,7 +20,7 @@ import numpy as np
 from scipy import sparse, stats
 from sklearn.utils import gen_batches
 
-from ..linalg import Array, Ints, Membership, average_class_means, prior_normalized
+from ..linalg import Array, Ints, Membership, average_class_means, prior_normalized_contrast
 from ..utils.progress import track
 
 BATCH = 2**20  # weights in one matrix product: large enough for speed, small beside the Gram matrix
@@ -80,7 +80,7 @@ class PermutationTest:
         The labels keep the counts of every cell.
         """
         n_domains, n_classes = self.membership.counts.shape
-        weights = self._per_sample(prior_normalized(self.membership.counts))
+        weights = self._per_sample(prior_normalized_contrast(self.membership.counts))
         classes = self.membership.cell[:, None] % n_classes
         found = np.empty(domain.shape[1])
         for batch in gen_batches(domain.shape[1], max(1, BATCH // (len(domain) * n_domains))):
@@ -92,7 +92,7 @@ class PermutationTest:
     def chance(self) -> float:
         """Mean of `scatter` over all permutations within classes."""
         counts = self.membership.counts
-        squares = (self._per_sample(prior_normalized(counts)) ** 2).sum(axis=1).reshape(counts.shape) * counts
+        squares = (self._per_sample(prior_normalized_contrast(counts)) ** 2).sum(axis=1).reshape(counts.shape) * counts
         return float(squares.sum(axis=0) @ self._class_variances)
 
     @functools.cached_property

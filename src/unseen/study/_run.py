@@ -464,7 +464,7 @@ def _sharing_key(candidate: Candidate) -> Hashable:
 def _run_jobs(study: Study, jobs: Sequence[Job], execution: Execution) -> Any:
     """A generator of the results of jobs in order of completion, from local processes or from a cluster."""
     if execution.client is not None and jobs:
-        return map_on_cluster(partial(run_job, study), jobs, execution.client, ahead=len(jobs), ordered=False)
+        return map_on_cluster(partial(run_job, study), jobs, execution.client, max_pending=len(jobs), ordered=False)
     return parallel(execution.n_jobs, ordered=False)(delayed(run_job)(study, job) for job in jobs)
 
 
