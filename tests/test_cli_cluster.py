@@ -413,7 +413,7 @@ def test_statistics_from_a_cluster_are_those_from_here(client, home, monkeypatch
     source = survey_table(home / "parts").thinned(90, 0)
     sample = read_survey(source.sampled(60, 0))
     here = fit_table(sample, "kfda", plan=SizePlan.from_rows(270, exact=False, landmarks=20), stream=source).model
-    projection, _ = here.pool.members_[0]
+    projection, _ = here.ensemble.members_[0]
     told = []
     monkeypatch.setattr("unseen.models._row_stream.progress", lambda *_: nullcontext(told.append))
     total = collect_stream_statistics(source, here.preprocessor, client, 0, projection)

@@ -169,7 +169,7 @@ def test_balanced_classes_are_those_of_scikit_learn(kind):
         pipeline = fit.best_estimator_.members_[0]
     else:
         table = table_from_arrays(X, y.astype(str), d.astype(str))
-        pipeline = fit_table(table, "logistic", scale="none", balance="classes").model.pool.members_[0]
+        pipeline = fit_table(table, "logistic", scale="none", balance="classes").model.ensemble.members_[0]
     expected = sklearn.clone(pipeline[-1]).set_params(class_weight="balanced").fit(X, y)
     np.testing.assert_allclose(pipeline[-1].coef_, expected.coef_, atol=1e-3)
     assert np.abs(sklearn.clone(pipeline[-1]).fit(X, y).coef_ - expected.coef_).max() > 1e-2
