@@ -222,7 +222,7 @@ def test_a_declared_width_without_an_array_of_that_size_is_bounded(file, model, 
 
 def test_the_number_of_members_is_bounded_on_both_sides(file, tmp_path, model, monkeypatch):
     monkeypatch.setattr(model_parts, "MAX_MEMBERS", 0)
-    with pytest.raises(ModelFileError, match="Pool does not fit together: members"):
+    with pytest.raises(ModelFileError, match="EnsembleClassifier does not fit together: members"):
         load_model(file)
 
 
@@ -242,7 +242,7 @@ def test_attributes_that_replace_those_of_the_class_are_refused(file, model, tmp
     for name in ("predict", "_doc_link_template", "_repr_html_"):
         forged = copy.deepcopy(model)
         vars(forged.ensemble)[name] = "<script>"
-        with pytest.raises(ModelFileError, match=f"Pool has attributes that belong to its class: {name}"):
+        with pytest.raises(ModelFileError, match=f"EnsembleClassifier has attributes that belong to its class: {name}"):
             load_model(forge(tmp_path / "forged.unseen", file, forged))
 
 

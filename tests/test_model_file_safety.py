@@ -173,7 +173,7 @@ ALTERED_POOL = {
 def test_a_pool_that_does_not_fit_together_is_refused(file, tmp_path, model, alter):
     other = copy.deepcopy(model)
     ALTERED_POOL[alter](other.ensemble)
-    with pytest.raises(ModelFileError, match=f"Pool does not fit together: .*{alter.split()[0]}"):
+    with pytest.raises(ModelFileError, match=f"EnsembleClassifier does not fit together: .*{alter.split()[0]}"):
         load_model(with_payload(tmp_path / "altered.unseen", file, skops.dumps(other)))
 
 

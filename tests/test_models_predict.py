@@ -125,7 +125,7 @@ def test_members_that_dissent_are_named_as_the_card_names_them(home):
 def test_a_table_says_what_plays_no_part_before_it_is_predicted(home, model):
     frame = pl.read_parquet(home / "new.parquet").with_columns(mood=1)
     table = model.open_table(frame, keep="all", batch_size=7)
-    assert "Pass --domain site" in table.notices[0]
+    assert "Set domain='site'" in table.notices[0]
     assert "mood" in model.predict_table(table).frame.columns
     assert any("1 column of The new table not used: mood" in text for text in model.open_table(frame).notices)
 
@@ -178,7 +178,7 @@ def test_python_warns_in_the_words_that_the_command_prints(home, tmp_path, name)
             assert f"Note: {note}" in text
     told = model.predict_table(tmp_path / "new.csv")
     assert told.notices[-len(notes) :] == notes
-    assert any("--domain site" in notice for notice in told.notices)
+    assert any("Set domain='site'" in notice for notice in told.notices)
     opened = model.open_table(tmp_path / "new.csv")
     assert model.predict_table(opened).notices == notes  # the rest is in the notices of the table
 

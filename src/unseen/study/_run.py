@@ -34,7 +34,7 @@ from ..utils.environment import environment_info
 from ..utils.progress import format_duration, progress
 from ..utils.samples import Samples
 from ._method_evaluation import Problem, ScoresByCandidate, evaluate_methods, evaluate_validation, split_id
-from ._protocol import PREPROCESSORS, Protocol, Task, configuration, key, with_method
+from ._protocol import PREPROCESSORS, Protocol, Task, add_method, configuration_key, make_configuration
 from ._store import Row, Scores, Store
 
 Result = tuple[Row, Ints | None]  # and the predicted classes of the targets' samples, as positions among all classes
@@ -89,7 +89,7 @@ def run(
     domain : array-like of shape (n_samples,)
         Domain names.
     tasks : sequence of Task
-        What to train and test on, such as ``unseen.study.tasks(names)``.
+        What to train and test on, such as ``unseen.study.make_tasks(names)``.
     store : str or path
         File of results, made if it does not exist. Stop the run in any way and call it again to continue.
     protocol : Protocol, default=None
@@ -115,14 +115,14 @@ def run(
     >>> import tempfile
     >>> from pathlib import Path
     >>> from unseen.datasets import make_synthetic
-    >>> from unseen.study import Protocol, run, tasks
+    >>> from unseen.study import Protocol, make_tasks, run
     >>> data = make_synthetic(random_state=0)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     rows = run(
     ...         data.data,
     ...         data.target,
     ...         data.domain,
-    ...         tasks(data.domain_names),
+    ...         make_tasks(data.domain_names),
     ...         store=Path(folder, "results.sqlite"),
     ...         protocol=Protocol(repeats=2, quick=True),
     ...         methods=["1NN", "logistic"],
@@ -159,12 +159,12 @@ def all_results(
         raise ValueError(f"Tasks name domains that the data do not have: {', '.join(sorted(missing))}.")
     preparation = PREPROCESSORS[protocol.preprocess] if preprocessor is None else preprocessor
     study = Study(samples, protocol, preparation, table)
-    config = configuration(samples, protocol, preparation)
-    configs = {method: with_method(config, table[method], len(samples.classes)) for method in table}
-    name, names = key(config), {method: key(each) for method, each in configs.items()}
+    config = make_configuration(samples, protocol, preparation)
+    configs = {method: add_method(config, table[method], len(samples.classes)) for method in table}
+    name, names = configuration_key(config), {method: configuration_key(each) for method, each in configs.items()}
     with Store(":memory:" if work.store is None else work.store) as results:
         for each in (config, *configs.values()):
-            results.open_configuration(key(each), each)
+            results.add_configuration(configuration_key(each), each)
         kept = (row for own in names.values() for row in results.rows(own))
         done = {(row.task, row.repeat, row.method) for row in kept if row.status != "failed"}
         known = {} if known is None else known
@@ -187,7 +187,7 @@ def all_results(
         if not all((task.name, method, repeat) in rows for task, method, repeat in wanted):
             raise ValueError(f"{work.store} does not keep what is written to it: something else has changed it.")
         for task, method, repeat in wanted:
-            yield rows[task.name, method, repeat], results.predicted(names[method], method, task.name, repeat)
+            yield rows[task.name, method, repeat], results.predictions(names[method], method, task.name, repeat)
 
 
 def select_methods(names: str | Sequence[str] | None) -> dict[str, Method]:
@@ -429,8 +429,8 @@ def _machine_slowness() -> float:
 
 def make_problem(samples: Samples, task: Task, repeat: int, protocol: Protocol, preparation: Any = None) -> Problem:
     """Draw the training data of a repeat, and lay down the splits that choose the settings."""
-    train, test = protocol.draw(samples, task, repeat)
-    splits = protocol.validation(samples, train, test, repeat)
+    train, test = protocol.draw_split(samples, task, repeat)
+    splits = protocol.validation_splits(samples, train, test, repeat)
     prepare = PREPROCESSORS[protocol.preprocess] if preparation is None else preparation
     grids = protocol.centering, protocol.quick, protocol.grid == "lean"
     return Problem(samples, train, test, splits, prepare, *grids, get_metric(protocol.metric).scoring, protocol.balance)
