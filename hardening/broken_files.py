@@ -266,7 +266,7 @@ def _results(home: Home) -> tuple[bytes, ...]:
     study, plain = home.folder / "study.sqlite", home.folder / "plain.sqlite"
     home.run(study)
     with Store(plain) as store:
-        store.open_configuration("k", {"seed": 0})
+        store.add_configuration("k", {"seed": 0})
         for i in range(20):
             store.add("k", Row(**vars(ROW) | {"repeat": i, "reason": "x" * 400}), np.arange(i))
         store.add_scores("k", {("a", "b"): {}})

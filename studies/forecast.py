@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from unseen.datasets import load_rotated_digits
-from unseen.study import Protocol, Row, run, tasks
+from unseen.study import Protocol, Row, make_tasks, run
 from unseen.utils.samples import Samples
 
 from .pooling import load
@@ -55,7 +55,9 @@ def forecasts(root: Path, name: str, store: Path) -> list[Row]:
     samples = samples.take(samples.subsample(most=ROWS))
     protocol = Protocol(repeats=3, preprocess="standardize" if name in TABULAR else "l2")
     domains = np.unique(samples.domain).tolist()
-    rows = run(samples.X, samples.y, samples.domain, tasks(domains), store=store, protocol=protocol, methods=["auto"])
+    rows = run(
+        samples.X, samples.y, samples.domain, make_tasks(domains), store=store, protocol=protocol, methods=["auto"]
+    )
     return [row for row in rows if row.status == "ok"]
 
 

@@ -82,7 +82,11 @@ def write(table, path, *transformers, smoothing=0.0):
     plain = fit_table(table, "1nn")
     candidates = [Candidate("", {}, transformer, LogisticRegression()) for transformer in transformers]
     weights = np.arange(len(candidates), 0, -1.0)
-    how = {"smoothing": smoothing, "inverse_temperature": 1.2, "conformal_scores": plain.model.pool.conformal_scores}
+    how = {
+        "smoothing": smoothing,
+        "inverse_temperature": 1.2,
+        "conformal_scores": plain.model.ensemble.conformal_scores,
+    }
     pool = EnsembleClassifier([one.pipeline for one in candidates], weights / weights.sum(), 1 / weights, **how)
     pool.fit(plain.model.prepare(table.X), table.y, sample_domain=table.domain)
     model = TableModel(plain.model.preprocessor, pool, plain.model.novelty)

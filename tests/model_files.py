@@ -49,7 +49,7 @@ def by_hand(transformer, classifier):
 def answers(model, X, domain):
     """Everything a model says about some samples."""
     prepared = model.prepare(X)
-    said = [votes.tobytes() for votes in model.pool.member_scores(prepared, domain)]
+    said = [votes.tobytes() for votes in model.ensemble.member_scores(prepared, domain)]
     likely = model.predict_proba(X, sample_domain=domain).tobytes()
     return [model.predict(X, sample_domain=domain), model.novelty.start().add(prepared).result(), likely, *said]
 
@@ -67,7 +67,7 @@ def saved(folder, model):
 def pack(path, card, payload, compression=zipfile.ZIP_STORED):
     """Write a file of any content in the right frame; checksums are what anybody can compute."""
     if isinstance(card, dict):
-        card = {**card, "sha256": model_file._digest(card)}
+        card = {**card, "sha256": model_file._card_checksum(card)}
     with zipfile.ZipFile(path, "w", compression) as archive:
         archive.writestr(CARD, card if isinstance(card, (str, bytes)) else json.dumps(card))
         archive.writestr(PAYLOAD, payload)

@@ -45,7 +45,7 @@ from unseen.estimators import cluster_errors as fails
 from unseen.kernels import SizePlan
 from unseen.models import fit_table
 from unseen.models._row_stream import collect_stream_statistics
-from unseen.study import Execution, Protocol, run, tasks
+from unseen.study import Execution, Protocol, make_tasks, run
 from unseen.study._run import all_results
 from unseen.study._store import Store
 from unseen.tables._load import read_survey, survey_table
@@ -413,7 +413,7 @@ def test_statistics_from_a_cluster_are_those_from_here(client, home, monkeypatch
     source = survey_table(home / "parts").subsample(90, 0)
     sample = read_survey(source.sampled(60, 0))
     here = fit_table(sample, "kfda", plan=SizePlan.from_rows(270, exact=False, landmarks=20), stream=source).model
-    projection, _ = here.pool.members_[0]
+    projection, _ = here.ensemble.members_[0]
     told = []
     monkeypatch.setattr("unseen.models._row_stream.progress", lambda *_: nullcontext(told.append))
     total = collect_stream_statistics(source, here.preprocessor, client, 0, projection)
@@ -440,7 +440,7 @@ def test_a_comparison_that_is_stopped_on_a_cluster_continues(client, tmp_path, m
     data = make_synthetic(random_state=0)
     X, y, domain = data.data, data.target, data.domain
     about = {"store": tmp_path / "results.sqlite", "protocol": Protocol(repeats=2, quick=True)}
-    go = partial(run, X, y, domain, tasks(data.domain_names), methods=METHODS, client=client)
+    go = partial(run, X, y, domain, make_tasks(data.domain_names), methods=METHODS, client=client)
     add, kept = Store.add, []
 
     def add_some(self, name, row, predicted):
@@ -457,11 +457,13 @@ def test_a_comparison_that_is_stopped_on_a_cluster_continues(client, tmp_path, m
     rows = go(**about)
     assert {row.seconds for row in kept} <= {row.seconds for row in rows}  # not measured again
     expected = run(
-        X, y, domain, tasks(data.domain_names), **about | {"store": tmp_path / "here.sqlite"}, methods=["1NN"]
+        X, y, domain, make_tasks(data.domain_names), **about | {"store": tmp_path / "here.sqlite"}, methods=["1NN"]
     )
     assert [row.accuracy for row in rows if row.method == "1NN"] == [row.accuracy for row in expected]
     work = Execution(about["store"])
-    kept = all_results(Samples(X, y, domain), tasks(data.domain_names), about["protocol"], methods=METHODS, work=work)
+    kept = all_results(
+        Samples(X, y, domain), make_tasks(data.domain_names), about["protocol"], methods=METHODS, work=work
+    )
     assert sum(predicted is not None for _, predicted in kept) == len(rows) == 18
 
 

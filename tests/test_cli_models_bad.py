@@ -146,7 +146,7 @@ BAD = {
     "wrong ending": ("predict plain.unseen new.csv -o o.xlsx", "o.xlsx should end in .csv or .parquet"),
     "over its own input": ("predict plain.unseen new.csv -o ./new.csv", "would replace what is read"),
     "onto a folder": ("predict plain.unseen new.csv -o folder.csv", "is a folder; name a file"),
-    "no center to move": ("predict plain.unseen new.csv -o o.csv --center target", "has no center to move"),
+    "no center to move": ("predict plain.unseen new.csv -o o.csv --center target", "this model has none"),
     "unknown center": ("predict plain.unseen new.csv -o o.csv --center moon", "'moon' is not one of"),
     "unknown domain": ("predict plain.unseen new.csv -o o.csv --domain sight", "did you mean 'site'?"),
     "missing domains": ("predict target.unseen gaps.csv -o o.csv --domain site", "first for row 41"),

@@ -71,7 +71,7 @@ def test_a_model_centered_on_the_sources_may_be_centered_on_the_target(home, tmp
     before = probabilities(predictions(output))
     assert printed_json(*command, "--center", "target", "--batch-size", 4)["transductive"]
     fitted = load_model(home / "source.unseen").estimator
-    fitted.pool.members_[0][0].set_params(centering="target")
+    fitted.ensemble.members_[0][0].set_params(centering="target")
     X, domain = encoded(home)
     after = probabilities(predictions(output))
     np.testing.assert_allclose(after, fitted.predict_proba(X, sample_domain=domain), atol=1e-10)
@@ -82,7 +82,7 @@ def test_every_projection_of_a_pool_is_centered_on_the_target_and_domains_of_tra
     model = load_model(home / "rowwise.unseen")
     fitted, (X, domain) = model.estimator, encoded(home)
     moved = deepcopy(fitted)
-    for member in moved.pool.members_:
+    for member in moved.ensemble.members_:
         if hasattr(member[0], "centering"):
             member[0].set_params(centering="target")
     for names in (domain, np.where(domain == "lima", "north", domain), np.full(len(X), "north")):
@@ -105,8 +105,8 @@ def test_neighbors_are_looked_for_among_rows_that_are_read_together(home, tmp_pa
     np.testing.assert_allclose(probabilities(predictions(tmp_path / "o.parquet")), whole, atol=1e-10)
     assert said in unseen(*command, "--batch-size", 20)[1]
     prepared = fitted.prepare(X)
-    centers = fitted.pool.moments(prepared)
-    expected = [fitted.pool.combine_members(prepared[rows : rows + 20], None, centers) for rows in (0, 20, 40)]
+    centers = fitted.ensemble.moments(prepared)
+    expected = [fitted.ensemble.combine_members(prepared[rows : rows + 20], None, centers) for rows in (0, 20, 40)]
     found = probabilities(predictions(tmp_path / "o.parquet"))
     np.testing.assert_allclose(found, np.vstack(expected), atol=1e-10)
     assert np.abs(found - whole).max() > 1e-3
@@ -155,7 +155,7 @@ def test_a_folder_is_one_domain_per_file(home, tmp_path):
 def loaded(home):
     """Models as predictions find them, and the new table as they see it."""
     models = {name: load_model(home / f"{name}.unseen").estimator for name in ("target", "centered", "pool")}
-    return {name: (model.pool, model.prepare(encoded(home)[0])) for name, model in models.items()}
+    return {name: (model.ensemble, model.prepare(encoded(home)[0])) for name, model in models.items()}
 
 
 @given(
@@ -184,7 +184,7 @@ def test_columns_are_found_by_name_whatever_their_order_and_company(home, tmp_pa
     code, text = unseen("predict", home / "plain.unseen", tmp_path / "shuffled.csv", "-o", tmp_path / "a.csv")
     assert code == 0
     assert "1 column of shuffled.csv not used: mood." in text
-    assert "Pass --domain site to tell domains apart" in text
+    assert "Set domain='site' to distinguish domains" in text
     unseen("predict", home / "plain.unseen", home / "new.csv", "-o", tmp_path / "b.csv")
     assert (tmp_path / "a.csv").read_text() == (tmp_path / "b.csv").read_text()
 
@@ -195,7 +195,7 @@ def test_rows_from_far_away_are_warned_of(home, tmp_path):
     code, text = unseen("predict", home / "plain.unseen", tmp_path / "far.csv", "-o", tmp_path / "o.csv")
     assert code == 0
     assert "Far outside" in text
-    assert "Note: The new rows lie outside of what the model has seen" in text
+    assert "Note: The new rows lie outside of the source domains" in text
     near = unseen("predict", home / "plain.unseen", home / "train.csv", "-o", tmp_path / "o.csv")[1]
     assert "lie outside" not in near
     facts = printed_json(
@@ -212,7 +212,7 @@ def test_columns_that_are_missing_here_but_not_in_training_are_named(home, tmp_p
         command = ["predict", home / f"{model}.unseen", tmp_path / "gaps.parquet", "-o", tmp_path / "o.csv"]
         text = unseen(*command, "--batch-size", 7)[1]
         assert (
-            "Note: Mostly missing here, so the predictions rest on the other columns: 'x1 (50 of 50 values)', "
+            "Note: Mostly missing here, so that predictions depend on the other columns: 'x1 (50 of 50 values)', "
             "'x2 (50 of 50 values)', 'sex (30 of 50 values)'." in text
         )
         assert [entry["column"] for entry in printed_json(*command)["mostly_missing"]] == ["x1", "x2", "sex"]
@@ -241,7 +241,7 @@ def test_values_that_training_did_not_have_are_named(home, tmp_path):
     for model in ("plain", "centered"):  # one pass over the table, and two
         command = ["predict", home / f"{model}.unseen", tmp_path / "new.parquet", "-o", tmp_path / "o.csv"]
         text = unseen(*command, "--batch-size", 7)[1]
-        assert "Note: The column 'sex' holds values that training did not, in 10 of 50 rows: 'x', '?!'." in text
+        assert "Note: The column 'sex' has values that training did not have, in 10 of 50 rows: 'x', '?!'." in text
         assert printed_json(*command)["new_levels"] == [{"column": "sex", "rows": 10, "levels": ["x", "?!"]}]
     assert "training did not" not in unseen("predict", home / "plain.unseen", home / "new.csv", *command[3:])[1]
 

@@ -20,7 +20,7 @@ from unseen.cli._app import app
 from unseen.cli._report import write
 from unseen.datasets import _office_caltech
 from unseen.model_selection import METHODS
-from unseen.study._synthetic import fresh_draw, run_synthetic
+from unseen.study._synthetic import draw_synthetic, run_synthetic
 
 FEW = "1NN,KFDA,logistic"
 X, Y, CODES = three_domains(n_per_cell=4, n_classes=5, n_domains=4, seed=1)
@@ -236,7 +236,7 @@ MISTAKES = {
 def test_a_mistake_is_refused_with_exit_code_2(what, hospitals, tmp_path):
     (tmp_path / "notes.txt").write_text("not a database\n" * 100)
     (tmp_path / "empty").mkdir()
-    save_draw(tmp_path / "places.csv", *fresh_draw(0)[:2], np.repeat(["north", "south"], 220))
+    save_draw(tmp_path / "places.csv", *draw_synthetic(0)[:2], np.repeat(["north", "south"], 220))
     save(tmp_path / "single", ["alone"])
     save(tmp_path / "holes", ["a", "b"], wrong=["b"])
     arguments, message = MISTAKES[what]
@@ -262,12 +262,12 @@ def test_the_synthetic_experiment_draws_its_figure(tmp_path, monkeypatch):
 def test_a_table_takes_the_place_of_the_draws(tmp_path, monkeypatch):
     pytest.importorskip("matplotlib")
     monkeypatch.chdir(tmp_path)
-    file, output = save_draw(tmp_path / "toy.csv", *fresh_draw(3)), tmp_path / "table.json"
+    file, output = save_draw(tmp_path / "toy.csv", *draw_synthetic(3)), tmp_path / "table.json"
     options = ["--draw", file, "--grid", "authors", "--quick", "--jobs", 1, "-o", output]
     code, text = unseen("reproduce", "synthetic", *options)
     assert code == 0, text
     found = {(c["task"], c["method"]): c["mean"] for c in json.loads(output.read_text())["cells"]}
-    rows = run_synthetic([fresh_draw(3)], grid="authors", quick=True)
+    rows = run_synthetic([draw_synthetic(3)], grid="authors", quick=True)
     assert {"CIDG", "CIDG as printed"} <= {row.method for row in rows}
     assert found == {(row.task, row.method): pytest.approx(100 * row.accuracy) for row in rows}
     assert all(cell["repeats"] == 1 for cell in json.loads(output.read_text())["cells"])

@@ -13,7 +13,7 @@ import unseen
 from helpers import three_domains
 from unseen.model_selection import METHODS, method_names
 from unseen.shift import diagnose
-from unseen.study import tasks
+from unseen.study import make_tasks
 from unseen.study._report_data import method_facts
 
 X, Y, CODES = three_domains(n_per_cell=6, n_classes=3, n_domains=3, seed=2)
@@ -68,7 +68,7 @@ def test_the_summary_is_json(found):
 def test_what_to_do_is_said_wherever_the_comparison_is_shown(found):
     advice = found.summary()["verdict"]["recommendation"]
     told = {"method", "expected", "low", "high", "worst", "worst_domain", "scores", "sentence"}
-    assert set(advice) == told | {"rival", "advantage", "standard_error"}
+    assert set(advice) == told | {"compared_to", "advantage", "standard_error"}
     (method,) = [method for method in found.summary()["methods"] if method["name"] == advice["method"]]
     assert advice["expected"] == method["mean"]
     assert advice["scores"] == {name: cell["mean"] for name, cell in method["accuracies"].items()}
@@ -80,7 +80,7 @@ def test_scores_of_another_metric_are_tabulated_where_they_are_defined(found):
     def undefined(row):
         return replace(row, accuracy=float("nan")) if "north" in row.accuracies else row
 
-    todo = tasks(["north", "süd", "<west>"])
+    todo = make_tasks(["north", "süd", "<west>"])
     whole, part = (method_facts(rows, todo, share=False) for rows in (found.rows, list(map(undefined, found.rows))))
     for one, other in zip(whole, part, strict=True):
         assert other["accuracies"]["north"] is None
@@ -140,7 +140,7 @@ def test_intervals_know_the_range_of_the_metric(metric, ends):
     verdict = unseen.compare(
         X, LABELS, sample_domain=D, methods=["logistic", "1NN"], metric=metric, repeats=1, quick=True
     ).verdict
-    assert verdict.scale.ends == ends
+    assert verdict.scale.bounds == ends
     advice = verdict.recommendation
     assert advice.low is None or ends[0] <= advice.low <= advice.expected <= advice.high <= ends[1]
 
@@ -159,8 +159,8 @@ def test_of_many_classes_confusions_show_those_that_are_confused_most_often(monk
         return unseen.compare(X, LABELS, sample_domain=D, methods=["1NN"], repeats=1, quick=True)
 
     whole = compared().summary()["confusion"]
-    monkeypatch.setattr("unseen.study._report_data.LEAST_CLASSES", 2)
-    monkeypatch.setattr("unseen.study._report_data.MOST_COUNTS", 4 * len(whole))
+    monkeypatch.setattr("unseen.study._report_data.MIN_CONFUSION_CLASSES", 2)
+    monkeypatch.setattr("unseen.study._report_data.MAX_CONFUSION_COUNTS", 4 * len(whole))
     shortened = compared()
     for few, all_of_them in zip(shortened.summary()["confusion"], whole, strict=True):
         counts = np.array(all_of_them["counts"])

@@ -30,7 +30,7 @@ CODES = np.random.default_rng(0).integers(0, 5, 300)
 def written(tmp_path_factory):
     path = tmp_path_factory.mktemp("written") / "r.sqlite"
     with Store(path) as store:
-        store.open_configuration("k", {"seed": 0})
+        store.add_configuration("k", {"seed": 0})
         for row in ROWS:
             store.add("k", row, CODES + row.repeat)
     return path
@@ -94,7 +94,7 @@ def test_a_file_that_was_set_aside_earlier_is_not_replaced(path):
 def test_contents_that_cannot_be_decoded_are_an_error_that_names_the_file(path, column):
     update(path, f"UPDATE results SET {column} WHERE repeat = 3")
     with Store(path) as store, pytest.raises(ValueError, match=r"r\.sqlite is damaged: .* Rename or remove the file"):
-        [store.predicted("k", row.method, row.task, row.repeat) for row in store.rows("k")]
+        [store.predictions("k", row.method, row.task, row.repeat) for row in store.rows("k")]
 
 
 def test_no_damaged_byte_ends_in_an_error_of_sqlite(path):

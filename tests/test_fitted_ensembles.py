@@ -28,7 +28,7 @@ from unseen.exceptions import CoverageWarning, SmallBatchError
 from unseen.kernels import SizePlan
 from unseen.model_selection import METHODS, EnsembleClassifier, forecast
 from unseen.models import Model, fit_table, load_model, model_card, save_model
-from unseen.models._model_card import expected_performance_facts
+from unseen.models._model_card import describe_expected_performance
 from unseen.tables import Column, Schema, Table
 
 SEVERAL = ["logistic", "CIDG", "centered logistic"]
@@ -87,7 +87,7 @@ def test_a_plain_classifier_beside_a_pool_takes_no_part_in_it(table):
 def test_samples_that_members_share_are_stored_once_and_shared_again(table, tmp_path):
     found = fit_table(table, ["CIDG", "KFDA"], inductive=True, scale="none")
     model, path = found.model, tmp_path / "m.unseen"
-    holding = [member for member in model.pool.members_ if hasattr(member[0], "X_fit_")]
+    holding = [member for member in model.ensemble.members_ if hasattr(member[0], "X_fit_")]
     assert len(holding) > 2
     save_model(model, path, model_card(table, found))
     with zipfile.ZipFile(path) as outer, zipfile.ZipFile(io.BytesIO(outer.read("model.skops"))) as inner:
@@ -95,7 +95,7 @@ def test_samples_that_members_share_are_stored_once_and_shared_again(table, tmp_
     assert sum(array.shape == table.X.shape for array in arrays) == 1
     copies = [load_model(path).estimator, pickle.loads(pickle.dumps(model))]
     for other in copies:
-        assert len({id(member[0].X_fit_) for member in other.pool.members_}) == 1
+        assert len({id(member[0].X_fit_) for member in other.ensemble.members_}) == 1
         np.testing.assert_array_equal(other.predict_proba(table.X), model.predict_proba(table.X))
 
 
@@ -106,7 +106,7 @@ def test_a_pool_sees_all_rows_through_landmarks_that_its_projections_share(table
     assert (found.stream["projection_rows"], found.stream["landmarks"]) == (len(table.X), 20)
     assert f"Projections were fitted to {len(table.X)} rows through 20 landmarks" in found.remarks[0]
     assert "; classifiers to" in found.remarks[0]
-    maps = [vars(member[0]).get("feature_map_") for member in found.model.pool.members_]
+    maps = [vars(member[0]).get("feature_map_") for member in found.model.ensemble.members_]
     assert len({id(own.estimator) for own in maps if own is not None}) == 1
     save_model(found.model, tmp_path / "m.unseen", {})
     again = load_model(tmp_path / "m.unseen").estimator
@@ -165,7 +165,7 @@ def test_settings_are_named_where_one_method_was_asked_for(table, capsys):
 @pytest.mark.parametrize("n_domains", [2, 3, 6, 20])
 def test_what_is_said_to_be_possible_can_be_asked_for(n_domains):
     """And a point more cannot."""
-    text = expected_performance_facts((0.8, 0.7, 0.9), [0.8] * n_domains)
+    text = describe_expected_performance((0.8, 0.7, 0.9), [0.8] * n_domains)
     most = int(text.split("in up to ")[1].split("%")[0]) / 100
     pool = EnsembleClassifier([], np.empty(0), np.empty(0), conformal_scores=[np.linspace(0, 1, 7)] * n_domains)
     assert 0 <= pool.threshold(most) <= 1
@@ -176,16 +176,16 @@ def test_what_is_said_to_be_possible_can_be_asked_for(n_domains):
 def test_few_domains_that_disagree_promise_nothing_about_the_next():
     by_domain = [0.5, 0.9], [0.7, 0.8, 0.75, 0.77]
     found = [forecast(np.array(scores)) for scores in by_domain]
-    told = [expected_performance_facts(expected, scores) for expected, scores in zip(found, by_domain, strict=True)]
+    told = [describe_expected_performance(expected, scores) for expected, scores in zip(found, by_domain, strict=True)]
     assert "2 held-out domains are too few for a prediction interval; at least 3 are needed" in told[0]
     assert "interval 0%" not in told[0]
     assert f"95% prediction interval {found[1][1]:.0%} to {found[1][2]:.0%}" in told[1]
-    assert "nothing is promised for a stranger one" in told[1]
+    assert "the interval does not hold for a domain that differs more" in told[1]
 
 
 def test_an_interval_that_says_nothing_is_replaced_by_the_number_of_domains_that_it_takes():
     scores = [0.55, 0.65, 0.75, 0.75]  # which gives 34% to 100%
-    text = expected_performance_facts(forecast(np.array(scores)), scores)
+    text = describe_expected_performance(forecast(np.array(scores)), scores)
     assert "prediction interval of ±25 points takes 8." in text
     assert "34%" not in text
     assert "90% takes 9 domains" in text
@@ -194,7 +194,7 @@ def test_an_interval_that_says_nothing_is_replaced_by_the_number_of_domains_that
 def test_a_wide_forecast_of_few_rows_does_not_promise_that_fewer_domains_are_enough():
     """All domains agree by luck, and the forecast takes the spread that so few rows leave."""
     scores = [0.5, 0.5, 0.5, 0.5]
-    text = expected_performance_facts(forecast(np.array(scores), error=0.01), scores)
+    text = describe_expected_performance(forecast(np.array(scores), error=0.01), scores)
     spread = int(re.search(r"a standard deviation of (\d+) points, at which", text)[1])
     assert spread >= 9  # 10 on the scale of the scores, a little less on that of the forecast
 
@@ -215,7 +215,7 @@ def test_predictions_of_a_model_in_memory_are_those_of_its_file(table, found, tm
 
 def with_doubtful_rows(model, share):
     """The same model, as if it had given the true class no probability in a share of rows of each held-out domain."""
-    for scores in model.table_model.pool.conformal_scores:
+    for scores in model.table_model.ensemble.conformal_scores:
         scores[:] = np.where(np.arange(len(scores)) < share * len(scores), 1.0, 0.2)
     return model
 
@@ -241,7 +241,7 @@ def test_sets_of_all_classes_are_replaced_by_the_number_of_domains_that_smaller_
 
 def test_so_many_domains_are_enough_for_smaller_sets_and_one_less_is_not(table):
     fit = fit_table(table, "logistic")
-    pool = with_doubtful_rows(Model(fit.model, model_card(table, fit)), 0.1).table_model.pool
+    pool = with_doubtful_rows(Model(fit.model, model_card(table, fit)), 0.1).table_model.ensemble
     needed = int(re.search(r"need about (\d+) domains", pool.explain_full_sets(0.75))[1])
     uniform = np.full((1, 3), 1 / 3)
     for m, full in ((needed, False), (needed - 1, True)):
@@ -329,13 +329,13 @@ def test_a_recentered_pool_serves_single_rows(table):
     for i in range(3):
         np.testing.assert_allclose(fixed.predict_proba(batch[i : i + 1]), whole[i : i + 1], atol=1e-12)
     fitted = fit_table(table, "logistic", scale="none").model
-    model = Model(replace(fitted, pool=fixed), {"schema": table.schema.to_dict()})
+    model = Model(replace(fitted, ensemble=fixed), {"schema": table.schema.to_dict()})
     few = model.predict_table(batch[:3]).frame.select(pl.col("^p\\(.*$")).to_numpy()
     np.testing.assert_allclose(few, whole[:3], atol=1e-12)
 
 
 def test_models_of_tables_refuse_small_batches_like_the_pool(table):
-    fitted = replace(fit_table(table, "logistic").model, pool=pool_of(table, CIDG(centering="target")))
+    fitted = replace(fit_table(table, "logistic").model, ensemble=pool_of(table, CIDG(centering="target")))
     model = Model(fitted, {"schema": table.schema.to_dict()})
     for ask in (fitted.predict, fitted.predict_proba, model.predict, model.explain, model.predict_table):
         with pytest.raises(SmallBatchError, match="The new domain has 9 rows"):

@@ -235,7 +235,7 @@ UNDECODABLE = {
 def test_results_that_cannot_be_decoded_name_the_file(tmp_path, change):
     path = tmp_path / "r.sqlite"
     with Store(path) as store:
-        store.open_configuration("k", {})
+        store.add_configuration("k", {})
         store.add("k", ROW, np.arange(3))
         store.add_scores("k", {("a", "b"): {}})
     with closing(sqlite3.connect(path)) as connection, connection:
@@ -243,7 +243,7 @@ def test_results_that_cannot_be_decoded_name_the_file(tmp_path, change):
 
     def read_all():
         with Store(path) as store:
-            return store.rows("k"), store.scores("k"), store.predicted("k", ROW.method, ROW.task, ROW.repeat)
+            return store.rows("k"), store.scores("k"), store.predictions("k", ROW.method, ROW.task, ROW.repeat)
 
     with pytest.raises(ValueError, match=r"r\.sqlite is damaged: a result in it cannot be decoded .* Rename or remove"):
         read_all()
@@ -254,7 +254,7 @@ def test_a_file_that_does_not_keep_its_rows_is_refused(tmp_path):
 
     path = tmp_path / "r.sqlite"
     with Store(path) as store:
-        store.open_configuration("k", {})
+        store.add_configuration("k", {})
         store.add("k", replace(ROW))
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("CREATE TRIGGER t AFTER INSERT ON results BEGIN DELETE FROM results; END")

@@ -51,7 +51,7 @@ import sys, time
 import numpy as np
 import unseen.study._run as engine
 from unseen.datasets import make_synthetic
-from unseen.study import tasks
+from unseen.study import make_tasks
 
 def run_job(*args):
     for _ in range(500):
@@ -61,7 +61,7 @@ def run_job(*args):
 engine.run_job = run_job
 data = make_synthetic(random_state=0)
 X = np.repeat(data.data, 1000, axis=1)  # so large that joblib shares it
-engine.run(X, data.target, data.domain, tasks(data.domain_names), store=sys.argv[1], n_jobs=2)
+engine.run(X, data.target, data.domain, make_tasks(data.domain_names), store=sys.argv[1], n_jobs=2)
 """
 
 # The same as a command, with a file half written.

@@ -9,7 +9,7 @@ import pytest
 
 from unseen.datasets import embedded_digits
 from unseen.model_selection import METHODS, method_names
-from unseen.study import Protocol, run, tasks
+from unseen.study import Protocol, make_tasks, run
 from unseen.tables import load_table
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
@@ -33,7 +33,7 @@ def test_lean_grids_end_within_noise_of_full_ones(name, tmp_path):
     if name != "digits" and not (DATA / name).is_dir():
         pytest.skip(f"{DATA / name} is not there")
     table = embedded_digits() if name == "digits" else load_table(DATA / name, max_per_domain=SETS[name])
-    todo, repeats = tasks(sorted(set(table.domain.tolist()))), 2
+    todo, repeats = make_tasks(sorted(set(table.domain.tolist()))), 2
     rules = {"repeats": repeats, "preprocess": "standardize" if name == "gvhd" else "l2"}
     found = {
         (grid, row.method, row.task, row.repeat): row.accuracy

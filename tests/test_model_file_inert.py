@@ -130,7 +130,7 @@ def test_settings_of_how_to_compute_are_not_restored(file, tmp_path, monkeypatch
     neighbors = copy.deepcopy(by_hand(None, KNeighborsClassifier(1, algorithm="brute", n_jobs=24)))
     neighbors.preprocessor.set_params(n_jobs=24, verbose=True)
     neighbors.preprocessor.set_output(transform="pandas")
-    neighbors.pool.members_[0].set_params(memory=str(tmp_path / "memory"), verbose=True)
+    neighbors.ensemble.members_[0].set_params(memory=str(tmp_path / "memory"), verbose=True)
     started = []
 
     class Recorded(column_transformer.Parallel):
@@ -144,7 +144,7 @@ def test_settings_of_how_to_compute_are_not_restored(file, tmp_path, monkeypatch
     assert found.preprocessor.n_jobs is None
     assert found.preprocessor.verbose is False
     assert not hasattr(found.preprocessor, "_sklearn_output_config")
-    member = found.pool.members_[0]
+    member = found.ensemble.members_[0]
     assert (member.memory, member.verbose, member[-1].n_jobs) == (None, False, None)
     assert not (tmp_path / "memory").exists()
 
@@ -222,7 +222,7 @@ def test_a_declared_width_without_an_array_of_that_size_is_bounded(file, model, 
 
 def test_the_number_of_members_is_bounded_on_both_sides(file, tmp_path, model, monkeypatch):
     monkeypatch.setattr(model_parts, "MAX_MEMBERS", 0)
-    with pytest.raises(ModelFileError, match="Pool does not fit together: members"):
+    with pytest.raises(ModelFileError, match="EnsembleClassifier does not fit together: members"):
         load_model(file)
 
 
@@ -241,8 +241,8 @@ def test_unknown_keys_in_the_description_are_refused(file, tmp_path):
 def test_attributes_that_replace_those_of_the_class_are_refused(file, model, tmp_path):
     for name in ("predict", "_doc_link_template", "_repr_html_"):
         forged = copy.deepcopy(model)
-        vars(forged.pool)[name] = "<script>"
-        with pytest.raises(ModelFileError, match=f"Pool has attributes that belong to its class: {name}"):
+        vars(forged.ensemble)[name] = "<script>"
+        with pytest.raises(ModelFileError, match=f"EnsembleClassifier has attributes that belong to its class: {name}"):
             load_model(forge(tmp_path / "forged.unseen", file, forged))
 
 

@@ -86,7 +86,7 @@ def test_a_pickle_is_never_read_wherever_it_hides(file, tmp_path):
 def loads_altered(file, tmp_path, model, alter):
     """Load a copy of a model in which something was changed, with checksums to match."""
     other = copy.deepcopy(model)
-    alter(other.pool.members_[0][-1], other.preprocessor)
+    alter(other.ensemble.members_[0][-1], other.preprocessor)
     return load_model(with_payload(tmp_path / "altered.unseen", file, skops.dumps(other)))
 
 
@@ -172,8 +172,8 @@ ALTERED_POOL = {
 @pytest.mark.parametrize("alter", ALTERED_POOL)
 def test_a_pool_that_does_not_fit_together_is_refused(file, tmp_path, model, alter):
     other = copy.deepcopy(model)
-    ALTERED_POOL[alter](other.pool)
-    with pytest.raises(ModelFileError, match=f"Pool does not fit together: .*{alter.split()[0]}"):
+    ALTERED_POOL[alter](other.ensemble)
+    with pytest.raises(ModelFileError, match=f"EnsembleClassifier does not fit together: .*{alter.split()[0]}"):
         load_model(with_payload(tmp_path / "altered.unseen", file, skops.dumps(other)))
 
 
@@ -202,7 +202,7 @@ def test_types_whose_state_nobody_checks_are_refused_on_both_sides(file, tmp_pat
     estimator, name = COMPILED[content]
     model = by_hand(None, LogisticRegression())
     fitted = clone(estimator).fit(model.prepare(TABLE.X), TABLE.y)
-    model.pool.members_[0].steps[-1] = ("classifier", fitted)
+    model.ensemble.members_[0].steps[-1] = ("classifier", fitted)
     with pytest.raises(ModelFileError, match=f"cannot be stored.*{name}"):
         save_model(model, tmp_path / "m.unseen", {})
     with pytest.raises(ModelFileError, match="refused"):
@@ -221,7 +221,7 @@ class Stranger(LogisticRegression):
 
 def test_unknown_types_are_refused_by_name_on_both_sides(file, tmp_path):
     stranger = by_hand(None, LogisticRegression())
-    stranger.pool.members_[0].steps[-1] = ("classifier", Stranger())
+    stranger.ensemble.members_[0].steps[-1] = ("classifier", Stranger())
     with pytest.raises(ModelFileError, match=r"cannot be stored: it holds objects of type .*Stranger"):
         save_model(stranger, tmp_path / "m.unseen", {})
     path = with_payload(tmp_path / "m.unseen", file, skops.dumps(stranger))
@@ -254,7 +254,7 @@ def test_nothing_inflates(file, model, tmp_path):
 
 
 def test_a_card_that_is_too_long_is_neither_written_nor_read(file, model, tmp_path, monkeypatch):
-    monkeypatch.setattr(model_file, "MAX_CARD", 200)
+    monkeypatch.setattr(model_file, "MAX_CARD_BYTES", 200)
     with pytest.raises(ModelFileError, match="at most 200 are read"):
         read_card(file)
     with pytest.raises(ModelFileError, match="at most 200 can be read back"):
@@ -395,14 +395,18 @@ def test_an_older_protocol_which_older_code_would_read_is_refused(file):
 
 LACKING = {
     "a part of the model": lambda model: vars(model).pop("preprocessor"),
-    "the steps": lambda model: vars(model.pool.members_[0]).pop("steps"),
-    "a classifier": lambda model: model.pool.members_[0].steps.pop(),
+    "the steps": lambda model: vars(model.ensemble.members_[0]).pop("steps"),
+    "a classifier": lambda model: model.ensemble.members_[0].steps.pop(),
     "a parameter": lambda model: vars(model.preprocessor).pop("n_jobs"),
     "a fitted attribute": lambda model: vars(model.novelty).pop("resolution_"),
     "all fitted attributes": lambda model: vars(model.novelty).clear(),
-    "columns": lambda model: setattr(model.pool.members_[0][-1], "coef_", model.pool.members_[0][-1].coef_[:, :0]),
-    "classes": lambda model: setattr(model.pool.members_[0][-1], "classes_", model.pool.members_[0][-1].classes_[:0]),
-    "a finite number": lambda model: setattr(model.pool.members_[0][0], "gamma_", 10**400),
+    "columns": lambda model: setattr(
+        model.ensemble.members_[0][-1], "coef_", model.ensemble.members_[0][-1].coef_[:, :0]
+    ),
+    "classes": lambda model: setattr(
+        model.ensemble.members_[0][-1], "classes_", model.ensemble.members_[0][-1].classes_[:0]
+    ),
+    "a finite number": lambda model: setattr(model.ensemble.members_[0][0], "gamma_", 10**400),
 }
 
 

@@ -102,7 +102,7 @@ def test_single_predictions_are_explained(home, name):
         assert 0 <= row["farther"] <= 1
     assert model.explain(X, [3, 1], sample_domain=domain) == [told[3], told[1]]
     assert len(model.explain(X, domain == "lima", sample_domain=domain)) == (domain == "lima").sum()
-    with pytest.warns(NewDataWarning, match="The new rows lie outside of what the model has seen"):
+    with pytest.warns(NewDataWarning, match="The new rows lie outside of the source domains"):
         assert {row["farther"] for row in model.explain(X + 1000)} == {0.0}
 
 
@@ -115,7 +115,7 @@ def test_members_that_dissent_are_named_as_the_card_names_them(home):
     assert dissent
     members = [{"model": f"member {j}"} for j in range(5)]
     named = unseen.models.Model(model.estimator, {**model.card, "ensemble": {"members": members}})
-    pool, prepared = model.estimator.pool, model.estimator.prepare(X)
+    pool, prepared = model.estimator.ensemble, model.estimator.prepare(X)
     said = pool.member_probabilities(prepared).argmax(axis=2)
     for i, row in enumerate(named.explain(X)):
         chosen = model.classes_.tolist().index(row["label"])
@@ -125,7 +125,7 @@ def test_members_that_dissent_are_named_as_the_card_names_them(home):
 def test_a_table_says_what_plays_no_part_before_it_is_predicted(home, model):
     frame = pl.read_parquet(home / "new.parquet").with_columns(mood=1)
     table = model.open_table(frame, keep="all", batch_size=7)
-    assert "Pass --domain site" in table.notices[0]
+    assert "Set domain='site'" in table.notices[0]
     assert "mood" in model.predict_table(table).frame.columns
     assert any("1 column of The new table not used: mood" in text for text in model.open_table(frame).notices)
 
@@ -145,7 +145,7 @@ def test_what_cannot_be_predicted_is_refused_with_a_reason(home, tmp_path, model
     save_model(model.estimator, tmp_path / "no_card.unseen", {})
     bare = unseen.load_model(tmp_path / "no_card.unseen")
     assert len(bare.predict(encoded(home)[0])) == 50
-    with pytest.raises(ModelFileError, match="does not say which columns the model needs"):
+    with pytest.raises(ModelFileError, match="does not describe the columns that the model needs"):
         bare.predict(frame)
 
 
@@ -178,7 +178,7 @@ def test_python_warns_in_the_words_that_the_command_prints(home, tmp_path, name)
             assert f"Note: {note}" in text
     told = model.predict_table(tmp_path / "new.csv")
     assert told.notices[-len(notes) :] == notes
-    assert any("--domain site" in notice for notice in told.notices)
+    assert any("Set domain='site'" in notice for notice in told.notices)
     opened = model.open_table(tmp_path / "new.csv")
     assert model.predict_table(opened).notices == notes  # the rest is in the notices of the table
 
@@ -324,7 +324,7 @@ def test_a_classifier_gives_booleans_for_booleans(home):
 def test_the_card_is_the_models_and_an_estimator_may_stand_alone(home, tmp_path, model):
     assert model.card == unseen.models.read_card(home / "source.unseen")
     assert model.classes_.tolist() == ["ill", "well"]
-    save_model(model.estimator.pool.members_[0][0], tmp_path / "kfda.unseen", {"method": "kfda"})
+    save_model(model.estimator.ensemble.members_[0][0], tmp_path / "kfda.unseen", {"method": "kfda"})
     alone = unseen.load_model(tmp_path / "kfda.unseen")
     assert type(alone.estimator).__name__ == "KFDA"
     with pytest.raises(ModelFileError, match=r"kfda\.unseen: holds a KFDA, not a model that `unseen fit` wrote"):

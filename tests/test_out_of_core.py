@@ -123,7 +123,7 @@ def some_of(table, rows):
 
 
 def projection_of(model):
-    return model.pool.members_[0][0]
+    return model.ensemble.members_[0][0]
 
 
 def landmarks_for(X, landmarks=None):
@@ -243,7 +243,7 @@ def test_an_interrupt_leaves_no_model(parts, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("unseen.models._row_stream.collect", interrupted)
+    monkeypatch.setattr("unseen.models._row_stream.collect_statistics", interrupted)
     (parts / "m.unseen").write_text("old")
     code, text = unseen("fit", parts / "parts", "--method", "kfda", "-o", parts / "m.unseen")
     assert code == 1

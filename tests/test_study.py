@@ -11,14 +11,14 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from study_sample import PAIR, QUICK, SAMPLES, D, X, Y, facts, problem, study
-from unseen.study import Protocol, Task, tasks
-from unseen.study._protocol import subsample_task
+from unseen.study import Protocol, Task, make_tasks
+from unseen.study._protocol import subsample_domains
 from unseen.study._run import make_problem
 from unseen.utils.samples import Samples
 
 
 def test_one_and_two_left_out_of_four_are_the_papers_ten_tasks():
-    names = [task.name for task in tasks("ACDW") + tasks("ACDW", 2)]
+    names = [task.name for task in make_tasks("ACDW") + make_tasks("ACDW", 2)]
     assert names == [
         "C,D,W -> A",
         "A,D,W -> C",
@@ -35,11 +35,16 @@ def test_one_and_two_left_out_of_four_are_the_papers_ten_tasks():
 
 @pytest.mark.parametrize(
     ("domains", "n_targets", "message"),
-    [("AA", 1, "domains must differ"), ("ABC", 3, "got 3"), ("ABC", 0, "got 0"), ("A", 1, "of the 1 domains")],
+    [
+        ("AA", 1, "domains must have different names"),
+        ("ABC", 3, "got 3"),
+        ("ABC", 0, "got 0"),
+        ("A", 1, "of the 1 domains"),
+    ],
 )
 def test_impossible_tasks_are_refused(domains, n_targets, message):
     with pytest.raises(ValueError, match=message):
-        tasks(domains, n_targets)
+        make_tasks(domains, n_targets)
 
 
 @pytest.mark.parametrize(
@@ -48,9 +53,9 @@ def test_impossible_tasks_are_refused(domains, n_targets, message):
         ({"selection": "test"}, "selection must be one of within, domain, oracle; got 'test'"),
         ({"preprocess": "pca"}, "preprocess must be one of l2, standardize, none; got 'pca'"),
         ({"centering": "both"}, "centering must be one of source, target; got 'both'"),
-        ({"repeats": 0}, "repeats must be a whole number of at least 1; got 0"),
+        ({"repeats": 0}, "repeats must be an integer of at least 1; got 0"),
         ({"repeats": 2.5}, "repeats .* got 2.5"),
-        ({"seed": -1}, "seed must be a whole number of at least 0; got -1"),
+        ({"seed": -1}, "seed must be an integer of at least 0; got -1"),
         ({"train_size": 1.5}, "train_size must lie between 0 and 1; got 1.5"),
         ({"train_size": 0}, "train_size must lie between 0 and 1; got 0"),
     ],
@@ -61,7 +66,7 @@ def test_a_protocol_refuses_what_it_does_not_know(options, message):
 
 
 def test_a_draw_takes_its_share_of_each_source_and_the_whole_target():
-    train, test = Protocol().draw(SAMPLES, PAIR, 0)
+    train, test = Protocol().draw_split(SAMPLES, PAIR, 0)
     for name in PAIR.sources:
         assert abs(np.sum(D[train] == name) - 0.7 * D.tolist().count(name)) < 1
     assert set(D[train]) == set(PAIR.sources)
@@ -70,7 +75,7 @@ def test_a_draw_takes_its_share_of_each_source_and_the_whole_target():
 
 
 def test_what_is_drawn_of_a_domain_does_not_depend_on_the_task():
-    drawn = [Protocol().draw(SAMPLES, task, 0)[0] for task in (PAIR, *tasks("abcd"))]
+    drawn = [Protocol().draw_split(SAMPLES, task, 0)[0] for task in (PAIR, *make_tasks("abcd"))]
     for name in "abcd":
         of_it = {tuple(rows[D[rows] == name]) for rows in drawn}
         assert len(of_it - {()}) == 1
@@ -78,7 +83,7 @@ def test_what_is_drawn_of_a_domain_does_not_depend_on_the_task():
 
 def test_draws_repeat_themselves_and_differ_between_repeats_and_seeds():
     def drawn(repeat, seed=0):
-        return Protocol(seed=seed).draw(SAMPLES, PAIR, repeat)[0].tolist()
+        return Protocol(seed=seed).draw_split(SAMPLES, PAIR, repeat)[0].tolist()
 
     assert drawn(0) == drawn(0)
     assert drawn(0) != drawn(1)
@@ -88,8 +93,8 @@ def test_draws_repeat_themselves_and_differ_between_repeats_and_seeds():
 
 def splits_of(selection, task=PAIR):
     protocol = Protocol(selection=selection)
-    train, test = protocol.draw(SAMPLES, task, 0)
-    return train, test, protocol.validation(SAMPLES, train, test, 0)
+    train, test = protocol.draw_split(SAMPLES, task, 0)
+    return train, test, protocol.validation_splits(SAMPLES, train, test, 0)
 
 
 def test_within_holds_out_thirty_percent_of_the_training_data():
@@ -144,17 +149,17 @@ def test_a_preprocessor_is_fitted_on_the_training_data_and_may_fill_in_missing_v
 
 
 def test_at_most_so_many_samples_of_each_domain_are_kept_in_order():
-    kept = subsample_task(D, 5, seed=3)
+    kept = subsample_domains(D, 5, seed=3)
     assert (np.diff(kept) > 0).all()
     assert {(D[kept] == name).sum() for name in np.unique(D)} == {5}
-    assert_array_equal(subsample_task(D, None), np.arange(len(D)))
-    assert_array_equal(subsample_task(D, 10**6), np.arange(len(D)))
-    assert subsample_task(D, 5, seed=4).tolist() != kept.tolist()
+    assert_array_equal(subsample_domains(D, None), np.arange(len(D)))
+    assert_array_equal(subsample_domains(D, 10**6), np.arange(len(D)))
+    assert subsample_domains(D, 5, seed=4).tolist() != kept.tolist()
 
 
 def test_a_draw_keeps_every_class_of_every_domain():
     rare = np.where(np.arange(len(Y)) < 2, "rare", Y.astype(str))
-    kept = subsample_task(D, 8, y=rare)
+    kept = subsample_domains(D, 8, y=rare)
     assert (rare[kept] == "rare").sum() == 2
     assert {(d, label) for d, label in zip(D[kept], rare[kept], strict=True)} == set(zip(D, rare, strict=True))
     assert {(D[kept] == name).sum() for name in np.unique(D)} == {8}

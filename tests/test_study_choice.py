@@ -19,14 +19,14 @@ from unseen import ProjectionSearchCV, UnseenClassifier
 from unseen.kernels import median_squared_distance
 from unseen.model_selection import METHODS as TABLE
 from unseen.model_selection._acceptance import AcceptanceTest
-from unseen.study import Protocol, Task, tasks
+from unseen.study import Protocol, Task, make_tasks
 from unseen.study._method_evaluation import evaluate_methods
 from unseen.study._run import JobQueue, Study, TestJob, ValidationJob, make_problem, select_methods
 from unseen.utils.samples import Samples
 
 
 def test_two_tasks_that_train_on_the_same_rows_choose_together():
-    todo, table = tasks("abcd"), select_methods(FEW)
+    todo, table = make_tasks("abcd"), select_methods(FEW)
     agenda = JobQueue(Study(Samples(X, Y, D), QUICK, StandardScaler(), table), todo, set(), {})
     choices = [unit for stage in agenda.stages for unit in stage if isinstance(unit, ValidationJob)]
     # Each pair of domains is held out once, each of the two chooses by the other.
@@ -40,8 +40,8 @@ def test_two_tasks_that_train_on_the_same_rows_choose_together():
 
 @pytest.mark.parametrize("method", [name for name in METHODS if name not in ("auto", "extra trees")])
 def test_tasks_that_choose_together_choose_as_each_does_alone(method, tmp_path):
-    together = facts(study(tmp_path, ONCE, [method], tasks("abcd")))
-    for task in tasks("abcd"):
+    together = facts(study(tmp_path, ONCE, [method], make_tasks("abcd")))
+    for task in make_tasks("abcd"):
         alone = study(tmp_path, ONCE, [method], [task], name=f"{task.name}.sqlite")
         assert facts(alone).items() <= together.items()
 
@@ -67,7 +67,7 @@ def test_auto_is_what_the_classifier_would_choose_without_the_target(pool, seed,
     X, y, d = moved(seed)
     y[:2] = 9  # a class that no source has
     protocol = Protocol(preprocess="none", metric=scoring)
-    found = make_problem(Samples(X, y, d), tasks("abcde")[0], 0, protocol)
+    found = make_problem(Samples(X, y, d), make_tasks("abcde")[0], 0, protocol)
     (outcome,) = evaluate_methods(["auto"], found)
     told = outcome.settings
     assert json.loads(json.dumps(told, allow_nan=False)) == told
@@ -96,7 +96,7 @@ def pooled_facts(rows):
 
 def test_pools_are_the_same_whether_their_votes_were_kept_or_are_asked_for_anew(tmp_path, monkeypatch):
     data, protocol, methods = moved(10), ONCE, ["auto", "logistic"]
-    todo = tasks("abcde")[:1]
+    todo = make_tasks("abcde")[:1]
 
     def no_trial(*_):
         raise KeyboardInterrupt
@@ -115,7 +115,7 @@ def test_pools_are_the_same_whether_their_votes_were_kept_or_are_asked_for_anew(
 
 
 def test_a_pool_and_the_methods_in_it_fit_each_candidate_once():
-    table, todo = select_methods(["auto", "logistic", "CIDG"]), tasks("abcd")
+    table, todo = select_methods(["auto", "logistic", "CIDG"]), make_tasks("abcd")
     agenda = JobQueue(Study(SAMPLES, ONCE, StandardScaler(), table), todo, set(), {})
     choices = [unit for unit in agenda.stages[0] if isinstance(unit, ValidationJob)]
     asked = [(unit.train.tobytes(), one.key) for unit in choices for one in unit.candidates]

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from unseen.datasets import make_synthetic
-from unseen.study import Protocol, run, tasks
+from unseen.study import Protocol, make_tasks, run
 
 LONG = 60  # seconds that nothing here should ever need
 METHODS = ["1NN", "KFDA", "CIDG", "logistic"]
@@ -24,7 +24,7 @@ SLOWED = """
 import sys, time
 import unseen.study._run as engine
 from unseen.datasets import make_synthetic
-from unseen.study import Protocol, tasks
+from unseen.study import Protocol, make_tasks
 
 unhurried = engine.run_job
 
@@ -37,7 +37,7 @@ engine.run_job = run_job
 STUDY = """
 data = make_synthetic(random_state=0)
 engine.run(
-    data.data, data.target, data.domain, tasks(data.domain_names), store=sys.argv[1],
+    data.data, data.target, data.domain, make_tasks(data.domain_names), store=sys.argv[1],
     protocol=Protocol(repeats=3, quick=True), methods=["1NN", "KFDA", "CIDG", "logistic"],
 )
 """
@@ -91,7 +91,7 @@ def end(process):
 def resume(store):
     data = make_synthetic(random_state=0)
     protocol = Protocol(repeats=3, quick=True)
-    todo = tasks(data.domain_names)
+    todo = make_tasks(data.domain_names)
     return run(data.data, data.target, data.domain, todo, store=store, protocol=protocol, methods=METHODS)
 
 

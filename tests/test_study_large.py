@@ -10,7 +10,7 @@ import pytest
 from unseen.kernels import _size_plan as _plan
 from unseen.model_selection import METHODS as TABLE
 from unseen.model_selection import method_names
-from unseen.study import Protocol, Task, run, tasks
+from unseen.study import Protocol, Task, make_tasks, run
 from unseen.study._method_evaluation import evaluate_methods
 from unseen.study._run import make_problem
 from unseen.utils.samples import Samples
@@ -29,7 +29,7 @@ def world(n=N, seed=0):
 
 
 X, Y, D = world()
-TASK = tasks(["a", "b", "c", "d"])[0]
+TASK = make_tasks(["a", "b", "c", "d"])[0]
 PROBLEM = make_problem(Samples(X, Y, D), TASK, 0, Protocol(quick=True, preprocess="standardize"))
 METHODS = method_names(compared=True)
 PROJECTIONS = method_names(is_projection=True)

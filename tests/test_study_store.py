@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression
 from study_sample import FEW, ONCE, PAIR, QUICK, D, X, Y, facts, study
 from unseen import KFDA
 from unseen.model_selection import METHODS as TABLE
-from unseen.study import Row, Store, tasks
+from unseen.study import Row, Store, make_tasks
 from unseen.study._run import TestJob, ValidationJob
 
 
@@ -30,12 +30,12 @@ def test_a_choice_is_not_made_again_after_a_run_that_ended_before_its_trial(tmp_
     with monkeypatch.context() as patch:
         patch.setattr(TestJob, "run", no_trial)
         with pytest.raises(KeyboardInterrupt):
-            study(tmp_path, todo=tasks("abcd"))
+            study(tmp_path, todo=make_tasks("abcd"))
     monkeypatch.setattr(ValidationJob, "run", None)
     protocol = ONCE  # whose choices were the first
-    rows = study(tmp_path, protocol, todo=tasks("abcd"))
+    rows = study(tmp_path, protocol, todo=make_tasks("abcd"))
     monkeypatch.undo()
-    assert facts(rows) == facts(study(tmp_path, protocol, todo=tasks("abcd"), name="fresh.sqlite"))
+    assert facts(rows) == facts(study(tmp_path, protocol, todo=make_tasks("abcd"), name="fresh.sqlite"))
 
 
 def interrupt_after(writes, method, monkeypatch):
@@ -53,7 +53,7 @@ def interrupt_after(writes, method, monkeypatch):
 @pytest.mark.parametrize(("method", "writes"), [("add_scores", 10), ("add", 7)])
 def test_a_resumed_comparison_gives_the_bits_of_an_uninterrupted_one(tmp_path, monkeypatch, method, writes):
     """The weights of an ensemble amplify rounding: they differ by 1e-9 if its votes differ in the last bit."""
-    methods, todo = ["1NN", "KFDA", "CIDG", "logistic", "auto"], tasks("abcd")
+    methods, todo = ["1NN", "KFDA", "CIDG", "logistic", "auto"], make_tasks("abcd")
     whole = facts(study(tmp_path, ONCE, methods, todo, name="whole.sqlite"))
     with monkeypatch.context() as patch:
         interrupt_after(writes, method, patch)
@@ -140,7 +140,7 @@ def test_predictions_give_the_accuracy(tmp_path):
         with Store(tmp_path / "results.sqlite") as store:
             query = "SELECT DISTINCT configuration FROM results WHERE method = ?"
             (configuration,) = store._connection.execute(query, (row.method,)).fetchone()
-            predicted = store.predicted(configuration, row.method, row.task, row.repeat)
+            predicted = store.predictions(configuration, row.method, row.task, row.repeat)
         truth = np.unique(Y, return_inverse=True)[1][np.isin(D, task.targets)]
         assert row.accuracy == np.mean(predicted == truth)
 
@@ -179,7 +179,7 @@ def test_rows_come_back_as_they_were_written(tmp_path):
     )
     failed = replace(fine, method="1NN", accuracy=None, accuracies={}, status="failed", reason='it\'s "odd"\n')
     with Store(tmp_path / "new" / "results.sqlite") as store:
-        store.open_configuration("k", {"data": "x"})
+        store.add_configuration("k", {"data": "x"})
         store.add("k", fine, np.array([2, 0, 70_000]))
         store.add("k", failed)
         store.add("other", replace(fine, repeat=9))
@@ -189,9 +189,9 @@ def test_rows_come_back_as_they_were_written(tmp_path):
         store.add("k", better)
         assert store.rows("k") == [better, fine]
         assert store.rows("unknown") == []
-        assert store.predicted("k", "K|PCA", "a_b -> ü", 3).tolist() == [2, 0, 70_000]
-        assert store.predicted("k", "1NN", "a_b -> ü", 3) is None
-        assert store.predicted("k", "CIDG", "a_b -> ü", 3) is None
+        assert store.predictions("k", "K|PCA", "a_b -> ü", 3).tolist() == [2, 0, 70_000]
+        assert store.predictions("k", "1NN", "a_b -> ü", 3) is None
+        assert store.predictions("k", "CIDG", "a_b -> ü", 3) is None
 
 
 def test_a_store_can_be_read_while_a_study_writes(tmp_path):

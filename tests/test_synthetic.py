@@ -12,7 +12,13 @@ from unseen import CIDG, ProjectionSearchCV
 from unseen.datasets import make_synthetic
 from unseen.model_selection import HeldOutDomains
 from unseen.study._method_evaluation import evaluate_methods
-from unseen.study._synthetic import CHOSEN_BY, check_draw, fresh_draw, synthetic_problem, ties
+from unseen.study._synthetic import (
+    CHOSEN_BY,
+    check_draw,
+    draw_synthetic,
+    make_synthetic_problem,
+    tied_target_accuracies,
+)
 
 # The target lies beyond the sources, where a narrow kernel sees nothing: only widths that span the domains make sense.
 GRID = {
@@ -81,19 +87,19 @@ def test_on_the_authors_own_draw_the_printed_equations_reach_what_the_paper_prin
     from unseen.tables import load_table
 
     table = load_table(AUTHORS_DRAW)
-    problem = synthetic_problem(check_draw(table.X, table.y, table.domain), CHOSEN_BY[1], grid=grid)
+    problem = make_synthetic_problem(check_draw(table.X, table.y, table.domain), CHOSEN_BY[1], grid=grid)
     found = {
         o.method: 100 * np.mean(o.codes == problem.samples.codes[problem.test])
         for o in evaluate_methods(["CIDG", "CIDG as printed"], problem)
     }
     assert found == pytest.approx({"CIDG": released, "CIDG as printed": printed}, abs=0.01)
-    among = 100 * ties("CIDG as printed", problem)
+    among = 100 * tied_target_accuracies("CIDG as printed", problem)
     assert (among.min(), among.max()) == pytest.approx(tied, abs=0.01)
 
 
 def test_settings_that_tie_include_the_chosen_one():
-    problem = synthetic_problem(fresh_draw(0), CHOSEN_BY[1], quick=True)
+    problem = make_synthetic_problem(draw_synthetic(0), CHOSEN_BY[1], quick=True)
     (chosen,) = evaluate_methods(["CIDG"], problem)
-    among = ties("CIDG", problem)
+    among = tied_target_accuracies("CIDG", problem)
     assert len(among) == chosen.ties + 1
     assert np.mean(chosen.codes == problem.samples.codes[problem.test]) in among

@@ -109,7 +109,7 @@ def test_an_unknown_method_is_refused_with_the_known_ones(table):
 def test_one_method_is_its_classifier_with_a_temperature(table, method):
     """Classes are those of the classifier, and probabilities grow with what it says of them."""
     found = fit_table(table, method)
-    (member,), (weight,) = found.model.pool.members_, found.model.pool.weights
+    (member,), (weight,) = found.model.ensemble.members_, found.model.ensemble.weights
     assert (weight, len(found.ensemble["members"]), found.leaderboard) == (1, 1, [])
     prepared = found.model.prepare(table.X)
     np.testing.assert_array_equal(found.model.predict(table.X), member.predict(prepared))

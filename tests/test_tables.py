@@ -10,8 +10,8 @@ import re
 import numpy as np
 import pytest
 
-from unseen.study import Row, tasks
-from unseen.study._result_tables import AccuracyTable, Cell, accuracy_table, published
+from unseen.study import Row, make_tasks
+from unseen.study._result_tables import AccuracyTable, Cell, load_published, make_accuracy_table
 
 ODD = "a|b_c & 5%"
 TABLE = AccuracyTable(
@@ -86,7 +86,7 @@ def test_latex():
 
 @pytest.mark.parametrize("name", ["a|b", "a_b_c", "R&D", "50%", "*x*", "`x`", "<b>", "a\\b", "$x$", "{x}", "#1", "~^"])
 def test_names_cannot_break_a_table(name):
-    table = accuracy_table([row(task=name), row("KFDA", name)])
+    table = make_accuracy_table([row(task=name), row("KFDA", name)])
     for line in table.text("markdown").splitlines():
         assert len(re.findall(r"(?<!\\)\|", line)) == 4
     line = table.text("latex").splitlines()[4]
@@ -137,7 +137,7 @@ def test_an_unknown_format_is_refused():
 def test_rows_become_means_and_spreads_in_percent():
     rows = [row(repeat=k, accuracy=value) for k, value in enumerate([0.5, 0.6, 0.7])]
     rows += [row("CIDG", repeat=k, accuracy=value, transductive=True) for k, value in enumerate([0.7, 0.5, 0.6])]
-    table = accuracy_table(rows, {("A -> B", "CIDG"): 61.0, ("other", "1NN"): 1.0})
+    table = make_accuracy_table(rows, {("A -> B", "CIDG"): 61.0, ("other", "1NN"): 1.0})
     one, two = table.cells["A -> B", "1NN"], table.cells["A -> B", "CIDG"]
     assert (one.mean, one.sd, one.repeats) == (pytest.approx(60), pytest.approx(10), 3)
     assert one.best  # in any order, the same accuracies are equally good
@@ -148,21 +148,23 @@ def test_rows_become_means_and_spreads_in_percent():
 
 
 def test_a_failed_repeat_is_told_and_left_out_of_the_mean():
-    table = accuracy_table([row(accuracy=0.5), row(repeat=1, accuracy=None, reason="odd"), row("KFDA", accuracy=0.4)])
+    table = make_accuracy_table(
+        [row(accuracy=0.5), row(repeat=1, accuracy=None, reason="odd"), row("KFDA", accuracy=0.4)]
+    )
     cell = table.cells["A -> B", "1NN"]
     assert (cell.mean, cell.repeats, cell.failed, cell.best) == (50.0, 1, "odd", True)
     assert "1NN failed in 1 of 1 tasks: odd" in table.text("markdown")
 
 
 def test_when_everything_failed_nothing_is_best():
-    table = accuracy_table([row(accuracy=None, reason="odd"), row("KFDA", accuracy=None, reason="odd")])
+    table = make_accuracy_table([row(accuracy=None, reason="odd"), row("KFDA", accuracy=None, reason="odd")])
     assert table.wins() == {"1NN": 0, "KFDA": 0}
     assert table.text("markdown").splitlines()[2] == "| A -> B | failed | failed |"
 
 
 def test_no_rows_are_no_table():
     with pytest.raises(ValueError, match="no rows"):
-        accuracy_table([])
+        make_accuracy_table([])
 
 
 @pytest.mark.parametrize(
@@ -170,8 +172,8 @@ def test_no_rows_are_no_table():
     [("office-caltech", ["amazon", "webcam", "dslr", "caltech10"]), ("vlcs", ["V", "L", "C", "S"])],
 )
 def test_every_published_figure_is_found_for_the_papers_tasks(data, domains):
-    ten = tasks(domains) + tasks(domains, 2)
-    found = published(data, ten)
+    ten = make_tasks(domains) + make_tasks(domains, 2)
+    found = load_published(data, ten)
     assert len(found) == 60
     assert {name for name, _ in found} == {task.name for task in ten}
     assert {method for _, method in found} == {"1NN", "KPCA", "DICA", "Undo-Bias", "SCA", "CIDG"}
@@ -179,5 +181,7 @@ def test_every_published_figure_is_found_for_the_papers_tasks(data, domains):
 
 
 def test_published_figures_do_not_depend_on_the_order_of_domains():
-    one, two = (published("office-caltech", tasks(names)) for names in (["A", "W", "D", "C"], ["C", "D", "W", "A"]))
+    one, two = (
+        load_published("office-caltech", make_tasks(names)) for names in (["A", "W", "D", "C"], ["C", "D", "W", "A"])
+    )
     assert one["W,D,C -> A", "1NN"] == two["C,D,W -> A", "1NN"] == 87.65

@@ -10,8 +10,8 @@ from scipy.stats import t as student
 
 from unseen.model_selection import METHODS, forecast
 from unseen.study import Row
-from unseen.study._statistics import best_validated, mean_interval, sample_interval, squared_error
-from unseen.study._verdict import imbalance, verdict
+from unseen.study._statistics import mean_interval, sample_interval, select_best_validated, squared_error
+from unseen.study._verdict import describe_imbalance, make_verdict
 
 DOMAINS = [f"hospital {k}" for k in range(6)]
 
@@ -53,34 +53,39 @@ def comparison(advantage, *, methods=("CIDG", "logistic"), repeats=1, n=200, see
 
 def test_the_champion_is_chosen_by_validation_alone():
     poor = row("CIDG", validation=0.9)
-    assert best_validated([row("SCA", validation=0.6), poor, row("logistic", validation=1.0)], ("SCA", "CIDG")) is poor
-    assert best_validated([row("SCA", validation=0.9), poor], ("CIDG", "SCA")).method == "SCA"  # the first in the table
-    assert best_validated([row("CIDG", status="failed", validation=None)], ("CIDG",)) is None
+    assert (
+        select_best_validated([row("SCA", validation=0.6), poor, row("logistic", validation=1.0)], ("SCA", "CIDG"))
+        is poor
+    )
+    assert (
+        select_best_validated([row("SCA", validation=0.9), poor], ("CIDG", "SCA")).method == "SCA"
+    )  # the first in the table
+    assert select_best_validated([row("CIDG", status="failed", validation=None)], ("CIDG",)) is None
 
 
 def test_results_on_the_held_out_domain_do_not_move_the_choice():
     rows, correct = comparison(0.0, methods=("CIDG", "SCA", "logistic"))
     better = {at: np.ones_like(right) if at[0] == "SCA" else right for at, right in correct.items()}
-    assert {d.invariant for d in verdict(rows, better).per_domain} == {"SCA"}  # first among equals in validation
+    assert {d.invariant for d in make_verdict(rows, better).per_domain} == {"SCA"}  # first among equals in validation
     rows = [row(r.method, *r.accuracies, validation=0.9 if r.method == "CIDG" else 0.5) for r in rows]
-    assert {d.invariant for d in verdict(rows, better).per_domain} == {"CIDG"}
+    assert {d.invariant for d in make_verdict(rows, better).per_domain} == {"CIDG"}
 
 
 def test_a_clear_advantage_is_claimed_and_its_mirror_image_too():
     rows, correct = comparison(0.3)
-    for_invariance = verdict(rows, correct)
+    for_invariance = make_verdict(rows, correct)
     assert for_invariance.decision == "invariant"
     assert for_invariance.headline.startswith("Invariance helped: +")
     assert for_invariance.interval.low > 0
     swapped = {({"CIDG": "logistic", "logistic": "CIDG"}[m], t, r): right for (m, t, r), right in correct.items()}
-    against = verdict(rows, swapped)
+    against = make_verdict(rows, swapped)
     assert against.decision == "plain"
     assert against.interval.difference == pytest.approx(-for_invariance.interval.difference)
 
 
 def test_equal_methods_are_not_told_apart():
     rows, correct = comparison(0.0)
-    found = verdict(rows, {at: correct["CIDG", at[1], at[2]] for at in correct})
+    found = make_verdict(rows, {at: correct["CIDG", at[1], at[2]] for at in correct})
     assert found.decision == "none"
     assert found.headline.startswith("No detectable difference")
     assert found.interval.difference == 0
@@ -89,7 +94,7 @@ def test_equal_methods_are_not_told_apart():
 
 def test_the_difference_is_the_mean_over_domains_of_paired_differences():
     rows, correct = comparison(0.1, repeats=3)
-    found = verdict(rows, correct)
+    found = make_verdict(rows, correct)
     each = {
         d: np.mean(
             [
@@ -164,7 +169,7 @@ def test_intervals_stay_among_the_differences_there_can_be():
 
 
 def test_an_oracle_gets_no_verdict():
-    found = verdict(*comparison(0.3), selection="oracle")
+    found = make_verdict(*comparison(0.3), selection="oracle")
     assert found.decision == "none"
     assert found.interval is None
     assert "oracle" in found.headline
@@ -174,34 +179,34 @@ def test_domains_on_which_a_kind_failed_are_counted():
     rows, correct = comparison(0.3)
     lost = [r for r in rows if r.method == "CIDG" and {DOMAINS[0], DOMAINS[1]} & set(r.accuracies)]
     rows = [row("CIDG", *r.accuracies, status="failed", validation=None) if r in lost else r for r in rows]
-    assert "rests on 4 of 6 held-out domains" in " ".join(verdict(rows, correct).sentences)
-    assert "rests on" not in " ".join(verdict(*comparison(0.3)).sentences)
+    assert "rests on 4 of 6 held-out domains" in " ".join(make_verdict(rows, correct).sentences)
+    assert "rests on" not in " ".join(make_verdict(*comparison(0.3)).sentences)
 
 
 def test_the_words_name_who_chose():
-    assert "validation on the other domains stand" in verdict(*comparison(0.3)).sentences[0]
-    assert "held-out samples of the other domains" in verdict(*comparison(0.3), selection="within").sentences[0]
+    assert "validation on the other domains stand" in make_verdict(*comparison(0.3)).sentences[0]
+    assert "held-out samples of the other domains" in make_verdict(*comparison(0.3), selection="within").sentences[0]
 
 
 def test_kfda_tells_what_the_invariance_adds_by_itself():
     rows, correct = comparison(0.3, methods=("CIDG", "logistic", "KFDA"))
-    assert "the invariance itself adds something" in " ".join(verdict(rows, correct).sentences)
+    assert "the invariance itself adds something" in " ".join(make_verdict(rows, correct).sentences)
     as_good = {at: correct["CIDG", at[1], at[2]] if at[0] == "KFDA" else right for at, right in correct.items()}
-    assert "cannot be told from zero" in " ".join(verdict(rows, as_good).sentences)
+    assert "cannot be told from zero" in " ".join(make_verdict(rows, as_good).sentences)
 
 
 def test_transductive_champions_and_few_domains_are_pointed_out():
     rows, correct = comparison(0.3, domains=DOMAINS[:4])
-    assert not any("transductive" in s for s in verdict(rows, correct).sentences)
+    assert not any("transductive" in s for s in make_verdict(rows, correct).sentences)
     rows = [row(r.method, *r.accuracies, transductive=r.method == "CIDG") for r in rows]
-    said = " ".join(verdict(rows, correct).sentences)
+    said = " ".join(make_verdict(rows, correct).sentences)
     assert "transductive" in said
     assert "With 4 held-out domains the interval is wide" in said
 
 
 @pytest.mark.parametrize(("methods", "lacks"), [(("CIDG", "SCA"), "no plain"), (("1NN", "logistic"), "no invariant")])
 def test_without_both_kinds_there_is_no_verdict(methods, lacks):
-    found = verdict(*comparison(0.1, methods=methods))
+    found = make_verdict(*comparison(0.1, methods=methods))
     assert found.decision == "none"
     assert found.interval is None
     assert lacks in found.sentences[0]
@@ -210,7 +215,7 @@ def test_without_both_kinds_there_is_no_verdict(methods, lacks):
 def test_a_failed_method_cannot_be_champion():
     rows, correct = comparison(0.3, methods=("CIDG", "SCA", "logistic"))
     rows = [row(r.method, *r.accuracies, status="failed", validation=None) if r.method == "SCA" else r for r in rows]
-    assert {d.invariant for d in verdict(rows, correct).per_domain} == {"CIDG"}
+    assert {d.invariant for d in make_verdict(rows, correct).per_domain} == {"CIDG"}
 
 
 def scored(scores, **details):
@@ -228,7 +233,7 @@ def scored_on(scores, domains, **details):
 
 def test_other_metrics_are_paired_by_domain():
     scores = {"CIDG": [0.8, 0.7, 0.9, 0.75], "logistic": [0.7, 0.65, 0.7, 0.75]}
-    found = verdict(scored(scores), {}, metric="balanced_accuracy")
+    found = make_verdict(scored(scores), {}, metric="balanced_accuracy")
     apart = 100 * (np.array(scores["CIDG"]) - scores["logistic"])
     margin = student.ppf(0.975, 3) * apart.std(ddof=1) / 2
     assert found.interval.difference == pytest.approx(apart.mean())
@@ -243,25 +248,25 @@ def test_repeats_of_other_metrics_are_averaged():
         replace(r, repeat=k, accuracy=r.accuracy + k / 10) for r in scored({"CIDG": [0.6, 0.7, 0.5]}) for k in (0, 1)
     ]
     rows += [replace(r, repeat=k) for r in scored({"logistic": [0.5, 0.5, 0.5]}) for k in (0, 1)]
-    found = verdict(rows, {}, metric="balanced_accuracy")
+    found = make_verdict(rows, {}, metric="balanced_accuracy")
     assert [line.interval.difference for line in found.per_domain] == pytest.approx([15, 25, 5])
 
 
 @pytest.mark.parametrize("nothing", [None, float("nan")])
 def test_domains_where_the_metric_is_undefined_are_left_out_and_counted(nothing):
     scores = {"CIDG": [0.8, 0.7, 0.9, nothing], "logistic": [0.7, 0.65, 0.7, nothing]}
-    found = verdict(scored(scores), {}, metric="roc_auc")
-    whole = verdict(scored({name: own[:3] for name, own in scores.items()}), {}, metric="roc_auc")
+    found = make_verdict(scored(scores), {}, metric="roc_auc")
+    whole = make_verdict(scored({name: own[:3] for name, own in scores.items()}), {}, metric="roc_auc")
     assert found.interval == whole.interval
     assert set(found.recommendation.scores) == set(DOMAINS[:3])
     assert "It rests on 3 of 4 held-out domains: on 1 of the others roc auc is undefined." in found.sentences
-    none = verdict(scored({name: [nothing] for name in scores}), {}, metric="roc_auc")
+    none = make_verdict(scored({name: [nothing] for name in scores}), {}, metric="roc_auc")
     assert (none.interval, none.recommendation) == (None, None)
     assert "is roc auc defined" in " ".join(none.sentences)
 
 
 def test_scores_that_are_no_shares_are_plain_numbers():
-    found = verdict(
+    found = make_verdict(
         scored({"CIDG": [-0.4, -0.5, -0.3], "logistic": [-0.5, -0.7, -0.6]}), {}, metric="log_loss", share=False
     )
     assert found.interval.difference == pytest.approx(0.2)
@@ -270,17 +275,17 @@ def test_scores_that_are_no_shares_are_plain_numbers():
     assert "on a new domain (95% prediction interval -0.897 to " in found.recommendation.sentence
     assert "points" not in found.recommendation.sentence
     assert found.recommendation.low < -0.5 < -0.3 < found.recommendation.high
-    alone = verdict(scored({"CIDG": [-0.4], "logistic": [-0.5]}), {}, metric="log_loss", share=False)
+    alone = make_verdict(scored({"CIDG": [-0.4], "logistic": [-0.5]}), {}, metric="log_loss", share=False)
     assert "no interval" in alone.headline
 
 
 def test_samples_of_a_group_count_as_one():
     """Each sample ten times is no more evidence than once, if one says that the copies belong together."""
     rows, correct = comparison(0.1, n=60)
-    once = verdict(rows, correct)
+    once = make_verdict(rows, correct)
     copies = {at: np.repeat(right, 10) for at, right in correct.items()}
     groups = {at[1]: np.repeat(np.arange(60), 10) for at in correct}
-    grouped, naive = verdict(rows, copies, groups=groups), verdict(rows, copies)
+    grouped, naive = make_verdict(rows, copies, groups=groups), make_verdict(rows, copies)
     assert grouped.interval.low == pytest.approx(once.interval.low)
     for one, same, less in zip(once.per_domain, grouped.per_domain, naive.per_domain, strict=True):
         assert (same.interval.low, same.interval.high) == pytest.approx((one.interval.low, one.interval.high))
@@ -301,7 +306,7 @@ def test_nineteen_of_twenty_intervals_hold_the_next_domain(m):
 
 def test_what_to_expect_is_the_mean_and_what_the_next_domain_may_do():
     rows, correct = comparison(0.2, n=500)
-    found = verdict(rows, correct).recommendation
+    found = make_verdict(rows, correct).recommendation
     scores = np.array([100 * r.accuracy for r in rows if r.method == found.method])
     margin = student.ppf(0.975, 5) * np.sqrt((1 + 1 / 6) * max(scores.var(ddof=1), 100**2 * 0.2 / 500))
     assert found.expected == pytest.approx(scores.mean())
@@ -316,14 +321,14 @@ def test_what_to_expect_is_the_mean_and_what_the_next_domain_may_do():
 def test_domains_that_agree_by_luck_do_not_promise_the_same_of_the_next():
     rows, correct = comparison(0.5, n=20, domains=DOMAINS[:3])
     right = {at: np.ones_like(values) for at, values in correct.items()}
-    found = verdict([replace(r, accuracy=1.0) for r in rows], right).recommendation
+    found = make_verdict([replace(r, accuracy=1.0) for r in rows], right).recommendation
     assert found.expected == found.high == 100
     assert found.low < 90
 
 
 @pytest.mark.parametrize("m", [1, 2])
 def test_one_or_two_domains_cannot_tell_what_to_expect(m):
-    found = verdict(scored({"logistic": [0.7, 0.72][:m]}), {}, metric="balanced_accuracy").recommendation
+    found = make_verdict(scored({"logistic": [0.7, 0.72][:m]}), {}, metric="balanced_accuracy").recommendation
     assert found.low is None
     assert found.high is None
     assert "too few for a prediction interval; at least 3 are needed" in found.sentence
@@ -345,40 +350,40 @@ def spread_scores(mean, deviation):
     ],
 )
 def test_intervals_stay_within_the_range_of_the_metric(metric, limits, mean, deviation):
-    found = verdict(scored(spread_scores(mean, deviation)), {}, metric=metric, share=False, limits=limits)
+    found = make_verdict(scored(spread_scores(mean, deviation)), {}, metric=metric, share=False, limits=limits)
     assert limits[0] < found.recommendation.low < mean < found.recommendation.high <= limits[1]
-    free = verdict(scored(spread_scores(mean, deviation)), {}, metric=metric, share=False).recommendation
+    free = make_verdict(scored(spread_scores(mean, deviation)), {}, metric=metric, share=False).recommendation
     assert free.high > limits[1]
 
 
 def test_differences_stay_within_the_range_of_the_metric():
     scores = {"CIDG": [0.9, 0.1, 0.9], "logistic": [0.1, 0.9, 0.9]}
-    found = verdict(scored(scores), {}, metric="AUC", share=False, limits=(0, 1))
+    found = make_verdict(scored(scores), {}, metric="AUC", share=False, limits=(0, 1))
     assert (found.interval.low, found.interval.high) == (-1, 1)
 
 
 def test_an_interval_that_says_nothing_is_replaced_by_the_number_of_domains_that_it_takes():
     """Four hospitals with a standard deviation of 0.0977: the interval was printed as "0.438 to 1.133"."""
     scores = scored(spread_scores(0.785, 0.0977))
-    found = verdict(scores, {}, metric="AUC", share=False, limits=(0, 1)).recommendation
+    found = make_verdict(scores, {}, metric="AUC", share=False, limits=(0, 1)).recommendation
     assert (found.low, found.high) == (None, None)
     assert "a standard deviation of 0.098" in found.sentence
     assert "More domains are needed" in found.sentence
     assert "a 95% prediction interval of ±0.250 takes 8." in found.sentence
-    too_different = verdict(scored(spread_scores(0.6, 0.2)), {}, metric="AUC", share=False, limits=(0, 1))
+    too_different = make_verdict(scored(spread_scores(0.6, 0.2)), {}, metric="AUC", share=False, limits=(0, 1))
     assert "any number of domains leaves it wider than ±0.250" in too_different.recommendation.sentence
-    narrow = verdict(scored(spread_scores(0.785, 0.05)), {}, metric="AUC", share=False, limits=(0, 1))
+    narrow = make_verdict(scored(spread_scores(0.785, 0.05)), {}, metric="AUC", share=False, limits=(0, 1))
     _, low, high = forecast(np.array(spread_scores(0.785, 0.05)["logistic"]), ends=(0, 1))
     assert f"prediction interval {low:.3f} to {high:.3f})" in narrow.recommendation.sentence
 
 
 def test_a_difference_between_two_domains_has_no_interval_but_the_number_that_it_takes():
     scores = {"CIDG": [0.8, 0.6], "logistic": [0.6, 0.65]}
-    found = verdict(scored(scores), {}, metric="balanced_accuracy")
+    found = make_verdict(scored(scores), {}, metric="balanced_accuracy")
     assert "interval -100" not in found.headline
     assert "+7.5 points (2 held-out domains are too few for a 95% interval; about " in found.headline
     more = {name: own * 4 for name, own in scores.items()}
-    enough = verdict(scored_on(more, [f"hospital {k}" for k in range(8)]), {}, metric="balanced_accuracy")
+    enough = make_verdict(scored_on(more, [f"hospital {k}" for k in range(8)]), {}, metric="balanced_accuracy")
     assert "95% interval " in enough.headline
 
 
@@ -389,7 +394,7 @@ def test_a_plain_method_that_wins_in_all_four_hospitals_is_recommended(plain_win
     noise = plain_wins_by * np.array([0.5, 1.5, 0.2, 1.8])
     scores = {"auto": logistic - noise, "logistic": logistic, "1NN": logistic - 0.1, "CIDG": logistic - 0.2}
     rows = scored(scores, CIDG={"validation": 0.9}, **{"1NN": {"validation": 0.8}})
-    found = verdict(rows, {}, metric="AUC", share=False, limits=(0, 1))
+    found = make_verdict(rows, {}, metric="AUC", share=False, limits=(0, 1))
     advice = found.recommendation
     assert advice.method == "logistic"
     assert advice.sentence.startswith("Use logistic: it is better than UnseenClassifier (auto), and simpler. ")
@@ -407,7 +412,7 @@ def test_a_plain_method_that_wins_in_all_four_hospitals_is_recommended(plain_win
 )
 def test_what_is_not_better_than_a_plain_method_by_its_standard_error_is_not_recommended(gains, recommended):
     logistic = np.array([0.88, 0.81, 0.74, 0.90])
-    found = verdict(
+    found = make_verdict(
         scored({"auto": logistic + gains, "logistic": logistic}), {}, metric="AUC", share=False, limits=(0, 1)
     ).recommendation
     assert found.method == recommended
@@ -424,18 +429,18 @@ def test_what_is_not_better_than_a_plain_method_by_its_standard_error_is_not_rec
 def test_an_invariant_method_is_recommended_by_what_it_does_on_held_out_domains():
     scores = {"CIDG": [0.5, 0.6, 0.5], "SCA": [0.9, 0.9, 0.9], "logistic": [0.8, 0.8, 0.8]}
     validation = {"CIDG": {"validation": 0.9}, "SCA": {"validation": 0.8}, "logistic": {"validation": 0.7}}
-    found = verdict(scored(scores, **validation), {}, metric="balanced_accuracy")
+    found = make_verdict(scored(scores, **validation), {}, metric="balanced_accuracy")
     assert found.recommendation.method == "logistic"  # which beats the invariant method that is best in the validation
     partly = [r for r in scored(scores, **validation) if r.method != "CIDG" or DOMAINS[0] not in r.accuracies]
-    assert verdict(partly, {}, metric="balanced_accuracy").recommendation.method == "SCA"
-    only = verdict(scored({"KFDA": [0.9, 0.9, 0.9]}), {}, metric="balanced_accuracy")
+    assert make_verdict(partly, {}, metric="balanced_accuracy").recommendation.method == "SCA"
+    only = make_verdict(scored({"KFDA": [0.9, 0.9, 0.9]}), {}, metric="balanced_accuracy")
     assert only.recommendation is None  # a reference is there to compare with
 
 
 def test_of_plain_methods_that_are_as_good_the_validation_chooses():
     scores = {"1NN": [0.8, 0.7, 0.9], "logistic": [0.81, 0.68, 0.9], "linear SVM": [0.6, 0.5, 0.7]}
     validation = {"linear SVM": {"validation": 0.9}, "logistic": {"validation": 0.8}, "1NN": {"validation": 0.7}}
-    found = verdict(scored(scores, **validation), {}, metric="balanced_accuracy").recommendation
+    found = make_verdict(scored(scores, **validation), {}, metric="balanced_accuracy").recommendation
     assert found.method == "logistic"
     assert "It did best in the validation on the other domains" in found.sentence
 
@@ -443,20 +448,20 @@ def test_of_plain_methods_that_are_as_good_the_validation_chooses():
 def test_a_recommendation_that_needs_a_batch_says_so():
     scores = {"CIDG": [0.8, 0.7, 0.9], "logistic": [0.7, 0.65, 0.7]}
     needs = scored(scores, CIDG={"validation": 0.9, "transductive": True})
-    assert "needs a batch" in verdict(needs, {}, metric="balanced_accuracy").recommendation.sentence
-    assert "needs a batch" not in verdict(scored(scores), {}, metric="balanced_accuracy").recommendation.sentence
+    assert "needs a batch" in make_verdict(needs, {}, metric="balanced_accuracy").recommendation.sentence
+    assert "needs a batch" not in make_verdict(scored(scores), {}, metric="balanced_accuracy").recommendation.sentence
 
 
 def test_the_automatic_choice_is_told_first_and_recommended():
     rows, correct = comparison(0.4, methods=("auto", "CIDG", "logistic"))
-    found = verdict([replace(r, validation=None) if r.method == "auto" else r for r in rows], correct)
+    found = make_verdict([replace(r, validation=None) if r.method == "auto" else r for r in rows], correct)
     assert found.auto.sign == 1
     assert found.headline.startswith("UnseenClassifier (auto) did better: +")
     assert found.sentences[0].startswith("No detectable difference between invariant methods and plain classifiers")
     assert found.decision == "none"
     assert found.recommendation.method == "auto"
     assert found.recommendation.sentence.startswith("Use UnseenClassifier (auto). Expect about")
-    without = verdict(*comparison(0.4, methods=("auto", "logistic")))
+    without = make_verdict(*comparison(0.4, methods=("auto", "logistic")))
     assert without.headline.startswith("UnseenClassifier (auto) did better")
     assert without.interval is None
 
@@ -465,41 +470,43 @@ def test_if_the_table_says_otherwise_a_sentence_says_why():
     """Of two plain classifiers validation takes the worse one on every domain."""
     scores = {"CIDG": [0.7, 0.72, 0.71], "logistic": [0.6, 0.61, 0.62], "1NN": [0.8, 0.81, 0.82]}
     rows = scored(scores, logistic={"validation": 0.9})
-    found = verdict(rows, {}, metric="balanced_accuracy")
+    found = make_verdict(rows, {}, metric="balanced_accuracy")
     assert found.interval.difference > 0
     (said,) = [sentence for sentence in found.sentences if "hindsight" in sentence]
     assert "1NN has 81.0%, CIDG 71.0%" in said
     assert "invariant methods that have 71.0% and plain classifiers that have 61.0%" in said
-    agree = verdict(scored(scores, **{"1NN": {"validation": 0.9}}), {}, metric="balanced_accuracy")
+    agree = make_verdict(scored(scores, **{"1NN": {"validation": 0.9}}), {}, metric="balanced_accuracy")
     assert not any("hindsight" in sentence for sentence in agree.sentences)
 
 
 def test_a_model_that_hardly_beats_the_majority_is_no_success():
     rows, correct = comparison(0.0, methods=("CIDG", "logistic", "majority"))
     equal = {at: correct["majority", at[1], at[2]] for at in correct}
-    found = verdict([replace(r, accuracy=equal[r.method, r.task, r.repeat].mean()) for r in rows], equal)
+    found = make_verdict([replace(r, accuracy=equal[r.method, r.task, r.repeat].mean()) for r in rows], equal)
     assert found.recommendation.method == "logistic"  # of equals, one that looks at the samples
     rows = [replace(r, validation=0.9) if r.method == "logistic" else r for r in rows]
     right = {at: correct["majority", at[1], at[2]] for at in correct}
     same = {at: values.mean() for at, values in right.items()}
     rows = [replace(r, accuracy=same[r.method, r.task, r.repeat]) for r in rows]
-    hardly = verdict(rows, right)
-    assert any("Always answering the most frequent class" in s and "--metric" in s for s in hardly.sentences)
+    hardly = make_verdict(rows, right)
+    assert any(
+        "Always predicting the most frequent class" in s and "metric='balanced_accuracy'" in s for s in hardly.sentences
+    )
     better, clear = comparison(0.3, methods=("logistic", "CIDG", "majority"))
-    assert not any("most frequent" in s for s in verdict(better, clear).sentences)
-    best = verdict([replace(r, validation=0.95) if r.method == "majority" else r for r in rows], right)
+    assert not any("most frequent" in s for s in make_verdict(better, clear).sentences)
+    best = make_verdict([replace(r, validation=0.95) if r.method == "majority" else r for r in rows], right)
     assert best.recommendation.method == "majority"
     assert any("nothing did better" in s for s in best.sentences)
 
 
 def test_a_rare_class_is_pointed_out_before_anything_is_run():
-    said = imbalance({"ill": 5, "well": 95})
+    said = describe_imbalance({"ill": 5, "well": 95})
     assert "Class ill has 5.0%" in said
-    assert "--metric balanced_accuracy" in said
-    assert imbalance({"ill": 5, "well": 95}, metric="balanced_accuracy") is None
-    assert imbalance({"ill": 20, "well": 80}) is None
-    assert imbalance(dict.fromkeys(range(20), 10)) is None  # each has a twentieth, and none is rare
-    found = verdict(*comparison(0.3))
-    assert found.cautioned(None) is found
-    assert found.cautioned(said).sentences == [*found.sentences, said]
-    assert found.cautioned(said).cautioned(said).sentences.count(said) == 1
+    assert "metric='balanced_accuracy'" in said
+    assert describe_imbalance({"ill": 5, "well": 95}, metric="balanced_accuracy") is None
+    assert describe_imbalance({"ill": 20, "well": 80}) is None
+    assert describe_imbalance(dict.fromkeys(range(20), 10)) is None  # each has a twentieth, and none is rare
+    found = make_verdict(*comparison(0.3))
+    assert found.add_caution(None) is found
+    assert found.add_caution(said).sentences == [*found.sentences, said]
+    assert found.add_caution(said).add_caution(said).sentences.count(said) == 1

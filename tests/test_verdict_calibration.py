@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from sklearn.utils.parallel import Parallel, delayed
 
-from unseen.study import Protocol, tasks
-from unseen.study._compare import make_verdict, table_from_arrays
+from unseen.study import Protocol, make_tasks
+from unseen.study._compare import run_comparison, table_from_arrays
 
 RUNS = 100
 
@@ -31,7 +31,7 @@ def world(kind, seed, n_domains=5, n=45):
 def decision(kind, seed, methods=None, n_domains=5, quick=True):
     X, y, domain = world(kind, seed, n_domains)
     protocol = Protocol(repeats=1, preprocess="standardize", quick=quick, seed=seed)
-    *_, verdict = make_verdict(table_from_arrays(X, y, domain), tasks(sorted(set(domain))), protocol, methods)
+    *_, verdict = run_comparison(table_from_arrays(X, y, domain), make_tasks(sorted(set(domain))), protocol, methods)
     return verdict.decision
 
 

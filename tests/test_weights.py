@@ -31,7 +31,7 @@ from unseen.model_selection import (
 )
 from unseen.model_selection._refit import LandmarkFit
 from unseen.models import Model, fit_table, model_card
-from unseen.study import Protocol, tasks
+from unseen.study import Protocol, make_tasks
 from unseen.study._compare import table_from_arrays
 from unseen.study._method_evaluation import _refit_ensemble
 from unseen.utils.samples import Samples
@@ -175,7 +175,7 @@ def test_balanced_classes_are_those_of_scikit_learn(kind):
         pipeline = fit.best_estimator_.members_[0]
     else:
         table = table_from_arrays(X, y.astype(str), d.astype(str))
-        pipeline = fit_table(table, "logistic", scale="none", balance="classes").model.pool.members_[0]
+        pipeline = fit_table(table, "logistic", scale="none", balance="classes").model.ensemble.members_[0]
     expected = sklearn.clone(pipeline[-1]).set_params(class_weight="balanced").fit(X, y)
     np.testing.assert_allclose(pipeline[-1].coef_, expected.coef_, atol=1e-3)
     assert np.abs(sklearn.clone(pipeline[-1]).fit(X, y).coef_ - expected.coef_).max() > 1e-2
@@ -373,15 +373,15 @@ def test_a_study_draws_and_validates_by_whole_groups(selection, repeat):
     X, y, d, patient = visits()
     site = np.array(["north", "south", "west"])[d]
     samples, protocol = Samples(X, y, site, group=patient), Protocol(selection)
-    for task in tasks(["north", "south", "west"]):
-        train, test = protocol.draw(samples, task, repeat)
+    for task in make_tasks(["north", "south", "west"]):
+        train, test = protocol.draw_split(samples, task, repeat)
         left = np.setdiff1d(np.arange(len(y)), np.concatenate([train, test]))
         assert 0 < len(left) < len(train)
-        for one, other in [(train, left), (train, test), *protocol.validation(samples, train, test, repeat)]:
+        for one, other in [(train, left), (train, test), *protocol.validation_splits(samples, train, test, repeat)]:
             assert not set(patient[one]) & set(patient[other])
-    alone, _ = protocol.draw(replace(samples, group=None), task, repeat)
+    alone, _ = protocol.draw_split(replace(samples, group=None), task, repeat)
     left = np.setdiff1d(np.flatnonzero(np.isin(site, task.sources)), alone)
     assert set(patient[alone]) & set(patient[left])  # without being told, it parts them
     patient[[0, -1]] = "all"
     with pytest.raises(ValueError, match=r"The task south,west -> north trains and tests .* group 'all' .* Leave"):
-        protocol.draw(samples, tasks(["north", "south", "west"])[0], repeat)
+        protocol.draw_split(samples, make_tasks(["north", "south", "west"])[0], repeat)

@@ -64,7 +64,7 @@ def compare(
     Example: unseen compare hospitals.csv --label diagnosis --domain hospital --report report.html
     """
     from ..model_selection import get_metric
-    from ..study import Execution, compare_table, imbalance
+    from ..study import Execution, compare_table, describe_imbalance
     from ..tables import Request
 
     with translate_errors():
@@ -76,7 +76,7 @@ def compare(
             table = o.read_table(data, asked)
         else:
             table = photographs(data, asked, domain_from, extraction=(model, output_name, preset))
-        caution = imbalance(Counter(table.y.tolist()), get_metric(metric).label)
+        caution = describe_imbalance(Counter(table.y.tolist()), get_metric(metric).label)
         notices([*table.notices, *([caution] if caution else [])])
         how, chosen = (
             o.resolve_scale(data, scale),

@@ -55,7 +55,7 @@ def predict(
         check_target(output, *RESULT_ENDINGS, reads=(new, model))
         fitted, kept = load_model(model), "all" if keep == "all" else o.parse_names(keep)
         if sets is not None:  # before anything is read
-            fitted.table_model.pool.threshold(sets)
+            fitted.table_model.ensemble.threshold(sets)
         table = fitted.open_table(new, domain=domain, keep=kept, batch_size=batch_size)
         notices(table.notices)
         with o.cluster(workers, scheduler) as client:

@@ -131,28 +131,28 @@ def print_json(facts: dict[str, Any], as_json: bool, show: Callable[[dict[str, A
 
 def show_table(table: AccuracyTable, title: str) -> None:
     """Print a table like the paper's: best in bold, the printed figure in gray, transductive entries starred."""
-    from ..study import summary_lines
+    from ..study import make_summary_rows
 
     console = page()
     rich = grid(["task"], table.methods, title)
     for task in table.tasks:
         rich.add_row(task, *(_entry(table.cells[task, method]) for method in table.methods))
     rich.add_section()
-    for name, values in summary_lines(table):
+    for name, values in make_summary_rows(table):
         rich.add_row(name, *values)
     console.print(rich)
     if any(cell.transductive for cell in table.cells.values()):
         console.print("* transductive: centered on unlabeled target data", style="dim")
     if any(cell.published is not None for cell in table.cells.values()):
-        console.print(f"gray: {table.printed}", style="dim")
-    failures = {m: f"{c.word}: {c.failed}" for (_, m), c in table.cells.items() if c.failed}
+        console.print(f"gray: {table.published_label}", style="dim")
+    failures = {m: f"{c.status_text}: {c.failed}" for (_, m), c in table.cells.items() if c.failed}
     for method, reason in failures.items():
         console.print(f"{method} {reason}", style="red")
 
 
 def _entry(cell: Cell) -> Text:
     if cell.repeats == 0:
-        return Text(cell.word, style="red")
+        return Text(cell.status_text, style="red")
     accuracy = f"{cell.mean:.1f} ±{cell.sd:.1f}" if cell.repeats > 1 else f"{cell.mean:.2f}"  # papers print two digits
     text = Text(f"{accuracy}{'*' if cell.transductive else ''}", style="bold" if cell.best else "")
     if cell.published is not None:

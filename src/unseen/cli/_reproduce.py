@@ -72,13 +72,13 @@ def synthetic(
 
     from ..study import (
         CHOSEN_BY,
-        accuracy_table,
         check_draw,
-        fresh_draw,
+        draw_synthetic,
+        draw_synthetic_figure,
+        make_accuracy_table,
+        make_synthetic_problem,
         run_synthetic,
-        synthetic_figure,
-        synthetic_problem,
-        ties,
+        tied_target_accuracies,
     )
     from ..tables import load_table
 
@@ -87,23 +87,23 @@ def synthetic(
         for suffix in FIGURE_SUFFIXES:
             check_target(figure.with_suffix(suffix))
         if draw is None:
-            draws = [fresh_draw(seed) for seed in range(2 if quick else seeds)]
+            draws = [draw_synthetic(seed) for seed in range(2 if quick else seeds)]
         else:
             table = load_table(draw)
             draws = [check_draw(table.X, table.y, table.domain)]
         rows = run_synthetic(draws, grid=grid, quick=quick, n_jobs=jobs, verbose=1)
         name = "synthetic" if draw is None else draw.name
         title = f"{name}: target, settings chosen on ..., grid of CIDG: {grid}; the paper prints 86.67 for CIDG"
-        problem = synthetic_problem(draws[0], CHOSEN_BY[1], grid=grid, quick=quick)
+        problem = make_synthetic_problem(draws[0], CHOSEN_BY[1], grid=grid, quick=quick)
         for method in ("CIDG", "CIDG as printed") if draw is not None else ():
-            tied = 100 * ties(method, problem)
+            tied = 100 * tied_target_accuracies(method, problem)
             if len(tied) > 1:
                 how = f"{tied.min():.2f} to {tied.max():.2f}, {np.median(tied):.2f} in the median"
                 notices([f"{method}: {len(tied)} settings tie on {CHOSEN_BY[1]}; on the target they score {how}."])
-        drawn = synthetic_figure(problem, [r for r in rows if r.task == CHOSEN_BY[1] and r.repeat == 0])
+        drawn = draw_synthetic_figure(problem, [r for r in rows if r.task == CHOSEN_BY[1] and r.repeat == 0])
         for suffix in FIGURE_SUFFIXES:
             save_figure(drawn, figure.with_suffix(suffix))
-        _publish(accuracy_table(rows), title, format, output)
+        _publish(make_accuracy_table(rows), title, format, output)
 
 
 @reproduce.command("office-caltech")
@@ -212,7 +212,7 @@ def _photographs(paper: str, options: dict[str, Any]) -> None:
 
 def _compare(load: Callable[[], Any], paper: str, name: str, options: dict[str, Any]) -> None:
     """Run the study on some data and print or write its table."""
-    from ..study import AccuracyTable, accuracy_table, published, run, subsample_task, tasks
+    from ..study import AccuracyTable, load_published, make_accuracy_table, make_tasks, run, subsample_domains
 
     with translate_errors():
         check_target(options["output"])
@@ -223,15 +223,15 @@ def _compare(load: Callable[[], Any], paper: str, name: str, options: dict[str, 
         quick, chosen = options["quick"], o.parse_names(options["methods"]) or []
         protocol = o.make_protocol(options["selection"], options["repeats"], quick)
         domains = list(data.domain_names)
-        todo = tasks(domains) + (tasks(domains, 2) if len(domains) == 4 and not quick else [])
+        todo = make_tasks(domains) + (make_tasks(domains, 2) if len(domains) == 4 and not quick else [])
         errors.print(f"{len(todo)} tasks, {len(chosen)} methods, {protocol.repeats} repeats -> {store}")
-        kept = subsample_task(data.domain, options.get("max_per_domain"), y=data.target)
+        kept = subsample_domains(data.domain, options.get("max_per_domain"), y=data.target)
         X, y, domain = data.data[kept], data.target[kept], data.domain[kept]
         work = {"store": store, "protocol": protocol, "methods": chosen, "n_jobs": options["jobs"], "verbose": 1}
         rows = run(X, y, domain, todo, **work)
         other = options.get("features") not in (None, "decaf6")
-        printed = "the paper's figure, for DeCAF6 features" if other else AccuracyTable.printed
-        table = accuracy_table(rows, published(paper, todo) if paper else None, printed)
+        printed = "the paper's figure, for DeCAF6 features" if other else AccuracyTable.published_label
+        table = make_accuracy_table(rows, load_published(paper, todo) if paper else None, printed)
         title = f"{name}: accuracy on the unseen domains, settings chosen by {protocol.selection!r}"
         _publish(table, title, options["format"], options["output"])
         failed = [row for row in rows if row.status == "failed"]

@@ -45,7 +45,7 @@ class NewDataView:
         P = frame.select(columns).to_numpy()
         certain = P.max(axis=1)
         order = np.argsort(certain, kind="stable")[:MOST_ROWS]
-        X, *_ = self.model.open_table(self.new, domain=self.domain).whole()
+        X, *_ = self.model.open_table(self.new, domain=self.domain).read()
         inside = self.model.table_model
         rows, sources = inside.novelty.plane(inside.prepare(X[order]))
         domains = frame["domain"].to_list() if "domain" in frame.columns else [None] * len(certain)

@@ -1,6 +1,6 @@
-"""Models of tables: chosen, fitted on few rows or many, saved to files that run no code, and asked for predictions.
+"""Models of tables: model selection and fitting on tables of any size, model files that run no code, and prediction.
 
-Stands on the tables, the selection and the novelty of a new table.
+Imports from `tables`, `model_selection` and `shift`.
 """
 
 from ._fit_data import fit
@@ -23,6 +23,6 @@ __all__ = [
     "read_card",
     "save_model",
 ]
-# For other rooms, and for nobody else.
+# For the other packages of unseen; not part of the public API.
 __all__ += ["AUTO", "RESULT_ENDINGS", "TableRows", "fit_notices", "load_model"]
 __all__ += ["check_storable", "open_row_stream"]

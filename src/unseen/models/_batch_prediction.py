@@ -1,9 +1,12 @@
-"""Passes over a new table: what is done to some rows is a function of them alone, so that it can be done anywhere."""
+"""Prediction of a new table in batches.
+
+The result of a batch depends on its rows only, so that batches can be predicted in any process.
+"""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -22,134 +25,153 @@ from ._table_model import TableModel
 if TYPE_CHECKING:
     import polars as pl
 
-MAX_DOMAINS = 1_000  # a column with more values than this numbers rows rather than naming places
-BATCH_SEPARATOR = " | "  # the labels of a set
+MAX_DOMAINS = 1_000  # a column with more values probably numbers the rows
+SET_SEPARATOR = " | "  # between the labels of a prediction set
 
-Notify = dict[str, dict[Any, Any]]  # what rows tell about the table, by kind and name; that of pieces adds up
-Completed = tuple[int, Notify, "pl.DataFrame | None"]  # rows of a piece, what they tell, and their predictions
+BatchFacts = dict[str, dict[Any, Any]]  # statistics of rows, by kind and name; those of several batches are added
+BatchResult = tuple[int, BatchFacts, "pl.DataFrame | None"]  # number of rows, their statistics and their predictions
 
 
 @dataclass
 class BatchPrediction:
-    """One pass over the table; two if new domains are centered, the first of which finds their centers.
+    """Predicts a table in one pass, or in two if new domains are centered: the first pass computes their centers.
 
-    These are the centers of all pieces. Smoothing, however, looks for neighbors of a row within its piece.
+    The centers are those of all rows. The neighbors that smooth a prediction, however, are rows of the same batch.
     """
 
     model: TableModel
     table: NewTable
     verbose: int
-    every: bool = False  # projection is centered on new domains, however it was fitted
-    coverage: float | None = None  # of sets of classes, if these are wanted
-    centers: Mapping[tuple[int, Any], Moments] | None = None  # of new domains, once they are known
-    found: Notify = field(default_factory=lambda: defaultdict(dict))
+    center_all: bool = False  # also center projections that were fitted with centering="source"
+    coverage: float | None = None  # of prediction sets; None for no sets
+    centers: Mapping[tuple[int, Any], Moments] | None = None  # of new domains, after the first pass
+    facts: BatchFacts = field(default_factory=lambda: defaultdict(dict))
 
     def frames(self, client: Any = None) -> Generator[pl.DataFrame]:
-        """Predictions, piece by piece, made here or by the workers of a cluster."""
-        self.model.pool.check_partial_batches()
-        if self._centers:
-            for _ in self._each("Centering", client):
+        """Predict batch by batch, in this process or on the workers of a cluster."""
+        self.model.ensemble.check_partial_batches()
+        if self._needs_centers:
+            for _ in self._process("Centering", client):
                 pass
-            self.centers = self.found["centers"]
-            self._require_batches()
-        yield from self._each("Predicting", client)
-        self._require_batches()  # of models that smooth, where all rows are known only now
+            self.centers = self.facts["centers"]
+            self._check_batch_sizes()
+        yield from self._process("Predicting", client)
+        self._check_batch_sizes()  # for models that smooth, the number of rows is known only now
 
-    def _require_batches(self) -> None:
-        rows = {name: batch.count for name, batch in self.found["novelty"].items()}
-        self.model.pool.check_batches(rows, all_members=self.every)
+    def _check_batch_sizes(self) -> None:
+        rows = {name: moments.count for name, moments in self.facts["novelty"].items()}
+        self.model.ensemble.check_batches(rows, all_members=self.center_all)
 
     @property
-    def _centers(self) -> bool:
-        return self.every or self.model.centers
+    def _needs_centers(self) -> bool:
+        return self.center_all or self.model.centers_new_domains
 
-    def _each(self, description: str, client: Any) -> Iterator[Any]:
-        """All pieces in order, with progress on standard error."""
-        parts = self.table.parts()
-        pieces = map(self._pieces, parts) if client is None else map_on_cluster(self._all, parts, client)
+    def _process(self, description: str, client: Any) -> Iterator[Any]:
+        """Process all batches in order, show progress, and add up their statistics."""
+        row_ranges = self.table.row_ranges()
+        results: Iterator[Iterable[BatchResult]]
+        if client is None:
+            results = map(self._iterate_range, row_ranges)
+        else:
+            results = map_on_cluster(self._process_range, row_ranges, client)
         with progress(description, self.table.rows, self.verbose) as advance:
-            for rows, told, frame in chain.from_iterable(pieces):
-                for kind, more in told.items():
-                    self.found[kind] = merge_moments(self.found[kind], more)
-                if len(self.found["novelty"]) > MAX_DOMAINS:
+            for n_rows, facts, frame in chain.from_iterable(results):
+                for kind, values in facts.items():
+                    self.facts[kind] = merge_moments(self.facts[kind], values)
+                if len(self.facts["novelty"]) > MAX_DOMAINS:
                     raise ValueError(
                         f"The column {self.table.domain!r} names more than {MAX_DOMAINS:,} domains; does it "
-                        "number the rows? Pass a column that says where rows come from."
+                        "number the rows? Set domain to a column that names the domain of each row."
                     )
                 yield frame
-                advance(rows)
+                advance(n_rows)
 
-    def _pieces(self, rows: RowRange) -> Iterator[Completed]:
-        return map(self._done, self.table.pieces(rows))
+    def _iterate_range(self, row_range: RowRange) -> Iterator[BatchResult]:
+        return map(self._process_batch, self.table.batches(row_range))
 
-    def _all(self, rows: RowRange) -> list[Completed]:
-        return list(self._pieces(rows))  # at once, to be sent back
+    def _process_range(self, row_range: RowRange) -> list[BatchResult]:
+        return list(self._iterate_range(row_range))  # a worker returns all results of a range together
 
-    def _done(self, piece: NewRows) -> Completed:
-        """What a piece tells about its domains, in the only pass or in the first; its predictions in the last."""
-        model, told = self.model, Notify()
-        prepared = model.prepare(piece.X)
+    def _process_batch(self, batch: NewRows) -> BatchResult:
+        """Compute the statistics of the domains of a batch in the first pass, and its predictions in the last."""
+        model = self.model
+        ensemble = model.ensemble
+        facts: BatchFacts = {}
+        prepared = model.prepare(batch.X)
         if self.centers is None:
-            missing = np.isnan(piece.X).sum(axis=0).tolist()
-            told["missing"] = dict(zip(self.table.schema.feature_names, missing, strict=True))
-            told["novelty"] = domain_moments(model, prepared, piece.domain)
-            if self._centers:
-                told["centers"] = model.pool.moments(prepared, piece.domain, all_members=self.every)
-                return len(piece.X), told, None
-        P = model.pool.combine_members(prepared, piece.domain, self.centers)
+            missing = np.isnan(batch.X).sum(axis=0).tolist()
+            facts["missing"] = dict(zip(self.table.schema.feature_names, missing, strict=True))
+            facts["novelty"] = domain_moments(model, prepared, batch.domain)
+            if self._needs_centers:
+                facts["centers"] = ensemble.moments(prepared, batch.domain, all_members=self.center_all)
+                return len(batch.X), facts, None
+        P = ensemble.combine_members(prepared, batch.domain, self.centers)
         labels = model.classes_[P.argmax(axis=1)]
-        told |= {"labels": Counter(labels.tolist()), "new": piece.new}  # levels that training did not have
-        if piece.labels is not None:
-            told["agreement"] = {
-                "label": Agreement.from_predictions(piece.labels, labels, model.classes_, piece.domain)
-            }
-        columns = ({} if piece.domain is None else {"domain": piece.domain}) | {"label": labels}
+        facts["labels"] = Counter(labels.tolist())
+        facts["new_levels"] = batch.new_levels
+        if batch.labels is not None:
+            agreement = Agreement.from_predictions(batch.labels, labels, model.classes_, batch.domain)
+            facts["agreement"] = {"label": agreement}
+        columns: dict[str, Any] = {}
+        if batch.domain is not None:
+            columns["domain"] = batch.domain
+        columns["label"] = labels
         if self.coverage is not None:
-            sets = model.pool.named_sets(P, self.coverage)
-            told["sets"] = {"classes": sum(map(len, sets)), "rows": len(sets)}
-            columns["set"] = np.array([BATCH_SEPARATOR.join(map(str, own)) for own in sets])
-        natural = model.pool.with_natural_priors(P)
-        columns |= {f"p({name})": natural[:, i] for i, name in enumerate(model.classes_.tolist())}
-        return len(piece.X), told, _beside(piece.kept, columns)
+            sets = ensemble.named_sets(P, self.coverage)
+            facts["sets"] = {"classes": sum(map(len, sets)), "rows": len(sets)}
+            columns["set"] = np.array([SET_SEPARATOR.join(map(str, classes)) for classes in sets])
+        natural = ensemble.with_natural_priors(P)
+        for i, name in enumerate(model.classes_.tolist()):
+            columns[f"p({name})"] = natural[:, i]
+        return len(batch.X), facts, _join_columns(batch.kept, columns)
 
-    def summary(self, output: str | None, before: dict[str, float]) -> dict[str, Any]:
-        """What was done, in plain values; features mostly miss that do so here, but did not `before`, in training."""
-        found, classes = self.found, self.model.classes_.tolist()
-        agreement, rows = found["agreement"].get("label"), sum(found["labels"].values())
-        novelty = novelty_entries(self.model.novelty, found["novelty"])
+    def summary(self, output: str | None, missing_in_training: dict[str, float]) -> dict[str, Any]:
+        """Summarize the predictions in values that JSON can represent, after all batches were processed.
+
+        `missing_in_training` is the share of missing values of each feature in training.
+        """
+        facts = self.facts
+        n_rows = sum(facts["labels"].values())
+        agreement = facts["agreement"].get("label")
+        novelty = novelty_entries(self.model.novelty, facts["novelty"])
+        differences = new_data_facts(
+            n_rows, self.table.absent, facts["missing"], missing_in_training, facts["new_levels"], novelty
+        )
         return {
             "output": output,
-            "rows": rows,
-            "labels": [{"label": label, "rows": found["labels"].get(label, 0)} for label in classes],
-            "transductive": self.every or self.model.transductive,
-            "sets": self._sets(),
+            "rows": n_rows,
+            "labels": [
+                {"label": label, "rows": facts["labels"].get(label, 0)} for label in self.model.classes_.tolist()
+            ],
+            "transductive": self.center_all or self.model.transductive,
+            "sets": self._summarize_sets(),
             "agreement": agreement.summary() if agreement is not None and agreement.rows else None,
-            **new_data_facts(rows, self.table.absent, found["missing"], before, found["new"], novelty),
+            **differences,
         }
 
-    def _sets(self) -> dict[str, Any] | None:
-        """How often sets are to hold the true class, how many classes they have, and a note if that is all of them."""
+    def _summarize_sets(self) -> dict[str, Any] | None:
+        """Return coverage and mean size of the prediction sets, with a note if all sets contain all classes."""
         if self.coverage is None:
             return None
-        size = self.found["sets"]["classes"] / self.found["sets"]["rows"]
-        is_full = size == len(self.model.classes_)
-        note = self.model.pool.explain_full_sets(self.coverage) if is_full else ""
-        return {"coverage": self.coverage, "classes": size, "note": note}
+        mean_size = self.facts["sets"]["classes"] / self.facts["sets"]["rows"]
+        is_full = mean_size == len(self.model.classes_)
+        note = self.model.ensemble.explain_full_sets(self.coverage) if is_full else ""
+        return {"coverage": self.coverage, "classes": mean_size, "note": note}
 
 
 def domain_moments(model: TableModel, prepared: Array, domain: Labels | None) -> dict[str | None, Moments]:
-    """What the novelty of each domain follows from; without names there is one, called None."""
-    coded = EncodedLabels.domains(domain, len(prepared))
-    return {name: model.novelty.moments(prepared[rows]) for name, rows in coded.rows()}
+    """Compute the moments that determine the novelty of each domain; without names there is one domain, None."""
+    encoded = EncodedLabels.domains(domain, len(prepared))
+    return {name: model.novelty.moments(prepared[rows]) for name, rows in encoded.rows()}
 
 
-def _beside(kept: pl.DataFrame, columns: dict[str, Any]) -> pl.DataFrame:
-    """Columns of the table before ours; those that are called like one of ours are marked."""
+def _join_columns(kept: pl.DataFrame, predictions: dict[str, Any]) -> pl.DataFrame:
+    """Join kept columns and predictions; append " (input)" to names of kept columns that occur in both."""
     import polars as pl
 
-    taken = {*columns, *kept.columns}
+    taken = {*predictions, *kept.columns}
     names = {name: name for name in kept.columns}
-    for name in set(kept.columns).intersection(columns):
+    for name in set(kept.columns).intersection(predictions):
         while names[name] in taken:
             names[name] += " (input)"
-    return pl.concat([kept.rename(names), pl.DataFrame(columns)], how="horizontal")
+    return pl.concat([kept.rename(names), pl.DataFrame(predictions)], how="horizontal")

@@ -1,4 +1,4 @@
-"""`fit`: from a frame or the path of a table to a model that predicts frames and tables."""
+"""`fit`: fit a model to a DataFrame or to the path of a table."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ def fit(
     n_jobs: int | None = None,
     verbose: int = 0,
 ) -> Model:
-    """Fit a model for places that are not in a table, and score it on each place held out: what ``unseen fit`` does.
+    """Fit a model for domains that are not in a table, and evaluate it on each held-out domain, as ``unseen fit`` does.
 
     Parameters
     ----------
     data : DataFrame, dict, list of dict, structured array, str or path
         Columns or rows by name, or a table or folder to read: see :func:`unseen.tables.load_table`.
     method : str, tuple, Method or list of these, default="auto"
-        "auto" pools the models of :class:`unseen.UnseenClassifier`; or a name in `unseen.model_selection.METHODS`, or a
-        classifier of your own such as ``("mine", SVC(), {"C": [1, 10]})``: see :ref:`own_models`. Several are pooled;
-        of a single one the best settings are picked.
+        "auto" is an ensemble of the models of :class:`unseen.UnseenClassifier`. Otherwise a name in
+        `unseen.model_selection.METHODS`, or a custom classifier such as ``("mine", SVC(), {"C": [1, 10]})``: see
+        :ref:`own_models`. Several methods make an ensemble; for a single method the best settings are selected.
     label, domain, group, unlabeled, dates, categories, max_per_domain
-        What the columns are for, and which rows to use, as for :func:`unseen.tables.load_table`.
+        The roles of the columns and the rows to use, as for :func:`unseen.tables.load_table`.
     scale : {"standardize", "l2", "none"}, default="standardize"
         See :func:`unseen.tables.preprocessor`.
     inductive : bool, default=False
         Leave out models, and smoothing, that need batches of the new domain.
     random_state : int, default=0
-        Seed of all draws.
+        Seed of the random number generators.
     n_jobs : int, default=None
         Number of processes.
     verbose : int, default=0
@@ -58,8 +58,8 @@ def fit(
     Returns
     -------
     model : unseen.models.Model
-        Predicts frames, files and arrays, and is written to a file by `save`. Its `card` says what was chosen, how it
-        scored on held-out domains, how every column was used, and what was assumed.
+        Predicts DataFrames, files and arrays; `save` writes it to a file. Its `card` describes the selected model, the
+        scores on held-out domains, how every column was used, and the assumptions that were made.
 
     Examples
     --------
@@ -72,15 +72,13 @@ def fit(
     >>> model.predict(pl.DataFrame({"age": [20, 80]})).tolist()
     ['no', 'yes']
     """
-    wanted = parse_methods(method if isinstance(method, list) else [method])
+    methods = parse_methods(method if isinstance(method, list) else [method])
     request = Request(
-        label,
-        domain,
-        None,
-        None,
-        unlabeled,
-        max_per_domain,
-        random_state,
+        label=label,
+        domain=domain,
+        unlabeled=unlabeled,
+        max_per_domain=max_per_domain,
+        seed=random_state,
         group=group,
         dates=dates,
         categories=categories,
@@ -88,9 +86,25 @@ def fit(
     source = survey_table(data, request)
     plan = SizePlan.from_rows(source.rows)
     table = open_row_stream(source, plan, random_state)
-    how: dict[str, Any] = {"scale": scale, "seed": random_state}
-    work: dict[str, Any] = {"inductive": inductive, "n_jobs": n_jobs, "verbose": verbose}
-    found = fit_table(table, wanted, plan=plan, stream=source, **work, **how)
-    told = replace(table, notices=[*fit_notices(table, wanted, plan), *found.remarks])
-    how["method"] = ", ".join(one.name for one in wanted)
-    return Model(found.model, model_card(told, found, source=source, command="unseen.fit(...)", **how))
+    result = fit_table(
+        table,
+        methods,
+        scale=scale,
+        inductive=inductive,
+        seed=random_state,
+        n_jobs=n_jobs,
+        verbose=verbose,
+        plan=plan,
+        stream=source,
+    )
+    notices = [*fit_notices(table, methods, plan), *result.remarks]
+    card = model_card(
+        replace(table, notices=notices),
+        result,
+        method=", ".join(method.name for method in methods),
+        scale=scale,
+        seed=random_state,
+        source=source,
+        command="unseen.fit(...)",
+    )
+    return Model(result.model, card)

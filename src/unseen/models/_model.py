@@ -1,4 +1,4 @@
-"""A model with its card, which says what it needs of a table: predictions of frames, files and arrays."""
+"""A fitted model with its card: predicts DataFrames, files and arrays."""
 
 from __future__ import annotations
 
@@ -26,30 +26,31 @@ from ._table_model import TableModel
 if TYPE_CHECKING:
     import polars as pl
 
-FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what makes spreadsheets take a cell for a formula
-BATCH = 20_000  # rows in memory at a time
+FORMULA_PREFIXES = ("=", "+", "-", "@", "\t", "\r")  # spreadsheets interpret cells that start with these as formulas
+DEFAULT_BATCH_SIZE = 20_000  # rows in memory at a time
 RESULT_ENDINGS = (".csv", ".parquet")
 
 
 class ModelFileError(ValueError):
-    """A file is no model, is damaged, or cannot be read by this version."""
+    """A file is not a model file, is damaged, or cannot be read by this version."""
 
 
 @dataclass(frozen=True)
 class TablePredictions:
-    """What :meth:`unseen.models.Model.predict_table` found.
+    """Result of :meth:`unseen.models.Model.predict_table`.
 
     Attributes
     ----------
     summary : dict
-        Numbers of rows and labels, agreement with the labels of the table, novelty of each domain: JSON-able.
+        Numbers of rows and labels, agreement with the labels of the table, and novelty of each domain, in values that
+        JSON can represent.
     notices : list of str
-        What is worth a look, in sentences: how the table differs from that of training, and what of it is not used.
-        What :meth:`~unseen.models.Model.open_table` said is not repeated for a table that it opened.
+        Sentences on differences from the training data, and on columns that are not used. For a table from
+        :meth:`~unseen.models.Model.open_table`, the notices of that table are not repeated.
     frame : polars.DataFrame or None
-        A row for each row of the table; None if they were written to a file.
+        The predictions, in the order of the rows of the table; None if they were written to a file.
     path : Path or None
-        That file.
+        The file with the predictions, if there is one.
     """
 
     summary: dict[str, Any]
@@ -60,24 +61,23 @@ class TablePredictions:
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """A fitted model and its card, as :func:`unseen.fit` and :func:`unseen.load_model` give it.
+    """A fitted model and its card; :func:`unseen.fit` and :func:`unseen.load_model` return it.
 
-    Data are a frame of pandas or polars, a dict of columns, a list of dicts, a structured array, or the path of a
-    table, folder or pattern: their columns are found by name and encoded as those of the training table were. A dict of
-    values or a Series of pandas is one row. An array is taken as encoded already.
+    Data are a DataFrame of pandas or polars, a dict of columns, a list of dicts, a structured array, or the path of a
+    table, folder or pattern. Their columns are matched by name and encoded like those of the training table. A dict of
+    values or a Series of pandas is one row. An array must be encoded already.
 
-    Predictions of data that differ from the training data, by new categories, missing columns or their distance from
-    the source domains, come with a :class:`~unseen.exceptions.NewDataWarning` for each difference, in the words that
-    ``unseen predict`` prints.
+    Prediction issues a :class:`~unseen.exceptions.NewDataWarning` for each difference from the training data: new
+    categories, missing columns, or a large distance from the source domains. ``unseen predict`` prints the same texts.
 
     Parameters
     ----------
     estimator : TableModel or estimator
-        What was saved. Predictions are those of a :class:`unseen.models.TableModel`.
+        The fitted model. Prediction requires a :class:`unseen.models.TableModel`.
     card : dict
-        What is known about it.
+        Description of the model.
     name : str, default="The model"
-        What to call it in errors: the file.
+        Name of the model in error messages, such as its file.
     """
 
     estimator: Any
@@ -86,12 +86,12 @@ class Model:
 
     @property
     def classes_(self) -> Labels:
-        """The classes, in the order of the columns of `predict_proba`."""
+        """Classes in the order of the columns of `predict_proba`."""
         return self.table_model.classes_
 
     @property
     def table_model(self) -> TableModel:
-        """The estimator, if it is one for tables."""
+        """The estimator, if it is a TableModel; otherwise raises ModelFileError."""
         if not isinstance(self.estimator, TableModel):
             kind = type(self.estimator).__name__
             raise ModelFileError(f"{self.name}: holds a {kind}, not a model that `unseen fit` wrote.")
@@ -104,42 +104,42 @@ class Model:
             return Schema.from_dict(self.card["schema"])
         except (KeyError, TypeError, ValueError) as error:
             reason = " ".join(getattr(error, "problems", []))
-            text = f"{self.name}: its card does not say which columns the model needs. {reason}"
+            text = f"{self.name}: its card does not describe the columns that the model needs. {reason}"
             raise ModelFileError(text.strip()) from error
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model and its card to a file, whole or not at all; :func:`unseen.load_model` reads it.
+        """Write the model and its card to a file, for :func:`unseen.load_model`. An error leaves no partial file.
 
         Parameters
         ----------
         path : str or path
-            The file, by custom with the ending ``.unseen``; an existing one is replaced.
+            The file, by convention with the ending ``.unseen``. An existing file is replaced.
         """
-        from ._model_file import save_model  # which makes models of files, so it comes after this
+        from ._model_file import save_model  # imports this module
 
         save_model(self.estimator, path, self.card)
 
     def predict(self, data: Any, *, sample_domain: Any = None) -> Labels:
-        """Classify all rows at once; a transductive model needs at least 10 rows of each new domain.
+        """Predict the classes of all rows at once; a transductive model needs at least 10 rows of each new domain.
 
         Parameters
         ----------
         data : DataFrame, dict, Series, list of dict, structured array, str, path or array-like
-            The samples; a dict of values or a Series is one.
+            The samples; a dict of values or a Series is one sample.
         sample_domain : str or array-like, default=None
-            The column that names domains, or the domain of each sample. None means that all are of one, or those of
-            each file of a folder.
+            The column that names domains, or the domain of each sample. None means that all samples are of one domain,
+            or that each file of a folder is one.
 
         Returns
         -------
         labels : ndarray of shape (n_samples,)
-            The classes.
+            The predicted classes.
         """
-        prepared, domain = self._prepared(data, sample_domain)
-        return self.table_model.pool.predict(prepared, sample_domain=domain)
+        prepared, domain = self._prepare(data, sample_domain)
+        return self.table_model.ensemble.predict(prepared, sample_domain=domain)
 
     def predict_proba(self, data: Any, *, sample_domain: Any = None) -> Array:
-        """Class probabilities of all rows, calibrated on held-out domains, under the natural class frequencies.
+        """Predict class probabilities, calibrated on held-out domains, for the class frequencies of the training data.
 
         Parameters
         ----------
@@ -151,79 +151,90 @@ class Model:
         probabilities : ndarray of shape (n_samples, n_classes)
             In the order of `classes_`.
         """
-        prepared, domain = self._prepared(data, sample_domain)
-        return self.table_model.pool.predict_proba(prepared, sample_domain=domain)
+        prepared, domain = self._prepare(data, sample_domain)
+        return self.table_model.ensemble.predict_proba(prepared, sample_domain=domain)
 
     def predict_set(self, data: Any, coverage: float | None = None, *, sample_domain: Any = None) -> list[Labels]:
-        """Tell which classes rows may have: sets that hold the true one as often as asked, on new domains.
+        """Predict sets of classes that contain the true class of a given share of rows of new domains.
 
         Parameters
         ----------
         data, sample_domain
             As for `predict`.
         coverage : float, default=None
-            How often the true class is to be in the set, on average over new domains like those of the training table.
-            With m of these at most 1 - 1/(m + 1) is attainable, as the next may be the strangest: more is refused. None
+            Share of rows whose set contains the true class, on average over new domains like those of the training
+            table. With m training domains at most 1 - 1/(m + 1) is attainable; a larger value raises an error. None
             means 0.9 or, with fewer than 9 domains, the largest attainable coverage, which a
             :class:`~unseen.exceptions.CoverageWarning` states.
 
         Returns
         -------
         sets : list of ndarray
-            The classes of each row, the likeliest first; never none.
+            The classes of each row, from the most to the least probable; at least one.
         """
-        pool = self.table_model.pool
-        coverage = pool.resolve_coverage(coverage)  # before anything is read
-        prepared, domain = self._prepared(data, sample_domain)
-        sets = pool.named_sets(pool.decision_proba(prepared, sample_domain=domain), coverage)
-        pool.warn_full_sets(all(len(classes) == len(self.classes_) for classes in sets), coverage)
+        ensemble = self.table_model.ensemble
+        coverage = ensemble.resolve_coverage(coverage)  # raises an error before the data are read
+        prepared, domain = self._prepare(data, sample_domain)
+        probabilities = ensemble.decision_proba(prepared, sample_domain=domain)
+        sets = ensemble.named_sets(probabilities, coverage)
+        are_full = all(len(classes) == len(self.classes_) for classes in sets)
+        ensemble.warn_full_sets(are_full, coverage)
         return sets
 
     def explain(self, data: Any, rows: Any = None, *, sample_domain: Any = None) -> list[dict[str, Any]]:
-        """Tell what single predictions rest on.
+        """Explain single predictions by the members of the ensemble and by the distance from the training rows.
 
         Parameters
         ----------
         data, sample_domain
             As for `predict`.
         rows : array-like of int or bool, default=None
-            Which rows to tell of; None means all.
+            The rows to explain; None means all.
 
         Returns
         -------
-        told : list of dict
-            Of each row its `label` and that label's `probability`; `agreement`, the share of the pool's weight whose
-            members would have said the same; `dissent`, the names of the others; and `farther`, the share of training
-            rows that lie farther out than this one: 0 is stranger than all of them.
+        explanations : list of dict
+            For each row its `label` and the `probability` of that label; `agreement`, the share of the ensemble weight
+            of members that predict the same label; `dissent`, the names of the other members; and `farther`, the share
+            of training rows that lie farther from the center of the training data than this row.
         """
-        model, pool = self.table_model, self.table_model.pool
-        prepared, domain = self._prepared(data, sample_domain)
+        model = self.table_model
+        ensemble = model.ensemble
+        prepared, domain = self._prepare(data, sample_domain)
         labels = None if domain is None else check_domains(domain, len(prepared))
-        decisions = pool.decision_proba(prepared, sample_domain=labels)
-        chosen, P = decisions.argmax(axis=1), pool.with_natural_priors(decisions)
-        said = pool.member_probabilities(prepared, labels).argmax(axis=2)
+        decisions = ensemble.decision_proba(prepared, sample_domain=labels)
+        predicted = decisions.argmax(axis=1)
+        P = ensemble.with_natural_priors(decisions)
+        predicted_by_member = ensemble.member_probabilities(prepared, labels).argmax(axis=2)
         farther = model.novelty.farther(prepared)
         names = np.array(self._member_names())
-        return [
-            {
-                "label": model.classes_[chosen[i]].item(),
-                "probability": float(P[i, chosen[i]]),
-                "agreement": float(pool.weights[said[:, i] == chosen[i]].sum()),
-                "dissent": list(dict.fromkeys(names[said[:, i] != chosen[i]].tolist())),
-                "farther": float(farther[i]),
-            }
-            for i in np.arange(len(prepared))[slice(None) if rows is None else np.asarray(rows)]
-        ]
+        positions = np.arange(len(prepared))
+        if rows is not None:
+            positions = positions[np.asarray(rows)]
+        explanations = []
+        for i in positions:
+            agrees = predicted_by_member[:, i] == predicted[i]
+            explanations.append(
+                {
+                    "label": model.classes_[predicted[i]].item(),
+                    "probability": float(P[i, predicted[i]]),
+                    "agreement": float(ensemble.weights[agrees].sum()),
+                    "dissent": list(dict.fromkeys(names[~agrees].tolist())),
+                    "farther": float(farther[i]),
+                }
+            )
+        return explanations
 
     def _member_names(self) -> list[str]:
-        """What the card calls the members of the pool, or what they are made of."""
-        members = self.table_model.pool.members_
-        told = [str(one["model"]) for one in self.card.get("ensemble", {}).get("members", [])]
-        made = [" + ".join(type(step).__name__ for _, step in member.steps) for member in members]
-        return told if len(told) == len(members) else made
+        """Return the names of the members of the ensemble in the card, or else the types of their steps."""
+        members = self.table_model.ensemble.members_
+        names = [str(member["model"]) for member in self.card.get("ensemble", {}).get("members", [])]
+        if len(names) == len(members):
+            return names
+        return [" + ".join(type(step).__name__ for _, step in member.steps) for member in members]
 
     def novelty(self, data: Any, *, sample_domain: Any = None) -> NoveltyResult | dict[str, NoveltyResult]:
-        """Tell how far samples lie from those that the model was fitted on.
+        """Compute the distance of samples from the source domains.
 
         Parameters
         ----------
@@ -233,18 +244,19 @@ class Model:
         Returns
         -------
         novelty : NoveltyResult or dict
-            How far all of them lie; or those of each domain, by its name, if domains have names.
+            The novelty of all samples or, if domains have names, of each domain by its name.
         """
-        X, domain, _ = self._encoded(data, sample_domain)
+        X, domain, _ = self._encode(data, sample_domain)
         model = self.table_model
-        found = domain_moments(model, model.prepare(X), _as_text(domain))
-        results = {str(name): model.novelty.score_moments(moments) for name, moments in found.items()}
-        return results if domain is not None else results["None"]
+        moments = domain_moments(model, model.prepare(X), _as_text(domain))
+        if domain is None:
+            return model.novelty.score_moments(moments[None])
+        return {str(name): model.novelty.score_moments(moments[name]) for name in moments}
 
-    def _prepared(self, data: Any, sample_domain: Any) -> tuple[Array, Any]:
-        """Samples as the pool sees them and their domains; warns of differences from the training data."""
+    def _prepare(self, data: Any, sample_domain: Any) -> tuple[Array, Any]:
+        """Return preprocessed samples and their domains; warn about differences from the training data."""
         model = self.table_model
-        X, domain, facts = self._encoded(data, sample_domain)
+        X, domain, facts = self._encode(data, sample_domain)
         prepared = model.prepare(X)
         moments = domain_moments(model, prepared, _as_text(domain))
         facts["novelty"] = novelty_entries(model.novelty, moments)
@@ -252,46 +264,53 @@ class Model:
             warn(note, NewDataWarning)
         return prepared, domain
 
-    def _encoded(self, data: Any, sample_domain: Any) -> tuple[Array, Any, dict[str, Any]]:
-        """Encoded samples, the domain of each if there are several, and how they differ from the training data."""
+    def _encode(self, data: Any, sample_domain: Any) -> tuple[Array, Any, dict[str, Any]]:
+        """Return encoded samples, the domain of each or None, and the differences from the training data."""
         if not is_path(data) and not has_columns(data):
             X = as_array(data)
             if X.ndim != 2:
                 raise ValueError(f"An array must have a row for each sample; got the shape {X.shape}.")
             return X, sample_domain, new_data_facts(len(X), [], {}, {}, {}, [])
-        column = sample_domain if isinstance(sample_domain, str) else None
-        table = self.open_table(data, domain=column)
-        X, domain, new_levels = table.whole()
+        domain_column = sample_domain if isinstance(sample_domain, str) else None
+        table = self.open_table(data, domain=domain_column)
+        X, domain, new_levels = table.read()
+        if sample_domain is not None and domain_column is None:
+            domain = sample_domain
         missing = dict(zip(self.schema.feature_names, np.isnan(X).sum(axis=0).tolist(), strict=True))
         facts = new_data_facts(len(X), table.absent, missing, self._missing_in_training(), new_levels, [])
-        return X, domain if column is not None or sample_domain is None else sample_domain, facts
+        return X, domain, facts
 
     def open_table(
-        self, data: Any, *, domain: str | None = None, keep: Sequence[str] | None = None, batch_size: int = BATCH
+        self,
+        data: Any,
+        *,
+        domain: str | None = None,
+        keep: Sequence[str] | None = None,
+        batch_size: int = DEFAULT_BATCH_SIZE,
     ) -> NewTable:
-        """Open a new table for `predict_table`; its `notices` say what of it plays no part, before any work is done.
+        """Open a new table for `predict_table`. Its `notices` list the columns that are not used.
 
         Parameters
         ----------
         data
             As for `predict_table`.
         domain : str, default=None
-            The column that tells domains apart.
+            The column that names domains.
         keep : sequence of str or "all", default=None
-            Columns to copy into the output, such as identifiers.
+            Columns to copy to the output, such as identifiers.
         batch_size : int, default=20000
-            Rows in memory at a time; fewer if they are wide.
+            Number of rows in memory at a time; smaller for tables with many columns.
 
         Returns
         -------
         table : NewTable
-            Whose rows are read in pieces.
+            The table, whose rows are read in batches.
         """
-        pool, table = self.table_model.pool, NewTable(data, self.schema, domain, batch_size, keep)
-        if pool.smoothing and table.is_parted:
+        table = NewTable(data, self.schema, domain, batch_size, keep)
+        if self.table_model.ensemble.smoothing and table.splits_domains:
             table.notices.append(
-                "Rows are smoothed by their nearest neighbors among those that are read at a time, so predictions "
-                "differ a little from those of all rows at once. A larger --batch-size brings them closer."
+                "Predictions are smoothed over the nearest neighbors within a batch, so that they differ slightly from "
+                "those of all rows at once. A larger batch_size makes the difference smaller."
             )
         return table
 
@@ -304,88 +323,95 @@ class Model:
         sets: float | None = None,
         client: Any = None,
         verbose: int = 0,
-        **columns: Any,
+        domain: str | None = None,
+        keep: Sequence[str] | None = None,
+        batch_size: int = DEFAULT_BATCH_SIZE,
     ) -> TablePredictions:
-        """Predict the rows of a table, in their order and a few at a time, and say how far they lie from the sources.
+        """Predict the rows of a table in order and in batches, and compute their distance from the source domains.
 
-        A model that centers new domains reads the table twice, and says of each row what it would say of it among all.
-        One that smooths looks for the neighbors of a row among those that are read with it.
+        A model that centers new domains reads the table twice, and its predictions do not depend on the batches. With
+        smoothing, the neighbors of a row are those within its batch.
 
         Parameters
         ----------
         data : DataFrame, dict, list of dict, structured array, str, path, array-like or NewTable
-            The table, of any size; with what `open_table` gave, `domain` and `keep` are known already.
+            The table, of any size; or the result of `open_table`, for which `domain`, `keep` and `batch_size` are not
+            used.
         output : str or path, default=None
-            A .csv or .parquet file to write; None gives a frame.
+            A .csv or .parquet file to write; None returns a DataFrame.
         center : {"model", "target"}, default="model"
-            Center projections as the model was fitted, or on the new rows of each domain (transductive).
+            Center projections as in training, or on the new rows of each domain (transductive).
         sets : float, default=None
-            Add a column of sets of labels that hold the true one so often: see `predict_set`.
+            Add a column of prediction sets with this coverage: see `predict_set`.
         client : dask.distributed.Client, default=None
-            Whose workers do it; None means here.
+            Client of a Dask cluster that computes the predictions; None means this process.
         verbose : int, default=0
             1 shows progress.
-        **columns : dict
-            `domain`, the column that tells domains apart, and `keep`, a sequence of columns to copy into the output,
-            such as identifiers, or "all".
+        domain, keep, batch_size
+            As for `open_table`.
 
         Returns
         -------
         predictions : TablePredictions
-            Summary, notices, and the frame or the path of the file.
+            Summary, notices, and the DataFrame or the path of the file.
         """
         if center not in ("model", "target"):
             raise ValueError(f"center must be 'model' or 'target'; got {center!r}.")
-        model, before = self.table_model, self._missing_in_training()
-        if sets is not None:  # what cannot be promised is refused before anything is read
-            model.pool.threshold(sets)
+        model = self.table_model
+        missing_in_training = self._missing_in_training()
+        if sets is not None:  # an unattainable coverage raises an error before the data are read
+            model.ensemble.threshold(sets)
         if center == "target":
-            model.require_center()
-        table = data if isinstance(data, NewTable) else self.open_table(data, **columns)
-        run = BatchPrediction(model, table, verbose, center == "target", sets)
+            model.check_can_center()
+        if isinstance(data, NewTable):
+            table = data
+            notices = []  # the caller of `open_table` has them already
+        else:
+            table = self.open_table(data, domain=domain, keep=keep, batch_size=batch_size)
+            notices = table.notices
+        prediction = BatchPrediction(model, table, verbose, center_all=center == "target", coverage=sets)
         path = None if output is None else Path(output)
-        with closing(run.frames(client)) as frames:
-            frame = _together(frames, path)
-        summary = run.summary(None if path is None else str(path), before)
-        opened = [] if isinstance(data, NewTable) else table.notices  # who opened the table has these already
-        return TablePredictions(summary, [*opened, *_notices(summary)], frame, path)
+        with closing(prediction.frames(client)) as frames:
+            frame = _concatenate(frames, path)
+        summary = prediction.summary(None if path is None else str(path), missing_in_training)
+        return TablePredictions(summary, [*notices, *_make_notices(summary)], frame, path)
 
     def _missing_in_training(self) -> dict[str, float]:
-        """The share of missing values in columns of the training table; older models do not tell."""
+        """Return the share of missing values of columns of the training table; older models do not store it."""
         try:
             return {str(name): float(share) for name, share in self.card.get("data", {}).get("missing", {}).items()}
         except (AttributeError, TypeError, ValueError) as error:
-            raise ModelFileError(f"{self.name}: its card does not say what was missing in training.") from error
+            raise ModelFileError(f"{self.name}: its card does not list the missing values of training.") from error
 
 
 def _as_text(domain: Any) -> Labels | None:
-    """Names of domains, as novelty is told by them."""
+    """Convert domain names to text, by which the results of novelty are named."""
     return None if domain is None else np.asarray(domain).astype(str)
 
 
-def _notices(summary: dict[str, Any]) -> Iterator[str]:
-    """How the table differs from that of training, and names that look like formulas or are new to the model."""
+def _make_notices(summary: dict[str, Any]) -> Iterator[str]:
+    """Yield sentences on differences from the training data, names that look like formulas, and unknown labels."""
     yield from new_data_notes(summary, summary["rows"])
     names = [entry["label"] for entry in summary["labels"]] + [entry["domain"] for entry in summary["novelty"]]
-    risky = [name for name in names if isinstance(name, str) and name.startswith(FORMULA)]
-    if risky and (summary["output"] or "").lower().endswith(".csv"):
+    formulas = [name for name in names if isinstance(name, str) and name.startswith(FORMULA_PREFIXES)]
+    if formulas and (summary["output"] or "").lower().endswith(".csv"):
         yield (
-            f"Names such as {risky[0]!r} look like formulas to a spreadsheet. They are written as they are; import "
+            f"Names such as {formulas[0]!r} look like formulas to a spreadsheet. They are written unchanged; import "
             "their column as text."
         )
-    others = (summary["agreement"] or {}).get("others", {"rows": 0})
-    if others["rows"]:
+    unknown = (summary["agreement"] or {}).get("others", {"rows": 0})
+    if unknown["rows"]:
         yield (
-            f"{format_count(others['rows'], 'row')} with labels that the model was not trained on, such as "
-            f"{others['labels'][0]!r}: no prediction can be right there."
+            f"{format_count(unknown['rows'], 'row')} with labels that the model was not trained on, such as "
+            f"{unknown['labels'][0]!r}: their predictions are always wrong."
         )
 
 
-def _together(frames: Iterable[pl.DataFrame], path: Path | None) -> pl.DataFrame | None:
-    """All frames in one, or in a file, which has its name only at the end, if nothing was raised.
+def _concatenate(frames: Iterable[pl.DataFrame], path: Path | None) -> pl.DataFrame | None:
+    """Concatenate frames, or write them to a file, which gets its name when it is complete.
 
-    Text follows RFC 4180: cells with commas, quotes or line breaks are quoted, and nothing else is changed. Parquet
-    cannot be appended to, so its pieces are files of their own until the end.
+    CSV follows RFC 4180: cells with commas, quotes or line breaks are quoted, and other cells are written unchanged.
+    Parquet files cannot be appended to, so each frame is written to a temporary file first.
     """
     import polars as pl
 

@@ -1,4 +1,4 @@
-"""The card of a model: all that is known about it, in plain values."""
+"""The model card: a description of a fitted model as a dictionary for JSON."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from ..tables import SurveyedTable, Table
 from ..utils.environment import environment_info
 from ._table_fit import TableFit
 
-BOARD = ("model", "kind", "mean", "standard_error", "weight", "reason", "params", "is_selected")
+LEADERBOARD_KEYS = ("model", "kind", "mean", "standard_error", "weight", "reason", "params", "chosen")
 
 
 def model_card(
     table: Table,
-    found: TableFit,
+    fit: TableFit,
     *,
     method: str = "auto",
     scale: str = "standardize",
@@ -34,25 +34,25 @@ def model_card(
     source: Any = None,
     command: str = "",
 ) -> dict[str, Any]:
-    """Say what a model was fitted on, what was chosen, how it scored, and which columns it needs.
+    """Describe a model: its training data, the model selection, the scores and the columns that it needs.
 
     Parameters
     ----------
     table : Table
-        What the model was fitted on, or a sample of it.
-    found : TableFit
-        What the fit gave.
+        The training data, or a sample of them.
+    fit : TableFit
+        Result of `unseen.models.fit_table`.
     method, scale, seed
-        What was asked for.
+        Arguments of the fit.
     source : SurveyedTable, default=None
-        Has all rows if the table is a sample.
+        All rows, if the table is a sample.
     command : str, default=""
-        What repeats the fit.
+        Command that repeats the fit.
 
     Returns
     -------
     card : dict
-        As `unseen.models.save_model` takes it.
+        Argument of `unseen.models.save_model`.
 
     Examples
     --------
@@ -63,54 +63,56 @@ def model_card(
     (1797, 'plain')
     """
     if isinstance(source, SurveyedTable):
-        rows, domain_rows, class_rows = source.rows, source.domain_rows(), source.class_rows()
+        n_rows = source.rows
+        domain_rows = source.domain_rows()
+        class_rows = source.class_rows()
     else:
-        rows = len(table.X)
-        domain_rows, class_rows = (Counter(np.sort(labels).tolist()) for labels in (table.domain, table.y))
-    novelty = found.model.novelty
-    missing = np.isnan(table.X).mean(axis=0).round(4).tolist()  # the share of each column
+        n_rows = len(table.X)
+        domain_rows = Counter(np.sort(table.domain).tolist())
+        class_rows = Counter(np.sort(table.y).tolist())
+    novelty = fit.model.novelty
+    missing_shares = np.isnan(table.X).mean(axis=0).round(4).tolist()
+    missing = {name: share for name, share in zip(table.schema.feature_names, missing_shares, strict=True) if share}
+    measure = "accuracy on a domain by a model fitted on the other domains"
+    if fit.stream:
+        measure += f", among {fit.stream['choice_rows']:,} rows"
+    expected_performance = ""
+    if fit.ensemble:
+        expected_performance = describe_expected_performance(fit.ensemble["forecast"], [*fit.scores.values()])
     return {
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": command,
         "data": {
             "name": table.name,
-            "rows": rows,
+            "rows": n_rows,
             "features": table.X.shape[1],
             "domains": domain_rows,
-            "missing": {name: share for name, share in zip(table.schema.feature_names, missing, strict=True) if share},
+            "missing": missing,
             "classes": [{"class": value, "rows": count} for value, count in class_rows.items()],
             "notices": list(table.notices),
             "columns": table.column_uses(),
         },
         "schema": table.schema.to_dict(),
         "method": method,
-        "model": found.name,
-        "kind": found.kind,
-        "settings": found.settings,
+        "model": fit.name,
+        "kind": fit.kind,
+        "settings": fit.settings,
         "scale": scale,
         "seed": seed,
-        "balance": found.balance,
-        "ensemble": found.ensemble,
-        "promise": expected_performance_facts(found.ensemble["forecast"], [*found.scores.values()])
-        if found.ensemble
-        else "",
+        "balance": fit.balance,
+        "ensemble": fit.ensemble,
+        "promise": expected_performance,
         "scores": {
-            "measure": "accuracy on a domain by a model fitted on the other domains"
-            + (f", among {found.stream['choice_rows']:,} rows" if found.stream else ""),
-            "mean": found.mean,
-            "by_domain": found.scores,
-            "rows": found.scored_rows,
-            "baseline": found.baseline,
+            "measure": measure,
+            "mean": fit.mean,
+            "by_domain": fit.scores,
+            "rows": fit.scored_rows,
+            "baseline": fit.baseline,
         },
         "leaderboard": [
-            {
-                key: row[key]
-                for key in ("model", "kind", "mean", "standard_error", "weight", "reason", "params", "is_selected")
-            }
-            for row in found.leaderboard
-            if np.isfinite(row["mean"])
+            {key: row[key] for key in LEADERBOARD_KEYS} for row in fit.leaderboard if np.isfinite(row["mean"])
         ],
-        "stream": found.stream,
+        "stream": fit.stream,
         "novelty": {
             "reference": dict(zip(novelty.domains_.tolist(), novelty.reference_.tolist(), strict=True)),
             "resolution": novelty.resolution_,
@@ -119,22 +121,24 @@ def model_card(
     }
 
 
-def expected_performance_facts(forecast: tuple[float, float, float], scores: Sequence[float]) -> str:
-    """What the scores of held-out domains say about the next one, and what they do not, in words."""
+def describe_expected_performance(forecast: tuple[float, float, float], scores: Sequence[float]) -> str:
+    """Describe the expected accuracy on a new domain, given the forecast and the scores on held-out domains."""
     mean, low, high = forecast
-    m = len(scores)
-    expected, least, most = (f"{100 * share:.0f}%" for share in (mean, low, high))
-    held = 100 * m // (m + 1)  # rounded down: more is refused
-    sets = f"Sets of labels can be asked to hold the true one in up to {held}% of rows, on average over new domains"
-    if held < 90:
+    n_domains = len(scores)
+    max_coverage = 100 * n_domains // (n_domains + 1)  # rounded down, since a larger coverage raises an error
+    sets = f"Prediction sets contain the true class in up to {max_coverage}% of rows, on average over new domains"
+    if max_coverage < 90:
         sets += f"; 90% takes {domains_for_coverage(0.9)} domains"
-    if m >= MIN_DOMAINS_FOR_INTERVAL and is_informative(low, high, (0.0, 1.0)):
+    if n_domains >= MIN_DOMAINS_FOR_INTERVAL and is_informative(low, high, (0.0, 1.0)):
         return (
-            f"On a new domain expect an accuracy of {expected}, 95% prediction interval {least} to {most}, if it "
-            f"differs from these {m} as they differ from each other; nothing is promised for a stranger one. {sets}."
+            f"On a new domain expect an accuracy of {100 * mean:.0f}%, 95% prediction interval {100 * low:.0f}% to "
+            f"{100 * high:.0f}%, if it differs from these {n_domains} domains as they differ from each other; the "
+            f"interval does not hold for a domain that differs more. {sets}."
         )
-    # The forecast takes at least the spread that so few rows leave, which the scores themselves need not show.
-    of_forecast = max(mean - low, high - mean) / (stdtrit(max(m - 1, 1), 0.975) * np.sqrt(1 + 1 / m))
-    spread = max(float(np.std(scores, ddof=1)) if m > 1 else 0.0, of_forecast)
-    why = explain_missing_interval(m, spread, MAX_USABLE_SHARE, lambda size: f"{100 * size:.0f} points")
-    return f"On a new domain expect an accuracy of about {expected}. {why}. {sets}."
+    # The forecast contains at least the standard error of scores on few rows, even if the scores happen to be equal.
+    t_quantile = stdtrit(max(n_domains - 1, 1), 0.975)
+    forecast_spread = max(mean - low, high - mean) / (t_quantile * np.sqrt(1 + 1 / n_domains))
+    score_spread = float(np.std(scores, ddof=1)) if n_domains > 1 else 0.0
+    spread = max(score_spread, forecast_spread)
+    reason = explain_missing_interval(n_domains, spread, MAX_USABLE_SHARE, lambda size: f"{100 * size:.0f} points")
+    return f"On a new domain expect an accuracy of about {100 * mean:.0f}%. {reason}. {sets}."

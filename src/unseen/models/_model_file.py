@@ -1,8 +1,8 @@
-"""Model files: one `.unseen` file holds a card in JSON and a model that skops stores without pickles.
+"""Model files: one `.unseen` file contains a card in JSON and a model that skops stores without pickles.
 
 The file is a zip archive, stored without compression, of ``card.json`` and ``model.skops``. skops rebuilds objects of
-known types, and all others are refused. Checksums of both parts are in the card. Loading a file runs no code from it,
-reads and writes no other file, and starts no process.
+trusted types, and any other type raises an error. The card contains checksums of both parts. Loading a file runs no
+code from it, reads and writes no other file, and starts no process.
 """
 
 from __future__ import annotations
@@ -39,27 +39,28 @@ from ._trusted_types import (
     untrusted_types,
 )
 
-FORMAT = 3  # files of format 2 hold a pipeline in place of a pool, those of format 1 types of other names
-CARD, PAYLOAD = "card.json", "model.skops"
-CHECKSUM = "sha256"  # of the rest of the card
-MAX_CARD = 32 * 2**20  # bytes; a thousand columns of a thousand levels have room in it
+FORMAT = 3  # files of format 2 contain a pipeline in place of an ensemble, those of format 1 types of other names
+CARD = "card.json"
+PAYLOAD = "model.skops"
+CHECKSUM = "sha256"  # key of the card: checksum of its other entries
+MAX_CARD_BYTES = 32 * 2**20  # enough for a thousand columns of a thousand levels
 
-# What skops would not load by itself. What it does load, such as all of scikit-learn's estimators, is more than models
-# of this package have: `untrusted_types` draws the line.
+# Types that skops does not load by default. By default it loads all estimators of scikit-learn, which is more than
+# models of this package contain; `untrusted_types` rejects the rest.
 TRUSTED = ("numpy.dtype", *map(type_name, OWN_TYPES))
 
 
 def save_model(model: Any, path: str | os.PathLike[str], card: Mapping[str, Any]) -> None:
-    """Write a model and its card, whole or not at all.
+    """Write a model and its card to a file. An error leaves no partial file.
 
     Parameters
     ----------
     model : estimator
-        A fitted model such as :func:`unseen.models.fit_table` makes, or an estimator of this package.
+        A fitted model such as that of :func:`unseen.models.fit_table`, or an estimator of this package.
     path : str or path-like
-        The file, by custom with the ending ``.unseen``; an existing one is replaced.
+        The file, by convention with the ending ``.unseen``. An existing file is replaced.
     card : dict
-        What is known about the model, as JSON has it. The format, versions and checksums are added.
+        Description of the model, in values that JSON can represent. The format, versions and checksums are added.
 
     Examples
     --------
@@ -81,10 +82,10 @@ def save_model(model: Any, path: str | os.PathLike[str], card: Mapping[str, Any]
     skops = optional_import("skops.io", "Saving a model")
     path = Path(path)
     check_storable(model)
-    try:  # what would not be read back is not written
+    try:  # a model that `load_model` would reject is not written
         check_estimators(model)
         payload = skops.dumps(model)
-        _refuse(path, check_structure(payload))
+        _reject_untrusted(path, check_structure(payload))
     except ValueError as error:
         raise ModelFileError(f"This model cannot be stored: {error}.") from error
     header = {
@@ -93,25 +94,28 @@ def save_model(model: Any, path: str | os.PathLike[str], card: Mapping[str, Any]
         "scikit-learn": sklearn.__version__,
         "payload": {"bytes": len(payload), "sha256": hashlib.sha256(payload).hexdigest()},
     }
-    content = json.loads(json.dumps({**card, **header}, allow_nan=False))  # as it will be read
-    content[CHECKSUM] = _digest(content)
+    content = json.loads(json.dumps({**card, **header}, allow_nan=False))  # the values that a reader will get
+    content[CHECKSUM] = _card_checksum(content)
     text = json.dumps(content, ensure_ascii=False, indent=1, allow_nan=False).encode()
-    if len(text) > MAX_CARD:
-        raise ModelFileError(f"The card has {len(text):,} bytes; at most {MAX_CARD:,} can be read back. Shorten it.")
+    if len(text) > MAX_CARD_BYTES:
+        raise ModelFileError(
+            f"The card has {len(text):,} bytes; at most {MAX_CARD_BYTES:,} can be read back. Shorten it."
+        )
     with atomic_write(path) as file, zipfile.ZipFile(file, "w", compression=zipfile.ZIP_STORED) as archive:
         archive.writestr(CARD, text)
         archive.writestr(PAYLOAD, payload)
 
 
 def check_storable(model: Any) -> None:
-    """Refuse what consists of parts that no model file holds; of estimators, before the work of fitting them."""
-    unknown = untrusted_types(model)
-    if unknown:
-        parts = ", ".join(sorted(kind.__name__ for kind in estimator_types() if kind not in OWN_TYPES))
+    """Raise ModelFileError if a model, fitted or not, contains types that model files do not store."""
+    untrusted = untrusted_types(model)
+    if untrusted:
+        storable = ", ".join(sorted(kind.__name__ for kind in estimator_types() if kind not in OWN_TYPES))
         raise ModelFileError(
-            f"This model cannot be stored: it holds objects of type {', '.join(unknown)}, which no reader would trust. "
-            f"Build it from the estimators of unseen and {parts}; nearest neighbors need algorithm='brute'. Or keep "
-            "it in a file that you alone read: in Python, joblib.dump(unseen.models.fit_table(...).model, path)."
+            f"This model cannot be stored: it holds objects of type {', '.join(untrusted)}, which readers of model "
+            f"files do not trust. Use the estimators of unseen and {storable}; nearest neighbors need "
+            "algorithm='brute'. Or use a file that only you read: "
+            "joblib.dump(unseen.models.fit_table(...).model, path)."
         )
 
 
@@ -126,7 +130,7 @@ def read_card(path: str | os.PathLike[str]) -> dict[str, Any]:
     Returns
     -------
     card : dict
-        What `save_model` was given, with format, versions and checksums.
+        The card that `save_model` wrote, with format, versions and checksums.
 
     Examples
     --------
@@ -137,14 +141,15 @@ def read_card(path: str | os.PathLike[str]) -> dict[str, Any]:
     ...     print(str(error).partition(": ")[2])
     not a model file. Pass a file that `unseen fit` wrote.
     """
-    return _read(Path(path), wants_payload=False)[0]
+    card, _ = _read(Path(path), with_payload=False)
+    return card
 
 
 def load_model(path: str | os.PathLike[str]) -> Model:
-    """Read a model file. Nothing in it is executed; types that are not expected are refused by name.
+    """Read a model file. Nothing in it is executed; untrusted types raise an error that names them.
 
-    Parameters that say how and where to compute (`n_jobs`, `memory`, `cache`, `verbose`, `batch_size`) and output
-    configurations (`set_output`) are not restored: they have their defaults.
+    Parameters that control the computation (`n_jobs`, `memory`, `cache`, `verbose`, `batch_size`) and output
+    configurations (`set_output`) are not restored: they have their default values.
 
     Parameters
     ----------
@@ -154,8 +159,8 @@ def load_model(path: str | os.PathLike[str]) -> Model:
     Returns
     -------
     model : Model
-        Predicts frames, files and arrays. `card` is what `save_model` was given, with format, versions and checksums,
-        and `estimator` the fitted model itself.
+        Predicts DataFrames, files and arrays. `card` is the card that `save_model` wrote, with format, versions and
+        checksums, and `estimator` is the fitted model.
 
     Examples
     --------
@@ -172,80 +177,82 @@ def load_model(path: str | os.PathLike[str]) -> Model:
     ('digits', (2,))
     """
     path = Path(path)
-    card, payload = _read(path, wants_payload=True)
+    card, payload = _read(path, with_payload=True)
     skops = optional_import("skops.io", "Loading a model")
     exceptions = optional_import("skops.io.exceptions", "Loading a model")
-    written, here = card.get("scikit-learn"), sklearn.__version__
-    remedy = f"pip install 'scikit-learn=={written}', or fit the model again."
+    written_version = card.get("scikit-learn")
+    installed_version = sklearn.__version__
+    remedy = f"pip install 'scikit-learn=={written_version}', or fit the model again."
     try:
-        _refuse(path, check_structure(payload))
-        with ignore_warnings(InconsistentVersionWarning):  # said once, below, instead of once per part
-            model = skops.loads(payload, trusted=[*TRUSTED, *estimator_names()])
-        _refuse(path, untrusted_types(model))
-        check_estimators(model)
-        reset_runtime_settings(model)
-        found = Model(model, card, str(path))
-        _try_out(found)
+        _reject_untrusted(path, check_structure(payload))
+        with ignore_warnings(InconsistentVersionWarning):  # one warning below replaces one for each estimator
+            estimator = skops.loads(payload, trusted=[*TRUSTED, *estimator_names()])
+        _reject_untrusted(path, untrusted_types(estimator))
+        check_estimators(estimator)
+        reset_runtime_settings(estimator)
+        model = Model(estimator, card, str(path))
+        _check_predicts(model)
     except ModelFileError:
         raise
     except exceptions.UntrustedTypesFoundException as error:
         raise ModelFileError(f"{path}: refused: {error}") from error
-    except Exception as error:  # whatever skops and scikit-learn stumble over in a file that is not theirs
+    except Exception as error:  # skops and scikit-learn raise many types of errors for altered files
         reason = f"{path}: the model in it cannot be rebuilt ({type(error).__name__}: {error})."
-        if written != here:
-            reason += f" It was written with scikit-learn {written}; this is {here}: {remedy}"
+        if written_version != installed_version:
+            reason += f" It was written with scikit-learn {written_version}; this is {installed_version}: {remedy}"
         raise ModelFileError(reason) from error
-    if written != here:
+    if written_version != installed_version:
         warnings.warn(
-            f"{path} was written with scikit-learn {written}; this is {here}, and predictions may differ. To be sure: "
-            f"{remedy}",
+            f"{path} was written with scikit-learn {written_version}; this is {installed_version}, and predictions may "
+            f"differ. For equal predictions: {remedy}",
             stacklevel=2,
         )
-    return found
+    return model
 
 
-def _refuse(path: Path, unknown: list[str]) -> None:
-    if unknown:
+def _reject_untrusted(path: Path, untrusted: list[str]) -> None:
+    if untrusted:
         raise ModelFileError(
-            f"{path}: refused, because it holds objects of types that no model of unseen has: {', '.join(unknown)}."
+            f"{path}: refused, because it holds objects of types that models of unseen do not have: "
+            f"{', '.join(untrusted)}."
         )
 
 
-def _try_out(model: Model) -> None:
-    """Classify a few rows of zeros, so that a model that lacks something is found before it is given any data.
+def _check_predicts(model: Model) -> None:
+    """Predict rows of zeros, so that an incomplete model raises an error when it is loaded.
 
-    Only a `TableModel` is tried: `check_estimators` has made sure that it computes with its own arrays and nothing
-    else. Its card names the columns, as many as the model takes.
+    This is limited to a `TableModel`, for which `check_estimators` ensures that it computes with its arrays only.
     """
     table_model = model.estimator
     if not isinstance(table_model, TableModel) or "schema" not in model.card:
         return
-    described, expected = len(model.schema.columns), table_model.preprocessor.n_features_in_
-    if described != expected:
-        raise ModelFileError(f"{model.name}: its card names {described} columns, but the model takes {expected}.")
-    rows = np.zeros((MIN_BATCH_ROWS, expected))
-    with ignore_warnings(Warning):  # what it says of such rows is of no interest
+    n_described = len(model.schema.columns)
+    n_expected = table_model.preprocessor.n_features_in_
+    if n_described != n_expected:
+        raise ModelFileError(f"{model.name}: its card names {n_described} columns, but the model takes {n_expected}.")
+    rows = np.zeros((MIN_BATCH_ROWS, n_expected))
+    with ignore_warnings(Warning):  # such as that rows of zeros differ from the training data
         model.novelty(rows)
-        model.explain(rows, sample_domain=np.zeros(len(rows)))  # which asks for everything else
+        model.explain(rows, sample_domain=np.zeros(len(rows)))  # calls all other methods of the ensemble
 
 
-def _digest(card: Mapping[str, Any]) -> str:
-    """Checksum of what a card says, however it is laid out."""
-    said = {key: value for key, value in card.items() if key != CHECKSUM}
-    return hashlib.sha256(json.dumps(said, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+def _card_checksum(card: Mapping[str, Any]) -> str:
+    """Compute the checksum of the entries of a card, which does not depend on their order or on white space."""
+    content = {key: value for key, value in card.items() if key != CHECKSUM}
+    return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
-def _read(path: Path, wants_payload: bool) -> tuple[dict[str, Any], bytes]:
-    """Card and, if wanted, checked payload."""
+def _read(path: Path, with_payload: bool) -> tuple[dict[str, Any], bytes]:
+    """Read the card and, if `with_payload`, the payload, and verify their checksums."""
     if is_special(path):
         raise ModelFileError(f"{path}: not a file. Pass a file that `unseen fit` wrote.")
-    with path.open("rb") as file:  # what is missing or forbidden is no matter of the format
+    with path.open("rb") as file:  # outside of the try block: a missing file raises FileNotFoundError
         looks_like_archive = False
         try:
             looks_like_archive = file.read(4) == b"PK\x03\x04"
             with zipfile.ZipFile(file) as archive:
-                card = _card(path, archive)
-                payload = archive.read(PAYLOAD) if wants_payload else b""
+                card = _read_card(path, archive)
+                payload = archive.read(PAYLOAD) if with_payload else b""
         except ModelFileError:
             raise
         # Damaged archives fail in many ways: a wrong offset, an encryption flag, an unknown version, a broken name.
@@ -253,24 +260,26 @@ def _read(path: Path, wants_payload: bool) -> tuple[dict[str, Any], bytes]:
             if isinstance(error, zipfile.BadZipFile) and not looks_like_archive:
                 raise ModelFileError(f"{path}: not a model file. Pass a file that `unseen fit` wrote.") from error
             raise ModelFileError(f"{path}: damaged or cut off ({error}). Copy it again, or fit again.") from error
-    if wants_payload and hashlib.sha256(payload).hexdigest() != card["payload"]["sha256"]:
+    if with_payload and hashlib.sha256(payload).hexdigest() != card["payload"]["sha256"]:
         raise ModelFileError(f"{path}: the model in it is not the one that its card describes. It was altered.")
     return card, payload
 
 
-def _card(path: Path, archive: zipfile.ZipFile) -> dict[str, Any]:
-    """What the card says, if the archive holds it and a model, and nothing is odd about either."""
+def _read_card(path: Path, archive: zipfile.ZipFile) -> dict[str, Any]:
+    """Read the card of an archive, and check the members of the archive and the format and checksum of the card."""
     members = archive.infolist()
     if sorted(member.filename for member in members) != sorted([CARD, PAYLOAD]):
         raise ModelFileError(f"{path}: a zip archive, but not a model file. Pass a file that `unseen fit` wrote.")
-    # Members that are stored cannot be larger than the file: nothing inflates while it is read.
+    # Without compression, reading a member never needs more memory than the file has bytes.
     if any(m.compress_type != zipfile.ZIP_STORED or m.file_size != m.compress_size for m in members):
-        raise ModelFileError(f"{path}: refused, because it is compressed, and model files never are.")
+        raise ModelFileError(f"{path}: refused, because it is compressed. Model files are stored uncompressed.")
     size = archive.getinfo(CARD).file_size
-    if size > MAX_CARD:
-        raise ModelFileError(f"{path}: refused, because its card has {size:,} bytes; at most {MAX_CARD:,} are read.")
+    if size > MAX_CARD_BYTES:
+        raise ModelFileError(
+            f"{path}: refused, because its card has {size:,} bytes; at most {MAX_CARD_BYTES:,} are read."
+        )
     card = parse_json(archive.read(CARD))
-    json.dumps(card, allow_nan=False)  # numbers that JSON does not have could not be saved again
+    json.dumps(card, allow_nan=False)  # raises an error for infinite numbers and NaN, which are not JSON
     version = card.get("format") if isinstance(card, dict) else None
     if type(version) is int and version != FORMAT:
         remedy = "Install that version of unseen, or a later one." if version > FORMAT else "Fit the model again."
@@ -281,6 +290,6 @@ def _card(path: Path, archive: zipfile.ZipFile) -> dict[str, Any]:
     payload = card.get("payload") if isinstance(card, dict) else None
     if version != FORMAT or not isinstance(payload, dict) or not isinstance(payload.get("sha256"), str):
         raise ModelFileError(f"{path}: its card is not that of a model. Pass a file that `unseen fit` wrote.")
-    if card.get(CHECKSUM) != _digest(card):
-        raise ModelFileError(f"{path}: its card is not as it was written. It was damaged or altered; fit again.")
+    if card.get(CHECKSUM) != _card_checksum(card):
+        raise ModelFileError(f"{path}: its card is not as it was written. It was damaged or altered. Fit again.")
     return dict(card)

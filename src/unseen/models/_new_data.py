@@ -1,8 +1,8 @@
-"""A new table read in pieces: columns matched by name, numbers encoded, domains named."""
+"""A new table, read in batches: columns are matched by name and encoded, and rows get the name of their domain."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from pathlib import Path
@@ -40,197 +40,225 @@ from ..utils.validation import Labels, format_list
 if TYPE_CHECKING:
     import polars as pl
 
-VALUES_PER_PART = 1_000_000  # of a Parquet file, read in one go: some tenths of a second
-MAX_ROWS_IN_MEMORY = Path("The new table")  # what a frame or an array is called
+VALUES_PER_PART = 1_000_000  # of a Parquet file: reading them takes some tenths of a second
+IN_MEMORY_NAME = "The new table"  # name of a DataFrame or an array in messages, in place of a file name
 
 
 class RowRange(NamedTuple):
-    """Rows of a file that follow each other: read already, or to be read by whoever needs them."""
+    """Consecutive rows of a file: in `frame` if they were read already, otherwise to be read from the file."""
 
     name: str  # of the file, without its ending
     file: Path
-    before: int  # rows of all files before these
+    rows_before: int  # number of rows before these, in all files
     frame: pl.DataFrame | None = None
-    first: int = 0  # row of the file, if there is no frame
+    first: int = 0  # position in the file of the first row, if there is no frame
     height: int = 0
 
 
 class NewRows(NamedTuple):
-    """Some rows: encoded, and the domain of each; None where all rows are one nameless domain."""
+    """A batch of encoded rows. The domain is None if all rows of the table are of one domain without a name."""
 
     X: Array
     domain: Labels | None
-    new: dict[str, NewValues]  # levels that training did not have, by column
-    labels: pl.Series | None  # those that the table holds
-    kept: pl.DataFrame  # columns for the output
+    new_levels: dict[str, NewValues]  # by column, levels that training did not have
+    labels: pl.Series | None  # true labels, if the table has them
+    kept: pl.DataFrame  # columns to copy to the output
 
 
 class NewTable:
-    """A file, or several, each a domain or all of them parts of one table; or a frame or an array in memory.
+    """A table to predict: one file, several files, or a DataFrame or an array in memory.
 
-    It has the columns of a schema, which are found by name; an array has as many, encoded already. `keep` names columns
-    for the output, or is "all" for those that all files have. What plays no part is in `notices`.
+    Several files are domains, or parts of one table. The columns of the schema are found by name; an array must have
+    one column for each, encoded as in training. `keep` names columns to copy to the output, or is "all" for the columns
+    that all files have. `notices` lists the columns that are not used.
     """
 
     def __init__(
         self, data: Any, schema: Schema, domain: str | None, size: int, keep: Sequence[str] | None = None
     ) -> None:
-        self._frame, found, parts, several = None, [(MAX_ROWS_IN_MEMORY.name, MAX_ROWS_IN_MEMORY)], False, False
         if is_path(data):
-            found, several = list_files(data), holds_several(data)
-            parts = look_like_parts(name for name, _ in found)
+            self._frame = None
+            files = list_files(data)
+            are_parts = look_like_parts(name for name, _ in files)
+            is_domain_per_file = domain is None and holds_several(data) and not are_parts
         else:
-            self._frame = _frame_of(data, schema)
-            if not has_columns(data):  # encoded already: what levels became are numbers like others
+            self._frame = _to_frame(data, schema)
+            files = [(IN_MEMORY_NAME, Path(IN_MEMORY_NAME))]
+            are_parts = False
+            is_domain_per_file = False
+            if not has_columns(data):  # an array is encoded already, so that its levels are numbers
                 schema = replace(schema, columns=tuple(Column(name, "numeric") for name in schema.feature_names))
-        self.schema, self.domain, self._by_file = schema, domain, domain is None and several and not parts
-        asked = [] if keep is None or keep == "all" else list(keep)
-        needed = asked if domain is None else [domain, *asked]
-        opened = [self._opened(file, needed) for _, file in found]
-        types = [types for types, _ in opened]
-        if keep == "all":  # but for columns of lists, records or raw bytes
-            asked = [name for name in types[0] if all(name in own and is_readable(own[name]) for own in types)]
-        labeled = [schema.label in columns and is_readable(columns[schema.label]) for columns in types]
-        self._label = schema.label if all(labeled) else None
-        self._keep = {name: _common(types, name) for name in asked}
-        others = [name for name in (domain, self._label, *self._keep) if name is not None]
-        self._columns = list(dict.fromkeys([*schema.feature_names, *others]))
-        self.absent = self._absent(found, types)  # features that some files lack, in plain values
+        self.schema = schema
+        self.domain = domain
+        self._is_domain_per_file = is_domain_per_file
+        kept = [] if keep is None or keep == "all" else list(keep)
+        required = kept if domain is None else [domain, *kept]
+        types: list[dict[str, Any]] = []  # of the columns of each file
+        heights: list[int] = []
+        for _, file in files:
+            file_types, height = self._inspect(file, required)
+            types.append(file_types)
+            heights.append(height)
+        if keep == "all":  # except columns of lists, records or raw bytes
+            kept = [name for name in types[0] if all(name in each and is_readable(each[name]) for each in types)]
+        is_labeled = [schema.label in each and is_readable(each[schema.label]) for each in types]
+        self._label = schema.label if all(is_labeled) else None
+        self._keep = {name: _common_type(types, name) for name in kept}
+        other_columns = [name for name in (domain, self._label, *self._keep) if name is not None]
+        self._columns = list(dict.fromkeys([*schema.feature_names, *other_columns]))
+        self.absent = self._absent_features(files, types)  # features that some files lack, in plain values
         self._size = min(size, batch_size(len(self._columns)))
-        self._files = [(name, file.absolute(), height) for (name, file), (_, height) in zip(found, opened, strict=True)]
-        self._held = {  # of the columns that are read, those that a file has
-            file.absolute(): [name for name in self._columns if name in columns]
-            for (_, file), columns in zip(found, types, strict=True)
+        self._files = [(name, file.absolute(), height) for (name, file), height in zip(files, heights, strict=True)]
+        self._columns_of_file = {  # the columns to read from each file
+            file.absolute(): [name for name in self._columns if name in each]
+            for (_, file), each in zip(files, types, strict=True)
         }
-        self.notices = list(dict.fromkeys(self._said(parts, labeled, types)))
-        self.rows = sum(height for *_, height in self._files)
+        self.notices = list(dict.fromkeys(self._make_notices(are_parts, is_labeled, types)))
+        self.rows = sum(heights)
         if not self.rows:
-            raise TableError(["it holds no rows."], source=str(data) if is_path(data) else MAX_ROWS_IN_MEMORY.name)
+            raise TableError(["it holds no rows."], source=str(data) if is_path(data) else IN_MEMORY_NAME)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_frame": None}  # whoever it is sent to gets the rows, some at a time
+        return {**vars(self), "_frame": None}  # workers receive rows of the frame in each `RowRange`
 
-    def _opened(self, file: Path, asked: Sequence[str]) -> tuple[dict[str, Any], int]:
-        """The types of the columns of a file that has all that is needed and asked for, and its number of rows."""
+    def _inspect(self, file: Path, required: Sequence[str]) -> tuple[dict[str, Any], int]:
+        """Return the types of the columns and the number of rows of a file; raise if it lacks required columns."""
         import polars as pl
 
         lazy = scan(file) if self._frame is None else self._frame.lazy()
         types = dict(lazy.collect_schema())
         self.schema.match(types, file.name)
-        problems = [unknown_column(name, types) for name in asked if name not in types]
+        problems = [unknown_column(name, types) for name in required if name not in types]
         if problems:
             raise TableError(problems, source=file.name)
         with translate_read_errors(file, anything=True):
             return types, int(lazy.select(pl.len()).collect().item())
 
-    def _absent(self, found: Sequence[tuple[str, Path]], types: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """Features that some files lack: the names of these files if there are several, and a similar column."""
+    def _absent_features(
+        self, files: Sequence[tuple[str, Path]], types: Sequence[Mapping[str, Any]]
+    ) -> list[dict[str, Any]]:
+        """List features that some files lack: the names of these files if there are several, and a similar column."""
         absent: dict[str, dict[str, Any]] = {}
-        for (_, file), columns in zip(found, types, strict=True):
-            unused = [name for name in columns if name not in self._columns]
-            for name in self.schema.absent(columns):
+        used = set(self._columns)
+        for (_, file), file_types in zip(files, types, strict=True):
+            unused = [name for name in file_types if name not in used]
+            for name in self.schema.absent(file_types):
                 entry: dict[str, Any] = {"column": name, "files": [], "similar": similar_column(name, unused)}
-                absent.setdefault(name, entry)["files"] += [file.name] if len(found) > 1 else []
+                entry = absent.setdefault(name, entry)
+                if len(files) > 1:
+                    entry["files"].append(file.name)
         return list(absent.values())
 
-    def _said(self, parts: bool, labeled: list[bool], types: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-        """What was assumed, and which columns of which file play no part."""
-        schema, used = self.schema, set(self._columns)
-        if parts and self.domain is None:
+    def _make_notices(
+        self, are_parts: bool, is_labeled: list[bool], types: Sequence[Mapping[str, Any]]
+    ) -> Iterator[str]:
+        """Yield a sentence for each assumption, and for the columns of each file that are not used."""
+        schema = self.schema
+        used = set(self._columns)
+        if are_parts and self.domain is None:
             yield (
-                f"The {len(types):,} files are called like parts of one table, and read as one domain. Pass "
-                "--domain to name a column that tells domains apart."
+                f"The {len(types):,} files are called like parts of one table, and read as one domain. Set domain to "
+                "the name of a column to distinguish domains."
             )
-        if any(labeled) and not all(labeled):
+        if any(is_labeled) and not all(is_labeled):
             yield (
-                f"{format_count(sum(labeled), 'file')} of {len(types):,} with labels, in the column {schema.label!r}: "
-                "predictions are compared with labels only where all files have them."
+                f"{format_count(sum(is_labeled), 'file')} of {len(types):,} with labels, in the column "
+                f"{schema.label!r}: predictions are compared with labels only if all files have them."
             )
-        for (_, file, _), columns in zip(self._files, types, strict=True):
-            extra = [name for name in schema.match(columns, file.name) if name not in used]
-            if extra:
-                names = format_list(extra, 5, quote=False)
-                yield f"{format_count(len(extra), 'column')} of {file.name} not used: {names}."
-            if self.domain is None and schema.domain in columns:
+        for (_, file, _), file_types in zip(self._files, types, strict=True):
+            unused = [name for name in schema.match(file_types, file.name) if name not in used]
+            if unused:
+                names = format_list(unused, 5, quote=False)
+                yield f"{format_count(len(unused), 'column')} of {file.name} not used: {names}."
+            if self.domain is None and schema.domain in file_types:
                 yield (
-                    f"The column {schema.domain!r} named the domains in training; here it is ignored. Pass "
-                    f"--domain {schema.domain} to tell domains apart."
+                    f"The column {schema.domain!r} named the domains in training; here it is ignored. Set "
+                    f"domain={schema.domain!r} to distinguish domains."
                 )
 
     @property
-    def is_parted(self) -> bool:
-        """Whether rows of one domain may be read at different times."""
-        return (len(self._files) > 1 and not self._by_file) or max(n for *_, n in self._files) > self._size
+    def splits_domains(self) -> bool:
+        """Whether rows of one domain may be in different batches."""
+        if len(self._files) > 1 and not self._is_domain_per_file:
+            return True
+        return max(height for *_, height in self._files) > self._size
 
-    def parts(self) -> Iterator[RowRange]:
-        """All rows in order. Those of Parquet files are left to be read; others cannot be entered in the middle."""
-        size, before = self._size, 0
-        step = size * max(
-            1, VALUES_PER_PART // len(self._columns) // size
-        )  # whole pieces: the same wherever they are read
+    def row_ranges(self) -> Iterator[RowRange]:
+        """Yield all rows in order. Rows of Parquet files are not read yet; other files can only be read in order."""
+        rows_before = 0
+        # A whole number of batches, so that batches are the same wherever a range is read.
+        step = self._size * max(1, VALUES_PER_PART // len(self._columns) // self._size)
         for name, file, height in self._files:
             if self._frame is None and ending_of(file) == ".parquet":
                 for first in range(0, height, step):
-                    yield RowRange(name, file, before + first, first=first, height=min(step, height - first))
-                before += height
+                    yield RowRange(name, file, rows_before + first, first=first, height=min(step, height - first))
+                rows_before += height
                 continue
-            held = self._held[file]
-            frames = file_batches(file, held, size) if self._frame is None else self._frame.iter_slices(size)
+            if self._frame is None:
+                frames = file_batches(file, self._columns_of_file[file], self._size)
+            else:
+                frames = self._frame.iter_slices(self._size)
             for frame in frames:
-                yield RowRange(name, file, before, frame)
-                before += frame.height
+                yield RowRange(name, file, rows_before, frame)
+                rows_before += frame.height
 
-    def pieces(self, rows: RowRange) -> Iterator[NewRows]:
-        """Rows in their order, a few at a time."""
-        before, held = rows.before, None if rows.frame is None else [rows.frame]
-        columns = self._held[rows.file]
-        for frame in held or file_batches(rows.file, columns, self._size, rows.first, rows.height):
+    def batches(self, row_range: RowRange) -> Iterator[NewRows]:
+        """Yield the rows of a range in order, in batches."""
+        if row_range.frame is not None:
+            frames: Iterable[pl.DataFrame] = [row_range.frame]
+        else:
+            columns = self._columns_of_file[row_range.file]
+            frames = file_batches(row_range.file, columns, self._size, row_range.first, row_range.height)
+        rows_before = row_range.rows_before
+        for frame in frames:
             if frame.is_empty():
                 continue
-            with translate_read_errors(rows.file):
+            with translate_read_errors(row_range.file):
                 X = self.schema.encode(frame)
-                domain, new = self._domains(frame, rows, before), self.schema.new_levels(frame, X)
+                domain = self._get_domains(frame, row_range, rows_before)
+                new_levels = self.schema.new_levels(frame, X)
                 labels = None if self._label is None else frame[self._label]
                 kept = frame.select([frame[name].cast(kind) for name, kind in self._keep.items()])
-            yield NewRows(X, domain, new, labels, kept)
-            before += frame.height
+            yield NewRows(X, domain, new_levels, labels, kept)
+            rows_before += frame.height
 
-    def _domains(self, frame: pl.DataFrame, rows: RowRange, before: int) -> Labels | None:
+    def _get_domains(self, frame: pl.DataFrame, row_range: RowRange, rows_before: int) -> Labels | None:
         if self.domain is None:
-            return np.full(frame.height, rows.name) if self._by_file else None
+            return np.full(frame.height, row_range.name) if self._is_domain_per_file else None
         labels = as_text(frame[self.domain])
         if labels.null_count():
-            first = before + int(labels.is_null().arg_max() or 0) + 1
+            first = rows_before + int(labels.is_null().arg_max() or 0) + 1
             problem = f"column {self.domain!r} names no domain for some rows, first for row {first:,}."
-            raise TableError([problem], source=rows.file.name)
+            raise TableError([problem], source=row_range.file.name)
         require_short_names(labels, self.domain)
         return labels.to_numpy().astype(str)
 
-    def whole(self) -> tuple[Array, Labels | None, dict[str, NewValues]]:
-        """All rows at once, encoded, the domain of each, and levels that training did not have, by column."""
-        pieces = [piece for rows in self.parts() for piece in self.pieces(rows)]
-        named = [piece.domain for piece in pieces if piece.domain is not None]
-        new: dict[str, NewValues] = reduce(merge_moments, [piece.new for piece in pieces], {})
-        return np.concatenate([piece.X for piece in pieces]), np.concatenate(named) if named else None, new
+    def read(self) -> tuple[Array, Labels | None, dict[str, NewValues]]:
+        """Read all rows: encoded samples, the domain of each, and by column levels that training did not have."""
+        batches = [batch for row_range in self.row_ranges() for batch in self.batches(row_range)]
+        X = np.concatenate([batch.X for batch in batches])
+        domains = [batch.domain for batch in batches if batch.domain is not None]
+        domain = np.concatenate(domains) if domains else None
+        new_levels: dict[str, NewValues] = reduce(merge_moments, [batch.new_levels for batch in batches], {})
+        return X, domain, new_levels
 
 
-def _frame_of(data: Any, schema: Schema) -> pl.DataFrame:
-    """Data with named columns, or an array with a column for each feature, as polars has them."""
+def _to_frame(data: Any, schema: Schema) -> pl.DataFrame:
+    """Convert data with named columns, or an array with a column for each feature, to a polars DataFrame."""
     if has_columns(data):
-        return as_frame(data, MAX_ROWS_IN_MEMORY.name)
+        return as_frame(data, IN_MEMORY_NAME)
     pl = optional_import("polars", "Predicting a table")
     X = as_array(data)
     if X.ndim != 2 or X.shape[1] != len(schema.columns):
         raise ValueError(
             f"An array must have a row for each sample and {format_count(len(schema.columns), 'column')}, encoded as "
-            "in "
-            f"training; got the shape {X.shape}. Pass a frame to have columns found by name."
+            f"in training; got the shape {X.shape}. Pass a DataFrame to match columns by name."
         )
     return pl.from_numpy(X, schema=schema.feature_names, orient="row")
 
 
 def as_array(data: Any) -> Array:
-    """Samples that are encoded already."""
+    """Convert samples that are encoded already to an array of floats."""
     try:
         return np.asarray(data, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -240,11 +268,11 @@ def as_array(data: Any) -> Array:
         ) from error
 
 
-def _common(types: Sequence[Mapping[str, Any]], name: str) -> Any:
-    """The type of a column in all files; text where they do not agree, since an output has one for each column."""
+def _common_type(types: Sequence[Mapping[str, Any]], name: str) -> Any:
+    """Return the type of a column in all files; text if they differ, since the output has one type for each column."""
     import polars as pl
 
-    kinds = {columns[name] for columns in types}
+    kinds = {file_types[name] for file_types in types}
     if not all(map(is_readable, kinds)):
         raise TableError([f"column {name!r} cannot be kept: it holds lists, records or raw bytes, not values."])
     return kinds.pop() if len(kinds) == 1 else pl.String

@@ -1,4 +1,4 @@
-"""All rows of a table of any size: in pieces that are turned into statistics and added up, here or on a cluster."""
+"""Statistics of all rows of a table of any size, collected in parts, in this process or on a Dask cluster."""
 
 from __future__ import annotations
 
@@ -26,35 +26,35 @@ from ..tables import SurveyedTable, Table, read_survey
 from ..utils.progress import progress
 from ..utils.samples import Samples
 
-BLOCK = 10_000  # rows of a table in memory that are prepared at a time
+BLOCK_ROWS = 10_000  # rows of a table in memory that are preprocessed at a time
 
 
 @dataclass(frozen=True)
 class TableRows:
-    """The rows of a table in memory, in blocks, as those of a surveyed table come in parts."""
+    """The rows of a table in memory, in blocks; has the interface of `unseen.tables.SurveyedTable`."""
 
     table: Table
 
     @property
     def parts(self) -> list[slice]:
-        """What to ask `pieces` for."""
-        return list(gen_batches(len(self.table.X), BLOCK))
+        """Arguments for `pieces`."""
+        return list(gen_batches(len(self.table.X), BLOCK_ROWS))
 
     @property
     def rows(self) -> int:
-        """How many there are."""
+        """Number of rows."""
         return len(self.table.X)
 
     def pieces(self, part: slice) -> Iterator[Samples]:
-        """One block."""
+        """Yield the samples of one block."""
         yield self.table.samples.take(part)
 
 
-Rows = SurveyedTable | TableRows  # parts that can each be read on their own, and anywhere
+Rows = SurveyedTable | TableRows  # each part can be read by another process
 
 
 def open_row_stream(source: Rows, plan: SizePlan, seed: int = 0) -> Table:
-    """What a plan needs in memory: all rows, or a sample of them."""
+    """Read the rows that a plan needs in memory: all of them, or a sample."""
     if isinstance(source, TableRows):
         return source.table
     return read_survey(source, seed) if plan.exact else read_survey(source.sampled(plan.sample_rows, seed))
@@ -63,36 +63,39 @@ def open_row_stream(source: Rows, plan: SizePlan, seed: int = 0) -> Table:
 def collect_stream_statistics(
     rows: Rows, preparation: Any, client: Any, verbose: int, projection: Projection
 ) -> Statistics:
-    """Statistics of all rows for a projection, read here or by the workers of a cluster."""
-    work = partial(_statistics, rows, preparation, projection)
+    """Collect the statistics of all rows for a projection, in this process or on the workers of a cluster."""
+    collect_part = partial(_collect_part, rows, preparation, projection)
     with progress("Reading all rows", rows.rows, verbose) as advance:
-        found: Statistics | None = None
+        statistics: Statistics | None = None
         if client is not None:
-            found = _on_cluster(work, rows.parts, client, advance)
+            statistics = _collect_on_cluster(collect_part, rows.parts, client, advance)
         else:
-            for part in rows.parts:  # one at a time: each is as large as the square of the number of landmarks
-                found = sum_statistics([found, work(part, advance)])
-    if found is None:
-        raise ValueError("There are no rows to fit on.")
-    return found
+            # Statistics are added one by one, since their size is the square of the number of landmarks.
+            for part in rows.parts:
+                statistics = sum_statistics([statistics, collect_part(part, advance)])
+    if statistics is None:
+        raise ValueError("The table has no rows to fit on.")
+    return statistics
 
 
-def _statistics(
+def _collect_part(
     rows: Any, preparation: Any, projection: Projection, part: Any, advance: Callable[[int], None]
 ) -> Statistics | None:
-    """Statistics of a part; None if no row of it is wanted. `advance` is told how many rows more are done."""
-    found: Statistics | None = None
+    """Collect the statistics of a part; None if no row of it is used. Calls `advance` with numbers of finished rows."""
+    statistics: Statistics | None = None
     for piece in rows.pieces(part):
         X = np.asarray(preparation.transform(piece.X), dtype=np.float64)
-        found = sum_statistics([found, collect_statistics(projection, X, piece.y, piece.domain)])
+        statistics = sum_statistics([statistics, collect_statistics(projection, X, piece.y, piece.domain)])
         advance(len(X))
-    return found
+    return statistics
 
 
-def _on_cluster(work: Callable[..., Any], parts: Any, client: Any, advance: Callable[[int], None]) -> Any:
-    """Have all parts read by workers, who tell how far they are, and add up in a tree."""
+def _collect_on_cluster(
+    collect_part: Callable[..., Any], parts: Any, client: Any, advance: Callable[[int], None]
+) -> Any:
+    """Collect the statistics of all parts on workers, which report progress, and add them in a tree."""
     topic = f"unseen-{uuid.uuid4()}"
-    task = import_module("dask").delayed(partial(_worker, work, topic))
+    task = import_module("dask").delayed(partial(_collect_on_worker, collect_part, topic))
     with cluster_errors(client):
         client.subscribe_topic(topic, lambda event: advance(event[1]))
         try:
@@ -101,5 +104,6 @@ def _on_cluster(work: Callable[..., Any], parts: Any, client: Any, advance: Call
             client.unsubscribe_topic(topic)
 
 
-def _worker(work: Callable[..., Any], topic: str, part: Any) -> Any:
-    return work(part, partial(import_module("distributed").get_worker().log_event, topic))
+def _collect_on_worker(collect_part: Callable[..., Any], topic: str, part: Any) -> Any:
+    report_progress = partial(import_module("distributed").get_worker().log_event, topic)
+    return collect_part(part, report_progress)

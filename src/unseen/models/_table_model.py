@@ -1,4 +1,4 @@
-"""What a model file holds: preparation of the features, the pool of models, and where the sources lie."""
+"""The content of a model file: the preprocessing, the ensemble, and the novelty score of new data."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from ..utils.validation import Labels
 
 @dataclass(eq=False)
 class TableModel:
-    """A fitted model for encoded tables, as `unseen.tables.Schema.encode` gives them.
+    """A fitted model of encoded tables, which `unseen.tables.Schema.encode` returns.
 
     Parameters
     ----------
     preprocessor : transformer
-        Fitted on the sources.
-    pool : Pool
-        What classifies prepared samples: many members, or one.
+        Fitted on the source domains.
+    ensemble : EnsembleClassifier
+        Classifies preprocessed samples. It may have a single member.
     novelty : Novelty
-        Fitted on the prepared sources.
+        Fitted on the preprocessed source domains.
 
     Examples
     --------
@@ -38,41 +38,40 @@ class TableModel:
     """
 
     preprocessor: Any
-    pool: EnsembleClassifier
+    ensemble: EnsembleClassifier
     novelty: Novelty
 
     @property
     def classes_(self) -> Labels:
-        """The classes, in the order of the columns of `predict_proba`."""
-        return self.pool.classes_
+        """Classes in the order of the columns of `predict_proba`."""
+        return self.ensemble.classes_
 
     @property
     def transductive(self) -> bool:
         """Whether predictions depend on the other samples of their domain."""
-        return self.pool.transductive
+        return self.ensemble.transductive
 
     @property
-    def centers(self) -> bool:
-        """Whether a member centers new domains on their own samples."""
-        return any(map(is_transductive, self.pool.members_))
+    def centers_new_domains(self) -> bool:
+        """Whether a member centers new domains on their samples."""
+        return any(map(is_transductive, self.ensemble.members_))
 
     def prepare(self, X: Any) -> Array:
-        """Encoded samples as the model and the novelty see them."""
+        """Apply the preprocessing to encoded samples."""
         return np.asarray(self.preprocessor.transform(X), dtype=np.float64)
 
     def predict(self, X: Any, *, sample_domain: Any = None) -> Labels:
-        """Classify encoded samples; a transductive model needs at least 10 of each new domain."""
-        return self.pool.predict(self.prepare(X), sample_domain=sample_domain)
+        """Predict the classes of encoded samples; a transductive model needs at least 10 of each new domain."""
+        return self.ensemble.predict(self.prepare(X), sample_domain=sample_domain)
 
     def predict_proba(self, X: Any, *, sample_domain: Any = None) -> Array:
-        """Class probabilities of encoded samples, which refer to the natural class frequencies."""
-        return self.pool.predict_proba(self.prepare(X), sample_domain=sample_domain)
+        """Predict class probabilities of encoded samples, for the class frequencies of the training data."""
+        return self.ensemble.predict_proba(self.prepare(X), sample_domain=sample_domain)
 
-    def require_center(self) -> None:
-        """Raise if there is nothing in the model that could be centered on new samples."""
-        if not any(isinstance(member[0], DomainTransformer) for member in self.pool.members_):
+    def check_can_center(self) -> None:
+        """Raise ValueError if no member can be centered on new samples."""
+        if not any(isinstance(member[0], DomainTransformer) for member in self.ensemble.members_):
             raise ValueError(
-                "The model has no center to move: only projections and centered classifiers do. Leave the centering "
-                "out, "
-                "or fit with --method CIDG, MDA, SCA, DICA or KFDA."
+                "center='target' needs a model with a projection or a centered classifier, and this model has none. "
+                "Use center='model', or fit with method CIDG, MDA, SCA, DICA or KFDA."
             )

@@ -1,37 +1,45 @@
-"""Comparisons of methods over domains: who is left out, by which rules, what came of it, and what that means.
+"""Comparisons of methods on held-out domains.
 
-`compare` does it all for a table; `run` gives the rows of results for tasks under a `Protocol`, kept in a `Store`.
-Tables, verdicts and pictures are readings of these rows. May use every room but the command.
+`compare` runs a comparison on a table. `run` computes the result rows of tasks under a `Protocol` and keeps them in a
+`Store`; tables, verdicts and figures are computed from these rows. May import every package except
+`images`, `explore` and `cli`.
 """
 
 from ..model_selection import METHODS
 from ._compare import Comparison, compare, compare_table
-from ._protocol import Protocol, Task, subsample_task, tasks
-from ._result_tables import AccuracyTable, Cell, accuracy_table, published, summary_lines
+from ._protocol import Protocol, Task, make_tasks, subsample_domains
+from ._result_tables import AccuracyTable, Cell, load_published, make_accuracy_table, make_summary_rows
 from ._run import Execution, run
 from ._store import Row, Store
-from ._synthetic import CHOSEN_BY, check_draw, fresh_draw, run_synthetic, synthetic_problem, ties
-from ._synthetic_figure import synthetic_figure
-from ._verdict import imbalance
+from ._synthetic import (
+    CHOSEN_BY,
+    check_draw,
+    draw_synthetic,
+    make_synthetic_problem,
+    run_synthetic,
+    tied_target_accuracies,
+)
+from ._synthetic_figure import draw_synthetic_figure
+from ._verdict import describe_imbalance
 
-__all__ = ["METHODS", "Comparison", "Protocol", "Row", "Store", "Task", "run", "tasks"]
-# For other rooms, and for nobody else.
+__all__ = ["METHODS", "Comparison", "Protocol", "Row", "Store", "Task", "make_tasks", "run"]
+# For the other packages of unseen; not part of the public API.
 __all__ += [
     "CHOSEN_BY",
     "AccuracyTable",
     "Cell",
     "Execution",
-    "accuracy_table",
     "check_draw",
     "compare",
     "compare_table",
-    "fresh_draw",
-    "imbalance",
-    "published",
+    "describe_imbalance",
+    "draw_synthetic",
+    "draw_synthetic_figure",
+    "load_published",
+    "make_accuracy_table",
+    "make_summary_rows",
+    "make_synthetic_problem",
     "run_synthetic",
-    "subsample_task",
-    "summary_lines",
-    "synthetic_figure",
-    "synthetic_problem",
-    "ties",
+    "subsample_domains",
+    "tied_target_accuracies",
 ]

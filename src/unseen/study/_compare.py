@@ -1,4 +1,4 @@
-"""Comparing methods on data of one's own: leave each domain out, tabulate, judge, and say it in words."""
+"""`compare`: leave-one-domain-out comparison of methods on a table, with tables, a verdict and a report."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ from ..tables import Column, Dates, Schema, Table, check_table_size, is_table, l
 from ..utils.optional_imports import optional_import
 from ..utils.samples import Balance
 from ..utils.validation import check_domains, check_label_length, encode_classes
-from ._protocol import Protocol, Task, tasks
+from ._protocol import Protocol, Task, make_tasks
 from ._report_data import (
-    confusions,
+    confusion_facts,
     data_facts,
     ensemble_facts,
-    hardest,
+    hardest_sample_facts,
+    make_thumbnails,
     method_facts,
-    method_for_confusion,
-    provenance,
+    provenance_facts,
+    select_confusion_method,
     settings_facts,
-    thumbnail_data,
     verdict_facts,
-    views,
+    view_facts,
 )
 from ._run import LOCAL_EXECUTION, Execution, all_results
 from ._store import Row, Scores
-from ._verdict import Verdict, imbalance, verdict
+from ._verdict import Verdict, describe_imbalance, make_verdict
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What :func:`unseen.compare` found.
+    """Result of :func:`unseen.compare`.
 
     Attributes
     ----------
@@ -50,13 +50,13 @@ class Comparison:
         One for each method, held-out domain and repeat.
     verdict : Verdict
         Whether invariance helped: `decision`, `headline`, `sentences`, and the `interval` of the paired difference; and
-        its `recommendation`: the method to use, and what to expect of it on a new domain.
+        its `recommendation`: the method to use, and its expected performance on a new domain.
     diagnosis : Diagnosis or None
-        How the domains differ.
+        Differences between the domains.
 
     See Also
     --------
-    unseen.compare : Makes one.
+    unseen.compare : Compare methods on held-out domains.
     """
 
     rows: list[Row]
@@ -65,32 +65,34 @@ class Comparison:
     _summary: dict[str, Any] = field(repr=False)
 
     def summary(self) -> dict[str, Any]:
-        """Everything as plain values: what ``--json`` prints and the report shows.
+        """Return all results of the report, in values that JSON can represent.
 
         Returns
         -------
         summary : dict
-            JSON-able.
+            The results.
         """
         return self._summary
 
     def frame(self) -> Any:
-        """Accuracies in percent, methods by held-out domains, best first.
+        """Return the accuracies in percent, methods by held-out domains, best first.
 
         Returns
         -------
         frame : pandas DataFrame
-            With the columns `kind`, `transductive`, one for each domain, `mean` and `seconds`. A domain that is called
-            like one of the others gets a name such as "mean (domain)".
+            With the columns `kind`, `transductive`, one for each domain, `mean` and `seconds`. A domain with the name
+            of another column is renamed, such as to "mean (domain)".
         """
         pandas = optional_import("pandas", "frame()")
         names = {domain: domain for domain in self._summary["domains"]}
-        for own in {"method", "kind", "transductive", "mean", "seconds"} & set(names):
-            while names[own] == own or list(names.values()).count(names[own]) > 1:
-                names[own] += " (domain)"
+        for name in {"method", "kind", "transductive", "mean", "seconds"} & set(names):
+            while names[name] == name or list(names.values()).count(names[name]) > 1:
+                names[name] += " (domain)"
         methods = pandas.DataFrame(self._summary["methods"]).rename(columns={"name": "method"})
-        cells = [{names[d]: cell and cell["mean"] for d, cell in own.items()} for own in methods["accuracies"]]
-        parts = [methods[["method", "kind", "transductive"]], pandas.DataFrame(cells), methods[["mean", "seconds"]]]
+        accuracies = pandas.DataFrame(
+            {names[domain]: cell and cell["mean"] for domain, cell in cells.items()} for cells in methods["accuracies"]
+        )
+        parts = [methods[["method", "kind", "transductive"]], accuracies, methods[["mean", "seconds"]]]
         return pandas.concat(parts, axis=1).set_index("method").sort_values("mean", ascending=False)
 
     def plot(self, figure: Any = None) -> Any:
@@ -99,17 +101,17 @@ class Comparison:
         Parameters
         ----------
         figure : matplotlib Figure, default=None
-            Where to draw; None makes one.
+            Figure to draw on; None creates one.
 
         Returns
         -------
         figure : matplotlib Figure
-            The picture.
+            The figure.
         """
         return draw_comparison(self._summary, figure)
 
     def to_html(self) -> str:
-        """Return the report: one page that needs nothing else.
+        """Return the report as one self-contained page.
 
         Returns
         -------
@@ -160,73 +162,75 @@ def compare(
     verbose: int = 0,
     client: Any = None,
 ) -> Comparison:
-    """Leave each domain out and compare every method on it; say whether invariance helps on these data.
+    """Compare methods by leave-one-domain-out cross-validation, and test whether invariance helps on these data.
 
     Parameters
     ----------
     data : array-like of shape (n_samples, n_features), DataFrame, str, path or Table
-        Samples; or a table, in a frame of pandas or polars or to be read from a file or folder: see
-        :doc:`/user_guide/compare`; or one that was read already, such as that of photographs: see
+        Samples; or a table, as a DataFrame of pandas or polars or as the path of a file or folder: see
+        :doc:`/user_guide/compare`; or a Table that was read already, such as that of photographs: see
         :doc:`/user_guide/images`.
     y : array-like of shape (n_samples,), default=None
         Class labels, unless they are a column of a table.
     sample_domain : array-like of shape (n_samples,), default=None
-        The domain each sample comes from, unless a column of a table tells.
+        The domain of each sample, unless it is a column of a table.
     label, domain : str, default=None
-        Columns of the table; None guesses them from obvious names.
+        Columns of the table; None guesses them from common names.
     group : str, default=None
-        Column of the table that tells what rows come from, such as the patient.
+        Column of the table with groups of dependent rows, such as patients.
     unlabeled : str or int, default=None
-        The label of rows of the table that have none, such as 0 or unknown, or NA for all that are missing: they are
-        left out.
+        The label of unlabeled rows of the table, such as 0 or unknown, or NA for missing labels. These rows are left
+        out.
     dates : {"drop", "ordinal"}, default="drop"
         Leave out columns of dates, or use them as days since 1970.
     categories : sequence of str, default=None
-        Columns of the table that hold categories although their values are numbers, such as codes.
+        Columns of the table that are categorical although their values are numbers, such as codes.
     methods : sequence, default=None
-        Which methods: names in `unseen.model_selection.METHODS`, and classifiers of your own such as
-        ``("mine", SVC(), {"C": [1, 10]})``: see :ref:`own_models`. None takes all that are meant for comparisons.
+        Methods to compare: names in `unseen.model_selection.METHODS`, and custom classifiers such as
+        ``("mine", SVC(), {"C": [1, 10]})``: see :ref:`own_models`. None means all methods for comparisons.
     repeats : int, default=3
         Number of random draws of 70% of each source domain.
     selection : {"domain", "within", "oracle"}, default="domain"
-        Who chooses the settings: held-out source domains, held-out samples, or the target's labels, for reference only.
+        Validation that selects the settings: held-out source domains, held-out samples, or the labels of the target,
+        for reference only.
     scale : {"standardize", "l2", "none"}, default="standardize"
-        Columns to zero mean and unit variance, rows to unit length, or nothing; fitted on the sources alone.
+        Scale columns to zero mean and unit variance, scale rows to unit length, or nothing; fitted on the source
+        domains only.
     centering : {"target", "source"}, default="target"
-        Centering of the projections: "target" is the paper's, and transductive.
+        Centering of the projections: "target" is that of the paper, and transductive.
     metric : str, default="accuracy"
-        What settings are chosen by, the table shows and the verdict is about: "accuracy", "balanced_accuracy", "f1"
-        (the mean over classes), "roc_auc", "average_precision", "log_loss", or a scorer of scikit-learn by its name.
+        Metric of the model selection, the table and the verdict: "accuracy", "balanced_accuracy", "f1" (the mean over
+        classes), "roc_auc", "average_precision", "log_loss", or the name of a scorer of scikit-learn.
     balance : {"none", "classes", "domains"}, default="none"
-        Let all classes, or all domains, weigh alike in training, for classifiers that take weights.
+        Give all classes, or all domains, the same total weight in training, for classifiers that support weights.
     max_per_domain : int, default=None
-        At most so many samples of each domain, drawn at random, of all its classes.
+        Maximum number of samples of each domain, drawn at random from all its classes.
     grid : {"lean", "full"}, default="lean"
-        Settings to choose from: all of a method, or without the widest kernel and the smallest ridge.
+        All settings of a method, or without the widest kernel and the smallest ridge.
     quick : bool, default=False
-        Small grids, for a first look.
+        Use small grids, for a first result.
     store : str or path, default=None
-        File of results: a comparison that was stopped continues from it. None keeps nothing.
+        File of results, from which an interrupted comparison continues. None stores no results.
     random_state : int, default=0
-        Seed of all draws.
+        Seed of the random number generators.
     n_jobs : int, default=None
         Number of processes.
     verbose : int, default=0
         1 shows progress.
     client : dask.distributed.Client, default=None
-        Whose workers run the comparison; None means `n_jobs` processes here.
+        Client of a Dask cluster that runs the comparison; None means `n_jobs` local processes.
 
     Returns
     -------
     comparison : Comparison
-        With a table, a verdict and a report.
+        The results, with a table, a verdict and a report.
 
     Examples
     --------
     >>> import unseen
     >>> from unseen.datasets import make_synthetic
     >>> data = make_synthetic(random_state=0)
-    >>> found = unseen.compare(
+    >>> comparison = unseen.compare(
     ...     data.data,
     ...     data.target,
     ...     sample_domain=data.domain,
@@ -234,17 +238,20 @@ def compare(
     ...     repeats=1,
     ...     quick=True,
     ... )
-    >>> [method["name"] for method in found.summary()["methods"]]
+    >>> [method["name"] for method in comparison.summary()["methods"]]
     ['CIDG', 'logistic']
     """
-    rules: dict[str, Any] = {
-        "repeats": repeats,
-        "preprocess": scale,
-        "centering": centering,
-        "quick": quick,
-        "grid": grid,
-    }
-    protocol = Protocol(selection, **rules, seed=random_state, metric=metric, balance=balance)
+    protocol = Protocol(
+        selection,
+        repeats=repeats,
+        preprocess=scale,
+        centering=centering,
+        quick=quick,
+        seed=random_state,
+        metric=metric,
+        balance=balance,
+        grid=grid,
+    )
     if is_table(data, y, sample_domain):
         table = load_table(
             data,
@@ -260,16 +267,16 @@ def compare(
     else:
         table = data if isinstance(data, Table) else table_from_arrays(data, y, sample_domain)
         table = table.take(table.samples.subsample(most=max_per_domain, seed=random_state))
-    work = Execution(store, n_jobs, verbose, client)
-    return compare_table(table, protocol, methods, work, command="unseen.compare(...)")
+    execution = Execution(store, n_jobs, verbose, client)
+    return compare_table(table, protocol, methods, execution, command="unseen.compare(...)")
 
 
 def table_from_arrays(X: Any, y: Any, sample_domain: Any) -> Table:
-    """Arrays as if they had been read from a file, every column a number."""
+    """Make a table of arrays, in which all columns are numeric."""
     if y is None or sample_domain is None:
         raise ValueError(
             f"Samples need labels and domains; got y={'None' if y is None else '...'} and "
-            f"sample_domain={'None' if sample_domain is None else '...'}. Pass both, or a table that has them."
+            f"sample_domain={'None' if sample_domain is None else '...'}. Pass both, or a table with these columns."
         )
     X = check_array(X, dtype=np.float64, ensure_all_finite="allow-nan", input_name="X")
     check_label_length(y, "y")
@@ -278,9 +285,7 @@ def table_from_arrays(X: Any, y: Any, sample_domain: Any) -> Table:
     encode_classes(y, "compare")
     domain = check_domains(sample_domain, len(y)).astype(str)
     if len(np.unique(domain)) < 2:
-        raise ValueError(
-            f"compare needs samples of at least 2 domains; sample_domain holds only {domain.tolist()[0]!r}."
-        )
+        raise ValueError(f"compare needs samples of at least 2 domains; sample_domain has only {domain.tolist()[0]!r}.")
     schema = Schema(tuple(Column(f"feature {j}", "numeric") for j in range(X.shape[1])))
     check_table_size(X, schema)
     return Table(X, y, domain, schema, [], "arrays")
@@ -290,68 +295,77 @@ def compare_table(
     table: Table,
     protocol: Protocol,
     methods: Sequence[Any] | None = None,
-    work: Execution = LOCAL_EXECUTION,
+    execution: Execution = LOCAL_EXECUTION,
     command: str = "",
 ) -> Comparison:
-    """Run the study on a table, judge it and gather what there is to say."""
+    """Run a comparison on a table, and compute its verdict, diagnosis and summary."""
     start = time.perf_counter()
     metric = get_metric(protocol.metric)
     check_metric(metric.scoring, table.samples.classes)
-    data, todo = data_facts(table), tasks(list(dict.fromkeys(table.domain.tolist())))
-    check_comparison_size(len(data["classes"]), len(todo), paired=True)
-    known: Scores = {}
-    rows, predicted, truth, judged = make_verdict(table, todo, protocol, methods, work, known)
-    judged = judged.cautioned(imbalance(Counter(table.y.tolist()), metric.label))
-    # The matrix of the diagnosis must not cost more than the comparison, however many domains there are.
-    most = max(20, min(500, 6000 // len(todo)))
-    # Prepared on all domains: for looking at, not for scoring.
+    data = data_facts(table)
+    tasks = make_tasks(list(dict.fromkeys(table.domain.tolist())))
+    check_comparison_size(len(data["classes"]), len(tasks), paired=True)
+    validation_scores: Scores = {}
+    rows, predicted, truth, verdict = run_comparison(table, tasks, protocol, methods, execution, validation_scores)
+    verdict = verdict.add_caution(describe_imbalance(Counter(table.y.tolist()), metric.label))
+    # The kernel matrix of the diagnosis has at most about 6000 rows, so that it does not cost more than the comparison.
+    max_per_domain = max(20, min(500, 6000 // len(tasks)))
+    # The preprocessing is fitted on all domains here, since the diagnosis computes no scores.
     X = preprocessor(table.schema, protocol.preprocess).fit_transform(table.X)
-    diagnosis = diagnose(X, table.y, sample_domain=table.domain, max_per_domain=most, random_state=protocol.seed)
+    diagnosis = diagnose(
+        X, table.y, sample_domain=table.domain, max_per_domain=max_per_domain, random_state=protocol.seed
+    )
     summary = {
         "title": f"unseen compare: {table.name}",
         "data": data,
-        "verdict": verdict_facts(judged),
-        "domains": [task.targets[0] for task in todo],
-        "methods": method_facts(rows, todo, share=metric.percent),
-        "pool": ensemble_facts(rows, judged),
-        **views(rows, table, todo, protocol, known),
+        "verdict": verdict_facts(verdict),
+        "domains": [task.targets[0] for task in tasks],
+        "methods": method_facts(rows, tasks, share=metric.percent),
+        "pool": ensemble_facts(rows, verdict),
+        **view_facts(rows, table, tasks, protocol, validation_scores),
         "diagnosis": diagnosis.summary(),
-        "confusion": confusions(method_for_confusion(rows, judged), rows, predicted, truth, data["classes"]),
+        "confusion": confusion_facts(select_confusion_method(rows, verdict), rows, predicted, truth, data["classes"]),
         "settings": settings_facts(rows),
-        "provenance": provenance(protocol, command, time.perf_counter() - start),
+        "provenance": provenance_facts(protocol, command, time.perf_counter() - start),
     }
     if table.pictures is not None:
-        summary["hardest"] = hardest(predicted, table, todo)
-        summary["pictures"] = thumbnail_data(summary, table.pictures)
-    return Comparison(rows, judged, diagnosis, summary)
+        summary["hardest"] = hardest_sample_facts(predicted, table, tasks)
+        summary["pictures"] = make_thumbnails(summary, table.pictures)
+    return Comparison(rows, verdict, diagnosis, summary)
 
 
-def make_verdict(
+def run_comparison(
     table: Table,
-    todo: Sequence[Task],
+    tasks: Sequence[Task],
     protocol: Protocol,
     methods: Sequence[Any] | None = None,
-    work: Execution = LOCAL_EXECUTION,
-    known: Scores | None = None,
+    execution: Execution = LOCAL_EXECUTION,
+    validation_scores: Scores | None = None,
 ) -> tuple[list[Row], dict[tuple[str, str, int], Ints], dict[str, Ints], Verdict]:
-    """Rows, what each of them predicted, the true classes of each task's target, and the verdict."""
-    samples, prepare = table.samples, preprocessor(table.schema, protocol.preprocess)
-    results = list(all_results(samples, todo, protocol, prepare, methods, work, known))
-    predicted = {(row.method, row.task, row.repeat): codes for row, codes in results if codes is not None}
+    """Return the rows, the predictions of each row, the true classes of the target of each task, and the verdict.
+
+    Validation scores are added to `validation_scores`.
+    """
+    samples = table.samples
+    preparation = preprocessor(table.schema, protocol.preprocess)
+    results = list(all_results(samples, tasks, protocol, preparation, methods, execution, validation_scores))
     rows = [row for row, _ in results]
-    truth = {task.name: samples.codes[np.isin(samples.domain, task.targets)] for task in todo}
-    correct = {at: found == truth[at[1]] for at, found in predicted.items()}
-    selection = protocol.chooses(len(todo[0].sources))
-    metric, group = get_metric(protocol.metric), samples.group
-    belong = {} if group is None else {task.name: group[np.isin(samples.domain, task.targets)] for task in todo}
-    judged = verdict(
+    predicted = {(row.method, row.task, row.repeat): codes for row, codes in results if codes is not None}
+    is_target = {task.name: np.isin(samples.domain, task.targets) for task in tasks}
+    truth = {task: samples.codes[rows_of_task] for task, rows_of_task in is_target.items()}
+    correct = {(method, task, repeat): codes == truth[task] for (method, task, repeat), codes in predicted.items()}
+    groups: dict[str, Any] = {}
+    if samples.group is not None:
+        groups = {task: samples.group[rows_of_task] for task, rows_of_task in is_target.items()}
+    metric = get_metric(protocol.metric)
+    verdict = make_verdict(
         rows,
         correct,
-        selection,
+        protocol.resolve_selection(len(tasks[0].sources)),
         seed=protocol.seed,
         metric=metric.label,
         share=metric.percent,
         limits=metric_range(metric.scoring, len(samples.classes)),
-        groups=belong,
+        groups=groups,
     )
-    return rows, predicted, truth, judged
+    return rows, predicted, truth, verdict

@@ -1,4 +1,4 @@
-"""How a comparison is run: whom to leave out, draws of training data, preprocessing, and who chooses the settings."""
+"""The protocol of a comparison: tasks, random splits, preprocessing and the validation that selects settings."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class Task:
     Attributes
     ----------
     sources : tuple of str
-        Domains with labels.
+        Source domains, with labels.
     targets : tuple of str
-        Domains that nobody has seen.
+        Held-out target domains.
 
     Examples
     --------
@@ -52,36 +52,36 @@ class Task:
 
     @property
     def name(self) -> str:
-        """Such as ``"A,C -> D,W"``."""
+        """Name of the task, such as ``"A,C -> D,W"``."""
         return f"{','.join(self.sources)} -> {','.join(self.targets)}"
 
 
-def tasks(domains: Sequence[str], n_targets: int = 1) -> list[Task]:
-    """Every way to leave out `n_targets` domains.
+def make_tasks(domains: Sequence[str], n_targets: int = 1) -> list[Task]:
+    """Make a task for every way to hold out `n_targets` domains.
 
     Parameters
     ----------
     domains : sequence of str
         All domains.
     n_targets : int, default=1
-        How many are left out at a time.
+        Number of held-out domains of each task.
 
     Returns
     -------
     tasks : list of Task
-        In the order of the domains left out.
+        In the order of the held-out domains.
 
     Examples
     --------
-    >>> from unseen.study import tasks
-    >>> [task.name for task in tasks("ACD")]
+    >>> from unseen.study import make_tasks
+    >>> [task.name for task in make_tasks("ACD")]
     ['C,D -> A', 'A,D -> C', 'A,C -> D']
-    >>> len(tasks("ACDW", 1) + tasks("ACDW", 2))
+    >>> len(make_tasks("ACDW", 1) + make_tasks("ACDW", 2))
     10
     """
     names = [str(name) for name in domains]
     if len(set(names)) != len(names):
-        raise ValueError(f"domains must differ; got {names}.")
+        raise ValueError(f"domains must have different names; got {names}.")
     if not 1 <= n_targets < len(names):
         raise ValueError(
             f"n_targets must leave at least one of the {len(names)} domains to train on; got {n_targets!r}."
@@ -94,7 +94,7 @@ def tasks(domains: Sequence[str], n_targets: int = 1) -> list[Task]:
 
 Selection = Literal["within", "domain", "oracle"]
 PREPROCESSORS: dict[str, Any] = {"l2": Normalizer(), "standardize": StandardScaler(), "none": FunctionTransformer()}
-CHOICES = {
+ALLOWED_VALUES = {
     "selection": ("within", "domain", "oracle"),
     "preprocess": PREPROCESSORS,
     "centering": ("source", "target"),
@@ -105,31 +105,32 @@ CHOICES = {
 
 @dataclass(frozen=True)
 class Protocol:
-    """The rules of a comparison.
+    """The protocol of a comparison.
 
     Parameters
     ----------
     selection : {"domain", "within", "oracle"}, default="domain"
-        Who chooses the settings: one source domain after the other is held out ("domain"), 30% of the training data is
-        ("within", as the paper says), or the target's own labels do ("oracle", for reference only).
+        Validation that selects the settings: leave-one-domain-out cross-validation on the source domains ("domain"),
+        30% of the training data ("within", as in the paper), or the target's labels ("oracle", for reference only).
     train_size : float, default=0.7
-        Share of each source domain that is trained on.
+        Share of each source domain that is used for training.
     repeats : int, default=5
         Number of random draws of the training data.
     preprocess : {"l2", "standardize", "none"}, default="l2"
-        Rows to unit length, columns to zero mean and unit variance, or nothing; fitted on the training data alone.
+        Scale rows to unit length, scale columns to zero mean and unit variance, or nothing; fitted on the training data
+        only.
     centering : {"target", "source"}, default="target"
-        Centering of the projections: "target" is the paper's, and transductive.
+        Centering of the projections: "target" is that of the paper, and transductive.
     quick : bool, default=False
-        Two settings of each parameter, for a smoke test.
+        Use two values of each parameter, for a smoke test.
     grid : {"full", "lean"}, default="full"
         All settings of a method, or without the widest kernel and the smallest ridge, for half the time.
     seed : int, default=0
         Seed of the first draw.
     metric : str, default="accuracy"
-        What settings are chosen by and methods compared on: see `unseen.model_selection.get_metric`.
+        Metric that selects settings and compares methods: see `unseen.model_selection.get_metric`.
     balance : {"none", "classes", "domains"}, default="none"
-        Whether classes, or domains, weigh alike in training, for classifiers that take weights.
+        Give all classes, or all domains, the same total weight in training, for classifiers that support weights.
 
     Examples
     --------
@@ -151,63 +152,74 @@ class Protocol:
 
     def __post_init__(self) -> None:
         get_metric(self.metric)
-        for name, known in CHOICES.items():
-            if getattr(self, name) not in known:
-                raise ValueError(f"{name} must be one of {', '.join(known)}; got {getattr(self, name)!r}.")
-        for name, least, value in (("repeats", 1, self.repeats), ("seed", 0, self.seed)):
-            if not isinstance(value, Integral) or value < least:
-                raise ValueError(f"{name} must be a whole number of at least {least}; got {value!r}.")
+        for name, allowed in ALLOWED_VALUES.items():
+            if getattr(self, name) not in allowed:
+                raise ValueError(f"{name} must be one of {', '.join(allowed)}; got {getattr(self, name)!r}.")
+        for name, minimum, value in (("repeats", 1, self.repeats), ("seed", 0, self.seed)):
+            if not isinstance(value, Integral) or value < minimum:
+                raise ValueError(f"{name} must be an integer of at least {minimum}; got {value!r}.")
         if not isinstance(self.train_size, Real) or not 0 < self.train_size < 1:
             raise ValueError(f"train_size must lie between 0 and 1; got {self.train_size!r}.")
 
-    def draw(self, samples: Samples, task: Task, repeat: int) -> tuple[Ints, Ints]:
-        """Training samples of one repeat and all samples of the targets.
+    def draw_split(self, samples: Samples, task: Task, repeat: int) -> tuple[Ints, Ints]:
+        """Draw the training samples of one repeat; return their positions and those of all samples of the targets.
 
-        What is drawn of a domain does not depend on the task: tasks that leave out two domains in either order, one to
-        test on and one to choose by, train on the same rows.
+        The samples that are drawn from a domain do not depend on the task: tasks that hold out the same two domains in
+        either order, one to test and one to validate, train on the same rows.
         """
-        split, domain = self._within(self.train_size, repeat, stratify=False), samples.domain
-        drawn, _ = next(split.split(domain, samples.y, samples.group, sample_domain=domain))
-        sources, targets = (np.flatnonzero(np.isin(domain, names)) for names in (task.sources, task.targets))
+        domain = samples.domain
+        splitter = WithinDomainSplit(self.train_size, n_splits=1, random_state=self.seed + repeat, stratify=False)
+        drawn, _ = next(splitter.split(domain, samples.y, samples.group, sample_domain=domain))
+        sources = np.flatnonzero(np.isin(domain, task.sources))
+        targets = np.flatnonzero(np.isin(domain, task.targets))
         if samples.group is not None:
             check_groups_not_split(samples.group, domain, (sources, targets), f"The task {task.name}")
         return np.intersect1d(drawn, sources), targets
 
     def plan(self, domain: Labels) -> SizePlan:
-        """How many rows are used for what in the largest task that leaves out one domain."""
+        """Return the size plan of the largest task that holds out one domain."""
         sizes = np.unique(domain, return_counts=True)[1]
         return SizePlan.from_rows(math.ceil(self.train_size * (sizes.sum() - sizes.min())))
 
-    def chooses(self, n_sources: int) -> Selection:
-        """Who chooses with so many sources: a single domain cannot be held out of itself."""
+    def resolve_selection(self, n_sources: int) -> Selection:
+        """Return the validation for a number of source domains: with a single one, "domain" becomes "within"."""
         return "within" if self.selection == "domain" and n_sources < 2 else self.selection
 
-    def validation(self, samples: Samples, train: Ints, test: Ints, repeat: int) -> list[tuple[Ints, Ints]]:
-        """Splits that choose the settings, as positions of rows."""
-        known = samples.take(train)
-        selection = self.chooses(len(np.unique(known.domain)))
+    def validation_splits(self, samples: Samples, train: Ints, test: Ints, repeat: int) -> list[tuple[Ints, Ints]]:
+        """Make the splits that select the settings, as positions of rows."""
+        train_samples = samples.take(train)
+        selection = self.resolve_selection(len(np.unique(train_samples.domain)))
         if selection == "oracle":
             return [(train, test)]
-        splitter = LeaveOneDomainOut() if selection == "domain" else self._within(0.7, repeat)
-        splits = splitter.split(train, known.y, known.group, sample_domain=known.domain)
+        splitter: LeaveOneDomainOut | WithinDomainSplit
+        if selection == "domain":
+            splitter = LeaveOneDomainOut()
+        else:
+            splitter = WithinDomainSplit(0.7, n_splits=1, random_state=self.seed + repeat)
+        splits = splitter.split(train, train_samples.y, train_samples.group, sample_domain=train_samples.domain)
         return [(train[a], train[b]) for a, b in splits]
 
-    def _within(self, share: float, repeat: int, **how: Any) -> WithinDomainSplit:
-        """Part of each domain, drawn at random; rows that belong together stay together."""
-        return WithinDomainSplit(share, n_splits=1, random_state=self.seed + repeat, **how)
+
+def subsample_domains(domain: Labels, max_per_domain: int | None, seed: int = 0, y: Labels | None = None) -> Ints:
+    """Draw at most `max_per_domain` samples of each domain, of all its classes, and return their sorted positions.
+
+    None keeps all samples.
+    """
+    labels = np.zeros(len(domain)) if y is None else y
+    return Samples(domain, labels, domain).subsample(most=max_per_domain, seed=seed)
 
 
-def subsample_task(domain: Labels, most: int | None, seed: int = 0, y: Labels | None = None) -> Ints:
-    """At most so many samples of each domain, of all its classes, drawn at random, in their order; None keeps all."""
-    return Samples(domain, np.zeros(len(domain)) if y is None else y, domain).subsample(most=most, seed=seed)
-
-
-def configuration(samples: Samples, protocol: Protocol, preprocessor: Any) -> dict[str, Any]:
-    """What results depend on besides method, task and repeat; rows of another configuration are never mixed in."""
+def make_configuration(samples: Samples, protocol: Protocol, preprocessor: Any) -> dict[str, Any]:
+    """Return everything that results depend on besides method, task and repeat; a store keeps configurations apart."""
     digest = hashlib.sha256()
-    X = np.ascontiguousarray(samples.X, dtype=np.float64)
-    known = (samples.y, samples.domain, *(() if samples.group is None else (samples.group,)))
-    for array in (X, *(labels.astype(str) for labels in known)):
+    arrays = [
+        np.ascontiguousarray(samples.X, dtype=np.float64),
+        samples.y.astype(str),
+        samples.domain.astype(str),
+    ]
+    if samples.group is not None:
+        arrays.append(samples.group.astype(str))
+    for array in arrays:
         digest.update(str(array.shape).encode())
         digest.update(array.tobytes())
     settings = asdict(protocol)
@@ -215,13 +227,18 @@ def configuration(samples: Samples, protocol: Protocol, preprocessor: Any) -> di
     return {"data": digest.hexdigest(), **settings, "preprocess": full_repr(preprocessor), "unseen": __version__}
 
 
-def with_method(config: dict[str, Any], method: Method, n_classes: int) -> dict[str, Any]:
-    """The configuration of a method's rows: they are as good as new while the method is what it was."""
-    how = {"lean": config["grid"] == "lean", "quick": config["quick"], "centerings": (config["centering"],)}
-    candidates = method.candidates(n_classes, **how)
-    return {**config, "method": [method.name, *((one.variant, one.settings, one.key) for one in candidates)]}
+def add_method(config: dict[str, Any], method: Method, n_classes: int) -> dict[str, Any]:
+    """Return the configuration of the rows of a method, which changes with the candidates of the method."""
+    candidates = method.candidates(
+        n_classes,
+        lean=config["grid"] == "lean",
+        quick=config["quick"],
+        centerings=(config["centering"],),
+    )
+    descriptions = [(candidate.variant, candidate.settings, candidate.key) for candidate in candidates]
+    return {**config, "method": [method.name, *descriptions]}
 
 
-def key(config: dict[str, Any]) -> str:
-    """Short name of a configuration."""
+def configuration_key(config: dict[str, Any]) -> str:
+    """Compute the key of a configuration in a store."""
     return hashlib.sha256(json.dumps(config, sort_keys=True, default=full_repr).encode()).hexdigest()[:16]

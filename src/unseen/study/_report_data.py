@@ -1,4 +1,4 @@
-"""A comparison as plain values: the one source of the printed table, ``--json`` and the report."""
+"""The summary of a comparison as a dictionary for JSON, from which the printed table and the report are made."""
 
 from __future__ import annotations
 
@@ -20,123 +20,153 @@ from ..utils.environment import environment_info
 from ..utils.validation import encode_domains
 from ._method_evaluation import Problem, split_id
 from ._protocol import Protocol, Task
-from ._result_tables import Cell, accuracy_table, defined
+from ._result_tables import Cell, has_score, make_accuracy_table
 from ._run import make_problem
-from ._statistics import LEVEL, Interval, best_by_kind
+from ._statistics import CONFIDENCE_LEVEL, Interval, select_best_by_kind
 from ._store import Row, Scores
 from ._verdict import Verdict
 
-VALIDATED_ON = {
+VALIDATION_DATA = {
     "domain": "held-out source domains",
-    "within": "held-out samples of the sources",
+    "within": "held-out samples of the source domains",
     "oracle": "the held-out domain itself, for reference only",
 }
-HARDEST = 8  # samples of a class
-PICTURES = 800  # samples of the plot that have one, which makes a page larger by about a megabyte
-MOST_COUNTS = 100_000  # in all confusion tables together, a few megabytes of a page
-LEAST_CLASSES = 8  # in each of them
-POINTS = 2000  # more would neither be seen nor stay light
+MAX_HARDEST_SAMPLES = 8  # of each class
+MAX_PLOT_THUMBNAILS = 800  # they take about a megabyte of the page
+MAX_CONFUSION_COUNTS = 100_000  # in all confusion tables together; they take a few megabytes of the page
+MIN_CONFUSION_CLASSES = 8  # in each confusion table
+MAX_PLOT_POINTS = 2000  # more points overlap and make the page slow
+BIN_MEANS = ("confidence", "accuracy")
+VERSION_KEYS = ("unseen", "python", "numpy", "scipy", "scikit-learn")
 
 
-def embedding_method(rows: Sequence[Row]) -> Row | None:
-    """The row to picture: the invariant projection best in validation, on the domain hardest for plain classifiers.
+def select_embedding_row(rows: Sequence[Row]) -> Row | None:
+    """Select the row to plot: the best validated invariant projection, on the domain hardest for plain classifiers.
 
-    Where there is none, pools that hold a projection are pictured by the weightiest.
+    Without an invariant projection, ensembles that contain a projection are plotted by the one with the largest weight.
     """
-    fit = [row for row in rows if row.status == "ok" and row.validation is not None]
-    fit = [row for row in fit if row.kind != "auto" or row.settings["projection"]]
+    candidates = [row for row in rows if row.status == "ok" and row.validation is not None]
+    candidates = [row for row in candidates if row.kind != "auto" or row.settings["projection"]]
     names = method_names(kind="invariant", is_projection=True)
-    projections = [name for name in names if any(row.method == name for row in fit)]
-    projections = projections or list(dict.fromkeys(row.method for row in fit if row.kind == "auto"))
+    projections = [name for name in names if any(row.method == name for row in candidates)]
+    if not projections:
+        projections = list(dict.fromkeys(row.method for row in candidates if row.kind == "auto"))
     if not projections:
         return None
-    best = max(projections, key=lambda name: np.mean([row.validation for row in fit if row.method == name]))
-    own = [row for row in fit if row.method == best]
-    repeat, rivals = min(row.repeat for row in own), best_by_kind(rows)
+    best = max(projections, key=lambda name: np.mean([row.validation for row in candidates if row.method == name]))
+    best_rows = [row for row in candidates if row.method == best]
+    first_repeat = min(row.repeat for row in best_rows)
+    best_by_task = select_best_by_kind(rows)
 
-    def plainly(row: Row) -> float:
-        rival = rivals[row.task, row.repeat][1]
-        return rival.accuracy if rival is not None and rival.accuracy is not None and defined(rival) else np.inf
+    def plain_score(row: Row) -> float:
+        _, plain = best_by_task[row.task, row.repeat]
+        if plain is None or plain.accuracy is None or not has_score(plain):
+            return np.inf
+        return plain.accuracy
 
-    return min((row for row in own if row.repeat == repeat), key=plainly)
+    return min((row for row in best_rows if row.repeat == first_repeat), key=plain_score)
 
 
-def embedding_facts(problem: Problem, row: Row, numbers: Ints, classes: Sequence[str], seed: int = 0) -> dict[str, Any]:
-    """Samples before and after a projection, in two dimensions.
+def embedding_facts(
+    problem: Problem, row: Row, row_numbers: Ints, classes: Sequence[str], seed: int = 0
+) -> dict[str, Any]:
+    """Return samples before and after a projection, in two dimensions.
 
-    `numbers` are the rows of the problem's samples in the user's table, counted from 1.
+    `row_numbers` are the positions of the samples of the problem in the user's table, counted from 1.
     """
-    samples, n_train = problem.prepared, len(problem.train)
-    settings = _pictured(row)
-    X, after, shown_as = samples.X, problem.features(row.method, settings), settings.get("model", row.method)
-    pca = PCA(2 if X.shape[1] > 1 else 1, random_state=0).fit(X[:n_train])
-    before = pca.transform(X)
-    single = after.shape[1] == 1
-    if single:  # two classes have one component: spread it out along the data's own first one
+    samples = problem.prepared
+    n_train = len(problem.train)
+    settings = _projection_settings(row)
+    name = settings.get("model", row.method)
+    pca = PCA(2 if samples.X.shape[1] > 1 else 1, random_state=0).fit(samples.X[:n_train])
+    before = pca.transform(samples.X)
+    after = problem.features(row.method, settings)
+    has_one_component = after.shape[1] == 1
+    if has_one_component:  # as with two classes: the second axis is the first principal component
         after = np.column_stack([after[:, 0], before[:, 0]])
     if before.shape[1] == 1:
         before = np.column_stack([before[:, 0], np.zeros(len(before))])
-    shown = _sample(n_train, len(samples), seed)
+    shown = _sample_positions(n_train, len(samples), seed)
     domains = list(dict.fromkeys(samples.domain.tolist()))
+    components = "its component and a principal one" if has_one_component else "two components"
     return {
-        "method": shown_as,
+        "method": name,
         "held_out": ", ".join(row.accuracies),
-        "settings": {name: value for name, value in settings.items() if name != "model"},
+        "settings": {key: value for key, value in settings.items() if key != "model"},
         "classes": list(classes),
         "domains": domains,
-        "before": _in_unit_square(before[shown, :2]),
-        "after": _in_unit_square(after[shown, :2]),
+        "before": _scale_to_unit_square(before[shown, :2]),
+        "after": _scale_to_unit_square(after[shown, :2]),
         "class": samples.codes[shown].tolist(),
-        "domain": [domains.index(name) for name in samples.domain[shown].tolist()],
-        "row": numbers[shown].tolist(),
+        "domain": [domains.index(domain) for domain in samples.domain[shown].tolist()],
+        "row": row_numbers[shown].tolist(),
         "before_label": "the first two principal components",
-        "after_label": f"{shown_as}: " + ("its component and a principal one" if single else "two components"),
+        "after_label": f"{name}: {components}",
         "note": (
-            f"The held-out domain is the one hardest for plain classifiers, not the one where {shown_as} shines. "
-            f"Components past the second are not shown. {len(shown):,} of {len(samples):,} samples."
+            f"The held-out domain is the one hardest for plain classifiers, not the one with the best score of {name}. "
+            f"Components after the second are not shown. {len(shown):,} of {len(samples):,} samples."
         ),
     }
 
 
-def _pictured(row: Row) -> dict[str, Any]:
-    """The settings of what is pictured: of a pool, those of its weightiest projection."""
+def _projection_settings(row: Row) -> dict[str, Any]:
+    """Return the settings of the plotted projection: for an ensemble, those of the one with the largest weight."""
     settings: dict[str, Any] = row.settings["projection"] if row.kind == "auto" else row.settings
     return settings
 
 
-def _sample(n_train: int, n: int, seed: int) -> Ints:
-    """Positions to show, in order; at most half of the samples there is room for are targets, unless there is more."""
+def _sample_positions(n_train: int, n_samples: int, seed: int) -> Ints:
+    """Draw the positions to plot, in order. At most half are targets, unless there are few source samples."""
     rng = np.random.default_rng(seed)
-    source, target = np.arange(n_train), np.arange(n_train, n)
-    target = rng.permutation(target)[: max(POINTS // 2, POINTS - len(source))]
-    return np.sort(np.concatenate([target, rng.permutation(source)[: POINTS - len(target)]]))
+    source = np.arange(n_train)
+    target = np.arange(n_train, n_samples)
+    target = rng.permutation(target)[: max(MAX_PLOT_POINTS // 2, MAX_PLOT_POINTS - len(source))]
+    return np.sort(np.concatenate([target, rng.permutation(source)[: MAX_PLOT_POINTS - len(target)]]))
 
 
-def _in_unit_square(points: Array) -> list[list[float]]:
+def _scale_to_unit_square(points: Array) -> list[list[float]]:
     return (points / (np.abs(points).max() or 1.0)).round(4).tolist()
 
 
 def surface_facts(
-    problem: Problem, row: Row, selection: str, metric: Metric, known: Scores | None = None
+    problem: Problem, row: Row, selection: str, metric: Metric, validation_scores: Scores | None = None
 ) -> dict[str, Any] | None:
-    """Validation scores over two settings of a projection, the others as chosen; those not `known` are found anew."""
-    chosen, every = problem.find_candidate(row.method, row.settings), problem.candidates(row.method)
-    grid = {name: list(dict.fromkeys(c.settings[name] for c in every)) for name in chosen.settings}
-    names = [*invariance_weights(chosen.transformer), "ridge", "gamma"]
+    """Return validation scores over two settings of a projection, with the others as selected.
+
+    Scores that are not in `validation_scores` are computed.
+    """
+    selected = problem.find_candidate(row.method, row.settings)
+    all_candidates = problem.candidates(row.method)
+    grid = {
+        name: list(dict.fromkeys(candidate.settings[name] for candidate in all_candidates))
+        for name in selected.settings
+    }
+    names = [*invariance_weights(selected.transformer), "ridge", "gamma"]
     names = [name for name in names if len(grid.get(name, [])) > 1][:2]
     if len(names) < 2:
         return None
     x_name, y_name = names
-    wanted = [{**chosen.settings, x_name: x, y_name: y} for y in grid[y_name] for x in grid[x_name]]
-    candidates = [next(c for c in every if c.settings == setting) for setting in wanted]
-    told = [(known or {}).get(split_id(split), {}) for split in problem.splits]
-    if all(candidate.key in scores for candidate in candidates for scores in told):
-        found = ((i, k, told[k][c.key]) for k in range(len(told)) for i, c in enumerate(candidates))
-        results = tabulate_scores(found, len(candidates), len(told))
+    candidates = []
+    for y in grid[y_name]:
+        for x in grid[x_name]:
+            settings = {**selected.settings, x_name: x, y_name: y}
+            candidates.append(next(candidate for candidate in all_candidates if candidate.settings == settings))
+    scores_by_split = [(validation_scores or {}).get(split_id(split), {}) for split in problem.splits]
+    if all(candidate.key in scores for candidate in candidates for scores in scores_by_split):
+        scores = (
+            (i, k, split_scores[candidate.key])
+            for k, split_scores in enumerate(scores_by_split)
+            for i, candidate in enumerate(candidates)
+        )
+        results = tabulate_scores(scores, len(candidates), len(scores_by_split))
     else:
         results = problem.scores(candidates, problem.splits)
     factor = 100 if metric.percent else 1
     means = results["mean_test_score"].reshape(len(grid[y_name]), len(grid[x_name]))
+    unit = " in percent" if metric.percent else ""
+    note = f"Mean {metric.label}{unit} on {VALIDATION_DATA[selection]}; the other settings are as selected."
+    if np.ptp(means) == 0:
+        note += " All settings have the same score: validation does not distinguish these weights."
     return {
         "method": row.method,
         "held_out": ", ".join(row.accuracies),
@@ -146,116 +176,117 @@ def surface_facts(
         "y": [str(value) for value in grid[y_name]],
         "scores": [[round(factor * v, 4) if np.isfinite(v) else None for v in line] for line in means.tolist()],
         "chosen": [grid[y_name].index(row.settings[y_name]), grid[x_name].index(row.settings[x_name])],
-        "note": f"Mean {metric.label}{' in percent' * metric.percent} on {VALIDATED_ON[selection]}; the other settings "
-        + "are as chosen."
-        + (" All settings tie: validation cannot tell these weights apart." if np.ptp(means) == 0 else ""),
+        "note": note,
     }
 
 
-def confusions(
+def confusion_facts(
     method: str | None,
     rows: Sequence[Row],
     predicted: dict[tuple[str, str, int], Ints],
     truth: dict[str, Ints],
     classes: Sequence[str],
 ) -> list[dict[str, Any]]:
-    """Counts of true by predicted classes of a method on each held-out domain, means over repeats.
+    """Count true by predicted classes of a method on each held-out domain, as means over repeats.
 
-    `truth` maps task names to the true classes of their targets. Where classes are too many for all tables, each has
-    those that are confused most often; the totals, how often a class was true, are those of all samples.
+    `truth` maps task names to the true classes of their targets. With many classes, each table has the classes that are
+    confused most often; the totals of a class are those of all samples.
     """
-    answers: dict[tuple[str, str], list[Ints]] = {}
+    predictions: dict[tuple[str, str], list[Ints]] = {}
     for row in rows:
         if row.method == method and row.status == "ok":
-            at = ", ".join(row.accuracies), row.task
-            answers.setdefault(at, []).append(predicted[row.method, row.task, row.repeat])
-    most = max(LEAST_CLASSES, math.isqrt(MOST_COUNTS // max(len(answers), 1)))
+            domain = ", ".join(row.accuracies)
+            predictions.setdefault((domain, row.task), []).append(predicted[row.method, row.task, row.repeat])
+    max_classes = max(MIN_CONFUSION_CLASSES, math.isqrt(MAX_CONFUSION_COUNTS // max(len(predictions), 1)))
     return [
-        {"domain": domain, "method": method, **_confusion(truth[task], repeats, classes, most)}
-        for (domain, task), repeats in answers.items()
+        {"domain": domain, "method": method, **_count_confusions(truth[task], repeats, classes, max_classes)}
+        for (domain, task), repeats in predictions.items()
     ]
 
 
-def method_for_confusion(rows: Sequence[Row], verdict: Verdict) -> str | None:
-    """The method whose confusions are shown: the recommended one; if there is none, that with the best mean score."""
+def select_confusion_method(rows: Sequence[Row], verdict: Verdict) -> str | None:
+    """Select the method of the confusion tables: the recommended one, or else the one with the best mean score."""
     if verdict.recommendation is not None:
         return verdict.recommendation.method
     scores: dict[str, list[float]] = {}
     for row in rows:
         if row.status == "ok" and row.kind != "reference":
-            value = row.accuracy if row.accuracy is not None and defined(row) else -np.inf
-            scores.setdefault(row.method, []).append(value)
+            score = row.accuracy if row.accuracy is not None and has_score(row) else -np.inf
+            scores.setdefault(row.method, []).append(score)
     return max(scores, key=lambda name: np.mean(scores[name]), default=None)
 
 
-def _confusion(truth: Ints, repeats: Sequence[Ints], classes: Sequence[str], most: int) -> dict[str, Any]:
-    answers = np.stack([np.tile(truth, len(repeats)), np.concatenate(repeats)])
+def _count_confusions(truth: Ints, repeats: Sequence[Ints], classes: Sequence[str], max_classes: int) -> dict[str, Any]:
+    pairs = np.stack([np.tile(truth, len(repeats)), np.concatenate(repeats)])  # of true and predicted classes
     shown = np.arange(len(classes))
-    if len(classes) > most:
-        mistakes = np.bincount(answers[:, answers[0] != answers[1]].ravel(), minlength=len(classes))
-        shown = np.sort(np.argsort(-mistakes, kind="stable")[:most])
-    place = np.full(len(classes), -1)
-    place[shown] = np.arange(len(shown))
+    if len(classes) > max_classes:
+        mistakes = np.bincount(pairs[:, pairs[0] != pairs[1]].ravel(), minlength=len(classes))
+        shown = np.sort(np.argsort(-mistakes, kind="stable")[:max_classes])
+    positions = np.full(len(classes), -1)
+    positions[shown] = np.arange(len(shown))
     counts = np.zeros((len(shown),) * 2, dtype=np.intp)
-    inside = place[answers]
-    np.add.at(counts, tuple(inside[:, inside.min(axis=0) >= 0]), 1)
+    shown_pairs = positions[pairs]
+    np.add.at(counts, tuple(shown_pairs[:, shown_pairs.min(axis=0) >= 0]), 1)
     totals = np.bincount(truth, minlength=len(classes))[shown]
-    names = [classes[int(code)] for code in shown]
     return {
-        "classes": names,
+        "classes": [classes[int(code)] for code in shown],
         "counts": counts.tolist() if len(repeats) == 1 else (counts / len(repeats)).round(3).tolist(),
         "totals": totals.tolist(),
         "repeats": len(repeats),
-        "left_out": len(classes) - len(names),
+        "left_out": len(classes) - len(shown),
     }
 
 
-def hardest(
+def hardest_sample_facts(
     predicted: Mapping[tuple[str, str, int], Ints], table: Table, tasks: Sequence[Task]
 ) -> list[dict[str, Any]]:
-    """For each class the samples that most methods get wrong, worst first, and what they are taken for."""
-    samples, names = table.samples, [str(label) for label in table.samples.classes]
-    votes = np.zeros((len(samples), len(names)), dtype=np.intp)
+    """Return, for each class, the samples that most methods misclassify, worst first, and their predicted classes."""
+    samples = table.samples
+    class_names = [str(label) for label in samples.classes]
+    counts = np.zeros((len(samples), len(class_names)), dtype=np.intp)  # of the predictions of each sample
     for task in tasks:
-        here = np.flatnonzero(np.isin(samples.domain, task.targets))
-        for codes in (codes for (_, name, _), codes in predicted.items() if name == task.name):
-            votes[here, codes] += 1
-    right = np.take_along_axis(votes, samples.codes[:, None], axis=1)[:, 0]
-    wrong = 1 - right / np.maximum(votes.sum(axis=1), 1)
-    np.put_along_axis(votes, samples.codes[:, None], -1, axis=1)
-    answers, found = votes.argmax(axis=1), []
-    for code, name in enumerate(names):
-        own = np.flatnonzero(samples.codes == code)
-        missed = own[(wrong[own] > 0.5) & (votes[own].max(axis=1) > 0)]
-        worst = missed[np.argsort(-wrong[missed], kind="stable")][:HARDEST].tolist()
+        targets = np.flatnonzero(np.isin(samples.domain, task.targets))
+        for (_, task_name, _), codes in predicted.items():
+            if task_name == task.name:
+                counts[targets, codes] += 1
+    n_correct = np.take_along_axis(counts, samples.codes[:, None], axis=1)[:, 0]
+    error_rates = 1 - n_correct / np.maximum(counts.sum(axis=1), 1)
+    np.put_along_axis(counts, samples.codes[:, None], -1, axis=1)  # only wrong classes remain
+    wrong_classes = counts.argmax(axis=1)
+    facts = []
+    for code, name in enumerate(class_names):
+        members = np.flatnonzero(samples.codes == code)
+        missed = members[(error_rates[members] > 0.5) & (counts[members].max(axis=1) > 0)]
+        if not len(missed):
+            continue
+        worst = missed[np.argsort(-error_rates[missed], kind="stable")][:MAX_HARDEST_SAMPLES].tolist()
         shown = [
             {
                 "row": int(table.rows[i]) + 1,
                 "domain": str(samples.domain[i]),
-                "answer": names[answers[i]],
-                "wrong": round(100 * float(wrong[i]), 1),
+                "answer": class_names[wrong_classes[i]],
+                "wrong": round(100 * float(error_rates[i]), 1),
             }
             for i in worst
         ]
-        found.append({"class": name, "n": len(own), "missed": len(missed), "samples": shown})
-    return [part for part in found if part["missed"]]
+        facts.append({"class": name, "n": len(members), "missed": len(missed), "samples": shown})
+    return facts
 
 
-def thumbnail_data(summary: Mapping[str, Any], make: Callable[[Sequence[int]], list[str]]) -> dict[str, str]:
-    """Small pictures by row, counted from 1, of the samples that the report shows; not of all, if they are many."""
-    first = [sample["row"] for part in summary["hardest"] for sample in part["samples"]]
-    plotted = (summary["embedding"] or {"row": []})["row"]
-    plotted = plotted[:: 1 + (len(plotted) - 1) // PICTURES] if plotted else []
-    wanted = list(dict.fromkeys([*first, *plotted]))
-    return dict(zip(map(str, wanted), make([row - 1 for row in wanted]), strict=True))
-
-
-RELIABLE = ("confidence", "accuracy")
-VERSIONS = ("unseen", "python", "numpy", "scipy", "scikit-learn")
+def make_thumbnails(summary: Mapping[str, Any], make: Callable[[Sequence[int]], list[str]]) -> dict[str, str]:
+    """Make thumbnails of the samples in the report, by row number from 1; of a subset, if there are many."""
+    hardest = [sample["row"] for part in summary["hardest"] for sample in part["samples"]]
+    plotted = summary["embedding"]["row"] if summary["embedding"] else []
+    if plotted:
+        step = 1 + (len(plotted) - 1) // MAX_PLOT_THUMBNAILS
+        plotted = plotted[::step]
+    row_numbers = list(dict.fromkeys([*hardest, *plotted]))
+    thumbnails = make([number - 1 for number in row_numbers])
+    return dict(zip(map(str, row_numbers), thumbnails, strict=True))
 
 
 def data_facts(table: Table) -> dict[str, Any]:
-    """Sizes, classes, and who has how many of which."""
+    """Return sizes, classes, and the number of samples of each class in each domain."""
     samples = table.samples
     counts = dict(zip(encode_domains(samples.domain)[0].tolist(), samples.counts().tolist(), strict=True))
     names = dict.fromkeys(samples.domain.tolist())  # in the order of the table
@@ -271,101 +302,116 @@ def data_facts(table: Table) -> dict[str, Any]:
 
 
 def verdict_facts(verdict: Verdict) -> dict[str, Any]:
-    """The verdict in numbers, percentage points unless scores are no shares, and in words."""
-    advice = verdict.recommendation
+    """Return the verdict in words and in numbers, which are percentage points if scores are shares."""
+    recommendation = None
+    if verdict.recommendation is not None:
+        recommendation = _to_json_value(asdict(verdict.recommendation))
     return {
         "decision": verdict.decision,
         "headline": verdict.headline,
         "sentences": verdict.sentences,
-        **_points(verdict.interval),
-        "level": LEVEL,
+        **_interval_facts(verdict.interval),
+        "level": CONFIDENCE_LEVEL,
         "metric": verdict.scale.metric,
         "share": verdict.scale.share,
         "per_domain": [
-            {"domain": d.domain, "invariant": d.invariant, "plain": d.plain, **_points(d.interval)}
+            {"domain": d.domain, "invariant": d.invariant, "plain": d.plain, **_interval_facts(d.interval)}
             for d in verdict.per_domain
         ],
-        "auto": _points(verdict.auto) if verdict.auto else None,
-        "recommendation": advice and {name: _finite(value) for name, value in asdict(advice).items()},
+        "auto": _interval_facts(verdict.auto) if verdict.auto else None,
+        "recommendation": recommendation,
     }
 
 
-def _points(interval: Interval | None) -> dict[str, Any]:
-    if interval is None:
-        return dict.fromkeys(("difference", "low", "high"))
-    low, high = (interval.low, interval.high) if interval.informative else (None, None)
-    return {"difference": _finite(interval.difference), "low": _finite(low), "high": _finite(high)}
+def _interval_facts(interval: Interval | None) -> dict[str, Any]:
+    facts: dict[str, Any] = {"difference": None, "low": None, "high": None}
+    if interval is not None:
+        facts["difference"] = interval.difference
+        if interval.is_informative:
+            facts["low"] = interval.low
+            facts["high"] = interval.high
+    return _to_json_value(facts)
 
 
-def _finite(value: Any) -> Any:
-    """Numbers as JSON can hold them, and as many digits as anyone reads."""
+def _to_json_value(value: Any) -> Any:
+    """Round numbers to three digits, and replace numbers that are not finite by None, also in nested dicts."""
     if isinstance(value, dict):
-        return {name: _finite(part) for name, part in value.items()}
-    return (round(value, 3) if np.isfinite(value) else None) if isinstance(value, float) else value
+        return {name: _to_json_value(part) for name, part in value.items()}
+    if isinstance(value, float):
+        return round(value, 3) if np.isfinite(value) else None
+    return value
 
 
 def method_facts(rows: Sequence[Row], tasks: Sequence[Task], share: bool = True) -> list[dict[str, Any]]:
-    """Each method's scores, in percent if they are shares: mean and sd over repeats on each domain, then over domains.
+    """Return the scores of each method: mean and sd over repeats on each domain, and over domains.
 
-    Domains on which the metric is undefined are left out of the mean.
+    Scores are in percent if `share`. Domains on which the metric is undefined are left out of the mean.
     """
-    table, records = accuracy_table(rows, share=share), []
+    table = make_accuracy_table(rows, share=share)
+    facts = []
     for method in table.methods:
         cells = {task.targets[0]: table.cells[task.name, method] for task in tasks}
         means = [cell.mean for cell in cells.values() if cell.repeats]
-        complete = means and all(cell.repeats or not cell.failed for cell in cells.values())
-        records.append(
+        is_complete = means and all(cell.repeats or not cell.failed for cell in cells.values())
+        facts.append(
             {
                 "name": method,
                 "kind": next(row.kind for row in rows if row.method == method),
                 "transductive": any(cell.transductive for cell in cells.values()),
-                "mean": round(float(np.mean(means)), 3) if complete else None,
-                "sd": round(float(np.std(means, ddof=1)), 3) if complete and len(means) > 1 else None,
+                "mean": round(float(np.mean(means)), 3) if is_complete else None,
+                "sd": round(float(np.std(means, ddof=1)), 3) if is_complete and len(means) > 1 else None,
                 "seconds": round(sum(row.seconds for row in rows if row.method == method), 3),
                 "failed": next((cell.failed for cell in cells.values() if cell.failed), ""),
                 "skipped": any(cell.skipped for cell in cells.values()),
-                "accuracies": {name: _accuracy(cell) for name, cell in cells.items()},
+                "accuracies": {name: _cell_facts(cell) for name, cell in cells.items()},
             }
         )
-    return records
+    return facts
 
 
-def _accuracy(cell: Cell) -> dict[str, float | None] | None:
+def _cell_facts(cell: Cell) -> dict[str, float | None] | None:
     if not cell.repeats:
         return None
     return {"mean": round(cell.mean, 3), "sd": round(cell.sd, 3) if cell.repeats > 1 else None}
 
 
-def views(
-    rows: Sequence[Row], table: Table, tasks: Sequence[Task], how: Protocol, known: Scores | None = None
+def view_facts(
+    rows: Sequence[Row],
+    table: Table,
+    tasks: Sequence[Task],
+    protocol: Protocol,
+    validation_scores: Scores | None = None,
 ) -> dict[str, Any]:
-    """The embedding and the validation surface of the row worth looking at, if there is one."""
-    row = embedding_method(rows)
+    """Return the embedding and the validation surface of a projection, if there is one."""
+    row = select_embedding_row(rows)
     if row is None:
         return {"embedding": None, "surface": None}
     task = next(task for task in tasks if task.name == row.task)
-    samples, prepare = table.samples, preprocessor(table.schema, how.preprocess)
-    problem = make_problem(samples, task, row.repeat, how, prepare)
+    samples = table.samples
+    problem = make_problem(samples, task, row.repeat, protocol, preprocessor(table.schema, protocol.preprocess))
     plan = SizePlan.from_rows(len(problem.train) + len(problem.test))
-    if not plan.exact:  # a picture needs no more, and draws exact kernels
+    if not plan.exact:  # the embedding uses exact kernels, and a plot does not need more rows
         problem = problem.subsample(plan.choice_rows)
-    numbers = table.rows[np.concatenate([problem.train, problem.test])] + 1
+    row_numbers = table.rows[np.concatenate([problem.train, problem.test])] + 1
+    surface = None
+    if row.kind != "auto":  # the candidates of an ensemble are not a grid
+        selection = protocol.resolve_selection(len(task.sources))
+        surface = surface_facts(problem, row, selection, get_metric(protocol.metric), validation_scores)
     return {
-        "embedding": embedding_facts(problem, row, numbers, list(map(str, samples.classes)), how.seed),
-        "surface": None
-        if row.kind == "auto"  # whose candidates are no grid
-        else surface_facts(problem, row, how.chooses(len(task.sources)), get_metric(how.metric), known),
+        "embedding": embedding_facts(problem, row, row_numbers, list(map(str, samples.classes)), protocol.seed),
+        "surface": surface,
     }
 
 
 def settings_facts(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """What each method chose on each held-out domain."""
-    told = ("repeat", "method", "ties")
+    """Return the selected settings of each method on each held-out domain."""
     return [
         {
             "domain": ", ".join(row.accuracies),
             "settings": _settings_texts(row),
-            **{name: getattr(row, name) for name in told},
+            "repeat": row.repeat,
+            "method": row.method,
+            "ties": row.ties,
         }
         for row in rows
         if row.status == "ok"
@@ -373,88 +419,124 @@ def settings_facts(rows: Sequence[Row]) -> list[dict[str, Any]]:
 
 
 def _settings_texts(row: Row) -> dict[str, Any]:
-    """Settings as a reader wants them: of a pool, what each member weighs; `ensemble_facts` has the rest."""
+    """Return the settings to show: for an ensemble, the weights of its members; `ensemble_facts` has the rest."""
+    settings = row.settings
     if row.kind != "auto":
-        return row.settings
-    return {"model": row.settings["model"], **_finite(row.settings["members"]), "smoothing": row.settings["smoothing"]}
+        return settings
+    return {"model": settings["model"], **_to_json_value(settings["members"]), "smoothing": settings["smoothing"]}
 
 
 def ensemble_facts(rows: Sequence[Row], verdict: Verdict) -> dict[str, Any] | None:
-    """What the pools of the automatic method are made of, what they do with batches, and how far to believe them."""
-    own = [row for row in rows if row.kind == "auto" and row.status == "ok"]
-    if not own:
+    """Return the members of the ensembles of the automatic method, their decisions and their calibration."""
+    auto_rows = [row for row in rows if row.kind == "auto" and row.status == "ok"]
+    if not auto_rows:
         return None
-    told = [row.settings for row in own]
-    names = dict.fromkeys(name for settings in told for name in settings["members"])
-    weights = {name: float(np.mean([settings["members"].get(name, 0.0) for settings in told])) for name in names}
-    decisions = group_by((one for settings in told for one in settings["decisions"]), lambda one: one["step"])
-    calibrations = [settings["calibration"] for settings in told]
-    both = {
-        when: {name: float(np.mean([one[when][name] for one in calibrations])) for name in ("ece", "log_loss")}
-        for when in ("before", "after")
+    all_settings = [row.settings for row in auto_rows]
+    names = dict.fromkeys(name for settings in all_settings for name in settings["members"])
+    weights = {
+        name: float(np.mean([settings["members"].get(name, 0.0) for settings in all_settings])) for name in names
     }
+    sorted_weights = dict(sorted(weights.items(), key=lambda item: -item[1]))
+    decisions = [decision for settings in all_settings for decision in settings["decisions"]]
+    decisions_by_step = group_by(decisions, lambda decision: decision["step"])
+    calibrations = [settings["calibration"] for settings in all_settings]
+    mean_errors = {
+        stage: {
+            name: float(np.mean([calibration[stage][name] for calibration in calibrations]))
+            for name in ("ece", "log_loss")
+        }
+        for stage in ("before", "after")
+    }
+    bins = _merge_calibration_bins([calibration["after"]["bins"] for calibration in calibrations])
     return {
-        "method": own[0].method,
-        "n": len(own),
-        "weights": _finite(dict(sorted(weights.items(), key=lambda one: -one[1]))),
-        "decisions": [_decision(step, len(own)) for step in decisions],
-        "calibration": {**_finite(both), "bins": _bins([one["after"]["bins"] for one in calibrations])},
-        "forecast": _expected_performance(own, verdict),
+        "method": auto_rows[0].method,
+        "n": len(auto_rows),
+        "weights": _to_json_value(sorted_weights),
+        "decisions": [_decision_facts(step_decisions, len(auto_rows)) for step_decisions in decisions_by_step],
+        "calibration": {**_to_json_value(mean_errors), "bins": bins},
+        "forecast": _expected_performance(auto_rows, verdict),
     }
 
 
-def _decision(step: Sequence[dict[str, Any]], n: int) -> dict[str, Any]:
-    """How often a step that looks at batches was taken, and why."""
-    name, used = step[0]["step"], sum(one["used"] for one in step)
-    gains = [float(np.mean([one[kind] for one in step])) for kind in ("natural", "skewed")]
+def _decision_facts(decisions: Sequence[dict[str, Any]], n_ensembles: int) -> dict[str, Any]:
+    """Return how often a transductive step was used, and its mean gains."""
+    step = decisions[0]["step"]
+    n_used = sum(decision["used"] for decision in decisions)
+    natural_gain = float(np.mean([decision["natural"] for decision in decisions]))
+    skewed_gain = float(np.mean([decision["skewed"] for decision in decisions]))
     sentence = (
-        f"{name} was used in {used} of {n} cases: on held-out domains of the validation it gained {gains[0]:.1f} "
-        f"points, and {gains[1]:.1f} on the same domains drawn again with a skew of classes."
+        f"{step} was used in {n_used} of {n_ensembles} cases: on held-out domains of the validation it gained "
+        f"{natural_gain:.1f} points, and {skewed_gain:.1f} on subsamples of these domains with skewed classes."
     )
-    told = {"step": name, "used": used, "n": n, "natural": gains[0], "skewed": gains[1], "sentence": sentence}
-    return {key: _finite(value) for key, value in told.items()}
+    return _to_json_value(
+        {
+            "step": step,
+            "used": n_used,
+            "n": n_ensembles,
+            "natural": natural_gain,
+            "skewed": skewed_gain,
+            "sentence": sentence,
+        }
+    )
 
 
-def _bins(tables: Sequence[Sequence[dict[str, float]]]) -> list[dict[str, float]]:
-    """Bins of several reliability tables as those of one."""
-    every = [one for bins in tables for one in bins]
-    found = []
-    for own in group_by(every, lambda one: min(int(N_CALIBRATION_BINS * one["confidence"]), N_CALIBRATION_BINS - 1)):
-        share = [one["share"] for one in own]
-        values = {name: float(np.average([one[name] for one in own], weights=share)) for name in RELIABLE}
-        found.append(_finite({**values, "share": sum(share) / len(tables)}))
-    return sorted(found, key=lambda one: one["confidence"])
+def _merge_calibration_bins(tables: Sequence[Sequence[dict[str, float]]]) -> list[dict[str, float]]:
+    """Merge the bins of several calibration tables."""
+
+    def bin_number(entry: dict[str, float]) -> int:
+        return min(int(N_CALIBRATION_BINS * entry["confidence"]), N_CALIBRATION_BINS - 1)
+
+    merged = []
+    for entries in group_by([entry for table in tables for entry in table], bin_number):
+        shares = [entry["share"] for entry in entries]
+        values = {name: float(np.average([entry[name] for entry in entries], weights=shares)) for name in BIN_MEANS}
+        merged.append(_to_json_value({**values, "share": sum(shares) / len(tables)}))
+    return sorted(merged, key=lambda entry: entry["confidence"])
 
 
-def _expected_performance(own: Sequence[Row], verdict: Verdict) -> dict[str, Any]:
-    """What so many held-out domains can say of the next one, what they cannot, and how well it went here."""
-    m, scale, expectation = len({row.task for row in own}), verdict.scale, verdict.auto_expectation
-    ends = [(row.accuracy, *row.settings["forecast"][1:]) for row in own if row.accuracy is not None]
-    inside = sum(_within(*one) for one in ends)
-    if expectation is None:
-        can = f"{m} held-out domain{'s' * (m > 1)} can say nothing about the score on the next one."
-    elif expectation.low is None or expectation.high is None:
-        can = f"{expectation.too_few}."
+def _expected_performance(auto_rows: Sequence[Row], verdict: Verdict) -> dict[str, Any]:
+    """Describe the expected performance of the automatic method on a new domain, and check earlier forecasts."""
+    n_domains = len({row.task for row in auto_rows})
+    format_score = verdict.scale.format_score
+    expected = verdict.auto_expected_score
+    if expected is None:
+        interval = f"{n_domains} held-out domain{'s' * (n_domains > 1)} give no score for a new domain."
+    elif expected.low is None or expected.high is None:
+        interval = f"{expected.missing_interval_reason}."
     else:
-        can = (
-            f"{LEVEL:.0%} prediction interval, for a new domain that differs from these {expectation.domains} as they "
-            f"differ from each other: {scale.text(expectation.low)} to {scale.text(expectation.high)}."
+        interval = (
+            f"{CONFIDENCE_LEVEL:.0%} prediction interval, for a new domain that differs from these "
+            f"{expected.n_domains} domains as they differ from each other: {format_score(expected.low)} to "
+            f"{format_score(expected.high)}."
         )
-    can += f" Sets of classes (predict_set) can be promised to hold the true one in at most {m / (m + 1):.1%} of cases."
-    cannot = (
-        "They cannot speak of a domain of another kind, nor tell before its labels are known where in the interval the "
-        "next one lies; an interval that rests on few domains is wide, and no more samples make it narrow."
+    max_coverage = n_domains / (n_domains + 1)
+    interval += f" Prediction sets (predict_set) can have a coverage of at most {max_coverage:.1%}."
+    limits = (
+        "The interval does not hold for a domain of another kind, and the position of the next domain in the interval "
+        "is not known before its labels are. An interval from few domains is wide, and more samples of the same "
+        "domains do not make it narrow."
     )
-    held = f"Each pool forecast its held-out domain from the others alone: {inside} of {len(ends)} forecasts held."
-    return {"domains": m, "inside": inside, "n": len(ends), "sentences": [can, cannot, held]}
+    is_inside = [
+        _is_within(row.accuracy, *row.settings["forecast"][1:]) for row in auto_rows if row.accuracy is not None
+    ]
+    check = (
+        "Each ensemble made a forecast of its held-out domain from the other domains: "
+        f"{sum(is_inside)} of {len(is_inside)} forecasts were right."
+    )
+    return {
+        "domains": n_domains,
+        "inside": sum(is_inside),
+        "n": len(is_inside),
+        "sentences": [interval, limits, check],
+    }
 
 
-def _within(score: float, low: float | None, high: float | None) -> bool:
+def _is_within(score: float, low: float | None, high: float | None) -> bool:
     return (low is None or score >= low) and (high is None or score <= high)
 
 
-def provenance(protocol: Protocol, command: str, seconds: float) -> dict[str, Any]:
-    """How it was made."""
+def provenance_facts(protocol: Protocol, command: str, seconds: float) -> dict[str, Any]:
+    """Return the command, the protocol, the versions and the machine."""
     facts = environment_info()
     return {
         "command": command,
@@ -462,6 +544,6 @@ def provenance(protocol: Protocol, command: str, seconds: float) -> dict[str, An
         "seconds": round(seconds, 1),
         "seed": protocol.seed,
         "protocol": {name: value for name, value in asdict(protocol).items() if name != "seed"},
-        "versions": {name: facts[name] for name in VERSIONS},
-        "machine": {name: value for name, value in facts.items() if name not in VERSIONS},
+        "versions": {name: facts[name] for name in VERSION_KEYS},
+        "machine": {name: value for name, value in facts.items() if name not in VERSION_KEYS},
     }

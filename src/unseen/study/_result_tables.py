@@ -1,4 +1,4 @@
-"""Tables of a comparison: tasks by methods, with ranks and wins, in the formats people paste."""
+"""Tables of a comparison: tasks by methods, with ranks and wins, as Markdown, LaTeX, CSV and JSON."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from ..model_selection import METHODS
 from ._protocol import Task
 from ._store import Row
 
-DIGITS = 9  # means of the same accuracies may differ by rounding
-MARKDOWN = str.maketrans({mark: f"\\{mark}" for mark in "\\|*_`<"})
-LATEX = str.maketrans(
+EQUALITY_DECIMALS = 9  # decimal places to which means are compared, since they may differ by rounding
+MARKDOWN_ESCAPES = str.maketrans({mark: f"\\{mark}" for mark in "\\|*_`<"})
+LATEX_ESCAPES = str.maketrans(
     {mark: f"\\{mark}" for mark in "_&%#${}"}
     | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
 )
@@ -27,7 +27,7 @@ LATEX = str.maketrans(
 
 @dataclass(frozen=True)
 class Cell:
-    """One method on one task: mean and standard deviation over repeats, in percent, and what the paper prints."""
+    """One method on one task: mean and standard deviation over repeats, in percent, and the published accuracy."""
 
     mean: float
     sd: float
@@ -39,33 +39,39 @@ class Cell:
     skipped: bool = False
 
     @property
-    def word(self) -> str:
-        """What stands where there is no accuracy."""
-        return "skipped" if self.skipped else "failed" if self.failed else "undefined"
+    def status_text(self) -> str:
+        """Text of a cell without accuracy."""
+        if self.skipped:
+            return "skipped"
+        return "failed" if self.failed else "undefined"
 
 
 @dataclass(frozen=True)
 class AccuracyTable:
-    """Cells by task and method, and how the methods compare over all tasks."""
+    """Cells by task and method, and summaries of the methods over all tasks."""
 
     tasks: list[str]
     methods: list[str]
     cells: dict[tuple[str, str], Cell]
-    printed: str = "the paper's figure"
+    published_label: str = "the paper's figure"
 
     def means(self) -> dict[str, float]:
-        """Mean over tasks of each method; NaN if it failed on one, while tasks without a score are left out."""
-        found = {m: [c.mean for t in self.tasks if (c := self.cells[t, m]).repeats or c.failed] for m in self.methods}
-        return {m: float(np.mean(values or [np.nan])) for m, values in found.items()}
+        """Compute the mean over tasks of each method; NaN if it failed on one. Tasks without a score are left out."""
+        means = {}
+        for method in self.methods:
+            cells = [self.cells[task, method] for task in self.tasks]
+            values = [cell.mean for cell in cells if cell.repeats or cell.failed]
+            means[method] = float(np.mean(values or [np.nan]))
+        return means
 
     def ranks(self) -> dict[str, float]:
-        """Mean rank of each method over tasks; 1 is best, and equals share."""
+        """Compute the mean rank of each method over tasks; 1 is best, and ties get the average rank."""
         matrix = np.array([[self.cells[t, m].mean for m in self.methods] for t in self.tasks])
-        matrix = np.nan_to_num(matrix.round(DIGITS), nan=-np.inf)  # what failed comes last
+        matrix = np.nan_to_num(matrix.round(EQUALITY_DECIMALS), nan=-np.inf)  # methods that failed rank last
         return dict(zip(self.methods, rankdata(-matrix, axis=1).mean(axis=0).tolist(), strict=True))
 
     def wins(self) -> dict[str, int]:
-        """On how many tasks each method is best."""
+        """Count the tasks on which each method is best."""
         return {m: sum(self.cells[t, m].best for t in self.tasks) for m in self.methods}
 
     def text(self, format: str) -> str:
@@ -76,50 +82,57 @@ class AccuracyTable:
         return writers[format](self)
 
 
-def defined(row: Row) -> bool:
-    """Whether a row has a score; some metrics have none where a class is missing."""
+def has_score(row: Row) -> bool:
+    """Whether a row has a score; some metrics are undefined if a class is missing."""
     return row.accuracy is not None and bool(np.isfinite(row.accuracy))
 
 
-def accuracy_table(
+def make_accuracy_table(
     rows: Sequence[Row],
     published: dict[tuple[str, str], float] | None = None,
-    printed: str = AccuracyTable.printed,
+    published_label: str = AccuracyTable.published_label,
     share: bool = True,
 ) -> AccuracyTable:
-    """Summarize rows, in percent if their scores are shares.
+    """Make a table of rows, in percent if their scores are shares.
 
-    `published` maps (task, method) to the paper's figure, and `printed` says what that is.
+    `published` maps (task, method) to a published accuracy, and `published_label` describes these.
     """
     if not rows:
-        raise ValueError("There are no rows to tabulate.")
+        raise ValueError("rows is empty: there are no rows to tabulate.")
     tasks = list(dict.fromkeys(row.task for row in rows))
     present = dict.fromkeys(row.method for row in rows)
-    methods = [m for m in METHODS if m in present] + [m for m in present if m not in METHODS]
-    cells, factor = {}, 100 if share else 1
+    methods = [name for name in METHODS if name in present] + [name for name in present if name not in METHODS]
+    factor = 100 if share else 1
+    cells = {}
     for task in tasks:
-        found = {m: [r for r in rows if r.task == task and r.method == m] for m in methods}
-        means = {m: np.mean([r.accuracy for r in f if defined(r)] or [np.nan]) for m, f in found.items()}
-        top = np.fmax.reduce(list(means.values()))  # of those that did not fail
-        for method, own in found.items():
-            values = [factor * r.accuracy for r in own if r.accuracy is not None and defined(r)]
+        rows_by_method = {name: [row for row in rows if row.task == task and row.method == name] for name in methods}
+        means = {
+            name: np.mean([row.accuracy for row in method_rows if has_score(row)] or [np.nan])
+            for name, method_rows in rows_by_method.items()
+        }
+        best_mean = np.fmax.reduce(list(means.values()))  # ignores NaN, the mean of methods that failed
+        for method, method_rows in rows_by_method.items():
+            values = [factor * row.accuracy for row in method_rows if row.accuracy is not None and has_score(row)]
+            reasons = [row.reason for row in method_rows if row.status != "ok"]
+            if not method_rows:
+                reasons = ["the method has no result"]
             cells[task, method] = Cell(
-                float(factor * means[method]),
-                float(np.std(values, ddof=1)) if len(values) > 1 else 0.0,
-                len(values),
-                any(r.transductive for r in own),
-                bool(means[method] >= top - 10.0**-DIGITS),
-                (published or {}).get((task, method)),
-                next((r.reason for r in own if r.status != "ok"), "" if own else "there is no result"),
-                any(r.status == "skipped" for r in own),
+                mean=float(factor * means[method]),
+                sd=float(np.std(values, ddof=1)) if len(values) > 1 else 0.0,
+                repeats=len(values),
+                transductive=any(row.transductive for row in method_rows),
+                best=bool(means[method] >= best_mean - 10.0**-EQUALITY_DECIMALS),
+                published=(published or {}).get((task, method)),
+                failed=reasons[0] if reasons else "",
+                skipped=any(row.status == "skipped" for row in method_rows),
             )
-    return AccuracyTable(tasks, methods, cells, printed)
+    return AccuracyTable(tasks, methods, cells, published_label)
 
 
-def published(data: str, tasks: Sequence[Task]) -> dict[tuple[str, str], float]:
-    """Printed accuracies of a data set, "office-caltech" or "vlcs", by task name and method.
+def load_published(data: str, tasks: Sequence[Task]) -> dict[tuple[str, str], float]:
+    """Load the published accuracies of a data set, "office-caltech" or "vlcs", by task name and method.
 
-    The paper names domains by their initials, in an order of its own.
+    The paper names domains by their initials, in another order.
     """
     text = files(__package__).joinpath("published.csv").read_text(encoding="utf-8")
     printed = {
@@ -127,15 +140,18 @@ def published(data: str, tasks: Sequence[Task]) -> dict[tuple[str, str], float]:
         for row in csv.DictReader(text.splitlines())
         if row["data"] == data
     }
-    found: dict[tuple[str, str], float] = {}
+    published: dict[tuple[str, str], float] = {}
     for task in tasks:
-        sides = [frozenset(name[0].upper() for name in names) for names in (task.sources, task.targets)]
-        found |= {(task.name, method): value for (*at, method), value in printed.items() if at == sides}
-    return found
+        sources = frozenset(name[0].upper() for name in task.sources)
+        targets = frozenset(name[0].upper() for name in task.targets)
+        for (printed_sources, printed_targets, method), accuracy in printed.items():
+            if (printed_sources, printed_targets) == (sources, targets):
+                published[task.name, method] = accuracy
+    return published
 
 
-def summary_lines(table: AccuracyTable) -> list[tuple[str, list[str]]]:
-    """Rows below the tasks: mean, mean rank, wins."""
+def make_summary_rows(table: AccuracyTable) -> list[tuple[str, list[str]]]:
+    """Make the rows below the tasks: mean, mean rank, wins."""
     return [
         ("mean", [f"{v:.2f}" if np.isfinite(v) else "failed" for v in table.means().values()]),
         ("mean rank", [f"{v:.1f}" for v in table.ranks().values()]),
@@ -143,39 +159,44 @@ def summary_lines(table: AccuracyTable) -> list[tuple[str, list[str]]]:
     ]
 
 
-def _grid(table: AccuracyTable, entry: Callable[[Cell], str], escaped: Callable[[str], str]) -> list[list[list[str]]]:
-    """The names of the columns, the rows of tasks and the rows below them, as texts."""
-    tasks = [[escaped(task), *(entry(table.cells[task, m]) for m in table.methods)] for task in table.tasks]
-    below = [[name, *values] for name, values in summary_lines(table)]
-    return [[["Task", *map(escaped, table.methods)]], tasks, below]
+def _make_sections(
+    table: AccuracyTable, format_cell: Callable[[Cell], str], escape: Callable[[str], str]
+) -> list[list[list[str]]]:
+    """Return the header, the rows of tasks and the summary rows, as texts."""
+    header = ["Task", *map(escape, table.methods)]
+    tasks = [[escape(task), *(format_cell(table.cells[task, m]) for m in table.methods)] for task in table.tasks]
+    summary = [[name, *values] for name, values in make_summary_rows(table)]
+    return [[header], tasks, summary]
 
 
 def _markdown(table: AccuracyTable) -> str:
-    def entry(cell: Cell) -> str:
+    def format_cell(cell: Cell) -> str:
         mark = "\\*" if cell.transductive else ""
-        text = f"{cell.mean:.2f} ± {cell.sd:.2f}{mark}" if cell.repeats else cell.word
+        text = f"{cell.mean:.2f} ± {cell.sd:.2f}{mark}" if cell.repeats else cell.status_text
         text = f"**{text}**" if cell.best else text
         return text if cell.published is None else f"{text} ({cell.published:.2f})"
 
-    parts = _grid(table, entry, lambda text: text.translate(MARKDOWN))
-    head, *lines = (f"| {' | '.join(row)} |" for part in parts for row in part)
+    sections = _make_sections(table, format_cell, lambda text: text.translate(MARKDOWN_ESCAPES))
+    header, *lines = (f"| {' | '.join(row)} |" for section in sections for row in section)
     notes = [f"- {note}".replace("- *", "- \\*") for note in _notes(table)]
     rule = "|---" * (1 + len(table.methods)) + "|"
-    return "\n".join([head, rule, *lines, *([""] if notes else []), *notes]) + "\n"
+    return "\n".join([header, rule, *lines, *([""] if notes else []), *notes]) + "\n"
 
 
 def _latex(table: AccuracyTable) -> str:
-    def entry(cell: Cell) -> str:
-        printed = "" if cell.published is None else f" ({cell.published:.2f})"
+    def format_cell(cell: Cell) -> str:
+        published = "" if cell.published is None else f" ({cell.published:.2f})"
         if not cell.repeats:
-            return f"{cell.word}{printed}"
+            return f"{cell.status_text}{published}"
         body = f"{cell.mean:.2f} \\pm {cell.sd:.2f}"
         body = f"\\mathbf{{{body}}}" if cell.best else body
-        return f"${body}{'^*' if cell.transductive else ''}${printed}"
+        return f"${body}{'^*' if cell.transductive else ''}${published}"
 
     lines = [f"\\begin{{tabular}}{{l{'c' * len(table.methods)}}}", "\\hline"]
-    for part in _grid(table, entry, lambda text: text.translate(LATEX).replace("->", "$\\to$")):
-        lines += [*(" & ".join(row) + " \\\\" for row in part), "\\hline"]
+    sections = _make_sections(table, format_cell, lambda text: text.translate(LATEX_ESCAPES).replace("->", "$\\to$"))
+    for section in sections:
+        lines += [" & ".join(row) + " \\\\" for row in section]
+        lines.append("\\hline")
     return "\n".join([*lines, "\\end{tabular}", *(f"% {note}" for note in _notes(table))]) + "\n"
 
 
@@ -183,29 +204,31 @@ def _notes(table: AccuracyTable) -> Iterator[str]:
     if any(cell.transductive for cell in table.cells.values()):
         yield "* transductive: centered on unlabeled target data."
     if any(cell.published is not None for cell in table.cells.values()):
-        yield f"In parentheses: {table.printed}."
+        yield f"In parentheses: {table.published_label}."
     for method in table.methods:
-        failed = [cell for task in table.tasks if (cell := table.cells[task, method]).failed]
+        cells = [table.cells[task, method] for task in table.tasks]
+        failed = [cell for cell in cells if cell.failed]
         if failed:
             reason = " ".join(failed[0].failed.split())
-            yield f"{method} {failed[0].word} in {len(failed)} of {len(table.tasks)} tasks: {reason}"
+            yield f"{method} {failed[0].status_text} in {len(failed)} of {len(table.tasks)} tasks: {reason}"
 
 
-def records(table: AccuracyTable) -> list[dict[str, Any]]:
-    """One plain dict for each task and method."""
+def to_records(table: AccuracyTable) -> list[dict[str, Any]]:
+    """Return one dict for each task and method."""
     return [{"task": t, "method": m, **asdict(table.cells[t, m])} for t in table.tasks for m in table.methods]
 
 
 def _csv(table: AccuracyTable) -> str:
-    found, buffer = records(table), io.StringIO()
-    writer = csv.DictWriter(buffer, fieldnames=list(found[0]), lineterminator="\n")
+    records = to_records(table)
+    buffer = io.StringIO()
+    writer = csv.DictWriter(buffer, fieldnames=list(records[0]), lineterminator="\n")
     writer.writeheader()
-    writer.writerows(found)
+    writer.writerows(records)
     return buffer.getvalue()
 
 
 def _json(table: AccuracyTable) -> str:
     summary = {"mean": table.means(), "mean_rank": table.ranks(), "wins": table.wins()}
-    text = json.dumps({"cells": records(table), "summary": summary})
-    # JSON has no NaN, though Python writes and reads it: what could not be computed is null.
+    text = json.dumps({"cells": to_records(table), "summary": summary})
+    # Python writes NaN, which is not JSON. The second pass converts it to null.
     return json.dumps(json.loads(text, parse_constant=lambda _: None), indent=2, allow_nan=False) + "\n"

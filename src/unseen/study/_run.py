@@ -35,7 +35,7 @@ from ..utils.environment import environment_info
 from ..utils.progress import format_duration, progress
 from ..utils.samples import Samples
 from ._method_evaluation import DecisionScores, Problem, evaluate_methods, evaluate_validation, split_id
-from ._protocol import PREPROCESSORS, Protocol, Task, configuration, key, with_method
+from ._protocol import PREPROCESSORS, Protocol, Task, add_method, configuration_key, make_configuration
 from ._store import Row, Scores, Store
 
 Result = tuple[Row, Ints | None]  # and the predicted classes of the target samples, as positions among all classes
@@ -90,7 +90,7 @@ def run(
     domain : array-like of shape (n_samples,)
         Domain names.
     tasks : sequence of Task
-        What to train and test on, such as ``unseen.study.tasks(names)``.
+        What to train and test on, such as ``unseen.study.make_tasks(names)``.
     store : str or path
         File of results, made if it does not exist. Stop the run in any way and call it again to continue.
     protocol : Protocol, default=None
@@ -116,14 +116,14 @@ def run(
     >>> import tempfile
     >>> from pathlib import Path
     >>> from unseen.datasets import make_synthetic
-    >>> from unseen.study import Protocol, run, tasks
+    >>> from unseen.study import Protocol, make_tasks, run
     >>> data = make_synthetic(random_state=0)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     rows = run(
     ...         data.data,
     ...         data.target,
     ...         data.domain,
-    ...         tasks(data.domain_names),
+    ...         make_tasks(data.domain_names),
     ...         store=Path(folder, "results.sqlite"),
     ...         protocol=Protocol(repeats=2, quick=True),
     ...         methods=["1NN", "logistic"],
@@ -161,13 +161,13 @@ def all_results(
         raise ValueError(f"Tasks name domains that the data do not have: {', '.join(sorted(missing))}.")
     preparation = PREPROCESSORS[protocol.preprocess] if preprocessor is None else preprocessor
     study = Study(samples, protocol, preparation, table)
-    config = configuration(samples, protocol, preparation)
-    config_key = key(config)
-    method_configs = {method: with_method(config, table[method], len(samples.classes)) for method in table}
-    method_keys = {method: key(method_config) for method, method_config in method_configs.items()}
+    config = make_configuration(samples, protocol, preparation)
+    config_key = configuration_key(config)
+    method_configs = {method: add_method(config, table[method], len(samples.classes)) for method in table}
+    method_keys = {method: configuration_key(method_config) for method, method_config in method_configs.items()}
     with Store(":memory:" if execution.store is None else execution.store) as store:
         for each in (config, *method_configs.values()):
-            store.open_configuration(key(each), each)
+            store.add_configuration(configuration_key(each), each)
         stored = (row for method_key in method_keys.values() for row in store.rows(method_key))
         done = {(row.task, row.repeat, row.method) for row in stored if row.status != "failed"}
         scores = {} if scores is None else scores
@@ -194,7 +194,7 @@ def all_results(
         if not all((task.name, method, repeat) in rows for task, method, repeat in requested):
             raise ValueError(f"{execution.store} lacks results that were written to it: another program changed it.")
         for task, method, repeat in requested:
-            predicted = store.predicted(method_keys[method], method, task.name, repeat)
+            predicted = store.predictions(method_keys[method], method, task.name, repeat)
             yield rows[task.name, method, repeat], predicted
 
 
@@ -476,12 +476,12 @@ def _machine_slowness() -> float:
 
 def make_problem(samples: Samples, task: Task, repeat: int, protocol: Protocol, preparation: Any = None) -> Problem:
     """The training rows of a repeat, the target rows, and the validation splits."""
-    train, test = protocol.draw(samples, task, repeat)
+    train, test = protocol.draw_split(samples, task, repeat)
     return Problem(
         samples,
         train,
         test,
-        splits=protocol.validation(samples, train, test, repeat),
+        splits=protocol.validation_splits(samples, train, test, repeat),
         preparation=PREPROCESSORS[protocol.preprocess] if preparation is None else preparation,
         centering=protocol.centering,
         quick=protocol.quick,

@@ -27,9 +27,9 @@ from ..linalg import Ints
 from ..model_selection import Score
 from ..utils.io import check_free_space, check_unchanged, create_once, file_identity, is_special
 
-Scores = dict[tuple[str, str], dict[str, Score]]  # for rows to train on and rows to test on, those of candidates
+Scores = dict[tuple[str, str], dict[str, Score]]  # by keys of training rows and test rows, and of the candidate
 
-APPLICATION_ID = 0x756E736E  # "unsn", in the header of every results file: SQLite files of other programs are refused
+APPLICATION_ID = 0x756E736E  # "unsn", in the header of every results file; other SQLite files raise an error
 # An integrity check verifies the constraints as well.
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS configurations (key TEXT PRIMARY KEY, content TEXT NOT NULL);
@@ -67,30 +67,30 @@ class Row:
     method, task : str
         Names of the method and of the task.
     repeat, seed : int
-        Which draw of the training data, and its seed.
+        Number of the random draw of the training data, and its seed.
     accuracy : float or None
-        Share of the targets' samples that are classified correctly; None after a failure. Under another metric of the
-        protocol, the mean of its scores over the targets; None where it is undefined.
+        Share of the samples of the targets that are classified correctly; None after a failure. For another metric of
+        the protocol, the mean of its scores over the targets; None where it is undefined.
     accuracies : dict of str to float
         The same for each target domain.
     validation : float or None
-        The score by which the settings were chosen; the target's labels have no part in it, except in an "oracle".
+        The validation score of the selected settings. It does not depend on labels of the target, except with "oracle".
     settings : dict
-        The chosen settings.
+        The selected settings.
     ties : int
-        How many other settings had the same score in the selection.
+        Number of other settings with the same validation score.
     transductive : bool
-        Whether the method saw the targets' unlabeled samples.
+        Whether the method used the unlabeled samples of the targets.
     seconds : float
-        Time for choosing, fitting and predicting.
+        Time for model selection, fitting and prediction.
     status : {"ok", "failed", "skipped"}
-        Whether it worked, failed, or was not tried because the data are too large for it.
+        Whether the method succeeded, failed, or was skipped because the data are too large for it.
     reason : str
-        Why it failed or was skipped.
+        Reason of a failure or of skipping.
     machine : dict
         Versions, threads and machine.
     kind : {"plain", "reference", "invariant", "auto"}
-        What the method does with domains: see `unseen.model_selection.Method`.
+        How the method uses domains: see `unseen.model_selection.Method`.
 
     Examples
     --------
@@ -118,10 +118,10 @@ class Row:
 
 
 JSON_FIELDS = ("accuracies", "settings", "machine")
-COLUMNS = tuple(field.name for field in fields(Row))
-# Errors that stand for damage in a file that carries our application id; SQLITE_ERROR is a schema that does not parse.
-DAMAGED_ERRORS = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
-SQLITE_ERRORS = (sqlite3.DatabaseError, UnicodeDecodeError)  # the latter where SQLite quotes a damaged schema
+ROW_COLUMNS = tuple(field.name for field in fields(Row))
+# Error codes of damage in a file with our application id; SQLITE_ERROR means that the schema does not parse.
+DAMAGE_CODES = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
+STORE_ERRORS = (sqlite3.DatabaseError, UnicodeDecodeError)  # the latter where SQLite quotes a damaged schema
 
 
 class Store(AbstractContextManager["Store"]):
@@ -130,7 +130,7 @@ class Store(AbstractContextManager["Store"]):
     Parameters
     ----------
     path : str or path
-        The file, made if it does not exist, with the folders above it.
+        The file, which is created with its parent folders if it does not exist.
 
     Examples
     --------
@@ -139,7 +139,7 @@ class Store(AbstractContextManager["Store"]):
     >>> from unseen.study import Row, Store
     >>> row = Row("1NN", "A -> B", 0, 0, 0.5, {"B": 0.5}, 0.6, {}, 0, False, 0.1, "ok", "", {})
     >>> with tempfile.TemporaryDirectory() as folder, Store(Path(folder, "results.sqlite")) as store:
-    ...     store.open_configuration("example", {"seed": 0})
+    ...     store.add_configuration("example", {"seed": 0})
     ...     store.add("example", row)
     ...     store.rows("example") == [row]
     True
@@ -150,12 +150,12 @@ class Store(AbstractContextManager["Store"]):
         self.path.parent.mkdir(parents=True, exist_ok=True)
         if is_special(self.path) or self.path.is_dir():
             raise ValueError(f"{self.path} is not a file. Use another name for the results file.")
-        with _translated(self.path):
+        with _translate_sqlite_errors(self.path):
             _check_application(self.path)
             try:
                 self._connection = _connect(self.path)
-            except SQLITE_ERRORS as error:
-                if _primary_code(error) not in DAMAGED_ERRORS:
+            except STORE_ERRORS as error:
+                if _primary_code(error) not in DAMAGE_CODES:
                     raise
                 _set_aside(self.path, error)
                 self._connection = _connect(self.path)
@@ -165,14 +165,14 @@ class Store(AbstractContextManager["Store"]):
         self._connection.close()
 
     @contextmanager
-    def _writing(self) -> Iterator[None]:
-        with _translated(self.path), self._connection:
+    def _transaction(self) -> Iterator[None]:
+        with _translate_sqlite_errors(self.path), self._connection:
             yield
         check_unchanged(self.path, self._identity)
 
-    def open_configuration(self, key: str, config: dict[str, Any]) -> None:
-        """Store what a configuration's key stands for."""
-        with self._writing():
+    def add_configuration(self, key: str, config: dict[str, Any]) -> None:
+        """Store a configuration with its key."""
+        with self._transaction():
             self._connection.execute(
                 "INSERT OR REPLACE INTO configurations VALUES (?, ?)", (key, json.dumps(config, sort_keys=True))
             )
@@ -180,44 +180,44 @@ class Store(AbstractContextManager["Store"]):
     def add(self, configuration: str, row: Row, predicted: Ints | None = None) -> None:
         """Write one row and commit it; a later success replaces an earlier failure.
 
-        `predicted` are the predicted classes of the targets' samples, as positions among all classes in order.
+        `predicted` are the predicted classes of the samples of the targets, as positions in the sorted classes.
         """
-        values = [json.dumps(v) if name in JSON_FIELDS else v for name, v in vars(row).items()]
+        values = [json.dumps(value) if name in JSON_FIELDS else value for name, value in vars(row).items()]
         blob = None if predicted is None else zlib.compress(predicted.astype("<i4").tobytes())
-        columns = ", ".join(("configuration", *COLUMNS, "predicted"))
-        marks = ", ".join("?" * (2 + len(COLUMNS)))
-        with self._writing():
+        columns = ", ".join(("configuration", *ROW_COLUMNS, "predicted"))
+        placeholders = ", ".join("?" * (2 + len(ROW_COLUMNS)))
+        with self._transaction():
             self._connection.execute(
-                f"INSERT OR REPLACE INTO results ({columns}) VALUES ({marks})", [configuration, *values, blob]
+                f"INSERT OR REPLACE INTO results ({columns}) VALUES ({placeholders})", [configuration, *values, blob]
             )
 
-    def predicted(self, configuration: str, method: str, task: str, repeat: int) -> Ints | None:
-        """Predicted classes of one row, if it has any."""
-        with _translated(self.path):
-            found = self._connection.execute(
+    def predictions(self, configuration: str, method: str, task: str, repeat: int) -> Ints | None:
+        """Return the predicted classes of one row, if it has any."""
+        with _translate_sqlite_errors(self.path):
+            record = self._connection.execute(
                 "SELECT predicted FROM results WHERE configuration = ? AND method = ? AND task = ? AND repeat = ?",
                 (configuration, method, task, repeat),
             ).fetchone()
-        (blob,) = found or (None,)
-        if blob is None:
+        if record is None or record[0] is None:
             return None
-        with _decoding(self.path):
+        (blob,) = record
+        with _translate_decode_errors(self.path):
             return np.frombuffer(zlib.decompress(blob), dtype="<i4").astype(np.intp)
 
     def add_scores(self, configuration: str, scores: Scores) -> None:
         """Write the scores of one part of the validation, and commit them."""
         content = zlib.compress(json.dumps(list(scores.items())).encode())
-        with self._writing():
+        with self._transaction():
             self._connection.execute("INSERT INTO validations VALUES (?, ?)", (configuration, content))
 
     def scores(self, configuration: str) -> Scores:
-        """All validation scores so far, without those of failures, which are computed again."""
-        with _translated(self.path):
+        """Return all validation scores so far, without those of failures, which are computed again."""
+        with _translate_sqlite_errors(self.path):
             query = "SELECT content FROM validations WHERE configuration = ? ORDER BY rowid"
-            found = self._connection.execute(query, (configuration,)).fetchall()
+            records = self._connection.execute(query, (configuration,)).fetchall()
         scores: Scores = {}
-        with _decoding(self.path):
-            for (content,) in found:
+        with _translate_decode_errors(self.path):
+            for (content,) in records:
                 for (train, test), by_candidate in json.loads(zlib.decompress(content)):
                     for candidate, values in by_candidate.items():
                         score = Score(*values)
@@ -226,24 +226,26 @@ class Store(AbstractContextManager["Store"]):
         return scores
 
     def rows(self, configuration: str) -> list[Row]:
-        """All rows of a configuration."""
-        with _translated(self.path):
-            found = self._connection.execute(
-                f"SELECT {', '.join(COLUMNS)} FROM results WHERE configuration = ? ORDER BY task, method, repeat",
+        """Return all rows of a configuration."""
+        with _translate_sqlite_errors(self.path):
+            records = self._connection.execute(
+                f"SELECT {', '.join(ROW_COLUMNS)} FROM results WHERE configuration = ? ORDER BY task, method, repeat",
                 (configuration,),
             ).fetchall()
         rows = []
-        with _decoding(self.path):
-            for values in found:
-                row = dict(zip(COLUMNS, values, strict=True))
-                row |= {name: json.loads(row[name]) for name in JSON_FIELDS}
-                rows.append(Row(**row | {"transductive": bool(row["transductive"])}))
+        with _translate_decode_errors(self.path):
+            for record in records:
+                values = dict(zip(ROW_COLUMNS, record, strict=True))
+                for name in JSON_FIELDS:
+                    values[name] = json.loads(values[name])
+                values["transductive"] = bool(values["transductive"])
+                rows.append(Row(**values))
         return rows
 
 
 @contextmanager
-def _decoding(path: Path) -> Iterator[None]:
-    """Raise ValueError for contents that the database holds together, but that no run has written."""
+def _translate_decode_errors(path: Path) -> Iterator[None]:
+    """Raise ValueError for contents of an intact database that no run has written."""
     try:
         yield
     except (LookupError, TypeError, ValueError, zlib.error) as error:
@@ -254,11 +256,11 @@ def _decoding(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _translated(path: Path) -> Iterator[None]:
-    """Turn errors of SQLite into errors that name the file, and a full disk into an error that says so."""
+def _translate_sqlite_errors(path: Path) -> Iterator[None]:
+    """Convert errors of SQLite to errors that name the file, and that state a full disk."""
     try:
         yield
-    except SQLITE_ERRORS as error:
+    except STORE_ERRORS as error:
         check_free_space(path, error)
         if _primary_code(error) in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
             raise ValueError(
@@ -268,7 +270,7 @@ def _translated(path: Path) -> Iterator[None]:
 
 
 def _primary_code(error: Exception) -> int:
-    """SQLite's primary error code; errors raised by Python's module, such as for text not in UTF-8, have none."""
+    """Return the primary error code of SQLite; errors of Python, such as for text not in UTF-8, are SQLITE_ERROR."""
     return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
 
 
@@ -310,11 +312,11 @@ def _connect(path: Path) -> sqlite3.Connection:
 def _set_aside(path: Path, error: Exception) -> None:
     """Rename a damaged file."""
     names = (path.with_name(f"{path.name}.damaged{number or ''}") for number in count())
-    aside = next(name for name in names if not name.exists())
-    for ending in ("-wal", "-shm", ""):  # a log that stays would be taken for that of the new file
+    new_path = next(name for name in names if not name.exists())
+    for ending in ("-wal", "-shm", ""):  # SQLite would apply a remaining log to the new file
         if Path(f"{path}{ending}").exists():
-            os.rename(f"{path}{ending}", f"{aside}{ending}")
+            os.rename(f"{path}{ending}", f"{new_path}{ending}")
     warnings.warn(
-        f"{path} is damaged ({error}). It was renamed to {aside}, and the run starts again with a new file.",
+        f"{path} is damaged ({error}). It was renamed to {new_path}, and the run starts again with a new file.",
         stacklevel=4,
     )

@@ -1,16 +1,16 @@
-"""The verdict of a comparison: what to use, what to expect of it, whether invariance helped, and how sure one can be.
+"""The verdict of a comparison: the recommended method, its expected performance, and whether invariance helped.
 
-Those that stand for their kinds are the best in the validation (``_evidence.py``). The recommendation follows the
-one-standard-error rule: the automatic method, or the invariant method that is best in the validation, is recommended if
-it beats the best plain classifier on held-out domains by more than one standard error; otherwise a plain classifier is.
-Which of several plain ones that are as good is again for the validation to say: the best of many on the same domains
-would always look better than it is.
+Each kind of methods is represented by the best in the validation (``_statistics.py``). The recommendation follows the
+one-standard-error rule: the automatic method, or the best validated invariant method, is recommended if it is better
+than the best plain classifier on held-out domains by more than one standard error; otherwise a plain classifier is.
+Among plain classifiers within one standard error, the one with the best validation score is recommended: the best of
+many methods on the same domains has an optimistically biased score.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,38 +18,41 @@ import numpy as np
 
 from ..model_selection import METHODS, rare_class
 from ._statistics import (
-    BOOTSTRAP_ROWS,
-    LEVEL,
-    PERCENT,
-    Correct,
+    ACCURACY_SCALE,
+    CONFIDENCE_LEVEL,
+    EQUALITY_DECIMALS,
+    ComparisonResults,
+    CorrectSamples,
     DomainDifference,
-    Expectation,
+    DomainPair,
+    ExpectedScore,
     Interval,
     Kind,
-    Pair,
-    Results,
     Scale,
-    best_validated,
     methods_of_kind,
-    validated_methods,
+    select_best_validated,
+    validation_score,
 )
 from ._store import Row
 
-VALIDATION = {"domain": "the other domains", "within": "held-out samples of the other domains"}
+VALIDATION_NAMES = {"domain": "the other domains", "within": "held-out samples of the other domains"}
 MAJORITY = "majority"
-AUTO = "UnseenClassifier (auto)"
-CLOSE = 2.0  # points above the majority that are hardly worth a model
-BALANCED = "Accuracy says little about that: --metric balanced_accuracy counts all classes alike."
+AUTO_NAME = "UnseenClassifier (auto)"
+MIN_GAIN_OVER_MAJORITY = 2.0  # percentage points; a smaller gain is pointed out
+MIN_DOMAINS_WITHOUT_CAUTION = 6
+BALANCED_ACCURACY_ADVICE = (
+    "Accuracy depends little on rare classes; metric='balanced_accuracy' gives all classes the same weight."
+)
 
 
 @dataclass(frozen=True)
 class Recommendation:
-    """The method to use, and what to expect of it on a domain that nobody has seen, in percent if scores are shares.
+    """The recommended method, and its expected score on a new domain, in percent if the metric is a share.
 
     `low` and `high` are the ends of a 95% prediction interval for the score on a new domain, None if the held-out
-    domains are too few for one that says something; `scores` are those of the held-out domains. `rival` is the method
-    that it was preferred to, or the best plain classifier if it is not plain itself, `advantage` the mean difference
-    from it over held-out domains, and `standard_error` the standard error of that.
+    domains are too few for an informative one; `scores` are those of the held-out domains. `compared_to` is the
+    alternative, or the best plain classifier if the method is not plain itself; `advantage` is the mean difference from
+    it over held-out domains, and `standard_error` the standard error of that difference.
     """
 
     method: str
@@ -60,17 +63,17 @@ class Recommendation:
     worst_domain: str
     scores: dict[str, float]
     sentence: str
-    rival: str | None = None
+    compared_to: str | None = None
     advantage: float | None = None
     standard_error: float | None = None
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Invariant minus plain, over all held-out domains, in numbers and in words, and what to do.
+    """The difference of invariant and plain methods over all held-out domains, in numbers and words, and advice.
 
-    `auto` is the difference of the automatic choice from plain classifiers, if it took part, and `auto_expectation`
-    what to expect of it on a new domain.
+    `auto` is the difference of the automatic method from plain classifiers, if it was compared, and
+    `auto_expected_score` its expected score on a new domain.
     """
 
     decision: Kind
@@ -80,18 +83,20 @@ class Verdict:
     sentences: list[str]
     auto: Interval | None = None
     recommendation: Recommendation | None = None
-    scale: Scale = PERCENT
-    auto_expectation: Expectation | None = None
+    scale: Scale = ACCURACY_SCALE
+    auto_expected_score: ExpectedScore | None = None
 
-    def cautioned(self, caution: str | None) -> Verdict:
-        """The same with one more sentence, unless there is none or its advice was given already."""
-        said = caution is None or any(BALANCED in sentence for sentence in self.sentences)
-        return self if said else replace(self, sentences=[*self.sentences, str(caution)])
+    def add_caution(self, caution: str | None) -> Verdict:
+        """Return the verdict with one more sentence, unless it is None or its advice is given already."""
+        has_advice = any(BALANCED_ACCURACY_ADVICE in sentence for sentence in self.sentences)
+        if caution is None or has_advice:
+            return self
+        return replace(self, sentences=[*self.sentences, caution])
 
 
-def verdict(
+def make_verdict(
     rows: Sequence[Row],
-    correct: Correct,
+    correct: CorrectSamples,
     selection: str = "domain",
     *,
     seed: int = 0,
@@ -100,280 +105,328 @@ def verdict(
     limits: tuple[float, float] | None = None,
     groups: Mapping[str, Any] | None = None,
 ) -> Verdict:
-    """Judge a comparison with one held-out domain to each task.
+    """Make the verdict of a comparison with one held-out domain in each task.
 
-    `correct` tells for each (method, task, repeat) which samples of the target were classified correctly, and
-    `selection` who chose the settings. `metric` is what the rows call accuracy: more is better, NaN or None is
-    undefined, `share` tells whether it lies between 0 and 1, and `limits` are its lowest and highest value, if they are
-    known. `groups` labels, for each task, the target's samples that belong together, such as those of one patient.
+    `correct` contains, for each (method, task, repeat), whether each sample of the target is classified correctly, and
+    `selection` is the validation scheme. `metric` is the name of the score that rows store as accuracy: more is better,
+    NaN or None is undefined. `share` is whether it lies between 0 and 1, and `limits` are its lowest and highest value,
+    if they are known. `groups` contains, for each task, the groups of dependent samples of the target (as patients).
     """
     scale = Scale(metric, share, limits)
     if selection == "oracle":
-        reason = "The settings, and with them the champions of each kind, saw the labels of the held-out domains."
-        headline = "No verdict: an oracle chose, for reference only."
+        reason = "Labels of the held-out domains selected the settings, and with them the best methods of each kind."
+        headline = "No verdict: an oracle selected the settings, for reference only."
         return Verdict("none", None, [], headline, [reason], scale=scale)
-    seen = Results(rows, correct, scale, groups or {})
-    pairs = seen.pairs(seen.kind("invariant"), seen.kind("plain"))
-    overall = seen.interval(pairs) if pairs else None
-    headlines = [] if overall is None else [_headline(overall)]
-    automatic = seen.pairs(seen.kind("auto"), seen.kind("plain"))
-    auto = seen.interval(automatic) if automatic else None
-    if auto is not None:
-        headlines.insert(0, _headline(auto, AUTO, f"{AUTO} did better"))
-    advice = recommend(seen, selection)
-    automatic_method = next((name for name in seen.kind("auto") if name in seen.scored), None)
-    hindsight = [] if auto is None else list(_hindsight(seen, "auto", automatic, auto))
-    headline, *others = headlines or ["There is nothing to compare."]
+    results = ComparisonResults(rows, correct, scale, groups or {})
+    plain_methods = results.methods_of_kind("plain")
+    auto_methods = results.methods_of_kind("auto")
+    pairs = results.pair_methods(results.methods_of_kind("invariant"), plain_methods)
+    interval = results.mean_interval(pairs) if pairs else None
+    auto_pairs = results.pair_methods(auto_methods, plain_methods)
+    auto_interval = results.mean_interval(auto_pairs) if auto_pairs else None
+    headlines: list[str] = []
+    auto_sentences: list[str] = []
+    if auto_interval is not None:
+        headlines.append(_headline(auto_interval, AUTO_NAME, f"{AUTO_NAME} did better"))
+        auto_sentences.extend(_explain_contradiction(results, "auto", auto_pairs, auto_interval))
+    if interval is not None:
+        headlines.append(_headline(interval))
+    headline, *other_headlines = headlines or ["There is nothing to compare."]
+    recommendation = recommend(results, selection)
+    scored_auto_methods = [name for name in auto_methods if name in results.scored_rows]
     return Verdict(
-        overall.decision if overall else "none",
-        overall,
-        [seen.per_domain(pair, seed) for pair in pairs],
-        headline,
-        [*hindsight, *others, *_sentences(seen, pairs, overall, selection), *_hardly_more_than_majority(seen, advice)],
-        auto,
-        advice,
-        scale,
-        None if automatic_method is None else seen.expectation(automatic_method),
+        decision="none" if interval is None else interval.decision,
+        interval=interval,
+        per_domain=[results.domain_difference(pair, seed) for pair in pairs],
+        headline=headline,
+        sentences=[
+            *auto_sentences,
+            *other_headlines,
+            *_sentences(results, pairs, interval, selection),
+            *_compare_to_majority(results, recommendation),
+        ],
+        auto=auto_interval,
+        recommendation=recommendation,
+        scale=scale,
+        auto_expected_score=results.expected_score(scored_auto_methods[0]) if scored_auto_methods else None,
     )
 
 
-def _sentences(seen: Results, pairs: Sequence[Pair], overall: Interval | None, selection: str) -> Iterator[str]:
-    """What the difference of invariant methods from plain ones rests on, and how far it can be trusted."""
-    if overall is None:
-        yield _no_pair(seen)
-    else:
-        firsts, seconds = (_shares([pair.names(side) for pair in pairs]) for side in (0, 1))
-        yield (
-            "On each held-out domain, the invariant method and the plain classifier that did best in the validation on "
-            f"{VALIDATION[selection]} stand for their kinds. Invariant: {firsts}. Plain: {seconds}."
-        )
-        yield from _left_out(seen, len(pairs))
-        yield from _hindsight(seen, "invariant", pairs, overall)
-        yield from _attribution(seen)
-        yield from _cautions(pairs, overall)
-
-
-def _headline(interval: Interval, who: str = "invariant methods", won: str = "Invariance helped") -> str:
-    if interval.sign > 0:
-        return f"{won}: {interval}, over plain classifiers."
-    if interval.sign < 0:
-        return f"Plain classifiers did better: {interval}, for {who}."
-    return f"No detectable difference between {who} and plain classifiers: {interval}."
-
-
-def _hindsight(seen: Results, kind: str, pairs: Sequence[Pair], overall: Interval) -> Iterator[str]:
-    """Say why, if the best means of the table speak for the other side."""
-    kinds = [[name for name in seen.kind(side) if name in seen.means] for side in (kind, "plain")]
-    if not all(kinds):
+def _sentences(
+    results: ComparisonResults, pairs: Sequence[DomainPair], interval: Interval | None, selection: str
+) -> Iterator[str]:
+    """Yield sentences on the evidence for the difference of invariant and plain methods, and on its limits."""
+    if interval is None:
+        yield _explain_missing_pairs(results)
         return
-    best = [max(names, key=lambda name: seen.means[name]) for names in kinds]
-    lead, digits = seen.means[best[0]] - seen.means[best[1]], 1 if seen.scale.share else 3
-    if round(lead, digits) * round(overall.difference, digits) < 0:
-        ahead, behind = best if lead > 0 else best[::-1]
-        means = [seen.scale.factor * float(np.mean([pair.score(side) for pair in pairs])) for side in (0, 1)]
-        text = seen.scale.text
-        side = f"{AUTO}, which has" if kind == "auto" else "invariant methods that have"
+    invariant = _format_counts(name for pair in pairs for name in pair.method_names(0))
+    plain = _format_counts(name for pair in pairs for name in pair.method_names(1))
+    yield (
+        "On each held-out domain, the invariant method and the plain classifier that did best in the validation on "
+        f"{VALIDATION_NAMES[selection]} stand for their kinds. Invariant: {invariant}. Plain: {plain}."
+    )
+    yield from _describe_omitted_domains(results, len(pairs))
+    yield from _explain_contradiction(results, "invariant", pairs, interval)
+    yield from _compare_to_kfda(results)
+    if any(row.transductive for pair in pairs for row, _ in pair.rows):
         yield (
-            f"The table seems to say otherwise: {ahead} has {text(seen.means[ahead])}, {behind} "
-            f"{text(seen.means[behind])}. That is hindsight: the verdict compares what the validation chose on each "
-            f"domain, {side} {text(means[0])} and plain classifiers that have {text(means[1])}."
+            "The invariant methods used unlabeled samples of the held-out domain (transductive); the plain classifiers "
+            "did not."
+        )
+    if len(pairs) < MIN_DOMAINS_WITHOUT_CAUTION and interval.is_informative:
+        yield (
+            f"With {len(pairs)} held-out domain{'s' * (len(pairs) > 1)} the interval is wide: it is for a new domain, "
+            "and there are few examples of domains."
         )
 
 
-def _attribution(seen: Results) -> Iterator[str]:
-    """KFDA is the same projection, centered the same way, without invariance: the rest is the invariance's own."""
-    projections = [name for name in seen.kind("invariant") if name in METHODS and METHODS[name].is_projection]
-    pairs = seen.pairs(projections, ["KFDA"])
+def _headline(interval: Interval, methods: str = "invariant methods", success: str = "Invariance helped") -> str:
+    if interval.sign > 0:
+        return f"{success}: {interval}, over plain classifiers."
+    if interval.sign < 0:
+        return f"Plain classifiers did better: {interval}, for {methods}."
+    return f"No detectable difference between {methods} and plain classifiers: {interval}."
+
+
+def _explain_contradiction(
+    results: ComparisonResults, kind: str, pairs: Sequence[DomainPair], interval: Interval
+) -> Iterator[str]:
+    """Yield an explanation if the best mean scores of the table favor the other side than the verdict."""
+    means = results.mean_scores
+    methods = [name for name in results.methods_of_kind(kind) if name in means]
+    plain_methods = [name for name in results.methods_of_kind("plain") if name in means]
+    if not methods or not plain_methods:
+        return
+    best = max(methods, key=lambda name: means[name])
+    best_plain = max(plain_methods, key=lambda name: means[name])
+    lead = means[best] - means[best_plain]
+    digits = 1 if results.scale.share else 3
+    if round(lead, digits) * round(interval.difference, digits) < 0:
+        better, worse = (best, best_plain) if lead > 0 else (best_plain, best)
+        format_score = results.scale.format_score
+        mean, plain_mean = (
+            results.scale.factor * float(np.mean([pair.mean_score(side) for pair in pairs])) for side in (0, 1)
+        )
+        side = f"{AUTO_NAME}, which has" if kind == "auto" else "invariant methods that have"
+        yield (
+            f"The table seems to say otherwise: {better} has {format_score(means[better])}, {worse} "
+            f"{format_score(means[worse])}. That is a choice in hindsight: the verdict compares the methods that the "
+            f"validation selected on each domain, {side} {format_score(mean)} and plain classifiers that have "
+            f"{format_score(plain_mean)}."
+        )
+
+
+def _compare_to_kfda(results: ComparisonResults) -> Iterator[str]:
+    """Yield the difference from KFDA: the same projection with the same centering, but without invariance."""
+    projections = [
+        name for name in results.methods_of_kind("invariant") if name in METHODS and METHODS[name].is_projection
+    ]
+    pairs = results.pair_methods(projections, ["KFDA"])
     if not pairs:
         return
-    interval = seen.interval(pairs)
-    reading = {
+    interval = results.mean_interval(pairs)
+    conclusion = {
         "invariant": "the invariance itself adds something",
         "plain": "the invariance itself costs something",
-        "none": "what the invariance itself adds cannot be told from zero",
+        "none": "the effect of the invariance itself cannot be told from zero",
     }[interval.decision]
     yield (
         "Against KFDA, the projection without invariance under the same centering, the best invariant projection has "
-        f"{interval}: {reading}."
+        f"{interval}: {conclusion}."
     )
 
 
-def _cautions(pairs: Sequence[Pair], overall: Interval) -> Iterator[str]:
-    if any(one.transductive for pair in pairs for one, _ in pair.rows):
-        yield (
-            "The invariant methods looked at unlabeled samples of the held-out domain (transductive); the plain "
-            "classifiers did not."
-        )
-    if len(pairs) < 6 and overall.informative:
-        yield (
-            f"With {len(pairs)} held-out domain{'s' * (len(pairs) > 1)} the interval is wide: it speaks of the next "
-            "one, and there are few examples of it."
-        )
-
-
-def _left_out(seen: Results, judged: int) -> Iterator[str]:
-    """Say so if the verdict does not speak of all held-out domains."""
-    tasks = {row.task for row in seen.rows}
-    undefined = len(seen.undefined)
-    if judged < len(tasks):
-        whys = [
-            f"on {undefined} of the others {seen.scale.words} is undefined" * (undefined > 0),
-            "on the others all methods of a kind failed" * (judged + undefined < len(tasks)),
-        ]
-        yield f"It rests on {judged} of {len(tasks)} held-out domains: {'; '.join(filter(None, whys))}."
-
-
-def _no_pair(seen: Results) -> str:
-    kinds = [kind for kind in ("invariant", "plain") if best_validated(seen.rows, seen.kind(kind)) is None]
-    if not kinds:
-        return f"On none of the {len(seen.undefined)} held-out domains is {seen.scale.words} defined."
-    return f"A verdict needs an invariant method and a plain classifier; there is no {' and no '.join(kinds)} one."
-
-
-def _hardly_more_than_majority(seen: Results, advice: Recommendation | None) -> Iterator[str]:
-    """Say so if the method to use is hardly better than one that looks at nothing."""
-    if advice is None or not seen.sampled or MAJORITY not in seen.scored:
+def _describe_omitted_domains(results: ComparisonResults, n_compared: int) -> Iterator[str]:
+    """Yield the reasons if the verdict does not include all held-out domains."""
+    n_tasks = len({row.task for row in results.rows})
+    n_undefined = len(results.undefined_tasks)
+    if n_compared == n_tasks:
         return
-    majority, text = seen.mean(MAJORITY), seen.scale.text
-    if advice.expected - majority < CLOSE:
-        is_majority = advice.method == MAJORITY
-        rival = "; nothing did better" if is_majority else f", {advice.method} {text(advice.expected)}"
-        yield f"Always answering the most frequent class has {text(majority)}{rival}. {BALANCED}"
+    reasons = []
+    if n_undefined:
+        reasons.append(f"on {n_undefined} of the others {results.scale.metric_name} is undefined")
+    if n_compared + n_undefined < n_tasks:
+        reasons.append("on the others all methods of a kind failed")
+    yield f"It rests on {n_compared} of {n_tasks} held-out domains: {'; '.join(reasons)}."
 
 
-def imbalance(counts: Mapping[Any, int], metric: str = "accuracy") -> str | None:
-    """A caution if a class is so rare that accuracy hardly sees it; `counts` are the samples of each class."""
+def _explain_missing_pairs(results: ComparisonResults) -> str:
+    missing = [
+        kind
+        for kind in ("invariant", "plain")
+        if select_best_validated(results.rows, results.methods_of_kind(kind)) is None
+    ]
+    if not missing:
+        n_undefined = len(results.undefined_tasks)
+        return f"On none of the {n_undefined} held-out domains is {results.scale.metric_name} defined."
+    return f"A verdict needs an invariant method and a plain classifier; there is no {' and no '.join(missing)} one."
+
+
+def _compare_to_majority(results: ComparisonResults, recommendation: Recommendation | None) -> Iterator[str]:
+    """Yield a caution if the recommended method is hardly better than the most frequent class."""
+    if recommendation is None or not results.has_sample_scores or MAJORITY not in results.scored_rows:
+        return
+    majority = results.mean_score(MAJORITY)
+    if recommendation.expected - majority >= MIN_GAIN_OVER_MAJORITY:
+        return
+    format_score = results.scale.format_score
+    if recommendation.method == MAJORITY:
+        comparison = "; nothing did better"
+    else:
+        comparison = f", {recommendation.method} {format_score(recommendation.expected)}"
+    yield (
+        f"Always predicting the most frequent class has {format_score(majority)}{comparison}. "
+        f"{BALANCED_ACCURACY_ADVICE}"
+    )
+
+
+def describe_imbalance(counts: Mapping[Any, int], metric: str = "accuracy") -> str | None:
+    """Return a caution if a class is so rare that accuracy hardly depends on it, given the samples of each class."""
     rare = rare_class(counts) if metric == "accuracy" else None
-    return rare and f"{rare} {BALANCED}"
+    return rare and f"{rare} {BALANCED_ACCURACY_ADVICE}"
 
 
 def best_in_validation(rows: Sequence[Row], methods: Sequence[str]) -> str | None:
-    """The method with the best mean score in the validation, of some that are listed in the order of METHODS.
+    """Select the method with the best mean validation score, of methods that are in the order of METHODS.
 
-    Only those that worked as often as any are considered. Of equals a plain one is preferred, then the first of the
-    list; one that looks at nothing comes last.
+    Only the methods with the largest number of successful rows are considered. In a tie a plain method is preferred,
+    then the first of the list; the majority class comes last.
     """
-    found: dict[str, list[float]] = {}
+    scores: dict[str, list[float]] = {}
     for row in rows:
-        if row.status == "ok" and row.method in methods and np.isfinite(validated_methods(row)):
-            found.setdefault(row.method, []).append(validated_methods(row))
-    most, plain = max(map(len, found.values()), default=0), methods_of_kind(rows, "plain")
+        if row.status == "ok" and row.method in methods and np.isfinite(validation_score(row)):
+            scores.setdefault(row.method, []).append(validation_score(row))
+    max_rows = max(map(len, scores.values()), default=0)
+    plain_methods = methods_of_kind(rows, "plain")
 
-    def merit(name: str) -> tuple[Any, ...]:
-        return round(float(np.mean(found[name])), BOOTSTRAP_ROWS), name != MAJORITY, name in plain
+    def rank(name: str) -> tuple[Any, ...]:
+        mean = round(float(np.mean(scores[name])), EQUALITY_DECIMALS)
+        return mean, name != MAJORITY, name in plain_methods
 
-    return max((name for name in methods if 0 < len(found.get(name, [])) == most), key=merit, default=None)
+    complete = [name for name in methods if 0 < len(scores.get(name, [])) == max_rows]
+    return max(complete, key=rank, default=None)
 
 
-def recommended_method(seen: Results) -> tuple[str, str | None] | None:
-    """The method to use, and the one that it is to be compared with, if there is one.
+def select_recommendation(results: ComparisonResults) -> tuple[str, str | None] | None:
+    """Select the method to recommend, and the method to compare it to, if there is one.
 
-    Candidates are the automatic method and the invariant method that is best in the validation. The first that beats
-    the best plain classifier by more than one standard error is the method to use. If there is none, that is a plain
-    classifier: of those that neither the best one nor a candidate beats by so much, the best in the validation.
+    Candidates are the automatic method and the best validated invariant method. The first candidate that is better than
+    the best plain classifier by more than one standard error is recommended. If there is none, a plain classifier is:
+    the best validated one of those that neither the best plain classifier nor a candidate exceeds by that much.
     """
-    plain = [name for name in seen.kind("plain") if name in seen.means]
-    invariant = best_in_validation(seen.rows, [name for name in seen.kind("invariant") if name in seen.means])
-    candidates = [name for name in (*seen.kind("auto"), invariant) if name in seen.means]
-    if not plain:
+    means = results.mean_scores
+    plain_methods = [name for name in results.methods_of_kind("plain") if name in means]
+    invariant_methods = [name for name in results.methods_of_kind("invariant") if name in means]
+    best_invariant = best_in_validation(results.rows, invariant_methods)
+    candidates = [name for name in (*results.methods_of_kind("auto"), best_invariant) if name in means]
+    if not plain_methods:
         return (candidates[0], None) if candidates else None
-    best = max(plain, key=lambda name: seen.means[name])
-    winners = [name for name in candidates if seen.beats(name, best)]
-    if winners:
-        return winners[0], best
-    as_good = [name for name in plain if not any(seen.beats(other, name) for other in (best, *candidates))]
-    rival = max(candidates, key=lambda name: seen.means[name], default=None)
-    return best_in_validation(seen.rows, as_good) or best, rival
+    best_plain = max(plain_methods, key=lambda name: means[name])
+    for name in candidates:
+        if results.is_better(name, best_plain):
+            return name, best_plain
+    as_good = [
+        name for name in plain_methods if not any(results.is_better(other, name) for other in (best_plain, *candidates))
+    ]
+    best_candidate = max(candidates, key=lambda name: means[name], default=None)
+    return best_in_validation(results.rows, as_good) or best_plain, best_candidate
 
 
 @dataclass(frozen=True)
-class Contrast:
-    """A mean difference from another method over held-out domains, and its standard error."""
+class MethodDifference:
+    """The mean difference from another method over held-out domains, and its standard error."""
 
-    rival: str
+    other: str
     difference: float
     error: float
 
 
-def recommend(seen: Results, selection: str) -> Recommendation | None:
-    """The method to use, why, and what its scores on the held-out domains let expect of the next one."""
-    choice = recommended_method(seen)
-    if choice is None:
+def recommend(results: ComparisonResults, selection: str) -> Recommendation | None:
+    """Recommend a method, with the reason and its expected score on a new domain."""
+    selected = select_recommendation(results)
+    if selected is None:
         return None
-    method, rival = choice
-    contrast = None if rival is None else Contrast(rival, *seen.advantage(method, rival))
-    scores, expectation = seen.scores(method), seen.expectation(method)
+    method, other = selected
+    contrast = None if other is None else MethodDifference(other, *results.mean_advantage(method, other))
+    scores = results.domain_scores(method)
+    expected = results.expected_score(method)
     worst = min(scores, key=lambda name: scores[name])
     sentences = [
-        _recommendation_text(seen, method, contrast),
-        _expectation_text(seen.scale, expectation, worst, scores[worst]),
-        _because(seen, method, contrast, selection),
-        _requirement_text(seen, method),
+        _recommendation_text(results, method, contrast),
+        _expectation_text(results.scale, expected, worst, scores[worst]),
+        _reason_text(results, method, contrast, selection),
+        _requirement_text(results, method),
     ]
     return Recommendation(
-        method,
-        expectation.mean,
-        expectation.low,
-        expectation.high,
-        scores[worst],
-        worst,
-        scores,
-        " ".join(f"{sentence}." for sentence in sentences if sentence),
-        rival,
-        None if contrast is None else contrast.difference,
-        None if contrast is None else contrast.error,
+        method=method,
+        expected=expected.mean,
+        low=expected.low,
+        high=expected.high,
+        worst=scores[worst],
+        worst_domain=worst,
+        scores=scores,
+        sentence=" ".join(f"{sentence}." for sentence in sentences if sentence),
+        compared_to=other,
+        advantage=None if contrast is None else contrast.difference,
+        standard_error=None if contrast is None else contrast.error,
     )
 
 
-def _recommendation_text(seen: Results, method: str, contrast: Contrast | None) -> str:
-    """What to use, and that it is as good as what is less simple."""
-    use = f"Use {_format_method(seen, method)}"
-    if contrast is None or method not in seen.kind("plain"):
-        return use
+def _recommendation_text(results: ComparisonResults, method: str, contrast: MethodDifference | None) -> str:
+    """Name the recommended method and, if it is plain, compare it to a less simple one."""
+    text = f"Use {_format_method(results, method)}"
+    if contrast is None or method not in results.methods_of_kind("plain"):
+        return text
     comparison = "better than" if contrast.difference > contrast.error else "as good as"
-    return f"{use}: it is {comparison} {_format_method(seen, contrast.rival)}, and simpler"
+    return f"{text}: it is {comparison} {_format_method(results, contrast.other)}, and simpler"
 
 
-def _expectation_text(scale: Scale, expectation: Expectation, worst: str, worst_score: float) -> str:
-    """What to expect of the next domain."""
-    named = f" {scale.words}" if scale.share else f" ({scale.words}; more is better)"
-    about = f"Expect about {scale.text(expectation.mean)}{named} on a new domain"
-    last = f"worst domain here: {worst}, {scale.text(worst_score)}"
-    if expectation.low is None or expectation.high is None:
-        return f"{about}; {last}. {expectation.too_few}"
-    interval = f"{LEVEL:.0%} prediction interval {scale.text(expectation.low)} to {scale.text(expectation.high)}"
-    return f"{about} ({interval}); {last}"
+def _expectation_text(scale: Scale, expected: ExpectedScore, worst: str, worst_score: float) -> str:
+    """Describe the expected score on a new domain."""
+    metric = f" {scale.metric_name}" if scale.share else f" ({scale.metric_name}; more is better)"
+    mean = f"Expect about {scale.format_score(expected.mean)}{metric} on a new domain"
+    worst_text = f"worst domain here: {worst}, {scale.format_score(worst_score)}"
+    if expected.low is None or expected.high is None:
+        return f"{mean}; {worst_text}. {expected.missing_interval_reason}"
+    low = scale.format_score(expected.low)
+    high = scale.format_score(expected.high)
+    return f"{mean} ({CONFIDENCE_LEVEL:.0%} prediction interval {low} to {high}); {worst_text}"
 
 
-def _because(seen: Results, method: str, contrast: Contrast | None, selection: str) -> str:
-    """What the recommendation rests on."""
+def _reason_text(results: ComparisonResults, method: str, contrast: MethodDifference | None, selection: str) -> str:
+    """Give the reason for the recommendation."""
     if contrast is None:
-        automatic = method in seen.kind("auto")
-        return "It pools many models" if automatic else f"It did best in the validation on {VALIDATION[selection]}"
-    m, scale = len(seen.pairs([method], [contrast.rival])), seen.scale
-    rival = _format_method(seen, contrast.rival)
-    if method not in seen.kind("plain"):
-        rival += ", the best plain classifier,"
-    known = np.isfinite(contrast.error)
-    error = f"standard error {scale.size(contrast.error)}" if known else "one domain has no standard error"
-    over = f"{m} held-out domain{'s' * (m > 1)}"
-    return f"Difference from {rival} on {over}: {scale.size(contrast.difference, '+')} ({error})"
+        if method in results.methods_of_kind("auto"):
+            return "It is an ensemble of many models"
+        return f"It did best in the validation on {VALIDATION_NAMES[selection]}"
+    scale = results.scale
+    n_domains = len(results.pair_methods([method], [contrast.other]))
+    other = _format_method(results, contrast.other)
+    if method not in results.methods_of_kind("plain"):
+        other += ", the best plain classifier,"
+    if np.isfinite(contrast.error):
+        error = f"standard error {scale.format_difference(contrast.error)}"
+    else:
+        error = "one domain has no standard error"
+    domains = f"{n_domains} held-out domain{'s' * (n_domains > 1)}"
+    difference = scale.format_difference(contrast.difference, "+")
+    return f"Difference from {other} on {domains}: {difference} ({error})"
 
 
-def _requirement_text(seen: Results, method: str) -> str:
-    """What a transductive method needs, in a sentence; empty for others."""
-    looked = [row.transductive for rows in seen.scored[method].values() for row in rows]
-    if not any(looked):
+def _requirement_text(results: ComparisonResults, method: str) -> str:
+    """State the requirement of a transductive method; empty for others."""
+    is_transductive = [row.transductive for rows in results.scored_rows[method].values() for row in rows]
+    if not any(is_transductive):
         return ""
-    often = "" if all(looked) else f" in {sum(looked)} of {len(looked)} cases"
-    return f"It needs{often} a batch of samples of the new domain, without labels (transductive)"
+    cases = "" if all(is_transductive) else f" in {sum(is_transductive)} of {len(is_transductive)} cases"
+    return f"It needs{cases} a batch of samples of the new domain, without labels (transductive)"
 
 
-def _format_method(seen: Results, method: str) -> str:
-    return AUTO if method in seen.kind("auto") else method
+def _format_method(results: ComparisonResults, method: str) -> str:
+    return AUTO_NAME if method in results.methods_of_kind("auto") else method
 
 
-def _shares(parts: Sequence[list[str]]) -> str:
-    counts = Counter(name for part in parts for name in part)
-    total = sum(counts.values())
-    return ", ".join(f"{name} ({count} of {total})" for name, count in counts.most_common())
+def _format_counts(names: Iterable[str]) -> str:
+    """Format how often each name occurs."""
+    counts = Counter(names)
+    return ", ".join(f"{name} ({count} of {counts.total()})" for name, count in counts.most_common())
