@@ -21,7 +21,7 @@ from ..tables import SurveyedTable, Table
 from ..utils.environment import environment_info
 from ._table_fit import TableFit
 
-LEADERBOARD_KEYS = ("model", "kind", "mean", "standard_error", "weight", "reason", "params", "chosen")
+LEADERBOARD_KEYS = ("model", "kind", "mean", "standard_error", "weight", "reason", "params", "is_selected")
 
 
 def model_card(
