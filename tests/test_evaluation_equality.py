@@ -27,7 +27,7 @@ from unseen.model_selection import (
 from unseen.utils.samples import Samples
 
 PREPARATION = make_pipeline(SimpleImputer(strategy="median"), StandardScaler())
-ALONE = method_names(needs_map=False, members=[])  # all but those that choose among others, or need a map
+ALONE = method_names(needs_feature_map=False, members=[])  # all but those that choose among others, or need a map
 # Classifiers that scikit-learn can put behind the same preparation, with settings that it knows.
 KNOWN = {"1NN": {}, "majority": {}, "nearest mean": {}, "gradient boosting": {"classifier__max_iter": [3, 6]}}
 KNOWN |= {"logistic": {"classifier__C": [0.1, 10.0]}, "linear SVM": {"classifier__C": [0.01, 1.0]}}
@@ -89,7 +89,7 @@ def by_hand(candidate, samples, train, test):
     prepare = clone(PREPARATION).fit(samples.X[train])
     known, new = samples.take(train), samples.take(test)
     with ignore_expected_warnings():
-        pipeline = candidate.fitted(prepare.transform(known.X), known.y, known.domain)
+        pipeline = candidate.fit(prepare.transform(known.X), known.y, known.domain)
         model, seen = bind_domains(pipeline, prepare.transform(new.X), new.domain)
         return model.predict(seen)
 

@@ -240,7 +240,7 @@ def test_the_kernel_of_a_fold_is_that_of_its_training_rows(projection):
 def alone(candidate, samples, train, test):
     """What a candidate predicts that is fitted by itself."""
     with ignore_expected_warnings():
-        pipeline = candidate.fitted(samples.X[train], samples.y[train], samples.domain[train])
+        pipeline = candidate.fit(samples.X[train], samples.y[train], samples.domain[train])
         model, seen = bind_domains(pipeline, samples.X[test], samples.domain[test])
         return model.predict(seen)
 

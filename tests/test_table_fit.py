@@ -78,7 +78,7 @@ def test_the_width_of_a_kernel_follows_the_training_data(table):
     prepared = preprocessor(table.schema).fit_transform(table.X)
     for rows in (slice(None), table.domain != "west"):
         candidate = Candidate("", {}, None, SVC(gamma="0.5*median"))
-        model = candidate.fitted(prepared[rows], table.y[rows], table.domain[rows])
+        model = candidate.fit(prepared[rows], table.y[rows], table.domain[rows])
         assert model[-1].gamma == 0.5 / median_squared_distance(prepared[rows])
 
 

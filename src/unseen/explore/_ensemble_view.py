@@ -116,7 +116,7 @@ class _Fitted:
         """The pipeline of a candidate."""
         if id(candidate) not in self._known:
             with ignore_expected_warnings():
-                found = candidate.fitted(self._X, self._sources.y, self._sources.domain)
+                found = candidate.fit(self._X, self._sources.y, self._sources.domain)
             self._known[id(candidate)] = found
         return self._known[id(candidate)]
 

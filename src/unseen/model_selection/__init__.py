@@ -33,7 +33,7 @@ from ._ensemble_selection import (
     make_leaderboard,
 )
 from ._landmark_fit import LandmarkFit
-from ._metrics import Metric, check_metric, get_metric, metric_range, rare_class
+from ._metrics import Metric, check_metric, describe_rare_class, get_metric, metric_range
 from ._projection_search import ProjectionSearchCV
 from ._registry import HEADS, METHODS, Method, expand_methods, get_method, method_names, parse_methods, register
 from ._sample_size import (
@@ -112,6 +112,7 @@ __all__ += [
     "check_groups_not_split",
     "check_metric",
     "collect_responses",
+    "describe_rare_class",
     "domains_for_coverage",
     "domains_for_interval",
     "encode_predictions",
@@ -131,7 +132,6 @@ __all__ += [
     "method_names",
     "metric_range",
     "parse_methods",
-    "rare_class",
     "required_responses",
     "sample_skewed_batch",
     "score_candidates",

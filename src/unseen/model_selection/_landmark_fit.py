@@ -47,7 +47,7 @@ class LandmarkFit:
                 linear = make_pipeline(landmarks, LinearSVC(C=candidate.classifier.C, random_state=0))
                 candidate = replace(candidate, classifier=linear)
                 seen["landmarks"] = landmarks.n_components
-            return candidate.fitted(sample.X, sample.y, sample.domain, sample.weights(balance=self.balance)), seen
+            return candidate.fit(sample.X, sample.y, sample.domain, sample.weights(balance=self.balance)), seen
 
     def _projected(self, candidate: Candidate, seen: dict[str, Any]) -> tuple[Pipeline, dict[str, Any]]:
         sample, key = self.sample, (candidate.transformer.kernel, candidate.transformer.gamma)

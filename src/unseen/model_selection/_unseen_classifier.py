@@ -237,7 +237,7 @@ class UnseenClassifier(BaseSelector):
             if plan.exact:
                 weight = samples.weights(balance=self.balance)
                 with single_thread():
-                    members = [member.fitted(X, y, sample_domain, weight) for member in pooling.members]
+                    members = [member.fit(X, y, sample_domain, weight) for member in pooling.members]
             else:
                 sample = samples.take(samples.thinned(plan.sample_rows))
                 large = LandmarkFit(
@@ -273,7 +273,7 @@ class UnseenClassifier(BaseSelector):
         if unknown or not self.heads:
             raise ValueError(f"heads must be among {', '.join(HEADS)}; got {self.heads!r}.")
         centerings = ("source", "target") if self.transductive else ("source",)
-        how: dict[str, Any] = {"coarse": True, "heads": tuple(self.heads), "centerings": centerings}
+        how: dict[str, Any] = {"grid": "ensemble", "heads": tuple(self.heads), "centerings": centerings}
         candidates = [c for method in methods for c in method.candidates(len(self.classes_), **how)]
         shown = {"description": type(self).__name__, "verbose": self.verbose, "owner": self}
         work: dict[str, Any] = {"balance": self.balance, "n_jobs": self.n_jobs, "shown": shown, "scoring": self.scoring}
@@ -346,14 +346,14 @@ class UnseenClassifier(BaseSelector):
         check_is_fitted(self, "best_estimator_")
         pool = self.best_estimator_
         coverage = pool.resolve_coverage(coverage)  # before anything is computed
-        sets = pool.named_sets(np.asarray(self._answer("decision_proba", X, sample_domain)), coverage)
+        sets = pool.named_sets(np.asarray(self._call_classifier("decision_proba", X, sample_domain)), coverage)
         pool.warn_of_full_sets(all(len(classes) == len(self.classes_) for classes in sets), coverage)
         return sets
 
-    def _classifiers(self) -> Sequence[Any]:
+    def _get_classifiers(self) -> Sequence[Any]:
         return [getattr(self, "best_estimator_", EnsembleClassifier((), np.empty(0), np.empty(0)))]
 
-    def _seen(self, X: Any, sample_domain: Any) -> tuple[Any, Any]:
+    def _prepare_prediction(self, X: Any, sample_domain: Any) -> tuple[Any, Any]:
         check_is_fitted(self, "best_estimator_")
         X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=(np.float64, np.float32))
         return bind_domains(self.best_estimator_, X, sample_domain)

@@ -19,12 +19,12 @@ from ..model_selection import (
     LandmarkFit,
     LeaveOneDomainOut,
     Method,
+    describe_rare_class,
     evaluate_and_fit_ensemble,
     expand_methods,
     ignore_expected_warnings,
     make_leaderboard,
     parse_methods,
-    rare_class,
     single_thread,
     warn_about_failures,
 )
@@ -175,7 +175,7 @@ def fit_table(
     if plan.exact:
         with ignore_expected_warnings(), single_thread():
             weight = prepared.weights(balance=balance)
-            members = [one.fitted(prepared.X, prepared.y, prepared.domain, weight) for one in pooling.members]
+            members = [one.fit(prepared.X, prepared.y, prepared.domain, weight) for one in pooling.members]
     else:
         large = LandmarkFit(
             prepared, partial(collect_stream_statistics, stream, preparation, client, verbose), plan, seed, balance
@@ -227,7 +227,7 @@ def _pooled(
     its weight and temperature in a pool are fitted without it.
     """
     many = len(methods) > 1
-    how: dict[str, Any] = {"coarse": many, "heads": ("logistic",) if many else ("1-NN",)}
+    how: dict[str, Any] = {"grid": "ensemble" if many else "full", "heads": ("logistic",) if many else ("1-NN",)}
     if many and not inductive:
         how["centerings"] = ("source", "target")
     candidates = [c for one in methods for c in one.candidates(len(few.classes), **how)]
@@ -246,7 +246,7 @@ def _pooled(
 def fit_notices(table: Table, method: Any, plan: SizePlan) -> Iterator[str]:
     """What was assumed in reading a table, and what is about to be done with it."""
     yield from table.notices
-    rare = rare_class(Counter(table.y.tolist()))
+    rare = describe_rare_class(Counter(table.y.tolist()))
     if rare is not None:
         yield f"{rare} Accuracy, by which models are scored here, says little about that: {BALANCED_ACCURACY_ADVICE}"
     if not plan.exact:

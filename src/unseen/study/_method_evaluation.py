@@ -110,7 +110,7 @@ class Problem:
 
     def able(self, names: Iterable[str]) -> list[str]:
         """Methods that run on so many rows."""
-        limits = {name: self.methods[name].most_rows for name in names}
+        limits = {name: self.methods[name].max_rows for name in names}
         return [name for name, most in limits.items() if most is None or self.plan.rows <= most]
 
     def candidates(self, name: str) -> tuple[Candidate, ...]:
@@ -180,7 +180,7 @@ class Problem:
         with ignore_expected_warnings():
             known = rows.take(np.arange(n))
             weight = known.weights(balance=self.balance)
-            pipeline = self.chosen(name, settings).fitted(known.X, known.y, known.domain, weight)
+            pipeline = self.chosen(name, settings).fit(known.X, known.y, known.domain, weight)
         return transform_for_classifier(pipeline, rows.X, rows.domain)
 
     def scores(self, candidates: Sequence[Candidate], splits: Sequence[Split]) -> dict[str, Any]:
@@ -216,7 +216,7 @@ class Problem:
 @lru_cache(maxsize=100)
 def _candidates(method: Method, n_classes: int, lean: bool, quick: bool, centering: str) -> tuple[Candidate, ...]:
     """The same for all problems with so many classes: what tells candidates apart takes a moment to find out."""
-    return tuple(method.candidates(n_classes, lean=lean, quick=quick, centerings=(centering,)))
+    return tuple(method.candidates(n_classes, grid="lean" if lean else "full", quick=quick, centerings=(centering,)))
 
 
 def split_id(split: Split) -> tuple[str, str]:
@@ -256,7 +256,9 @@ def evaluate_methods(
     """Run some methods; one that fails or cannot be run tells why. What is `known` chooses settings, if anything is."""
     able, choosing = problem.able(names), problem.choosing
     yield from (
-        Outcome(name, status="skipped", reason=problem.methods[name].too_large) for name in names if name not in able
+        Outcome(name, status="skipped", reason=problem.methods[name].max_rows_reason)
+        for name in names
+        if name not in able
     )
     voting = choosing.voting(able) if votes is None else {}
     if known is None or voting:

@@ -217,7 +217,7 @@ def configuration(samples: Samples, protocol: Protocol, preprocessor: Any) -> di
 
 def with_method(config: dict[str, Any], method: Method, n_classes: int) -> dict[str, Any]:
     """The configuration of a method's rows: they are as good as new while the method is what it was."""
-    how = {"lean": config["grid"] == "lean", "quick": config["quick"], "centerings": (config["centering"],)}
+    how = {"grid": config["grid"], "quick": config["quick"], "centerings": (config["centering"],)}
     candidates = method.candidates(n_classes, **how)
     return {**config, "method": [method.name, *((one.variant, one.settings, one.key) for one in candidates)]}
 

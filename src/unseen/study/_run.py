@@ -192,7 +192,7 @@ def all_results(
 
 def select_methods(names: str | Sequence[str] | None) -> dict[str, Method]:
     """Methods by their names, in the order of the table; None for all that are meant for comparisons."""
-    wanted = method_names(compared=True) if names is None else [names] if isinstance(names, str) else names
+    wanted = method_names(in_comparison=True) if names is None else [names] if isinstance(names, str) else names
     found = {method.name: method for method in parse_methods(wanted)}
     return {name: found[name] for name in METHODS if name in found} | found
 
@@ -219,12 +219,12 @@ class Study:
             n = self.protocol.train_size * float(np.isin(self.samples.domain, unit.task.sources).sum())
             asked: Sequence[Any] = [known[name] for name in unit.methods]
             kernels = solutions = sum(method.shares == "decomposition" for method in asked)
-            efforts = [method.effort for method in asked if method.shares != "decomposition"]
+            efforts = [method.relative_cost for method in asked if method.shares != "decomposition"]
         else:
             n, asked = float(len(unit.train)), unit.candidates
             sharing = [one.settings.get("gamma") for one in asked if one.shares == "decomposition"]
             kernels, solutions = len(set(map(str, sharing))), len(sharing)
-            efforts = [known[one.method].effort for one in asked if one.shares != "decomposition"]
+            efforts = [known[one.method].relative_cost for one in asked if one.shares != "decomposition"]
         most = min(n, EXACT_ROWS)
         shared = kernels * SECONDS_PER_CUBED_ROW * most**3 + solutions * (1e-3 + SECONDS_PER_SQUARED_ROW * most**2)
         return shared + sum(efforts) * (1e-3 + SECONDS_PER_FITTED_VALUE * n * shape)

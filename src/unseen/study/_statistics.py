@@ -201,7 +201,7 @@ def mean_interval(samples: Sequence[Array], errors: Sequence[float] | None = Non
     reach = float(stdtrit(max(m - 1, 1), (1 + LEVEL) / 2)) * error
     needed = None
     if m > 1 and reach > scale.usable:
-        needed = domains_for_interval(error * np.sqrt(m), scale.usable, level=LEVEL, of="mean")
+        needed = domains_for_interval(error * np.sqrt(m), scale.usable, level=LEVEL, kind="confidence")
     return Interval(mean, max(mean - reach, -scale.span), min(mean + reach, scale.span), scale.share, m, needed or 0)
 
 

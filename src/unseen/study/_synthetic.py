@@ -56,7 +56,7 @@ GRIDS: dict[str, Grid] = {
 
 def synthetic_methods(grid: str) -> dict[str, Method]:
     """The methods with grids for these data; CIDG as its authors' code has it, and as the paper prints it."""
-    table = {name: replace(METHODS[name], grid=own, components=()) for name, own in GRIDS.items()}
+    table = {name: replace(METHODS[name], grid=own, component_multiples=()) for name, own in GRIDS.items()}
     own = replace(METHODS["CIDG"], grid=CIDG_GRIDS[grid])
     # The authors' code has a penalty on the RKHS norm and unit columns.
     released = replace(own, transformer=CIDG(norm_weight=1, scaling="unit_norm"))

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ..model_selection import METHODS, rare_class
+from ..model_selection import METHODS, describe_rare_class
 from ._statistics import (
     BOOTSTRAP_ROWS,
     LEVEL,
@@ -243,7 +243,7 @@ def _hardly_more_than_majority(seen: Results, advice: Recommendation | None) -> 
 
 def imbalance(counts: Mapping[Any, int], metric: str = "accuracy") -> str | None:
     """A caution if a class is so rare that accuracy hardly sees it; `counts` are the samples of each class."""
-    rare = rare_class(counts) if metric == "accuracy" else None
+    rare = describe_rare_class(counts) if metric == "accuracy" else None
     return rare and f"{rare} {BALANCED}"
 
 
