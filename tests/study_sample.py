@@ -12,7 +12,7 @@ from unseen.study import Protocol, Task, run
 from unseen.study._run import make_problem
 from unseen.utils.samples import Samples
 
-METHODS = method_names(compared=True)
+METHODS = method_names(in_comparison=True)
 PROJECTIONS = method_names(is_projection=True)
 X, Y, CODES = three_domains(n_per_cell=7, n_domains=4, seed=3)
 D = np.array(["a", "b", "c", "d"])[CODES]

@@ -31,7 +31,7 @@ SPLITS = [
     (WithinDomainSplit("half"), {"groups": D}, "train_size must lie between 0 and 1; got 'half'"),
     (WithinDomainSplit(n_splits=0), {"groups": D}, "n_splits must be a positive integer; got 0"),
     (WithinDomainSplit(n_splits=2.5), {"groups": D}, "n_splits must be a positive integer; got 2.5"),
-    (WithinDomainSplit(), {"groups": np.arange(N)}, "nothing to test on"),
+    (WithinDomainSplit(), {"groups": np.arange(N)}, "has no test samples"),
 ]
 
 
@@ -84,7 +84,7 @@ def test_domains_by_the_name_of_groups_are_told_their_own(fit):
 
 
 def test_cross_validation_without_routing_is_told_of_groups():
-    with pytest.raises(ValueError, match=r"routing is off, .* hand only `groups` .* pass groups=domain"):
+    with pytest.raises(ValueError, match=r"routing is disabled, .* pass only `groups` .* use groups=domain"):
         cross_validate(UndoBias(), X, Y, cv=LeaveOneDomainOut(), params={"sample_domain": D})
 
 

@@ -309,4 +309,4 @@ def test_rows_of_a_patient_are_compared_together(tmp_path, monkeypatch, selectio
     (tmp_path / "visits.csv").write_text("\n".join(["site,patient,u,v,label", *rows, "a,1-1,0.1,0.2,p"]))
     code, _, err = unseen(*asked, "--group", "patient")
     assert code == 2
-    assert "group '1-1' has samples on both sides, of the domains 'a', 'b'. Leave them out" in err
+    assert "group '1-1' has samples on both sides, of the domains 'a', 'b'. Remove these samples" in err

@@ -82,9 +82,9 @@ def test_show_runs_nothing(home, monkeypatch):
 
 
 def test_auto_may_be_kept_inductive(home, tmp_path, monkeypatch):
-    for name in method_names(automatic=True):
+    for name in method_names(in_ensemble=True):
         few = name in ("logistic", "RBF SVM", "centered logistic")
-        monkeypatch.setitem(METHODS, name, replace(METHODS[name], automatic=few))
+        monkeypatch.setitem(METHODS, name, replace(METHODS[name], in_ensemble=few))
     facts = printed_json("fit", home / "train.csv", "--inductive", "-o", tmp_path / "m.unseen")
     assert {row["kind"] for row in facts["leaderboard"]} == {"plain"}
     assert sum(row["is_selected"] for row in facts["leaderboard"]) == 1

@@ -109,7 +109,7 @@ def test_what_a_model_file_cannot_hold_is_refused_before_the_work(folder, monkey
         ("nowhere:NAME", "nowhere cannot be run: ModuleNotFoundError"),
         ("models.py", "--with takes file.py:NAME or package.module:NAME; got 'models.py'"),
         ("models.py:nobody", "there is no nobody in models.py; there are"),
-        ("models.py:line", "'line' is no classifier: got LinearRegression()"),
+        ("models.py:line", "The estimator of 'line' must be a classifier; got LinearRegression()"),
         ("models.py:Greedy", "Greedy wants arguments"),
         ("broken.py:NAME", "broken.py cannot be run: ZeroDivisionError: division by zero"),
     ],
@@ -127,4 +127,5 @@ def test_help_lists_every_method_with_what_it_is(command):
     code, out, err = run(*command, "help")
     assert code == 0, err
     for method in METHODS.values():
-        assert any(method.name in line and method.kind in line and method.about in line for line in out.splitlines())
+        facts = (method.name, method.kind, method.description)
+        assert any(all(fact in line for fact in facts) for line in out.splitlines())

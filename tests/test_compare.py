@@ -297,5 +297,5 @@ def test_many_domains_do_not_cost_the_diagnosis_more_memory(monkeypatch):
 
 
 def test_every_method_has_a_kind():
-    assert method_names(kind="reference", compared=True) == ["KFDA"]
+    assert method_names(kind="reference", in_comparison=True) == ["KFDA"]
     assert all(method.kind in ("plain", "reference", "invariant", "auto") for method in METHODS.values())

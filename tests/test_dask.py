@@ -337,10 +337,12 @@ def test_what_a_pool_cannot_say_of_blocks_is_refused():
 
 @pytest.mark.parametrize("search", [ProjectionSearchCV(KFDA(feature_map="linear"), {}), UnseenClassifier(["logistic"])])
 def test_what_would_have_to_be_collected_is_refused(search):
-    with pytest.raises(TypeError, match=r"takes samples in memory, but X is a Dask collection\. Choose on a part"):
+    with pytest.raises(
+        TypeError, match=r"needs samples in memory, but X is a Dask collection\. Select a model on a part"
+    ):
         search.fit(*arrays(17)[:2], sample_domain=NAMES)
     search.fit(X, Y, sample_domain=NAMES)
-    with pytest.raises(TypeError, match=r"score takes samples in memory.* Compute what `predict` gives"):
+    with pytest.raises(TypeError, match=r"score needs samples in memory.* Compute the result of `predict`"):
         search.score(*arrays(17)[:2])
 
 

@@ -120,7 +120,7 @@ def test_panels_axes_and_cells_are_labeled_from_the_grid(search):
     assert (first.get_xlabel(), first.get_ylabel()) == ("prior_weight", "conditional_weight")
     assert texts(first) == [f"{score:.3f}" for score in display.scores[0].ravel()]
     (bar,) = (ax for ax in display.figure_.axes if ax not in display.axes_)
-    assert "mean accuracy, best of other settings" in bar.get_ylabel()
+    assert "mean accuracy, best over other parameters" in bar.get_ylabel()
 
 
 def test_panels_share_one_scale_of_colors(search):
@@ -201,7 +201,7 @@ def test_the_surface_as_a_frame(search):
     ("options", "message"),
     [
         ({"x": "ridge", "y": "prior_weight"}, r"does not vary y='prior_weight', but ridge\..*param_grid"),
-        ({"y": "ridge"}, r"does not vary x='prior_weight', but ridge\. Choose x among these"),
+        ({"y": "ridge"}, r"does not vary x='prior_weight', but ridge\. Use one of these as x"),
         ({"x": "ridge", "y": "ridge"}, "x, y and panel must be three parameters; got x='ridge', y='ridge'"),
         ({"x": "ridge", "y": "ridge", "panel": "ridge"}, "must be three parameters"),
     ],

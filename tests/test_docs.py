@@ -69,7 +69,7 @@ def test_api_page_lists_exactly_what_a_room_offers(room):
 
 def test_the_page_on_reproducing_names_every_method_and_command():
     page = (DOCS / "user_guide" / "reproduce.rst").read_text(encoding="utf-8")
-    assert [name for name in method_names(compared=True) if name not in page] == []
+    assert [name for name in method_names(in_comparison=True) if name not in page] == []
     for command in ("synthetic", "office-caltech", "vlcs", "folder"):
         assert f"unseen reproduce {command}" in page
 
@@ -170,7 +170,7 @@ def test_every_page_says_alike_what_make_run_does(page):
     text = " ".join((ROOT / page).read_text(encoding="utf-8").split())
     does = "compares sixteen methods on embedded data, prints a verdict"
     assert re.search(rf"make run\b.{{0,50}}{does}", text)
-    assert len(method_names(compared=True)) == 16
+    assert len(method_names(in_comparison=True)) == 16
 
 
 OWN_TABLE = ["Your own table", "pip install '.[cli]'", "unseen diagnose", "unseen compare"]

@@ -59,7 +59,7 @@ def test_the_costs_of_a_search_are_those_of_its_grid(name):
     costs = first_table(read(GUIDE / f"{PAGES[name]}.rst"))["Costs"]
     assert re.search(rf"\b{len(METHODS[name].settings(3))} settings", costs)
     lean = re.search(r"\(lean: (\d+)\)", costs)
-    assert lean is None or int(lean[1]) == len(METHODS[name].settings(3, lean=True))
+    assert lean is None or int(lean[1]) == len(METHODS[name].settings(3, grid="lean"))
 
 
 def test_the_costs_of_a_pool_are_those_of_its_candidates():
@@ -75,7 +75,7 @@ def test_every_method_has_its_place_in_the_table_which_method():
     first, *others = re.split(r"^   \* - ", table, flags=re.MULTILINE)[2:]  # after the title and the header
     assert first.startswith("**Start with** :doc:`UnseenClassifier <unseen_classifier>`, called *auto*")
     (plain,) = [row for row in others if row.startswith(":doc:`plain classifiers <plain>`")]
-    for name in method_names(compared=True):
+    for name in method_names(in_comparison=True):
         rows = [
             row for row in [first, *others] if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", row.split("\n     - ")[0])
         ]
@@ -87,7 +87,7 @@ def test_every_method_has_its_place_in_the_table_which_method():
 
 def test_plain_methods_are_all_named_on_their_page():
     page = read(GUIDE / "plain.rst")
-    assert [name for name in method_names(kind="plain", compared=True) if f"``{name}``" not in page] == []
+    assert [name for name in method_names(kind="plain", in_comparison=True) if f"``{name}``" not in page] == []
 
 
 def equations(page: str) -> list[tuple[str, str, str]]:

@@ -54,7 +54,7 @@ def test_a_saved_model_is_the_setting_on_all_domains(read, tmp_path, head):
     save(read, setting, tmp_path / "m.unseen")
     found = unseen.load_model(tmp_path / "m.unseen")
     prepared = found.table_model.prepare(read.table.X)
-    wanted = setting.candidate().fitted(prepared, read.table.y, read.table.domain)
+    wanted = setting.candidate().fit(prepared, read.table.y, read.table.domain)
     said = found.predict(read.table.X)
     np.testing.assert_array_equal(said, wanted.predict(prepared))
     scores = found.card["scores"]["by_domain"]

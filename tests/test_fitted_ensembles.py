@@ -100,7 +100,9 @@ def test_samples_that_members_share_are_stored_once_and_shared_again(table, tmp_
 
 
 def test_a_pool_sees_all_rows_through_landmarks_that_its_projections_share(table, tmp_path, monkeypatch):
-    monkeypatch.setitem(METHODS, "CIDG", replace(METHODS["CIDG"], coarse={"gamma": ["median"], "ridge": [0.1, 1.0]}))
+    monkeypatch.setitem(
+        METHODS, "CIDG", replace(METHODS["CIDG"], ensemble_grid={"gamma": ["median"], "ridge": [0.1, 1.0]})
+    )
     found = fit_table(table, ["CIDG", "logistic"], plan=SizePlan.from_rows(len(table.X), exact=False, landmarks=20))
     assert {one["model"] for one in found.ensemble["members"]} >= {"CIDG + logistic"}
     assert (found.stream["projection_rows"], found.stream["landmarks"]) == (len(table.X), 20)
@@ -195,7 +197,7 @@ def test_a_wide_forecast_of_few_rows_does_not_promise_that_fewer_domains_are_eno
     """All domains agree by luck, and the forecast takes the spread that so few rows leave."""
     scores = [0.5, 0.5, 0.5, 0.5]
     text = describe_expected_performance(forecast(np.array(scores), error=0.01), scores)
-    spread = int(re.search(r"a standard deviation of (\d+) points, at which", text)[1])
+    spread = int(re.search(r"a standard deviation of (\d+) points, so that", text)[1])
     assert spread >= 9  # 10 on the scale of the scores, a little less on that of the forecast
 
 

@@ -14,12 +14,12 @@ from unseen.tables import load_table
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 SETS = {"rotated_mnist": 150, "office_caltech_surf": 120, "office_caltech_efflite0": 120, "gvhd": 40}
-SHARING = [name for name in method_names(compared=True, shares="decomposition") if not METHODS[name].members]
+SHARING = [name for name in method_names(in_comparison=True, shares="decomposition") if not METHODS[name].members]
 
 
 def test_lean_grids_are_about_half_of_the_full_ones_and_never_a_single_value():
     for name in SHARING:
-        full, lean = (METHODS[name].settings(5, lean=lean) for lean in (False, True))
+        full, lean = (METHODS[name].settings(5, grid=grid) for grid in ("full", "lean"))
         assert len(lean) < 0.8 * len(full)
         assert all(setting in full for setting in lean)
         for parameter in full[0]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import ParameterGrid, cross_val_predict
 from sklearn.naive_bayes import GaussianNB
@@ -23,6 +23,7 @@ from unseen.model_selection import (
     Method,
     evaluate_candidates,
     get_method,
+    is_transductive,
     method_names,
     register,
 )
@@ -34,10 +35,29 @@ X, Y, CODES = three_domains(n_per_cell=8, n_features=3, seed=4)
 D = np.array(["a", "b", "c"])[CODES]
 
 
+class SwitchedClassifier(ClassifierMixin, BaseEstimator):
+    """Declares by a constructor parameter whether it is transductive."""
+
+    def __init__(self, transductive=False):
+        self.transductive = transductive
+
+    def fit(self, X, y):
+        return self
+
+    def predict(self, X):
+        return np.zeros(len(X))
+
+
+class BatchClassifier(GaussianNB):
+    """Declares by a class attribute that it is transductive."""
+
+    transductive = True
+
+
 @pytest.fixture
 def made_up():
     """Shy logistic regression, in one line."""
-    yield register(Method("shy", "plain", LogisticRegression(max_iter=500), grid={"C": [1e-3, 1e-2]}, automatic=True))
+    yield register(Method("shy", "plain", LogisticRegression(max_iter=500), grid={"C": [1e-3, 1e-2]}, in_ensemble=True))
     del METHODS["shy"]
 
 
@@ -62,7 +82,7 @@ def test_a_method_of_ones_own_is_fitted_saved_and_predicts(made_up, tmp_path):
 
 
 def test_a_method_of_ones_own_is_among_those_that_are_compared_automatically(made_up):
-    assert "shy" in method_names(automatic=True)
+    assert "shy" in method_names(in_ensemble=True)
     model = UnseenClassifier(["logistic", "shy"]).fit(X, Y, sample_domain=D)
     assert {row["model"] for row in model.leaderboard_ if row["params"]} == {"logistic", "shy"}  # pools have none
 
@@ -74,7 +94,13 @@ def test_capitals_do_not_matter(spelling):
 
 @pytest.mark.parametrize(
     ("spelling", "name"),
-    [("linear_svm", "linear SVM"), ("rbf-svm", "RBF SVM"), ("centered_logistic", "centered logistic"), ("1-NN", "1NN")],
+    [
+        ("linear_svm", "linear SVM"),
+        ("rbf-svm", "RBF SVM"),
+        ("centered_logistic", "centered logistic"),
+        ("centred RBF SVM", "centered RBF SVM"),
+        ("1-NN", "1NN"),
+    ],
 )
 def test_spellings_of_earlier_versions_are_understood_with_a_hint(spelling, name):
     with pytest.warns(FutureWarning, match=f"'{spelling}' is called '{name}' now"):
@@ -128,7 +154,7 @@ def test_a_method_says_which_types_its_model_file_holds(tmp_path):
         fit = fit_table(table, "naive Bayes")
         with pytest.raises(ModelFileError, match=r"sklearn\.naive_bayes\.GaussianNB"):
             save_model(fit.model, tmp_path / "bayes.unseen", {})
-        register(Method("naive Bayes", "plain", GaussianNB(), types=(GaussianNB,)))
+        register(Method("naive Bayes", "plain", GaussianNB(), trusted_types=(GaussianNB,)))
         save_model(fit.model, tmp_path / "bayes.unseen", {})
         again = load_model(tmp_path / "bayes.unseen")
         np.testing.assert_array_equal(again.predict(X), fit.model.predict(X))
@@ -139,3 +165,19 @@ def test_a_method_says_which_types_its_model_file_holds(tmp_path):
 def test_a_method_behind_a_map_needs_one():
     with pytest.raises(ValueError, match="'mapped ridge' needs a feature map"):
         unseen.compare(X, Y, sample_domain=D, methods=["mapped ridge", "logistic"], repeats=1)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "expected"),
+    [
+        (GaussianNB(), False),
+        (SwitchedClassifier(), False),
+        (SwitchedClassifier(transductive=True), True),
+        (BatchClassifier(), True),
+    ],
+)
+def test_estimators_declare_by_an_attribute_that_they_are_transductive(estimator, expected):
+    pipeline = make_pipeline(StandardScaler(), estimator)
+    assert is_transductive(estimator) == is_transductive(pipeline) == expected
+    candidate = next(Method("m", "invariant", pipeline).candidates(2))
+    assert candidate.kind == ("transductive" if expected else "inductive")

@@ -59,9 +59,9 @@ def test_trees_are_refused_before_they_are_fitted(method):
         check_storable(METHODS[method].classifier)
 
 
-@pytest.mark.parametrize("method", [name for name in method_names(needs_map=False) if name not in TREES])
+@pytest.mark.parametrize("method", [name for name in method_names(needs_feature_map=False) if name not in TREES])
 def test_every_method_of_fit_comes_back_bit_for_bit(method, tmp_path, monkeypatch):
-    monkeypatch.setitem(METHODS, method, replace(METHODS[method], grid={}, components=()))
+    monkeypatch.setitem(METHODS, method, replace(METHODS[method], grid={}, component_multiples=()))
     model = fit_table(TABLE, method).model
     save_model(model, tmp_path / "m.unseen", {})
     assert_same_answers(load_model(tmp_path / "m.unseen").estimator, model)

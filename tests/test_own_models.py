@@ -133,17 +133,21 @@ def test_a_classifier_that_asks_for_domains_is_an_invariant_one(estimator, kind)
 
 
 MISTAKES = {
-    "no classifier": (("mine", LinearRegression()), TypeError, "'mine' is no classifier: got LinearRegression"),
-    "clusters": (("mine", KMeans(2)), TypeError, "'mine' is no classifier"),
-    "no estimator": (("mine", 3), TypeError, "'mine' is no classifier: got 3. Pass a classifier"),
-    "no method": (Method("mine", "plain"), TypeError, "'mine' is no classifier: got None"),
-    "a class": (("mine", SVC), TypeError, r"the class SVC; pass SVC\(...\) instead"),
-    "a name that is taken": (("rbf svm", SVC()), ValueError, "'rbf svm' cannot be .* RBF SVM means something else"),
+    "no classifier": (
+        ("mine", LinearRegression()),
+        TypeError,
+        "estimator of 'mine' must be a classifier; got LinearRegression",
+    ),
+    "clusters": (("mine", KMeans(2)), TypeError, "estimator of 'mine' must be a classifier"),
+    "no estimator": (("mine", 3), TypeError, "estimator of 'mine' must be a classifier; got 3. Pass a scikit-learn"),
+    "no method": (Method("mine", "plain"), TypeError, "estimator of 'mine' must be a classifier; got None"),
+    "a class": (("mine", SVC), TypeError, r"the class SVC. Pass SVC\(...\) instead"),
+    "a name that is taken": (("rbf svm", SVC()), ValueError, "'rbf svm' cannot be .* 'RBF SVM' is a registered"),
     "a name for all": (("auto", SVC()), ValueError, "'auto' cannot be the name"),
     "no name": ((" ", SVC()), ValueError, "' ' cannot be the name"),
     "strange parameters": (("mine", SVC(), {"svc__C": [1]}), ValueError, "'mine' has no parameter 'svc__C'; it has C,"),
-    "no grid": (("mine", SVC(), {"C": 3}), ValueError, "settings of 'mine' are no grid as GridSearchCV takes it"),
-    "no settings": (("mine", SVC(), {"C": []}), ValueError, "settings of 'mine' are no grid"),
+    "no grid": (("mine", SVC(), {"C": 3}), ValueError, "grid of 'mine' must be a parameter grid as for GridSearchCV"),
+    "no settings": (("mine", SVC(), {"C": []}), ValueError, "grid of 'mine' must be a parameter grid"),
     "no words": (SVC(), ValueError, r"methods must be names among .* got \['logistic', SVC\(\)\]"),
     "unknown": ("mine", ValueError, "There is no method 'mine'"),
 }
@@ -350,8 +354,8 @@ def test_undo_bias_can_be_asked_for():
 
 def test_baselines_are_compared_and_never_chosen_by_themselves():
     new = ["extra trees", "gradient boosting", "majority", "nearest mean"]
-    assert set(new) <= set(method_names(kind="plain", compared=True))
-    assert set(new).isdisjoint(method_names(automatic=True))
+    assert set(new) <= set(method_names(kind="plain", in_comparison=True))
+    assert set(new).isdisjoint(method_names(in_ensemble=True))
     (majority,) = scored("majority")
     counts = [np.unique(Y[train], return_counts=True) for train, _ in SPLITS]
     expected = [
@@ -361,7 +365,7 @@ def test_baselines_are_compared_and_never_chosen_by_themselves():
 
 
 def test_every_method_says_what_it_is():
-    assert [name for name, method in METHODS.items() if not method.about] == []
+    assert [name for name, method in METHODS.items() if not method.description] == []
 
 
 def test_ones_own_is_fitted_from_a_frame_and_saved(tmp_path):

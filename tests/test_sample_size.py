@@ -16,17 +16,17 @@ from unseen.model_selection import (
 from unseen.model_selection._conformal import ConformalSets
 
 
-def half_width(m, spread, of, level=0.95):
-    factor = 1 + 1 / m if of == "next" else 1 / m
+def half_width(m, spread, kind, level=0.95):
+    factor = 1 + 1 / m if kind == "prediction" else 1 / m
     return student.ppf((1 + level) / 2, m - 1) * spread * np.sqrt(factor)
 
 
-@pytest.mark.parametrize("of", ["next", "mean"])
+@pytest.mark.parametrize("kind", ["prediction", "confidence"])
 @pytest.mark.parametrize("spread", [0.01, 0.05, 0.1, 0.12])
-def test_so_many_domains_are_enough_for_an_interval_and_one_less_is_not(spread, of):
-    m = domains_for_interval(spread, half_width=0.25, of=of)
-    assert half_width(m, spread, of) <= 0.25
-    assert m == 2 or half_width(m - 1, spread, of) > 0.25
+def test_so_many_domains_are_enough_for_an_interval_and_one_less_is_not(spread, kind):
+    m = domains_for_interval(spread, half_width=0.25, kind=kind)
+    assert half_width(m, spread, kind) <= 0.25
+    assert m == 2 or half_width(m - 1, spread, kind) > 0.25
 
 
 def test_the_interval_is_that_of_the_forecast_of_an_unbounded_metric():
@@ -39,7 +39,7 @@ def test_the_interval_is_that_of_the_forecast_of_an_unbounded_metric():
 
 def test_a_prediction_interval_is_never_narrower_than_the_spread_between_domains():
     assert domains_for_interval(0.25 / 1.96, half_width=0.25) is None
-    assert domains_for_interval(0.25 / 1.96, half_width=0.25, of="mean") is not None
+    assert domains_for_interval(0.25 / 1.96, half_width=0.25, kind="confidence") is not None
     assert domains_for_interval(0.0, half_width=0.25) == 2
 
 
@@ -82,8 +82,8 @@ def test_an_interval_says_something_if_it_leaves_out_half_of_the_range(low, high
     [
         (1, 0.0, "One held-out domain is too few for a prediction interval; at least 3 are needed"),
         (2, 0.1, "2 held-out domains are too few for a prediction interval; at least 9 are needed"),
-        (4, 0.1, "a standard deviation of 0.10, at which a 95% prediction interval of ±0.25 takes 9"),
-        (4, 0.2, "at which any number of domains leaves it wider than ±0.25"),
+        (4, 0.1, "a standard deviation of 0.10, so that a 95% prediction interval of ±0.25 needs 9 domains"),
+        (4, 0.2, "so that it is wider than ±0.25 for any number of domains"),
     ],
 )
 def test_where_there_is_no_interval_the_reason_names_the_number_of_domains(n_domains, spread, says):

@@ -262,7 +262,7 @@ def test_a_setting_that_fails_scores_nan_and_is_reported_once():
         search = ProjectionSearchCV(KFDA(), narrow).fit(X, y, sample_domain=d)
     assert np.isnan(search.cv_results_["mean_test_score"][0])
     assert search.best_index_ == 1
-    with pytest.raises(ValueError, match="Every one of the 1 settings failed"):
+    with pytest.raises(ValueError, match="All 1 settings failed"):
         ProjectionSearchCV(KFDA(gamma=100.0), {"ridge": [0]}).fit(X, y, sample_domain=d)
 
 

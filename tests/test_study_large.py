@@ -31,9 +31,9 @@ def world(n=N, seed=0):
 X, Y, D = world()
 TASK = make_tasks(["a", "b", "c", "d"])[0]
 PROBLEM = make_problem(Samples(X, Y, D), TASK, 0, Protocol(quick=True, preprocess="standardize"))
-METHODS = method_names(compared=True)
+METHODS = method_names(in_comparison=True)
 PROJECTIONS = method_names(is_projection=True)
-ONLY_EXACT = {name for name in METHODS if TABLE[name].most_rows is not None}
+ONLY_EXACT = {name for name in METHODS if TABLE[name].max_rows is not None}
 
 
 def accuracies(problem):
@@ -47,7 +47,7 @@ def small_limits(monkeypatch, few_trees):
     monkeypatch.setattr(_plan, "EXACT_ROWS", 120)
     monkeypatch.setattr(_plan, "CHOICE_ROWS", 180)
     for name in ONLY_EXACT:
-        monkeypatch.setitem(TABLE, name, replace(TABLE[name], most_rows=120))
+        monkeypatch.setitem(TABLE, name, replace(TABLE[name], max_rows=120))
 
 
 def test_large_problems_are_answered_about_as_well_as_exact_ones(small_limits, monkeypatch):

@@ -40,9 +40,11 @@ from unseen.utils.samples import Samples
 
 PLAIN = ["logistic", "linear SVM", "RBF SVM"]
 NAMES = np.array(["Athens", "Bern", "Cork"])
-METHODS = method_names(automatic=True)
+METHODS = method_names(in_ensemble=True)
 CENTERED = [name for name in METHODS if name.startswith("centered")]
-CIDG_GRID = [{name: list(values) for name, values in grid.items() if name != "gamma"} for grid in TABLE["CIDG"].coarse]
+CIDG_GRID = [
+    {name: list(values) for name, values in grid.items() if name != "gamma"} for grid in TABLE["CIDG"].ensemble_grid
+]
 
 
 def contenders(methods, X, y, d, splits, feature_map=None):
@@ -144,7 +146,8 @@ def test_settings_that_are_scored_on_a_domain_are_chosen_without_it(n_domains):
     splits = list(LeaveOneDomainOut().split(X, y, d))
     found = contenders(PLAIN[:2], X, y, d, splits)
     for contender in found:
-        settings = [one for one in TABLE[contender.name].candidates(3, coarse=True) if one.variant == contender.name]
+        candidates = TABLE[contender.name].candidates(3, grid="ensemble")
+        settings = [one for one in candidates if one.variant == contender.name]
         for k, chosen in enumerate(contender.scored):
             means = []
             for one in settings:
@@ -199,7 +202,7 @@ def test_a_frozen_map_is_evaluated_once_for_all_folds_methods_and_settings():
 def test_a_map_with_all_landmarks_compares_as_the_exact_kernel_does(monkeypatch):
     X, y, d = noisy()
     grid = [{**own, "gamma": [0.05]} for own in CIDG_GRID]
-    monkeypatch.setitem(TABLE, "CIDG", replace(TABLE["CIDG"], coarse=grid))
+    monkeypatch.setitem(TABLE, "CIDG", replace(TABLE["CIDG"], ensemble_grid=grid))
     exact = UnseenClassifier(["cidg"], heads=["1-NN"]).fit(X, y, sample_domain=d)
     landmarks = FrozenEstimator(PivotedNystroem(len(X), gamma=0.05).fit(X))
     mapped = UnseenClassifier(["cidg"], heads=["1-NN"], feature_map=landmarks).fit(X, y, sample_domain=d)
@@ -210,7 +213,7 @@ def test_a_map_with_all_landmarks_compares_as_the_exact_kernel_does(monkeypatch)
 def test_of_a_choice_of_its_own_it_does_not_warn(monkeypatch):
     """Warnings are errors here, and three features have no fourth component."""
     X, y, d = noisy()
-    monkeypatch.setitem(TABLE, "SCA", replace(TABLE["SCA"], components=(2,)))
+    monkeypatch.setitem(TABLE, "SCA", replace(TABLE["SCA"], component_multiples=(2,)))
     model = UnseenClassifier(["sca"], feature_map="linear").fit(X, y, sample_domain=d)
     assert {member[0].n_components for member in model.best_estimator_.members_} == {4}
     assert {len(member[0].eigenvalues_) for member in model.best_estimator_.members_} == {3}
@@ -296,7 +299,7 @@ def test_labels_of_a_held_out_domain_reach_nothing_that_is_fitted():
     assert (shuffled != y).any()
     splits = list(HeldOutDomains([2]).split(X, y, d))
     methods = [TABLE[name] for name in ("logistic", "RBF SVM", "centered linear SVM", "CIDG", "DICA")]
-    how = {"coarse": True, "heads": ["1-NN", "logistic"], "centerings": ["source", "target"]}
+    how = {"grid": "ensemble", "heads": ["1-NN", "logistic"], "centerings": ["source", "target"]}
     candidates = [candidate for method in methods for candidate in method.candidates(3, **how)]
     found = []
     for labels in (y, shuffled):

@@ -123,7 +123,7 @@ def test_validation_scores_are_weighted(scoring):
     )
     for score, (train, test) in zip(table["scores"][0], splits, strict=True):
         model = UnseenClassifier(["logistic"], scoring=scoring)
-        model.best_estimator_ = next(METHODS["logistic"].candidates(3)).fitted(X[train], y[train], d[train], n[train])
+        model.best_estimator_ = next(METHODS["logistic"].candidates(3)).fit(X[train], y[train], d[train], n[train])
         model.n_features_in_ = X.shape[1]
         rows = test.repeat(n[test])
         assert score == pytest.approx(model.score(X[rows], y[rows]))
@@ -340,7 +340,7 @@ def test_groups_alone_with_their_class_are_split_together():
 def test_a_group_in_two_domains_is_told_by_its_name_and_theirs(cut):
     X, y, d, patient = visits()
     patient[[0, -1]] = "all"
-    with pytest.raises(ValueError, match=r"group 'all' has samples on both sides, of the domains 0, 2\. Leave"):
+    with pytest.raises(ValueError, match=r"group 'all' has samples on both sides, of the domains 0, 2\. Remove"):
         list(cut.split(X, y, groups=patient, sample_domain=d))
     train, test = next(WithinDomainSplit(random_state=0).split(X, y, groups=patient, sample_domain=d))
     assert not set(patient[train]) & set(patient[test])

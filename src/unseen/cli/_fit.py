@@ -76,7 +76,7 @@ def fit(
         check_target(output, ".unseen")
         own = load_own_methods(with_models or [])
         wanted = (
-            combine_methods(method_names(automatic=True), own) if method == AUTO else [parse_own_method(method, own)]
+            combine_methods(method_names(in_ensemble=True), own) if method == AUTO else [parse_own_method(method, own)]
         )
         check_storable([(one.transformer, one.classifier) for one in wanted if one.own or method != AUTO])
         method = method if method == AUTO else wanted[0].name

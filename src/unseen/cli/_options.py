@@ -45,7 +45,7 @@ def show_help_if_missing(names: str) -> str:
 
     table = grid(["method", "kind", "what it is"], [])
     for method in METHODS.values():
-        table.add_row(method.name, method.kind, method.about)
+        table.add_row(method.name, method.kind, method.description)
     page().print(table)
     raise typer.Exit
 
@@ -151,7 +151,7 @@ Report = Annotated[Path | None, typer.Option(dir_okay=False, help="Write the rep
 def _all_methods() -> str:
     from ..model_selection import method_names
 
-    return ",".join(method_names(compared=True))
+    return ",".join(method_names(in_comparison=True))
 
 
 ALL: Any = _all_methods  # called when a command runs: help needs no table of methods

@@ -25,7 +25,7 @@ def load_own_methods(places: Sequence[str]) -> list[Method]:
     found = []
     for place in places:
         (method,) = parse_methods([_item(place)])
-        found.append(replace(method, about=f"{method.about} ({place})".strip()))
+        found.append(replace(method, description=f"{method.description} ({place})".strip()))
     return parse_methods(found)  # of different names
 
 

@@ -21,7 +21,7 @@ def method_of(setting: Setting) -> Method:
     """The setting as a method of its own, in which nothing is left to choose."""
     pipeline = setting.candidate().pipeline
     about = f"{setting.method} as it was set on the page"
-    return Method(f"{setting.method} (explored)", "invariant", pipeline, about=about)
+    return Method(f"{setting.method} (explored)", "invariant", pipeline, description=about)
 
 
 def save(session: Session, setting: Setting, path: Path) -> None:

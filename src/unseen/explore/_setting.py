@@ -155,7 +155,7 @@ def method_facts(n_classes: int) -> list[dict[str, Any]]:
     return [
         {
             "name": name,
-            "about": METHODS[name].about,
+            "about": METHODS[name].description,
             "sliders": [slider.facts for slider in sliders(METHODS[name])],
             "components": components(METHODS[name], n_classes),
             "surface": [axis.name for axis in surface_axes(METHODS[name])],

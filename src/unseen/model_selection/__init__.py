@@ -25,7 +25,7 @@ from ._comparison import (
 from ._displays import LeaderboardDisplay, ValidationSurfaceDisplay
 from ._ensemble import MIN_BATCH_ROWS, EnsembleClassifier
 from ._ensemble_selection import FULL_ENSEMBLE, INDUCTIVE_ENSEMBLE, FittedEnsemble, OutOfDomainPredictions
-from ._metrics import Metric, check_metric, get_metric, metric_range, rare_class
+from ._metrics import Metric, check_metric, describe_rare_class, get_metric, metric_range
 from ._model_builder import SelectedModel, SelectionOptions, select_model
 from ._projection_search import ProjectionSearchCV
 from ._refit import RefittedMembers, refit_candidates
@@ -112,6 +112,7 @@ __all__ += [
     "check_groups_not_split",
     "check_metric",
     "collect_responses",
+    "describe_rare_class",
     "domains_for_coverage",
     "domains_for_interval",
     "encode_predictions",
@@ -129,7 +130,6 @@ __all__ += [
     "method_names",
     "metric_range",
     "parse_methods",
-    "rare_class",
     "refit_candidates",
     "required_responses",
     "sample_skewed_batch",

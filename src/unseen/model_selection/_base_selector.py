@@ -1,4 +1,4 @@
-"""What the searches share: they predict with the pipeline that they have chosen."""
+"""Base class of estimators that select a model: they predict with the selected pipeline."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ from ._splitters import resolve_splitter
 
 def _has_method(method: str) -> Callable[[Any], bool]:
     def check(model: BaseSelector) -> bool:
-        return all(hasattr(classifier, method) for classifier in model._classifiers())
+        return all(hasattr(classifier, method) for classifier in model._get_classifiers())
 
     return check
 
 
 DASK_ADVICE = (
-    "Choose on a part of it, such as X[:10_000].compute(); then fit the projection of best_estimator_, with "
+    "Select a model on a part of X, such as X[:10_000].compute(); then fit the projection of best_estimator_, with "
     "feature_map, on all of X."
 )
 
 
 def reject_dask(X: Any, name: str, advice: str = DASK_ADVICE) -> None:
-    """Raise for samples that would have to be collected: settings are chosen by scoring models on samples at hand."""
+    """Raise TypeError for Dask collections, since models are selected on samples in memory."""
     if is_dask(X):
-        raise TypeError(f"{name} takes samples in memory, but X is a Dask collection. {advice}")
+        raise TypeError(f"{name} needs samples in memory, but X is a Dask collection. {advice}")
 
 
 @keyword_parameters
 class BaseSelector(DocLinkMixin, CallbackSupportMixin, ClassifierMixin, BaseEstimator):
-    """A classifier that stands for its `best_estimator_`."""
+    """A classifier that predicts with its `best_estimator_`."""
 
     __metadata_request__fit: ClassVar = {"sample_domain": True, "sample_weight": True}
     __metadata_request__predict: ClassVar = {"sample_domain": True}
@@ -64,12 +64,12 @@ class BaseSelector(DocLinkMixin, CallbackSupportMixin, ClassifierMixin, BaseEsti
     }
 
     @abstractmethod
-    def _classifiers(self) -> Sequence[Any]:
-        """Return the chosen classifier or, before `fit`, all that may be chosen: what every one has is offered."""
+    def _get_classifiers(self) -> Sequence[Any]:
+        """Return the selected classifier or, before `fit`, all candidates; methods that all have are available."""
 
     @abstractmethod
-    def _seen(self, X: Any, sample_domain: Any) -> tuple[Any, Any]:
-        """Validate samples; return who is asked about them, without a word on domains, and what that one sees."""
+    def _prepare_prediction(self, X: Any, sample_domain: Any) -> tuple[Any, Any]:
+        """Validate samples; return a classifier that needs no domains, and the samples as its input."""
 
     def predict(self, X: Any, *, sample_domain: Any = None) -> Any:
         """Classify samples.
@@ -77,21 +77,21 @@ class BaseSelector(DocLinkMixin, CallbackSupportMixin, ClassifierMixin, BaseEsti
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Samples; if the chosen model is transductive, a batch of each new domain. Of a Dask array or dataframe,
+            Samples; if the selected model is transductive, a batch of each new domain. For a Dask array or dataframe,
             predictions are computed lazily, block by block: see :func:`unseen.distributed.predict`.
         sample_domain : array-like of shape (n_samples,), default=None
-            Their domains, which matter for transductive models; None means one new domain.
+            Their domains, which transductive models use; None means one new domain.
 
         Returns
         -------
         y : ndarray or dask array of shape (n_samples,)
             Predicted classes.
         """
-        return self._answer("predict", X, sample_domain)
+        return self._call_classifier("predict", X, sample_domain)
 
     @available_if(_has_method("predict_proba"))
     def predict_proba(self, X: Any, *, sample_domain: Any = None) -> Any:
-        """Class probabilities, if the classifier has them.
+        """Predict class probabilities, if the classifier has them.
 
         Parameters
         ----------
@@ -103,11 +103,11 @@ class BaseSelector(DocLinkMixin, CallbackSupportMixin, ClassifierMixin, BaseEsti
         p : ndarray of shape (n_samples, n_classes)
             Probabilities, in the order of `classes_`.
         """
-        return self._answer("predict_proba", X, sample_domain)
+        return self._call_classifier("predict_proba", X, sample_domain)
 
     @available_if(_has_method("decision_function"))
     def decision_function(self, X: Any, *, sample_domain: Any = None) -> Any:
-        """Confidence scores, if the classifier has them.
+        """Compute confidence scores, if the classifier has them.
 
         Parameters
         ----------
@@ -117,12 +117,12 @@ class BaseSelector(DocLinkMixin, CallbackSupportMixin, ClassifierMixin, BaseEsti
         Returns
         -------
         scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
-            As the classifier gives them.
+            The scores of the classifier.
         """
-        return self._answer("decision_function", X, sample_domain)
+        return self._call_classifier("decision_function", X, sample_domain)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, sample_domain: Any = None) -> float:
-        """Score of the chosen model, by `scoring`.
+        """Compute the score of the selected model, by `scoring`.
 
         Parameters
         ----------
@@ -131,32 +131,34 @@ class BaseSelector(DocLinkMixin, CallbackSupportMixin, ClassifierMixin, BaseEsti
         y : array-like of shape (n_samples,)
             True classes.
         sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the samples, for a `scoring` that takes them.
+            Weights of the samples, for a `scoring` that accepts them.
 
         Returns
         -------
         score : float
             The score.
         """
-        reject_dask(X, f"{type(self).__name__}.score", "Compute what `predict` gives, and compare it with y.")
-        model, Z = self._seen(X, sample_domain)
-        weights = {} if sample_weight is None else {"sample_weight": sample_weight}  # not every scorer takes them
-        return float(get_metric_scorer(self.scoring, model)(model, Z, y, **weights))
+        reject_dask(X, f"{type(self).__name__}.score", "Compute the result of `predict`, and compare it with y.")
+        model, Z = self._prepare_prediction(X, sample_domain)
+        scorer = get_metric_scorer(self.scoring, model)
+        if sample_weight is None:  # some scorers do not accept weights
+            return float(scorer(model, Z, y))
+        return float(scorer(model, Z, y, sample_weight=sample_weight))
 
-    def _answer(self, method: str, X: Any, sample_domain: Any) -> Any:
-        """What the chosen classifier says of samples, wherever they are."""
-        if not is_dask(X):
-            model, Z = self._seen(X, sample_domain)
-            return getattr(model, method)(Z)
-        from .. import distributed
+    def _call_classifier(self, method: str, X: Any, sample_domain: Any) -> Any:
+        """Call a prediction method of the selected classifier; for Dask collections, block by block."""
+        if is_dask(X):
+            from .. import distributed
 
-        return distributed.predict(self, X, sample_domain=sample_domain, method=method)
+            return distributed.predict(self, X, sample_domain=sample_domain, method=method)
+        model, Z = self._prepare_prediction(X, sample_domain)
+        return getattr(model, method)(Z)
 
-    def _splitter(self, y: Any = None) -> Any:
+    def _make_splitter(self, y: Any = None) -> Any:
         return resolve_splitter(self.cv, y)
 
     def get_metadata_routing(self) -> MetadataRouter:
-        """Say which metadata go where: domains and weights here, and what the splitter asks for to the splitter.
+        """Return the metadata routing: domains and weights for `fit`, and the metadata that the splitter requests.
 
         Returns
         -------
@@ -164,4 +166,8 @@ class BaseSelector(DocLinkMixin, CallbackSupportMixin, ClassifierMixin, BaseEsti
             The routing.
         """
         mapping = MethodMapping().add(caller="fit", callee="split")
-        return MetadataRouter(owner=self).add_self_request(self).add(splitter=self._splitter(), method_mapping=mapping)
+        return (
+            MetadataRouter(owner=self)
+            .add_self_request(self)
+            .add(splitter=self._make_splitter(), method_mapping=mapping)
+        )

@@ -1,4 +1,4 @@
-"""A candidate: one setting of a method, and how it is fitted and asked, by whoever asks."""
+"""A candidate: one setting of a method, with functions that fit it and pass domains and weights to its steps."""
 
 from __future__ import annotations
 
@@ -28,31 +28,32 @@ from ..linalg import Array
 from ..utils.validation import MANY_CLASSES
 from ..utils.warnings import ignore_warnings
 
-BLOCK = 64  # rows of scores that stay in cache between the product and the search for their maximum
-PREDICTION_METHODS = ("predict", "predict_proba", "decision_function", "decision_proba")  # the last of a pool
+NEAREST_BLOCK_ROWS = 64  # rows of a product that stay in the cache until their maximum is computed
+# EnsembleClassifier has decision_proba.
+PREDICTION_METHODS = ("predict", "predict_proba", "decision_function", "decision_proba")
 Sharing = Literal["nothing", "decomposition", "kernel matrix"]
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """What stands before a classifier, if anything does, and the classifier; neither is ever fitted itself.
+    """An unfitted classifier, with an unfitted transformer before it or without one.
 
     Attributes
     ----------
     method : str
         Name of the method.
     settings : dict
-        What tells it from other candidates of the method.
+        Hyperparameters in which it differs from other candidates of the method.
     transformer, classifier : estimators
-        The first may be None. A `gamma` such as "0.1*median" follows the samples that they are fitted to.
+        The transformer may be None. A `gamma` such as "0.1*median" is computed from the samples in `fit`.
     head : str
-        Name of the classifier behind a projection; empty where the method has its own.
+        Name of the classifier after a projection; empty for methods that include their classifier.
     shares : str
-        What it has in common with others of its method: see `unseen.model_selection.Method`.
+        Computations that it shares with other candidates of its method: see `unseen.model_selection.Method`.
     plain : bool
         Whether it ignores domains.
     own : bool
-        Whether it is a user's: whatever it raises is its answer.
+        Whether the user provided it: any exception that it raises is then reported as its result.
     """
 
     method: str
@@ -71,56 +72,65 @@ class Candidate:
 
     @property
     def kind(self) -> Literal["plain", "inductive", "transductive"]:
-        """From simple to demanding."""
-        return "plain" if self.plain else "transductive" if self.transductive else "inductive"
+        """What predictions use: no domains, domains of the training samples, or batches of the new domain as well."""
+        if self.plain:
+            return "plain"
+        return "transductive" if self.transductive else "inductive"
 
     @property
     def variant(self) -> str:
-        """What the best settings are sought for: a method with its head and its centering."""
-        centered = ", target-centered" if self.head and self.transductive else ""
-        return f"{self.method} + {self.head}{centered}" if self.head else self.method
+        """Name of the group of candidates among which settings are selected: method, head and centering."""
+        if not self.head:
+            return self.method
+        centering = ", target-centered" if self.transductive else ""
+        return f"{self.method} + {self.head}{centering}"
 
     @property
     def params(self) -> dict[str, Any]:
-        """The settings, and the centering of a projection."""
+        """The settings and, for a projection, the centering."""
         return {**self.settings, "centering": self.transformer.centering} if self.head else self.settings
 
     @cached_property
     def key(self) -> str:
-        """What tells it from all others, in this process and in any other."""
+        """A digest of all parameters, which is the same in every process."""
         parts = (full_repr(part) for part in (self.transformer, self.classifier))
         return hashlib.sha256("\n".join((self.variant, *parts)).encode()).hexdigest()[:16]
 
     @property
     def pipeline(self) -> Pipeline:
-        """The same as an estimator."""
+        """An unfitted pipeline with the transformer, if any, and the classifier."""
         steps = [] if self.transformer is None else [("transformer", self.transformer)]
         return Pipeline([*steps, ("classifier", self.classifier)])
 
     def fit(self, X: Any, y: Any, sample_domain: Any, sample_weight: Array | None = None) -> Pipeline:
-        """A fitted pipeline."""
+        """Return a fitted pipeline."""
         return fit_pipeline(self.pipeline, X, y, sample_domain, sample_weight)
 
 
 def fit_pipeline(
     pipeline: Pipeline, X: Any, y: Any, sample_domain: Any, sample_weight: Array | None = None
 ) -> Pipeline:
-    """A copy of a candidate's pipeline, fitted step by step: Pipeline.fit takes metadata differently with routing."""
-    steps, Z = [], X
+    """Return a fitted copy of the pipeline of a candidate.
+
+    Steps are fitted one by one, since the metadata that Pipeline.fit accepts depends on whether routing is enabled.
+    """
+    steps = []
+    Z = X
     for _, unfitted in pipeline.steps[:-1]:
         transformer = resolve_width(unfitted, Z)
         transformer.fit(Z, y, **domain_kwargs(transformer.fit, sample_domain))
         Z = transformer.transform(Z, **domain_kwargs(transformer.transform, sample_domain))
         steps.append(("projection" if isinstance(transformer, Projection) else "transformer", transformer))
     classifier = fit_clone(pipeline.steps[-1][1], Z, y, sample_domain, sample_weight)
-    pair = not steps and type(classifier) is Pipeline and len(classifier) == 2
-    if pair and isinstance(classifier[0], (DomainCenterer, Projection)):  # a user's own, of the form that ours have
+    is_pair = not steps and type(classifier) is Pipeline and len(classifier) == 2
+    if is_pair and isinstance(classifier[0], (DomainCenterer, Projection)):
+        # The user's pipeline has the two steps that pipelines of this package have, so it is not nested in another.
         return classifier
     return Pipeline([*steps, ("classifier", classifier)])
 
 
 def full_repr(value: Any) -> str:
-    """An estimator with every parameter, which scikit-learn's own representation may shorten; functions by code."""
+    """Represent an estimator with all parameters, which its repr may shorten, and functions by their code."""
     if hasattr(value, "get_params") and not isinstance(value, type):
         params = sorted(value.get_params(deep=False).items())
         return f"{type(value).__name__}({', '.join(f'{name}={full_repr(part)}' for name, part in params)})"
@@ -134,55 +144,71 @@ def full_repr(value: Any) -> str:
 
 
 def _without_addresses(text: str) -> str:
-    return re.sub(r" at 0x[0-9a-f]+", "", text)  # where something lies in memory says nothing about it
+    return re.sub(r" at 0x[0-9a-f]+", "", text)
 
 
 def is_transductive(estimator: Any) -> bool:
-    """Whether an estimator, or a step of a pipeline, looks at the batch that it transforms."""
+    """Whether predictions of an estimator, or of a step of a pipeline, depend on the other samples of the batch.
+
+    That is a `DomainCenterer`, an estimator with ``centering="target"``, and any estimator with a true attribute
+    `transductive`, which may be a constructor parameter or a class attribute.
+    """
     if isinstance(estimator, Pipeline):
         return any(map(is_transductive, flatten_steps(estimator)))
-    return isinstance(estimator, DomainCenterer) or getattr(estimator, "centering", "source") == "target"
+    if isinstance(estimator, DomainCenterer) or getattr(estimator, "centering", "source") == "target":
+        return True
+    return bool(getattr(estimator, "transductive", False))
 
 
 def flatten_steps(estimator: Any) -> list[Any]:
-    """The steps of a pipeline, and of pipelines inside it; of any other estimator, itself."""
+    """List the steps of a pipeline, with those of nested pipelines; any other estimator is a list of one."""
     if isinstance(estimator, Pipeline):
         return [inner for _, step in estimator.steps for inner in flatten_steps(step)]
     return [estimator]
 
 
 def fit_clone(estimator: Any, X: Any, y: Any, sample_domain: Any, sample_weight: Array | None = None) -> Any:
-    """A fitted copy; who asks is told domains and weights, steps of a pipeline among them, with routing on and off."""
+    """Return a fitted copy of an estimator.
+
+    Domains and weights are passed to the estimator, or to the steps of a pipeline, if `fit` accepts them. Metadata
+    routing may be enabled or not.
+    """
     return _fit(resolve_width(estimator, X), X, y, sample_domain, sample_weight)
 
 
-def _fit(model: Any, X: Any, y: Any, sample_domain: Any, weight: Array | None) -> Any:
-    if not _step_by_step(model):
-        told = domain_kwargs(model.fit, sample_domain)
-        # Steps of a pipeline are told of weights by their names, which routing would refuse.
-        by_name = nullcontext() if weight is None else config_context(enable_metadata_routing=False)
-        with by_name, LIBLINEAR if _draws_in_liblinear(model) else nullcontext():
-            return model.fit(X, y, **told, **({} if weight is None else weight_kwargs(model, weight)))
+def _fit(model: Any, X: Any, y: Any, sample_domain: Any, sample_weight: Array | None) -> Any:
+    if not _needs_stepwise_calls(model):
+        fit_params = domain_kwargs(model.fit, sample_domain)
+        routing: AbstractContextManager[None] = nullcontext()
+        if sample_weight is not None:
+            fit_params |= weight_kwargs(model, sample_weight)
+            # Steps of a pipeline get weights by names such as "svc__sample_weight", which routing rejects.
+            routing = config_context(enable_metadata_routing=False)
+        with routing, LIBLINEAR if _uses_global_random_state(model) else nullcontext():
+            return model.fit(X, y, **fit_params)
     for _, step in model.steps[:-1]:
-        if _step_by_step(step) or consumes_domains(step):
-            X = _transform_step(_fit(step, X, y, sample_domain, weight), X, sample_domain)
+        if _needs_stepwise_calls(step) or consumes_domains(step):
+            X = _transform_step(_fit(step, X, y, sample_domain, sample_weight), X, sample_domain)
         elif not _is_passthrough(step):
-            told = {} if weight is None else weight_kwargs(step, weight)
-            fits = hasattr(step, "fit_transform")
-            X = step.fit_transform(X, y, **told) if fits else step.fit(X, y, **told).transform(X)
-    _fit(model.steps[-1][1], X, y, sample_domain, weight)
+            fit_params = {} if sample_weight is None else weight_kwargs(step, sample_weight)
+            if hasattr(step, "fit_transform"):
+                X = step.fit_transform(X, y, **fit_params)
+            else:
+                X = step.fit(X, y, **fit_params).transform(X)
+    _fit(model.steps[-1][1], X, y, sample_domain, sample_weight)
     return model
 
 
-def _draws_in_liblinear(model: Any) -> bool:
-    """Whether a fit draws random numbers that belong to the whole process, as liblinear's and libsvm's do."""
+def _uses_global_random_state(model: Any) -> bool:
+    """Whether a fit uses the random numbers of liblinear or libsvm, which have one state for the whole process."""
     last = model[-1] if isinstance(model, Pipeline) else model
-    by_liblinear = isinstance(last, LinearSVC) or getattr(last, "solver", None) == "liblinear"
-    return by_liblinear or (isinstance(last, SVC) and last.probability is True)
+    if isinstance(last, LinearSVC) or getattr(last, "solver", None) == "liblinear":
+        return True
+    return isinstance(last, SVC) and last.probability is True
 
 
-def _step_by_step(model: Any) -> bool:
-    """Whether a model is a pipeline with a step that asks for domains, which Pipeline would not always hand on."""
+def _needs_stepwise_calls(model: Any) -> bool:
+    """Whether a model is a pipeline with a step that accepts domains, which Pipeline does not always pass on."""
     return type(model) is Pipeline and consumes_domains(model)
 
 
@@ -191,45 +217,56 @@ def _is_passthrough(step: Any) -> bool:
 
 
 def _transform_step(step: Any, X: Any, sample_domain: Any) -> Any:
-    """Samples behind a fitted step, which may be a pipeline."""
-    if _step_by_step(step):
-        return _transform_step(step.steps[-1][1], transform_for_classifier(step, X, sample_domain), sample_domain)
-    return X if _is_passthrough(step) else step.transform(X, **domain_kwargs(step.transform, sample_domain))
+    """Transform samples by a fitted step, which may be a pipeline."""
+    if _needs_stepwise_calls(step):
+        Z = transform_for_classifier(step, X, sample_domain)
+        return _transform_step(step.steps[-1][1], Z, sample_domain)
+    if _is_passthrough(step):
+        return X
+    return step.transform(X, **domain_kwargs(step.transform, sample_domain))
 
 
 def bind_domains(model: Any, X: Any, sample_domain: Any) -> tuple[Any, Any]:
-    """A fitted classifier and samples for whoever asks it without a word on domains, as scorers do.
+    """Return a fitted classifier and its input, for callers that do not pass domains, such as scorers.
 
-    Steps of a pipeline that ask for domains are behind it, and a classifier that asks is told them.
+    Samples are transformed by the steps of a pipeline that accepts domains. If the prediction methods of the classifier
+    accept domains, these become fixed arguments of the returned classifier.
     """
-    if _step_by_step(model):
-        return bind_domains(model.steps[-1][1], transform_for_classifier(model, X, sample_domain), sample_domain)
-    asking = [name for name in PREDICTION_METHODS if accepts_domains(getattr(model, name, None))]
-    told = copy(model) if asking else model
-    for name in asking:
-        method = getattr(model, name)  # whose name scorers want to know
-        setattr(told, name, update_wrapper(partial(method, sample_domain=sample_domain), method))
-    return told, X
+    if _needs_stepwise_calls(model):
+        Z = transform_for_classifier(model, X, sample_domain)
+        return bind_domains(model.steps[-1][1], Z, sample_domain)
+    method_names = [name for name in PREDICTION_METHODS if accepts_domains(getattr(model, name, None))]
+    if not method_names:
+        return model, X
+    bound_model = copy(model)
+    for name in method_names:
+        method = getattr(model, name)
+        # Scorers need the name of a method, which a partial function alone does not have.
+        bound_method = update_wrapper(partial(method, sample_domain=sample_domain), method)
+        setattr(bound_model, name, bound_method)
+    return bound_model, X
 
 
 def transform_for_classifier(pipeline: Pipeline, X: Any, sample_domain: Any = None) -> Any:
-    """Samples as the last step of a fitted pipeline sees them."""
+    """Transform samples by all steps of a fitted pipeline but the last one."""
     for _, step in pipeline.steps[:-1]:
         X = _transform_step(step, X, sample_domain)
     return X
 
 
 def consumes_domains(estimator: Any) -> bool:
-    """Whether an estimator, or a step of a pipeline, asks for the domains of samples anywhere."""
+    """Whether a method of an estimator, or of a step of a pipeline, accepts the domains of samples."""
     if type(estimator) is Pipeline:
         return any(consumes_domains(step) for _, step in estimator.steps)
     return any(accepts_domains(getattr(estimator, name, None)) for name in ("fit", "transform", *PREDICTION_METHODS))
 
 
 def accepts_domains(method: Any) -> bool:
-    """Whether a method of an estimator asks for the domains of samples; others may by routing, while that is on."""
-    if method is None or _has_domain_parameter(getattr(method, "__func__", method)):
-        return method is not None
+    """Whether a method accepts the domains of samples: as a parameter or, with routing, by a metadata request."""
+    if method is None:
+        return False
+    if _has_domain_parameter(getattr(method, "__func__", method)):
+        return True
     owner = getattr(method, "__self__", None)
     if not get_config()["enable_metadata_routing"] or type(owner) is Pipeline or not isinstance(owner, BaseEstimator):
         return False
@@ -242,56 +279,67 @@ def _has_domain_parameter(function: Any) -> bool:
 
 
 def domain_kwargs(method: Any, sample_domain: Any) -> dict[str, Any]:
-    """What a method is told of domains: nothing, unless it asks."""
+    """Keyword arguments that pass domains to a method; empty if it does not accept them."""
     return {"sample_domain": sample_domain} if accepts_domains(method) else {}
 
 
-def weight_kwargs(estimator: Any, weight: Array) -> dict[str, Any]:
-    """What the fit of an estimator is told of weights: nothing, unless it asks; of a pipeline, each step that asks."""
+def weight_kwargs(estimator: Any, sample_weight: Array) -> dict[str, Any]:
+    """Keyword arguments that pass weights to `fit`, of each step of a pipeline; empty if it does not accept them."""
     if isinstance(estimator, Pipeline):
-        told = ((name, weight_kwargs(step, weight)) for name, step in estimator.steps if hasattr(step, "fit"))
-        return {f"{name}__{key}": value for name, values in told for key, value in values.items()}
-    return {"sample_weight": weight} if has_fit_parameter(estimator, "sample_weight") else {}
+        fit_params = {}
+        for name, step in estimator.steps:
+            if hasattr(step, "fit"):
+                step_params = weight_kwargs(step, sample_weight)
+                fit_params.update({f"{name}__{key}": value for key, value in step_params.items()})
+        return fit_params
+    return {"sample_weight": sample_weight} if has_fit_parameter(estimator, "sample_weight") else {}
 
 
 def resolve_width(estimator: Any, X: Any) -> Any:
-    """A copy; a kernel coefficient in multiples of the median rule becomes a number, which is for X to say."""
-    copy = clone(estimator)
-    gamma = copy.get_params(deep=False).get("gamma")
-    if is_multiple(gamma, "median") and not isinstance(copy, Projection):  # those see to it themselves
-        copy.set_params(gamma=median_width(str(gamma), X))
-    return copy
+    """Return a copy whose `gamma`, if it is a multiple of the median rule, is the number that this gives for X."""
+    unfitted = clone(estimator)
+    gamma = unfitted.get_params(deep=False).get("gamma")
+    if is_multiple(gamma, "median") and not isinstance(unfitted, Projection):  # projections resolve it in `fit`
+        unfitted.set_params(gamma=median_width(str(gamma), X))
+    return unfitted
 
 
 def median_width(gamma: str, X: Any) -> float:
-    """What a multiple of the median rule is on some samples."""
+    """Kernel coefficient that a multiple of the median rule gives for samples."""
     return parse_multiple(gamma, "median", "gamma") / median_squared_distance(X)
 
 
 def ignore_expected_warnings() -> AbstractContextManager[None]:
-    """Ignore warnings that are expected in small folds, where models are judged by their scores."""
-    ours = SingleDomainWarning, MaskedLabelsWarning, FewerComponentsWarning
-    constant = UserWarning, "self.within_class_std_dev_"  # of a constant feature's mean
-    # Of classifiers on samples in units that are not theirs: overflow, and searches along a line that find nothing.
-    units = (RuntimeWarning, ".* encountered in "), (Warning, "(?i).*line search")
-    return ignore_warnings(*ours, ConvergenceWarning, constant, *units, MANY_CLASSES)
+    """Ignore warnings that are expected in small folds, where scores show whether a model is useful."""
+    return ignore_warnings(
+        SingleDomainWarning,
+        MaskedLabelsWarning,
+        FewerComponentsWarning,
+        ConvergenceWarning,
+        (UserWarning, "self.within_class_std_dev_"),  # NearestCentroid with a constant feature
+        # Features of very different scales may cause overflow in classifiers, and line searches without a result.
+        (RuntimeWarning, ".* encountered in "),
+        (Warning, "(?i).*line search"),
+        MANY_CLASSES,
+    )
 
 
 def nearest_index(train: Array, test: Array) -> np.ndarray[Any, np.dtype[np.intp]]:
-    """Index of the training row nearest to each test row; the first one among equals.
+    """Index of the training row nearest to each test row; among equally near rows, the first one.
 
     The nearest row maximizes ``x't - |t|^2 / 2``, which one product of augmented matrices computes.
     """
-    extended = np.vstack([train.T, -0.5 * np.einsum("ij,ij->i", train, train)])
-    rows = np.hstack([test, np.ones((len(test), 1))])
-    found = np.empty(len(test), dtype=np.intp)
-    for start in range(0, len(test), BLOCK):
-        found[start : start + BLOCK] = (rows[start : start + BLOCK] @ extended).argmax(axis=1)
-    return found
+    augmented_train = np.vstack([train.T, -0.5 * np.einsum("ij,ij->i", train, train)])
+    augmented_test = np.hstack([test, np.ones((len(test), 1))])
+    indices = np.empty(len(test), dtype=np.intp)
+    for start in range(0, len(test), NEAREST_BLOCK_ROWS):
+        block = slice(start, start + NEAREST_BLOCK_ROWS)
+        indices[block] = (augmented_test[block] @ augmented_train).argmax(axis=1)
+    return indices
 
 
 def is_one_nearest(classifier: BaseEstimator) -> bool:
-    """Whether a classifier is Euclidean 1-NN, for which `nearest` gives the same labels sooner."""
+    """Whether a classifier is Euclidean 1-NN, for which `nearest_index` gives the same labels in less time."""
     return (
         type(classifier) is KNeighborsClassifier
         and classifier.n_neighbors == 1

@@ -1,10 +1,10 @@
-"""Pictures of a comparison: scores over a grid of weights, and the leaderboard of UnseenClassifier."""
+"""Plots of validation scores over a grid of settings, and of the leaderboard of UnseenClassifier."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -13,21 +13,21 @@ from ..linalg import Array
 from ..report import heat_map, pyplot, write_cells
 from ..utils.optional_imports import optional_import
 
-# The colors of Okabe and Ito, which color-blind readers tell apart; shapes tell the same for prints in gray.
+# The palette of Okabe and Ito, which color-blind readers can distinguish; markers differ as well, for prints in gray.
 COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
 MARKERS = ("o", "s", "^", "D", "v", "P")
 ACCENT = "#D55E00"
-CELLS_WITH_NUMBERS = 48  # in one panel; more would not be legible
-PANELS_IN_A_ROW = 4
+MAX_ANNOTATED_CELLS = 48  # of a panel; more numbers would not be legible
+MAX_PANELS_PER_ROW = 4
 
 
 @dataclass(eq=False, repr=False)
 class ValidationSurfaceDisplay:
     """Mean validation score over two parameters of a search, one panel for each value of a third.
 
-    A cell shows the *best* mean score among the settings of all other parameters of the grid. The cell that holds the
-    setting chosen by the search is framed. A broad plateau says that the weights hardly matter; a best cell at the
-    border of the grid says that the grid should be extended.
+    A cell shows the *best* mean score over all other parameters of the grid. The cell of the setting that the search
+    selected has a frame. A broad plateau means that the weights have little effect; if the best cell is at the border
+    of the grid, extend the grid.
 
     Parameters
     ----------
@@ -38,11 +38,11 @@ class ValidationSurfaceDisplay:
     scores : ndarray of shape (n_panels, n_rows, n_columns)
         Mean scores; NaN where the grid has no such setting or it failed.
     params : dict
-        The setting behind each cell, by its (panel, row, column).
+        The setting of each cell, by (panel, row, column).
     chosen : tuple of int
-        Panel, row and column of the chosen setting.
+        Panel, row and column of the selected setting.
     score_name : str, default="score"
-        What the scores are called on the color bar.
+        Name of the scores at the color bar.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class ValidationSurfaceDisplay:
 
     See Also
     --------
-    LeaderboardDisplay : How the models of an UnseenClassifier compare.
+    LeaderboardDisplay : Scores of the models of an UnseenClassifier.
 
     Examples
     --------
@@ -91,58 +91,67 @@ class ValidationSurfaceDisplay:
         panel: str = "gamma",
         axes: Any = None,
     ) -> Self:
-        """Draw the scores of a fitted search.
+        """Plot the scores of a fitted search.
 
         Parameters
         ----------
         search : ProjectionSearchCV
             A fitted search whose grid has several settings of `x` and `y`.
         x, y : str
-            Parameters along the axes, by default the two weights of CIDG.
+            Parameters of the axes, by default the two weights of CIDG.
         panel : str, default="gamma"
-            Parameter that has a panel for each of its values; a single panel if the grid does not vary it.
+            Parameter with one panel for each of its values; a single panel if the grid does not vary it.
         axes : matplotlib Axes or sequence of them, default=None
-            Where to draw, one for each panel; None makes a new figure.
+            Axes to plot on, one for each panel; None creates a new figure.
 
         Returns
         -------
         display : ValidationSurfaceDisplay
-            The display, plotted.
+            The display, after `plot`.
         """
         check_is_fitted(search, "cv_results_")
         settings: list[dict[str, Any]] = search.cv_results_["params"]
         varied = sorted({name for setting in settings for name in setting})
-        for role, name in (("x", x), ("y", y)):
+        for axis, name in (("x", x), ("y", y)):
             if name not in varied:
                 raise ValueError(
-                    f"The grid of this search does not vary {role}={name!r}, but {', '.join(varied) or 'nothing'}. "
-                    f"Choose {role} among these, or search again with values of {name!r} in param_grid."
+                    f"The grid of this search does not vary {axis}={name!r}, but {', '.join(varied) or 'nothing'}. "
+                    f"Use one of these as {axis}, or repeat the search with values of {name!r} in param_grid."
                 )
         names = (panel, y, x)
         if len(set(names)) < 3:
             raise ValueError(f"x, y and panel must be three parameters; got x={x!r}, y={y!r}, panel={panel!r}.")
-        fixed = search.estimator.get_params()  # parts of a list of grids may leave a parameter as it is
-        placed = [_positions([setting.get(name, fixed.get(name)) for setting in settings]) for name in names]
-        panels, rows, columns = (values for values, _ in placed)
+        default_params = search.estimator.get_params()  # some grids of a list may not contain a parameter
+        panels, rows, columns = (
+            _distinct_values([setting.get(name, default_params.get(name)) for setting in settings]) for name in names
+        )
+        cells = list(zip(panels.positions, rows.positions, columns.positions, strict=True))
         means = search.cv_results_["mean_test_score"]
-        scores = np.full((len(panels), len(rows), len(columns)), np.nan)
+        scores = np.full((len(panels.values), len(rows.values), len(columns.values)), np.nan)
         params: dict[tuple[int, int, int], dict[str, Any]] = {}
-        cells = list(zip(*(positions for _, positions in placed), strict=True))
-        # The chosen setting first: it stands for its cell even where others reach the same score.
+        # The selected setting is first, so that it represents its cell even if others have the same score.
         for i in sorted(range(len(settings)), key=lambda i: i != search.best_index_):
-            if means[i] > np.nan_to_num(scores[cells[i]], nan=-np.inf):
-                scores[cells[i]], params[cells[i]] = means[i], settings[i]
-        chosen, score_name = cells[search.best_index_], _score_name(search.scoring)
-        values = panels, rows, columns
-        return cls(names, values, scores, params=params, chosen=chosen, score_name=score_name).plot(axes)
+            cell = cells[i]
+            if means[i] > np.nan_to_num(scores[cell], nan=-np.inf):
+                scores[cell] = means[i]
+                params[cell] = settings[i]
+        display = cls(
+            names,
+            (panels.values, rows.values, columns.values),
+            scores,
+            params=params,
+            chosen=cells[search.best_index_],
+            score_name=_score_name(search.scoring),
+        )
+        return display.plot(axes)
 
     def plot(self, axes: Any = None) -> Self:
-        """Draw the panels.
+        """Plot the panels.
 
         Parameters
         ----------
         axes : matplotlib Axes or sequence of them, default=None
-            Where to draw, one for each panel; None makes a new figure.
+            Axes to plot on, one for each panel; None creates a new figure.
 
         Returns
         -------
@@ -150,15 +159,18 @@ class ValidationSurfaceDisplay:
             The display, with `figure_` and `axes_`.
         """
         n_panels, n_rows, n_columns = self.scores.shape
-        across = 1
+        panels_per_row = 1
         if axes is None:
-            across = min(n_panels, PANELS_IN_A_ROW)
-            down = -(-n_panels // across)
-            size = (2.6 + across * max(0.3 + 0.75 * n_columns, 2.0), 0.9 + down * max(0.8 + 0.5 * n_rows, 2.0))
-            grid = pyplot().subplots(down, across, figsize=size, squeeze=False, layout="constrained")[1].ravel()
-            for spare in grid[n_panels:]:
-                spare.set_axis_off()
-            axes = grid[:n_panels]
+            panels_per_row = min(n_panels, MAX_PANELS_PER_ROW)
+            n_panel_rows = -(-n_panels // panels_per_row)
+            width = 2.6 + panels_per_row * max(0.3 + 0.75 * n_columns, 2.0)
+            height = 0.9 + n_panel_rows * max(0.8 + 0.5 * n_rows, 2.0)
+            _, grid = pyplot().subplots(
+                n_panel_rows, panels_per_row, figsize=(width, height), squeeze=False, layout="constrained"
+            )
+            for unused in grid.ravel()[n_panels:]:
+                unused.set_axis_off()
+            axes = grid.ravel()[:n_panels]
         self.axes_ = np.atleast_1d(np.asarray(axes, dtype=object)).ravel()
         if len(self.axes_) != n_panels:
             raise ValueError(
@@ -167,22 +179,24 @@ class ValidationSurfaceDisplay:
             )
         self.figure_ = self.axes_[0].figure
         finite = self.scores[np.isfinite(self.scores)]
-        low, high = (finite.min(), finite.max()) if finite.size else (0.0, 1.0)
+        low = finite.min() if finite.size else 0.0
+        high = finite.max() if finite.size else 1.0
         panels, rows, columns = ([_value_text(value) for value in values] for values in self.values)
         for i, ax in enumerate(self.axes_):
             image = heat_map(ax, self.scores[i], rows, columns, vmin=low, vmax=high)
             ax.invert_yaxis()
             ax.set_title(f"{self.names[0]} = {panels[i]}", fontsize="medium")
             ax.set_xlabel(self.names[2])
-            if i % across:  # the first panel of the row has the labels
+            if i % panels_per_row:  # only the first panel of each row has labels
                 ax.tick_params(labelleft=False)
             else:
                 ax.set_ylabel(self.names[1])
-            if n_rows * n_columns <= CELLS_WITH_NUMBERS:
-                write_cells(image, [[f"{v:.3f}" if np.isfinite(v) else "none" for v in row] for row in self.scores[i]])
+            if n_rows * n_columns <= MAX_ANNOTATED_CELLS:
+                texts = [[f"{score:.3f}" if np.isfinite(score) else "none" for score in row] for row in self.scores[i]]
+                write_cells(image, texts)
             if i == self.chosen[0]:
-                _frame(ax, self.chosen[1], self.chosen[2])
-        label = f"mean {self.score_name}, best of other settings\n(framed: the chosen setting)"
+                _frame_cell(ax, self.chosen[1], self.chosen[2])
+        label = f"mean {self.score_name}, best over other parameters\n(framed: the selected setting)"
         self.figure_.colorbar(image, ax=list(self.axes_), label=label).outline.set_visible(False)
         return self
 
@@ -192,12 +206,12 @@ class ValidationSurfaceDisplay:
         Returns
         -------
         frame : pandas.DataFrame
-            One row for each cell: the three parameters, `mean_test_score`, the whole setting as `params`, and whether
-            it was `chosen`.
+            One row for each cell: the three parameters, `mean_test_score`, all parameters as `params`, and whether the
+            setting was `chosen`.
         """
         rows = [
             {
-                **{name: kind[k] for name, kind, k in zip(self.names, self.values, cell, strict=True)},
+                **{name: values[k] for name, values, k in zip(self.names, self.values, cell, strict=True)},
                 "mean_test_score": score,
                 "params": self.params.get(cell),
                 "chosen": cell == self.chosen,
@@ -208,18 +222,18 @@ class ValidationSurfaceDisplay:
 
 
 class LeaderboardDisplay:
-    """How the models of an UnseenClassifier did on each held-out domain.
+    """Scores of the models of an UnseenClassifier on each held-out domain.
 
-    A row for each contender, best first: a point for each held-out domain, the mean as a black diamond with one
-    standard error to either side, and both as numbers. The chosen model's row is shaded and says so. The kind of each
-    model is written out, as *transductive* ones need batches of the new domain; their diamonds are hollow.
+    The rows are the models, best first: a point for each held-out domain, a diamond at the mean with an error bar of
+    one standard error, and both as numbers. The row of the selected model is shaded. The text at the right contains the
+    kind of each model; the diamonds of *transductive* models, which need batches of the new domain, are hollow.
 
     Parameters
     ----------
     rows : list of dict
         The leaderboard: dictionaries with `model`, `kind`, `mean`, `standard_error`, `scores` and `chosen`.
     score_name : str, default="score"
-        What the scores are called on the axis.
+        Name of the scores at the axis.
 
     Attributes
     ----------
@@ -253,30 +267,30 @@ class LeaderboardDisplay:
 
     @classmethod
     def from_classifier(cls, model: Any, *, ax: Any = None) -> Self:
-        """Draw the leaderboard of a fitted classifier.
+        """Plot the leaderboard of a fitted classifier.
 
         Parameters
         ----------
         model : UnseenClassifier
             A fitted classifier.
         ax : matplotlib Axes, default=None
-            Where to draw; None makes a new figure, as high as there are contenders.
+            Axes to plot on; None creates a new figure, with a height according to the number of models.
 
         Returns
         -------
         display : LeaderboardDisplay
-            The display, plotted.
+            The display, after `plot`.
         """
         check_is_fitted(model, "leaderboard_")
         return cls(model.leaderboard_, score_name=_score_name(model.scoring)).plot(ax)
 
     def plot(self, ax: Any = None) -> Self:
-        """Draw the leaderboard.
+        """Plot the leaderboard.
 
         Parameters
         ----------
         ax : matplotlib Axes, default=None
-            Where to draw; None makes a new figure, as high as there are contenders.
+            Axes to plot on; None creates a new figure, with a height according to the number of models.
 
         Returns
         -------
@@ -285,36 +299,66 @@ class LeaderboardDisplay:
         """
         if ax is None:
             ax = pyplot().subplots(figsize=(10, 1.5 + 0.34 * len(self.rows)), layout="constrained")[1]
-        self.ax_, self.figure_ = ax, ax.figure
+        self.ax_ = ax
+        self.figure_ = ax.figure
         for level, row in enumerate(self.rows):
             if row["is_selected"]:
                 ax.axhspan(level - 0.5, level + 0.5, color=ACCENT, alpha=0.15, linewidth=0, zorder=0)
-            if not np.isfinite(row["mean"]):
-                middle = {"transform": ax.get_yaxis_transform(), "ha": "center", "va": "center"}
-                ax.text(0.5, level, "failed", style="italic", **middle)
-                continue
-            fill = "white" if row["kind"] == "transductive" else "black"
-            style = {"markersize": 7, "markerfacecolor": fill, "capsize": 3, "elinewidth": 1.5, "zorder": 4}
-            ax.errorbar(row["mean"], level, xerr=row["standard_error"], fmt="D", color="black", **style)
-        self._draw_domains()
+            if np.isfinite(row["mean"]):
+                ax.errorbar(
+                    row["mean"],
+                    level,
+                    xerr=row["standard_error"],
+                    fmt="D",
+                    color="black",
+                    markersize=7,
+                    markerfacecolor="white" if row["kind"] == "transductive" else "black",
+                    capsize=3,
+                    elinewidth=1.5,
+                    zorder=4,
+                )
+            else:
+                ax.text(
+                    0.5,
+                    level,
+                    "failed",
+                    style="italic",
+                    transform=ax.get_yaxis_transform(),
+                    ha="center",
+                    va="center",
+                )
+        self._plot_domains()
         ax.plot([], [], "D", color="black", label="mean, 1 standard error")
         ax.set_ylim(len(self.rows) - 0.5, -0.5)
-        self._label()
+        self._add_labels()
         return self
 
-    def _draw_domains(self) -> None:
-        """Draw a point for each held-out domain; beyond six of them, nobody could tell which is which."""
+    def _plot_domains(self) -> None:
+        """Plot a point for each held-out domain; more domains than colors have the same color and marker."""
         domains = list(self.rows[0]["scores"])
-        told_apart = len(domains) <= len(COLORS)
+        has_colors = len(domains) <= len(COLORS)
         levels = np.arange(len(self.rows))
         for k, domain in enumerate(domains):
-            style = {"color": COLORS[k], "marker": MARKERS[k]} if told_apart else {"color": "0.5", "marker": "o"}
-            label = str(domain) if told_apart else f"one of {len(domains)} held-out domains" if k == 0 else None
-            scores = [row["scores"][domain] for row in self.rows]
-            self.ax_.plot(scores, levels, linestyle="", markersize=6, alpha=0.8, zorder=3, label=label, **style)
+            label = None
+            if has_colors:
+                label = str(domain)
+            elif k == 0:
+                label = f"one of {len(domains)} held-out domains"
+            self.ax_.plot(
+                [row["scores"][domain] for row in self.rows],
+                levels,
+                linestyle="",
+                color=COLORS[k] if has_colors else "0.5",
+                marker=MARKERS[k] if has_colors else "o",
+                markersize=6,
+                alpha=0.8,
+                zorder=3,
+                label=label,
+            )
 
-    def _label(self) -> None:
-        ax, levels = self.ax_, range(len(self.rows))
+    def _add_labels(self) -> None:
+        ax = self.ax_
+        levels = range(len(self.rows))
         ax.set_yticks(levels, [row["model"] for row in self.rows])
         right = ax.secondary_yaxis("right")
         right.set_yticks(levels, [_summary(row) for row in self.rows])
@@ -327,11 +371,18 @@ class LeaderboardDisplay:
         ax.grid(axis="x", color="0.9")
         ax.set_axisbelow(True)
         ax.set_xlabel(f"{self.score_name} on held-out domains")
-        # Above all that is drawn, from the left end of the names on; long names of domains take several lines.
-        widest = max(len(str(domain)) for domain in self.rows[0]["scores"])
-        place = {"loc": "lower left", "bbox_to_anchor": (-0.1, 1), "ncols": min(7, max(1, 110 // (widest + 6)))}
-        spaces = {"borderaxespad": 0.3, "handletextpad": 0.1, "columnspacing": 1.2}
-        ax.legend(frameon=False, fontsize="small", **place, **spaces)
+        # The legend is above the axes and starts below the names of models; long names of domains need several rows.
+        max_length = max(len(str(domain)) for domain in self.rows[0]["scores"])
+        ax.legend(
+            frameon=False,
+            fontsize="small",
+            loc="lower left",
+            bbox_to_anchor=(-0.1, 1),
+            ncols=min(7, max(1, 110 // (max_length + 6))),
+            borderaxespad=0.3,
+            handletextpad=0.1,
+            columnspacing=1.2,
+        )
 
     def frame(self) -> Any:
         """Return the numbers as a pandas DataFrame.
@@ -339,7 +390,7 @@ class LeaderboardDisplay:
         Returns
         -------
         frame : pandas.DataFrame
-            One row for each contender, best first: the columns of the leaderboard, with a column ``score_<domain>``
+            One row for each model, best first: the columns of the leaderboard, with a column ``score_<domain>``
             for each held-out domain.
         """
         rows = [row | {f"score_{domain}": score for domain, score in row["scores"].items()} for row in self.rows]
@@ -353,18 +404,26 @@ def _summary(row: dict[str, Any]) -> str:
     return f"{numbers}{row['kind']}{', chosen' if row['chosen'] else ''}"
 
 
-def _positions(values: Iterable[Any]) -> tuple[list[Any], list[int]]:
-    """Distinct values, in their order, and the position of each value among them."""
+class _DistinctValues(NamedTuple):
+    """Distinct values in their order, and the position of each original value among them."""
+
+    values: list[Any]
+    positions: list[int]
+
+
+def _distinct_values(values: Iterable[Any]) -> _DistinctValues:
     distinct: list[Any] = []
     positions = []
     for value in values:
-        positions.append(next((i for i, other in enumerate(distinct) if _same(value, other)), len(distinct)))
-        distinct += [value] if positions[-1] == len(distinct) else []
-    return distinct, positions
+        position = next((i for i, other in enumerate(distinct) if _is_same(value, other)), len(distinct))
+        if position == len(distinct):
+            distinct.append(value)
+        positions.append(position)
+    return _DistinctValues(distinct, positions)
 
 
-def _same(value: Any, other: Any) -> bool:
-    """Whether two grid values are one: 0 and 0.0 are, arrays and estimators only if they are the same object."""
+def _is_same(value: Any, other: Any) -> bool:
+    """Whether two grid values are the same: 0 and 0.0 are, arrays and estimators only if they are the same object."""
     return value is other or (isinstance(value, Hashable) and isinstance(other, Hashable) and bool(value == other))
 
 
@@ -377,8 +436,10 @@ def _score_name(scoring: Any) -> str:
     return scoring.replace("_", " ") if isinstance(scoring, str) else "score"
 
 
-def _frame(ax: Any, row: int, column: int) -> None:
-    """Frame the chosen cell, in white under the accent so that it stands out on any color."""
-    cell = (column - 0.46, row - 0.46), 0.92, 0.92
+def _frame_cell(ax: Any, row: int, column: int) -> None:
+    """Frame a cell in the accent color, with a white margin that contrasts with any color of the cell."""
     for color, width in (("white", 6), (ACCENT, 3)):
-        ax.add_patch(pyplot().Rectangle(*cell, fill=False, edgecolor=color, linewidth=width, zorder=3))
+        frame = pyplot().Rectangle(
+            (column - 0.46, row - 0.46), 0.92, 0.92, fill=False, edgecolor=color, linewidth=width, zorder=3
+        )
+        ax.add_patch(frame)

@@ -1,4 +1,4 @@
-"""Metrics: by which names they go, and those of scikit-learn that have to bear a part without some of the classes."""
+"""Metrics: their names and ranges, and scorers for held-out samples in which some classes do not occur."""
 
 from __future__ import annotations
 
@@ -25,48 +25,57 @@ Scoring = str | Callable[..., float]
 
 
 def uses_labels_only(scoring: str) -> bool:
-    """Whether a metric looks at predicted labels alone."""
+    """Whether a metric is computed from predicted labels alone."""
     return scoring not in OWN_SCORERS and getattr(get_scorer(scoring), "_response_method", None) == "predict"
 
 
-def _one_vs_rest(measure: Any, names: tuple[str, ...], model: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
-    """Mean of a ranking measure over the classes that occur beside others; of two classes, that of the second.
+def _one_vs_rest(
+    metric: Callable[..., float], responses: tuple[str, ...], model: Any, X: Any, y: Any, sample_weight: Any = None
+) -> float:
+    """Mean of a ranking metric over classes, each against the others; of two classes, the metric of the second class.
 
-    As scikit-learn's where all classes occur; it takes decision values or probabilities, and parts that lack a class.
+    The result is that of scikit-learn if all classes occur. Decision values and probabilities are both accepted, and
+    classes that do not occur, or occur alone, are omitted.
     """
-    classes, binary = model.classes_, len(model.classes_) == 2
-    scores = _response(model, X, *names)
-    scores = np.column_stack([-scores, scores]) if scores.ndim == 1 else scores
+    classes = model.classes_
+    scores = _response(model, X, *responses)
+    if scores.ndim == 1:
+        scores = np.column_stack([-scores, scores])
+    first = 1 if len(classes) == 2 else 0
     values = []
-    for k in range(int(binary), len(classes)):
-        own = np.asarray(y) == classes[k]
-        if 0 < np.average(own, weights=sample_weight) < 1:
-            values.append(measure(own, scores[:, k], sample_weight=sample_weight))
+    for k in range(first, len(classes)):
+        in_class = np.asarray(y) == classes[k]
+        if 0 < np.average(in_class, weights=sample_weight) < 1:
+            values.append(metric(in_class, scores[:, k], sample_weight=sample_weight))
     if not values:
-        raise ValueError("A ranking needs samples of two classes that were trained on.")
+        raise ValueError("The metric needs samples of at least two classes that occur in the training data.")
     return float(np.mean(values))
 
 
 def _negative_log_loss(model: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
-    """As scikit-learn's, also of parts that lack a class."""
+    """Log loss with a minus sign, as in scikit-learn; classes may be missing from `y`."""
     probabilities, _ = _probabilities_and_truth(model, X, y)
     return -float(log_loss(y, probabilities, labels=model.classes_, sample_weight=sample_weight))
 
 
 def _d2_log_loss(model: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
-    """As scikit-learn's, also of parts that lack a class; NaN for a part with one class, which a constant predicts."""
+    """D2 score of the log loss, as in scikit-learn; classes may be missing from `y`.
+
+    It is NaN for samples of a single class, where the loss of constant predictions is zero.
+    """
     probabilities, truth = _probabilities_and_truth(model, X, y)
     constant = _class_frequencies(truth, sample_weight)
-    loss, baseline = (
-        float(log_loss(y, P, labels=model.classes_, sample_weight=sample_weight)) for P in (probabilities, constant)
-    )
-    return 1 - loss / baseline if truth.any(axis=0).sum() > 1 else np.nan
+    if truth.any(axis=0).sum() < 2:
+        return np.nan
+    loss = log_loss(y, probabilities, labels=model.classes_, sample_weight=sample_weight)
+    baseline = log_loss(y, constant, labels=model.classes_, sample_weight=sample_weight)
+    return 1 - float(loss) / float(baseline)
 
 
 def _negative_brier_score(model: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
-    """As scikit-learn's, also for labels that are text and for parts that lack a class.
+    """Brier score with a minus sign, as in scikit-learn; labels may be text, and classes may be missing from `y`.
 
-    The sum over classes of the squared differences, halved for two classes, whose differences are the same.
+    It is the sum over classes of the squared differences, halved for two classes, whose differences are equal.
     """
     probabilities, truth = _probabilities_and_truth(model, X, y)
     factor = 0.5 if truth.shape[1] == 2 else 1.0
@@ -74,19 +83,20 @@ def _negative_brier_score(model: Any, X: Any, y: Any, sample_weight: Any = None)
 
 
 def _d2_brier_score(model: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
-    """As scikit-learn's, also for labels that are text and for parts that lack a class; NaN for one class."""
+    """D2 score of the Brier score, with the same extensions; NaN for samples of a single class."""
     probabilities, truth = _probabilities_and_truth(model, X, y)
     baseline = _squared_difference(_class_frequencies(truth, sample_weight), truth, sample_weight)
     return 1 - _squared_difference(probabilities, truth, sample_weight) / baseline if baseline > 0 else np.nan
 
 
 def _probabilities_and_truth(model: Any, X: Any, y: Any) -> tuple[Array, Array]:
-    """Predicted probabilities, and the true ones: 1 for the class of a sample and 0 for the others."""
-    probabilities, classes = _response(model, X, "predict_proba"), model.classes_
-    truth = np.asarray(y)[:, None] == classes
+    """Predicted probabilities, and indicators of the true classes: 1 for the class of a sample, 0 for the others."""
+    probabilities = _response(model, X, "predict_proba")
+    truth = np.asarray(y)[:, None] == model.classes_
     if not truth.any(axis=1).all():
         raise ValueError(
-            f"The metric needs classes that the model was trained on, which are {format_list(classes.tolist())}."
+            "The metric needs samples of classes that occur in the training data, which are "
+            f"{format_list(model.classes_.tolist())}."
         )
     return probabilities, truth.astype(np.float64)
 
@@ -96,33 +106,33 @@ def _squared_difference(probabilities: Array, truth: Array, sample_weight: Any) 
 
 
 def _class_frequencies(truth: Array, sample_weight: Any) -> Array:
-    """The same probabilities for every sample: how frequent the classes are."""
+    """Constant predictions: the frequencies of the classes, repeated for each sample."""
     return np.tile(np.average(truth, axis=0, weights=sample_weight), (len(truth), 1))
 
 
 def _response(model: Any, X: Any, *names: str) -> Array:
-    """What the first of these methods gives that a model has."""
+    """Result of the first of these methods that a model has."""
     for name in names:
         if hasattr(model, name):
             return np.asarray(getattr(model, name)(X))
-    raise AttributeError(f"The metric needs {' or '.join(names)}, which the classifier does not have.")
+    raise AttributeError(f"The metric needs {' or '.join(names)}, but the classifier does not have it.")
 
 
-DECISIONS = ("decision_function", "predict_proba")
+RANKING_RESPONSES = ("decision_function", "predict_proba")
 OWN_SCORERS: dict[str, Callable[..., float]] = {
-    "roc_auc": partial(_one_vs_rest, roc_auc_score, DECISIONS),
-    "roc_auc_ovr": partial(_one_vs_rest, roc_auc_score, DECISIONS[::-1]),
-    "average_precision": partial(_one_vs_rest, average_precision_score, DECISIONS),
+    "roc_auc": partial(_one_vs_rest, roc_auc_score, RANKING_RESPONSES),
+    "roc_auc_ovr": partial(_one_vs_rest, roc_auc_score, RANKING_RESPONSES[::-1]),
+    "average_precision": partial(_one_vs_rest, average_precision_score, RANKING_RESPONSES),
     "neg_log_loss": _negative_log_loss,
     "neg_brier_score": _negative_brier_score,
     "d2_brier_score": _d2_brier_score,
     "d2_log_loss_score": _d2_log_loss,
 }
-# Scorers with a positive class, which scikit-learn takes to be the class 1.
-POSITIVE_CLASS = ("f1", "jaccard", "precision", "recall")
-TWO_CLASSES = (*POSITIVE_CLASS, "positive_likelihood_ratio", "neg_negative_likelihood_ratio")
-# How names of scorers begin that measure differences between numbers.
-REGRESSION = (
+# Scorers with a positive class, which is the class 1 in scikit-learn.
+POSITIVE_CLASS_SCORERS = ("f1", "jaccard", "precision", "recall")
+BINARY_SCORERS = (*POSITIVE_CLASS_SCORERS, "positive_likelihood_ratio", "neg_negative_likelihood_ratio")
+# Names of scorers that measure differences between numbers start with these.
+REGRESSION_PREFIXES = (
     "r2",
     "explained_variance",
     "max_error",
@@ -135,56 +145,61 @@ REGRESSION = (
 
 
 def get_metric_scorer(scoring: Scoring, model: Any) -> Callable[..., float]:
-    """The scorer of a name, or the callable itself.
+    """Return the scorer with a name, or the callable itself.
 
-    The positive class of scorers that need one is 1, as in scikit-learn; of two classes without a 1, such as text, it
-    is the second in their order, as for AUC.
+    The positive class of scorers that need one is 1, as in scikit-learn. If neither of two classes is 1, as for text,
+    it is the second one in sorted order, as for AUC.
     """
-    own = OWN_SCORERS.get(scoring) if isinstance(scoring, str) else None
-    scorer: Any = own or check_scoring(model, scoring=scoring)
-    if scoring in POSITIVE_CLASS and 1 not in model.classes_.tolist():
+    scorer: Any
+    if isinstance(scoring, str) and scoring in OWN_SCORERS:
+        scorer = OWN_SCORERS[scoring]
+    else:
+        scorer = check_scoring(model, scoring=scoring)
+    if scoring in POSITIVE_CLASS_SCORERS and 1 not in model.classes_.tolist():
         arguments = {**scorer._kwargs, "pos_label": model.classes_.tolist()[1]}
         return make_scorer(scorer._score_func, response_method="predict", **arguments)
     return scorer
 
 
 def check_metric(scoring: Scoring, classes: Labels) -> None:
-    """Raise if a scorer of scikit-learn is not made for these classes."""
+    """Raise ValueError if a scorer of scikit-learn is not applicable to these classes."""
     if not isinstance(scoring, str):
         return
     names = format_list(classes.tolist())
     if scoring.endswith("_samples"):
         name = scoring.removesuffix("_samples")
         raise ValueError(
-            f"The metric {scoring!r} is for samples with several labels each, and these have one. Use '{name}_macro', "
+            f"The metric {scoring!r} needs samples with several labels each; these have one. Use '{name}_macro', "
             f"'{name}_micro' or '{name}_weighted'."
         )
-    if scoring.startswith(REGRESSION) and any(isinstance(label, str) for label in classes.tolist()):
+    if scoring.startswith(REGRESSION_PREFIXES) and any(isinstance(label, str) for label in classes.tolist()):
         raise ValueError(
-            f"The metric {scoring!r} measures differences between numbers, and the classes are text: {names}. "
-            "Use a metric of classification, such as 'accuracy', 'balanced_accuracy' or 'roc_auc'."
+            f"The metric {scoring!r} measures differences between numbers, but the classes are text: {names}. "
+            "Use a classification metric, such as 'accuracy', 'balanced_accuracy' or 'roc_auc'."
         )
-    if scoring in TWO_CLASSES and len(classes) > 2:
-        macro = f"'{scoring}_macro'" if scoring in POSITIVE_CLASS else "'balanced_accuracy' or 'matthews_corrcoef'"
-        raise ValueError(f"The metric {scoring!r} is for two classes, and there are {len(classes)}. Use {macro}.")
+    if scoring in BINARY_SCORERS and len(classes) > 2:
+        alternative = "'balanced_accuracy' or 'matthews_corrcoef'"
+        if scoring in POSITIVE_CLASS_SCORERS:
+            alternative = f"'{scoring}_macro'"
+        raise ValueError(f"The metric {scoring!r} needs two classes; there are {len(classes)}. Use {alternative}.")
     if scoring == "top_k_accuracy" and len(classes) == 2:
         raise ValueError(
-            "The metric 'top_k_accuracy' counts the two likeliest classes, and there are two. Use 'accuracy'."
+            "The metric 'top_k_accuracy' needs more than two classes, since k is 2; there are two. Use 'accuracy'."
         )
 
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric by its names.
+    """Names of a metric.
 
     Attributes
     ----------
     label : str
-        For people; more of it is better.
+        Name in reports. Larger values are better.
     scoring : str
-        For scorers: works with two classes or more.
+        Name of a scikit-learn scorer for two or more classes.
     percent : bool
-        Whether it is a share, to be shown in percent.
+        Whether it is a fraction, which reports show in percent.
     """
 
     label: str
@@ -206,7 +221,7 @@ METRICS = {
 
 
 def get_metric(name: str) -> Metric:
-    """The metric of a name: one of these, one for people, or any scorer of scikit-learn.
+    """Return the metric with a name: a key or a label of `METRICS`, or the name of any scikit-learn scorer.
 
     Examples
     --------
@@ -216,16 +231,18 @@ def get_metric(name: str) -> Metric:
     >>> get_metric("matthews_corrcoef")
     Metric(label='matthews corrcoef', scoring='matthews_corrcoef', percent=False)
     """
+    normalized = name.lower().replace(" ", "_")
     for key, metric in METRICS.items():
-        if name.lower().replace(" ", "_") in {key, metric.scoring, metric.label.lower().replace(" ", "_")}:
+        if normalized in {key, metric.scoring, metric.label.lower().replace(" ", "_")}:
             return metric
     if name not in get_scorer_names():
         raise ValueError(
             f"There is no metric {name!r}; there are {', '.join(METRICS)} and the scorers of scikit-learn, which "
             "sklearn.metrics.get_scorer_names() lists."
         )
-    shares = tuple(key for key, metric in METRICS.items() if metric.percent)
-    return Metric(name.replace("neg_", "negative ").replace("_", " "), name, percent=name.startswith(shares))
+    label = name.replace("neg_", "negative ").replace("_", " ")
+    fractions = tuple(key for key, metric in METRICS.items() if metric.percent)
+    return Metric(label, name, percent=name.startswith(fractions))
 
 
 AVERAGES = ("", "_macro", "_micro", "_samples", "_weighted")
@@ -283,32 +300,34 @@ def metric_range(scoring: Scoring, n_classes: int | None = None) -> tuple[float,
 
 
 def _scorer_name(scorer: Callable[..., float]) -> str:
-    """Return the name of the scikit-learn scorer with the same function, sign and arguments; empty if there is none."""
+    """Return the name of the scikit-learn scorer with the same function, sign and arguments, or an empty string."""
     function = getattr(scorer, "_score_func", None)
     arguments = getattr(scorer, "_kwargs", {})
     if function is None:
         return ""
     for name in get_scorer_names():
-        known = get_scorer(name)
-        same_function = known._score_func is function and known._sign == getattr(scorer, "_sign", 1)
-        if same_function and arguments.items() <= known._kwargs.items():
+        candidate = get_scorer(name)
+        has_same_function = candidate._score_func is function and candidate._sign == getattr(scorer, "_sign", 1)
+        if has_same_function and arguments.items() <= candidate._kwargs.items():
             return name
     return ""
 
 
-RARE = 0.1  # share of a class that accuracy hardly reflects
+MAX_RARE_FREQUENCY = 0.1  # accuracy hardly depends on a class that is less frequent
 
 
-def rare_class(counts: Mapping[Any, int]) -> str | None:
-    """Say so if a class is so rare that accuracy hardly reflects it; `counts` are the samples of each class.
+def describe_rare_class(counts: Mapping[Any, int]) -> str | None:
+    """Describe the rarest class if accuracy hardly depends on it; `counts` are the numbers of samples of the classes.
 
-    Rare is less than a tenth, and less than half of an equal part: of twenty classes each may well have a twentieth.
+    A class is rare if its frequency is below a tenth, and below half of that in balanced data: each of twenty balanced
+    classes has a frequency of a twentieth.
     """
-    rarest, frequent = min(counts, key=lambda name: counts[name]), max(counts, key=lambda name: counts[name])
+    rarest = min(counts, key=lambda name: counts[name])
+    most_frequent = max(counts, key=lambda name: counts[name])
     total = sum(counts.values())
-    if counts[rarest] / total >= min(RARE, 0.5 / len(counts)):
+    if counts[rarest] / total >= min(MAX_RARE_FREQUENCY, 0.5 / len(counts)):
         return None
     return (
-        f"Class {rarest} has {counts[rarest] / total:.1%} of the samples, and always answering {frequent} would be "
-        f"right for {counts[frequent] / total:.1%}."
+        f"Class {rarest} has {counts[rarest] / total:.1%} of the samples; always predicting {most_frequent} has an "
+        f"accuracy of {counts[most_frequent] / total:.1%}."
     )

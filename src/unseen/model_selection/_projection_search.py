@@ -1,4 +1,4 @@
-"""A grid search over a projection and a classifier that decomposes each fold's kernel matrix once."""
+"""Grid search over a projection and a classifier, with one decomposition of the kernel matrix per fold and kernel."""
 
 from __future__ import annotations
 
@@ -39,11 +39,12 @@ from ._validation import (
 
 @keyword_parameters
 class ProjectionSearchCV(MetaEstimatorMixin, BaseSelector):
-    """Choose the settings of a projection, and of the classifier behind it, by cross-validation over domains.
+    """Select the settings of a projection, and of the classifier after it, by cross-validation over domains.
 
-    Gives the scores of :class:`~sklearn.model_selection.GridSearchCV` on the pipeline of projection and classifier,
-    sooner: all kernel widths of a fold share its distances, each fold is decomposed once for each kernel width, and
-    every further setting of weights, ridge and components is a problem of the size of the domain x class table.
+    The scores equal those of :class:`~sklearn.model_selection.GridSearchCV` on the pipeline of projection and
+    classifier, in less time: all kernel widths of a fold share its distances, each fold is decomposed once for each
+    kernel width, and every further setting of weights, ridge and components is a problem of the size of the table of
+    domains and classes.
 
     Parameters
     ----------
@@ -51,30 +52,30 @@ class ProjectionSearchCV(MetaEstimatorMixin, BaseSelector):
         One of this package's projections, such as :class:`CIDG`.
     param_grid : dict or list of dicts, default=None
         Lists of values for parameters of the projection and, prefixed ``classifier__``, of the classifier. None means
-        the method's default grid, in multiples of the data's own scales.
+        the default grid of the method, in multiples of scales of the data.
     classifier : classifier, default=None
-        What classifies the projected samples; None means 1-nearest-neighbor, as in the CIDG paper.
+        Classifier of the projected samples; None means 1-nearest-neighbor, as in the CIDG paper.
     cv : splitter, int or iterable, default=None
-        None means :class:`~unseen.model_selection.LeaveOneDomainOut`: the weights decide how a *new* domain is
-        treated, so only a held-out domain can choose them.
+        None means :class:`~unseen.model_selection.LeaveOneDomainOut`: the weights determine the performance on a *new*
+        domain, so they are selected on held-out domains.
     scoring : str or callable, default="accuracy"
         A scikit-learn scorer.
     refit : bool or callable, default=True
-        Whether to refit the chosen setting on all data; a callable gets `cv_results_` and returns its index.
+        Whether to refit the selected setting on all data; a callable gets `cv_results_` and returns its index.
     n_jobs : int, default=None
         Number of processes over folds and kernels.
     verbose : int, default=0
-        1 shows progress.
+        1 shows the progress.
 
     Attributes
     ----------
     cv_results_ : dict of ndarrays
-        As in GridSearchCV; also `n_ties`, how many other settings have exactly the same mean score; `transductive`,
-        which settings center a domain on its own unlabeled samples; and the means over folds of the number of
+        As in GridSearchCV; also `n_ties`, the number of other settings with the same mean score; `transductive`,
+        whether a setting centers a new domain on its unlabeled samples; and the means over folds of the number of
         components, the ridge and the sum of the invariance weights, as numbers.
     best_index_, best_params_, best_score_ : int, dict, float
-        The chosen setting. Of equal mean scores, the one with fewer components is preferred, then the larger ridge,
-        then the larger invariance weights, then the first in the grid.
+        The selected setting. Ties go to fewer components, then to the larger ridge, then to the larger invariance
+        weights, then to the first setting in the grid.
     best_estimator_ : Pipeline
         Projection and classifier, refitted on all data; only with `refit`.
     classes_ : ndarray of shape (n_classes,)
@@ -85,7 +86,7 @@ class ProjectionSearchCV(MetaEstimatorMixin, BaseSelector):
 
     See Also
     --------
-    UnseenClassifier : Compares whole families of models this way.
+    UnseenClassifier : Selects among several methods, or combines them in an ensemble.
 
     Examples
     --------
@@ -119,7 +120,7 @@ class ProjectionSearchCV(MetaEstimatorMixin, BaseSelector):
 
     @require_named_domains
     def fit(self, X: Any, y: Any, *, sample_domain: Any = None, sample_weight: Any = None, **params: Any) -> Self:
-        """Score every setting and refit the best.
+        """Score every setting and refit the best one.
 
         Parameters
         ----------
@@ -128,12 +129,12 @@ class ProjectionSearchCV(MetaEstimatorMixin, BaseSelector):
         y : array-like of shape (n_samples,)
             Class labels.
         sample_domain : array-like of shape (n_samples,), default=None
-            The domain each sample comes from; also handed to `cv`.
+            The domain of each sample; also passed to `cv`.
         sample_weight : array-like of shape (n_samples,), default=None
-            Weights, for scores and for a classifier that takes them. The projection sees all samples alike.
+            Weights, for scores and for a classifier that accepts them. The projection does not use them.
         **params : dict
-            `groups`: which samples belong together, for `cv` to keep on one side of a split; one that parts them is
-            refused.
+            `groups`: groups of samples that must be on one side of each split of `cv`; otherwise an error is raised.
+            With metadata routing, also the metadata that `cv` requests.
 
         Returns
         -------
@@ -144,7 +145,7 @@ class ProjectionSearchCV(MetaEstimatorMixin, BaseSelector):
         reset_fitted_attributes(self)
         if not isinstance(self.estimator, Projection):
             raise TypeError(
-                f"estimator must be one of unseen's projections, such as CIDG(); got {self.estimator!r}. For other "
+                f"estimator must be a projection of unseen, such as CIDG(); got {self.estimator!r}. For other "
                 "estimators use sklearn.model_selection.GridSearchCV with cv=LeaveOneDomainOut()."
             )
         reject_dask(X, type(self).__name__)
@@ -153,16 +154,16 @@ class ProjectionSearchCV(MetaEstimatorMixin, BaseSelector):
         settings = self._settings()
         if not settings:
             raise ValueError(
-                f"param_grid={self.param_grid!r} holds no setting; pass {{}} to score the estimator as it is."
+                f"param_grid={self.param_grid!r} contains no setting. Use {{}} to score the estimator as it is."
             )
         candidates = self._candidates(settings)
         results = self._score(candidates, data, splits)
         _report_failures(results["errors"])
         self.n_splits_ = len(splits)
-        self.cv_results_ = tabulate(results, candidates)
-        self._choose()
+        self.cv_results_ = make_cv_results(results, candidates)
+        self._select_best()
         if self.refit is not False:
-            # The search has warned already.
+            # The search has issued these warnings already.
             with single_thread(), ignore_warnings(SingleDomainWarning, MaskedLabelsWarning, MANY_CLASSES):
                 self.best_estimator_ = candidates[self.best_index_].fit(data.X, data.y, sample_domain, data.weight)
         return self
@@ -174,73 +175,89 @@ class ProjectionSearchCV(MetaEstimatorMixin, BaseSelector):
         self.classes_, _ = encode_classes(y, type(self).__name__)
         return make_samples(X, y, sample_domain, sample_weight, groups)
 
-    def _head(self) -> Any:
+    def _get_head(self) -> Any:
         return HEADS["1-NN"] if self.classifier is None else self.classifier
 
     def _candidates(self, settings: list[dict[str, Any]]) -> list[Candidate]:
-        head, prefix = self._head(), "classifier__"
-        common = self.estimator.get_params(deep=False)
+        head = self._get_head()
+        prefix = "classifier__"
+        default_params = self.estimator.get_params(deep=False)
         candidates: list[Candidate] = []
-        maps: dict[Any, Any] = {}
-        valid = set[Any]()  # values that settings share are validated once
+        feature_maps: dict[Any, Any] = {}
+        validated = set[Any]()  # values that settings share are validated once
         for setting in settings:
-            own = {k: v for k, v in setting.items() if not k.startswith(prefix)}
-            if own.keys() <= common.keys():
-                projection = type(self.estimator)(**{**common, **own})
+            params = {name: value for name, value in setting.items() if not name.startswith(prefix)}
+            if params.keys() <= default_params.keys():
+                projection = type(self.estimator)(**{**default_params, **params})
             else:  # parameters of a feature map, or unknown ones
-                projection = clone(self.estimator).set_params(**own)
-                alike = tuple((k, hashable_key(v)) for k, v in own.items() if k.startswith("feature_map"))
-                projection.feature_map = maps.setdefault(alike, projection.feature_map)  # one object, evaluated once
-            values = {(name, type(value), hashable_key(value)) for name, value in own.items()}
-            if not candidates or not values <= valid:
+                projection = clone(self.estimator).set_params(**params)
+                # Settings with the same feature map share one object, which is evaluated once.
+                map_params = tuple(
+                    (name, hashable_key(value)) for name, value in params.items() if name.startswith("feature_map")
+                )
+                projection.feature_map = feature_maps.setdefault(map_params, projection.feature_map)
+            values = {(name, type(value), hashable_key(value)) for name, value in params.items()}
+            if not candidates or not values <= validated:
                 projection._validate_params()
-                valid |= values
-            _require_effect(projection, own)
-            tuned = {k.removeprefix(prefix): v for k, v in setting.items() if k.startswith(prefix)}
-            classifier = clone(head).set_params(**tuned) if tuned else head
-            parts = type(projection).__name__, setting, projection, classifier
-            candidates.append(Candidate(*parts, shares="decomposition", plain=False))
+                validated |= values
+            _check_params_have_effect(projection, params)
+            head_params = {
+                name.removeprefix(prefix): value for name, value in setting.items() if name.startswith(prefix)
+            }
+            candidates.append(
+                Candidate(
+                    type(projection).__name__,
+                    setting,
+                    projection,
+                    clone(head).set_params(**head_params) if head_params else head,
+                    shares="decomposition",
+                    plain=False,
+                )
+            )
         return candidates
 
     @with_callbacks
     def _score(self, candidates: list[Candidate], data: Samples, splits: list[Split]) -> dict[str, Any]:
-        name = f"{type(self.estimator).__name__} search"
-        progress = ProgressOptions(name, self.verbose, self)
+        description = f"{type(self.estimator).__name__} search"
+        progress = ProgressOptions(description, self.verbose, self)
         config = EvaluationConfig(scoring=self.scoring, n_jobs=self.n_jobs, progress=progress)
         return tabulate_candidates(candidates, data, splits, config)
 
     def _settings(self) -> list[dict[str, Any]]:
         if self.param_grid is not None:
             return list(ParameterGrid(self.param_grid))
-        known = [m for m in METHODS.values() if m.is_projection and isinstance(self.estimator, type(m.transformer))]
-        if not known:
-            raise ValueError(f"There is no default grid for {type(self.estimator).__name__}; pass param_grid.")
-        return replace(known[0], transformer=self.estimator).settings(len(self.classes_))
+        for method in METHODS.values():
+            if method.is_projection and isinstance(self.estimator, type(method.transformer)):
+                return replace(method, transformer=self.estimator).settings(len(self.classes_))
+        raise ValueError(f"There is no default grid for {type(self.estimator).__name__}. Pass param_grid.")
 
-    def _choose(self) -> None:
+    def _select_best(self) -> None:
         means = self.cv_results_["mean_test_score"]
-        self.best_index_ = (self.refit if callable(self.refit) else best_index)(self.cv_results_)
+        select = self.refit if callable(self.refit) else best_index
+        self.best_index_ = select(self.cv_results_)
         if not 0 <= self.best_index_ < len(means):
-            raise IndexError(f"refit returned {self.best_index_!r}, which is no index among {len(means)} settings.")
+            raise IndexError(
+                f"The callable refit must return an index between 0 and {len(means) - 1}; got {self.best_index_!r}."
+            )
         self.best_params_ = self.cv_results_["params"][self.best_index_]
         self.best_score_ = float(means[self.best_index_])
 
-    def _classifiers(self) -> Sequence[Any]:
-        return [self._head()]
+    def _get_classifiers(self) -> Sequence[Any]:
+        return [self._get_head()]
 
-    def _seen(self, X: Any, sample_domain: Any) -> tuple[Any, Any]:
+    def _prepare_prediction(self, X: Any, sample_domain: Any) -> tuple[Any, Any]:
         Z = self.transform(X, sample_domain=sample_domain)
         return bind_domains(self.best_estimator_[-1], Z, sample_domain)
 
     def transform(self, X: Any, *, sample_domain: Any = None) -> Any:
-        """Project samples with the chosen projection.
+        """Project samples with the selected projection.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Samples.
         sample_domain : array-like of shape (n_samples,), default=None
-            Their domains, which matter for ``centering="target"``.
+            Their domains, which ``centering="target"`` uses.
 
         Returns
         -------
@@ -249,12 +266,14 @@ class ProjectionSearchCV(MetaEstimatorMixin, BaseSelector):
         """
         check_is_fitted(self, "cv_results_")
         if not hasattr(self, "best_estimator_"):
-            raise AttributeError(f"This {type(self).__name__} was fitted with refit=False; it has no model to use.")
+            raise AttributeError(
+                f"This {type(self).__name__} was fitted with refit=False, so it cannot predict. Use refit=True."
+            )
         X = validate_data(self, X, reset=False, **validation_options(self.estimator))
         return self.best_estimator_[0].transform(X, sample_domain=sample_domain)
 
     def get_feature_names_out(self, input_features: Any = None) -> Any:
-        """Names of the chosen projection's components.
+        """Return the names of the components of the selected projection.
 
         Parameters
         ----------
@@ -271,7 +290,7 @@ class ProjectionSearchCV(MetaEstimatorMixin, BaseSelector):
 
     @require_named_domains
     def fit_transform(self, X: Any, y: Any, *, sample_domain: Any = None, **params: Any) -> Any:
-        """Fit, then project the same samples.
+        """Fit to samples, and project these.
 
         Parameters
         ----------
@@ -287,16 +306,19 @@ class ProjectionSearchCV(MetaEstimatorMixin, BaseSelector):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        inner = get_tags(self.estimator)
-        tags.transformer_tags = inner.transformer_tags
-        tags.input_tags.sparse, tags.input_tags.pairwise = inner.input_tags.sparse, inner.input_tags.pairwise
+        estimator_tags = get_tags(self.estimator)
+        tags.transformer_tags = estimator_tags.transformer_tags
+        tags.input_tags.sparse = estimator_tags.input_tags.sparse
+        tags.input_tags.pairwise = estimator_tags.input_tags.pairwise
         return tags
 
 
-def tabulate(results: dict[str, Any], candidates: Sequence[Candidate]) -> dict[str, Any]:
-    """The same as GridSearchCV's ``cv_results_``, with some columns of our own."""
-    scores, means, facts = results["scores"], results["mean_test_score"], results["facts"]
-    spread = scores[:, results["defined"]].std(axis=1)
+def make_cv_results(results: dict[str, Any], candidates: Sequence[Candidate]) -> dict[str, Any]:
+    """Convert results to ``cv_results_`` as in GridSearchCV, with further columns."""
+    scores = results["scores"]
+    means = results["mean_test_score"]
+    facts = results["facts"]
+    n_ties = [np.sum(np.abs(means - mean) <= TIE_TOLERANCE) - 1 if np.isfinite(mean) else 0 for mean in means]
     params = [candidate.settings for candidate in candidates]
     return {
         "mean_fit_time": facts["fit_seconds"].mean(axis=1),
@@ -307,12 +329,12 @@ def tabulate(results: dict[str, Any], candidates: Sequence[Candidate]) -> dict[s
         "params": params,
         **{f"split{k}_test_score": column for k, column in enumerate(scores.T)},
         "mean_test_score": means,
-        "std_test_score": spread,
+        "std_test_score": scores[:, results["defined"]].std(axis=1),
         "rank_test_score": rankdata(-np.nan_to_num(means, nan=-np.inf), method="min").astype(np.int32),
-        "n_ties": np.array(
-            [np.sum(np.abs(means - mean) <= TIE_TOLERANCE) - 1 if np.isfinite(mean) else 0 for mean in means]
-        ),
-        **{name: results[name] for name in ("mean_n_components", "mean_ridge", "mean_invariance_weight")},
+        "n_ties": np.array(n_ties),
+        "mean_n_components": results["mean_n_components"],
+        "mean_ridge": results["mean_ridge"],
+        "mean_invariance_weight": results["mean_invariance_weight"],
         "transductive": np.array([candidate.transductive for candidate in candidates]),
     }
 
@@ -329,21 +351,24 @@ def _param_columns(params: list[dict[str, Any]]) -> dict[str, Any]:
     return columns
 
 
-def _require_effect(projection: Projection, setting: dict[str, Any]) -> None:
-    idle = [name for name in KERNEL_PARAMS if name in setting and name != "feature_map"]
-    if idle and projection.feature_map is not None:
-        raise ValueError(
-            f"param_grid holds {idle[0]!r}, which has no effect with feature_map={projection.feature_map!r}. Search "
-            f"over parameters of the map, such as 'feature_map__{idle[0]}', or leave it out."
-        )
+def _check_params_have_effect(projection: Projection, params: dict[str, Any]) -> None:
+    if projection.feature_map is None:
+        return
+    for name in KERNEL_PARAMS:
+        if name in params and name != "feature_map":
+            raise ValueError(
+                f"param_grid contains {name!r}, which has no effect with feature_map={projection.feature_map!r}. "
+                f"Search over parameters of the map, such as 'feature_map__{name}', or remove {name!r}."
+            )
 
 
 def _report_failures(errors: list[str]) -> None:
-    failed = [error for error in errors if error]
-    if failed and len(failed) == len(errors):
-        raise ValueError(f"Every one of the {len(errors)} settings failed; the first says: {failed[0]}")
-    if failed:
+    failures = [error for error in errors if error]
+    if failures and len(failures) == len(errors):
+        raise ValueError(f"All {len(errors)} settings failed. The first error is: {failures[0]}")
+    if failures:
         warn(
-            f"{len(failed)} of {len(errors)} settings failed on some fold and score NaN; the first says: {failed[0]}",
+            f"{len(failures)} of {len(errors)} settings failed on some fold, and their score is NaN. The first error "
+            f"is: {failures[0]}",
             RuntimeWarning,
         )

@@ -1,8 +1,8 @@
-"""The table of methods: one line each, and the only list of them.
+"""The registry of methods.
 
-Comparisons, searches, fits and the command read this table and nothing else. A method is what stands before a
-classifier, the classifier, and the settings to choose from; :func:`register` adds one. Those that a user hands over
-beside them become methods here, too, and nowhere else.
+Comparisons, searches, fits and the command line read the methods from this registry. A method is an optional
+transformer, a classifier, and the settings to select from; :func:`register` adds one. Classifiers of users become
+methods in :func:`parse_methods`.
 """
 
 from __future__ import annotations
@@ -32,56 +32,62 @@ from ._candidate import Candidate, Sharing, consumes_domains, is_transductive
 
 Kind = Literal["plain", "reference", "invariant", "auto"]
 Grid = Mapping[str, Sequence[Any]]
+GridName = Literal["full", "lean", "ensemble"]
 
-# Multiples of the data's own scales. Costs go from most to least regularized: of equals the first is chosen.
+# Multiples of scales of the data. Costs start with the strongest regularization, since the first of equal settings is
+# selected.
 WIDTHS = ("0.01*median", "0.1*median", "median")
 RIDGES = ("1e-4*scale", "1e-2*scale", "scale", "1e2*scale")
 COSTS = (0.01, 0.1, 1.0, 10.0, 100.0)
-EXTREMES = (WIDTHS[0], RIDGES[0])  # what lean grids leave out: the widest kernel and the smallest ridge
+NOT_IN_LEAN_GRIDS = (WIDTHS[0], RIDGES[0])  # the widest kernel and the smallest ridge
 ENSEMBLE_GRID: Grid = {"gamma": WIDTHS[1:], "ridge": RIDGES[1:]}
 HEADS: dict[str, Any] = {
-    "1-NN": KNeighborsClassifier(n_neighbors=1, algorithm="brute"),  # trees are not trusted in model files
+    "1-NN": KNeighborsClassifier(n_neighbors=1, algorithm="brute"),  # model files do not store trees
     "logistic": make_pipeline(StandardScaler(), LogisticRegression(max_iter=2000, solver="newton-cg")),
 }
 
 
 @dataclass(frozen=True, eq=False)
 class Method:
-    """A method, and all that comparisons need to know about it.
+    """A method of classification, with the settings to select from.
 
     Parameters
     ----------
     name : str
-        What it is called everywhere.
+        Name of the method.
     kind : {"plain", "reference", "invariant", "auto"}
-        Whether it uses the domain labels; a reference tells what a part of the invariant methods does alone, and "auto"
-        chooses among the others.
+        Whether it uses the domain labels. A reference shows the effect of one part of the invariant methods; "auto"
+        selects among the other methods.
     classifier : estimator, default=None
-        What classifies; None for a projection, which takes the heads that are asked for.
+        The classifier; None for a projection, which is combined with the classifiers in `HEADS`.
     transformer : estimator, default=None
-        What stands before the classifier.
+        The transformer before the classifier.
     grid : dict or list of dict
-        Settings to choose from, of the transformer or of the classifier.
-    coarse : dict or list of dict, default=None
-        Fewer settings, for a choice among many methods; None means the grid.
-    components : sequence of int
-        Numbers of components to choose from, in multiples of the number of classes less one.
+        Settings of the transformer or of the classifier to select from.
+    ensemble_grid : dict or list of dict, default=None
+        A smaller grid, used when the method is one of several in an ensemble; None means `grid`.
+    component_multiples : sequence of int
+        Numbers of components to select from, in multiples of the number of classes less one.
     shares : {"nothing", "decomposition", "kernel matrix"}
-        What settings of this method have in common.
-    most_rows : int, default=None
-        Samples of training data up to which it runs; `too_large` says why.
-    compared, automatic : bool
-        Whether `unseen.compare` and `UnseenClassifier` take it unless they are told which to take.
-    types : tuple of type
-        Types of its parts that model files would not hold otherwise.
-    needs_map : bool, default=False
-        Whether it is nothing without a feature map before it.
-    effort : float, default=1.0
-        What a fit costs beside one of logistic regression, roughly: for estimates of time.
-    about : str
-        What it is, in a few words.
+        Computations that settings of this method have in common.
+    max_rows : int, default=None
+        Largest number of training samples; None means no limit.
+    max_rows_reason : str
+        Why there is a limit, and what to do about it.
+    in_comparison : bool, default=True
+        Whether `unseen.compare` includes it by default.
+    in_ensemble : bool, default=False
+        Whether it is a member of the automatic ensemble of `UnseenClassifier`.
+    trusted_types : tuple of type
+        Types of its estimators that model files may contain in addition to those of all methods.
+    needs_feature_map : bool, default=False
+        Whether it can be used only after a feature map.
+    relative_cost : float, default=1.0
+        Approximate time of a fit, relative to logistic regression, for estimates of the total time.
+    description : str
+        A short description.
     own : bool, default=False
-        Whether it is a user's: whatever its estimators raise is then why it has no score, and no fault of this package.
+        Whether the user provided it: any exception that its estimators raise is then reported as its result.
 
     Examples
     --------
@@ -95,17 +101,17 @@ class Method:
     classifier: Any = None
     transformer: Any = None
     grid: Grid | Sequence[Grid] = field(default_factory=dict)
-    coarse: Grid | Sequence[Grid] | None = None
-    components: Sequence[int] = ()
+    ensemble_grid: Grid | Sequence[Grid] | None = None
+    component_multiples: Sequence[int] = ()
     shares: Sharing = "nothing"
-    most_rows: int | None = None
-    too_large: str = ""
-    compared: bool = True
-    automatic: bool = False
-    types: tuple[type, ...] = ()
-    needs_map: bool = False
-    effort: float = 1.0
-    about: str = ""
+    max_rows: int | None = None
+    max_rows_reason: str = ""
+    in_comparison: bool = True
+    in_ensemble: bool = False
+    trusted_types: tuple[type, ...] = ()
+    needs_feature_map: bool = False
+    relative_cost: float = 1.0
+    description: str = ""
     own: bool = False
 
     @property
@@ -115,99 +121,165 @@ class Method:
 
     @property
     def members(self) -> list[str]:
-        """Methods it chooses among: coarse settings, every head and, unless targets are taboo, both centrings."""
-        return method_names(automatic=True) if self.kind == "auto" else []
+        """Names of the methods that it selects among; empty unless its kind is "auto"."""
+        return method_names(in_ensemble=True) if self.kind == "auto" else []
 
     @property
     def is_projection(self) -> bool:
-        """Whether components are learned, and a head stands behind them."""
+        """Whether it learns components, which a classifier in `HEADS` then classifies."""
         return isinstance(self.transformer, Projection)
 
-    def settings(
-        self, n_classes: int, *, coarse: bool = False, lean: bool = False, quick: bool = False
-    ) -> list[dict[str, Any]]:
-        """All settings to choose from; `quick` leaves two: of each parameter of a projection, and of all others."""
-        projects = self.is_projection
-        grids = self.coarse if coarse and self.coarse is not None else self.grid
-        found = []
-        for grid in [grids] if isinstance(grids, Mapping) else grids:
-            full = {name: list(values) for name, values in grid.items()}
-            if lean:
-                few = {name: [v for v in values if v not in EXTREMES] for name, values in full.items()}
-                full = {name: few[name] if len(few[name]) > 1 else values for name, values in full.items()}
-            if projects and (self.transformer.feature_map is not None or self.transformer.kernel != "rbf"):
-                full.pop("gamma", None)  # nothing to choose
-            if self.components:
-                # Components past the first n_classes - 1 have small eigenvalues, whose inverse square roots make them
-                # dominate distances: whether they help is a question for the data.
-                full["n_components"] = [multiple * (n_classes - 1) for multiple in self.components]
-            found += ParameterGrid({name: values[-2:] for name, values in full.items()} if quick and projects else full)
-        return found[:: max(1, len(found) - 1)] if quick and not projects else found
+    def settings(self, n_classes: int, *, grid: GridName = "full", quick: bool = False) -> list[dict[str, Any]]:
+        """List all settings to select from.
+
+        Parameters
+        ----------
+        n_classes : int
+            Number of classes.
+        grid : {"full", "lean", "ensemble"}, default="full"
+            The whole grid, the grid without the widest kernel and the smallest ridge, or `ensemble_grid`.
+        quick : bool, default=False
+            Whether to keep only two values of each parameter of a projection, or two settings of another method.
+
+        Returns
+        -------
+        settings : list of dict
+            Parameters and their values.
+        """
+        grids = self.grid
+        if grid == "ensemble" and self.ensemble_grid is not None:
+            grids = self.ensemble_grid
+        settings: list[dict[str, Any]] = []
+        for param_grid in [grids] if isinstance(grids, Mapping) else grids:
+            values_by_name = {name: list(values) for name, values in param_grid.items()}
+            if grid == "lean":
+                values_by_name = {name: _lean_values(values) for name, values in values_by_name.items()}
+            if self.is_projection and (self.transformer.feature_map is not None or self.transformer.kernel != "rbf"):
+                values_by_name.pop("gamma", None)  # it has no effect
+            if self.component_multiples:
+                # Components after the first n_classes - 1 have small eigenvalues, whose inverse square roots make them
+                # dominate distances: whether they improve predictions depends on the data.
+                values_by_name["n_components"] = [multiple * (n_classes - 1) for multiple in self.component_multiples]
+            if quick and self.is_projection:
+                values_by_name = {name: values[-2:] for name, values in values_by_name.items()}
+            settings += ParameterGrid(values_by_name)
+        if quick and not self.is_projection:
+            return settings[:: max(1, len(settings) - 1)]  # the first and the last one
+        return settings
 
     def candidates(
         self,
         n_classes: int,
         *,
-        coarse: bool = False,
-        lean: bool = False,
+        grid: GridName = "full",
         quick: bool = False,
         heads: Iterable[str] = ("1-NN",),
         centerings: Iterable[str] = ("source",),
     ) -> Iterator[Candidate]:
-        """One candidate for each setting; of a projection, for each head and centering too."""
-        if self.needs_map and self.transformer is None:
-            raise ValueError(f"{self.name!r} needs a feature map: UnseenClassifier([{self.name!r}], feature_map=...).")
-        if self.members:  # a target may be looked at, but need not be
-            both: Any = ("source", "target") if "target" in centerings else ("source",)
-            how: dict[str, Any] = {"coarse": True, "quick": quick, "heads": ["logistic"], "centerings": both}
-            yield from (
-                candidate
-                for name in self.members
-                for candidate in METHODS[name].candidates(n_classes, **how)
-                if "target" in both or not candidate.transductive
+        """Yield one candidate for each setting and, for a projection, for each head and centering.
+
+        The method "auto" yields the candidates of its members, from their ensemble grids and with logistic heads: with
+        both centerings if "target" is among `centerings`, otherwise only inductive ones.
+
+        Parameters
+        ----------
+        n_classes : int
+            Number of classes.
+        grid, quick
+            As for `settings`.
+        heads : iterable of str
+            Names of classifiers in `HEADS`.
+        centerings : iterable of {"source", "target"}
+            Values of the parameter `centering` of projections.
+
+        Yields
+        ------
+        candidate : Candidate
+            An unfitted candidate.
+        """
+        if self.needs_feature_map and self.transformer is None:
+            raise ValueError(
+                f"The method {self.name!r} needs a feature map. Use UnseenClassifier([{self.name!r}], feature_map=...)."
             )
-        for setting in [] if self.members else self.settings(n_classes, coarse=coarse, lean=lean, quick=quick):
+        if self.members:
+            allows_target = "target" in centerings
+            member_centerings = ("source", "target") if allows_target else ("source",)
+            for name in self.members:
+                for candidate in METHODS[name].candidates(
+                    n_classes, grid="ensemble", quick=quick, heads=["logistic"], centerings=member_centerings
+                ):
+                    if allows_target or not candidate.transductive:
+                        yield candidate
+            return
+        for setting in self.settings(n_classes, grid=grid, quick=quick):
             if not self.is_projection:
-                transformer, classifier = (
+                yield Candidate(
+                    self.name,
+                    {name: _plain_value(value) for name, value in setting.items()} if self.own else setting,
                     _set_known_params(self.transformer, setting),
                     _set_known_params(self.classifier, setting),
+                    shares=self.shares,
+                    plain=self.kind == "plain",
+                    own=self.own,
                 )
-                told = {name: _plain_value(value) for name, value in setting.items()} if self.own else setting
-                parts = (transformer, classifier, "", self.shares)
-                yield Candidate(self.name, told, *parts, plain=self.kind == "plain", own=self.own)
                 continue
             for centering in centerings:
                 projection = clone(self.transformer).set_params(centering=centering, **setting)
                 for head in heads:
-                    parts = (projection, HEADS[head], head, self.shares)
-                    yield Candidate(self.name, setting, *parts, plain=False, own=self.own)
+                    yield Candidate(
+                        self.name,
+                        setting,
+                        projection,
+                        HEADS[head],
+                        head=head,
+                        shares=self.shares,
+                        plain=False,
+                        own=self.own,
+                    )
+
+
+def _lean_values(values: list[Any]) -> list[Any]:
+    """Values of a parameter without those that lean grids omit, if at least two remain."""
+    lean = [value for value in values if value not in NOT_IN_LEAN_GRIDS]
+    return lean if len(lean) > 1 else values
 
 
 def _set_known_params(estimator: Any, setting: Mapping[str, Any]) -> Any:
-    """A copy with those settings that are its own."""
+    """Return a copy with those parameters of a setting that the estimator has, or the estimator if it has none."""
     if estimator is None:
         return None
-    known = estimator.get_params()
-    own = {name: value for name, value in setting.items() if name in known}
-    return clone(estimator).set_params(**own) if own else estimator
+    known_params = estimator.get_params()
+    params = {name: value for name, value in setting.items() if name in known_params}
+    return clone(estimator).set_params(**params) if params else estimator
 
 
 def _plain_value(value: Any) -> Any:
-    """A setting as files of results have it; an estimator, say, is told by its words."""
+    """Convert the value of a setting for result files: a Python scalar, or the repr of any other object."""
     value = value.item() if isinstance(value, np.generic) else value
     return value if isinstance(value, (bool, float, int, str, type(None))) else repr(value)
 
 
-def _projection(projection: Projection, grid: Grid, coarse: Grid | list[Grid], about: str, **more: Any) -> Method:
+def _projection(
+    projection: Projection,
+    grid: Grid,
+    ensemble_grid: Grid | list[Grid],
+    description: str,
+    *,
+    kind: Kind = "invariant",
+    component_multiples: Sequence[int] = (),
+    in_ensemble: bool = False,
+) -> Method:
+    ensemble_grids = ensemble_grid if isinstance(ensemble_grid, list) else [ensemble_grid]
     return Method(
         type(projection).__name__,
-        more.pop("kind", "invariant"),
+        kind,
         transformer=projection,
         grid={"gamma": WIDTHS, **grid},
-        coarse=[{**ENSEMBLE_GRID, **few} for few in (coarse if isinstance(coarse, list) else [coarse])],
+        ensemble_grid=[{**ENSEMBLE_GRID, **param_grid} for param_grid in ensemble_grids],
+        component_multiples=component_multiples,
         shares="decomposition",
-        about=about,
-        **more,
+        in_ensemble=in_ensemble,
+        description=description,
     )
 
 
@@ -215,17 +287,17 @@ METHODS: dict[str, Method] = {}
 
 
 def register(method: Method) -> Method:
-    """Add a method to the table, or replace the one of its name.
+    """Add a method to the registry, or replace the method with the same name.
 
     Parameters
     ----------
     method : Method
-        What to add.
+        The method to add.
 
     Returns
     -------
     method : Method
-        The same.
+        The method that was passed.
 
     Examples
     --------
@@ -239,19 +311,25 @@ def register(method: Method) -> Method:
     return method
 
 
-def method_names(**like: Any) -> list[str]:
-    """Names of the methods that are like this, such as ``kind="plain"``, in the order of the table."""
-    return [name for name, method in METHODS.items() if all(getattr(method, k) == v for k, v in like.items())]
+def method_names(**attributes: Any) -> list[str]:
+    """Names of the methods with the given attributes, such as ``kind="plain"``, in the order of the registry."""
+    return [
+        name
+        for name, method in METHODS.items()
+        if all(getattr(method, attribute) == value for attribute, value in attributes.items())
+    ]
 
 
 _ONE_NN = HEADS["1-NN"]
 _LOGISTIC = LogisticRegression(max_iter=2000, solver="newton-cg")
-_LINEAR_SVM = LinearSVC(random_state=0)  # costs at which it ends early are judged by their scores like all others
+_LINEAR_SVM = LinearSVC(
+    random_state=0
+)  # it may stop before convergence at large costs, which are scored like all others
 _SVM_GRID: Grid = {"C": (1.0, 10.0, 100.0), "gamma": WIDTHS[1:]}
-_COSTS: Grid = {"C": COSTS}
+_COST_GRID: Grid = {"C": COSTS}
 
 for _method in (
-    Method("1NN", "plain", _ONE_NN, about="the class of the nearest sample"),
+    Method("1NN", "plain", _ONE_NN, description="the class of the nearest sample"),
     Method(
         "KPCA",
         "plain",
@@ -259,12 +337,12 @@ for _method in (
         KernelPCA(kernel="rbf", eigen_solver="dense"),
         grid={"gamma": WIDTHS, "n_components": (10, 30, 100)},
         shares="decomposition",
-        most_rows=8_000,
-        too_large="decomposes the whole kernel matrix, which does not fit; --max-per-domain makes it possible",
-        types=(KernelPCA, KernelCenterer),
-        about="kernel principal components, then 1NN",
+        max_rows=8_000,
+        max_rows_reason="decomposes the whole kernel matrix, which exceeds the memory; use a smaller max_per_domain",
+        trusted_types=(KernelPCA, KernelCenterer),
+        description="kernel principal components, then 1NN",
     ),
-    # KFDA is CIDG without the domain labels: it tells what centering alone does.
+    # KFDA is CIDG without the domain labels: it shows the effect of centering alone.
     _projection(
         KFDA(),
         {"ridge": RIDGES},
@@ -278,16 +356,16 @@ for _method in (
         "invariant",
         UndoBias(tol=1e-2),
         grid=[{"shared_cost": [c], "domain_cost": [c], "offset_penalty": (1.0, 10.0)} for c in (1e-4, 1e-3)],
-        most_rows=8_000,
-        too_large="copies every sample for every domain; --max-per-domain makes it possible",
-        about="a linear SVM with shared weights and an offset for each domain",
+        max_rows=8_000,
+        max_rows_reason="copies every sample for every domain; use a smaller max_per_domain",
+        description="a linear SVM with shared weights and an offset for each domain",
     ),
     _projection(
         SCA(),
         {"ridge": RIDGES[::2], "between_weight": (0.5, 0.9), "domain_weight": ("scale", "1e2*scale")},
         {"domain_weight": ("scale", "1e2*scale")},
         "scatter component analysis: classes apart, domains together",
-        components=(1, 2),
+        component_multiples=(1, 2),
     ),
     _projection(
         CIDG(),
@@ -297,8 +375,8 @@ for _method in (
             "prior_weight": (0.0, "scale", "1e2*scale"),
         },
         [{"ridge": RIDGES[1:3], "conditional_weight": [w], "prior_weight": [w]} for w in (0.0, "scale", "1e2*scale")],
-        "conditional invariance: each class alike in all domains",
-        automatic=True,  # the other projections would take as long as all that is automatic now
+        "conditional invariance: the same distribution of each class in all domains",
+        in_ensemble=True,  # each further projection would double the time of the automatic ensemble
     ),
     _projection(
         MDA(),
@@ -306,64 +384,77 @@ for _method in (
         {"conditional_weight": (1.0, 1e2)},
         "multidomain discriminants: conditional invariance and narrow classes",
     ),
-    Method("logistic", "plain", _LOGISTIC, grid=_COSTS, automatic=True, about="logistic regression"),
+    Method("logistic", "plain", _LOGISTIC, grid=_COST_GRID, in_ensemble=True, description="logistic regression"),
     Method(
         "linear SVM",
         "plain",
         _LINEAR_SVM,
-        grid=_COSTS,
-        coarse={"C": COSTS[:3]},  # larger ones take longer than all else, and rbf SVMs have them
-        automatic=True,
-        about="a linear support vector machine",
-        effort=3.0,
+        grid=_COST_GRID,
+        ensemble_grid={"C": COSTS[:3]},  # larger costs are slow, and are in the grid of the RBF SVM
+        in_ensemble=True,
+        description="a linear support vector machine",
+        relative_cost=3.0,
     ),
     Method(
         "RBF SVM",
         "plain",
-        SVC(break_ties=True, random_state=0),  # ties as in a pool; without a state it draws a seed from NumPy's own
+        # Ties are broken as in an ensemble. Without random_state, SVC draws a seed from the global state of NumPy.
+        SVC(break_ties=True, random_state=0),
         grid=_SVM_GRID,
         shares="kernel matrix",
-        automatic=True,
-        about="a support vector machine with curved boundaries",
+        in_ensemble=True,
+        description="a support vector machine with an RBF kernel",
     ),
-    # Model files hold neither kind of trees: compiled code follows their branches without asking where these lead.
+    # Model files do not store trees: compiled code follows their node indices without checking them.
     Method(
         "extra trees",
         "plain",
         ExtraTreesClassifier(random_state=0),
         grid={"min_samples_leaf": (5, 1)},
-        about="the mean of 100 trees with random splits",
-        effort=5.0,
+        description="the mean of 100 trees with random splits",
+        relative_cost=5.0,
     ),
-    # Few small trees and no choice: each class has trees of its own, and twice as many settings would cost more than
-    # all other methods together.
+    # A single setting with few, small trees: each class has separate trees, and two settings would take longer than all
+    # other methods together.
     Method(
         "gradient boosting",
         "plain",
         HistGradientBoostingClassifier(
             learning_rate=0.2, max_iter=50, max_leaf_nodes=8, max_bins=64, early_stopping=False, random_state=0
         ),
-        about="trees that correct each other one by one",
-        effort=15.0,
+        description="a sequence of trees, each fitted to the errors of the previous ones",
+        relative_cost=15.0,
     ),
     Method(
         "majority",
         "plain",
         DummyClassifier(strategy="most_frequent"),
-        types=(DummyClassifier,),
-        about="the most frequent class, whatever the sample: what any method must beat",
+        trusted_types=(DummyClassifier,),
+        description="the most frequent class for every sample, as a baseline",
     ),
-    Method("nearest mean", "plain", NearestCentroid(), types=(NearestCentroid,), about="the class of the nearest mean"),
+    Method(
+        "nearest mean",
+        "plain",
+        NearestCentroid(),
+        trusted_types=(NearestCentroid,),
+        description="the class of the nearest mean",
+    ),
 ):
     register(_method)
-# The same behind a DomainCenterer: the simplest look at the new domain.
+# The same classifiers after a DomainCenterer: the simplest transductive methods.
 for _name in ("logistic", "linear SVM", "RBF SVM"):
-    _about = f"{METHODS[_name].about}, each domain centered on its own mean"
-    _behind = DomainCenterer(renormalize="auto")
-    _centered: dict[str, Any] = {"kind": "reference", "transformer": _behind, "compared": False}
-    register(replace(METHODS[_name], name=f"centered {_name}", about=_about, **_centered))
-# Behind a feature map a plain classifier with curved boundaries stands beside the projections, as the RBF SVM does
-# beside kernels: otherwise invariance would be praised for what the map alone does.
+    register(
+        replace(
+            METHODS[_name],
+            name=f"centered {_name}",
+            kind="reference",
+            transformer=DomainCenterer(renormalize="auto"),
+            in_comparison=False,
+            description=f"{METHODS[_name].description}, each domain centered on its mean",
+        )
+    )
+# After a feature map, a plain classifier with nonlinear boundaries is compared with the projections, as the RBF SVM is
+# with a kernel. Otherwise the effect of the map would be attributed to invariance.
 MAPPED_RIDGE = "mapped ridge"
 register(
     Method(
@@ -371,90 +462,93 @@ register(
         "plain",
         RidgeClassifier(),
         grid={"alpha": (1e4, 1e2, 1.0, 1e-2)},
-        compared=False,
-        needs_map=True,
-        about="ridge classification behind the feature map of UnseenClassifier",
+        in_comparison=False,
+        needs_feature_map=True,
+        description="ridge classification after the feature map of UnseenClassifier",
     )
 )
 
-# What `fit` delivers, as one more contestant.
+# The automatic ensemble, as one more method in comparisons.
 register(
     Method(
         "auto",
         "auto",
         shares="decomposition",
-        about="what UnseenClassifier, and with it fit, would choose",
+        description="the automatic ensemble of UnseenClassifier and unseen.fit",
     )
 )
 
 
 def get_method(name: str) -> Method:
-    """The method of a name, however it is spelled; a spelling of earlier versions is understood, with a hint."""
+    """Return the method with a name; capitals do not matter, and names of earlier versions cause a FutureWarning."""
     if name in METHODS:
         return METHODS[name]
-    alike = {_normalize_name(known): known for known in METHODS}
-    known = alike.get(_normalize_name(name))
-    if known is None:
+    registered_names = {_normalize_name(registered): registered for registered in METHODS}
+    registered = registered_names.get(_normalize_name(name))
+    if registered is None:
         raise ValueError(f"There is no method {name!r}; there are {', '.join(METHODS)}.")
-    if known.lower() != name.lower():
-        warnings.warn(f"{name!r} is called {known!r} now.", FutureWarning, stacklevel=3)
-    return METHODS[known]
+    if registered.lower() != name.lower():
+        warnings.warn(f"{name!r} is called {registered!r} now.", FutureWarning, stacklevel=3)
+    return METHODS[registered]
 
 
 def _normalize_name(name: str) -> str:
-    """What earlier spellings have in common: ``linear_svm``, ``linear-svm``, ``centered_logistic``."""
-    return re.sub(r"[^a-z0-9]", "", name.lower().replace("centered", "centered"))
+    """Map names of earlier versions, such as ``linear_svm`` or ``centred-logistic``, to one spelling."""
+    return re.sub(r"[^a-z0-9]", "", name.lower().replace("centred", "centered"))
 
 
-RESERVED = ("auto", "help")  # what else may be asked for in the place of a name
+RESERVED_NAMES = ("auto", "help")  # these have another meaning in the parameter `methods` or in the command line
 
 
 def parse_methods(items: Iterable[Any]) -> list[Method]:
-    """Methods by their names, or of a user's own, in the order in which they come.
+    """Convert names and classifiers to methods, in the given order.
 
     Parameters
     ----------
     items : iterable
-        Each a name in `METHODS`; a pair of a name and a classifier; the same with a grid of its parameters, as
-        GridSearchCV takes it, to choose from on held-out domains; or a `Method`.
+        Each item is a name in `METHODS`; a pair of a name and a classifier; a triple with a parameter grid, as for
+        GridSearchCV, to select from on held-out domains; or a `Method`.
 
     Returns
     -------
     methods : list of Method
-        Of different names.
+        Methods with different names.
 
     Examples
     --------
     >>> from sklearn.naive_bayes import GaussianNB
     >>> from unseen.model_selection import parse_methods
-    >>> found = parse_methods(["logistic", ("Bayes", GaussianNB(), {"var_smoothing": [1e-9, 1e-3]})])
-    >>> [(method.name, method.kind, len(method.settings(2))) for method in found]
+    >>> methods = parse_methods(["logistic", ("Bayes", GaussianNB(), {"var_smoothing": [1e-9, 1e-3]})])
+    >>> [(method.name, method.kind, len(method.settings(2))) for method in methods]
     [('logistic', 'plain', 5), ('Bayes', 'plain', 2)]
     """
-    found: dict[str, Method] = {}
+    methods: dict[str, Method] = {}
     items = list(items)
     for item in items:
-        method = _mark_as_own(item) if isinstance(item, Method) else get_method(item) if isinstance(item, str) else None
-        if method is None:
-            if not isinstance(item, (tuple, list)) or len(item) not in (2, 3) or not isinstance(item[0], str):
-                raise ValueError(
-                    f"methods must be names among {', '.join(METHODS)}; pairs such as ('mine', SVC()); triples such as "
-                    f"('mine', SVC(), {{'C': [1, 10]}}); or objects of unseen.model_selection.Method; got {items!r}."
-                )
+        if isinstance(item, Method):
+            method = _mark_as_own(item)
+        elif isinstance(item, str):
+            method = get_method(item)
+        elif isinstance(item, (tuple, list)) and len(item) in (2, 3) and isinstance(item[0], str):
             method = _make_own_method(*item)
-        if found.setdefault(method.name, method) is not method:
-            raise ValueError(f"Two methods are called {method.name!r}: give one of them another name.")
-    return list(found.values())
+        else:
+            raise ValueError(
+                f"methods must be names among {', '.join(METHODS)}; pairs such as ('mine', SVC()); triples such as "
+                f"('mine', SVC(), {{'C': [1, 10]}}); or objects of unseen.model_selection.Method; got {items!r}."
+            )
+        if methods.setdefault(method.name, method) is not method:
+            raise ValueError(f"Two methods are called {method.name!r}. Use different names.")
+    return list(methods.values())
 
 
 def expand_methods(methods: Iterable[Method]) -> list[Method]:
-    """The same with those that choose among others replaced by these; each once."""
+    """Replace methods that select among others by these; each method occurs once."""
     parts = ([METHODS[name] for name in method.members] or [method] for method in methods)
     return list(dict.fromkeys(chain.from_iterable(parts)))
 
 
 def _mark_as_own(method: Method) -> Method:
-    """The same, known to be a user's unless it is in the table."""
+    """Return the method, marked as the user's own unless it is in the registry."""
     if METHODS.get(method.name) is method:
         return method
     if not method.is_projection:
@@ -463,43 +557,47 @@ def _mark_as_own(method: Method) -> Method:
 
 
 def _make_own_method(name: str, classifier: Any, grid: Any = None) -> Method:
-    """A method from a user's classifier; it is invariant if it wants to know the domains."""
-    taken = next(
-        (known for known in (*METHODS, *RESERVED) if _normalize_name(known) == _normalize_name(name) or known == name),
-        None,
-    )
-    if taken is not None or not name.strip():
-        raise ValueError(f"{name!r} cannot be the name of a method of your own: {taken or 'it'} means something else.")
+    """Make a method from a user's classifier; its kind is "invariant" if it accepts domains."""
+    if not name.strip():
+        raise ValueError(f"{name!r} cannot be the name of a method: it is empty. Use another name.")
+    for existing in (*METHODS, *RESERVED_NAMES):
+        if existing == name or _normalize_name(existing) == _normalize_name(name):
+            raise ValueError(
+                f"{name!r} cannot be the name of a method: {existing!r} is a registered or reserved name. Use another "
+                "name."
+            )
     _check_classifier(name, classifier)
     grid = {} if grid is None else grid
     _check_grid(name, classifier, grid)
     kind: Kind = "invariant" if consumes_domains(classifier) else "plain"
-    return Method(name, kind, classifier, grid=grid, about=f"your own: {type(classifier).__name__}", own=True)
+    return Method(name, kind, classifier, grid=grid, description=f"your own: {type(classifier).__name__}", own=True)
 
 
 def _check_classifier(name: str, classifier: Any) -> None:
-    """Raise unless scikit-learn would take it for a classifier that it can copy."""
-    able = all(hasattr(classifier, part) for part in ("fit", "predict", "get_params", "__sklearn_tags__"))
+    """Raise TypeError unless it is a scikit-learn classifier that can be cloned."""
     if isinstance(classifier, type):
         raise TypeError(
-            f"{name!r} stands for the class {classifier.__name__}; pass {classifier.__name__}(...) instead."
+            f"The classifier of {name!r} must be an instance; got the class {classifier.__name__}. Pass "
+            f"{classifier.__name__}(...) instead."
         )
-    if not able or not is_classifier(classifier):
+    has_api = all(hasattr(classifier, attribute) for attribute in ("fit", "predict", "get_params", "__sklearn_tags__"))
+    if not has_api or not is_classifier(classifier):
         raise TypeError(
-            f"{name!r} is no classifier: got {classifier!r}. Pass a classifier of scikit-learn, a Pipeline that ends "
-            "in one, or an object of your own class(ClassifierMixin, BaseEstimator) with fit and predict."
+            f"The estimator of {name!r} must be a classifier; got {classifier!r}. Pass a scikit-learn classifier, a "
+            "Pipeline that ends with one, or an instance of a class(ClassifierMixin, BaseEstimator) with fit and "
+            "predict."
         )
 
 
 def _check_grid(name: str, classifier: Any, grid: Any) -> None:
-    """Raise unless a grid names parameters of the classifier, with values for each."""
+    """Raise ValueError unless a grid has values for parameters of the classifier, and for no others."""
     try:
-        asked = {parameter for setting in ParameterGrid(grid) for parameter in setting}
+        grid_params = {parameter for setting in ParameterGrid(grid) for parameter in setting}
     except (TypeError, ValueError) as error:
-        raise ValueError(f"The settings of {name!r} are no grid as GridSearchCV takes it: {error}") from error
-    known = classifier.get_params()
-    unknown = sorted(asked - known.keys())
+        raise ValueError(f"The grid of {name!r} must be a parameter grid as for GridSearchCV: {error}") from error
+    params = classifier.get_params()
+    unknown = sorted(grid_params - params.keys())
     if unknown:
         raise ValueError(
-            f"{name!r} has no parameter {format_list(unknown)}; it has {format_list(known, most=40, quote=False)}."
+            f"{name!r} has no parameter {format_list(unknown)}; it has {format_list(params, 40, quote=False)}."
         )

@@ -1,6 +1,6 @@
-"""Splitters that know about domains; each takes them as `groups` or as `sample_domain`.
+"""Splitters for domains, which accept these as `groups` or as `sample_domain`.
 
-With both, `sample_domain` names the domains, and `groups` tells which rows belong together: these are never parted.
+With both, `sample_domain` contains the domains, and samples of the same group in `groups` are never split.
 """
 
 from __future__ import annotations
@@ -40,25 +40,26 @@ class _DomainSplitter(BaseCrossValidator):
         y : array-like of shape (n_samples,), default=None
             Class labels.
         groups : array-like of shape (n_samples,), default=None
-            The domain of each sample, by scikit-learn's name; beside `sample_domain`, which samples belong together,
-            such as those of a patient. A split that parts them is an error.
+            The domain of each sample, under the name of scikit-learn. If `sample_domain` is passed as well: groups of
+            samples, such as those of a patient, which must be on one side of each split; otherwise an error is raised.
         sample_domain : array-like of shape (n_samples,), default=None
-            The domain of each sample, by this package's name.
+            The domain of each sample, under the name of this package.
 
         Yields
         ------
         train, test : ndarray
             Indices of the split.
         """
-        labels = self._domains(X, groups, sample_domain)
-        together = None if sample_domain is None else check_groups(groups, labels)
-        for k, (train, test) in enumerate(self._cut(X, y, self._codes(labels), together)):
-            if together is not None:
-                check_groups_not_split(together, labels, (train, test), f"Split {k} of {type(self).__name__}")
+        domains = self._check_domains(X, groups, sample_domain)
+        sample_groups = None if sample_domain is None else check_groups(groups, domains)
+        splits = self._split_codes(X, y, self._encode_domains(domains), sample_groups)
+        for k, (train, test) in enumerate(splits):
+            if sample_groups is not None:
+                check_groups_not_split(sample_groups, domains, (train, test), f"Split {k} of {type(self).__name__}")
             yield train, test
 
-    def _cut(self, X: Any, y: Any, codes: Any, together: Labels | None) -> Iterator[Split]:
-        """Split by codes of domains, as the splitter of scikit-learn does."""
+    def _split_codes(self, X: Any, y: Any, codes: Any, sample_groups: Labels | None) -> Iterator[Split]:
+        """Split by codes of domains, with the splitter of scikit-learn."""
         yield from super().split(X, y, codes)
 
     def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None, *, sample_domain: Any = None) -> int:
@@ -69,7 +70,7 @@ class _DomainSplitter(BaseCrossValidator):
         X, y : object
             Not used.
         groups, sample_domain : array-like of shape (n_samples,), default=None
-            The domain of each sample, as for `split`; not used where the number is fixed beforehand.
+            The domain of each sample, as for `split`; not used if the splitter has a parameter `n_splits`.
 
         Returns
         -------
@@ -78,44 +79,48 @@ class _DomainSplitter(BaseCrossValidator):
         """
         if hasattr(self, "n_splits"):
             return int(self.n_splits)
-        return super().get_n_splits(X, y, self._codes(self._domains(X, groups, sample_domain)))
+        domains = self._check_domains(X, groups, sample_domain)
+        return super().get_n_splits(X, y, self._encode_domains(domains))
 
-    def _domains(self, X: Any, groups: Any, sample_domain: Any) -> Labels:
+    def _check_domains(self, X: Any, groups: Any, sample_domain: Any) -> Labels:
         labels = groups if sample_domain is None else sample_domain
         if labels is None:
-            hint = (
-                " While metadata routing is off, functions of scikit-learn such as cross_validate hand only `groups` "
-                "to a splitter: pass groups=domain to them, or call sklearn.set_config(enable_metadata_routing=True)."
-            )
-            raise ValueError(
+            message = (
                 f"{type(self).__name__} needs the domain of each sample: pass groups or sample_domain, one label per "
-                f"sample.{'' if get_config()['enable_metadata_routing'] else hint}"
+                "sample."
             )
+            if not get_config()["enable_metadata_routing"]:
+                message += (
+                    " While metadata routing is disabled, functions of scikit-learn such as cross_validate pass only "
+                    "`groups` to a splitter: use groups=domain, or sklearn.set_config(enable_metadata_routing=True)."
+                )
+            raise ValueError(message)
         return check_domains(labels, len(labels) if X is None else _num_samples(X))
 
-    def _codes(self, labels: Labels) -> Any:
+    def _encode_domains(self, labels: Labels) -> Any:
         return encode_domains(labels)[1]
 
 
 class _LeaveOut(_DomainSplitter):
-    """Hold out `n_groups` domains at a time, if one is left to train on."""
+    """Hold out `n_groups` domains at a time; at least one more domain is needed for training."""
 
     n_groups: Any = 1
 
-    def _codes(self, labels: Labels) -> Any:
+    def _encode_domains(self, labels: Labels) -> Any:
         if not isinstance(self.n_groups, Integral) or self.n_groups < 1:
             raise ValueError(f"n_groups must be a positive integer; got {self.n_groups!r}.")
-        held_out, (domains, codes) = int(self.n_groups), encode_domains(labels)
-        if len(domains) <= held_out:
+        n_held_out = int(self.n_groups)
+        domains, codes = encode_domains(labels)
+        if len(domains) <= n_held_out:
             raise ValueError(
-                f"{type(self).__name__} needs more than {held_out} domain{'s' * (held_out > 1)}, as one has to be left "
-                f"to train on; got {domains.tolist()}."
+                f"{type(self).__name__} needs more than {n_held_out} domain{'s' * (n_held_out > 1)}, since at least "
+                f"one is needed for training; got {domains.tolist()}."
             )
         return codes
 
 
 class LeaveOneDomainOut(_LeaveOut, LeaveOneGroupOut):
-    """Hold out one domain after the other, to see how well the others predict it.
+    """Leave-one-domain-out cross-validation: each domain is the test set once.
 
     Examples
     --------
@@ -130,12 +135,12 @@ class LeaveOneDomainOut(_LeaveOut, LeaveOneGroupOut):
 
 
 class LeavePDomainsOut(_LeaveOut, LeavePGroupsOut):
-    """Hold out every set of `n_groups` domains.
+    """Leave-p-domains-out cross-validation: each set of `n_groups` domains is the test set once.
 
     Parameters
     ----------
     n_groups : int
-        How many domains each test set has.
+        Number of domains in each test set.
 
     Examples
     --------
@@ -147,12 +152,12 @@ class LeavePDomainsOut(_LeaveOut, LeavePGroupsOut):
 
 
 class HeldOutDomains(_DomainSplitter):
-    """Train on all domains but some fixed ones and test on those: a single split.
+    """A single split: given domains are the test set, all others the training set.
 
     Parameters
     ----------
     domains : sequence
-        The validation domains.
+        The held-out domains.
 
     Examples
     --------
@@ -167,16 +172,20 @@ class HeldOutDomains(_DomainSplitter):
     def __init__(self, domains: Iterable[Any]) -> None:
         self.domains = domains
 
-    def _codes(self, labels: Labels) -> Any:
+    def _encode_domains(self, labels: Labels) -> Any:
         if isinstance(self.domains, str) or not isinstance(self.domains, Iterable):
-            raise TypeError(f"domains must be a list of domains to hold out; got {self.domains!r}.")
+            raise TypeError(f"domains must be a list of held-out domains; got {self.domains!r}.")
         held_out = set(self.domains)
         if not held_out:
-            raise ValueError("HeldOutDomains needs at least one domain to hold out; got none.")
+            raise ValueError("domains must contain at least one domain to hold out; got none.")
         present = set(labels.tolist())
         absent = [name for name in self.domains if name not in present]
-        if absent or held_out >= present:
-            problem = f"{absent} are not among them" if absent else "no domain is left to train on"
+        problem = ""
+        if absent:
+            problem = f"{absent} are not among them"
+        elif held_out >= present:
+            problem = "no domain is left to train on"
+        if problem:
             raise ValueError(
                 f"HeldOutDomains({list(self.domains)!r}) cannot split the domains {sorted(map(str, present))}: "
                 f"{problem}."
@@ -188,23 +197,23 @@ class HeldOutDomains(_DomainSplitter):
 
 
 class WithinDomainSplit(_DomainSplitter):
-    """Split every domain at random, as the paper does: training and test data come from the same domains.
+    """Random splits of every domain: training and test data come from the same domains.
 
-    With `groups` beside `sample_domain`, whole groups go to one side or the other.
+    With `groups` and `sample_domain`, all samples of a group are on the same side of a split.
 
-    Good for measuring, useless for choosing invariance weights: dozens of settings classify held-out data of the *same*
-    domains perfectly and still differ widely on a new one.
+    Such splits measure the performance on known domains. They are not suitable for selecting invariance weights: many
+    settings classify held-out samples of the same domains perfectly, but differ widely on a new domain.
 
     Parameters
     ----------
     train_size : float, default=0.7
-        Share of each domain (with `stratify`, of each class in it) that is trained on. Where there are two samples or
-        more, at least one goes to each side. Whole groups meet it as nearly as they can.
+        Fraction of each domain (with `stratify`, of each class in it) in the training set. Of two or more samples, at
+        least one is in each set. With groups, the fraction is approximate.
     n_splits : int, default=5
         Number of random splits.
     stratify : bool, default=True
-        Whether to split each class of each domain by itself. A group is of the class that most of its samples have;
-        those that are alone with theirs in a domain are split together.
+        Whether to split each class of each domain separately. The class of a group is that of most of its samples;
+        groups that are the only ones of their class in a domain are split together.
     random_state : int, RandomState instance or None, default=None
         Seed.
 
@@ -225,7 +234,7 @@ class WithinDomainSplit(_DomainSplitter):
         self.stratify = stratify
         self.random_state = random_state
 
-    def _cut(self, X: Any, y: Any, codes: Any, together: Labels | None) -> Iterator[Split]:
+    def _split_codes(self, X: Any, y: Any, codes: Any, sample_groups: Labels | None) -> Iterator[Split]:
         if not isinstance(self.train_size, Real) or not 0 < self.train_size < 1:
             raise ValueError(f"train_size must lie between 0 and 1; got {self.train_size!r}.")
         if not isinstance(self.n_splits, Integral) or self.n_splits < 1:
@@ -236,95 +245,126 @@ class WithinDomainSplit(_DomainSplitter):
         random = check_random_state(self.random_state)
         classes = np.unique(np.asarray(y), return_inverse=True)[1] if self.stratify else np.zeros_like(codes)
         n_classes = classes.max() + 1
-        unit, strata = np.arange(len(codes)), codes * n_classes + classes
-        if together is not None:
-            unit, strata = _grouped_strata(together, strata, n_classes)
-        sizes = np.bincount(unit)
+        # A unit is a sample or a group, which is on one side of a split.
+        unit = np.arange(len(codes))
+        strata = codes * n_classes + classes
+        if sample_groups is not None:
+            unit, strata = _group_strata(sample_groups, strata, n_classes)
+        unit_sizes = np.bincount(unit)
         for _ in range(self.n_splits):
-            held = np.zeros(len(sizes), dtype=bool)
+            in_test = np.zeros(len(unit_sizes), dtype=bool)
             for stratum in np.unique(strata):
                 members = random.permutation(np.flatnonzero(strata == stratum))
-                filled = np.cumsum(sizes[members])
-                wanted = round(self.train_size * filled[-1])
-                n_train = min(int(np.argmin(np.abs(filled - wanted))) + 1, max(len(members) - 1, 1))
-                held[members[n_train:]] = True
-            if not held.any():
+                n_samples = np.cumsum(unit_sizes[members])
+                n_train_samples = round(self.train_size * n_samples[-1])
+                nearest = int(np.argmin(np.abs(n_samples - n_train_samples)))
+                n_train_units = min(nearest + 1, max(len(members) - 1, 1))
+                in_test[members[n_train_units:]] = True
+            if not in_test.any():
                 raise ValueError(
-                    "WithinDomainSplit has nothing to test on: no domain (with stratify, no class in a domain) has two "
-                    f"{'samples' if together is None else 'groups'}."
+                    "WithinDomainSplit has no test samples: no domain (with stratify, no class in a domain) has two "
+                    f"{'samples' if sample_groups is None else 'groups'}."
                 )
-            yield np.flatnonzero(~held[unit]), np.flatnonzero(held[unit])
+            yield np.flatnonzero(~in_test[unit]), np.flatnonzero(in_test[unit])
 
 
-def _grouped_strata(together: Labels, strata: Ints, n_classes: int) -> tuple[Ints, Ints]:
-    """Each row's position among the groups, and the stratum of each group: the one that most of its rows lie in."""
-    unit = encode_domains(together)[1]
+def _group_strata(sample_groups: Labels, strata: Ints, n_classes: int) -> tuple[Ints, Ints]:
+    """Index of the group of each row, and the stratum of each group: the one that contains most of its rows."""
+    unit = encode_domains(sample_groups)[1]
     pairs, counts = np.unique(np.column_stack([unit, strata]), axis=0, return_counts=True)
     pairs = pairs[np.lexsort((-counts, pairs[:, 0]))]
-    most = pairs[np.unique(pairs[:, 0], return_index=True)[1], 1]
-    alone = np.bincount(most)[most] == 1
-    return unit, np.where(alone, strata.max() + 1 + most // n_classes, most)
+    group_strata = pairs[np.unique(pairs[:, 0], return_index=True)[1], 1]
+    is_single = np.bincount(group_strata)[group_strata] == 1
+    return unit, np.where(is_single, strata.max() + 1 + group_strata // n_classes, group_strata)
 
 
 def check_groups_not_split(groups: Labels, domains: Labels, rows: Split, caller: str) -> None:
-    """Raise if a group has rows on both sides of a split."""
-    (train, test), codes = rows, encode_domains(groups)[1]
-    parted = test[np.isin(codes[test], codes[train])]
-    if not len(parted):
+    """Raise ValueError if a group has rows on both sides of a split."""
+    train, test = rows
+    codes = encode_domains(groups)[1]
+    split_rows = test[np.isin(codes[test], codes[train])]
+    if not len(split_rows):
         return
-    name = groups[parted].tolist()[0]
-    homes = encode_domains(domains[codes == codes[parted[0]]])[0].tolist()
-    advice = "Use WithinDomainSplit or GroupKFold as cv, which keep groups whole."
-    if len(homes) > 1:
-        advice = "Leave them out, or, if the name means one group in each domain, pass names that differ."
+    name = groups[split_rows].tolist()[0]
+    group_domains = encode_domains(domains[codes == codes[split_rows[0]]])[0].tolist()
+    location = f"domain {format_list(group_domains)}"
+    advice = "Use WithinDomainSplit or GroupKFold as cv, which do not split groups."
+    if len(group_domains) > 1:
+        location = f"the domains {format_list(group_domains)}"
+        advice = "Remove these samples or, if the name denotes another group in each domain, use different names."
     raise ValueError(
-        f"{caller} trains and tests on samples that belong together: group {name!r} has samples on both "
-        f"sides, of {'the domains' if len(homes) > 1 else 'domain'} {format_list(homes)}. {advice}"
+        f"{caller} trains and tests on samples of the same group: group {name!r} has samples on both sides, of "
+        f"{location}. {advice}"
     )
 
 
 def resolve_splitter(cv: Any, y: Any = None) -> Any:
-    """Turn a `cv` parameter into a splitter; None holds out one domain after the other."""
+    """Return the splitter for a parameter `cv`; None means leave-one-domain-out."""
     if isinstance(cv, type):
         raise TypeError(f"cv must be an instance, such as {cv.__name__}(); got the class {cv.__name__}.")
     return LeaveOneDomainOut() if cv is None else check_cv(cv, y, classifier=True)
 
 
 def domain_splits(search: Any, samples: Samples, sample_domain: Any, params: dict[str, Any]) -> list[Split]:
-    """Splits of a search's `cv`, which is told about domains and groups in whichever way metadata routing asks for."""
-    name, X, y, domain = type(search).__name__, samples.X, samples.y, samples.domain_codes
+    """Splits of the `cv` of a search, which gets domains and groups as metadata routing requires.
+
+    Parameters
+    ----------
+    search : BaseSelector
+        The search.
+    samples : Samples
+        All rows.
+    sample_domain : array-like of shape (n_samples,) or None
+        The domains that were passed to `fit`.
+    params : dict
+        Further metadata that were passed to `fit`.
+
+    Returns
+    -------
+    splits : list of (train, test)
+        Positions of rows.
+    """
+    name = type(search).__name__
     if sample_domain is not None:
         warn_masked_labels(samples.classes, encode_domains(samples.domain)[0], samples.counts(), name)
-    cut = search._splitter(y)
-    ours = isinstance(cut, _DomainSplitter)
-    groups = samples.group if ours or samples.group is not None else sample_domain  # by scikit-learn's name
-    known = {} if groups is None else {"groups": groups}
+    splitter = search._make_splitter(samples.y)
+    splits_domains = isinstance(splitter, _DomainSplitter)
+    # Splitters of scikit-learn get the domains as `groups`, unless there are groups.
+    groups = samples.group
+    if groups is None and not splits_domains:
+        groups = sample_domain
+    metadata = {} if groups is None else {"groups": groups}
     if get_config()["enable_metadata_routing"]:
-        told = known if get_routing_for_object(cut).consumes("split", known) else {}
-        split_params = process_routing(search, "fit", sample_domain=sample_domain, **told, **params).splitter.split
+        if not get_routing_for_object(splitter).consumes("split", metadata):
+            metadata = {}
+        routed = process_routing(search, "fit", sample_domain=sample_domain, **metadata, **params)
+        split_params = routed.splitter.split
     elif params:
         raise TypeError(f"{name}.fit got an unexpected argument {min(params)!r}.")
     else:
-        split_params = known | ({"sample_domain": sample_domain} if ours else {})
-    # Nobody asked for groups here; a splitter that has no use for the domains need not say so.
+        split_params = metadata
+        if splits_domains:
+            split_params["sample_domain"] = sample_domain
+    # The user did not pass groups to this splitter, so a warning that it ignores them would be confusing.
     with ignore_warnings((UserWarning, "The groups parameter is ignored by")):
-        splits = list(cut.split(X, y, **split_params))
+        splits = list(splitter.split(samples.X, samples.y, **split_params))
     if not splits:
         raise ValueError(f"cv={search.cv!r} gave {name} no split to score on.")
     for k, (train, test) in enumerate(splits):
         if samples.group is not None:
             check_groups_not_split(samples.group, samples.domain, (train, test), f"Split {k} of the cv of {name}")
-        classes = np.unique(y[train])
+        classes = np.unique(samples.y[train])
         if len(classes) < 2:
             raise ValueError(
-                f"{name} cannot train on split {k} of its cv, which leaves a single class, {classes.tolist()}: the "
-                "other classes occur in the held-out part alone. Hold out other parts, or leave those classes out."
+                f"{name} cannot train on split {k} of its cv: the training data have a single class, "
+                f"{classes.tolist()}, and the other classes occur only in the held-out part. Hold out other parts, or "
+                "remove those classes."
             )
-    if min(len(np.unique(domain[train])) for train, _ in splits) < 2:
+    if min(len(np.unique(samples.domain_codes[train])) for train, _ in splits) < 2:
         warn(
-            f"{name} has folds whose training data come from a single domain: there, invariance weights have no "
-            "effect, so the scores say little about them. Use three or more source domains, or pass sample_domain if "
-            "it was left out.",
+            f"{name} has folds whose training data come from a single domain. Invariance weights have no effect there, "
+            "so that the scores contain little information about them. Use three or more source domains, or pass "
+            "sample_domain if it was not passed.",
             SingleDomainWarning,
         )
     return splits

@@ -259,7 +259,7 @@ class UnseenClassifier(BaseSelector):
             candidate
             for method in methods
             for candidate in method.candidates(
-                len(self.classes_), coarse=True, heads=tuple(self.heads), centerings=centerings
+                len(self.classes_), grid="ensemble", heads=tuple(self.heads), centerings=centerings
             )
         ]
         options = SelectionOptions(ensemble=self.ensemble, transductive=self.transductive)
@@ -356,14 +356,14 @@ class UnseenClassifier(BaseSelector):
         check_is_fitted(self, "best_estimator_")
         ensemble = self.best_estimator_
         coverage = ensemble.resolve_coverage(coverage)  # before anything is computed
-        sets = ensemble.named_sets(np.asarray(self._answer("decision_proba", X, sample_domain)), coverage)
+        sets = ensemble.named_sets(np.asarray(self._call_classifier("decision_proba", X, sample_domain)), coverage)
         ensemble.warn_full_sets(all(len(classes) == len(self.classes_) for classes in sets), coverage)
         return sets
 
-    def _classifiers(self) -> Sequence[Any]:
+    def _get_classifiers(self) -> Sequence[Any]:
         return [getattr(self, "best_estimator_", EnsembleClassifier((), np.empty(0), np.empty(0)))]
 
-    def _seen(self, X: Any, sample_domain: Any) -> tuple[Any, Any]:
+    def _prepare_prediction(self, X: Any, sample_domain: Any) -> tuple[Any, Any]:
         check_is_fitted(self, "best_estimator_")
         X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=(np.float64, np.float32))
         return bind_domains(self.best_estimator_, X, sample_domain)

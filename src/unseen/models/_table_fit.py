@@ -21,9 +21,9 @@ from ..model_selection import (
     ProgressOptions,
     SelectedModel,
     SelectionOptions,
+    describe_rare_class,
     expand_methods,
     parse_methods,
-    rare_class,
     select_model,
     single_thread,
     warn_about_failures,
@@ -234,13 +234,13 @@ def _candidates(method: Method, n_classes: int, *, is_ensemble: bool, inductive:
     if not is_ensemble:
         return method.candidates(n_classes)
     centerings = ("source",) if inductive else ("source", "target")
-    return method.candidates(n_classes, coarse=True, heads=("logistic",), centerings=centerings)
+    return method.candidates(n_classes, grid="ensemble", heads=("logistic",), centerings=centerings)
 
 
 def fit_notices(table: Table, method: Any, plan: SizePlan) -> Iterator[str]:
     """Notices about assumptions made in reading a table, and about the fit."""
     yield from table.notices
-    rare = rare_class(Counter(table.y.tolist()))
+    rare = describe_rare_class(Counter(table.y.tolist()))
     if rare is not None:
         yield f"{rare} Accuracy, by which models are scored here, is little affected by it: {BALANCED_ACCURACY_ADVICE}"
     if not plan.exact:

@@ -63,7 +63,7 @@ UNFITTED = {OUTPUT_CONFIG, "_metadata_request", "epsilon", "nu", "radius"}
 
 def estimator_types() -> tuple[type, ...]:
     """What a model may consist of: the parts of our own models, and what methods in the table say they need."""
-    return (*ESTIMATORS, *_file_readers(), *(kind for method in METHODS.values() for kind in method.types))
+    return (*ESTIMATORS, *_file_readers(), *(kind for method in METHODS.values() for kind in method.trusted_types))
 
 
 def _file_readers() -> tuple[type, ...]:

@@ -126,7 +126,7 @@ class Problem:
 
     def runnable(self, names: Iterable[str]) -> list[str]:
         """Methods that run on this number of rows."""
-        limits = {name: self.methods[name].most_rows for name in names}
+        limits = {name: self.methods[name].max_rows for name in names}
         return [name for name, max_rows in limits.items() if max_rows is None or self.plan.rows <= max_rows]
 
     def candidates(self, name: str) -> tuple[Candidate, ...]:
@@ -244,7 +244,7 @@ class Problem:
 @lru_cache(maxsize=100)
 def _candidates(method: Method, n_classes: int, lean: bool, quick: bool, centering: str) -> tuple[Candidate, ...]:
     """Candidates of a method, cached since computing their keys takes time."""
-    return tuple(method.candidates(n_classes, lean=lean, quick=quick, centerings=(centering,)))
+    return tuple(method.candidates(n_classes, grid="lean" if lean else "full", quick=quick, centerings=(centering,)))
 
 
 def split_id(split: Split) -> SplitId:
@@ -302,7 +302,7 @@ def evaluate_methods(
     runnable = problem.runnable(names)
     for name in names:
         if name not in runnable:
-            yield Outcome(name, status="skipped", reason=problem.methods[name].too_large)
+            yield Outcome(name, status="skipped", reason=problem.methods[name].max_rows_reason)
     selection_problem = problem.selection_problem
     ensemble_candidates = selection_problem.ensemble_candidates(runnable) if decision_scores is None else {}
     if scores is None or ensemble_candidates:

@@ -231,7 +231,7 @@ def add_method(config: dict[str, Any], method: Method, n_classes: int) -> dict[s
     """Return the configuration of the rows of a method, which changes with the candidates of the method."""
     candidates = method.candidates(
         n_classes,
-        lean=config["grid"] == "lean",
+        grid=config["grid"],
         quick=config["quick"],
         centerings=(config["centering"],),
     )

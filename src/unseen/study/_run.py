@@ -201,7 +201,7 @@ def all_results(
 def select_methods(names: str | Sequence[str] | None) -> dict[str, Method]:
     """Methods by name, in the order of the registry; None for all that are compared by default."""
     if names is None:
-        names = method_names(compared=True)
+        names = method_names(in_comparison=True)
     elif isinstance(names, str):
         names = [names]
     methods = {method.name: method for method in parse_methods(names)}
@@ -232,13 +232,13 @@ class Study:
             methods = [registry[name] for name in job.methods]
             n_kernels = sum(method.shares == "decomposition" for method in methods)
             n_solutions = n_kernels
-            efforts = [method.effort for method in methods if method.shares != "decomposition"]
+            efforts = [method.relative_cost for method in methods if method.shares != "decomposition"]
         else:
             n = float(len(job.train))
             sharing = [one.settings.get("gamma") for one in job.candidates if one.shares == "decomposition"]
             n_kernels = len(set(map(str, sharing)))
             n_solutions = len(sharing)
-            efforts = [registry[one.method].effort for one in job.candidates if one.shares != "decomposition"]
+            efforts = [registry[one.method].relative_cost for one in job.candidates if one.shares != "decomposition"]
         n_exact = min(n, EXACT_ROWS)
         decompositions = n_kernels * SECONDS_PER_CUBED_ROW * n_exact**3
         solutions = n_solutions * (1e-3 + SECONDS_PER_SQUARED_ROW * n_exact**2)

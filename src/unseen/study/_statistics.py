@@ -222,7 +222,7 @@ def mean_interval(
     n_domains_needed = None
     if n_domains > 1 and half_width > scale.max_half_width:
         spread = error * np.sqrt(n_domains)
-        n_domains_needed = domains_for_interval(spread, scale.max_half_width, level=CONFIDENCE_LEVEL, of="mean")
+        n_domains_needed = domains_for_interval(spread, scale.max_half_width, level=CONFIDENCE_LEVEL, kind="confidence")
     return Interval(
         mean,
         max(mean - half_width, -scale.span),

@@ -58,7 +58,9 @@ GRIDS: dict[str, Grid] = {
 
 def make_synthetic_methods(grid: str) -> dict[str, Method]:
     """Return the methods with grids for these data, with CIDG as in its authors' code and as printed in the paper."""
-    methods = {name: replace(METHODS[name], grid=method_grid, components=()) for name, method_grid in GRIDS.items()}
+    methods = {
+        name: replace(METHODS[name], grid=method_grid, component_multiples=()) for name, method_grid in GRIDS.items()
+    }
     printed = replace(METHODS["CIDG"], grid=CIDG_GRIDS[grid])
     # The authors' code has a penalty on the RKHS norm and unit columns.
     released = replace(printed, transformer=CIDG(norm_weight=1, scaling="unit_norm"))

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ..model_selection import METHODS, rare_class
+from ..model_selection import METHODS, describe_rare_class
 from ._statistics import (
     ACCURACY_SCALE,
     CONFIDENCE_LEVEL,
@@ -282,7 +282,7 @@ def _compare_to_majority(results: ComparisonResults, recommendation: Recommendat
 
 def describe_imbalance(counts: Mapping[Any, int], metric: str = "accuracy") -> str | None:
     """Return a caution if a class is so rare that accuracy hardly depends on it, given the samples of each class."""
-    rare = rare_class(counts) if metric == "accuracy" else None
+    rare = describe_rare_class(counts) if metric == "accuracy" else None
     return rare and f"{rare} {BALANCED_ACCURACY_ADVICE}"
 
 
