@@ -1,8 +1,7 @@
 """Random-effects meta-analysis of a performance measure over domains.
 
-Every domain has an estimate :math:`y_i` with a standard error :math:`s_i`. The model is
-:math:`y_i = \\mu + u_i + e_i` with :math:`u_i \\sim N(0, \\tau^2)` between domains and :math:`e_i \\sim N(0, s_i^2)` within
-them. Equation numbers refer to ``docs/mathematics_validation.rst``.
+Every domain has an estimate y_i with a standard error s_i. The model is y_i = mu + u_i + e_i, with u_i ~ N(0, tau^2)
+between domains and e_i ~ N(0, s_i^2) within them. Equation numbers refer to ``docs/mathematics_validation.rst``.
 """
 
 from __future__ import annotations
@@ -202,7 +201,7 @@ def usable_domains(estimates: ArrayLike, standard_errors: ArrayLike) -> tuple[Ar
     s = np.atleast_1d(np.asarray(standard_errors, dtype=np.float64))
     if y.ndim != 1 or y.shape != s.shape:
         raise ValueError(
-            f"estimates has shape {y.shape} and standard_errors has shape {s.shape}. Give one number per domain in each."
+            f"estimates has shape {y.shape} and standard_errors has shape {s.shape}. Give one number per domain."
         )
     if np.any(s < 0):
         raise ValueError(f"standard_errors has the negative value {float(s[s < 0][0])!r}. Give values of 0 or more.")
@@ -227,7 +226,6 @@ def weighted_mean(tau2: float, y: Array, v: Array) -> tuple[float, float, float]
 
 def restricted_maximum_likelihood(y: Array, v: Array) -> float:
     """Return the variance between domains at the global maximum of the restricted likelihood (equation 2)."""
-    k = len(y)
     spread = float(np.var(y, ddof=1))
     if spread == 0:
         return 0.0
