@@ -1,11 +1,14 @@
 # Write random meta-analyses with the results of the R package metafor, for tests/test_meta_analysis.py.
 #
-#     Rscript studies/metafor_reference.R tests/references/metafor.json
+#     Rscript studies/metafor_reference.R tests/references/impact_tbi.csv tests/references/metafor.json
 #
+# The first file has estimates per study, which tests/impact_studies.py writes. They follow the random problems.
 # Tolerances of the Fisher scoring are tightened, so that its results have more digits than the test compares.
 suppressPackageStartupMessages(library(metafor))
 
 numbers <- function(x) paste0("[", paste(formatC(x, digits = 17, format = "g"), collapse = ", "), "]")
+
+number <- function(x) formatC(x, digits = 17, format = "g")
 
 reference <- function(yi, sei, level) {
   fit <- rma(yi, sei = sei, method = "REML", test = "knha", level = level,
@@ -13,8 +16,8 @@ reference <- function(yi, sei, level) {
   new <- predict(fit)
   paste0(
     "{\"estimates\": ", numbers(yi), ", \"standard_errors\": ", numbers(sei), ", \"level\": ", level,
-    ", \"estimate\": ", numbers(fit$beta[1]), ", \"se\": ", numbers(fit$se), ", \"tau2\": ", numbers(fit$tau2),
-    ", \"i2\": ", numbers(fit$I2), ", \"q\": ", numbers(fit$QE), ", \"q_p_value\": ", numbers(fit$QEp),
+    ", \"estimate\": ", number(fit$beta[1]), ", \"se\": ", number(fit$se), ", \"tau2\": ", number(fit$tau2),
+    ", \"i2\": ", number(fit$I2), ", \"q\": ", number(fit$QE), ", \"q_p_value\": ", number(fit$QEp),
     ", \"interval\": ", numbers(c(fit$ci.lb, fit$ci.ub)),
     ", \"prediction_interval\": ", numbers(c(new$pi.lb, new$pi.ub)), "}"
   )
@@ -29,6 +32,12 @@ for (i in 1:80) {
   yi <- rnorm(k, rnorm(1, 0, 2), sqrt(tau^2 + sei^2))
   problems <- c(problems, reference(yi, sei, sample(c(95, 95, 90), 1)))
 }
+
 arguments <- commandArgs(trailingOnly = TRUE)
+studies <- read.csv(arguments[1])
+for (measure in c("auc", "calibration_in_the_large", "calibration_slope")) {
+  problems <- c(problems, reference(studies[[measure]], studies[[paste0(measure, "_se")]], 95))
+}
+
 writeLines(paste0("{\"metafor\": \"", packageVersion("metafor"), "\", \"problems\": [\n",
-                  paste(problems, collapse = ",\n"), "\n]}"), arguments[1])
+                  paste(problems, collapse = ",\n"), "\n]}"), arguments[2])

@@ -212,8 +212,9 @@ def usable_domains(estimates: ArrayLike, standard_errors: ArrayLike) -> tuple[Ar
         )
     y, v = y[usable], s[usable] ** 2
     spread = max(float(np.ptp(y)) ** 2, float(v.max()))
-    floor = SMALLEST_VARIANCE * spread if spread > 0 else np.finfo(np.float64).tiny
-    return y, np.maximum(v, floor), int((~usable).sum())
+    if spread == 0:
+        spread = max(float(y[0]) ** 2, 1.0)
+    return y, np.maximum(v, SMALLEST_VARIANCE * spread), int((~usable).sum())
 
 
 def weighted_mean(tau2: float, y: Array, v: Array) -> tuple[float, float, float]:
@@ -226,9 +227,9 @@ def weighted_mean(tau2: float, y: Array, v: Array) -> tuple[float, float, float]
 
 def restricted_maximum_likelihood(y: Array, v: Array) -> float:
     """Return the variance between domains at the global maximum of the restricted likelihood (equation 2)."""
-    spread = float(np.var(y, ddof=1))
-    if spread == 0:
+    if np.ptp(y) == 0:
         return 0.0
+    spread = float(np.var(y, ddof=1))
     # Beyond this bound the score is negative: it is at most (w_max^2 SS - (k - 1) w_min) / 2.
     upper = spread + float(np.sqrt(spread * v.max()))
     grid = np.concatenate([[0.0], upper * np.geomspace(1e-16, 1.0, GRID_POINTS)])

@@ -354,8 +354,9 @@ def _operating_points(y: Outcomes, p: Array, weight: Array) -> tuple[Array, Arra
     events = np.bincount(position, weights=weight * y, minlength=len(values))
     others = np.bincount(position, weights=weight * ~y, minlength=len(values))
     middle = (values[1:] + values[:-1]) / 2
-    # The outermost thresholds lie halfway to 0 and to 1, where no probability is.
-    thresholds = np.concatenate([[values[0] / 2], middle, [(1 + values[-1]) / 2]])
+    # The outermost thresholds lie halfway to 0 and to 1. If a probability is 1, the highest one is just above it.
+    highest = (1 + values[-1]) / 2 if values[-1] < 1 else np.nextafter(1.0, 2.0)
+    thresholds = np.concatenate([[values[0] / 2], middle, [highest]])
     with np.errstate(invalid="ignore"):
         sensitivity = 1 - np.concatenate([[0.0], np.cumsum(events)]) / events.sum()
         specificity = np.concatenate([[0.0], np.cumsum(others)]) / others.sum()
