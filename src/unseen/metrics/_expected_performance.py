@@ -23,15 +23,12 @@ from ._meta_analysis import (
 )
 
 ScaleName = Literal["logit", "log", "identity"]
-# Values at an end of the range are moved inwards by half a success or failure (Haldane and Anscombe).
-CONTINUITY = 0.5
-# Effective sizes when nothing is known about sampling error: the values are taken as exact, and only those at an end of
-# the range move, by 1 / 20,000 of its width.
-EXACT_SIZE = 1e4
-DENSITY_CELLS = 200  # of the distribution of the true performance, when sampling error is added to it
+CONTINUITY = 0.5  # successes, failures or rows that are added at the ends of a range (Haldane and Anscombe)
+SMALLEST_OFFSET = 1e-6  # share of the range that keeps equal values at its end finite
+DENSITY_CELLS = 100  # of the distribution of the true performance, when sampling error is added to it
 SMALLEST_TAIL = 1e-4  # probability beyond these cells at either end
 SMALLEST_SPREAD = 1e-6  # on the logit scale, so that equal values have a density
-COUNT_TOLERANCE = 1e-6  # of a number of rows
+COUNT_TOLERANCE = 1e-4  # of a number of rows
 LARGEST_LOGARITHM = 700.0  # of a distance that does not overflow
 
 
@@ -160,8 +157,8 @@ def expected_performance(
     errors = _per_domain("domain_standard_errors", domain_standard_errors, len(values))
     rows = _per_domain("n_rows", n_rows, len(values))
     _check_range(values, metric_range)
-    if is_share and n_rows is None:
-        raise ValueError("is_share=True needs n_rows, the number of rows of each domain.")
+    if is_share and not (rows > 0).all():
+        raise ValueError("is_share=True needs n_rows, the number of rows of each domain, which must be positive.")
     if n_rows_new is not None and not n_rows_new > 0:
         raise ValueError(f"n_rows_new={n_rows_new!r} is not allowed. Use a positive number of rows, or None.")
     usable = np.isfinite(values)
@@ -172,7 +169,12 @@ def expected_performance(
     scale = _Scale.from_range(metric_range)
     sizes = rows if is_share else _effective_sizes(scale.unit_variance(values), errors, rows)
     has_sampling_error = bool(np.isfinite(sizes).all())
-    y, v = scale.transform(values, sizes)
+    if has_sampling_error:
+        y, v = scale.linearize(values, sizes)
+    else:
+        scale = scale.with_offset(values)
+        y, v = scale.transform(values), np.zeros(len(values))
+    y, v, _ = usable_domains(y, np.sqrt(v))
     new_size = None
     if n_rows_new is not None and has_sampling_error:
         new_size = _new_effective_size(n_rows_new, sizes, rows)
@@ -270,11 +272,16 @@ def _new_effective_size(n_rows_new: float, sizes: Array, rows: Array) -> float:
 
 @dataclass(frozen=True)
 class _Scale:
-    """The scale without bounds on which domains are taken to be normal (equation 10)."""
+    """The scale without bounds on which domains are taken to be normal (equation 10).
+
+    `offset` keeps values at an end of the range finite; it is a share of the range for the logit scale, and a distance
+    from its end for the log scale.
+    """
 
     name: ScaleName
     low: float
     high: float
+    offset: float = 0.0
 
     @classmethod
     def from_range(cls, metric_range: tuple[float, float]) -> _Scale:
@@ -285,6 +292,24 @@ class _Scale:
             return cls("log", low, high)
         return cls("identity", low, high)
 
+    def with_offset(self, values: Array) -> _Scale:
+        """The same scale with half a success more, in the unit in which the variance of the values is binomial.
+
+        For the log scale it is half an event, in the unit in which the variance is that of a Poisson distribution.
+        Without an offset, a single value at an end of the range would decide the whole interval.
+        """
+        variance = float(np.var(values, ddof=1)) if len(values) > 1 else 0.0
+        offset = 0.0
+        if self.name == "logit":
+            center = (float(values.mean()) - self.low) * (self.high - float(values.mean()))
+            offset = CONTINUITY * variance / center if center > 0 else 0.0
+            offset = max(offset, SMALLEST_OFFSET)
+        elif self.name == "log":
+            center = float(self._distance(values).mean())
+            offset = CONTINUITY * variance / center if center > 0 else 0.0
+            offset = max(offset, SMALLEST_OFFSET * center, np.finfo(np.float64).tiny)
+        return _Scale(self.name, self.low, self.high, offset)
+
     def unit_variance(self, values: Array) -> Array:
         """Variance of a single row on the scale of the metric, up to a factor that effective sizes absorb."""
         if self.name == "logit":
@@ -293,38 +318,40 @@ class _Scale:
             return self._distance(values) ** 2
         return np.ones_like(values)
 
-    def transform(self, values: Array, sizes: Array) -> tuple[Array, Array]:
-        """Values on the scale, and their variances within domains (equations 10 and 12).
+    def linearize(self, values: Array, sizes: Array) -> tuple[Array, Array]:
+        """Values on the scale, and their variances within domains (equation 12).
 
-        Without effective sizes the variances are 0, and the variance between values includes the sampling error.
+        Shares have half a success and half a failure more, which makes the logit nearly unbiased. Its variance is taken
+        at the mean share of all domains: with its own share, a domain would get a weight that depends on its error.
         """
-        is_known = bool(np.isfinite(sizes).all())
-        sizes = sizes if is_known else np.full(len(values), EXACT_SIZE)
         if self.name == "logit":
             share = (values - self.low) / (self.high - self.low)
             share = (sizes * share + CONTINUITY) / (sizes + 2 * CONTINUITY)
-            y = logit(share)
             pooled = float(np.mean(share))
-            v = 1 / (sizes * pooled * (1 - pooled))
-        elif self.name == "log":
-            distance = self._distance(values)
-            smallest = float(distance.mean()) / EXACT_SIZE
-            y = np.log(np.maximum(distance, max(smallest, np.finfo(np.float64).tiny)))
-            v = 1 / sizes
-        else:
-            y = values
-            v = 1 / sizes
-        if not is_known:
-            v = np.zeros_like(y)
-        y, v, _ = usable_domains(y, np.sqrt(v))
-        return y, v
+            return logit(share), 1 / (sizes * pooled * (1 - pooled))
+        if self.name == "log":
+            # Values at the end of the range are moved by half a standard error of a typical domain.
+            smallest = CONTINUITY * float(np.mean(self._distance(values) / np.sqrt(sizes)))
+            distance = np.maximum(self._distance(values), max(smallest, np.finfo(np.float64).tiny))
+            return np.log(distance), 1 / sizes
+        return values, 1 / sizes
+
+    def transform(self, values: Array) -> Array:
+        """Values on the scale."""
+        if self.name == "logit":
+            share = (values - self.low) / (self.high - self.low)
+            return np.log((share + self.offset) / (1 - share + self.offset))
+        if self.name == "log":
+            return np.log(self._distance(values) + self.offset)
+        return values
 
     def inverse(self, z: float) -> float:
         """The value of the metric at a point of the scale."""
         if self.name == "logit":
-            return self.from_share(float(expit(z)))
+            share = float(expit(z)) * (1 + 2 * self.offset) - self.offset
+            return self.from_share(min(max(share, 0.0), 1.0))
         if self.name == "log":
-            distance = float(np.exp(min(z, LARGEST_LOGARITHM)))
+            distance = max(float(np.exp(min(z, LARGEST_LOGARITHM))) - self.offset, 0.0)
             return self.low + distance if np.isfinite(self.low) else self.high - distance
         return z
 
@@ -378,4 +405,4 @@ def _interval_of_measured_share(mixture: NormalMixture, size: float, level: floa
     tail = (1 - level) / 2
     low = count(tail) + CONTINUITY
     high = count(1 - tail) + CONTINUITY
-    return max(low, 0.0) / size, min(high, size) / size
+    return min(max(low / size, 0.0), 1.0), min(max(high / size, 0.0), 1.0)
