@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import importlib.util
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import expit, logit
 from scipy.stats import t
-from studies.prediction_intervals import World, simulate
 
 from unseen.metrics import expected_performance
 
+STUDY = Path(__file__).parents[1] / "studies" / "prediction_intervals.py"
 RANGES = {
     "share": (0.0, 1.0),
     "correlation": (-1.0, 1.0),
@@ -197,12 +201,23 @@ def test_wrong_arguments_are_named(arguments, options, message):
         expected_performance(*arguments, **options)
 
 
+@pytest.fixture(scope="module")
+def study():
+    """The module of the study, which is not part of the package."""
+    spec = importlib.util.spec_from_file_location("prediction_intervals", STUDY)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    yield module
+    del sys.modules[spec.name]
+
+
 @pytest.mark.parametrize(
     ("skill", "center", "spread"), [("logit", 0.75, 0.3), ("logit", 0.93, 0.6), ("raw", 0.75, 0.05)]
 )
-def test_measured_values_are_missed_rarely_and_on_both_sides(skill, center, spread):
+def test_measured_values_are_missed_rarely_and_on_both_sides(study, skill, center, spread):
     """As many replicates as take a second: the bounds are three standard errors wide."""
-    found = simulate(World("accuracy", skill, center, spread, 5), 150)["measured"]
+    found = study.simulate(study.World("accuracy", skill, center, spread, 5), 150)["measured"]
     assert found["below"] <= 0.025 + 3 * np.sqrt(0.025 * 0.975 / 150)
     assert found["above"] <= 0.025 + 3 * np.sqrt(0.025 * 0.975 / 150)
 
@@ -211,9 +226,9 @@ def test_measured_values_are_missed_rarely_and_on_both_sides(skill, center, spre
 @pytest.mark.parametrize("metric", ["accuracy", "AUC"])
 @pytest.mark.parametrize("n_domains", [5, 8, 15])
 @pytest.mark.parametrize("spread", [0.15, 0.3, 0.6])
-def test_prediction_intervals_hold_93_to_97_percent_with_misses_on_both_sides(metric, n_domains, spread):
+def test_prediction_intervals_hold_93_to_97_percent_with_misses_on_both_sides(study, metric, n_domains, spread):
     n = 1000
-    found = simulate(World(metric, "logit", 0.8, spread, n_domains), n)
+    found = study.simulate(study.World(metric, "logit", 0.8, spread, n_domains), n)
     for method in ("truth", "measured"):
         below, above = found[method]["below"], found[method]["above"]
         error = np.sqrt(0.05 * 0.95 / n)
@@ -225,9 +240,9 @@ def test_prediction_intervals_hold_93_to_97_percent_with_misses_on_both_sides(me
 @pytest.mark.slow
 @pytest.mark.parametrize("n_domains", [3, 4])
 @pytest.mark.parametrize("spread", [0.15, 0.3, 0.6])
-def test_with_the_prior_intervals_of_few_domains_hold_90_percent_and_are_narrower(n_domains, spread):
+def test_with_the_prior_intervals_of_few_domains_hold_90_percent_and_are_narrower(study, n_domains, spread):
     n = 1000
-    found = simulate(World("AUC", "logit", 0.8, spread, n_domains), n)
+    found = study.simulate(study.World("AUC", "logit", 0.8, spread, n_domains), n)
     for method in ("truth", "measured"):
         held = 1 - found[method]["below"] - found[method]["above"]
         assert held >= 0.9 - 2 * np.sqrt(0.09 / n)
