@@ -182,6 +182,16 @@ def test_domains_without_a_value_are_dropped_and_counted():
     assert result.prediction_interval == same.prediction_interval
 
 
+def test_rounding_beyond_the_range_is_allowed():
+    result = expected_performance([1 + 1e-12, 0.9, 0.95])
+    assert result.prediction_interval == pytest.approx(expected_performance([1.0, 0.9, 0.95]).prediction_interval)
+
+
+def test_infinite_losses_are_dropped_and_counted():
+    result = expected_performance([-0.4, -np.inf, -0.5, -0.45], metric_range=(-np.inf, 0.0))
+    assert (result.n_domains, result.n_dropped) == (3, 1)
+
+
 @pytest.mark.parametrize(
     ("arguments", "options", "message"),
     [

@@ -24,6 +24,7 @@ from ._meta_analysis import (
 
 ScaleName = Literal["logit", "log", "identity"]
 CONTINUITY = 0.5  # successes, failures or rows that are added at the ends of a range (Haldane and Anscombe)
+ROUNDING = 1e-9  # relative error of values at an end of the range
 SMALLEST_OFFSET = 1e-6  # share of the range that keeps equal values at its end finite
 DENSITY_CELLS = 100  # of the distribution of the true performance, when sampling error is added to it
 SMALLEST_TAIL = 1e-4  # probability beyond these cells at either end
@@ -156,7 +157,7 @@ def expected_performance(
     values = np.atleast_1d(np.asarray(domain_values, dtype=np.float64))
     errors = _per_domain("domain_standard_errors", domain_standard_errors, len(values))
     rows = _per_domain("n_rows", n_rows, len(values))
-    _check_range(values, metric_range)
+    values = _clip_to_range(values, metric_range)
     if is_share and not (rows > 0).all():
         raise ValueError("is_share=True needs n_rows, the number of rows of each domain, which must be positive.")
     if n_rows_new is not None and not n_rows_new > 0:
@@ -232,16 +233,20 @@ def _per_domain(name: str, numbers: ArrayLike | None, n_domains: int) -> Array:
     return array
 
 
-def _check_range(values: Array, metric_range: tuple[float, float]) -> None:
+def _clip_to_range(values: Array, metric_range: tuple[float, float]) -> Array:
+    """Return values without rounding errors beyond the ends of the range; raise for values that are farther away."""
     low, high = metric_range
     if not low < high:
         raise ValueError(f"metric_range={metric_range!r} is not allowed. The first number must be below the second.")
-    outside = values[np.isfinite(values) & ((values < low) | (values > high))]
-    if len(outside):
+    clipped = np.clip(values, low, high)
+    with np.errstate(invalid="ignore"):
+        is_outside = np.isfinite(values) & (np.abs(values - clipped) > ROUNDING * np.maximum(np.abs(clipped), 1))
+    if is_outside.any():
         raise ValueError(
-            f"domain_values has the value {float(outside[0])!r}, which is outside of metric_range={metric_range!r}. "
-            "Pass the range of the metric, infinite where it has no bound."
+            f"domain_values has the value {float(values[is_outside][0])!r}, which is outside of "
+            f"metric_range={metric_range!r}. Pass the range of the metric, infinite where it has no bound."
         )
+    return np.where(np.isfinite(values), clipped, np.nan)
 
 
 def _effective_sizes(unit_variance: Array, errors: Array, rows: Array) -> Array:
