@@ -1,0 +1,176 @@
+"""Simulate how often 95% prediction intervals for a new domain hold, and on which side they miss.
+
+Domains have a true performance that varies around a center, and it is measured on their rows. From the known domains,
+intervals are computed for one more domain by four methods:
+
+- truth: `unseen.metrics.expected_performance`, for the true performance of the new domain;
+- measured: the same for the value measured on its rows (`n_rows_new`);
+- textbook: `unseen.metrics.random_effects` on the logit scale, which equals metafor (REML, Hartung-Knapp, t with k - 1
+  degrees of freedom), for the true performance;
+- earlier: Student's interval on the arcsine scale, which this package used before, for the measured value.
+
+    python -m studies.prediction_intervals --replicates 1000 --csv docs/results/prediction_intervals.csv
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from scipy.special import expit, logit, ndtri, stdtrit
+
+from unseen.metrics import TAU_PRIOR_SCALES, Estimate, auc, expected_performance, random_effects, share
+
+METHODS = ("truth", "measured", "textbook", "earlier")
+ROWS = (100, 400)  # fewest and most rows of a domain, whose logarithm is uniform
+EVENT_SHARE = 0.3
+FEW_DOMAINS = 4  # up to here the half-normal prior on tau is used
+ROUNDING = 1e-12
+
+
+@dataclass(frozen=True)
+class World:
+    """A population of domains.
+
+    Attributes
+    ----------
+    metric : str
+        "accuracy" or "AUC".
+    skill : str
+        Scale on which the performance of domains is normal: "logit", or "raw", where it is clipped to [0, 1].
+    center : float
+        Performance of a typical domain.
+    spread : float
+        Standard deviation between domains, on that scale.
+    n_domains : int
+        Known domains.
+    """
+
+    metric: str
+    skill: str
+    center: float
+    spread: float
+    n_domains: int
+
+    @property
+    def tau_prior(self) -> float | None:
+        """Scale of the prior on tau, for few domains."""
+        return TAU_PRIOR_SCALES["logit"] if self.n_domains <= FEW_DOMAINS else None
+
+    def draw(self, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """True and measured performance, rows, and logits with standard errors; the last domain is the new one."""
+        n = self.n_domains + 1
+        noise = self.spread * rng.normal(size=n)
+        center = logit(self.center) + noise if self.skill == "logit" else self.center + noise
+        truth = expit(center) if self.skill == "logit" else np.clip(center, 0, 1)
+        rows = np.exp(rng.uniform(*np.log(ROWS), size=n)).astype(int)
+        if self.metric == "accuracy":
+            estimates = [share(int(rng.binomial(r, p)), int(r)) for r, p in zip(rows, truth, strict=True)]
+        else:
+            estimates = [_measured_auc(rng, int(r), p) for r, p in zip(rows, truth, strict=True)]
+        values = np.array([one.value for one in estimates])
+        errors = np.array([one.se for one in estimates])
+        scaled = np.array([[one.scaled_value, one.scaled_se] for one in estimates])
+        return truth, values, errors, rows, scaled
+
+
+def _measured_auc(rng: np.random.Generator, rows: int, truth: float) -> Estimate:
+    """AUC of normal scores, whose distance between classes gives the true AUC."""
+    n_events = max(round(EVENT_SHARE * rows), 2)
+    y = np.arange(rows) < n_events
+    return auc(y, rng.normal(size=rows) + np.sqrt(2) * ndtri(truth) * y)
+
+
+def earlier_interval(values: np.ndarray, rows: np.ndarray) -> tuple[float, float]:
+    """Student's prediction interval on the arcsine scale, with at least the binomial variance."""
+    k = len(values)
+    error = float(np.mean(np.maximum(values * (1 - values) / rows, rows**-2.0)))
+    mean = float(values.mean())
+    size = max(mean * (1 - mean) / error, 1 / np.sqrt(error))
+    angles = np.arcsin(np.sqrt(values))
+    variance = max(float(angles.var(ddof=1)), 1 / (4 * size))
+    reach = stdtrit(k - 1, 0.975) * np.sqrt(variance * (1 + 1 / k))
+    low, high = np.clip([angles.mean() - reach, angles.mean() + reach], 0, np.pi / 2)
+    return float(np.sin(low) ** 2), float(np.sin(high) ** 2)
+
+
+def simulate(world: World, n_replicates: int, seed: int = 0) -> dict[str, dict[str, float]]:
+    """For each method: shares of new domains below and above the interval, and the median width."""
+    rng = np.random.default_rng(seed)
+    outcomes: dict[str, list[tuple[bool, bool, float]]] = {method: [] for method in METHODS}
+    known = slice(0, world.n_domains)
+    for _ in range(n_replicates):
+        truth, values, errors, rows, scaled = world.draw(rng)
+        is_share = world.metric == "accuracy"
+
+        def expected(
+            n_rows_new: float | None, values=values, errors=errors, rows=rows, is_share=is_share
+        ) -> tuple[float, float]:
+            return expected_performance(
+                values[known],
+                None if is_share else errors[known],
+                n_rows=rows[known],
+                is_share=is_share,
+                n_rows_new=n_rows_new,
+                tau_prior=world.tau_prior,
+            ).prediction_interval
+
+        textbook = random_effects(scaled[known, 0], scaled[known, 1]).prediction_interval
+        intervals = {
+            "truth": (expected(None), truth[-1]),
+            "measured": (expected(float(rows[-1])), values[-1]),
+            "textbook": ((float(expit(textbook[0])), float(expit(textbook[1]))), truth[-1]),
+            "earlier": (earlier_interval(values[known], rows[known]), values[-1]),
+        }
+        for method, ((low, high), target) in intervals.items():
+            outcomes[method].append((target < low - ROUNDING, target > high + ROUNDING, high - low))
+    result = {}
+    for method, found in outcomes.items():
+        below, above, width = np.array(found, dtype=float).T
+        result[method] = {"below": below.mean(), "above": above.mean(), "width": float(np.median(width))}
+    return result
+
+
+def worlds() -> Iterator[World]:
+    """All populations of the study."""
+    for n_domains in (3, 4, 5, 8, 15):
+        for center in (0.75, 0.93):
+            for spread in (0.15, 0.3, 0.6):
+                yield World("accuracy", "logit", center, spread, n_domains)
+        for center in (0.75, 0.9):
+            for spread in (0.15, 0.3, 0.6):
+                yield World("AUC", "logit", center, spread, n_domains)
+        if n_domains > FEW_DOMAINS:
+            yield World("accuracy", "raw", 0.75, 0.05, n_domains)
+            yield World("accuracy", "raw", 0.9, 0.03, n_domains)
+
+
+def main() -> None:
+    """Print one line per world and method, and write them to a file."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--replicates", type=int, default=1000)
+    parser.add_argument("--csv", type=Path)
+    options = parser.parse_args()
+    columns = ("domains", "metric", "skill", "center", "spread", "method", "held", "below", "above", "median_width")
+    lines = []
+    print(*columns)
+    for seed, world in enumerate(worlds()):
+        description = (world.n_domains, world.metric, world.skill, world.center, world.spread)
+        for method, found in simulate(world, options.replicates, seed).items():
+            held = 1 - found["below"] - found["above"]
+            numbers = (f"{held:.4f}", f"{found['below']:.4f}", f"{found['above']:.4f}", f"{found['width']:.3f}")
+            lines.append((*description, method, *numbers))
+            print(*lines[-1], flush=True)
+    if options.csv:
+        with open(options.csv, "w", newline="") as output:
+            writer = csv.writer(output, lineterminator="\n")
+            writer.writerow((*columns, "replicates"))
+            writer.writerows((*line, options.replicates) for line in lines)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,209 @@
+"""Calibration in the large, slope, observed:expected ratio, Brier scores and curves."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import minimize
+from scipy.special import expit, logit
+
+from unseen.metrics import (
+    brier_score,
+    calibration_curve,
+    calibration_in_the_large,
+    calibration_slope,
+    class_calibration,
+    observed_expected_ratio,
+    scaled_brier_score,
+)
+
+
+def world(seed, n=200, intercept=0.3, slope=0.7):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(-0.5, 1.2, n)
+    return rng.random(n) < expit(intercept + slope * x), expit(x)
+
+
+def newton(X, y, offset):
+    """A direct transcription of Newton's method for logistic regression."""
+    beta = np.zeros(X.shape[1])
+    for _ in range(50):
+        p = expit(offset + X @ beta)
+        information = (X.T * (p * (1 - p))) @ X
+        beta = beta + np.linalg.solve(information, X.T @ (y - p))
+    return beta, np.sqrt(np.diag(np.linalg.inv(information)))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_intercept_and_slope_are_those_of_logistic_regression(seed):
+    y, p = world(seed)
+    x = logit(p)
+    beta, se = newton(np.ones((len(y), 1)), y, x)
+    result = calibration_in_the_large(y, p)
+    assert (result.value, result.se) == pytest.approx((beta[0], se[0]), abs=1e-9)
+    beta, se = newton(np.column_stack([np.ones_like(x), x]), y, 0 * x)
+    fit = calibration_slope(y, p)
+    assert (fit.intercept.value, fit.slope.value) == pytest.approx(tuple(beta), abs=1e-9)
+    assert (fit.intercept.se, fit.slope.se) == pytest.approx(tuple(se), abs=1e-9)
+    assert not fit.is_penalized
+
+
+def test_intercept_and_slope_equal_statsmodels():
+    sm = pytest.importorskip("statsmodels.api")
+    y, p = world(0)
+    x = logit(p)
+    family = sm.families.Binomial()
+    large = sm.GLM(y.astype(float), np.ones(len(y)), family=family, offset=x).fit(tol=1e-12)
+    result = calibration_in_the_large(y, p)
+    assert (result.value, result.se) == pytest.approx((large.params[0], large.bse[0]), abs=1e-7)
+    slope = sm.GLM(y.astype(float), sm.add_constant(x), family=family).fit(tol=1e-12)
+    fit = calibration_slope(y, p)
+    assert (fit.slope.value, fit.slope.se) == pytest.approx((slope.params[1], slope.bse[1]), abs=1e-7)
+
+
+def test_calibrated_probabilities_are_recognized():
+    inside = np.zeros(3)
+    for seed in range(400):
+        y, p = world(seed, intercept=0, slope=1)
+        fit = calibration_slope(y, p)
+        estimates = (calibration_in_the_large(y, p), fit.slope, observed_expected_ratio(y, p))
+        for j, (estimate, truth) in enumerate(zip(estimates, (0, 1, 1), strict=True)):
+            inside[j] += estimate.interval[0] <= truth <= estimate.interval[1]
+    assert (np.abs(inside[:2] / 400 - 0.95) < 0.03).all()
+    # The binomial standard error of the ratio ignores that expected numbers vary with the rows, so it is conservative.
+    assert inside[2] / 400 > 0.93
+
+
+@given(st.floats(-2, 2), st.floats(0.2, 3))
+@settings(max_examples=30, deadline=None)
+def test_recalibrated_probabilities_have_the_inverse_slope(shift, factor):
+    y, p = world(1)
+    one = calibration_slope(y, p)
+    two = calibration_slope(y, expit(shift + factor * logit(p)))
+    assert two.slope.value == pytest.approx(one.slope.value / factor, rel=1e-6)
+    assert two.intercept.value == pytest.approx(one.intercept.value - two.slope.value * shift, abs=1e-6)
+    large = calibration_in_the_large(y, expit(shift + logit(p)))
+    assert large.value == pytest.approx(calibration_in_the_large(y, p).value - shift, abs=1e-7)
+
+
+def test_separated_outcomes_have_the_maximum_of_firths_likelihood():
+    x = np.array([-2.0, -1.0, -0.5, 0.3, 1.0, 2.5])
+    y = x > 0
+    fit = calibration_slope(y, expit(x))
+    assert fit.is_penalized
+    X = np.column_stack([np.ones_like(x), x])
+
+    def loss(beta):
+        p = expit(X @ beta)
+        information = (X.T * (p * (1 - p))) @ X
+        return -np.sum(np.log(np.where(y, p, 1 - p))) - 0.5 * np.linalg.slogdet(information)[1]
+
+    best = minimize(loss, np.zeros(2), method="Nelder-Mead", options={"xatol": 1e-9, "fatol": 1e-13, "maxiter": 5000})
+    assert (fit.intercept.value, fit.slope.value) == pytest.approx(tuple(best.x), abs=1e-5)
+    assert np.isfinite(fit.slope.interval).all()
+
+
+@pytest.mark.parametrize("event", [False, True])
+def test_a_single_outcome_has_a_finite_intercept_and_no_slope(event):
+    y, p = np.full(20, event), np.linspace(0.1, 0.9, 20)
+    result = calibration_in_the_large(y, p)
+    assert np.isfinite([result.value, result.se]).all()
+    assert (result.value > 0) == event
+    assert np.isnan(calibration_slope(y, p).slope.value)
+    assert np.isnan(calibration_slope([0, 1, 1], [0.4, 0.4, 0.4]).slope.value)
+
+
+def test_probabilities_of_zero_and_one_are_allowed():
+    result = calibration_slope([0, 1, 0, 1, 1, 0], [0.0, 1.0, 0.3, 0.6, 0.0, 0.7])
+    assert np.isfinite([result.slope.value, result.slope.se]).all()
+
+
+def test_observed_expected_ratio():
+    y, p = world(0)
+    result = observed_expected_ratio(y, p)
+    assert result.value == pytest.approx(y.mean() / p.mean())
+    assert result.scaled_value == pytest.approx(np.log(result.value))
+    assert result.scaled_se == pytest.approx(np.sqrt((1 - y.mean()) / y.sum()))
+    none = observed_expected_ratio(np.zeros(50), np.full(50, 0.02))
+    assert none.value == 0
+    assert none.interval[0] == 0
+    assert none.interval[1] > 1
+    assert np.isfinite([none.scaled_value, none.scaled_se]).all()
+    every = observed_expected_ratio(np.ones(5), np.full(5, 0.8))
+    assert every.scaled_value == pytest.approx(np.log(1.25))
+    assert every.scaled_se > 0
+    assert np.isnan(observed_expected_ratio([0, 0], [0.0, 0.0]).value)
+
+
+def test_brier_scores():
+    y, p = world(0)
+    assert brier_score(y, p).value == pytest.approx(np.mean((y - p) ** 2))
+    scaled = scaled_brier_score(y, p)
+    assert scaled.value == pytest.approx(1 - np.mean((y - p) ** 2) / np.mean((y - y.mean()) ** 2))
+    assert scaled_brier_score(y, np.full(len(y), y.mean())).value == pytest.approx(0, abs=1e-12)
+    assert scaled_brier_score(y, y.astype(float)).value == 1
+    assert np.isnan(scaled_brier_score([1, 1], [0.5, 0.6]).value)
+
+
+def test_standard_errors_of_brier_scores_equal_the_jackknife():
+    y, p = world(3, n=300)
+    keep = ~np.eye(len(y), dtype=bool)
+    for measure in (brier_score, scaled_brier_score):
+        values = np.array([measure(y[own], p[own]).value for own in keep])
+        jackknife = np.sqrt((len(y) - 1) / len(y) * np.sum((values - values.mean()) ** 2))
+        assert measure(y, p).se == pytest.approx(jackknife, rel=0.02)
+
+
+def test_a_curve_with_two_knots_is_the_logistic_recalibration():
+    y, p = world(0)
+    fit, curve = calibration_slope(y, p), calibration_curve(y, p, n_knots=2)
+    line = expit(fit.intercept.value + fit.slope.value * logit(curve.predicted))
+    np.testing.assert_allclose(curve.observed, line, atol=1e-9)
+    assert (curve.low < curve.observed).all()
+    assert (curve.observed < curve.high).all()
+    assert (curve.predicted[0], curve.predicted[-1]) == pytest.approx((p.min(), p.max()))
+
+
+def test_curves_bend_where_calibration_does_and_are_linear_beyond_the_knots():
+    rng = np.random.default_rng(0)
+    x = rng.normal(0, 1.5, 20_000)
+    y = rng.random(len(x)) < expit(np.abs(x) - 1)
+    curve = calibration_curve(y, expit(x), n_knots=5)
+    middle = np.abs(logit(curve.predicted)) < 2.5
+    truth = expit(np.abs(logit(curve.predicted)) - 1)
+    assert np.abs(curve.observed - truth)[middle].max() < 0.1
+    tail = logit(curve.observed)[logit(curve.predicted) > np.quantile(x, 0.96)]
+    assert np.abs(np.diff(tail, 2)).max() < 1e-8
+
+
+def test_curves_have_few_knots_for_few_events_and_are_undefined_for_one_outcome():
+    y, p = world(0)
+    assert calibration_curve(y, p).n_knots == 4
+    assert calibration_curve(y[:40], p[:40]).n_knots == 2
+    assert np.isnan(calibration_curve(np.ones(5), p[:5]).observed).all()
+    with pytest.raises(ValueError, match="n_knots=7"):
+        calibration_curve(y, p, n_knots=7)
+
+
+def test_a_curve_of_separated_outcomes_is_finite():
+    p = np.linspace(0.05, 0.95, 30)
+    curve = calibration_curve(p > 0.5, p)
+    assert np.isfinite(curve.observed).all()
+    assert curve.observed[0] < 0.3 < 0.7 < curve.observed[-1]
+
+
+def test_each_class_is_calibrated_against_the_rest():
+    rng = np.random.default_rng(0)
+    P = rng.dirichlet([1, 2, 3], 300)
+    labels = np.array([rng.choice(list("abc"), p=row) for row in P])
+    result = class_calibration(labels, P, list("abc"))
+    for j, name in enumerate("abc"):
+        assert result[name].fit == calibration_slope(labels == name, P[:, j])
+        assert result[name].fit.slope.value == pytest.approx(1, abs=4 * result[name].fit.slope.se)
+
+
+def test_probabilities_outside_of_their_range_are_named():
+    with pytest.raises(ValueError, match=r"value 1\.2"):
+        brier_score([0, 1], [0.5, 1.2])
