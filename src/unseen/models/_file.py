@@ -37,6 +37,7 @@ from ._parts import (
     type_name,
 )
 from ._predict import Model, ModelFileError
+from ._tree_state import TREE_ESTIMATORS, replace_tree_estimators, restore_tree_estimators
 
 FORMAT = 3  # files of format 2 hold a pipeline in place of a pool, those of format 1 types of other names
 CARD, PAYLOAD = "card.json", "model.skops"
@@ -79,6 +80,10 @@ def save_model(model: Any, path: str | os.PathLike[str], card: Mapping[str, Any]
     """
     skops = optional_import("skops.io", "Saving a model")
     path = Path(path)
+    try:
+        model = replace_tree_estimators(model, estimator_types())
+    except ValueError as error:
+        raise ModelFileError(f"This model cannot be stored: {error}.") from error
     require_storable(model)
     try:  # what would not be read back is not written
         check_parts(model)
@@ -104,9 +109,10 @@ def save_model(model: Any, path: str | os.PathLike[str], card: Mapping[str, Any]
 
 def require_storable(model: Any) -> None:
     """Refuse what consists of parts that no model file holds; of estimators, before the work of fitting them."""
-    unknown = strangers(model)
+    unknown = strangers(replace_tree_estimators(model, estimator_types()))
     if unknown:
-        parts = ", ".join(sorted(kind.__name__ for kind in estimator_types() if kind not in OURS))
+        others = [kind for kind in (*estimator_types(), *TREE_ESTIMATORS) if kind not in OURS]
+        parts = ", ".join(sorted(kind.__name__ for kind in others))
         raise ModelFileError(
             f"This model cannot be stored: it holds objects of type {', '.join(unknown)}, which no reader would trust. "
             f"Build it from the estimators of unseen and {parts}; nearest neighbours need algorithm='brute'. Or keep "
@@ -182,6 +188,7 @@ def load_model(path: str | os.PathLike[str]) -> Model:
             model = skops.loads(payload, trusted=[*TRUSTED, *estimator_names()])
         _refuse(path, strangers(model))
         check_parts(model)
+        model = restore_tree_estimators(model, estimator_types())
         reset_runtime_settings(model)
         found = Model(model, card, str(path))
         _try_out(found)

@@ -35,9 +35,10 @@ from ..labels import MAX_LABEL_LENGTH
 from ..selection import METHODS, Pool
 from ..shift import Novelty
 from ._model import TableModel
+from ._tree_state import TreeState
 
 PROJECTIONS = (CIDG, DICA, KFDA, MDA, SCA)
-OURS: tuple[type, ...] = (*PROJECTIONS, DomainCenterer, Novelty, PivotedNystroem, Pool, TableModel, UndoBias)
+OURS: tuple[type, ...] = (*PROJECTIONS, DomainCenterer, Novelty, PivotedNystroem, Pool, TableModel, TreeState, UndoBias)
 CLASSIFIERS = (KNeighborsClassifier, LabelBinarizer, LinearSVC, LogisticRegression, RidgeClassifier, SVC)
 PREPARATIONS = (ColumnTransformer, Normalizer, OneHotEncoder, SimpleImputer, StandardScaler)
 ESTIMATORS = (*OURS, *CLASSIFIERS, *PREPARATIONS, FrozenEstimator, Nystroem, Pipeline, RBFSampler)
