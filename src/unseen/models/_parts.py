@@ -35,6 +35,7 @@ from ..labels import MAX_LABEL_LENGTH
 from ..selection import METHODS, Pool
 from ..shift import Novelty
 from ._model import TableModel
+from ._tree_checks import MAX_FEATURES
 from ._tree_state import TreeState
 
 PROJECTIONS = (CIDG, DICA, KFDA, MDA, SCA)
@@ -100,7 +101,6 @@ MAX_JSON_MARKS = 2_500_000  # brackets, commas and colons; what lies between two
 MAX_NODES = 200_000  # a pool of 8 members has 2,500, a column of levels 8
 MAX_DEPTH = 30  # models of this package have 14
 MAX_MEMBERS = 1_000  # of an ensemble
-MAX_FEATURES = 2**22  # that an estimator may declare without an array of that length
 LARGEST = 1e150  # tables hold no number that is larger, and squares of such numbers would be infinite
 
 

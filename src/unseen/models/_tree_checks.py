@@ -13,7 +13,7 @@ tree, which is node 0.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,16 +26,20 @@ Array = npt.NDArray[Any]
 # few nodes it has, so 20,000 trees take 60 MB. An ensemble of 100 classes and 100 boosting iterations has 10,000.
 MAX_TREES = 20_000
 # A node takes 64 bytes in memory, and 8 more for each class, while a forged file can describe it in about 6 bytes. So
-# 2**25 nodes take some 3 GB, and a file needs 200 MB for them. 500 trees grown to purity on 50,000 rows have 2**24.
+# 2**25 nodes take some 3 GB, and a file needs 180 MB for them. 500 trees grown to purity on 50,000 rows have 2**24.
 MAX_TREE_NODES = 2**25
+# Trees are checked and built in chunks of about this many nodes, because the checks need some 200 bytes for each node
+# that they work on.
+CHUNK_NODES = 2**17
 # The checks take one step for each level. Trees that are grown to purity on random data have about 2 log2(rows) levels.
 MAX_TREE_LEVELS = 10_000
+MAX_FEATURES = 2**22  # that an estimator may declare without an array of that length
 MAX_BINS = 256  # of gradient boosting, one of them for missing values: bins are bytes
 BITSET_WORDS = 8  # of 32 bits, one bit for each bin
 LARGEST_COUNT = 2**53  # whole numbers up to this one are exact in double precision
 PROBABILITY_TOLERANCE = 1e-6  # rounding errors of a sum of class proportions are far smaller, forged values rarely are
 
-# The columns of forests and single trees. Inner nodes have splits, all other nodes are leaves.
+# The columns of forests and single trees, and what they have a row for. Inner nodes have splits, all others are leaves.
 FOREST_COLUMNS = {
     "node_counts": "tree",
     "left": "node",
@@ -47,6 +51,8 @@ FOREST_COLUMNS = {
     "samples": "leaf",
     "weight": "leaf",
 }
+FOREST_LEAF = -1  # what marks a leaf in the columns "left" and "right"
+BOOSTING_LEAF = 0
 # The columns of gradient boosting. The trees of an iteration, one for each class, stand side by side.
 BOOSTING_COLUMNS = {
     "node_counts": "tree",
@@ -108,13 +114,75 @@ def check_tree_total(n_trees: int, n_nodes: int) -> None:
         )
 
 
-def check_forest(columns: Any, n_features: int, n_classes: int) -> tuple[dict[str, Array], TreeShape]:
-    """Check the trees of a forest.
+def tree_chunks(columns: Any, expected: Mapping[str, str], leaf_mark: int) -> Iterator[dict[str, Array]]:
+    """Divide the columns of many trees into those of a few trees each.
 
     Parameters
     ----------
     columns : dict of ndarray
-        One array for each name in `FOREST_COLUMNS`, of any dtype that holds its values exactly.
+        Of any content.
+    expected : dict of str
+        `FOREST_COLUMNS` or `BOOSTING_COLUMNS`.
+    leaf_mark : int
+        `FOREST_LEAF` or `BOOSTING_LEAF`.
+
+    Yields
+    ------
+    chunk : dict of ndarray
+        Views of the columns. Those that are too short give chunks that `check_forest` or `check_boosting` refuse;
+        ValueError is raised for those that are too long.
+    """
+    n_trees, n_nodes = count_trees(columns, expected)
+    check_tree_total(n_trees, n_nodes)
+    if n_trees == 0:
+        raise ValueError("it has no trees")
+    node_counts = _check_integers(columns, "node_counts", n_trees, 1, n_nodes)
+    if int(node_counts.sum()) != n_nodes:
+        raise ValueError(f"node_counts sum to {int(node_counts.sum()):,}, but there are {n_nodes:,} nodes")
+    left = columns["left"]
+    if left.ndim != 1 or left.dtype.kind not in "iu":
+        raise ValueError(f"left of its trees is an array of {left.dtype} of shape {left.shape}; integers are expected")
+    bitset_counts = np.zeros(n_trees, dtype=np.int64)
+    if "bitset_counts" in columns:
+        bitset_counts = _check_integers(columns, "bitset_counts", n_trees, 0, columns["raw_bitsets"].size)
+    stops = dict.fromkeys(("tree", "node", "split", "leaf", "bitset"), 0)
+    # A new chunk begins with the tree that has a node at a multiple of the number of nodes.
+    firsts = np.flatnonzero(np.diff(np.cumsum(node_counts) // CHUNK_NODES, prepend=-1))
+    for first, end in zip(firsts, [*firsts[1:], n_trees], strict=True):
+        starts = stops
+        node_stop = starts["node"] + int(node_counts[first:end].sum())
+        n_leaves = int((left[starts["node"] : node_stop] == leaf_mark).sum())
+        stops = {
+            "tree": int(end),
+            "node": node_stop,
+            "split": starts["split"] + node_stop - starts["node"] - n_leaves,
+            "leaf": starts["leaf"] + n_leaves,
+            "bitset": starts["bitset"] + int(bitset_counts[first:end].sum()),
+        }
+        yield {name: columns[name][starts[rows] : stops[rows]] for name, rows in expected.items()}
+    for name, rows in expected.items():
+        if len(columns[name]) != stops[rows]:
+            raise ValueError(f"{name} of its trees has {len(columns[name]):,} rows; {stops[rows]:,} are expected")
+
+
+def count_trees(columns: Any, expected: Mapping[str, str]) -> tuple[int, int]:
+    """Number of trees, and of their nodes, before anything is known of the columns but their names."""
+    if type(columns) is not dict or columns.keys() != expected.keys():
+        names = sorted(map(str, columns)) if isinstance(columns, dict) else type(columns).__name__
+        raise ValueError(f"its trees have the columns {names}; {sorted(expected)} are expected")
+    for name, column in columns.items():
+        if type(column) is not np.ndarray or column.ndim == 0:
+            raise ValueError(f"{name} of its trees is {type(column).__name__}; an array with rows is expected")
+    return columns["node_counts"].size, columns["left"].size
+
+
+def check_forest(columns: Mapping[str, Array], n_features: int, n_classes: int) -> tuple[dict[str, Array], TreeShape]:
+    """Check some trees of a forest.
+
+    Parameters
+    ----------
+    columns : dict of ndarray
+        A chunk of `tree_chunks`, of any dtypes.
     n_features, n_classes : int
         Of the estimator.
 
@@ -125,8 +193,7 @@ def check_forest(columns: Any, n_features: int, n_classes: int) -> tuple[dict[st
     shape : TreeShape
         The branches.
     """
-    columns = _check_names(columns, FOREST_COLUMNS)
-    shape = _check_branches(columns, leaf_mark=-1)
+    shape = _check_branches(columns, FOREST_LEAF)
     n_leaves = int(shape.is_leaf.sum())
     n_splits = len(shape.is_leaf) - n_leaves
     probability = _check_numbers(columns, "probability", (n_leaves, n_classes), 0.0, 1.0)
@@ -144,14 +211,14 @@ def check_forest(columns: Any, n_features: int, n_classes: int) -> tuple[dict[st
 
 
 def check_boosting(
-    columns: Any, is_categorical: Array, n_categories: Array, n_bins: int
+    columns: Mapping[str, Array], is_categorical: Array, n_categories: Array, n_bins: int
 ) -> tuple[dict[str, Array], TreeShape]:
-    """Check the trees of gradient boosting.
+    """Check some trees of gradient boosting.
 
     Parameters
     ----------
     columns : dict of ndarray
-        One array for each name in `BOOSTING_COLUMNS`, of any dtype that holds its values exactly.
+        A chunk of `tree_chunks`, of any dtypes.
     is_categorical : ndarray of shape (n_features,), dtype=bool
         Which features are categorical, in the order in which trees see them.
     n_categories : ndarray of shape (n_features,)
@@ -166,8 +233,7 @@ def check_boosting(
     shape : TreeShape
         The branches.
     """
-    columns = _check_names(columns, BOOSTING_COLUMNS)
-    shape = _check_branches(columns, leaf_mark=0)
+    shape = _check_branches(columns, BOOSTING_LEAF)
     n_trees = len(shape.starts) - 1
     n_nodes = len(shape.is_leaf)
     n_splits = n_nodes - int(shape.is_leaf.sum())
@@ -210,30 +276,14 @@ def check_boosting(
     return checked, shape
 
 
-def _check_names(columns: Any, expected: Mapping[str, str]) -> dict[str, Any]:
-    if type(columns) is not dict or columns.keys() != expected.keys():
-        names = sorted(map(str, columns)) if isinstance(columns, dict) else type(columns).__name__
-        raise ValueError(f"its trees have the columns {names}; {sorted(expected)} are expected")
-    for name, column in columns.items():
-        if type(column) is not np.ndarray:
-            raise ValueError(f"{name} of its trees is {type(column).__name__}; an array is expected")
-    return columns
-
-
 def _check_branches(columns: Mapping[str, Any], leaf_mark: int) -> TreeShape:
     """Check that the children form one tree each, and number the nodes through all trees.
 
     A child has a larger index than its parent, and every node but the root is the child of exactly one node. By
     induction over the index, each node is then reached from the root on exactly one path, which has no cycle.
     """
-    n_trees = columns["node_counts"].size
-    n_nodes = columns["left"].size
-    check_tree_total(n_trees, n_nodes)
-    if n_trees == 0:
-        raise ValueError("it has no trees")
-    counts = _check_integers(columns, "node_counts", n_trees, 1, n_nodes)
-    if int(counts.sum()) != n_nodes:
-        raise ValueError(f"node_counts sum to {int(counts.sum()):,}, but there are {n_nodes:,} nodes")
+    counts = columns["node_counts"].astype(np.int64)  # which `tree_chunks` has checked
+    n_nodes = int(counts.sum())
     left = _check_integers(columns, "left", n_nodes, leaf_mark, n_nodes - 1)
     right = _check_integers(columns, "right", n_nodes, leaf_mark, n_nodes - 1)
     is_leaf = left == leaf_mark

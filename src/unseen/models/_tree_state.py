@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -34,20 +34,25 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
 from ._tree_checks import (
+    BOOSTING_COLUMNS,
+    BOOSTING_LEAF,
+    FOREST_COLUMNS,
+    FOREST_LEAF,
     LARGEST_COUNT,
     MAX_BINS,
+    MAX_FEATURES,
     Array,
     TreeShape,
     check_boosting,
     check_forest,
     check_tree_total,
+    count_trees,
+    tree_chunks,
 )
 
 FORESTS = (DecisionTreeClassifier, ExtraTreesClassifier, RandomForestClassifier)
 TREE_ESTIMATORS = (*FORESTS, HistGradientBoostingClassifier)
-# Parameters that say how to compute, not what: a file does not decide them.
-RUNTIME_PARAMETERS = ("n_jobs", "verbose")
-MAX_FEATURES = 2**22
+NOT_STORED = ("n_jobs", "verbose")  # parameters that say how to compute, not what: a file does not decide them
 # The fields of nodes that this module can check. A version of scikit-learn with other ones needs other checks.
 NODE_FIELDS = (
     "left_child",
@@ -73,8 +78,7 @@ BOOSTING_FIELDS = {  # by the names of columns
     "bitset": "bitset_idx",
 }
 DERIVED_BOOSTING_FIELDS = ("depth", "is_leaf")
-_LEAF = -1  # as a child, and UNDEFINED as feature and threshold, mark the leaves of a forest
-_UNDEFINED = -2
+UNDEFINED = -2  # feature and threshold of the leaves of a forest
 
 
 @dataclass(eq=False)
@@ -86,7 +90,7 @@ class TreeState:
     estimator : str
         Name of its type, one of `TREE_ESTIMATORS`.
     parameters : dict
-        What its constructor takes, without `RUNTIME_PARAMETERS`.
+        What its constructor takes, without `NOT_STORED`.
     fitted : dict
         What it has learned; empty before `fit`.
     """
@@ -119,7 +123,7 @@ def encode_trees(estimator: Any) -> TreeState:
     """
     _check_versions()
     parameters = estimator.get_params(deep=False)
-    stored = {name: value for name, value in parameters.items() if name not in RUNTIME_PARAMETERS}
+    stored = {name: value for name, value in parameters.items() if name not in NOT_STORED}
     state = TreeState(type(estimator).__name__, stored, {})
     if not _is_fitted(estimator):
         return state
@@ -133,7 +137,7 @@ def encode_trees(estimator: Any) -> TreeState:
         "n_features": int(estimator.n_features_in_),
         "feature_names": None if names is None else [str(name) for name in names],
     }
-    _CheckedState(state)  # what would not be read back is not written
+    _Decoder(state).check_trees()  # what would not be read back is not written
     return state
 
 
@@ -148,10 +152,10 @@ def decode_trees(state: TreeState) -> Any:
     Returns
     -------
     estimator : classifier
-        With default values of `RUNTIME_PARAMETERS`.
+        With default values of `NOT_STORED`.
     """
     _check_versions()
-    return _CheckedState(state).build()
+    return _Decoder(state).build()
 
 
 def replace_tree_estimators(model: Any, types: tuple[type, ...]) -> Any:
@@ -170,26 +174,50 @@ def replace_tree_estimators(model: Any, types: tuple[type, ...]) -> Any:
     model : object
         The model without trees.
     """
-    return _replace(model, lambda part: encode_trees(part) if type(part) in TREE_ESTIMATORS else part, types)
+    total = _Total()
+
+    def encode(part: Any) -> Any:
+        if type(part) not in TREE_ESTIMATORS:
+            return part
+        state = encode_trees(part)
+        total.add(_Decoder(state))
+        return state
+
+    return _replace(model, encode, types)
 
 
 def restore_tree_estimators(model: Any, types: tuple[type, ...]) -> Any:
     """Replace the states in a model by the tree ensembles that they describe: the inverse of the above."""
-    n_trees = 0
-    n_nodes = 0
+    total = _Total()
 
     def restore(part: Any) -> Any:
-        nonlocal n_trees, n_nodes
         if type(part) is not TreeState:
             return part
-        checked = _CheckedState(part)
-        n_trees += checked.n_trees
-        n_nodes += checked.n_nodes
-        check_tree_total(n_trees, n_nodes)
-        return checked.build()
+        decoder = _Decoder(part)
+        total.add(decoder)
+        return decoder.build()
 
     _check_versions()
     return _replace(model, restore, types)
+
+
+class _Total:
+    """What all tree ensembles of a model have together, which is bounded."""
+
+    def __init__(self) -> None:
+        self._n_trees = 0
+        self._n_nodes = 0
+        self._array_ids: set[int] = set()
+
+    def add(self, decoder: _Decoder) -> None:
+        # A file may name one array in many places. Each ensemble takes as much memory as its arrays stand for, so
+        # ensembles that share arrays would let a small file take much.
+        if not self._array_ids.isdisjoint(decoder.array_ids):
+            raise ValueError("two tree ensembles share an array")
+        self._array_ids |= decoder.array_ids
+        self._n_trees += decoder.n_trees
+        self._n_nodes += decoder.n_nodes
+        check_tree_total(self._n_trees, self._n_nodes)
 
 
 def _replace(model: Any, convert: Callable[[Any], Any], types: tuple[type, ...]) -> Any:
@@ -251,7 +279,7 @@ def _encode_forest(estimator: Any) -> dict[str, Any]:
     check_tree_total(len(trees), sum(len(state["nodes"]) for state in states))
     nodes = np.concatenate([state["nodes"] for state in states])
     values = np.concatenate([state["values"] for state in states])
-    is_leaf = nodes["left_child"] == _LEAF
+    is_leaf = nodes["left_child"] == FOREST_LEAF
     columns = {
         "node_counts": np.array([len(state["nodes"]) for state in states]),
         "left": nodes["left_child"],
@@ -280,13 +308,17 @@ def _encode_boosting(estimator: Any) -> dict[str, Any]:
     shrunk = {name: _shrink(column) for name, column in columns.items()}
     shrunk["binned_bitsets"] = np.concatenate([predictor.binned_left_cat_bitsets for predictor in predictors])
     shrunk["raw_bitsets"] = np.concatenate([predictor.raw_left_cat_bitsets for predictor in predictors])
-    encoder = None if estimator._preprocessor is None else estimator._preprocessor.named_transformers_["encoder"]
+    is_categorical = np.zeros(estimator.n_features_in_, dtype=bool)
+    categories: list[Array] = []
+    if estimator._preprocessor is not None:
+        is_categorical[:] = estimator.is_categorical_
+        categories = list(estimator._preprocessor.named_transformers_["encoder"].categories_)
     return {
         "columns": shrunk,
         "baseline": estimator._baseline_prediction,
         "n_bins": int(estimator._bin_mapper.n_bins),
-        "is_categorical": None if encoder is None else np.asarray(estimator.is_categorical_, dtype=bool),
-        "categories": None if encoder is None else list(encoder.categories_),
+        "is_categorical": is_categorical,
+        "categories": categories,
     }
 
 
@@ -307,8 +339,8 @@ def _shrink(values: Array) -> Array:
     return values.astype(np.int64)
 
 
-class _CheckedState:
-    """A state of which everything is checked that its estimator relies on."""
+class _Decoder:
+    """Builds the estimator of a state. All but the trees is checked first, and the trees chunk by chunk."""
 
     def __init__(self, state: TreeState) -> None:
         kinds = {kind.__name__: kind for kind in TREE_ESTIMATORS}
@@ -321,6 +353,7 @@ class _CheckedState:
         self._fitted = state.fitted
         self.n_trees = 0
         self.n_nodes = 0
+        self.array_ids: set[int] = set()
         if type(state.fitted) is not dict:
             raise ValueError(f"what {state.estimator} has learned is {type(state.fitted).__name__}, not a dictionary")
         if not state.fitted:
@@ -330,16 +363,33 @@ class _CheckedState:
         if is_boosting:
             expected |= {"baseline", "n_bins", "is_categorical", "categories"}
         if state.fitted.keys() != expected:
-            raise ValueError(f"{state.estimator} has learned {sorted(map(str, state.fitted))}; {sorted(expected)}")
+            raise ValueError(
+                f"{state.estimator} has learned {sorted(map(str, state.fitted))}; {sorted(expected)} is expected"
+            )
         self._check_general()
+        expected_columns = BOOSTING_COLUMNS if is_boosting else FOREST_COLUMNS
+        self.n_trees, self.n_nodes = count_trees(state.fitted["columns"], expected_columns)
+        self.array_ids = {id(column) for column in state.fitted["columns"].values()}
         if is_boosting:
             self._check_boosting()
-        else:
-            self._columns, self._shape = check_forest(state.fitted["columns"], self._n_features, self._n_classes)
-        self.n_trees = len(self._shape.starts) - 1
-        self.n_nodes = len(self._shape.is_leaf)
-        if self._kind is DecisionTreeClassifier and self.n_trees != 1:
+            self.array_ids.add(id(state.fitted["is_categorical"]))
+        elif self._kind is DecisionTreeClassifier and self.n_trees != 1:
             raise ValueError(f"{state.estimator} has {self.n_trees} trees; 1 is expected")
+
+    def check_trees(self) -> None:
+        """Raise ValueError unless the trees are sound; builds nothing."""
+        for _ in self._chunks():
+            pass
+
+    def _chunks(self) -> Iterator[tuple[dict[str, Array], TreeShape]]:
+        """The columns of a few trees after another, checked."""
+        columns = self._fitted["columns"]
+        if self._kind is HistGradientBoostingClassifier:
+            for chunk in tree_chunks(columns, BOOSTING_COLUMNS, BOOSTING_LEAF):
+                yield check_boosting(chunk, self._is_first, self._n_categories, self._fitted["n_bins"])
+        else:
+            for chunk in tree_chunks(columns, FOREST_COLUMNS, FOREST_LEAF):
+                yield check_forest(chunk, self._n_features, self._n_classes)
 
     def build(self) -> Any:
         """The estimator."""
@@ -359,7 +409,7 @@ class _CheckedState:
 
     def _check_parameters(self, parameters: Any) -> Any:
         """An estimator that is not fitted, with parameters that scikit-learn accepts."""
-        allowed = inspect.signature(self._kind).parameters.keys() - set(RUNTIME_PARAMETERS)
+        allowed = inspect.signature(self._kind).parameters.keys() - set(NOT_STORED)
         if type(parameters) is not dict or not parameters.keys() <= allowed:
             unknown = sorted(set(map(str, parameters)) - allowed) if isinstance(parameters, dict) else parameters
             raise ValueError(f"{self._kind.__name__} of scikit-learn {sklearn.__version__} has no parameters {unknown}")
@@ -371,6 +421,7 @@ class _CheckedState:
         fitted = self._fitted
         classes = fitted["classes"]
         is_array = type(classes) is np.ndarray and classes.ndim == 1 and classes.dtype.kind in "biufSUO"
+        is_array = is_array and (classes.dtype != object or all(type(entry) is str for entry in classes))
         if not is_array or len(classes) < 2 or not np.array_equal(np.unique(classes), classes):
             raise ValueError(f"the classes of {self._kind.__name__} are not an array of two or more, sorted")
         self._n_classes = len(classes)
@@ -398,44 +449,41 @@ class _CheckedState:
             raise ValueError(f"baseline is not {self._per_iteration} finite numbers in double precision")
         self._categories = self._check_categories(n_bins)
         # The preprocessor places categorical features before all others, and trees see them in that order.
-        is_categorical = np.arange(self._n_features) < len(self._categories)
-        n_categories = np.zeros(self._n_features, dtype=np.int64)
-        n_categories[: len(self._categories)] = [len(_without_missing(own)) for own in self._categories]
-        self._columns, self._shape = check_boosting(fitted["columns"], is_categorical, n_categories, n_bins)
-        n_trees = len(self._shape.starts) - 1
-        if n_trees % self._per_iteration:
-            raise ValueError(f"there are {n_trees} trees, but {self._per_iteration} in each iteration")
+        self._is_first = np.arange(self._n_features) < len(self._categories)
+        self._n_categories = np.zeros(self._n_features, dtype=np.int64)
+        self._n_categories[self._is_first] = [len(_without_missing(own)) for own in self._categories]
+        if self.n_trees % self._per_iteration:
+            raise ValueError(f"there are {self.n_trees} trees, but {self._per_iteration} in each iteration")
 
     def _check_categories(self, n_bins: int) -> list[Array]:
         mask = self._fitted["is_categorical"]
         categories = self._fitted["categories"]
-        if mask is None and categories is None:
-            return []
         if type(mask) is not np.ndarray or mask.dtype != np.bool_ or mask.shape != (self._n_features,):
             raise ValueError(f"is_categorical is not an array of {self._n_features} logical values")
-        if type(categories) is not list or len(categories) != int(mask.sum()) or not categories:
+        if type(categories) is not list or len(categories) != int(mask.sum()):
             raise ValueError(f"there are not as many lists of categories as categorical features, {int(mask.sum())}")
         for own in categories:
             known = _without_missing(own) if type(own) is np.ndarray and own.ndim == 1 else None
             if known is None or len(own) == 0 or len(known) > n_bins - 1:
                 raise ValueError(f"the categories of a feature are not an array of 1 to {n_bins - 1}")
-            is_number = known.dtype.kind in "iuf" or (known.dtype.kind == "b")
+            is_number = known.dtype.kind in "biuf"
             is_text = known.dtype.kind == "U" or (known.dtype == object and all(type(entry) is str for entry in known))
             if not (is_number or is_text) or not np.array_equal(np.unique(known), known):
                 raise ValueError("the categories of a feature are not numbers or texts, sorted")
         return categories
 
     def _build_forest(self, estimator: Any) -> None:
-        nodes, values = _forest_nodes(self._columns, self._shape, estimator.criterion)
         estimator.n_outputs_ = 1
         estimator.n_classes_ = self._n_classes
         trees = []
-        depth = self._shape.depth
-        for start, stop in zip(self._shape.starts[:-1], self._shape.starts[1:], strict=True):
-            tree = Tree(self._n_features, np.array([self._n_classes], dtype=np.intp), 1)
-            state = {"nodes": nodes[start:stop], "values": values[start:stop], "node_count": int(stop - start)}
-            tree.__setstate__({**state, "max_depth": int(depth[start:stop].max())})
-            trees.append(tree)
+        for columns, shape in self._chunks():
+            nodes, values = _forest_nodes(columns, shape, estimator.criterion)
+            depth = shape.depth
+            for start, stop in zip(shape.starts[:-1], shape.starts[1:], strict=True):
+                tree = Tree(self._n_features, np.array([self._n_classes], dtype=np.intp), 1)
+                state = {"nodes": nodes[start:stop], "values": values[start:stop], "node_count": int(stop - start)}
+                tree.__setstate__({**state, "max_depth": int(depth[start:stop].max())})
+                trees.append(tree)
         if isinstance(estimator, DecisionTreeClassifier):
             estimator.tree_ = trees[0]
             return
@@ -450,14 +498,18 @@ class _CheckedState:
             each.tree_ = tree
 
     def _build_boosting(self, estimator: Any) -> None:
-        nodes = _boosting_nodes(self._columns, self._shape)
-        bitset_counts = self._columns["bitset_counts"]
-        bitset_stops = np.cumsum(bitset_counts)
         predictors = []
-        for tree, (start, stop) in enumerate(zip(self._shape.starts[:-1], self._shape.starts[1:], strict=True)):
-            own = slice(bitset_stops[tree] - bitset_counts[tree], bitset_stops[tree])
-            bitsets = (self._columns["binned_bitsets"][own], self._columns["raw_bitsets"][own])
-            predictors.append(TreePredictor(nodes[start:stop], *bitsets))
+        for columns, shape in self._chunks():
+            nodes = _boosting_nodes(columns, shape)
+            bitset_starts = np.concatenate([[0], np.cumsum(columns["bitset_counts"])])
+            for tree in range(len(shape.starts) - 1):
+                bitsets = slice(bitset_starts[tree], bitset_starts[tree + 1])
+                predictor = TreePredictor(
+                    nodes[shape.starts[tree] : shape.starts[tree + 1]],
+                    columns["binned_bitsets"][bitsets],
+                    columns["raw_bitsets"][bitsets],
+                )
+                predictors.append(predictor)
         k = self._per_iteration
         estimator._predictors = [predictors[i : i + k] for i in range(0, len(predictors), k)]
         estimator._baseline_prediction = self._fitted["baseline"]
@@ -465,25 +517,25 @@ class _CheckedState:
         estimator._n_features = self._n_features
         estimator._loss = estimator._get_loss(sample_weight=None)
         n_categorical = len(self._categories)
-        is_first = np.arange(self._n_features) < n_categorical
-        bin_mapper = _BinMapper(n_bins=self._fitted["n_bins"], is_categorical=is_first if n_categorical else None)
-        bin_mapper.is_categorical_ = is_first.astype(np.uint8)
+        bin_mapper = _BinMapper(n_bins=self._fitted["n_bins"], is_categorical=self._is_first if n_categorical else None)
+        bin_mapper.is_categorical_ = self._is_first.astype(np.uint8)
         bin_mapper.missing_values_bin_idx_ = self._fitted["n_bins"] - 1
         # Predictions of raw values use the categories and no thresholds of bins.
         codes = [np.arange(len(_without_missing(own)), dtype=np.float64) for own in self._categories]
         bin_mapper.bin_thresholds_ = [*codes, *[np.empty(0)] * (self._n_features - n_categorical)]
         estimator._bin_mapper = bin_mapper
-        estimator.is_categorical_ = self._fitted["is_categorical"]
+        estimator.is_categorical_ = None
         estimator._preprocessor = None
         estimator._is_categorical_remapped = None
         if n_categorical:
-            estimator._is_categorical_remapped = is_first
+            estimator.is_categorical_ = self._fitted["is_categorical"]
+            estimator._is_categorical_remapped = self._is_first
             estimator._preprocessor = self._category_encoder()
 
     def _category_encoder(self) -> ColumnTransformer:
         """What `HistGradientBoostingClassifier` prepares its input with: codes of categories, then other columns."""
         mask = self._fitted["is_categorical"]
-        is_number = all(own.dtype.kind in "iufb" for own in self._categories)
+        is_number = all(own.dtype.kind in "biuf" for own in self._categories)
         example = np.zeros((1, self._n_features), dtype=np.float64 if is_number else object)
         for feature, own in zip(np.flatnonzero(mask), self._categories, strict=True):
             example[0, feature] = own[0]
@@ -498,9 +550,11 @@ class _CheckedState:
         prepare = ColumnTransformer([("encoder", encoder, mask), ("numerical", numbers, ~mask)])
         prepare.set_output(transform="default")
         prepare.fit(example)
+        fitted_encoder = prepare.named_transformers_["encoder"]
+        fitted_encoder.categories_ = self._categories  # `fit` gives all of them the type of the example
         if self._feature_names is not None:
             prepare.feature_names_in_ = self._feature_names
-            prepare.named_transformers_["encoder"].feature_names_in_ = self._feature_names[mask]
+            fitted_encoder.feature_names_in_ = self._feature_names[mask]
         return prepare
 
 
@@ -534,10 +588,10 @@ def _forest_nodes(columns: dict[str, Array], shape: TreeShape, criterion: str) -
     else:
         impurity = -(probability * np.log2(np.where(probability > 0, probability, 1.0))).sum(axis=1)
     nodes = np.zeros(n_nodes, dtype=NODE_DTYPE)
-    nodes["left_child"] = np.where(is_leaf, _LEAF, shape.left - start)
-    nodes["right_child"] = np.where(is_leaf, _LEAF, shape.right - start)
-    nodes["feature"] = _UNDEFINED
-    nodes["threshold"] = _UNDEFINED
+    nodes["left_child"] = np.where(is_leaf, FOREST_LEAF, shape.left - start)
+    nodes["right_child"] = np.where(is_leaf, FOREST_LEAF, shape.right - start)
+    nodes["feature"] = UNDEFINED
+    nodes["threshold"] = UNDEFINED
     for name in ("feature", "threshold", "missing_go_to_left"):
         nodes[name][is_split] = columns[name]
     nodes["impurity"] = impurity
