@@ -22,11 +22,12 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 
-# Limits of a model file, for the sum over all ensembles in it. Each tree becomes Python objects of about 3 kB however
-# few nodes it has, so 20,000 trees take 60 MB. An ensemble of 100 classes and 100 boosting iterations has 10,000.
-MAX_TREES = 20_000
+# Limits of a model file, for the sum over all ensembles in it. Each tree becomes Python objects of about 700 bytes
+# however few nodes it has, so 100,000 trees take 70 MB. Boosting of 100 classes in 500 iterations has 50,000.
+MAX_TREES = 100_000
 # A node takes 64 bytes in memory, and 8 more for each class, while a forged file can describe it in about 6 bytes. So
-# 2**25 nodes take some 3 GB, and a file needs 180 MB for them. 500 trees grown to purity on 50,000 rows have 2**24.
+# 2**25 nodes take 2.7 GB for two classes, and a file needs 180 MB for them. 500 trees grown to purity on
+# 50,000 rows have 2**24.
 MAX_TREE_NODES = 2**25
 # Trees are checked and built in chunks of about this many nodes, because the checks need some 200 bytes for each node
 # that they work on.

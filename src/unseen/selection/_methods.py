@@ -40,7 +40,7 @@ COSTS = (0.01, 0.1, 1.0, 10.0, 100.0)
 EXTREMES = (WIDTHS[0], RIDGES[0])  # what lean grids leave out: the widest kernel and the smallest ridge
 AMONG_MANY: Grid = {"gamma": WIDTHS[1:], "ridge": RIDGES[1:]}
 HEADS: dict[str, Any] = {
-    "1-NN": KNeighborsClassifier(n_neighbors=1, algorithm="brute"),  # trees are not trusted in model files
+    "1-NN": KNeighborsClassifier(n_neighbors=1, algorithm="brute"),  # model files hold no k-d trees
     "logistic": make_pipeline(StandardScaler(), LogisticRegression(max_iter=2000, solver="newton-cg")),
 }
 
@@ -323,7 +323,6 @@ for _method in (
         automatic=True,
         about="a support vector machine with curved boundaries",
     ),
-    # Model files hold neither kind of trees: compiled code follows their branches without asking where these lead.
     Method(
         "extra trees",
         "plain",
