@@ -95,7 +95,7 @@ def test_one_of_ones_own_is_fitted_kept_and_asked(folder):
 
 def test_what_a_model_file_cannot_hold_is_refused_before_the_work(folder, monkeypatch):
     monkeypatch.setattr("unseen.models.fit_table", None)
-    for asked in (["Bayes", "--with", "models.py:Bayes"], ["auto", "--with", "models.py:Bayes"], ["extra trees"]):
+    for asked in (["Bayes", "--with", "models.py:Bayes"], ["auto", "--with", "models.py:Bayes"]):
         code, _, err = run("fit", *TABLE, "-o", "m.unseen", "--method", *asked)
         assert code == 2
         assert "This model cannot be stored" in err

@@ -25,7 +25,7 @@ from unseen import CIDG, DICA, MDA, SCA, DomainCenterer
 from unseen.model_selection import HEADS, METHODS, method_names
 from unseen.models import _model_file as model_file
 from unseen.models import fit_table
-from unseen.models._model_file import CARD, PAYLOAD, ModelFileError, check_storable, load_model, read_card, save_model
+from unseen.models._model_file import CARD, PAYLOAD, ModelFileError, load_model, read_card, save_model
 from unseen.tables import Column, Schema
 
 CHOICES = {
@@ -50,16 +50,7 @@ def file(tmp_path, model):
     return saved(tmp_path, model)
 
 
-TREES = ["extra trees", "gradient boosting"]
-
-
-@pytest.mark.parametrize("method", TREES)
-def test_trees_are_refused_before_they_are_fitted(method):
-    with pytest.raises(ModelFileError, match=rf"cannot be stored.*{type(METHODS[method].classifier).__name__}"):
-        check_storable(METHODS[method].classifier)
-
-
-@pytest.mark.parametrize("method", [name for name in method_names(needs_feature_map=False) if name not in TREES])
+@pytest.mark.parametrize("method", method_names(needs_feature_map=False))
 def test_every_method_of_fit_comes_back_bit_for_bit(method, tmp_path, monkeypatch):
     monkeypatch.setitem(METHODS, method, replace(METHODS[method], grid={}, component_multiples=()))
     model = fit_table(TABLE, method).model

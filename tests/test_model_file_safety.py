@@ -20,7 +20,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.svm import SVC
-from sklearn.tree import DecisionTreeClassifier
+from sklearn.tree import DecisionTreeRegressor
 
 pytest.importorskip("polars", reason="tables need the extra")
 pytest.importorskip("skops", reason="model files need the extra")
@@ -192,7 +192,7 @@ def test_a_model_that_would_not_be_read_back_is_not_written(tmp_path):
 
 COMPILED = {
     "a tree of neighbors": (KNeighborsClassifier(1, algorithm="kd_tree"), "KDTree"),
-    "a decision tree": (DecisionTreeClassifier(), "DecisionTreeClassifier"),
+    "a regression tree": (DecisionTreeRegressor(), "DecisionTreeRegressor"),
     "clusters": (KMeans(2, n_init=1), "KMeans"),
 }
 
@@ -201,7 +201,7 @@ COMPILED = {
 def test_types_whose_state_nobody_checks_are_refused_on_both_sides(file, tmp_path, content):
     estimator, name = COMPILED[content]
     model = by_hand(None, LogisticRegression())
-    fitted = clone(estimator).fit(model.prepare(TABLE.X), TABLE.y)
+    fitted = clone(estimator).fit(model.prepare(TABLE.X), TABLE.y == "ill")
     model.ensemble.members_[0].steps[-1] = ("classifier", fitted)
     with pytest.raises(ModelFileError, match=f"cannot be stored.*{name}"):
         save_model(model, tmp_path / "m.unseen", {})

@@ -12,7 +12,7 @@ import sklearn
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin, clone
 from sklearn.cluster import KMeans
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
-from sklearn.ensemble import RandomForestClassifier
+from sklearn.ensemble import GradientBoostingClassifier
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.naive_bayes import GaussianNB
@@ -336,7 +336,9 @@ def test_centering_inside_a_pipeline_needs_whole_batches():
         model.predict_table(X)
 
 
-@pytest.mark.parametrize("estimator", [RandomForestClassifier(3), GaussianNB(), LinearDiscriminantAnalysis()])
+@pytest.mark.parametrize(
+    "estimator", [GradientBoostingClassifier(n_estimators=3), GaussianNB(), LinearDiscriminantAnalysis()]
+)
 def test_a_model_of_types_that_files_do_not_hold_is_refused_with_what_to_do(tmp_path, estimator):
     fit = fit_table(TABLE, ("mine", estimator))
     advice = "which no reader would trust. Build it from .*LogisticRegression.* joblib.dump"

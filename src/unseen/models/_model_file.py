@@ -27,6 +27,7 @@ from ..utils.optional_imports import optional_import
 from ..utils.warnings import ignore_warnings
 from ._model import Model, ModelFileError
 from ._table_model import TableModel
+from ._tree_state import TREE_ESTIMATORS, replace_tree_estimators, restore_tree_estimators
 from ._trusted_types import (
     OWN_TYPES,
     check_estimators,
@@ -39,7 +40,7 @@ from ._trusted_types import (
     untrusted_types,
 )
 
-FORMAT = 3  # files of format 2 contain a pipeline in place of an ensemble, those of format 1 types of other names
+FORMAT = 4  # files of earlier formats contain types of other names
 CARD = "card.json"
 PAYLOAD = "model.skops"
 CHECKSUM = "sha256"  # key of the card: checksum of its other entries
@@ -77,10 +78,14 @@ def save_model(model: Any, path: str | os.PathLike[str], card: Mapping[str, Any]
     >>> bool((copy.estimator.transform(data.data) == model.transform(data.data)).all())
     True
     >>> copy.card["method"], copy.card["format"]
-    ('kfda', 3)
+    ('kfda', 4)
     """
     skops = optional_import("skops.io", "Saving a model")
     path = Path(path)
+    try:
+        model = replace_tree_estimators(model, estimator_types())
+    except ValueError as error:
+        raise ModelFileError(f"This model cannot be stored: {error}.") from error
     check_storable(model)
     try:  # a model that `load_model` would reject is not written
         check_estimators(model)
@@ -108,9 +113,10 @@ def save_model(model: Any, path: str | os.PathLike[str], card: Mapping[str, Any]
 
 def check_storable(model: Any) -> None:
     """Raise ModelFileError if a model, fitted or not, contains types that model files do not store."""
-    untrusted = untrusted_types(model)
+    untrusted = untrusted_types(replace_tree_estimators(model, estimator_types()))
     if untrusted:
-        storable = ", ".join(sorted(kind.__name__ for kind in estimator_types() if kind not in OWN_TYPES))
+        storable_types = [kind for kind in (*estimator_types(), *TREE_ESTIMATORS) if kind not in OWN_TYPES]
+        storable = ", ".join(sorted(kind.__name__ for kind in storable_types))
         raise ModelFileError(
             f"This model cannot be stored: it holds objects of type {', '.join(untrusted)}, which readers of model "
             f"files do not trust. Use the estimators of unseen and {storable}; nearest neighbors need "
@@ -189,6 +195,7 @@ def load_model(path: str | os.PathLike[str]) -> Model:
             estimator = skops.loads(payload, trusted=[*TRUSTED, *estimator_names()])
         _reject_untrusted(path, untrusted_types(estimator))
         check_estimators(estimator)
+        estimator = restore_tree_estimators(estimator, estimator_types())
         reset_runtime_settings(estimator)
         model = Model(estimator, card, str(path))
         _check_predicts(model)

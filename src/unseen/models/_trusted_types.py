@@ -35,6 +35,8 @@ from ..model_selection import METHODS, EnsembleClassifier
 from ..shift import Novelty
 from ..utils.validation import MAX_LABEL_LENGTH
 from ._table_model import TableModel
+from ._tree_checks import MAX_FEATURES
+from ._tree_state import TreeState
 
 PROJECTIONS = (CIDG, DICA, KFDA, MDA, SCA)
 OWN_TYPES: tuple[type, ...] = (
@@ -44,6 +46,7 @@ OWN_TYPES: tuple[type, ...] = (
     PivotedNystroem,
     EnsembleClassifier,
     TableModel,
+    TreeState,
     UndoBias,
 )
 CLASSIFIERS = (KNeighborsClassifier, LabelBinarizer, LinearSVC, LogisticRegression, RidgeClassifier, SVC)
@@ -107,7 +110,6 @@ MAX_JSON_MARKS = 2_500_000  # brackets, commas and colons; what lies between two
 MAX_NODES = 200_000  # a pool of 8 members has 2,500, a column of levels 8
 MAX_DEPTH = 30  # models of this package have 14
 MAX_MEMBERS = 1_000  # of an ensemble
-MAX_FEATURES = 2**22  # that an estimator may declare without an array of that length
 MAX_ABSOLUTE_VALUE = 1e150  # tables hold no number that is larger, and squares of such numbers would be infinite
 
 
