@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from .estimators import CIDG, DICA, KFDA, MDA, SCA, DomainCenterer, UndoBias
+    from .estimators import CIDG, DICA, KFDA, MDA, SCA, DomainCenterer, DomainHarmonizer, UndoBias
     from .kernels import PivotedNystroem
     from .models import fit, load_model
     from .selection import ProjectionSearchCV, UnseenClassifier
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     **dict.fromkeys(("CIDG", "DICA", "KFDA", "MDA", "SCA", "DomainCenterer", "UndoBias"), "estimators"),
+    "DomainHarmonizer": "estimators",
     "PivotedNystroem": "kernels",
     "ProjectionSearchCV": "selection",
     "UnseenClassifier": "selection",
@@ -48,6 +49,7 @@ __all__ = [
     "MDA",
     "SCA",
     "DomainCenterer",
+    "DomainHarmonizer",
     "PivotedNystroem",
     "ProjectionSearchCV",
     "UndoBias",

@@ -19,6 +19,7 @@ from ._dica import DICA
 from ._distributed import compute, tree
 from ._distributed import predict as predict_lazily
 from ._domain_centerer import DomainCenterer
+from ._harmonizer import DomainHarmonizer
 from ._kfda import KFDA
 from ._mda import MDA
 from ._projection import (
@@ -44,6 +45,7 @@ __all__ = [
     "Centring",
     "ClusterLost",
     "DomainCenterer",
+    "DomainHarmonizer",
     "DomainTransformer",
     "Equation",
     "Projection",
