@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 
@@ -37,15 +38,15 @@ def run_package(X, domain, covariates, *, eb=True, mean_only=False, reference=No
     import pandas as pd
     from neuroCombat import neuroCombat
 
-    if not hasattr(np, "int"):
-        np.int = int  # neuroCombat 0.2.12 uses this alias for a reference site; NumPy has removed it
     frame = pd.DataFrame({"site": domain})
     columns = []
     for i in range(0 if covariates is None else covariates.shape[1]):
         columns.append(f"covariate {i}")
         frame[columns[-1]] = covariates[:, i]
     options = {"eb": eb, "mean_only": mean_only, "ref_batch": reference, "continuous_cols": columns}
-    return neuroCombat(dat=X.T.copy(), covars=frame, batch_col="site", **options)["data"].T
+    # neuroCombat 0.2.12 uses an alias for a reference site that NumPy has removed.
+    with mock.patch.object(np, "int", int, create=True):
+        return neuroCombat(dat=X.T.copy(), covars=frame, batch_col="site", **options)["data"].T
 
 
 def main():

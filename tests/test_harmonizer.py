@@ -79,6 +79,17 @@ def test_training_samples_become_what_the_installed_neurocombat_makes_of_them(na
     np.testing.assert_allclose(Z, expected, rtol=1e-8, atol=1e-8)
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_the_stored_outputs_are_those_of_the_installed_neurocombat():
+    pytest.importorskip("neuroCombat", reason="not a dependency")
+    stored = json.loads(neurocombat_reference.FILE.read_text(encoding="utf-8"))
+    samples = neurocombat_reference.samples()
+    np.testing.assert_array_equal(stored["X"], samples[0])
+    for name, options in neurocombat_reference.OPTIONS.items():
+        output = neurocombat_reference.run_package(*samples, **options)
+        np.testing.assert_allclose(output, stored["outputs"][name], rtol=1e-12, atol=1e-12)
+
+
 def test_rows_of_source_domains_are_transformed_one_by_one():
     X, d, C = sites()
     harmonizer = DomainHarmonizer().fit(X, sample_domain=d, covariates=C)

@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from .estimators import CIDG, DICA, KFDA, MDA, SCA, DomainCenterer, DomainHarmonizer, UndoBias
+    from .estimators import (
+        CIDG,
+        DICA,
+        KFDA,
+        MDA,
+        SCA,
+        DomainCenterer,
+        DomainHarmonizer,
+        MarginalTransferClassifier,
+        UndoBias,
+    )
     from .kernels import PivotedNystroem
     from .models import fit, load_model
     from .selection import ProjectionSearchCV, UnseenClassifier
@@ -21,6 +31,7 @@ if TYPE_CHECKING:
 _HOMES = {
     **dict.fromkeys(("CIDG", "DICA", "KFDA", "MDA", "SCA", "DomainCenterer", "UndoBias"), "estimators"),
     "DomainHarmonizer": "estimators",
+    "MarginalTransferClassifier": "estimators",
     "PivotedNystroem": "kernels",
     "ProjectionSearchCV": "selection",
     "UnseenClassifier": "selection",
@@ -50,6 +61,7 @@ __all__ = [
     "SCA",
     "DomainCenterer",
     "DomainHarmonizer",
+    "MarginalTransferClassifier",
     "PivotedNystroem",
     "ProjectionSearchCV",
     "UndoBias",

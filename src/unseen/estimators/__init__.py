@@ -21,6 +21,7 @@ from ._distributed import predict as predict_lazily
 from ._domain_centerer import DomainCenterer
 from ._harmonizer import DomainHarmonizer
 from ._kfda import KFDA
+from ._marginal_transfer import MarginalTransferClassifier
 from ._mda import MDA
 from ._projection import (
     FEATURE_MAPS,
@@ -48,6 +49,7 @@ __all__ = [
     "DomainHarmonizer",
     "DomainTransformer",
     "Equation",
+    "MarginalTransferClassifier",
     "Projection",
     "Statistics",
     "UndoBias",
