@@ -10,7 +10,7 @@ import sklearn
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
-from sklearn.exceptions import ConvergenceWarning
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import LeaveOneGroupOut, cross_val_score, cross_validate
 from sklearn.pipeline import make_pipeline
@@ -283,6 +283,15 @@ def test_covariates_are_the_same_in_fit_and_transform():
     without = DomainHarmonizer().fit(X, sample_domain=d)
     with pytest.raises(ValueError, match="was fitted with 0"):
         without.transform(X, sample_domain=d, covariates=C)
+
+
+def test_a_fit_that_failed_is_no_fit():
+    X, d, _ = sites()
+    harmonizer = DomainHarmonizer().fit(X, sample_domain=d)
+    with pytest.raises(ValueError, match="constant within every domain"):
+        harmonizer.fit(X, sample_domain=d, covariates=np.ones(len(X)))
+    with pytest.raises(NotFittedError):
+        harmonizer.transform(X, sample_domain=d)
 
 
 def test_an_unknown_reference_is_named():

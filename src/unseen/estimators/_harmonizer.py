@@ -305,7 +305,7 @@ class DomainHarmonizer(DocLinkMixin, OneToOneFeatureMixin, TransformerMixin, Bas
             Samples of source domains, aligned. Samples of new domains as they are or, if transductive, aligned by the
             effects of their batch.
         """
-        check_is_fitted(self)
+        check_is_fitted(self, "domain_scale_")
         X = validate_data(self, X, reset=False, dtype=(np.float64, np.float32), copy=True)
         domains = Coded.domains(sample_domain, len(X))
         known = {} if sample_domain is None else {name: i for i, name in enumerate(self.domains_.tolist())}

@@ -219,7 +219,7 @@ class MarginalTransferClassifier(DocLinkMixin, ClassifierMixin, BaseEstimator):
         scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
             One column per class; with two classes, one score, positive for the second.
         """
-        check_is_fitted(self)
+        check_is_fitted(self, "intercept_")
         X = validate_data(self, X, dtype=np.float64, reset=False)
         require_squares(largest_entry(X))
         domains = Coded.domains(sample_domain, len(X))
