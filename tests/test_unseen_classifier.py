@@ -383,7 +383,7 @@ def test_without_transductive_models_single_samples_can_be_predicted():
     np.testing.assert_array_equal(model.predict(X), one_by_one)
     for methods in ("auto", ["auto", "nearest mean"]):  # those that nobody has asked for by name are left out
         assert not {method.name for method in UnseenClassifier(methods, transductive=False)._methods(X)} & set(CENTERED)
-    with pytest.raises(ValueError, match="which is transductive. Use transductive=True"):
+    with pytest.raises(ValueError, match=r"which is transductive\. Use transductive=True"):
         UnseenClassifier(["centered logistic"], transductive=False).fit(X, y, sample_domain=d)
 
 

@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from .estimators import CIDG, DICA, KFDA, MDA, SCA, DomainCenterer, UndoBias
+    from .estimators import (
+        CIDG,
+        DICA,
+        KFDA,
+        MDA,
+        SCA,
+        DomainCenterer,
+        DomainHarmonizer,
+        MarginalTransferClassifier,
+        UndoBias,
+    )
     from .kernels import PivotedNystroem
     from .model_selection import ProjectionSearchCV, UnseenClassifier
     from .models import fit, load_model
@@ -20,6 +30,8 @@ if TYPE_CHECKING:
 
 _HOMES = {
     **dict.fromkeys(("CIDG", "DICA", "KFDA", "MDA", "SCA", "DomainCenterer", "UndoBias"), "estimators"),
+    "DomainHarmonizer": "estimators",
+    "MarginalTransferClassifier": "estimators",
     "PivotedNystroem": "kernels",
     "ProjectionSearchCV": "model_selection",
     "UnseenClassifier": "model_selection",
@@ -48,6 +60,8 @@ __all__ = [
     "MDA",
     "SCA",
     "DomainCenterer",
+    "DomainHarmonizer",
+    "MarginalTransferClassifier",
     "PivotedNystroem",
     "ProjectionSearchCV",
     "UndoBias",

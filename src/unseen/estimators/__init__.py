@@ -18,9 +18,11 @@ from ._domain_centering import (
     transform_without_centering,
 )
 from ._feature_space import check_gram, is_fitted_map, map_features
+from ._harmonizer import DomainHarmonizer
 from ._kfda import KFDA
 from ._lazy_prediction import DaskPredictor
 from ._lazy_prediction import predict as predict_lazily
+from ._marginal_transfer import MarginalTransferClassifier
 from ._mda import MDA
 from ._parallel import ClusterLostError, cluster_errors, map_on_cluster, parallel
 from ._projection import FEATURE_MAPS, Projection, invariance_weights, make_problem, validation_options
@@ -42,7 +44,9 @@ __all__ = [
     "DaskPredictor",
     "DomainCenterer",
     "DomainCenters",
+    "DomainHarmonizer",
     "DomainTransformer",
+    "MarginalTransferClassifier",
     "Projection",
     "ProjectionProblem",
     "Statistics",

@@ -1,5 +1,4 @@
-"""Decompositions of splits in the eigenbasis of their kernel matrices, which all weights, ridges and components "
-"share."""
+"""Decompositions of splits in the eigenbasis of their kernel matrices, shared by weights, ridges and components."""
 
 from __future__ import annotations
 
