@@ -1,4 +1,4 @@
-"""Plant faults into columns of real tables and count how many the column audit names: ``python -m studies.planted_faults``.
+"""Plant faults into real tables and count those that the column audit names: ``python -m studies.planted_faults``.
 
 Reads the tables in ``../shared/data/tables``. Every planting takes a table, a column and a domain at random among those
 in which the fault can be told from clean data in principle; the rules are in `eligible_cells`. Prints the share of
@@ -24,8 +24,8 @@ from unseen.shift._column_values import ColumnValues, DomainRows, read_columns
 
 FOLDER = Path(__file__).parents[2] / "shared" / "data" / "tables"
 KINDS = ("units", "zeros", "swapped", "constant", "copy")
-# How the audit may name a fault: a column that is set to zero, or to any one value, in all rows is both a point mass and
-# a constant; the sentence says the same.
+# How the audit may name a fault: a column that is set to zero, or to any one value, in all rows is both a point mass
+# and a constant; the sentence says the same.
 ACCEPTED = {
     "units": {"units"},
     "zeros": {"point_mass", "constant"},
@@ -179,9 +179,7 @@ def _copy_of(text: str, style: int) -> object:
     return (text, f"center {text.upper()}", float(sum(ord(c) * 31**i for i, c in enumerate(text)) % 1_000_003))[style]
 
 
-def _planting(
-    table: RealTable, kind: str, column: str, domain: str, values: np.ndarray, detail: str
-) -> Planting:
+def _planting(table: RealTable, kind: str, column: str, domain: str, values: np.ndarray, detail: str) -> Planting:
     columns = {**table.columns, column: values}
     return Planting(kind, RealTable(table.name, columns, table.labels, table.domains), column, domain, detail)
 

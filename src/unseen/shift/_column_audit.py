@@ -11,11 +11,17 @@ from scipy.stats import chi2_contingency
 
 from ..citizen import optional_import
 from ._column_tests import (
+    CONVERSIONS,
+    Conversion,
     LogStatistics,
+    SpreadPrior,
+    SwapEvidence,
     UnitEvidence,
+    estimate_spread_prior,
+    exceeds_share,
+    highest_share,
     is_excess,
     log_statistics,
-    log_threshold,
     relation_features,
     swap_evidence,
     unit_evidence,
@@ -23,6 +29,7 @@ from ._column_tests import (
 from ._column_values import ColumnValues, DomainRows, Floats, Indices, format_number, read_columns
 
 Kind = Literal[
+    "many_columns",
     "point_mass",
     "units",
     "swapped_codes",
@@ -39,8 +46,8 @@ Severity = Literal["high", "medium", "low"]
 
 # Chance of any false alarm of one kind in a table, over all its columns and domains.
 ALPHA = 0.05
-# A value that 5% of the rows of a domain have beyond its share elsewhere moves a mean by 5% of its distance from it; less
-# than that is smaller than what sites differ by anyway.
+# A value that 5% of the rows of a domain have beyond its share elsewhere moves a mean by 5% of its distance from it;
+# less than that is smaller than what sites differ by anyway.
 LEAST_MASS = 0.05
 # A value outside the bulk of a column (its central 99%) by half an interquartile range or more is isolated: less than 1
 # in 2,000 values of a normal sample lie there, and then not at one point.
@@ -48,12 +55,29 @@ ISOLATED = 0.5
 BULK = (0.005, 0.995)
 ISOLATED_ROWS = 3  # so many equal values at an isolated point are not typing errors
 RARE_ELSEWHERE = 0.01  # a share below which a repeated value of a measured quantity is unusual
-SENTINELS = (-9999.0, -999.0, -99.0, -9.0, -1.0, 0.0, 99.0, 999.0, 9999.0)  # numbers that often stand for missing values
+# A value that is unusual in all other domains (5% at most), and whose odds are ten times those of the domain that has
+# it most often, is reported whatever the number of domains: that is 4.6 times the usual difference in log odds, 0.5.
+LEAST_ODDS_RATIO = 10.0
+SAME_VALUE = 1e-3  # relative difference of a converted value from the original, which files round
+SENTINELS = (
+    -9999.0,
+    -999.0,
+    -99.0,
+    -9.0,
+    -1.0,
+    0.0,
+    99.0,
+    999.0,
+    9999.0,
+)  # numbers that often stand for missing values
 # Differences of missing shares between domains: half of the rows makes a column unusable in a domain; a fifth is what
 # imputation is usually trusted with; below a twentieth they hardly matter.
 MISSING_STEPS: tuple[tuple[float, Severity], ...] = ((0.5, "high"), (0.2, "medium"), (0.05, "low"))
 # Percentage points of a class beyond what chance gives, as graded by the diagnosis.
 PREVALENCE_STEPS: tuple[tuple[float, Severity], ...] = ((0.30, "high"), (0.15, "medium"), (0.05, "low"))
+# So many columns of one domain, and such a share of all, do not go wrong one by one.
+MANY_COLUMNS = 5
+MANY_SHARE = 0.25
 IDENTIFIES = 0.95  # balanced accuracy of the domain given one column, on rows that were left out
 MIN_ROWS = 5  # values of a domain, fewer of which are not tested
 SHOWN = 3  # columns or domains that a sentence names before it counts the rest
@@ -67,7 +91,7 @@ class Finding:
     Attributes
     ----------
     column : str
-        The column; for prevalence the name of the label.
+        The column; for prevalence the name of the label; empty for a finding about many columns of a domain.
     domains : tuple of str
         The domains in which it is so.
     kind : str
@@ -167,7 +191,7 @@ class ColumnAudit:
             groups.setdefault((finding.severity, finding.kind), []).append(finding)
         sentences = []
         for (_, kind), findings in groups.items():
-            if len(findings) > (1 if kind == "missing" else SHOWN):
+            if kind != "many_columns" and len(findings) > (1 if kind == "missing" else SHOWN):
                 sentences.append(_group_sentence(findings))
             else:
                 sentences += [f"{finding.message} {finding.action}" for finding in findings]
@@ -201,6 +225,7 @@ class _Context:
     columns: list[ColumnValues]
     domain: DomainRows
     alpha: float
+    spread_prior: SpreadPrior
 
     @property
     def level(self) -> float:
@@ -262,13 +287,17 @@ def audit_columns(
         raise ValueError(f"alpha must lie between 0 and 1; got {alpha}.")
     domain = DomainRows.from_labels(domains, len(read[0].values))
     classes, codes = _encode_labels(labels, len(domain.codes))
-    context = _Context(read, domain, alpha)
+    statistics = [
+        [log_statistics(part) for part in domain.split(column.values)] for column in read if not column.is_coded
+    ]
+    context = _Context(read, domain, alpha, estimate_spread_prior(statistics))
     facts: list[ColumnFacts] = []
     findings: list[Finding] = []
     for column in read:
         facts += _describe(column, domain)
         findings += _audit_column(column, context)
     findings += _swapped_codes(context, codes)
+    findings += _many_columns(findings, context)
     shares: dict[str, dict[str, float]] = {}
     if codes is not None:
         counts = domain.count(codes, len(classes))
@@ -337,17 +366,15 @@ def _audit_column(column: ColumnValues, context: _Context) -> list[Finding]:
     copy = _domain_copy(column, parts, context) or _identifies_domain(column, context)
     if copy:
         return [*findings, copy]
-    masses = [] if column.is_coded else list(_point_masses(column, parts, context))
-    findings += masses
-    explained = {name for finding in masses for name in finding.domains}
-    findings += [f for f in _constant(column, parts, context) if not explained.issuperset(f.domains)]
     if column.is_coded:
-        findings += _new_categories(column, context)
-    else:
-        replaced = [np.asarray(f.value, dtype=float) for f in masses]
-        kept = [part[~np.isin(part, replaced)] for part in parts] if replaced else parts
-        findings += _units(column, kept, context)
-    return findings
+        return [*findings, *_constant(column, parts, context), *_new_categories(column, context)]
+    units = list(_units(column, parts, context))
+    masses = list(_point_masses(column, parts, context))
+    in_other_units = {name for finding in units for name in finding.domains}
+    masses = [finding for finding in masses if not in_other_units.issuperset(finding.domains)]
+    explained = {name for finding in masses for name in finding.domains}
+    constant = [finding for finding in _constant(column, parts, context) if not explained.issuperset(finding.domains)]
+    return [*findings, *units, *masses, *constant]
 
 
 def _missing(column: ColumnValues, context: _Context) -> Iterable[Finding]:
@@ -452,6 +479,11 @@ def _point_masses(column: ColumnValues, parts: Sequence[Floats], context: _Conte
             where = _excessive_domains(counts, sizes, value, context.level)
         if len(where) == 0:
             continue
+        conversion = _moved_mass(parts, int(where[0]), value) if len(where) == 1 else None
+        if conversion is not None:
+            others = np.flatnonzero(sizes > 0).tolist()
+            yield _unit_finding(column, parts, int(where[0]), others, [conversion], conversion.factor, context)
+            continue
         yield _mass_finding(column, value, shares, where, severity, value in isolated, context)
 
 
@@ -515,12 +547,30 @@ def _excessive_domains(counts: Indices, sizes: Indices, value: float, level: flo
     for d in np.flatnonzero(sizes >= MIN_ROWS):
         elsewhere = (total - counts[d]) / max(rows - sizes[d], 1)
         others = np.arange(len(sizes)) != d
-        is_unusual = value in SENTINELS or elsewhere <= RARE_ELSEWHERE
+        is_sentinel = value in SENTINELS
+        is_unusual = is_sentinel or elsewhere <= RARE_ELSEWHERE
         if counts[d] / sizes[d] - elsewhere < LEAST_MASS or counts[d] < ISOLATED_ROWS or not is_unusual:
             continue
-        if is_excess(int(counts[d]), int(sizes[d]), counts[others], sizes[others], level):
+        count, size = int(counts[d]), int(sizes[d])
+        found = is_excess(count, size, counts[others], sizes[others], level)
+        if is_sentinel and not found:  # an ordinary value may be frequent for an innocent reason, such as rounding
+            found = _is_new_mass(count, size, counts[others], sizes[others], level)
+        if found:
             where.append(d)
     return np.array(where, dtype=np.intp)
+
+
+def _is_new_mass(count: int, size: int, other_counts: Indices, other_sizes: Indices, level: float) -> bool:
+    """Whether a value that is unusual in all other domains is common here, beyond sampling error."""
+    tested = other_sizes >= MIN_ROWS
+    if not tested.any():
+        return False
+    shares = other_counts[tested] / other_sizes[tested]
+    odds = (count + 0.5) / (size - count + 0.5)
+    other_odds = (other_counts[tested] + 0.5) / (other_sizes[tested] - other_counts[tested] + 0.5)
+    if shares.max() > LEAST_MASS or odds < LEAST_ODDS_RATIO * other_odds.max():
+        return False
+    return exceeds_share(count, size, highest_share(other_counts[tested], other_sizes[tested]), level)
 
 
 def _mass_finding(
@@ -558,10 +608,14 @@ def _constant(column: ColumnValues, parts: Sequence[Floats], context: _Context) 
             continue
         counts = np.array([int((other == part[0]).sum()) for other in parts])
         others = np.arange(len(parts)) != d
-        if not is_excess(len(part), len(part), counts[others], sizes[others], context.level):
+        tested = others & (sizes >= MIN_ROWS)
+        # Even the most uniform other domain would show different values in so many rows.
+        if not tested.any() or not exceeds_share(
+            len(part), len(part), highest_share(counts[tested], sizes[tested]), context.level
+        ):
             continue
         name = context.domain.names[d]
-        elsewhere = np.concatenate([parts[e] for e in np.flatnonzero(others)])
+        elsewhere = np.concatenate([parts[int(e)] for e in np.flatnonzero(others)])
         message = (
             f"{column.name!r} is {column.text(part[0])} in every row of {name} that has a value; elsewhere it has "
             f"{len(np.unique(elsewhere))} different values."
@@ -598,7 +652,9 @@ def _new_categories(column: ColumnValues, context: _Context) -> Iterable[Finding
             share = count / sizes[d]
             name = context.domain.names[d]
             message = f"{column.name!r} has the category {text} in {_percent(share)} of {name} and nowhere else."
-            action = "Check the coding there; a model cannot learn it from other domains. Recode it or treat it as missing."
+            action = (
+                "Check the coding there; a model cannot learn it from other domains. Recode it or treat it as missing."
+            )
             severity: Severity = "medium" if share >= LEAST_MASS else "low"
             affected = float(count / context.domain.sizes.sum())
             yield Finding(column.name, (name,), "new_category", severity, message, action, affected, text)
@@ -610,7 +666,6 @@ def _plain_spelling(level: str) -> str:
 
 def _units(column: ColumnValues, parts: Sequence[Floats], context: _Context) -> Iterable[Finding]:
     """Domains in other units, the most evident first; a domain that was found is left out of what is usual."""
-    threshold = -np.log(context.level)
     statistics = [log_statistics(part) for part in parts]
     usual: dict[int, LogStatistics] = {d: own for d, own in enumerate(statistics) if own is not None}
     most = (len(usual) - 1) // 2  # what more than half of the domains have is usual
@@ -619,16 +674,31 @@ def _units(column: ColumnValues, parts: Sequence[Floats], context: _Context) -> 
         evidence: dict[int, UnitEvidence] = {}
         for d, own in usual.items():
             others = [usual[e] for e in usual if e != d]
-            own_evidence = unit_evidence(parts[d], own, others, threshold)
+            own_evidence = unit_evidence(parts[d], own, others, context.level, context.spread_prior)
             if own_evidence is not None:
                 evidence[d] = own_evidence
         if not evidence:
             return
-        d = max(evidence, key=lambda e: evidence[e].log_ratio)
-        yield _unit_finding(column, parts, d, list(usual), evidence[d], context)
+        d = min(evidence, key=lambda e: evidence[e].p_value)
+        fitting = evidence[d].conversions
+        yield _unit_finding(column, parts, d, list(usual), fitting, evidence[d].factor, context)
         del usual[d]
         if len(usual) < 2:
             return
+
+
+def _moved_mass(parts: Sequence[Floats], d: int, value: float) -> Conversion | None:
+    """The conversion that turns a frequent value of the other domains, which this domain lacks, into the given one."""
+    elsewhere = np.concatenate([part for e, part in enumerate(parts) if e != d])
+    distinct, counts = np.unique(elsewhere, return_counts=True)
+    common = distinct[counts >= LEAST_MASS * len(elsewhere)]
+    for conversion in CONVERSIONS:
+        original = float(conversion.undo(np.array([value]))[0])
+        for usual in common:
+            is_same = abs(original - usual) <= SAME_VALUE * max(abs(usual), abs(value / conversion.factor))
+            if is_same and (parts[d] == usual).mean() <= RARE_ELSEWHERE:
+                return conversion
+    return None
 
 
 def _unit_finding(
@@ -636,24 +706,29 @@ def _unit_finding(
     parts: Sequence[Floats],
     d: int,
     usual: Sequence[int],
-    evidence: UnitEvidence,
+    fitting: Sequence[Conversion],
+    factor: float,
     context: _Context,
 ) -> Finding:
     name = context.domain.names[d]
     medians = [float(np.median(parts[e])) for e in usual if e != d]
-    best = evidence.conversions[0]
-    fits = " or ".join(conversion.name for conversion in evidence.conversions[:SHOWN])
+    ratio = f"about {factor:.2g} times" if factor > 1 else f"about 1/{1 / factor:.2g} of"
     message = (
         f"The values of {column.name!r} in {name} look as if they were in other units: the median is "
-        f"{format_number(float(np.median(parts[d])))} there and {_number_range(medians)} elsewhere, which fits {fits}."
+        f"{format_number(float(np.median(parts[d])))} there and {_number_range(medians)} elsewhere, "
     )
-    action = f"Convert the column ({best.remedy}) in {name}, or leave it out: drop=[{_quoted(column.name)}]."
+    if fitting:
+        message += f"which fits {' or '.join(conversion.name for conversion in fitting[:SHOWN])}."
+        action = f"Convert the column ({fitting[0].remedy}) in {name}, or leave it out: drop=[{_quoted(column.name)}]."
+    else:
+        message += f"and all values are {ratio} those elsewhere, which fits no common conversion."
+        action = f"Check the unit and the source in {name}, or leave it out: drop=[{_quoted(column.name)}]."
     domains: tuple[str, ...] = (name,)
     if len(usual) == 2:  # two domains: either may be the one in other units
         domains = (name, *(context.domain.names[e] for e in usual if e != d))
         action = f"Check the units of both domains; leaving the column out is drop=[{_quoted(column.name)}]."
-    affected = context.affected([d])
-    return Finding(column.name, domains, "units", "high", message, action, affected, best.factor)
+    value = fitting[0].factor if fitting else factor
+    return Finding(column.name, domains, "units", "high", message, action, context.affected([d]), value)
 
 
 def _swapped_codes(context: _Context, labels: Indices | None) -> list[Finding]:
@@ -661,40 +736,71 @@ def _swapped_codes(context: _Context, labels: Indices | None) -> list[Finding]:
     if not coded:
         return []
     features, owners = relation_features(context.columns, labels)
-    threshold = log_threshold(len(coded) * len(context.domain), context.alpha)
-    findings = []
+    level = context.alpha / (len(coded) * len(context.domain))
+    counts = {p: context.domain.count(context.columns[p].codes, len(context.columns[p].distinct[0])) for p in coded}
+
+    def evidence(position: int, excluded: Iterable[int]) -> list[SwapEvidence | None]:
+        other = features[:, ~np.isin(owners, [position, *excluded])]
+        codes = context.columns[position].codes
+        return swap_evidence(codes, counts[position], context.domain, other if other.shape[1] else None)
+
+    candidates = []
     for position in coded:
-        column = context.columns[position]
-        counts = context.domain.count(column.codes, len(column.distinct[0]))
-        other = features[:, owners != position]
-        evidence = swap_evidence(column.codes, counts, context.domain, other if other.shape[1] else None)
-        ranked = sorted((e.log_ratio, d) for d, e in enumerate(evidence) if e is not None and e.log_ratio > threshold)
-        if len(context.domain) == 2:
-            ranked = ranked[-1:]  # either domain may be the one with exchanged codes: one sentence
-        for _, d in reversed(ranked):
-            own = evidence[d]
-            assert own is not None
-            findings.append(_swap_finding(column, counts, d, own.codes, context))
+        for d, own in enumerate(evidence(position, ())):
+            if own is not None and own.p_value <= level:
+                candidates.append((own.p_value, position, d, own))
+    findings = []
+    accepted: dict[int, list[int]] = {}  # columns with exchanged codes, by domain
+    for _, position, d, own in sorted(candidates, key=lambda candidate: candidate[:3]):
+        # Exchanged codes of one column change its relation with all others: what is left without it counts.
+        known = accepted.setdefault(d, [])
+        again = evidence(position, known)[d] if known else None
+        if known and (again is None or again.p_value > level):
+            continue
+        known.append(position)
+        if len(context.domain) == 2 and position in accepted.get(1 - d, []):
+            continue  # either domain may be the one with exchanged codes: one sentence
+        findings.append(_swap_finding(context.columns[position], counts[position], d, own, context))
     return findings
 
 
-def _swap_finding(
-    column: ColumnValues, counts: Indices, d: int, codes: tuple[int, int], context: _Context
-) -> Finding:
-    first, second = (column.text(column.distinct[0][code]) for code in codes)
-    pair = counts[:, list(codes)]
+def _swap_finding(column: ColumnValues, counts: Indices, d: int, evidence: SwapEvidence, context: _Context) -> Finding:
+    first, second = (column.text(column.distinct[0][code]) for code in evidence.codes)
+    pair = counts[:, list(evidence.codes)]
     shares = pair[:, 0] / np.maximum(pair.sum(axis=1), 1)
     others = (np.arange(len(shares)) != d) & (pair.sum(axis=1) > 0)
     name = context.domain.names[d]
     message = (
         f"The codes {first} and {second} of {column.name!r} look exchanged in {name}: of the rows with either, {first} "
-        f"makes up {_percent(shares[d])} there and {_share_range(shares[others])} elsewhere, and the column's relation "
-        "with the other columns fits the exchanged codes better."
+        f"makes up {_percent(shares[d])} there and {_share_range(shares[others])} elsewhere"
     )
+    # Shares alone may differ for an innocent reason, such as other criteria of diagnosis.
+    severity: Severity = "high" if evidence.by_relation else "medium"
+    if evidence.by_relation:
+        message += ", and the exchanged codes fit the relation with the other columns better"
     action = f"Check the coding in {name} and exchange the codes there, or leave it out: drop=[{_quoted(column.name)}]."
     domains = (name, *(n for n in context.domain.names if n != name)) if len(context.domain) == 2 else (name,)
     affected = float(pair[d].sum() / context.domain.sizes.sum())
-    return Finding(column.name, domains, "swapped_codes", "high", message, action, affected, f"{first}, {second}")
+    value = f"{first}, {second}"
+    return Finding(column.name, domains, "swapped_codes", severity, f"{message}.", action, affected, value)
+
+
+def _many_columns(findings: Sequence[Finding], context: _Context) -> Iterable[Finding]:
+    """Domains in which so many columns stand out that the fault is not in the columns."""
+    columns: dict[str, set[str]] = {}
+    for finding in findings:
+        if finding.severity == "high" and len(finding.domains) == 1:
+            columns.setdefault(finding.domains[0], set()).add(finding.column)
+    for name, found in columns.items():
+        if len(found) < max(MANY_COLUMNS, MANY_SHARE * len(context.columns)):
+            continue
+        message = f"In {name}, {len(found)} of {len(context.columns)} columns stand out."
+        action = (
+            f"Check that the columns of {name} are complete and in the same order: where each row lacks a value, the "
+            "values after it are in the wrong columns. Otherwise leave the domain out."
+        )
+        d = context.domain.names.index(name)
+        yield Finding("", (name,), "many_columns", "high", message, action, context.affected([d]))
 
 
 def _prevalence(

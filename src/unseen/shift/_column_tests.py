@@ -1,4 +1,4 @@
-"""Statistical decisions of the column audit: is a domain's value what one more domain like the others would have?
+"""Statistical decisions of the column audit: whether a domain is what one more domain like the others would be.
 
 All of them compare one domain with a predictive distribution for a new domain, estimated from the other domains. Its
 variance is the variance between domains plus sampling error, so a column that differs from site to site by nature needs
@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
-from scipy.special import bdtrc, expit, gammaln, logsumexp, stdtrit
+from numpy.typing import NDArray
+from scipy.special import bdtrc, chdtrc, digamma, expit, gammaln, polygamma, stdtr, stdtrit
 
 from ._column_values import ColumnValues, DomainRows, Floats, Indices
 
-# The prior of a between-domain variance weighs as much as four degrees of freedom, that is, five domains: the fewest for
-# which an estimate of a variance has a standard error below its value.
+# The prior of a between-domain variance weighs as much as four degrees of freedom, that is, five domains. Heterogeneity
+# varies a lot between meta-analyses, so a prior that weighs more would be overconfident with three or four domains.
 PRIOR_DOF = 4.0
 # Prior standard deviations between domains. Sites differ in the log odds of a category by 0.5 or so (odds of 1 to 2.7
 # between a low and a high site), and in standardized means by half a standard deviation, Cohen's medium effect; effects
@@ -28,7 +29,7 @@ MEAN_SPREAD = 0.5
 EFFECT_SPREAD = 0.3
 # Instruments and laboratories differ by about five percent where all patients are the same.
 LEAST_LOG_SPREAD = 0.05
-# Half a decimal of the logarithm of a standard deviation, prior to the data: a factor 1.35 between two domains.
+# Standard deviations inside domains differ by a factor of 1.35 or so.
 SPREAD_SPREAD = 0.3
 # Sample means of fewer values than this are not compared: their standard errors are unknown.
 MIN_VALUES = 5
@@ -61,13 +62,20 @@ class Predictive:
         """Of the true value."""
         return float(self.mean + self.scale * stdtrit(self.dof, probability))
 
+    def tail(self, value: float, variance: float) -> float:
+        """Probability of a value at least as far from the mean, on the same side of it."""
+        distance = abs(value - self.mean) / np.sqrt(self.scale**2 + variance)
+        return float(stdtr(self.dof, -distance))
+
     def contains(self, value: float, variance: float) -> bool:
         """Whether a value that is observed with a sampling variance lies in the central 99%."""
         width = np.sqrt(self.scale**2 + variance) * stdtrit(self.dof, 0.5 + CONSISTENT / 2)
         return bool(abs(value - self.mean) <= width)
 
 
-def predict_next_domain(estimates: Floats, variances: Floats, prior_spread: float) -> Predictive:
+def predict_next_domain(
+    estimates: Floats, variances: Floats, prior_spread: float, prior_dof: float = PRIOR_DOF
+) -> Predictive:
     """The predictive distribution for a further domain, from estimates in other domains and their sampling variances.
 
     The between-domain variance is the moment estimate of DerSimonian and Laird (1986), averaged with the prior variance
@@ -80,8 +88,8 @@ def predict_next_domain(estimates: Floats, variances: Floats, prior_spread: floa
     if k > 1:
         excess = weights @ (estimates - mean) ** 2 - (k - 1)
         between = max(excess / (weights.sum() - (weights**2).sum() / weights.sum()), 0.0)
-    dof = PRIOR_DOF + k - 1
-    between = (PRIOR_DOF * prior_spread**2 + (k - 1) * between) / dof
+    dof = prior_dof + k - 1
+    between = (prior_dof * prior_spread**2 + (k - 1) * between) / dof
     weights = 1.0 / (variances + between)
     mean = weights @ estimates / weights.sum()
     return Predictive(float(mean), float(np.sqrt(between + 1.0 / weights.sum())), dof)
@@ -104,8 +112,18 @@ def is_excess(count: int, size: int, other_counts: Indices, other_sizes: Indices
         return False
     estimates, variances = log_odds(other_counts[used], other_sizes[used] - other_counts[used])
     limit = predict_next_domain(estimates, variances, LOG_ODDS_SPREAD).quantile(1 - level / 2)
-    chance = 1.0 if count == 0 else bdtrc(count - 1, size, expit(limit))
-    return bool(chance <= level / 2)
+    return exceeds_share(count, size, expit(limit), level / 2)
+
+
+def exceeds_share(count: int, size: int, share: float, level: float) -> bool:
+    """Whether so many of the rows are too many for a share, by a one-sided binomial test."""
+    chance = 1.0 if count == 0 else float(bdtrc(count - 1, size, share))
+    return chance <= level
+
+
+def highest_share(counts: Indices, sizes: Indices) -> float:
+    """The highest share of a value among some domains; one row more is counted, so that few rows prove little."""
+    return float(((counts + 1) / (sizes + 1)).max())
 
 
 @dataclass(frozen=True)
@@ -190,84 +208,129 @@ CONVERSIONS = (
     Conversion("HbA1c in % instead of mmol/mol", 0.0915, 2.15),
 )
 SIGN_TOLERANCE = 0.05  # by how much the share of negative values may leave the range of the other domains
-ALTERNATIVE = np.log(20.0)  # conversions up to twenty times less likely than the best one are named beside it
+
+
+@dataclass(frozen=True)
+class SpreadPrior:
+    """How much the means of a column differ between domains, in standard deviations inside domains, and its weight."""
+
+    spread: float = MEAN_SPREAD
+    dof: float = PRIOR_DOF
+
+
+MIN_COLUMNS = 20  # from so many columns on, the table itself tells how much its domains differ
+MAX_DOF = 50.0  # of a prior: beyond, Student's distribution is normal for our purposes
+
+
+def estimate_spread_prior(statistics: Sequence[Sequence[LogStatistics | None]]) -> SpreadPrior:
+    """Learn from many columns how much their means differ between domains, and how much columns agree in that.
+
+    Empirical Bayes as of Smyth (2004): variances between domains, in units of the variance inside domains, follow a
+    scaled inverse chi-square distribution, whose parameters are matched to median and interquartile range of their
+    logarithms, which single faulty columns do not move. Sampling error is not taken off, which errs on the safe side.
+    """
+    values = []
+    for column in statistics:
+        known = [own for own in column if own is not None]
+        if len(known) < 3:
+            continue
+        within = np.mean([own.sd**2 for own in known]) + ROUNDING**2
+        between = np.var([own.mean for own in known], ddof=1)
+        if between > 0:
+            half = (len(known) - 1) / 2
+            values.append((np.log(between / within) - digamma(half) + np.log(half), float(polygamma(1, half))))
+    if len(values) < MIN_COLUMNS:
+        return SpreadPrior()
+    logs = np.array([value for value, _ in values])
+    low, middle, high = np.quantile(logs, [0.25, 0.5, 0.75])
+    excess = ((high - low) / 1.349) ** 2 - float(np.median([variance for _, variance in values]))
+    grid = np.linspace(PRIOR_DOF, MAX_DOF, 200)
+    dof = MAX_DOF if excess <= 0 else float(grid[np.abs(polygamma(1, grid / 2) - excess).argmin()])
+    return SpreadPrior(float(np.exp((middle + digamma(dof / 2) - np.log(dof / 2)) / 2)), dof)
 
 
 @dataclass(frozen=True)
 class UnitEvidence:
-    """Evidence for other units: the logarithm of a likelihood ratio, and the conversions that fit, the best first."""
+    """A domain in other units: the p-value of its scale, the factor of its scale, and conversions, the best first."""
 
-    log_ratio: float
+    p_value: float
+    factor: float
     conversions: tuple[Conversion, ...]
 
 
 def unit_evidence(
-    values: Floats, own: LogStatistics, others: Sequence[LogStatistics], threshold: float
+    values: Floats, own: LogStatistics, others: Sequence[LogStatistics], level: float, prior: SpreadPrior
 ) -> UnitEvidence | None:
-    """Compare "some known conversion was applied" with "a further domain like the others".
+    """Test whether the scale of a domain is what a further domain like the others would have; name what explains it.
 
-    The likelihoods are the predictive densities of location and spread of log|x|, before and after the conversion is
-    undone; the ratio is averaged over conversions. Its expectation is 1 where nothing was applied, hence it exceeds c
-    with probability at most 1/c (Markov's inequality), whatever the number of conversions. A conversion counts only if
-    the domain is consistent with the others once it is undone: other units are then a sufficient explanation.
+    Two conditions hold for a finding. First, the mean of log|x| lies outside of the predictive distribution at the
+    given level. Second, either undoing a known conversion brings mean, standard deviation and 90% quantile of log|x|
+    back to where 99% of further domains have them, or the 90% quantile is outside as well, by a like amount: then all
+    values are larger by some factor that no known conversion explains.
 
     Returns
     -------
     evidence : UnitEvidence or None
-        None if the log ratio does not exceed the threshold.
+        None if one of the conditions does not hold.
     """
     sizes = np.array([other.n for other in others], dtype=float)
     spreads = np.array([other.sd for other in others])
     within = float(np.sqrt(sizes @ spreads**2 / sizes.sum()))
-    prior_spread = max(MEAN_SPREAD * within, LEAST_LOG_SPREAD)
+    prior_spread = max(prior.spread * within, LEAST_LOG_SPREAD)
     location = predict_next_domain(
-        np.array([other.mean for other in others]), np.array([other.mean_variance for other in others]), prior_spread
+        np.array([other.mean for other in others]),
+        np.array([other.mean_variance for other in others]),
+        prior_spread,
+        prior.dof,
     )
+    p_value = 2 * location.tail(own.mean, own.mean_variance)
+    if p_value > level:
+        return None
     top = predict_next_domain(
-        np.array([other.top for other in others]), np.array([other.top_variance for other in others]), prior_spread
+        np.array([other.top for other in others]),
+        np.array([other.top_variance for other in others]),
+        prior_spread,
+        prior.dof,
     )
     spread = predict_next_domain(np.array([other.log_sd for other in others]), 1.0 / sizes, SPREAD_SPREAD)
     negative = [other.negative_share for other in others]
-
-    def log_likelihood(statistics: LogStatistics) -> float:
-        of_location = location.log_density(statistics.mean, statistics.mean_variance)
-        return of_location + spread.log_density(statistics.log_sd, 1.0 / statistics.n)
-
-    def is_consistent(statistics: LogStatistics) -> bool:
-        outside = max(min(negative) - statistics.negative_share, statistics.negative_share - max(negative))
-        return (
+    densities = {}
+    for conversion in CONVERSIONS:
+        undone = log_statistics(conversion.undo(values)) if conversion.offset else own.divided(conversion.factor)
+        if undone is None:
+            continue
+        outside = max(min(negative) - undone.negative_share, undone.negative_share - max(negative))
+        if (
             outside <= SIGN_TOLERANCE
-            and location.contains(statistics.mean, statistics.mean_variance)
-            and top.contains(statistics.top, statistics.top_variance)
-            and spread.contains(statistics.log_sd, 1.0 / statistics.n)
-        )
-
-    as_it_is = log_likelihood(own)
-    highest = location.log_density(location.mean, 0.0) + spread.log_density(spread.mean, 0.0)
-    if highest - as_it_is <= threshold:  # no conversion can reach the threshold
-        return None
-    ratios = np.full(len(CONVERSIONS), -np.inf)
-    for position, conversion in enumerate(CONVERSIONS):
-        if conversion.offset:
-            undone = log_statistics(conversion.undo(values))
-        else:
-            undone = own.divided(conversion.factor)
-        if undone is not None and is_consistent(undone):
-            ratios[position] = log_likelihood(undone) - as_it_is
-    log_ratio = float(logsumexp(ratios) - np.log(len(ratios)))
-    if not log_ratio > threshold:
-        return None
-    order = np.argsort(-ratios, kind="stable")
-    fitting = tuple(CONVERSIONS[i] for i in order if ratios[i] >= ratios[order[0]] - ALTERNATIVE)
-    return UnitEvidence(log_ratio, fitting)
+            and location.contains(undone.mean, undone.mean_variance)
+            and top.contains(undone.top, undone.top_variance)
+            and spread.contains(undone.log_sd, 1.0 / undone.n)
+        ):
+            of_location = location.log_density(undone.mean, undone.mean_variance)
+            densities[conversion] = of_location + spread.log_density(undone.log_sd, 1.0 / undone.n)
+    best_first = sorted(densities, key=lambda conversion: -densities[conversion])
+    shift = own.mean - location.mean
+    top_shift = own.top - top.mean
+    if not best_first:
+        is_scaled = 2 * top.tail(own.top, own.top_variance) <= level and 0.5 <= top_shift / shift <= 2
+        if not is_scaled:
+            return None
+    return UnitEvidence(p_value, float(np.exp(shift)), tuple(best_first))
 
 
 @dataclass(frozen=True)
 class SwapEvidence:
-    """Evidence that two codes are exchanged in a domain: a log likelihood ratio, and which codes fit best."""
+    """Two codes that look exchanged in a domain, and the p-value of "nothing is exchanged", over all pairs of codes.
 
-    log_ratio: float
+    `by_relation` tells whether the relation with the other columns counts among the evidence, or the shares only.
+    """
+
+    p_value: float
     codes: tuple[int, int]
+    by_relation: bool
+
+
+LEAST_RATIO = np.log(20.0)  # exchanged codes must explain a domain twenty times better than those it has
 
 
 def relation_features(columns: Sequence[ColumnValues], labels: Indices | None) -> tuple[Floats, Indices]:
@@ -306,12 +369,14 @@ def relation_features(columns: Sequence[ColumnValues], labels: Indices | None) -
 def swap_evidence(
     codes: Indices, counts: Indices, domain: DomainRows, features: Floats | None
 ) -> list[SwapEvidence | None]:
-    """For each domain, compare "two codes are exchanged here" with "a further domain like the others".
+    """For each domain, the pair of codes that looks most exchanged there, if one does.
 
     Two quantities change sign when the codes a and b are exchanged: the log odds of a against b, and the difference
     between rows of a and rows of b along the direction that separates them best in the other domains (Fisher's linear
-    discriminant). Both are compared with the predictive distribution of a further domain and with its mirror image. The
-    ratio is averaged over pairs of codes, so that it keeps expectation 1 where nothing was exchanged.
+    discriminant). Each is used if the other domains show that its sign matters: if the predictive mean of a further
+    domain is more than a standard deviation from zero. The p-value is the tail of the predictive distribution on the
+    side of the mirror image, combined over the two by Fisher's method and multiplied by the number of pairs. Besides,
+    both mirror images must lie where 99% of further domains do, and be at least twenty times as likely as the data.
 
     Parameters
     ----------
@@ -328,33 +393,61 @@ def swap_evidence(
     levels = np.sort(np.argsort(-counts.sum(axis=0), kind="stable")[:MAX_LEVELS])
     pairs = list(combinations(levels.tolist(), 2))
     means = None if features is None else _whitened_cell_means(codes, counts, domain, features)
-    ratios = np.full((n_domains, len(pairs)), -np.inf)
-    for column, (a, b) in enumerate(pairs):
+    evidence: list[SwapEvidence | None] = [None] * n_domains
+    for a, b in pairs:
         estimates, variances = log_odds(counts[:, a], counts[:, b])
-        totals = counts[:, a] + counts[:, b]
-        enough = totals >= MIN_VALUES
+        enough = counts[:, a] + counts[:, b] >= MIN_VALUES
         both = (counts[:, a] >= MIN_VALUES) & (counts[:, b] >= MIN_VALUES)
-        for d in range(n_domains):
+        for d in np.flatnonzero(enough):
             others = enough & (np.arange(n_domains) != d)
-            if not enough[d] or not others.any():
+            if not others.any():
                 continue
             margin = predict_next_domain(estimates[others], variances[others], LOG_ODDS_SPREAD)
-            ratio = _mirror_ratio(margin, estimates[d], variances[d])
+            mirrors = [_Mirror(margin, float(estimates[d]), float(variances[d]))]
             if means is not None and both[d]:
-                ratio += _relation_ratio(means[:, a] - means[:, b], counts[:, [a, b]], both, d)
-            ratios[d, column] = ratio
-    evidence: list[SwapEvidence | None] = []
-    for own in ratios:
-        if np.isfinite(own).any():
-            total = float(logsumexp(own) - np.log(len(pairs)))
-            evidence.append(SwapEvidence(total, pairs[int(own.argmax())]))
-        else:
-            evidence.append(None)
+                mirrors += _relation_mirror(means[:, a] - means[:, b], counts[:, [a, b]], both, int(d))
+            p_value = _mirror_p_value([mirror for mirror in mirrors if mirror.is_informative]) * len(pairs)
+            best = evidence[d]
+            if best is None or p_value < best.p_value:
+                by_relation = any(mirror.is_informative for mirror in mirrors[1:])
+                evidence[d] = SwapEvidence(p_value, (a, b), by_relation)
     return evidence
 
 
-def _mirror_ratio(predictive: Predictive, value: float, variance: float) -> float:
-    return predictive.log_density(-value, variance) - predictive.log_density(value, variance)
+@dataclass(frozen=True)
+class _Mirror:
+    """A quantity that changes sign when two codes are exchanged: what is expected, and what is observed."""
+
+    predictive: Predictive
+    value: float
+    variance: float
+
+    @property
+    def is_informative(self) -> bool:
+        scale = np.sqrt(self.predictive.scale**2 + self.variance)
+        return bool(abs(self.predictive.mean) > scale)
+
+    @property
+    def p_value(self) -> float:
+        tail = self.predictive.tail(self.value, self.variance)
+        is_toward_mirror = (self.value < self.predictive.mean) == (self.predictive.mean > 0)
+        return tail if is_toward_mirror else 1 - tail
+
+    @property
+    def log_ratio(self) -> float:
+        exchanged = self.predictive.log_density(-self.value, self.variance)
+        return exchanged - self.predictive.log_density(self.value, self.variance)
+
+
+def _mirror_p_value(mirrors: Sequence[_Mirror]) -> float:
+    """The p-value of one pair of codes; 1 if exchanging them does not explain the domain."""
+    if not mirrors or sum(mirror.log_ratio for mirror in mirrors) < LEAST_RATIO:
+        return 1.0
+    if not all(mirror.predictive.contains(-mirror.value, mirror.variance) for mirror in mirrors):
+        return 1.0
+    # Fisher's method: minus twice the sum of log p-values is chi-square with two degrees of freedom for each.
+    logs = [np.log(max(mirror.p_value, 1e-300)) for mirror in mirrors]
+    return float(chdtrc(2 * len(logs), -2 * sum(logs)))
 
 
 def _whitened_cell_means(codes: Indices, counts: Indices, domain: DomainRows, features: Floats) -> Floats:
@@ -377,14 +470,14 @@ def _whitened_cell_means(codes: Indices, counts: Indices, domain: DomainRows, fe
     covariance = inside.T @ inside / max(len(rows) - int(used.sum()), 1)
     covariance[np.diag_indices_from(covariance)] += RIDGE * np.trace(covariance) / len(covariance) + 1e-12
     white = np.linalg.solve(np.linalg.cholesky(covariance), means.T).T
-    return white.reshape(n_domains, n_codes, -1)
+    return np.asarray(white.reshape(n_domains, n_codes, -1), dtype=np.float64)
 
 
-def _relation_ratio(differences: Floats, counts: Indices, both: np.ndarray, d: int) -> float:
-    """Log likelihood ratio of the difference between two codes along the direction of the other domains."""
+def _relation_mirror(differences: Floats, counts: Indices, both: NDArray[np.bool_], d: int) -> list[_Mirror]:
+    """The difference between two codes along the direction of the other domains, there and in domain d."""
     others = np.flatnonzero(both & (np.arange(len(both)) != d))
     if len(others) < 2:
-        return 0.0
+        return []
     variances = (1.0 / np.maximum(counts, 1)).sum(axis=1)
     weights = 1.0 / (variances + EFFECT_SPREAD**2)
     products = differences @ differences.T
@@ -396,13 +489,8 @@ def _relation_ratio(differences: Floats, counts: Indices, both: np.ndarray, d: i
     norms = total - 2 * quadratic.sum(axis=1) + np.diag(quadratic)
     usable = norms > 0
     if not usable.any() or total <= 0:
-        return 0.0
+        return []
     effects = sums[usable] / np.sqrt(norms[usable])
     own = float(products[d, others] @ weights[others] / np.sqrt(total))
     predictive = predict_next_domain(effects, variances[others][usable], EFFECT_SPREAD)
-    return _mirror_ratio(predictive, own, float(variances[d]))
-
-
-def log_threshold(n_tests: int, alpha: float) -> float:
-    """The least log likelihood ratio that keeps the chance of any false alarm in so many tests below alpha."""
-    return float(np.log(max(n_tests, 1) / alpha))
+    return [_Mirror(predictive, own, float(variances[d]))]
