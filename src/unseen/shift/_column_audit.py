@@ -276,7 +276,7 @@ def audit_columns(
     >>> glucose[domain == "west"] /= 18.016
     >>> audit = audit_columns({"glucose": glucose}, domains=domain)
     >>> print(audit)
-    The values of 'glucose' in west look as if they were in other units: the median is 5.6 there and 98.24 to 99.57
+    The values of 'glucose' in west look as if they were in other units: the median is 5.263 there and 99.81 to 101.1
     elsewhere, which fits a factor of 1/18.02. Convert the column (multiply by 18.02) in west, or leave it out:
     drop=["glucose"].
     """
@@ -363,12 +363,15 @@ def _audit_column(column: ColumnValues, context: _Context) -> list[Finding]:
         return [*findings, _constant_everywhere(column)]
     if (sizes > 0).sum() < 2:
         return findings
-    copy = _domain_copy(column, parts, context) or _identifies_domain(column, context)
+    copy = _domain_copy(column, parts, context)
+    # Two domains in different units tell the domain as well: units explain it.
+    units = [] if copy or column.is_coded else list(_units(column, parts, context))
+    if not units:
+        copy = copy or _identifies_domain(column, context)
     if copy:
         return [*findings, copy]
     if column.is_coded:
         return [*findings, *_constant(column, parts, context), *_new_categories(column, context)]
-    units = list(_units(column, parts, context))
     masses = list(_point_masses(column, parts, context))
     in_other_units = {name for finding in units for name in finding.domains}
     masses = [finding for finding in masses if not in_other_units.issuperset(finding.domains)]
@@ -395,9 +398,9 @@ def _missing(column: ColumnValues, context: _Context) -> Iterable[Finding]:
         f"{column.name!r} is missing by domain: in {_share_range(shares[where])} of the rows of "
         f"{_some(context.names(where))}, and in {_share_range(shares[rest])} of {_some(context.names(rest))}."
     )
-    action = f"Leave it out: drop=[{_quoted(column.name)}]."
+    action = f"Leave it out: drop=[{quote_name(column.name)}]."
     if severity != "high":
-        action = f"Check why; leaving it out is drop=[{_quoted(column.name)}]."
+        action = f"Check why; leaving it out is drop=[{quote_name(column.name)}]."
     yield Finding(
         column.name, context.names(where), "missing", severity, message, action, context.affected(where, shares)
     )
@@ -406,7 +409,7 @@ def _missing(column: ColumnValues, context: _Context) -> Iterable[Finding]:
 def _constant_everywhere(column: ColumnValues) -> Finding:
     value = column.text(column.distinct[0][0])
     message = f"{column.name!r} has the same value, {value}, in all rows."
-    action = f"It carries no information: drop=[{_quoted(column.name)}]."
+    action = f"It carries no information: drop=[{quote_name(column.name)}]."
     return Finding(column.name, (), "constant_everywhere", "low", message, action, 1.0)
 
 
@@ -420,12 +423,12 @@ def _domain_copy(column: ColumnValues, parts: Sequence[Floats], context: _Contex
     if len(set(values)) == len(values):
         example = f"{column.text(values[0])} in {names[0]}, {column.text(values[1])} in {names[1]}"
         message = f"{column.name!r} is a copy of the domain: each domain has one value, all different ({example})."
-        action = f"A model cannot learn from it for a new domain: drop=[{_quoted(column.name)}]."
+        action = f"A model cannot learn from it for a new domain: drop=[{quote_name(column.name)}]."
         return Finding(column.name, names, "domain_copy", "high", message, action, 1.0)
     message = f"{column.name!r} describes the domain, not its rows: it has one value in each domain."
     action = (
         f"Its effect is estimated from {len(names)} domains only; leave it out if in doubt: "
-        f"drop=[{_quoted(column.name)}]."
+        f"drop=[{quote_name(column.name)}]."
     )
     return Finding(column.name, names, "identifies_domain", "medium", message, action, 1.0)
 
@@ -459,7 +462,7 @@ def _identifies_domain(column: ColumnValues, context: _Context) -> Finding | Non
     if accuracy < IDENTIFIES:
         return None
     message = f"{column.name!r} identifies the domain: its values alone name the domain of {accuracy:.0%} of the rows."
-    action = f"A model cannot use it in a new domain: drop=[{_quoted(column.name)}]."
+    action = f"A model cannot use it in a new domain: drop=[{quote_name(column.name)}]."
     return Finding(column.name, domain.names, "identifies_domain", "high", message, action, 1.0)
 
 
@@ -593,7 +596,7 @@ def _mass_finding(
         present = column.distinct[0][column.distinct[0] != value]
         message += f", far from all other values ({format_number(present[0])} to {format_number(present[-1])})"
     message += "."
-    missing = f"missing={{{_quoted(column.name)}: {format_number(value)}}}"
+    missing = f"missing={{{quote_name(column.name)}: {format_number(value)}}}"
     action = f"If it stands for a missing value, treat it as one: {missing}."
     if not is_isolated and value not in SENTINELS:
         action = f"If it was filled in for missing values, treat it as missing: {missing}."
@@ -620,7 +623,8 @@ def _constant(column: ColumnValues, parts: Sequence[Floats], context: _Context) 
             f"{column.name!r} is {column.text(part[0])} in every row of {name} that has a value; elsewhere it has "
             f"{len(np.unique(elsewhere))} different values."
         )
-        action = f"It was probably not recorded there: set it to missing in {name}, or drop=[{_quoted(column.name)}]."
+        drop = f"drop=[{quote_name(column.name)}]"
+        action = f"It was probably not recorded there: set it to missing in {name}, or leave it out: {drop}."
         yield Finding(column.name, (name,), "constant", "high", message, action, context.affected([d]))
 
 
@@ -712,6 +716,7 @@ def _unit_finding(
 ) -> Finding:
     name = context.domain.names[d]
     medians = [float(np.median(parts[e])) for e in usual if e != d]
+    drop = f"drop=[{quote_name(column.name)}]"
     ratio = f"about {factor:.2g} times" if factor > 1 else f"about 1/{1 / factor:.2g} of"
     message = (
         f"The values of {column.name!r} in {name} look as if they were in other units: the median is "
@@ -719,14 +724,14 @@ def _unit_finding(
     )
     if fitting:
         message += f"which fits {' or '.join(conversion.name for conversion in fitting[:SHOWN])}."
-        action = f"Convert the column ({fitting[0].remedy}) in {name}, or leave it out: drop=[{_quoted(column.name)}]."
+        action = f"Convert the column ({fitting[0].remedy}) in {name}, or leave it out: {drop}."
     else:
         message += f"and all values are {ratio} those elsewhere, which fits no common conversion."
-        action = f"Check the unit and the source in {name}, or leave it out: drop=[{_quoted(column.name)}]."
+        action = f"Check the unit and the source in {name}, or leave it out: {drop}."
     domains: tuple[str, ...] = (name,)
     if len(usual) == 2:  # two domains: either may be the one in other units
         domains = (name, *(context.domain.names[e] for e in usual if e != d))
-        action = f"Check the units of both domains; leaving the column out is drop=[{_quoted(column.name)}]."
+        action = f"Check the units of both domains; leaving the column out is {drop}."
     value = fitting[0].factor if fitting else factor
     return Finding(column.name, domains, "units", "high", message, action, context.affected([d]), value)
 
@@ -778,7 +783,8 @@ def _swap_finding(column: ColumnValues, counts: Indices, d: int, evidence: SwapE
     severity: Severity = "high" if evidence.by_relation else "medium"
     if evidence.by_relation:
         message += ", and the exchanged codes fit the relation with the other columns better"
-    action = f"Check the coding in {name} and exchange the codes there, or leave it out: drop=[{_quoted(column.name)}]."
+    drop = f"drop=[{quote_name(column.name)}]"
+    action = f"Check the coding in {name} and exchange the codes there, or leave it out: {drop}."
     domains = (name, *(n for n in context.domain.names if n != name)) if len(context.domain) == 2 else (name,)
     affected = float(pair[d].sum() / context.domain.sizes.sum())
     value = f"{first}, {second}"
@@ -854,9 +860,9 @@ def _group_sentence(findings: Sequence[Finding]) -> str:
     """Many findings of one kind in one sentence, and one action for all."""
     columns = list(dict.fromkeys(finding.column for finding in findings))
     kind = findings[0].kind
-    drop = f"drop=[{', '.join(_quoted(name) for name in columns)}]"
+    drop = f"drop=[{', '.join(quote_name(name) for name in columns)}]"
     if len(columns) > 2 * SHOWN:
-        drop = f"drop=[{', '.join(_quoted(name) for name in columns[:SHOWN])}, ...]"
+        drop = f"drop=[{', '.join(quote_name(name) for name in columns[:SHOWN])}, ...]"
     if kind == "missing":
         names = _some([repr(name) for name in columns])
         example = findings[0].message.replace(" is missing by domain: ", ", for example, ")
@@ -872,7 +878,7 @@ def _group_sentence(findings: Sequence[Finding]) -> str:
     return f"{sentence} Check them; leaving them out is {drop}."
 
 
-def _quoted(name: str) -> str:
+def quote_name(name: str) -> str:
     """A name in double quotes, as Python code has it."""
     escaped = name.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'

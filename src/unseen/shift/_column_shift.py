@@ -20,8 +20,10 @@ MIN_CELL = 2  # values of a class in a domain, fewer of which have no spread
 MIN_ROWS = 10  # of a domain, for a slope: five of each class, as a rule, are too few to move it by a standard error
 MIN_EVENTS = 5
 MAX_LEVELS = 12  # of a categorical column that get an effect each, the most frequent
+LARGE = 1e100  # numbers beyond are divided by the largest, so that sums of squares are finite
 NEWTON_STEPS = 50
 CONVERGED = 1e-8  # in units of the standardized column: far below any standard error
+CONSTANT = 1e-8  # a relative deviation below which values are equal up to rounding
 LARGEST_STEP = 2.0  # of a Newton step, so that it cannot leave the region where the likelihood is curved
 SIGN_LEVEL = 0.05  # of the two-sided test that a domain's effect has the sign opposite to the mean
 
@@ -96,8 +98,8 @@ class ColumnEffect:
     label : str
         The class that is compared with all others.
     mean, se, tau : float
-        Mean slope over domains (log odds per standard deviation; for a category, for having it), its standard error,
-        and the standard deviation of slopes between domains.
+        Mean slope over domains (log odds per standard deviation inside domains; for a category, for having it), its
+        standard error, and the standard deviation of slopes between domains.
     p_heterogeneity : float
         p-value of Cochran's Q: the same slope in all domains.
     slopes : dict of str to float
@@ -230,6 +232,7 @@ def measure_column_shift(columns: Any, labels: Any, *, domains: Any, alpha: floa
     if label_values.shape != (n_samples,):
         raise ValueError(f"labels must hold one label for each of {n_samples} rows; got shape {label_values.shape}.")
     classes, codes = np.unique(label_values.astype(str), return_inverse=True)
+    read = [_scaled(column) for column in read]
     measured = [_measure(column, codes, len(classes), domain) for column in read]
     total = sum(own.explained for own in measured)
     p_columns = _adjust([own.p_value for own in measured])
@@ -249,6 +252,16 @@ def measure_column_shift(columns: Any, labels: Any, *, domains: Any, alpha: floa
     effects = _effects(read, codes, classes.tolist(), domain)
     effects.sort(key=lambda effect: -effect.tau)
     return ColumnShifts(domain.names, alpha, tuple(shifts), tuple(effects))
+
+
+def _scaled(column: ColumnValues) -> ColumnValues:
+    """The same column in another unit if its squares would be too large; nothing that is measured depends on units."""
+    if column.kind == "categorical" or not column.is_present.any():
+        return column
+    largest = float(np.abs(column.distinct[0]).max())
+    if largest < LARGE:
+        return column
+    return ColumnValues(column.name, "numeric", column.values / largest)
 
 
 def _adjust(p_values: Sequence[float | None]) -> list[float | None]:
@@ -446,10 +459,12 @@ def _effects(
                 names.append((column.name, column.levels[int(value)]))
                 features.append(indicator)
         else:
-            deviation = np.nanstd(column.values) if column.is_present.any() else 0.0
-            if deviation > 0:
+            # The median over domains, so that one domain in other units does not set the unit of all slopes.
+            deviations = [part.std() for part in domain.split(column.values) if len(part) >= MIN_CELL]
+            varying = [deviation for deviation in deviations if deviation > 0]
+            if varying:
                 names.append((column.name, None))
-                features.append((column.values - np.nanmean(column.values)) / deviation)
+                features.append((column.values - np.nanmean(column.values)) / np.median(varying))
     if not features:
         return []
     X = np.stack(features, axis=1)
@@ -508,12 +523,13 @@ def univariable_slopes(X: Floats, y: Floats) -> tuple[Floats, Floats]:
     mean = filled.sum(axis=0) / np.maximum(count, 1)
     centered = np.where(present, filled - mean, 0.0)
     usable = (count >= MIN_ROWS) & (events >= MIN_EVENTS) & (count - events >= MIN_EVENTS)
-    usable &= (centered**2).sum(axis=0) > 0
+    deviation = np.sqrt((centered**2).sum(axis=0) / np.maximum(count, 1))
+    usable &= deviation > CONSTANT * np.maximum(np.abs(mean), 1.0)
     slopes = np.full(X.shape[1], np.nan)
     errors = np.full(X.shape[1], np.nan)
     if not usable.any():
         return slopes, errors
-    x = centered[:, usable]
+    x = centered[:, usable] / deviation[usable]
     rows = present[:, usable].astype(float)
     rate = events[usable] / count[usable]
     intercept = np.log(rate / (1 - rate))
@@ -538,6 +554,6 @@ def univariable_slopes(X: Floats, y: Floats) -> tuple[Floats, Floats]:
         slope = slope + shrink * step_1
         if (size < CONVERGED).all():
             break
-    slopes[usable] = slope
-    errors[usable] = np.sqrt(a / determinant)
+    slopes[usable] = slope / deviation[usable]
+    errors[usable] = np.sqrt(a / determinant) / deviation[usable]
     return slopes, errors

@@ -22,10 +22,10 @@ from ._column_values import ColumnValues, DomainRows, Floats, Indices
 # varies a lot between meta-analyses, so a prior that weighs more would be overconfident with three or four domains.
 PRIOR_DOF = 4.0
 # Prior standard deviations between domains. Sites differ in the log odds of a category by 0.5 or so (odds of 1 to 2.7
-# between a low and a high site), and in standardized means by half a standard deviation, Cohen's medium effect; effects
-# (standardized differences between two groups) differ by 0.3, between small and medium.
+# between a low and a high site), and in means by 0.8 standard deviations, Cohen's large effect, at most as a rule;
+# effects (standardized differences between two groups) differ by 0.3, between small and medium.
 LOG_ODDS_SPREAD = 0.5
-MEAN_SPREAD = 0.5
+MEAN_SPREAD = 0.8
 EFFECT_SPREAD = 0.3
 # Instruments and laboratories differ by about five percent where all patients are the same.
 LEAST_LOG_SPREAD = 0.05
@@ -79,7 +79,8 @@ def predict_next_domain(
     """The predictive distribution for a further domain, from estimates in other domains and their sampling variances.
 
     The between-domain variance is the moment estimate of DerSimonian and Laird (1986), averaged with the prior variance
-    by degrees of freedom.
+    by degrees of freedom. Where the estimate exceeds the prior variance, the prior loses weight in proportion: domains
+    that differ more than the prior expects are believed, at the price of fewer degrees of freedom.
     """
     k = len(estimates)
     weights = 1.0 / variances
@@ -88,6 +89,8 @@ def predict_next_domain(
     if k > 1:
         excess = weights @ (estimates - mean) ** 2 - (k - 1)
         between = max(excess / (weights.sum() - (weights**2).sum() / weights.sum()), 0.0)
+    if between > prior_spread**2:
+        prior_dof = prior_dof * prior_spread**2 / between
     dof = prior_dof + k - 1
     between = (prior_dof * prior_spread**2 + (k - 1) * between) / dof
     weights = 1.0 / (variances + between)
@@ -218,7 +221,9 @@ class SpreadPrior:
     dof: float = PRIOR_DOF
 
 
-MIN_COLUMNS = 20  # from so many columns on, the table itself tells how much its domains differ
+# From so many columns on, the table itself tells how much its domains differ: the interquartile range that the prior is
+# matched to then has a standard error of about 20%.
+MIN_COLUMNS = 50
 MAX_DOF = 50.0  # of a prior: beyond, Student's distribution is normal for our purposes
 
 

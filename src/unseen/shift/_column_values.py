@@ -80,6 +80,12 @@ def format_number(value: float) -> str:
     return f"{value:.4g}"
 
 
+def standard_deviation(values: Floats) -> float:
+    """Of some numbers, whose squares may be too large for a float."""
+    largest = float(np.abs(values).max(initial=0.0))
+    return largest * float(np.std(values / largest)) if largest > 0 else 0.0
+
+
 def read_columns(columns: Any) -> list[ColumnValues]:
     """Read a mapping of columns, or a pandas or polars frame.
 
@@ -129,7 +135,8 @@ def _read_column(name: str, values: Any) -> ColumnValues:
 
 def is_missing(value: Any) -> bool:
     """Whether an entry of a column of objects stands for a missing value."""
-    return value is None or value == "" or type(value).__name__ == "NAType" or bool(value != value)
+    # The missing value of pandas has no truth value, so it is known by its type.
+    return value is None or type(value).__name__ == "NAType" or value == "" or bool(value != value)
 
 
 def numeric_column(name: str, values: Any) -> ColumnValues:
