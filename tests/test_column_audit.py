@@ -198,6 +198,26 @@ def test_with_two_domains_both_are_named():
     assert set(finding.domains) == {"a", "b"}
 
 
+def test_two_domains_in_other_units_do_not_hide_each_other():
+    columns, label, domain = make_table(np.random.default_rng(32), n_domains=10)
+    columns["chol"][domain == "site 1"] /= 38.67
+    columns["chol"][domain == "site 7"] *= 1000
+    findings = named(audit_columns(columns, label, domains=domain), "chol", "units")
+    assert {finding.domains[0]: finding.value for finding in findings} == pytest.approx(
+        {"site 1": 1 / 38.67, "site 7": 1000}
+    )
+
+
+def test_zeros_of_a_rounded_column_are_not_taken_for_a_conversion():
+    """0 is 32 degrees Fahrenheit in degrees Celsius, and 32 may be a frequent value."""
+    rng = np.random.default_rng(33)
+    domain = np.repeat(["a", "b", "c", "d", "e"], 300)
+    age = np.round(rng.normal(32, 3, size=1500))
+    age[:200] = 0
+    [finding] = audit_columns({"age": age}, domains=domain).findings
+    assert (finding.kind, finding.value) == ("point_mass", 0)
+
+
 # What it does not find
 
 

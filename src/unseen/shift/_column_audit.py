@@ -16,9 +16,9 @@ from ._column_tests import (
     LogStatistics,
     SpreadPrior,
     SwapEvidence,
-    UnitEvidence,
     estimate_spread_prior,
     exceeds_share,
+    find_scale_outliers,
     highest_share,
     is_excess,
     log_statistics,
@@ -75,6 +75,9 @@ SENTINELS = (
 MISSING_STEPS: tuple[tuple[float, Severity], ...] = ((0.5, "high"), (0.2, "medium"), (0.05, "low"))
 # Percentage points of a class beyond what chance gives, as graded by the diagnosis.
 PREVALENCE_STEPS: tuple[tuple[float, Severity], ...] = ((0.30, "high"), (0.15, "medium"), (0.05, "low"))
+# Fewer other domains than this do not tell how much domains differ by nature: tests of scales keep their level for any
+# difference between domains from five others on, and with fewer up to one standard deviation inside domains.
+FEW_DOMAINS = 5
 # So many columns of one domain, and such a share of all, do not go wrong one by one.
 MANY_COLUMNS = 5
 MANY_SHARE = 0.25
@@ -277,8 +280,8 @@ def audit_columns(
     >>> audit = audit_columns({"glucose": glucose}, domains=domain)
     >>> print(audit)
     The values of 'glucose' in west look as if they were in other units: the median is 5.263 there and 99.81 to 101.1
-    elsewhere, which fits a factor of 1/18.02. Convert the column (multiply by 18.02) in west, or leave it out:
-    drop=["glucose"].
+    elsewhere, which fits a factor of 1/18.02. With 3 domains a natural difference of this size cannot be excluded.
+    Convert the column (multiply by 18.02) in west, or leave it out: drop=["glucose"].
     """
     read = read_columns(columns)
     if not read:
@@ -482,9 +485,10 @@ def _point_masses(column: ColumnValues, parts: Sequence[Floats], context: _Conte
             where = _excessive_domains(counts, sizes, value, context.level)
         if len(where) == 0:
             continue
-        conversion = _moved_mass(parts, int(where[0]), value) if len(where) == 1 else None
+        is_moved = len(where) == 1 and value not in isolated
+        conversion = _moved_mass(parts, int(where[0]), value) if is_moved else None
         if conversion is not None:
-            others = np.flatnonzero(sizes > 0).tolist()
+            others = [d for d in np.flatnonzero(sizes > 0).tolist() if d != where[0]]
             yield _unit_finding(column, parts, int(where[0]), others, [conversion], conversion.factor, context)
             continue
         yield _mass_finding(column, value, shares, where, severity, value in isolated, context)
@@ -669,34 +673,34 @@ def _plain_spelling(level: str) -> str:
 
 
 def _units(column: ColumnValues, parts: Sequence[Floats], context: _Context) -> Iterable[Finding]:
-    """Domains in other units, the most evident first; a domain that was found is left out of what is usual."""
+    """Domains in other units, the most evident first, each compared with those that are not."""
     statistics = [log_statistics(part) for part in parts]
-    usual: dict[int, LogStatistics] = {d: own for d, own in enumerate(statistics) if own is not None}
-    most = (len(usual) - 1) // 2  # what more than half of the domains have is usual
-    most = max(most, 1) if len(usual) > 1 else 0
-    for _ in range(most):
-        evidence: dict[int, UnitEvidence] = {}
-        for d, own in usual.items():
-            others = [usual[e] for e in usual if e != d]
-            own_evidence = unit_evidence(parts[d], own, others, context.level, context.spread_prior)
-            if own_evidence is not None:
-                evidence[d] = own_evidence
-        if not evidence:
-            return
-        d = min(evidence, key=lambda e: evidence[e].p_value)
-        fitting = evidence[d].conversions
-        yield _unit_finding(column, parts, d, list(usual), fitting, evidence[d].factor, context)
-        del usual[d]
-        if len(usual) < 2:
-            return
+    known: dict[int, LogStatistics] = {d: own for d, own in enumerate(statistics) if own is not None}
+    outliers = find_scale_outliers(known, context.level, context.spread_prior)
+    usual = [d for d in known if d not in outliers]
+    for d in outliers:
+        others = [known[e] for e in usual]
+        evidence = unit_evidence(parts[d], known[d], others, context.level, context.spread_prior)
+        if evidence is not None:
+            yield _unit_finding(column, parts, d, usual, evidence.conversions, evidence.factor, context)
 
 
 def _moved_mass(parts: Sequence[Floats], d: int, value: float) -> Conversion | None:
-    """The conversion that turns a frequent value of the other domains, which this domain lacks, into the given one."""
+    """The conversion that turns a frequent value of the other domains, which this domain lacks, into the given one.
+
+    It must bring the other values of the domain back as well, into the range of those elsewhere.
+    """
     elsewhere = np.concatenate([part for e, part in enumerate(parts) if e != d])
+    rest = parts[d][parts[d] != value]
+    if len(rest) < MIN_ROWS:
+        return None
     distinct, counts = np.unique(elsewhere, return_counts=True)
     common = distinct[counts >= LEAST_MASS * len(elsewhere)]
+    low, high = np.quantile(elsewhere, BULK)
     for conversion in CONVERSIONS:
+        undone = conversion.undo(rest)
+        if ((undone < low) | (undone > high)).mean() > LEAST_MASS:
+            continue
         original = float(conversion.undo(np.array([value]))[0])
         for usual in common:
             is_same = abs(original - usual) <= SAME_VALUE * max(abs(usual), abs(value / conversion.factor))
@@ -715,7 +719,7 @@ def _unit_finding(
     context: _Context,
 ) -> Finding:
     name = context.domain.names[d]
-    medians = [float(np.median(parts[e])) for e in usual if e != d]
+    medians = [float(np.median(parts[e])) for e in usual]
     drop = f"drop=[{quote_name(column.name)}]"
     ratio = f"about {factor:.2g} times" if factor > 1 else f"about 1/{1 / factor:.2g} of"
     message = (
@@ -729,9 +733,11 @@ def _unit_finding(
         message += f"and all values are {ratio} those elsewhere, which fits no common conversion."
         action = f"Check the unit and the source in {name}, or leave it out: {drop}."
     domains: tuple[str, ...] = (name,)
-    if len(usual) == 2:  # two domains: either may be the one in other units
-        domains = (name, *(context.domain.names[e] for e in usual if e != d))
+    if len(usual) == 1:  # two domains: either may be the one in other units
+        domains = (name, context.domain.names[usual[0]])
         action = f"Check the units of both domains; leaving the column out is {drop}."
+    if len(usual) < FEW_DOMAINS:
+        message += f" With {len(usual) + 1} domains a natural difference of this size cannot be excluded."
     value = fitting[0].factor if fitting else factor
     return Finding(column.name, domains, "units", "high", message, action, context.affected([d]), value)
 

@@ -210,6 +210,7 @@ CONVERSIONS = (
     Conversion("HbA1c in mmol/mol instead of %", 10.929, -23.5),
     Conversion("HbA1c in % instead of mmol/mol", 0.0915, 2.15),
 )
+MAX_OUTLIERS = 3  # domains in other units that are looked for in one column
 SIGN_TOLERANCE = 0.05  # by how much the share of negative values may leave the range of the other domains
 
 
@@ -263,6 +264,48 @@ class UnitEvidence:
     conversions: tuple[Conversion, ...]
 
 
+def predict_location(others: Sequence[LogStatistics], prior: SpreadPrior) -> Predictive:
+    """The predictive distribution of the mean of log|x| in a further domain."""
+    return predict_next_domain(
+        np.array([other.mean for other in others]),
+        np.array([other.mean_variance for other in others]),
+        _prior_spread(others, prior),
+        prior.dof,
+    )
+
+
+def _prior_spread(others: Sequence[LogStatistics], prior: SpreadPrior) -> float:
+    sizes = np.array([other.n for other in others], dtype=float)
+    spreads = np.array([other.sd for other in others])
+    within = float(np.sqrt(sizes @ spreads**2 / sizes.sum()))
+    return max(prior.spread * within, LEAST_LOG_SPREAD)
+
+
+def find_scale_outliers(statistics: dict[int, LogStatistics], level: float, prior: SpreadPrior) -> list[int]:
+    """Domains whose scale differs from that of the others, the most extreme first.
+
+    The most extreme domain is taken out, then the most extreme of the rest, and so on; domains up to the last one that
+    is significant among those that are left are outliers (Rosner, 1983). Thus two of them do not hide each other. At
+    most a quarter of the domains are taken out, since the rest looks ever more uniform, and the level is shared among
+    the steps.
+    """
+    rest = dict(statistics)
+    removed: list[int] = []
+    n_outliers = 0
+    most = min(max(len(rest) // 4, 1), MAX_OUTLIERS) if len(rest) > 1 else 0
+    for _ in range(most):
+        p_values = {}
+        for d, own in rest.items():
+            predictive = predict_location([rest[e] for e in rest if e != d], prior)
+            p_values[d] = 2 * predictive.tail(own.mean, own.mean_variance)
+        extreme = min(p_values, key=lambda d: p_values[d])
+        removed.append(extreme)
+        del rest[extreme]
+        if p_values[extreme] <= level / most:
+            n_outliers = len(removed)
+    return removed[:n_outliers]
+
+
 def unit_evidence(
     values: Floats, own: LogStatistics, others: Sequence[LogStatistics], level: float, prior: SpreadPrior
 ) -> UnitEvidence | None:
@@ -278,19 +321,12 @@ def unit_evidence(
     evidence : UnitEvidence or None
         None if one of the conditions does not hold.
     """
-    sizes = np.array([other.n for other in others], dtype=float)
-    spreads = np.array([other.sd for other in others])
-    within = float(np.sqrt(sizes @ spreads**2 / sizes.sum()))
-    prior_spread = max(prior.spread * within, LEAST_LOG_SPREAD)
-    location = predict_next_domain(
-        np.array([other.mean for other in others]),
-        np.array([other.mean_variance for other in others]),
-        prior_spread,
-        prior.dof,
-    )
+    location = predict_location(others, prior)
     p_value = 2 * location.tail(own.mean, own.mean_variance)
     if p_value > level:
         return None
+    prior_spread = _prior_spread(others, prior)
+    sizes = np.array([other.n for other in others], dtype=float)
     top = predict_next_domain(
         np.array([other.top for other in others]),
         np.array([other.top_variance for other in others]),
