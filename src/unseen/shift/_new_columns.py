@@ -364,14 +364,16 @@ def _ranked_distances(
         reference = float(inner.min(axis=1).max()) if known.sum() > 1 else 0.0
         distance = float(distances[nearest])
         rows.append((name, distance, reference, domains[nearest], max(distance - max(reference, noise), 0.0), noise))
-    total = sum(excess**2 for *_, excess, _ in rows)
+    # Relative to the largest, so that squares of extreme values stay finite.
+    largest = max((excess for *_, excess, _ in rows), default=0.0) or 1.0
+    total = sum((excess / largest) ** 2 for *_, excess, _ in rows)
     columns = [
         ColumnDistance(
             name,
             distance,
             reference,
             nearest,
-            excess**2 / total if total > 0 else 0.0,
+            (excess / largest) ** 2 / total if total > 0 else 0.0,
             bool(distance > FAR * reference and distance > noise + reference),
         )
         for name, distance, reference, nearest, excess, noise in rows
