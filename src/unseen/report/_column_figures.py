@@ -1,0 +1,67 @@
+"""Heat map of the shift of columns, drawn by matplotlib from plain data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ._figures import CELLS_WITH_NUMBERS, pyplot
+
+COLUMNS_SHOWN = 40  # those that move most; more rows are not legible on a page
+LEAST_SCALE = 0.5  # standard deviations at the ends of the colors, so that small differences do not look large
+MOST_SCALE = 3.0  # beyond, all differences have the same color, so that one broken column does not hide the others
+LONGEST_NAME = 24
+
+
+def draw_column_shift(data: dict[str, Any], figure: Any = None) -> Any:
+    """Draw columns by domains: standardized differences within classes, odd domains framed.
+
+    Parameters
+    ----------
+    data : dict
+        What ``ColumnShifts.heat_map()`` returns.
+    figure : matplotlib Figure or SubFigure, default=None
+        Where to draw; None makes a new figure.
+
+    Returns
+    -------
+    figure : matplotlib Figure or SubFigure
+        With the heat map and its color bar.
+    """
+    columns = [_short(name) for name in data["columns"][:COLUMNS_SHOWN]]
+    domains = [_short(name) for name in data["domains"]]
+    values = np.array(data["differences"][:COLUMNS_SHOWN], dtype=float).reshape(len(columns), len(domains))
+    size = (3.2 + 0.55 * len(domains), 1.8 + 0.3 * len(columns))
+    figure = figure or pyplot().figure(figsize=size, layout="constrained")
+    ax = figure.subplots()
+    known = np.abs(values[np.isfinite(values)])
+    limit = float(np.clip(known.max(initial=0.0), LEAST_SCALE, MOST_SCALE))
+    # Differences have a sign: a diverging map, whose middle is white, that color-blind readers can read.
+    colors = pyplot().get_cmap("PuOr").with_extremes(bad="0.9")
+    image = ax.imshow(values, cmap=colors, aspect="auto", vmin=-limit, vmax=limit)
+    tilted = {"rotation": 30, "ha": "right", "rotation_mode": "anchor"} if max(map(len, domains)) > 6 else {}
+    ax.set_xticks(range(len(domains)), domains, parse_math=False, **tilted)
+    ax.set_yticks(range(len(columns)), columns, parse_math=False)
+    ax.tick_params(length=0)
+    ax.spines[:].set_visible(False)
+    odd = np.array(data["odd"][:COLUMNS_SHOWN], dtype=bool).reshape(values.shape)
+    for row, column in np.argwhere(odd):
+        box = pyplot().Rectangle((column - 0.5, row - 0.5), 1, 1, fill=False, edgecolor="black", linewidth=1.5)
+        ax.add_patch(box)
+    if values.size <= CELLS_WITH_NUMBERS:
+        for (row, column), value in np.ndenumerate(values):
+            text = f"{value:.1f}" if np.isfinite(value) else "none"
+            color = "white" if np.isfinite(value) and abs(value) > 0.7 * limit else "black"
+            ax.text(column, row, text, ha="center", va="center", fontsize="small", color=color)
+    rest = len(data["columns"]) - len(columns)
+    more = f"; {rest} columns that move less are not shown" if rest > 0 else ""
+    ax.set_title(f"Shift within classes, by column and domain{more}", fontsize="medium", wrap=True)
+    bar = figure.colorbar(image, ax=ax, pad=0.02, extend="both" if known.max(initial=0.0) > limit else "neither")
+    bar.set_label("difference from the other domains, standard deviations\n(framed: odd domain)", fontsize="small")
+    bar.outline.set_visible(False)
+    return figure
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 3]}..."
