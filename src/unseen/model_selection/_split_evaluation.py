@@ -286,8 +286,7 @@ class _SplitEvaluation:
 
     @contextmanager
     def recording_errors(self, group: Sequence[IndexedCandidate]) -> Iterator[None]:
-        """Record expected errors, and all errors of users' own estimators, as the result of all candidates of a "
-        "group."""
+        """Record expected errors, and all errors of users' own estimators, as results of all candidates of a group."""
         try:
             yield
         except Exception as error:

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from scipy.stats import chi2_contingency
 
-from ..citizen import optional_import
+from ..utils.optional_imports import optional_import
 from ._column_tests import (
     CONVERSIONS,
     Conversion,

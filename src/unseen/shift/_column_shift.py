@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import chdtrc, stdtr
 from scipy.stats import rankdata
 
-from ..citizen import optional_import
+from ..utils.optional_imports import optional_import
 from ._column_tests import MEAN_SPREAD, predict_next_domain
 from ._column_values import ColumnValues, DomainRows, Floats, Indices, read_columns
 from ._diagnose import holm

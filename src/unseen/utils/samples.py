@@ -89,8 +89,7 @@ class Samples:
         return Membership.from_codes(self.codes, self.domain_codes, shape).counts
 
     def subsample(self, total: int | None = None, seed: int = 0, *, most: int | None = None) -> Ints:
-        """Which rows to keep for so many in all, or at most so many of each domain, as `allocate_rows` shares them "
-        "out."""
+        """Rows to keep for about `total` rows in all, or at most `most` of each domain: see `allocate_rows`."""
         counts = self.counts()
         wanted = allocate_rows(counts, total=total, most=most).ravel()
         rng, cells = np.random.default_rng(seed), self.domain_codes * counts.shape[1] + self.codes
