@@ -107,7 +107,7 @@ def test_pools_are_the_same_whether_their_votes_were_kept_or_are_asked_for_anew(
             study(tmp_path, protocol, methods, todo, data, name="stopped.sqlite")
     together = study(tmp_path, protocol, methods, todo, data)
     resumed = study(tmp_path, protocol, methods, todo, data, name="stopped.sqlite")
-    monkeypatch.setattr("unseen.study._run.ROOM", 0)
+    monkeypatch.setattr("unseen.study._run.MAX_SCORE_BYTES", 0)
     apart = study(tmp_path, protocol, methods, todo, data, name="apart.sqlite")
     assert pooled_facts(together) == pooled_facts(resumed) == pooled_facts(apart)
     alone = study(tmp_path, protocol, ["logistic"], todo, data, name="alone.sqlite")
