@@ -23,7 +23,7 @@ from unseen.cli import main
 from unseen.kernels import SizePlan
 from unseen.models._model_file import load_model, save_model
 from unseen.models._table_fit import fit_notices
-from unseen.tables import load_table, preprocessor
+from unseen.tables import load_table, make_preprocessor
 
 
 def leave_it(path):
@@ -172,7 +172,7 @@ def bad_files(home):
     lists.write_parquet(home / "lists.parquet")
     (home / "half.unseen").write_bytes((home / "plain.unseen").read_bytes()[:5000])
     table = load_table(home / "train.csv", label="label", domain="site")
-    prepared = preprocessor(table.schema).fit_transform(table.X)
+    prepared = make_preprocessor(table.schema).fit_transform(table.X)
     bare = KFDA().fit(prepared, table.y, sample_domain=table.domain)
     save_model(bare, home / "bare.unseen", {})
     save_model(bare, home / "strange.unseen", {"data": "none", "scores": [1]})

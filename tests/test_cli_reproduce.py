@@ -17,7 +17,7 @@ pytest.importorskip("typer", reason="the command needs its extra")
 from command import run_command
 from helpers import three_domains
 from unseen.cli._app import app
-from unseen.cli._report import write
+from unseen.cli._report import write_text
 from unseen.datasets import _office_caltech
 from unseen.model_selection import METHODS
 from unseen.study._synthetic import draw_synthetic, run_synthetic
@@ -150,7 +150,7 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
 
     monkeypatch.setattr("os.replace", full)
     with pytest.raises(OSError, match="No space"):
-        write("new", path)
+        write_text("new", path)
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
 
@@ -192,7 +192,7 @@ def test_failures_are_shown_and_tell_in_the_exit_code(hospitals, monkeypatch):
 def test_office_caltech_without_its_files_says_which_are_missing(tmp_path, flag, features):
     code, text = unseen("reproduce", "office-caltech", "--features", features, "--data-home", tmp_path, *flag)
     assert code == (2 if flag else 1)
-    for file, _ in _office_caltech.SOURCES[features].values():
+    for file, _ in _office_caltech.PUBLISHED_FILES[features].values():
         assert file in text
     assert f"put them into {tmp_path / 'office_caltech'}" in text
 

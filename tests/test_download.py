@@ -125,8 +125,8 @@ def office(site, tmp_path, monkeypatch):
         site.files[name] = (tmp_path / name).read_bytes()
         sources[domain] = name, git_blob_id(tmp_path / name)
         (tmp_path / name).unlink()
-    monkeypatch.setattr(_office_caltech, "SOURCES", {"surf": sources})
-    monkeypatch.setattr(_office_caltech, "SAMPLES", dict.fromkeys(sources, 10))
+    monkeypatch.setattr(_office_caltech, "PUBLISHED_FILES", {"surf": sources})
+    monkeypatch.setattr(_office_caltech, "N_SAMPLES", dict.fromkeys(sources, 10))
     monkeypatch.setattr(_office_caltech, "BASE_URL", site.url)
     return tmp_path
 
@@ -214,7 +214,7 @@ def test_a_folder_that_cannot_be_written_gives_the_same_advice(office, site):
 
 
 def test_wrong_counts_are_refused(office, monkeypatch):
-    monkeypatch.setitem(_office_caltech.SAMPLES, "webcam", 11)
+    monkeypatch.setitem(_office_caltech.N_SAMPLES, "webcam", 11)
     with pytest.raises(ValueError, match="11 samples of webcam, of 10 classes; it holds 10 samples"):
         fetch_office_caltech("surf", data_home=office)
 

@@ -9,7 +9,7 @@ pd = pytest.importorskip("pandas")
 pl = pytest.importorskip("polars")
 
 import unseen  # noqa: E402
-from unseen.tables import TableError, load_table, preprocessor  # noqa: E402
+from unseen.tables import TableError, load_table, make_preprocessor  # noqa: E402
 from written_tables import assert_same  # noqa: E402
 
 N = 96
@@ -140,7 +140,7 @@ def test_a_frame_beside_labels_and_domains_is_an_array():
 
 def test_a_frame_is_diagnosed_as_its_prepared_samples():
     table = load_table(PATIENTS)
-    prepared = preprocessor(table.schema).fit_transform(table.X)
+    prepared = make_preprocessor(table.schema).fit_transform(table.X)
     found = unseen.diagnose(PATIENTS, label="diagnosis", domain="hospital", n_permutations=19)
     expected = unseen.diagnose(prepared, table.y, sample_domain=table.domain, n_permutations=19)
     assert found.tests == expected.tests

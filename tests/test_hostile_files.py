@@ -27,7 +27,7 @@ from helpers import measure_memory
 from unseen.images import find_photos
 from unseen.models import Model, ModelFileError, load_model
 from unseen.study import Row, Store
-from unseen.tables import TableError, batches, file_batches, load_table
+from unseen.tables import TableError, iter_batches, iter_file_batches, load_table
 from unseen.tables._files import FrameFile
 from unseen.utils import io as files
 
@@ -78,7 +78,7 @@ def test_a_small_compressed_text_does_not_become_large(tmp_path):
     with in_little_memory():
         refused(file, r"compressed bytes become 8,\d+,\d+ or more.*unpack it first")
     file.write_bytes(gzip.compress(b"x,y\n" + b"0,0\n" * 10_000))  # 100 times as large: that is how zeros are
-    assert sum(frame.height for frame in batches(file)) == 10_000
+    assert sum(frame.height for frame in iter_batches(file)) == 10_000
 
 
 def test_a_sparse_matlab_matrix_is_not_expanded_beyond_a_thousand_times_its_size(tmp_path):
@@ -91,7 +91,7 @@ def test_a_sparse_matlab_matrix_is_not_expanded_beyond_a_thousand_times_its_size
 def test_a_matlab_file_that_declares_more_values_than_memory_holds_is_refused(tmp_path):
     file = tmp_path / "x.mat"
     savemat(file, {"X": sparse.coo_array(np.eye(3))}, format="4")
-    assert next(batches(file)).to_numpy().tolist() == np.eye(3).tolist()
+    assert next(iter_batches(file)).to_numpy().tolist() == np.eye(3).tolist()
     file.write_bytes(struct.pack("<5i", 0, 2**31 - 1, 2**20, 0, 2) + b"X\0" + bytes(72))
     refused(file, "it declares more values than fit into memory; it may be damaged")
 
@@ -103,7 +103,7 @@ def test_columns_of_a_sparse_matlab_matrix_end_after_they_begin(tmp_path):
     starts = struct.pack("<4i", 0, 0, 0, 0)
     at = content.rindex(starts)
     file.write_bytes(content[:at] + struct.pack("<4i", 0, 18304, 6144, 0) + content[at + 16 :])
-    refused(file, "ends before it begins", lambda path: list(batches(path)))
+    refused(file, "ends before it begins", lambda path: list(iter_batches(path)))
 
 
 def test_a_matlab_file_does_not_lead_to_other_files_or_to_room_for_nothing(tmp_path):
@@ -111,7 +111,7 @@ def test_a_matlab_file_does_not_lead_to_other_files_or_to_room_for_nothing(tmp_p
     file = tmp_path / "x.mat"
     with h5py.File(file, "w") as made:
         made["X"], made["away"] = np.eye(3), h5py.ExternalLink("/dev/zero", "/")
-    assert next(batches(file)).shape == (3, 3)
+    assert next(iter_batches(file)).shape == (3, 3)
     with h5py.File(file, "w") as made:
         made.create_dataset("X", (2**20, 2**20), "f8")
     refused(file, "compressed bytes become 8,796,093,022,208 or more")
@@ -152,13 +152,13 @@ def test_a_small_file_that_repeats_a_long_text_is_refused_in_little_memory(tmp_p
 def test_text_is_read_in_batches_of_bounded_size(tmp_path, monkeypatch):
     write_repeated_text(tmp_path / "x.parquet", length=50_000, rows=400)
     monkeypatch.setattr("unseen.tables._files.TEXT_BYTES", 10**6)
-    frames = list(batches(tmp_path / "x.parquet"))
+    frames = list(iter_batches(tmp_path / "x.parquet"))
     assert max(frame["note"].str.len_bytes().sum() for frame in frames) <= 10**6 + 50_000
     whole = pl.read_parquet(tmp_path / "x.parquet")
     assert pl.concat(frames).equals(whole)
     for kind in (pl.Categorical, pl.Enum(["y" * 50_000])):
         levels = whole.with_columns(pl.col("note").cast(kind))
-        sizes = [frame.height for frame in file_batches(FrameFile(levels), None, 400)]
+        sizes = [frame.height for frame in iter_file_batches(FrameFile(levels), None, 400)]
         assert sizes == [frame.height for frame in frames]
 
 
@@ -202,7 +202,7 @@ def test_rows_that_polars_leaves_out_without_a_word_are_missed(tmp_path, monkeyp
     monkeypatch.setattr(pl.LazyFrame, "collect_batches", lambda *_, **__: iter([frame.head(5)]))
     monkeypatch.setattr(pl.LazyFrame, "slice", lambda lazy, start, n: half(lazy, start, n // 2))
     for name in ("x.arrow", "x.parquet"):
-        refused(tmp_path / name, "of 10 rows that it tells of, 5 are there", lambda path: list(batches(path)))
+        refused(tmp_path / name, "of 10 rows that it tells of, 5 are there", lambda path: list(iter_batches(path)))
 
 
 @pytest.fixture
@@ -264,15 +264,15 @@ def test_a_file_that_does_not_keep_its_rows_is_refused(tmp_path):
 
 
 def test_what_zlib_has_written_is_read_back_up_to_a_limit():
-    assert files.read_inflated(zlib.compress(b"abc"), "") == b"abc"
-    assert files.read_inflated(zlib.compress(ZEROS), "", most=2**26) == ZEROS
+    assert files.decompress(zlib.compress(b"abc"), "") == b"abc"
+    assert files.decompress(zlib.compress(ZEROS), "", most=2**26) == ZEROS
     for content, reason in (
         (zlib.compress(ZEROS), "over 200 times"),
         (zlib.compress(b"abc" * 99)[:9], "cut off"),
         (b"x", "damaged"),
     ):
         with pytest.raises(ValueError, match=reason):
-            files.read_inflated(content, "")
+            files.decompress(content, "")
 
 
 @pytest.fixture

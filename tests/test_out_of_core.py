@@ -21,7 +21,7 @@ from unseen.kernels import SizePlan
 from unseen.models import fit_table
 from unseen.models._model_file import load_model, read_card
 from unseen.models._row_stream import TableRows
-from unseen.tables import TableError, batches, list_files, load_table
+from unseen.tables import TableError, iter_batches, list_files, load_table
 from unseen.tables._load import read_survey, survey_table
 from unseen.utils.samples import Samples
 
@@ -84,9 +84,9 @@ def test_parts_are_domains_if_told_so_or_called_so(parts):
     ],
 )
 def test_names_of_parts_are_numbers_with_or_without_a_word_for_a_part(parts, name, is_part):
-    from unseen.tables._files import look_like_parts
+    from unseen.tables._files import are_part_names
 
-    assert look_like_parts([name, name]) == is_part
+    assert are_part_names([name, name]) == is_part
 
 
 def test_a_pattern_that_matches_nothing_is_refused(parts):
@@ -101,7 +101,7 @@ def test_a_file_whose_name_looks_like_a_pattern_is_that_file(tmp_path):
 
 def test_a_giant_row_group_is_read_in_slices(parts, monkeypatch):
     monkeypatch.setattr("unseen.tables._files.SLICE_VALUES", 100)
-    frames = list(batches(parts / "whole.parquet", ["x0", "x1"], size=20))
+    frames = list(iter_batches(parts / "whole.parquet", ["x0", "x1"], size=20))
     assert max(part.height for part in frames) == 20
     assert pl.concat(frames).equals(pl.read_parquet(parts / "whole.parquet", columns=["x0", "x1"]))
 

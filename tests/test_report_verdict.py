@@ -8,7 +8,7 @@ pytest.importorskip("jinja2", reason="the report needs jinja2")
 
 from report_sample import Page, comparison
 from unseen.report import render_comparison
-from unseen.report._format import NOTHING
+from unseen.report._format import MISSING_TEXT
 
 
 def test_only_intervals_beyond_zero_have_filled_dots():
@@ -27,7 +27,7 @@ def test_only_intervals_beyond_zero_have_filled_dots():
         ("invariant", 3.4, "▲ Invariance helped", "Invariance helped: +3.4 points"),
         ("plain", -3.4, "● Plain classifiers did better", "Plain classifiers did better: -3.4 points"),
         ("none", 0.1, "= No detectable difference", "No detectable difference between invariant methods and"),
-        ("none", None, f"{NOTHING} No verdict", "There is nothing to compare."),
+        ("none", None, f"{MISSING_TEXT} No verdict", "There is nothing to compare."),
     ],
 )
 def test_the_badge_of_the_verdict_says_what_its_headline_says(decision, difference, badge, headline):

@@ -10,7 +10,7 @@ import pytest
 
 pl = pytest.importorskip("polars")
 
-from unseen.tables import TableError, batches, list_files, load_table, scan  # noqa: E402
+from unseen.tables import TableError, iter_batches, list_files, load_table, scan  # noqa: E402
 
 GOOD = ["hospital,age,sex,diagnosis"] + [
     f"{place},{40 + i},{'fm'[i // 2 % 2]},{'ill' if i % 2 else 'well'}" for place in ("bonn", "leeds") for i in range(8)
@@ -345,7 +345,7 @@ def test_a_folder_cannot_be_scanned_as_one_file(tmp_path):
         scan(tmp_path)
 
 
-@pytest.mark.parametrize("read", [scan, lambda file: list(batches(file, None))], ids=["scan", "batches"])
+@pytest.mark.parametrize("read", [scan, lambda file: list(iter_batches(file, None))], ids=["scan", "batches"])
 def test_repeated_names_are_refused_wherever_a_file_is_read(tmp_path, read):
     (tmp_path / "new.csv").write_text("age,age\n1,2\n")
     with pytest.raises(TableError, match=r"new\.csv cannot be used:\n- 2 columns are called 'age'"):
@@ -355,7 +355,7 @@ def test_repeated_names_are_refused_wherever_a_file_is_read(tmp_path, read):
 def test_batches_name_the_columns_that_are_not_there(tmp_path):
     (tmp_path / "new.csv").write_text("age,sex\n1,2\n")
     with pytest.raises(TableError, match=r"no column 'Agee': did you mean 'age'\?\n- it has no column 'weight'"):
-        list(batches(tmp_path / "new.csv", ["Agee", "weight"]))
+        list(iter_batches(tmp_path / "new.csv", ["Agee", "weight"]))
 
 
 def test_hidden_and_other_files_of_a_folder_are_passed_over(tmp_path):

@@ -9,7 +9,7 @@ import pytest
 
 pl = pytest.importorskip("polars")
 
-from unseen.tables import TableError, load_table, preprocessor  # noqa: E402
+from unseen.tables import TableError, load_table, make_preprocessor  # noqa: E402
 from written_tables import FRAME, changed, written  # noqa: E402
 
 
@@ -147,7 +147,7 @@ def test_numbers_too_large_to_be_squared_count_as_missing(tmp_path, ending):
     assert "Numbers that are infinite or beyond 1e150 count as missing: 'age (24 values)'." in none.notices
     large = load_table(written(tmp_path, changed(age=[9e149, -9e149, *range(22)]), ending))
     assert not np.isnan(large.X[:, 0]).any()
-    for scaled in (preprocessor(table.schema).fit_transform(found.X) for found in (table, large)):
+    for scaled in (make_preprocessor(table.schema).fit_transform(found.X) for found in (table, large)):
         assert np.isfinite(scaled).all()
 
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 pl = pytest.importorskip("polars")
 
 from unseen import compare  # noqa: E402
-from unseen.datasets import embedded_digits  # noqa: E402
-from unseen.tables import Request, TableError, load_table  # noqa: E402
+from unseen.datasets import load_digits_table  # noqa: E402
+from unseen.tables import TableError, TableOptions, load_table  # noqa: E402
 
 N = 240
 FRAME = pl.DataFrame(
@@ -58,14 +58,14 @@ def test_rows_are_counted_through_the_files_of_a_folder(tmp_path):
 
 
 def test_a_table_that_is_made_by_hand_has_all_its_rows():
-    np.testing.assert_array_equal(embedded_digits().rows, np.arange(1797))
+    np.testing.assert_array_equal(load_digits_table().rows, np.arange(1797))
 
 
 def test_the_digits_keep_their_places_when_they_are_thinned():
     pytest.importorskip("typer", reason="the command needs its extra")
     from unseen.cli._options import embedded_table
 
-    whole, few = embedded_digits(), embedded_table(Request(max_per_domain=20, seed=3))
+    whole, few = load_digits_table(), embedded_table(TableOptions(max_per_domain=20, seed=3))
     assert len(few.rows) == len(few.y) == 120
     np.testing.assert_array_equal(few.X, whole.X[few.rows])
 

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from ..utils.io import check_target
-from ._report import grid, notices, page
+from ..utils.io import check_output_path
+from ._report import make_console, make_table, print_notices
 
 if TYPE_CHECKING:
     from ..study import Protocol
-    from ..tables import Request, Table
+    from ..tables import Table, TableOptions
 
 CONNECT_SECONDS = 10
 LOCAL_CONFIG = {
@@ -37,20 +37,20 @@ LOCAL_CONFIG = {
 }
 
 
-def show_help_if_missing(names: str) -> str:
+def list_methods_on_help(names: str) -> str:
     """Instead of going on, list all methods if somebody asks for help with them."""
     if names.strip().lower() != "help":
         return names
     from ..model_selection import METHODS
 
-    table = grid(["method", "kind", "what it is"], [])
+    table = make_table(["method", "kind", "what it is"], [])
     for method in METHODS.values():
         table.add_row(method.name, method.kind, method.description)
-    page().print(table)
+    make_console().print(table)
     raise typer.Exit
 
 
-def _some_jobs(jobs: int) -> int:
+def _check_jobs(jobs: int) -> int:
     if jobs == 0:
         raise typer.BadParameter("at least one process is needed; -1 means one for each core.")
     return jobs
@@ -122,14 +122,14 @@ Workers = Annotated[int | None, typer.Option(min=1, help="Leave the work to so m
 Scheduler = Annotated[str | None, typer.Option(help="The same on a running Dask cluster, such as tcp://HOST:8786.")]
 Selection = Annotated[Literal["domain", "within", "oracle"], typer.Option(help="Who chooses the settings.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of all random draws.")]
-JOBS = "Processes; -1 for one on each core. Not used for what Dask workers do."
-Jobs = Annotated[int, typer.Option("--jobs", "-j", callback=_some_jobs, help=JOBS)]
+JOBS_HELP = "Processes; -1 for one on each core. Not used for what Dask workers do."
+Jobs = Annotated[int, typer.Option("--jobs", "-j", callback=_check_jobs, help=JOBS_HELP)]
 Quick = Annotated[bool, typer.Option("--quick", help="A smoke version: one repeat, small grids.")]
 Repeats = Annotated[int, typer.Option(min=1, help="Random draws of the training data.")]
 Methods = Annotated[
     str,
     typer.Option(
-        callback=show_help_if_missing,
+        callback=list_methods_on_help,
         is_eager=True,
         help="Comma-separated; --methods help lists them.",
         show_default="all",
@@ -154,7 +154,7 @@ def _all_methods() -> str:
     return ",".join(method_names(in_comparison=True))
 
 
-ALL: Any = _all_methods  # called when a command runs: help needs no table of methods
+ALL_METHODS: Any = _all_methods  # called when a command runs: help needs no table of methods
 
 
 def parse_names(names: str | None) -> list[str] | None:
@@ -171,7 +171,7 @@ def parse_names(names: str | None) -> list[str] | None:
     return [name.strip() for line in lines for name in line if name.strip()]
 
 
-def read_table(data: Path | None, request: Request) -> Table:
+def read_table(data: Path | None, request: TableOptions) -> Table:
     """The table a command is about; the embedded rotated digits if none is named."""
     from ..tables import read_survey, survey_table
 
@@ -180,22 +180,22 @@ def read_table(data: Path | None, request: Request) -> Table:
     return read_survey(survey_table(data, request), request.seed)
 
 
-def embedded_table(request: Request) -> Table:
+def embedded_table(request: TableOptions) -> Table:
     """The rotated digits, for commands without a table."""
-    from ..datasets import embedded_digits
-    from ..tables import Request
+    from ..datasets import load_digits_table
+    from ..tables import TableOptions
 
-    if request != Request(max_per_domain=request.max_per_domain, seed=request.seed):
+    if request != TableOptions(max_per_domain=request.max_per_domain, seed=request.seed):
         raise ValueError(
             "--label, --domain, --group, --features, --drop, --unlabeled, --dates and --categories speak of a table; "
             "name one, or leave them out."
         )
-    table = embedded_digits()
+    table = load_digits_table()
     return table.take(table.samples.subsample(most=request.max_per_domain, seed=request.seed))
 
 
 @contextmanager
-def cluster(workers: int | None, scheduler: str | None) -> Iterator[Any]:
+def open_cluster(workers: int | None, scheduler: str | None) -> Iterator[Any]:
     """Yield a Dask client of a running cluster or of local workers; None without either option."""
     from ..estimators import ClusterLostError
     from ..utils.optional_imports import optional_import
@@ -208,9 +208,14 @@ def cluster(workers: int | None, scheduler: str | None) -> Iterator[Any]:
     distributed = optional_import("distributed", "Working on a cluster")
     try:
         if scheduler is not None:
-            with _silent("distributed.client"), distributed.Client(scheduler, timeout=CONNECT_SECONDS) as client:
+            with (
+                _silence_logger("distributed.client"),
+                distributed.Client(scheduler, timeout=CONNECT_SECONDS) as client,
+            ):
                 if not client.nthreads():
-                    notices([f"The cluster at {scheduler} has no workers yet. The work starts when they connect."])
+                    print_notices(
+                        [f"The cluster at {scheduler} has no workers yet. The work starts when they connect."]
+                    )
                 yield client
         elif workers is not None:
             with local_cluster(workers) as local, distributed.Client(local) as client:
@@ -247,7 +252,7 @@ def local_cluster(workers: int) -> Iterator[Any]:
 
 
 @contextmanager
-def _silent(name: str) -> Iterator[None]:
+def _silence_logger(name: str) -> Iterator[None]:
     """Keep a logger from telling, with a traceback, what is told as an error here."""
     logger = logging.getLogger(name)
     before = logger.level
@@ -285,10 +290,10 @@ def results_path(name: str, store: Path | None) -> tuple[Path, str]:
 
 def check_store(store: Path) -> None:
     """Raise ValueError if a results file, or the journal that SQLite writes beside it, cannot be created."""
-    check_target(store)
-    check_target(Path(f"{store}-journal"))
+    check_output_path(store)
+    check_output_path(Path(f"{store}-journal"))
 
 
-def command_line() -> str:
+def current_command() -> str:
     """The command that repeats this run."""
     return shlex.join(["unseen", *sys.argv[1:]])

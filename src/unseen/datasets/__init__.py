@@ -2,13 +2,13 @@
 
 from ._folder import load_folder
 from ._office_caltech import fetch_office_caltech, load_office_caltech_folder
-from ._rotated_digits import embedded_digits, load_rotated_digits
+from ._rotated_digits import load_digits_table, load_rotated_digits
 from ._synthetic import make_synthetic
 from ._vlcs import load_vlcs, load_vlcs_folder
 
 __all__ = [
-    "embedded_digits",
     "fetch_office_caltech",
+    "load_digits_table",
     "load_folder",
     "load_rotated_digits",
     "load_vlcs",

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from sklearn.utils import Bunch
 
-from ..tables import Request, SurveyedTable, TableError, survey_table
+from ..tables import SurveyedTable, TableError, TableOptions, survey_table
 from ..utils.samples import Samples
 from ..utils.validation import Labels, format_list
 from ._bunch import make_bunch
@@ -79,7 +79,7 @@ def read_folder(
     path: str | os.PathLike[str], features: str | Sequence[str] | None, label: str | None
 ) -> tuple[SurveyedTable, Samples]:
     """Every domain of a folder, read as a table is, but with all its columns of numbers and all its rows."""
-    request = Request(label, features=features, entire=True)
+    request = TableOptions(label, features=features, entire=True)
     folder = Path(path).expanduser()
     if not folder.is_dir():
         kind, held = (NotADirectoryError, "a file") if folder.exists() else (FileNotFoundError, "nothing")

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from sklearn.utils import Bunch
 
-from ..tables import Request, survey_files
+from ..tables import TableOptions, survey_files
 from ..utils.optional_imports import optional_import
 from ..utils.samples import Samples
 from ..utils.validation import format_list
@@ -24,9 +24,9 @@ BASE_URL = (
     "https://raw.githubusercontent.com/LeiTian-qj/CMMS/1c7c45b858bd400b25c132d178c8e2f603074afc/data/Office-Caltech10/"
 )
 CLASSES = ["backpack", "bike", "calculator", "headphones", "keyboard", "laptop", "monitor", "mouse", "mug", "projector"]
-SAMPLES = {"amazon": 958, "webcam": 295, "dslr": 157, "caltech10": 1123}
+N_SAMPLES = {"amazon": 958, "webcam": 295, "dslr": 157, "caltech10": 1123}
 # The files as published: the name of each, and the id under which git knows its content.
-SOURCES = {
+PUBLISHED_FILES = {
     "decaf6": {
         "amazon": ("amazon_decaf.mat", "79a03a3befed86b5c02b8796a9054e7f9fd07af8"),
         "webcam": ("webcam_decaf.mat", "8a97157cd79b2dc35d998ad332cdd34f4f856d14"),
@@ -106,15 +106,15 @@ def fetch_office_caltech(
     - amazon_SURF_L10.mat
     ...
     """
-    if features not in SOURCES:
-        raise ValueError(f"features must be one of {sorted(SOURCES)}; got {features!r}.")
+    if features not in PUBLISHED_FILES:
+        raise ValueError(f"features must be one of {sorted(PUBLISHED_FILES)}; got {features!r}.")
     home = _data_home(data_home)
-    paths = {domain: _file_at_hand(home, features, domain) for domain in SAMPLES}
+    paths = {domain: _file_at_hand(home, features, domain) for domain in N_SAMPLES}
     missing = [domain for domain, path in paths.items() if path is None]
     if missing and not download:
         raise FileNotFoundError(_by_hand(home, features, missing, "download=False, and these files are not there"))
     for i, domain in enumerate(missing):
-        file, blob_id = SOURCES[features][domain]
+        file, blob_id = PUBLISHED_FILES[features][domain]
         path = paths[domain] = home / "office_caltech" / file
         try:
             if path.exists():  # but with other content, or it would have been found
@@ -123,12 +123,12 @@ def fetch_office_caltech(
         except OSError as error:
             raise OSError(_by_hand(home, features, missing[i:], str(error))) from error
     found = [(domain, path) for domain, path in paths.items() if path is not None]
-    samples = folder_samples(survey_files(found, Request(entire=True), "Office-Caltech", several=True))
+    samples = folder_samples(survey_files(found, TableOptions(entire=True), "Office-Caltech", several=True))
     for domain, path in found:
         own = samples.y[samples.domain == domain]
-        if len(own) != SAMPLES[domain] or len(np.unique(own)) != len(CLASSES):
+        if len(own) != N_SAMPLES[domain] or len(np.unique(own)) != len(CLASSES):
             raise ValueError(
-                f"{path} must hold the {SAMPLES[domain]} samples of {domain}, of {len(CLASSES)} classes; "
+                f"{path} must hold the {N_SAMPLES[domain]} samples of {domain}, of {len(CLASSES)} classes; "
                 f"it holds {len(own)} samples of {len(np.unique(own))} classes."
             )
     names = [f"{features}_{i}" for i in range(samples.X.shape[1])]
@@ -137,10 +137,10 @@ def fetch_office_caltech(
 
 def load_office_caltech_folder(samples: Samples, folder: str | os.PathLike[str], feature_names: Sequence[str]) -> Bunch:
     """Office-Caltech of photographs, in any number, whose collections may be called like caltech or Caltech10."""
-    names = {re.sub(r"[^a-z]", "", domain): domain for domain in SAMPLES}
+    names = {re.sub(r"[^a-z]", "", domain): domain for domain in N_SAMPLES}
     known = {name: names.get(re.sub(r"[^a-z]", "", name.lower())) for name in np.unique(samples.domain).tolist()}
-    problems = [f"{name} is none of {', '.join(SAMPLES)}." for name, domain in known.items() if domain is None]
-    problems += [f"there is no {domain}." for domain in SAMPLES if domain not in known.values()]
+    problems = [f"{name} is none of {', '.join(N_SAMPLES)}." for name, domain in known.items() if domain is None]
+    problems += [f"there is no {domain}." for domain in N_SAMPLES if domain not in known.values()]
     for name in known:
         lacking = sorted(set(samples.classes.tolist()) - set(samples.y[samples.domain == name].tolist()))
         problems += [f"{name} lacks {format_list(lacking)}, which others have."] if lacking else []
@@ -152,7 +152,7 @@ def load_office_caltech_folder(samples: Samples, folder: str | os.PathLike[str],
         told = "\n".join(f"- {problem}" for problem in problems)
         raise ValueError(f"The folder {os.fspath(folder)!r} does not hold Office-Caltech:\n{told}")
     domain = np.array([known[name] for name in samples.domain.tolist()])
-    in_order = np.concatenate([np.flatnonzero(domain == name) for name in SAMPLES])
+    in_order = np.concatenate([np.flatnonzero(domain == name) for name in N_SAMPLES])
     held = Samples(samples.X, samples.codes, domain).take(in_order)
     return make_bunch(held, samples.classes.tolist(), feature_names, DESCR, as_frame=False)
 
@@ -166,18 +166,18 @@ def _data_home(data_home: str | os.PathLike[str] | None) -> Path:
 
 def _file_at_hand(home: Path, features: str, domain: str) -> Path | None:
     """Where the file of a domain lies already, if its content is the published one."""
-    _, blob_id = SOURCES[features][domain]
+    _, blob_id = PUBLISHED_FILES[features][domain]
     return next((path for path in _candidates(home, features, domain) if git_blob_id(path) == blob_id), None)
 
 
 def _candidates(home: Path, features: str, domain: str) -> list[Path]:
-    names = {SOURCES[features][domain][0].lower(), f"{domain}.mat", f"{domain.removesuffix('10')}.mat"}
+    names = {PUBLISHED_FILES[features][domain][0].lower(), f"{domain}.mat", f"{domain.removesuffix('10')}.mat"}
     folders = (home / "office_caltech", home / f"office_caltech_{features}", home)
     return [path for folder in folders for path in sorted(folder.glob("*.mat")) if path.name.lower() in names]
 
 
 def _by_hand(home: Path, features: str, domains: list[str], reason: str) -> str:
-    files = "\n".join(f"- {SOURCES[features][domain][0]}" for domain in domains)
+    files = "\n".join(f"- {PUBLISHED_FILES[features][domain][0]}" for domain in domains)
     refused = [str(path) for domain in domains for path in _candidates(home, features, domain)]
     if refused:
         files += f"\nThe content of these files is not the published one: {', '.join(refused)}."

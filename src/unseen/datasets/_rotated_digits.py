@@ -11,7 +11,7 @@ from ..tables import Column, Schema, Table
 from ..utils.samples import Samples
 from ._bunch import make_bunch
 
-NAME = "rot{:02g}"  # of a domain, by its angle
+DOMAIN_NAME = "rot{:02g}"  # of a domain, by its angle
 DESCR = """\
 Rotated digits
 
@@ -63,7 +63,7 @@ def load_rotated_digits(*, angles: Sequence[float] = (0, 15, 30, 45, 60, 75), as
         if angle % 360:
             own = part[order] == i
             images[own] = np.clip(rotate(images[own], angle, axes=(1, 2), reshape=False, order=1), 0, 16)
-    names = np.array([NAME.format(angle) for angle in degrees])
+    names = np.array([DOMAIN_NAME.format(angle) for angle in degrees])
     samples = Samples(images.reshape(len(images), -1), digits.target[order], names[part[order]])
     return make_bunch(samples, [str(digit) for digit in range(10)], digits.feature_names, DESCR, as_frame=as_frame)
 
@@ -81,7 +81,7 @@ def _checked_angles(angles: Sequence[float], most: int) -> list[float]:
         raise ValueError(f"angles must be finite numbers of degrees; got {degrees}.")
     if len(degrees) < 2:
         raise ValueError(f"angles must hold at least 2 angles, one for each domain; got {len(degrees)}: {degrees}.")
-    if len({NAME.format(angle % 360) for angle in degrees}) < len(degrees):
+    if len({DOMAIN_NAME.format(angle % 360) for angle in degrees}) < len(degrees):
         raise ValueError(
             f"angles must differ, also after full turns of 360 degrees; got {degrees}. "
             "Leave out one of those that are alike."
@@ -94,7 +94,7 @@ def _checked_angles(angles: Sequence[float], most: int) -> list[float]:
     return degrees
 
 
-def embedded_digits() -> Table:
+def load_digits_table() -> Table:
     """The data of `load_rotated_digits`, which come with scikit-learn, as a table.
 
     Examples

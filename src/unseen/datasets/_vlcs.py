@@ -17,7 +17,7 @@ from ._folder import read_folder
 
 CLASSES = ("bird", "car", "chair", "dog", "person")
 # What each collection is called, in the order of its initials.
-KNOWN_AS = {
+COLLECTION_NAMES = {
     "V": {"v", "voc", "voc2007", "pascal", "pascalvoc", "pascalvoc2007", "pascal2007"},
     "L": {"l", "labelme"},
     "C": {"c", "caltech", "caltech101"},
@@ -98,7 +98,7 @@ def load_vlcs_folder(
             + "\nFor other data, use load_folder."
         )
     domain = np.array([initials[name] for name in samples.domain.tolist()])
-    in_order = np.concatenate([np.flatnonzero(domain == initial) for initial in KNOWN_AS])
+    in_order = np.concatenate([np.flatnonzero(domain == initial) for initial in COLLECTION_NAMES])
     samples = Samples(samples.X, np.searchsorted(np.unique(labels), labels), domain).take(in_order)
     return make_bunch(samples, CLASSES, feature_names, DESCR, as_frame=as_frame)
 
@@ -106,7 +106,7 @@ def load_vlcs_folder(
 def _initial(name: str) -> str:
     """V, L, C or S; nothing for a name that fits none of them, or several."""
     words = {re.sub(r"[^a-z0-9]", "", name.lower()), *re.split(r"[^a-z0-9]+", name.lower())}
-    fitting = [initial for initial, names in KNOWN_AS.items() if names & words]
+    fitting = [initial for initial, names in COLLECTION_NAMES.items() if names & words]
     return fitting[0] if len(fitting) == 1 else ""
 
 
@@ -116,7 +116,7 @@ def _wrong_collections(initials: dict[str, str]) -> list[str]:
         for name, initial in initials.items()
         if not initial
     ]
-    for initial, names in KNOWN_AS.items():
+    for initial, names in COLLECTION_NAMES.items():
         found = [name for name, own in initials.items() if own == initial]
         if not found:
             problems.append(f"no file for {initial} (also called {', '.join(sorted(names - {initial.lower()}))}).")

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..tables import TableError, as_text, batches, ending_of, require_short_names, translate_read_errors
+from ..tables import TableError, as_text, check_name_lengths, get_file_ending, iter_batches, translate_read_errors
 from ..utils.validation import format_list
-from ._pixels import ENDINGS
+from ._pixels import SUFFIXES
 
 SPLITS = {"train", "crossval", "val", "test", "full"}  # folders between domains and classes, as VLCS has them
-WHOLE = "full"  # of these, the one that holds what the others do
+FULL_SPLIT = "full"  # of these, the one that holds what the others do
 COLUMNS = ("path", "label", "domain")
 
 
@@ -107,10 +107,10 @@ def find_photos(source: str | os.PathLike[str], domain_from: str | None = None) 
         found = sorted(
             path.as_posix()
             for path in beneath
-            if path.name.lower().endswith(ENDINGS) and not any(part.startswith(".") for part in path.parts)
+            if path.name.lower().endswith(SUFFIXES) and not any(part.startswith(".") for part in path.parts)
         )
         if not found:
-            raise TableError([f"it holds no pictures, ending in {', '.join(ENDINGS)}."], source=str(source))
+            raise TableError([f"it holds no pictures, ending in {', '.join(SUFFIXES)}."], source=str(source))
         name = source.resolve().name
         return _by_pattern(source, found, name, domain_from) if domain_from else _by_folder(source, found, name)
     if domain_from is not None:
@@ -121,8 +121,8 @@ def find_photos(source: str | os.PathLike[str], domain_from: str | None = None) 
 def _by_folder(root: Path, found: Sequence[str], name: str) -> Photos:
     parts = [path.split("/") for path in found]
     if all(len(part) >= 4 and part[1].lower() in SPLITS for part in parts):
-        whole = {part[0] for part in parts if part[1].lower() == WHOLE}
-        kept = [i for i, part in enumerate(parts) if part[0] not in whole or part[1].lower() == WHOLE]
+        whole = {part[0] for part in parts if part[1].lower() == FULL_SPLIT}
+        kept = [i for i, part in enumerate(parts) if part[0] not in whole or part[1].lower() == FULL_SPLIT]
         splits = sorted({parts[i][1] for i in kept})
         told = (
             f"Pictures lie in DOMAIN/SPLIT/CLASS: {len(kept):,} of {len(found):,} are used, "
@@ -168,12 +168,12 @@ def _by_pattern(root: Path, found: Sequence[str], name: str, pattern: str) -> Ph
 
 def _from_listing(source: Path) -> Photos:
     columns: dict[str, list[str]] = {name: [] for name in COLUMNS}
-    for frame in batches(source, COLUMNS):
+    for frame in iter_batches(source, COLUMNS):
         with translate_read_errors(source, anything=True):
             for name, values in columns.items():
                 text = as_text(frame[name])
                 if name != "path":
-                    require_short_names(text, name)
+                    check_name_lengths(text, name)
                 values += text.to_list()
     blank = [i for i, row in enumerate(zip(*columns.values(), strict=True)) if not all(row)]
     twice = [path for path, times in Counter(columns["path"]).items() if times > 1]
@@ -181,5 +181,5 @@ def _from_listing(source: Path) -> Photos:
     problems += [f"{twice[0]} is listed more than once; {len(twice):,} paths are."] if twice else []
     if problems:
         raise TableError(problems, source=source.name)
-    stem = source.name.removesuffix(ending_of(source) or "")
+    stem = source.name.removesuffix(get_file_ending(source) or "")
     return Photos(source.parent, columns["path"], columns["label"], columns["domain"], stem)

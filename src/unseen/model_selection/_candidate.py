@@ -25,7 +25,7 @@ from ..estimators import LIBLINEAR, DomainCenterer, Projection
 from ..exceptions import FewerComponentsWarning, MaskedLabelsWarning, SingleDomainWarning
 from ..kernels import is_multiple, median_squared_distance, parse_multiple
 from ..linalg import Array
-from ..utils.validation import MANY_CLASSES
+from ..utils.validation import MANY_CLASSES_WARNING
 from ..utils.warnings import ignore_warnings
 
 NEAREST_BLOCK_ROWS = 64  # rows of a product that stay in the cache until their maximum is computed
@@ -320,7 +320,7 @@ def ignore_expected_warnings() -> AbstractContextManager[None]:
         # Features of very different scales may cause overflow in classifiers, and line searches without a result.
         (RuntimeWarning, ".* encountered in "),
         (Warning, "(?i).*line search"),
-        MANY_CLASSES,
+        MANY_CLASSES_WARNING,
     )
 
 

@@ -29,7 +29,7 @@ from ..model_selection import (
     warn_about_failures,
 )
 from ..shift import Novelty
-from ..tables import Table, preprocessor
+from ..tables import Table, make_preprocessor
 from ..utils.samples import Balance, Samples
 from ._row_stream import Rows, TableRows, collect_stream_statistics
 from ._table_model import TableModel
@@ -164,7 +164,7 @@ def fit_table(
     stream = TableRows(table) if stream is None else stream
     plan = SizePlan.from_rows(stream.rows) if plan is None else plan
     methods = resolve_methods(method)
-    preparation = preprocessor(table.schema, scale)  # type: ignore[arg-type]
+    preparation = make_preprocessor(table.schema, scale)  # type: ignore[arg-type]
     samples = table.samples
     selection_samples = samples
     if not plan.exact:

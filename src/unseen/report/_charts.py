@@ -9,8 +9,8 @@ from typing import Any
 
 from ._format import is_number
 
-SHADES = 10  # report.css has as many colors
-CANVAS = 1000  # points are sent as whole numbers on a square of this size: smaller, and finer than a screen
+N_SHADES = 10  # report.css has as many colors
+CANVAS_SIDE = 1000  # points are sent as whole numbers on a square of this size: smaller, and finer than a screen
 
 
 @dataclass(frozen=True)
@@ -43,18 +43,20 @@ class Axis:
         return [(value, self.at(value) or 0.0) for value in values]
 
 
-def shades(rows: Sequence[Sequence[Any]], *, low: float | None = None, high: float | None = None) -> list[list[Any]]:
+def compute_shades(
+    rows: Sequence[Sequence[Any]], *, low: float | None = None, high: float | None = None
+) -> list[list[Any]]:
     """The shade of each entry, 0 to SHADES - 1 between the smallest and the largest; None where there is no number."""
     known = [float(value) for row in rows for value in row if is_number(value)]
     bottom = low if low is not None else min(known, default=0.0)
     width = (high if high is not None else max(known, default=1.0)) - bottom or 1.0
     return [
-        [min(max(int((v - bottom) / width * SHADES), 0), SHADES - 1) if is_number(v) else None for v in row]
+        [min(max(int((v - bottom) / width * N_SHADES), 0), N_SHADES - 1) if is_number(v) else None for v in row]
         for row in rows
     ]
 
 
-def decimals(rows: Sequence[Sequence[Any]], digits: int = 3) -> int:
+def count_decimals(rows: Sequence[Sequence[Any]], digits: int = 3) -> int:
     """How many decimals show the largest entry with so many digits."""
     largest = max((abs(value) for row in rows for value in row if is_number(value)), default=0.0)
     return min(max(digits - 1 - math.floor(math.log10(largest)), 0), 6) if largest > 0 else digits - 1
@@ -66,7 +68,7 @@ def scale_to_canvas(points: Sequence[Sequence[Any]]) -> list[list[int] | None]:
     spans = [(min(values), max(values) - min(values)) for values in zip(*known, strict=True)]
 
     def place(value: float, low: float, width: float) -> int:
-        return round(CANVAS * (value - low) / width) if width > 0 else CANVAS // 2
+        return round(CANVAS_SIDE * (value - low) / width) if width > 0 else CANVAS_SIDE // 2
 
     return [
         [place(value, *span) for value, span in zip(point, spans, strict=True)] if all(map(is_number, point)) else None

@@ -8,23 +8,23 @@ from typing import Any
 import numpy as np
 
 from ..utils.optional_imports import optional_import
-from ._format import format_ranked, percent
+from ._format import format_percent, rank_methods
 
-ACCENT = "#D55E00"  # of Okabe and Ito's palette, which color-blind readers tell apart
-DETECTED = "#0072B2"  # likewise; a filled bar says the same without color
-CELLS_WITH_NUMBERS = 100  # in one panel; more would not be legible
-CLASSES_SHOWN = 12
-LEAST_SCALE = 0.25  # of the colors, so that distances near zero do not look large
+ACCENT_COLOR = "#D55E00"  # of Okabe and Ito's palette, which color-blind readers tell apart
+DETECTED_COLOR = "#0072B2"  # likewise; a filled bar says the same without color
+MAX_CELLS_WITH_NUMBERS = 100  # in one panel; more would not be legible
+MAX_SHOWN_CLASSES = 12
+MIN_COLOR_RANGE = 0.25  # of the colors, so that distances near zero do not look large
 
 
-def pyplot() -> Any:
+def import_pyplot() -> Any:
     """Matplotlib's pyplot, or an error that says how to install it."""
     return optional_import("matplotlib.pyplot", "Drawing")
 
 
-def heat_map(ax: Any, values: Any, rows: Sequence[str], columns: Sequence[str], **limits: float) -> Any:
+def draw_heat_map(ax: Any, values: Any, rows: Sequence[str], columns: Sequence[str], **limits: float) -> Any:
     """Draw a matrix in colors, NaN in gray, with names along both axes; `vmin` and `vmax` limit the colors."""
-    colors = pyplot().get_cmap("cividis").with_extremes(bad="0.9")
+    colors = import_pyplot().get_cmap("cividis").with_extremes(bad="0.9")
     image = ax.imshow(values, cmap=colors, aspect="auto", **limits)
     tilted = {"rotation": 30, "ha": "right", "rotation_mode": "anchor"} if max(map(len, columns)) > 6 else {}
     ax.set_xticks(range(len(columns)), columns, parse_math=False, **tilted)  # a name may hold dollar signs
@@ -45,13 +45,13 @@ def write_cells(image: Any, texts: Sequence[Sequence[str]]) -> None:
 
 def draw_comparison(summary: dict[str, Any], figure: Any = None) -> Any:
     """Draw methods by held-out domains on the left, paired differences with their intervals on the right."""
-    methods = format_ranked(summary["methods"])
+    methods = rank_methods(summary["methods"])
     domains, share = summary["domains"], summary["verdict"].get("share", True)
     size = (5.5 + 0.9 * len(domains), 1.8 + 0.32 * len(methods))
-    figure = figure or pyplot().figure(figsize=size, layout="constrained")
+    figure = figure or import_pyplot().figure(figsize=size, layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=(1.6, 1))
     values = np.array([[(m["accuracies"][d] or {"mean": np.nan})["mean"] for d in domains] for m in methods], float)
-    image = heat_map(left, values, [m["name"] + ("*" if m["transductive"] else "") for m in methods], domains)
+    image = draw_heat_map(left, values, [m["name"] + ("*" if m["transductive"] else "") for m in methods], domains)
     texts = [[f"{value:.{1 if share else 3}f}" if np.isfinite(value) else "none" for value in row] for row in values]
     write_cells(image, texts)
     best = values == np.nanmax(values, axis=0, initial=-np.inf)
@@ -62,17 +62,17 @@ def draw_comparison(summary: dict[str, Any], figure: Any = None) -> Any:
     if any(m["transductive"] for m in methods):
         left.set_xlabel("* transductive: saw unlabeled samples of that domain", fontsize="small")
     figure.colorbar(image, ax=left, pad=0.01).outline.set_visible(False)
-    _forest(right, summary["verdict"])
+    _draw_differences(right, summary["verdict"])
     figure.suptitle(summary["verdict"]["headline"], fontsize="medium", wrap=True)
     return figure
 
 
-def _forest(ax: Any, verdict: dict[str, Any]) -> None:
+def _draw_differences(ax: Any, verdict: dict[str, Any]) -> None:
     lines = [(line, "0.35") for line in verdict["per_domain"]]
     if verdict["difference"] is not None:
-        lines.append(({**verdict, "domain": "all domains"}, ACCENT))
+        lines.append(({**verdict, "domain": "all domains"}, ACCENT_COLOR))
     for position, (line, color) in enumerate(lines):
-        last = color == ACCENT
+        last = color == ACCENT_COLOR
         if None not in (line["low"], line["high"]):
             ax.plot([line["low"], line["high"]], [position, position], color=color, lw=3 if last else 1.5)
         ax.plot(line["difference"], position, "D" if last else "o", color=color)
@@ -85,33 +85,33 @@ def _forest(ax: Any, verdict: dict[str, Any]) -> None:
 
 def draw_diagnosis(summary: dict[str, Any], figure: Any = None) -> Any:
     """Draw the distances of P(X), those of P(X|Y), and the effects with their p-values."""
-    bars, names = _bars(summary), [_short(name) for name in summary["domains"]]
+    bars, names = _effect_bars(summary), [_shorten(name) for name in summary["domains"]]
     size = (13, max(3.6, 1.6 + 0.3 * max(len(bars), len(names))))
-    figure = figure or pyplot().figure(figsize=size, layout="constrained")
+    figure = figure or import_pyplot().figure(figsize=size, layout="constrained")
     left, middle, right = figure.subplots(1, 3, width_ratios=[1, 1, 1.15])
     distances = {kind: np.array(values, dtype=float) for kind, values in summary["distances"].items()}
-    top = max(LEAST_SCALE, *(np.nanmax(values, initial=0.0) for values in distances.values()))
+    top = max(MIN_COLOR_RANGE, *(np.nanmax(values, initial=0.0) for values in distances.values()))
     diagonal = np.eye(len(names), dtype=bool)
     for ax, kind, title in ((left, "marginal", "P(X)"), (middle, "conditional", "P(X|Y), over shared classes")):
-        image = heat_map(ax, np.where(diagonal, np.nan, distances[kind]), names, names, vmin=0, vmax=top)
+        image = draw_heat_map(ax, np.where(diagonal, np.nan, distances[kind]), names, names, vmin=0, vmax=top)
         ax.set_aspect("equal")
         ax.set_title(f"Distances of {title}", fontsize="medium")
-        if diagonal.size <= CELLS_WITH_NUMBERS:
+        if diagonal.size <= MAX_CELLS_WITH_NUMBERS:
             texts = np.where(np.isnan(distances[kind]), "none", np.char.mod("%.2f", distances[kind]))
             write_cells(image, np.where(diagonal, "", texts).tolist())
     middle.set_yticklabels([])
     bar = figure.colorbar(image, ax=[left, middle], shrink=0.8, label="distance (0: alike)")
     bar.outline.set_visible(False)
-    _effects(right, bars, len(summary["tests"]))
+    _draw_effects(right, bars, len(summary["tests"]))
     right.set_title(f"Size of shifts (filled: detected at level {summary['alpha']:g})", fontsize="medium")
     return figure
 
 
-def _effects(ax: Any, bars: list[tuple[str, float, str, bool]], kinds: int) -> None:
+def _draw_effects(ax: Any, bars: list[tuple[str, float, str, bool]], kinds: int) -> None:
     longest = max(1.0, *(size for _, size, *_ in bars))
     levels = [level + (level >= kinds) * 0.4 for level in range(len(bars))]  # classes stand below the four kinds
     for level, (_, size, text, detected) in zip(levels, bars, strict=True):
-        ax.barh(level, size, height=0.6, color=DETECTED if detected else "white", edgecolor=DETECTED)
+        ax.barh(level, size, height=0.6, color=DETECTED_COLOR if detected else "white", edgecolor=DETECTED_COLOR)
         ax.text(size + 0.02 * longest, level, text, va="center", fontsize="small")
     ax.set_yticks(levels, [name for name, *_ in bars], parse_math=False)
     ax.set_ylim(levels[-1] + 0.6, -0.6)
@@ -122,24 +122,24 @@ def _effects(ax: Any, bars: list[tuple[str, float, str, bool]], kinds: int) -> N
     ax.set_xlabel("% of the kernel variance that domains explain\n(P(Y): percentage points)")
 
 
-def _bars(summary: dict[str, Any]) -> list[tuple[str, float, str, bool]]:
+def _effect_bars(summary: dict[str, Any]) -> list[tuple[str, float, str, bool]]:
     """Name, size in per cent, label and flag of every bar; the classes that move most, if there are many."""
     bars = []
     for test in summary["tests"]:
         size = (test["effect"] or 0.0) * (1 if test["key"] == "label" else 100)
-        text = f"{size:.0f} points" if test["key"] == "label" else percent(size / 100)
+        text = f"{size:.0f} points" if test["key"] == "label" else format_percent(size / 100)
         text = "not testable" if test["p_value"] is None else f"{text}, p = {test['p_value']:.2g}"
         bars.append((test["name"], size, text, test["flagged"]))
     classes = summary["classes_tests"]
-    shown = sorted(classes, key=lambda test: -(test["effect"] or 0.0))[:CLASSES_SHOWN]
+    shown = sorted(classes, key=lambda test: -(test["effect"] or 0.0))[:MAX_SHOWN_CLASSES]
     for test in (test for test in classes if test in shown):
         share, p = test["effect"] or 0.0, test["p_adjusted"]
-        text = "not testable" if p is None else f"{percent(share)}, adjusted p = {p:.2g}"
-        bars.append((f"P(X|Y = {_short(test['class'])})", 100 * share, text, test["flagged"]))
+        text = "not testable" if p is None else f"{format_percent(share)}, adjusted p = {p:.2g}"
+        bars.append((f"P(X|Y = {_shorten(test['class'])})", 100 * share, text, test["flagged"]))
     if len(shown) < len(classes):
         bars.append((f"... {len(classes) - len(shown)} classes that move less", 0.0, "", False))
     return bars
 
 
-def _short(name: str) -> str:
+def _shorten(name: str) -> str:
     return name if len(name) <= 20 else f"{name[:18]}..."

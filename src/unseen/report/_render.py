@@ -11,7 +11,7 @@ from typing import Any
 
 from ..utils.optional_imports import optional_import
 from ._format import FILTERS
-from ._sections import sections
+from ._sections import prepare_sections
 
 
 def render_comparison(summary: Mapping[str, Any]) -> str:
@@ -84,15 +84,15 @@ def render_diagnosis(summary: Mapping[str, Any], *, fragment: bool = False) -> s
 
 def _render(template: str, title: str, summary: Mapping[str, Any]) -> str:
     jinja2 = optional_import("jinja2", "An HTML report")
-    scripts = (f"(() => {{\n{_asset(name)}}})();\n" for name in ("report.js", "scatter.js"))
+    scripts = (f"(() => {{\n{_read_asset(name)}}})();\n" for name in ("report.js", "scatter.js"))
     fixed = {
         "title": title,
         "data": summary.get("data") and {"columns": [], **summary["data"]},
-        "style": _asset("report.css"),
+        "style": _read_asset("report.css"),
         "script": "".join(scripts),
     }
     try:
-        html: str = _environment().get_template(template).render(sections=sections(summary), **fixed)
+        html: str = _make_environment().get_template(template).render(sections=prepare_sections(summary), **fixed)
     except (KeyError, jinja2.UndefinedError) as error:
         raise ValueError(f"The summary is incomplete: {error}. Pass it as it was produced.") from error
     # Names taken from file names can hold bytes that are no text, which Python keeps as lone surrogates.
@@ -100,10 +100,10 @@ def _render(template: str, title: str, summary: Mapping[str, Any]) -> str:
 
 
 @functools.cache
-def _environment() -> Any:
+def _make_environment() -> Any:
     jinja2 = optional_import("jinja2", "An HTML report")
     environment = jinja2.Environment(
-        loader=jinja2.FunctionLoader(lambda name: _asset("templates", name)),
+        loader=jinja2.FunctionLoader(lambda name: _read_asset("templates", name)),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -114,7 +114,7 @@ def _environment() -> Any:
 
 
 @functools.cache
-def _asset(*path: str) -> str:
+def _read_asset(*path: str) -> str:
     return files(__package__).joinpath(*path).read_text(encoding="utf-8")
 
 

@@ -6,15 +6,15 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ._charts import Axis, decimals, scale_to_canvas, shades
-from ._format import is_number, number
+from ._charts import Axis, compute_shades, count_decimals, scale_to_canvas
+from ._format import format_number, is_number
 
 Section = dict[str, Any]
-SQUARE = 260  # side of the reliability diagram
-LEGIBLE_TOGETHER = 6  # classes; confusion tables with more are shown one domain at a time
+DIAGRAM_SIDE = 260  # side of the reliability diagram
+MAX_CLASSES_SIDE_BY_SIDE = 6  # classes; confusion tables with more are shown one domain at a time
 
 
-def verdict_section(summary: Mapping[str, Any]) -> Section:
+def prepare_verdict(summary: Mapping[str, Any]) -> Section:
     """What to do, and the intervals of the verdict on one axis: overall first, then each held-out domain."""
     verdict = summary["verdict"]
     overall = {key: verdict[key] for key in ("difference", "low", "high")}
@@ -34,13 +34,13 @@ def verdict_section(summary: Mapping[str, Any]) -> Section:
 
     ticks = axis.ticks()
     zero = [value for value, _ in ticks].index(0.0)
-    metric, share = _metric(summary)
+    metric, share = _metric_name(summary)
     return {
         **verdict,
         "metric": metric,
         "share": share,
         "digits": 1 if share else 3,
-        "advice": _advice(verdict.get("recommendation"), share),
+        "advice": _prepare_advice(verdict.get("recommendation"), share),
         "auto": auto,
         "known": is_number(intervals[0]["difference"]),
         "rows": [placed(row) for row in intervals],
@@ -50,7 +50,7 @@ def verdict_section(summary: Mapping[str, Any]) -> Section:
     }
 
 
-def _advice(advice: Mapping[str, Any] | None, share: bool) -> Section | None:
+def _prepare_advice(advice: Mapping[str, Any] | None, share: bool) -> Section | None:
     """What to use, and on one axis the held-out domains, their mean and where the next one is expected."""
     if not advice:
         return None
@@ -67,16 +67,16 @@ def _advice(advice: Mapping[str, Any] | None, share: bool) -> Section | None:
     }
 
 
-def _metric(summary: Mapping[str, Any]) -> tuple[str, bool]:
+def _metric_name(summary: Mapping[str, Any]) -> tuple[str, bool]:
     """What the scores are called, and whether they are percentages."""
     verdict = summary.get("verdict") or {}
     return str(verdict.get("metric") or "accuracy").replace("_", " "), verdict.get("share", True)
 
 
-def accuracy_section(summary: Mapping[str, Any]) -> Section:
+def prepare_methods(summary: Mapping[str, Any]) -> Section:
     """Cells with shades, the automatic method first, and the best of each column among the methods that compete."""
     domains, methods = summary["domains"], sorted(summary["methods"], key=lambda one: one["kind"] != "auto")
-    metric, share = _metric(summary)
+    metric, share = _metric_name(summary)
     digits = 1 if share else 3
     found = [[method["accuracies"].get(name) or {} for name in domains] for method in methods]
     means = [[cell.get("mean") for cell in cells] for cells in found]
@@ -90,7 +90,7 @@ def accuracy_section(summary: Mapping[str, Any]) -> Section:
     ]
     tops = [max(filter(is_number, column), default=math.inf) for column in zip(*competing, strict=True)]
     rows = []
-    for method, cells, row_shades, values in zip(methods, found, shades(means), competing, strict=True):
+    for method, cells, row_shades, values in zip(methods, found, compute_shades(means), competing, strict=True):
         *best, best_mean = (value == top for value, top in zip(values, tops, strict=True))
         shown = [
             {"mean": cell.get("mean"), "sd": cell.get("sd"), "shade": shade, "best": is_best}
@@ -102,7 +102,7 @@ def accuracy_section(summary: Mapping[str, Any]) -> Section:
     return {"domains": domains, "rows": rows, "repeated": repeated, **about}
 
 
-def pool_section(summary: Mapping[str, Any]) -> Section:
+def prepare_ensemble(summary: Mapping[str, Any]) -> Section:
     """Mean weights as bars, steps with what came of them, and the reliability diagram on a square."""
     pool = summary["pool"]
     known = [weight for weight in pool["weights"].values() if is_number(weight)]
@@ -111,17 +111,17 @@ def pool_section(summary: Mapping[str, Any]) -> Section:
     dots = [
         {
             **one,
-            "x": round(SQUARE * one["confidence"], 1),
-            "y": round(SQUARE * (1 - one["accuracy"]), 1),
+            "x": round(DIAGRAM_SIDE * one["confidence"], 1),
+            "y": round(DIAGRAM_SIDE * (1 - one["accuracy"]), 1),
             "r": round(2 + 18 * math.sqrt(one["share"]), 1),
         }
         for one in pool["calibration"]["bins"]
         if all(is_number(one[name]) for name in ("confidence", "accuracy", "share"))
     ]
-    return {**pool, "bars": bars, "dots": dots, "square": SQUARE}
+    return {**pool, "bars": bars, "dots": dots, "square": DIAGRAM_SIDE}
 
 
-def embedding_section(summary: Mapping[str, Any]) -> Section:
+def prepare_embedding(summary: Mapping[str, Any]) -> Section:
     """The section, and under "payload" what the script draws."""
     embedding, pictures = summary["embedding"], summary.get("pictures") or {}
     domains = [str(name) for name in embedding["domains"]]
@@ -136,7 +136,7 @@ def embedding_section(summary: Mapping[str, Any]) -> Section:
     return {**embedding, "payload": payload}
 
 
-def diagnosis_section(summary: Mapping[str, Any]) -> Section:
+def prepare_diagnosis(summary: Mapping[str, Any]) -> Section:
     """The distances as two heat maps that share their scale."""
     diagnosis = summary["diagnosis"]
     distances = diagnosis["distances"]
@@ -146,11 +146,11 @@ def diagnosis_section(summary: Mapping[str, Any]) -> Section:
     }
     everything = [row for rows in apart.values() for row in rows]
     top = max((value for row in everything for value in row if is_number(value)), default=1.0)
-    maps = {kind: {"rows": rows, "shades": shades(rows, low=0.0, high=top)} for kind, rows in apart.items()}
-    return {**diagnosis, "maps": maps, "decimals": decimals(everything)}
+    maps = {kind: {"rows": rows, "shades": compute_shades(rows, low=0.0, high=top)} for kind, rows in apart.items()}
+    return {**diagnosis, "maps": maps, "decimals": count_decimals(everything)}
 
 
-def confusion_section(summary: Mapping[str, Any]) -> Section:
+def prepare_confusion(summary: Mapping[str, Any]) -> Section:
     """Each table with the share of its row as shade, and what part of a class was found."""
     tables, prepared = summary["confusion"], []
     domains = list(dict.fromkeys(table["domain"] for table in tables))
@@ -158,10 +158,14 @@ def confusion_section(summary: Mapping[str, Any]) -> Section:
         totals = table.get("totals") or [sum(row) for row in table["counts"]]
         share = [[n / max(total, 1) for n in row] for row, total in zip(table["counts"], totals, strict=True)]
         found = [100 * share[i][i] if total else None for i, total in enumerate(totals)]
-        texts = [[number(n, 0 if float(n).is_integer() else 1) for n in row] for row in table["counts"]]
-        shown = {"found": found, "shades": shades(share, low=0.0, high=1.0), "group": domains.index(table["domain"])}
+        texts = [[format_number(n, 0 if float(n).is_integer() else 1) for n in row] for row in table["counts"]]
+        shown = {
+            "found": found,
+            "shades": compute_shades(share, low=0.0, high=1.0),
+            "group": domains.index(table["domain"]),
+        }
         prepared.append({**table, **shown, "texts": texts})
-    together = all(len(table["classes"]) <= LEGIBLE_TOGETHER for table in tables)
+    together = all(len(table["classes"]) <= MAX_CLASSES_SIDE_BY_SIDE for table in tables)
     left_out = max((table.get("left_out", 0) for table in tables), default=0)
     repeats = max((table.get("repeats", 1) for table in tables), default=1)
     advice = (summary.get("verdict") or {}).get("recommendation") or {}
@@ -175,7 +179,7 @@ def confusion_section(summary: Mapping[str, Any]) -> Section:
     }
 
 
-def hardest_section(summary: Mapping[str, Any]) -> list[Section]:
+def prepare_hardest(summary: Mapping[str, Any]) -> list[Section]:
     """Samples that most methods get wrong, by class, each with its picture if there is one."""
     pictures = summary.get("pictures") or {}
     return [
@@ -184,7 +188,7 @@ def hardest_section(summary: Mapping[str, Any]) -> list[Section]:
     ]
 
 
-def surface_section(summary: Mapping[str, Any]) -> Section:
+def prepare_surface(summary: Mapping[str, Any]) -> Section:
     """Scores with one row for each value of y and one column for each value of x."""
     surface = summary["surface"]
     scores = surface["scores"]
@@ -193,28 +197,28 @@ def surface_section(summary: Mapping[str, Any]) -> Section:
             f"The scores of the validation surface need {len(surface['y'])} rows, one for each y, and "
             f"{len(surface['x'])} columns, one for each x; got rows of length {[len(row) for row in scores]}."
         )
-    return {**surface, "shades": shades(scores), "decimals": decimals(scores)}
+    return {**surface, "shades": compute_shades(scores), "decimals": count_decimals(scores)}
 
 
 # In the order of the page: the key that a section needs, its heading, and what prepares it.
 SECTIONS: list[tuple[str, str, Callable[[Mapping[str, Any]], Any]]] = [
-    ("verdict", "Verdict", verdict_section),
-    ("methods", "Accuracy where each domain was held out", accuracy_section),
-    ("pool", "The pool", pool_section),
-    ("embedding", "Before and after", embedding_section),
-    ("diagnosis", "How the domains differ", diagnosis_section),
-    ("confusion", "Which classes are confused", confusion_section),
-    ("hardest", "What most methods get wrong", hardest_section),
-    ("surface", "What validation saw", surface_section),
+    ("verdict", "Verdict", prepare_verdict),
+    ("methods", "Accuracy where each domain was held out", prepare_methods),
+    ("pool", "The pool", prepare_ensemble),
+    ("embedding", "Before and after", prepare_embedding),
+    ("diagnosis", "How the domains differ", prepare_diagnosis),
+    ("confusion", "Which classes are confused", prepare_confusion),
+    ("hardest", "What most methods get wrong", prepare_hardest),
+    ("surface", "What validation saw", prepare_surface),
     ("settings", "Chosen settings", lambda summary: summary["settings"]),
     ("provenance", "How it was made", lambda summary: summary["provenance"]),
 ]
 
 
-def sections(summary: Mapping[str, Any]) -> list[Section]:
+def prepare_sections(summary: Mapping[str, Any]) -> list[Section]:
     """The sections that the summary has something for."""
     present = [section for section in SECTIONS if summary.get(section[0]) not in (None, [])]
-    metric = _metric(summary)[0].capitalize()
+    metric = _metric_name(summary)[0].capitalize()
     return [
         {"name": name, "title": title.replace("Accuracy", metric), "view": view(summary)}
         for name, title, view in present

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ._checks import as_booleans, whole_numbers
-from ._schema import NEW_LEVEL, NewValues, level_positions
-from ._values import as_text, polars
+from ._checks import parse_booleans, parse_whole_numbers
+from ._schema import NEW_LEVEL_CODE, NewValues, encode_levels
+from ._values import as_text, import_polars
 
 if TYPE_CHECKING:
     import polars as pl
@@ -54,8 +54,8 @@ class Agreement:
         """Compare some rows; `domain` names that of each, None where they are all of one."""
         classes = np.asarray(classes)
         names = tuple(map(str, classes.tolist()))
-        found = level_positions(_format_labels(labels, classes), names)
-        known, new = ~np.isnan(found), found == NEW_LEVEL
+        found = encode_levels(_format_labels(labels, classes), names)
+        known, new = ~np.isnan(found), found == NEW_LEVEL_CODE
         said = np.asarray(predicted)[known]
         order = np.argsort(classes)
         answers = order[np.searchsorted(classes, said, sorter=order)]
@@ -108,7 +108,7 @@ def _format_labels(labels: pl.Series, classes: NDArray[Any]) -> pl.Series:
     """Labels as the classes are written: 7 may be 7, ' 7' or 7.0 in a table, and True may be true."""
     text = as_text(labels)
     if classes.dtype.kind == "b":
-        return as_booleans(text).cast(polars().String).str.to_titlecase().fill_null(text)
+        return parse_booleans(text).cast(import_polars().String).str.to_titlecase().fill_null(text)
     if classes.dtype.kind not in "iu":
         return text
-    return whole_numbers(text).cast(polars().String).fill_null(text)
+    return parse_whole_numbers(text).cast(import_polars().String).fill_null(text)

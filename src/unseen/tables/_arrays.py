@@ -18,7 +18,7 @@ from ..utils.io import check_inflation
 from ..utils.optional_imports import optional_import
 from ..utils.validation import Labels as Array
 from ..utils.validation import format_list
-from ._values import polars
+from ._values import import_polars
 
 if TYPE_CHECKING:
     import polars as pl
@@ -27,11 +27,13 @@ HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 # Stands for what is in a file but is not an array of numbers or text: a structure, or a pickled Python object.
 NOT_AN_ARRAY = np.empty((), dtype=object)
 # Later versions of NumPy's format are for records alone.
-HEADERS = {(1, 0): npy_format.read_array_header_1_0, (2, 0): npy_format.read_array_header_2_0}
+HEADER_READERS = {(1, 0): npy_format.read_array_header_1_0, (2, 0): npy_format.read_array_header_2_0}
 # What SciPy says when it goes on with something else than what is there.
-DISTORTED = "(Duplicate|Unreadable) variable|We do not support byte ordering|invalid value encountered in cast"
-INDEX = 8  # bytes of the place of a value in a sparse matrix
-SPARSE_FOLD = 1000  # how much larger a sparse matrix may become when its zeros are written out
+DISTORTING_WARNINGS = (
+    "(Duplicate|Unreadable) variable|We do not support byte ordering|invalid value encountered in cast"
+)
+SPARSE_INDEX_BYTES = 8  # bytes of the place of a value in a sparse matrix
+MAX_SPARSE_RATIO = 1000  # how much larger a sparse matrix may become when its zeros are written out
 
 
 def read_npz(path: Path) -> dict[str, Array]:
@@ -53,7 +55,7 @@ def _npz_array(archive: ZipFile, member: ZipInfo) -> Array:
     if start != npy_format.MAGIC_PREFIX:
         return NOT_AN_ARRAY
     with archive.open(member) as file:
-        read_header = HEADERS.get(npy_format.read_magic(file))
+        read_header = HEADER_READERS.get(npy_format.read_magic(file))
         if read_header is None:
             return NOT_AN_ARRAY
         shape, _, dtype = read_header(file)
@@ -77,7 +79,7 @@ def read_mat(path: Path) -> dict[str, Array]:
 
     options = {"spmatrix": False} if "spmatrix" in signature(loadmat).parameters else {}  # older SciPy has no choice
     with warnings.catch_warnings():  # of what it leaves out, or puts in the place of something else
-        warnings.filterwarnings("error", DISTORTED)
+        warnings.filterwarnings("error", DISTORTING_WARNINGS)
         try:
             loaded = loadmat(path, **options)
         except MemoryError as error:  # SciPy allocates what a header declares before it reads the values
@@ -88,9 +90,9 @@ def read_mat(path: Path) -> dict[str, Array]:
             matrix.check_format(full_check=True)  # indices beyond the matrix would be written to anyway
             if np.diff(matrix.indptr).min(initial=0) < 0:  # which SciPy does not look at if there are no values
                 raise ValueError("it is damaged: a column of a sparse matrix ends before it begins")
-        stored = matrix.nnz * (matrix.dtype.itemsize + INDEX)
+        stored = matrix.nnz * (matrix.dtype.itemsize + SPARSE_INDEX_BYTES)
         size = math.prod(matrix.shape) * matrix.dtype.itemsize
-        check_inflation(size, stored, "save the matrix as a full one.", SPARSE_FOLD)
+        check_inflation(size, stored, "save the matrix as a full one.", MAX_SPARSE_RATIO)
     return {name: value.toarray() if issparse(value) else np.asarray(value) for name, value in variables.items()}
 
 
@@ -146,7 +148,7 @@ def _rows_as_text(characters: Array) -> Array:
 ARRAY_ENDINGS = (".npz", ".mat")
 USUAL_FEATURES = frozenset({"x", "data", "features", "feas", "fts"})  # whatever their case
 USUAL_LABELS = frozenset({"y", "label", "labels", "gt"})
-CLASSES = "classes"  # the array that names the classes
+CLASS_NAMES_ARRAY = "classes"  # the array that names the classes
 
 
 class ArrayNames(NamedTuple):
@@ -168,7 +170,7 @@ class Arrays:
 
     def frame(self, rows: slice = slice(None)) -> pl.DataFrame:
         """Some of the rows as a frame, in which features are numbered."""
-        pl, names = polars(), [f"feature_{i}" for i in range(self.matrix.shape[1])]
+        pl, names = import_polars(), [f"feature_{i}" for i in range(self.matrix.shape[1])]
         features = pl.from_numpy(self.matrix[rows], schema=names, orient="row")
         return features.with_columns(pl.Series(name, vector[rows]) for name, vector in self.vectors.items())
 
@@ -198,13 +200,15 @@ def read_arrays(path: Path, asked: ArrayNames | None = None) -> Arrays:
             raise ValueError(f"{label!r} must hold one integer or string per sample; it is {_shape_and_type(labels)}")
         if labels.size not in matrix.shape:
             raise ValueError(f"{features!r} is {_shape_and_type(matrix)}, but {label!r} holds {labels.size} labels")
-        vectors.pop(CLASSES if label != CLASSES else "", None)
+        vectors.pop(CLASS_NAMES_ARRAY if label != CLASS_NAMES_ARRAY else "", None)
     lengths = {vectors[name].size for name in (vectors if label is None else [label])}
     if len(matrix) not in lengths and matrix.shape[1] in lengths:  # samples in columns
         matrix = matrix.T
     fitting = {name: _vector(array) for name, array in vectors.items() if array.size == len(matrix)}
     beside = {(asked.column if name == label else None) or name: v for name, v in fitting.items() if v is not None}
-    names = _vector(contents[CLASSES]) if CLASSES in contents and label != CLASSES else None
+    names = (
+        _vector(contents[CLASS_NAMES_ARRAY]) if CLASS_NAMES_ARRAY in contents and label != CLASS_NAMES_ARRAY else None
+    )
     classes = () if names is None else tuple(map(str, names.tolist()))
     return Arrays(matrix, beside, ArrayNames(features, label, asked.column), classes)
 

@@ -12,49 +12,51 @@ from numpy.typing import NDArray
 
 from ..linalg import Ints
 from ..utils.validation import format_list
-from ._column_roles import Request, Roles, left_out_notices
-from ._errors import NO_LINE_ENDS, SHOWN, format_count
+from ._column_roles import ColumnRoles, TableOptions, make_left_out_notices
+from ._errors import MAX_SHOWN, NO_LINE_ENDS, format_count
 from ._schema import Column
-from ._survey import MOST_LEVELS, Coding, Survey, Tallies
-from ._values import polars
+from ._survey import MAX_LEVELS, ColumnStatistics, Survey, ValueEncoder
+from ._values import import_polars
 
 if TYPE_CHECKING:
     import polars as pl
 
 CODE_NAME = re.compile(r"(^|[\s_.\-])(?i:id)$|[a-z](ID|Id)$")  # of integers that may be codes
-MANY_VALUES = 20  # a label with more different values that are not integers is a measurement
-MIN_HELD_OUT_ROWS = 4  # of a domain
-MOST_CELLS = 20_000_000  # domains times classes; there may be a million of each in a column that is neither
+MAX_MEASURED_CLASSES = 20  # a label with more different values that are not integers is a measurement
+MIN_DOMAIN_ROWS = 4  # of a domain
+MAX_CELLS = 20_000_000  # domains times classes; there may be a million of each in a column that is neither
 
 
-def as_labels(names: Sequence[str]) -> NDArray[Any]:
+def parse_labels(names: Sequence[str]) -> NDArray[Any]:
     """Different labels, given as text: booleans or integers if all of them are, else as they are."""
-    text = polars().Series(names, dtype=polars().String)
-    booleans = as_booleans(text)
+    text = import_polars().Series(names, dtype=import_polars().String)
+    booleans = parse_booleans(text)
     if len(names) and not booleans.null_count():
         return booleans.to_numpy()
-    whole, codes = whole_numbers(text), text.str.contains(r"^\s*[+-]?0\d")  # 007 is a code, not the number 7
+    whole, codes = parse_whole_numbers(text), text.str.contains(r"^\s*[+-]?0\d")  # 007 is a code, not the number 7
     return np.array(names, dtype=str) if whole.null_count() or codes.any() else whole.to_numpy()
 
 
-def as_booleans(text: pl.Series) -> pl.Series:
+def parse_booleans(text: pl.Series) -> pl.Series:
     """Text as booleans, such as True or false; null where it is none."""
     written = {"true": True, "false": False}
     return (
-        text.str.strip_chars().str.to_lowercase().replace_strict(written, default=None, return_dtype=polars().Boolean)
+        text.str.strip_chars()
+        .str.to_lowercase()
+        .replace_strict(written, default=None, return_dtype=import_polars().Boolean)
     )
 
 
-def whole_numbers(text: pl.Series) -> pl.Series:
+def parse_whole_numbers(text: pl.Series) -> pl.Series:
     """Text as whole numbers, such as 7 or 7.0; null where it is none."""
-    pl = polars()
+    pl = import_polars()
     stripped = text.str.strip_chars()
     numbers = stripped.cast(pl.Float64, strict=False)
     exact = numbers.is_finite() & (numbers == numbers.round()) & (numbers.abs() < 2**53)
     return stripped.cast(pl.Int64, strict=False).fill_null(numbers.set(~exact, None).cast(pl.Int64))
 
 
-def value_problems(labels: NDArray[Any], roles: Roles, survey: Survey, *, entire: bool) -> list[str]:
+def find_value_problems(labels: NDArray[Any], roles: ColumnRoles, survey: Survey, *, entire: bool) -> list[str]:
     """What is wrong with the labels and domains, as far as it is known which columns they are."""
     if not (roles.features or roles.label or roles.domain):
         return []  # nothing was read
@@ -73,7 +75,7 @@ def value_problems(labels: NDArray[Any], roles: Roles, survey: Survey, *, entire
     classes, domains = np.unique(labels), np.array(survey.domain.names, dtype=str)
     if roles.label is not None:
         problems += _label_problems(labels, survey, entire=entire)
-    if len(classes) * len(domains) > MOST_CELLS:
+    if len(classes) * len(domains) > MAX_CELLS:
         return problems or [f"{len(classes):,} classes in {len(domains):,} domains are too many to be counted."]
     counts = survey.counts(labels)
     problems += _missing_names(survey.group, "group", survey)
@@ -90,12 +92,18 @@ def value_problems(labels: NDArray[Any], roles: Roles, survey: Survey, *, entire
 
 def _label_problems(labels: NDArray[Any], survey: Survey, *, entire: bool) -> list[str]:
     """Missing labels, and labels that are no classes; one class will do if nothing has to be learned from `entire`."""
-    pl, name, different = polars(), survey.label.column, list(dict.fromkeys(labels.tolist()))
+    pl, name, different = import_polars(), survey.label.column, list(dict.fromkeys(labels.tolist()))
     advice = "" if entire else " Or pass --unlabeled NA to do without these rows."
     problems = _missing_names(survey.label, "label", survey, advice)
     rows = survey.rows - survey.unlabeled - survey.label.missing
     measured = labels.dtype.kind == "U" and pl.Series(different).cast(pl.Float64, strict=False).null_count() == 0
-    most = (0 if entire else MANY_VALUES) if measured else len(different) if entire else max(MANY_VALUES, rows / 2)
+    most = (
+        (0 if entire else MAX_MEASURED_CLASSES)
+        if measured
+        else len(different)
+        if entire
+        else max(MAX_MEASURED_CLASSES, rows / 2)
+    )
     if len(different) > most:
         problems.append(
             f"the label column {name!r} has {len(different):,} different values in {format_count(rows, 'row')}, such "
@@ -125,13 +133,13 @@ def _cell_problems(domains: NDArray[Any], classes: NDArray[Any], counts: Ints) -
     """Domains with too few rows, or with rows of one class only."""
     sizes, present = counts.sum(axis=1), counts > 0
     problems = []
-    small = domains[(sizes > 0) & (sizes < MIN_HELD_OUT_ROWS)]
+    small = domains[(sizes > 0) & (sizes < MIN_DOMAIN_ROWS)]
     if len(small):
         problems.append(
-            f"{format_count(len(small), 'domain')} of {(sizes > 0).sum():,} with fewer than {MIN_HELD_OUT_ROWS} rows: "
+            f"{format_count(len(small), 'domain')} of {(sizes > 0).sum():,} with fewer than {MIN_DOMAIN_ROWS} rows: "
             f"{format_list(small.tolist())}. Leave out these rows, or choose another domain column."
         )
-    for s in np.flatnonzero((sizes >= MIN_HELD_OUT_ROWS) & (present.sum(axis=1) == 1)):
+    for s in np.flatnonzero((sizes >= MIN_DOMAIN_ROWS) & (present.sum(axis=1) == 1)):
         problems.append(
             f"the domain {str(domains[s])!r} has samples of one class only, {str(classes[present[s].argmax()])!r}, so "
             "its classes cannot be told apart. Leave out its rows, or choose another domain column."
@@ -143,7 +151,10 @@ def _mixed_labels(domains: NDArray[Any], classes: NDArray[Any], counts: Ints) ->
     """Files of which some have numbers for labels and others have words."""
     if classes.dtype.kind != "U":
         return []
-    numbers, present = whole_numbers(polars().Series(classes.tolist())).is_not_null().to_numpy(), counts > 0
+    numbers, present = (
+        parse_whole_numbers(import_polars().Series(classes.tolist())).is_not_null().to_numpy(),
+        counts > 0,
+    )
     only = [domains[present.any(axis=1) & ~present[:, kind].any(axis=1)].tolist() for kind in (numbers, ~numbers)]
     told = "labels must all be numbers or all be words: {} has words, {} has numbers."
     return [told.format(*map(format_list, only))] if all(only) else []
@@ -162,7 +173,7 @@ def _unlabeled_problems(survey: Survey) -> list[str]:
     return []
 
 
-def unlabeled_rows(survey: Survey) -> list[str]:
+def make_unlabeled_notices(survey: Survey) -> list[str]:
     """A notice about rows that were left out since they have no label."""
     if not survey.unlabeled:
         return []
@@ -174,7 +185,7 @@ def unlabeled_rows(survey: Survey) -> list[str]:
     return [f"Left out {format_count(survey.unlabeled, 'row')} of {survey.rows:,} {which}{rest}."]
 
 
-def name_notices(labels: NDArray[Any], survey: Survey) -> list[str]:
+def make_name_notices(labels: NDArray[Any], survey: Survey) -> list[str]:
     """Notices about names that are nearly alike, and about domains that have no class in common with any other."""
     domains, present = np.array(survey.domain.names, dtype=str), survey.counts(labels) > 0
     shared = present[:, present.sum(axis=0) > 1].any(axis=1)
@@ -189,15 +200,15 @@ def _near_names(names: Sequence[Any], role: str) -> list[str]:
     for name in [name for name in names if isinstance(name, str)]:
         alike.setdefault(" ".join(name.split()).casefold(), []).append(name)
     several = [group for group in alike.values() if len(group) > 1]
-    more = [f"So are {len(several) - SHOWN:,} groups of {role} more."] if len(several) > SHOWN else []
+    more = [f"So are {len(several) - MAX_SHOWN:,} groups of {role} more."] if len(several) > MAX_SHOWN else []
     return [
         f"{', '.join(map(repr, group[:-1]))} and {group[-1]!r} are taken as different {role}: if they are the same, "
         "write them alike."
-        for group in several[:SHOWN]
+        for group in several[:MAX_SHOWN]
     ] + more
 
 
-def _missing_names(coding: Coding, role: str, survey: Survey, advice: str = "") -> list[str]:
+def _missing_names(coding: ValueEncoder, role: str, survey: Survey, advice: str = "") -> list[str]:
     if not coding.missing:
         return []
     return [
@@ -206,7 +217,9 @@ def _missing_names(coding: Coding, role: str, survey: Survey, advice: str = "") 
     ]
 
 
-def choose_columns(survey: Survey, roles: Roles, request: Request) -> tuple[tuple[Column, ...], list[str], list[str]]:
+def select_columns(
+    survey: Survey, roles: ColumnRoles, request: TableOptions
+) -> tuple[tuple[Column, ...], list[str], list[str]]:
     """The features, what to tell about them, and what is wrong; columns that were asked for go only if constant.
 
     What does not become a feature goes to those that the roles leave out already.
@@ -228,11 +241,11 @@ def choose_columns(survey: Survey, roles: Roles, request: Request) -> tuple[tupl
     reasons = {names[i]: why for why, group in reversed(left_out.items()) for i in np.flatnonzero(group)}  # the first
     kept = np.array([name not in reasons for name in names], dtype=bool)
     roles.left_out |= {name: reasons[name] for name in names if name in reasons and survey.rows}
-    notices = left_out_notices(roles.left_out)
+    notices = make_left_out_notices(roles.left_out)
     if request.group is None:
         notices += [f"{name} repeats within domains: --group {name} keeps its rows together." for name in groups]
     problems = [
-        f"the column {name!r} has more than {MOST_LEVELS:,} different values that are not numbers, "
+        f"the column {name!r} has more than {MAX_LEVELS:,} different values that are not numbers, "
         "too many for a feature."
         for name in compress(names, kept & tallies.too_many_levels & ~numeric & ~dates)
     ]
@@ -247,7 +260,7 @@ def choose_columns(survey: Survey, roles: Roles, request: Request) -> tuple[tupl
     return columns, notices + _readings(survey, ~constant | request.entire), problems
 
 
-def _identifier_notices(tallies: Tallies, kept: NDArray[np.bool_], roles: Roles) -> list[str]:
+def _identifier_notices(tallies: ColumnStatistics, kept: NDArray[np.bool_], roles: ColumnRoles) -> list[str]:
     """Notices about numbers that are used, but may be identifiers or codes."""
     notices = []
     unique = list(compress(tallies.names, tallies.all_different & kept))
@@ -260,7 +273,7 @@ def _identifier_notices(tallies: Tallies, kept: NDArray[np.bool_], roles: Roles)
     for i in np.flatnonzero(kept & tallies.numeric & ~tallies.all_different).tolist():
         name = tallies.names[i]
         n_codes = tallies.n_codes(i) if CODE_NAME.search(name.strip()) and name in roles.maybe_groups else None
-        if n_codes is not None and n_codes <= MOST_LEVELS:
+        if n_codes is not None and n_codes <= MAX_LEVELS:
             notices.append(
                 f"{name!r} is called like a code, and its {n_codes:,} different integers are used as numbers: declare "
                 "it with the parameter categories if they are codes."
@@ -268,7 +281,7 @@ def _identifier_notices(tallies: Tallies, kept: NDArray[np.bool_], roles: Roles)
     return notices
 
 
-def _date_notices(tallies: Tallies, kept: NDArray[np.bool_]) -> list[str]:
+def _date_notices(tallies: ColumnStatistics, kept: NDArray[np.bool_]) -> list[str]:
     """Notices about dates that are used and may be read in two ways."""
     notices = []
     for i in np.flatnonzero(kept & tallies.dates).tolist():
@@ -281,7 +294,7 @@ def _date_notices(tallies: Tallies, kept: NDArray[np.bool_]) -> list[str]:
     return notices
 
 
-def _column(tallies: Tallies, i: int) -> Column:
+def _column(tallies: ColumnStatistics, i: int) -> Column:
     name, missing = tallies.names[i], bool(tallies.absent[i] or tallies.infinite[i])
     if tallies.numeric[i]:
         return Column(name, "numeric", missing=missing)

@@ -11,8 +11,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from ..utils.validation import format_list
-from ._errors import unknown_column
-from ._files import TableFile, look_like_parts
+from ._errors import format_unknown_column
+from ._files import TableFile, are_part_names
 from ._values import is_category, is_readable
 
 # Names that tell what a column is for, in lower case, without an ending such as _id.
@@ -22,12 +22,12 @@ USUAL_NAMES = {
     "cohort|study|patient|subject|participant|donor|camera|scanner|device|instrument|station|location",
 }
 # Whom or what several rows may come from, beside whatever is called an id.
-GROUP = "patient|subject|participant|donor|person|individual|animal|specimen|mrn|medical_record"
+GROUP_NAMES = "patient|subject|participant|donor|person|individual|animal|specimen|mrn|medical_record"
 ID_ENDING = re.compile(r"(^|[\s_.\-])(?i:id|uuid|guid|nbr|number|no|nr|mrn)$|[a-z](ID|Id|Nbr|Number)$")
 STEM_ENDING = re.compile(r"_?(id|name|code|nbr|number)$|_(no|nr|num)$")
 Dates = Literal["drop", "ordinal"]
 # Why columns are no features: each on its own, and in a notice about all of them, if they are worth one.
-LEFT_OUT = {
+LEFT_OUT_REASONS = {
     "dropped": "",
     "not asked for": "",
     "not in every file": "not every file has them",
@@ -42,22 +42,24 @@ LEFT_OUT = {
     "identifier": "they identify samples rather than describe them",
     "names a group": "they name what several samples come from",
 }
-ADVICE = {
+LEFT_OUT_ADVICE = {
     "tells the domain": " Pass --domain to use one.",
     "date": " Pass --dates ordinal to use their days since 1970.",
 }
 
 
-def left_out_notices(left_out: Mapping[str, str]) -> list[str]:
+def make_left_out_notices(left_out: Mapping[str, str]) -> list[str]:
     """A notice for each reason to leave columns out, given the reason of each column."""
     told: dict[str, list[str]] = {}
     for name, why in left_out.items():
-        told.setdefault(f"Left out, since {LEFT_OUT[why]}: {{}}.{ADVICE.get(why, '')}", []).append(name)
+        told.setdefault(f"Left out, since {LEFT_OUT_REASONS[why]}: {{}}.{LEFT_OUT_ADVICE.get(why, '')}", []).append(
+            name
+        )
     return [text.format(format_list(names)) for text, names in told.items() if "since :" not in text]
 
 
 @dataclass(frozen=True)
-class Request:
+class TableOptions:
     """What is asked of a table, as for `load_table`: what its columns are for, and which of its rows to use.
 
     What is `entire` is taken whole, learnable or not: every file is a domain, however small, and all columns of numbers
@@ -102,7 +104,7 @@ def _column_names(names: Any, parameter: str) -> tuple[str, ...] | None:
 
 
 @dataclass
-class Roles:
+class ColumnRoles:
     """What each column is for; label and domain are None where that is not known, or files are domains.
 
     Columns in `left_out` are no features, for the reasons in `LEFT_OUT`; those in `maybe_groups` are called like what
@@ -122,12 +124,12 @@ class Roles:
     problems: list[str] = field(default_factory=list)
 
 
-def choose_roles(tables: Sequence[TableFile], request: Request, *, several: bool) -> Roles:
+def assign_roles(tables: Sequence[TableFile], request: TableOptions, *, several: bool) -> ColumnRoles:
     """The role of each column that all files have; of `several` files each may be a domain, or all be one table."""
     columns = [name for name in tables[0].types if all(name in table.types for table in tables)]
     if request.features and all(table.names and (table.names.features,) == request.features for table in tables):
         request = replace(request, features=None)  # it was the name of an array, not of a column
-    roles = Roles(group=request.group if request.group in columns else None)
+    roles = ColumnRoles(group=request.group if request.group in columns else None)
     drop, asked_features, categories = request.drop or (), request.features or (), request.categories or ()
     asked_columns = (request.label, request.domain, request.group, *asked_features, *categories)
     named = [name for name in asked_columns if name is not None]
@@ -142,7 +144,7 @@ def choose_roles(tables: Sequence[TableFile], request: Request, *, several: bool
     roles.label = _chosen("label", request, columns, [name for name in free if name != request.domain], roles)
     free = [name for name in free if name != roles.label]
     by_file, telling = several and request.domain is None, _obvious(_usual("domain", free))
-    parts = by_file and not request.entire and look_like_parts(table.name for table in tables)
+    parts = by_file and not request.entire and are_part_names(table.name for table in tables)
     if parts and roles.label is not None and len(telling) == 1:
         roles.domain = telling[0]
         roles.notices.append(
@@ -161,7 +163,7 @@ def choose_roles(tables: Sequence[TableFile], request: Request, *, several: bool
         roles.left_out = dict.fromkeys(others, "not asked for")
     else:
         chosen = _default_features(tables, others, taken, roles, entire=request.entire)
-        named_groups = [name for name in others if may_group(name) and name not in categories]
+        named_groups = [name for name in others if may_name_groups(name) and name not in categories]
         roles.maybe_groups = [] if request.entire else named_groups
     roles.left_out |= dict.fromkeys((name for name in drop if name not in nowhere), "dropped")
     other_roles = {roles.label, roles.domain, roles.group, *drop}
@@ -170,7 +172,7 @@ def choose_roles(tables: Sequence[TableFile], request: Request, *, several: bool
     return roles
 
 
-def _conflicts(roles: Roles, request: Request) -> list[str]:
+def _conflicts(roles: ColumnRoles, request: TableOptions) -> list[str]:
     """Columns that were asked to be two things at once."""
     problems = []
     for role in ("label", "domain", "group"):
@@ -187,13 +189,15 @@ def _conflicts(roles: Roles, request: Request) -> list[str]:
 def _absent(name: str, tables: Sequence[TableFile]) -> list[str]:
     lacking = [table for table in tables if name not in table.types]
     if not lacking or len(tables) == 1:
-        return [unknown_column(name, table.types) for table in lacking]
+        return [format_unknown_column(name, table.types) for table in lacking]
     if len(lacking) == len(tables):
-        return [unknown_column(name, tables[0].types, "no file has a")]
+        return [format_unknown_column(name, tables[0].types, "no file has a")]
     return [f"{format_list(table.path.name for table in lacking)}: no column {name!r}, which other files have."]
 
 
-def _chosen(role: str, request: Request, columns: Iterable[str], candidates: Iterable[str], roles: Roles) -> str | None:
+def _chosen(
+    role: str, request: TableOptions, columns: Iterable[str], candidates: Iterable[str], roles: ColumnRoles
+) -> str | None:
     """The column that was asked for, or else the only one with a usual name."""
     asked = getattr(request, role)
     if asked is not None:
@@ -225,23 +229,23 @@ def _usual(role: str, names: Iterable[str]) -> list[str]:
 
 def _obvious(names: list[str]) -> list[str]:
     """Of several names that tell domains, the only one that is of places and not of patients, if there is one."""
-    places = [name for name in names if not re.fullmatch(GROUP, _stem(name))]
-    plain = [name for name in places if not may_group(name)]
+    places = [name for name in names if not re.fullmatch(GROUP_NAMES, _stem(name))]
+    plain = [name for name in places if not may_name_groups(name)]
     return plain if len(plain) == 1 else places or names
 
 
-def may_group(name: str) -> bool:
+def may_name_groups(name: str) -> bool:
     """Whether a column is called like what several rows may come from."""
-    return names_group(name) or bool(ID_ENDING.search(name.strip()))
+    return is_group_name(name) or bool(ID_ENDING.search(name.strip()))
 
 
-def names_group(name: str) -> bool:
+def is_group_name(name: str) -> bool:
     """Whether a column is called like a patient or the like, not just like an identifier of anything."""
-    return bool(re.fullmatch(GROUP, _stem(name)))
+    return bool(re.fullmatch(GROUP_NAMES, _stem(name)))
 
 
 def _default_features(
-    tables: Sequence[TableFile], free: Sequence[str], dropped: set[str], roles: Roles, *, entire: bool
+    tables: Sequence[TableFile], free: Sequence[str], dropped: set[str], roles: ColumnRoles, *, entire: bool
 ) -> list[str]:
     """All columns that are left, but for those that would tell the domain or are not in every file."""
     somewhere = dict.fromkeys(name for table in tables for name in table.types)
@@ -259,7 +263,7 @@ def _default_features(
     return [name for name in free if name not in roles.left_out]
 
 
-def _leave_out_unreadable(tables: Sequence[TableFile], roles: Roles) -> None:
+def _leave_out_unreadable(tables: Sequence[TableFile], roles: ColumnRoles) -> None:
     unreadable = {name for table in tables for name, kind in table.types.items() if not is_readable(kind)}
     roles.left_out |= dict.fromkeys((name for name in roles.features if name in unreadable), "lists, records or bytes")
     roles.features = [name for name in roles.features if name not in unreadable]

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from ..utils.validation import format_list
-from ._values import polars
+from ._values import import_polars
 
-SHOWN = 8  # names, values and rows are listed up to this many
+MAX_SHOWN = 8  # names, values and rows are listed up to this many
 NO_LINE_ENDS = "its first line does not end where its names do. Save it again, with the line ends of Unix or Windows"
 REASONS = {  # by what a reader says
     "(?i)utf-?8": "it is not UTF-8 text. Save it again as UTF-8 (in a spreadsheet: 'CSV UTF-8')",
@@ -65,7 +65,7 @@ def raise_table_error(problems: Sequence[str], source: str = "The table") -> Non
 @contextmanager
 def translate_read_errors(path: Any, *, anything: bool = False) -> Iterator[None]:
     """What polars cannot do with a file, or `anything` that a reader raises on a broken one, becomes a TableError."""
-    exceptions = polars().exceptions
+    exceptions = import_polars().exceptions
     kinds = (exceptions.PanicException, Exception if anything else exceptions.PolarsError)
     try:
         yield
@@ -83,17 +83,17 @@ def format_count(number: int, noun: str) -> str:
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
-def unknown_column(
+def format_unknown_column(
     name: str, names: Iterable[str], where: str = "it has no", *, candidates: Iterable[str] | None = None
 ) -> str:
     """That a column is not among the names, and which one may be meant, of the candidates or of all."""
     names = list(names)
-    near = similar_column(name, names if candidates is None else candidates)
+    near = find_similar_column(name, names if candidates is None else candidates)
     hint = f"did you mean {near!r}?" if near is not None else f"the columns are {format_list(names)}."
     return f"{where} column {name!r}: {hint}"
 
 
-def similar_column(name: str, candidates: Iterable[str]) -> str | None:
+def find_similar_column(name: str, candidates: Iterable[str]) -> str | None:
     """The candidate whose name resembles a name most, if one does."""
     by_lower = {other.lower(): other for other in candidates}
     near = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)

@@ -21,8 +21,8 @@ from sklearn.utils import gen_batches
 from ..utils.io import check_gzip
 from ..utils.validation import format_list
 from ._arrays import ARRAY_ENDINGS, ArrayNames, read_arrays
-from ._errors import TableError, format_count, raise_table_error, translate_read_errors, unknown_column
-from ._values import polars
+from ._errors import TableError, format_count, format_unknown_column, raise_table_error, translate_read_errors
+from ._values import import_polars
 
 if TYPE_CHECKING:
     import polars as pl
@@ -72,7 +72,7 @@ def list_files(path: str | os.PathLike[str]) -> list[tuple[str, Path]]:
         near = difflib.get_close_matches(path.name, beside, n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
         raise TableError([f"there is no such file or folder.{hint}"], source=str(path))
-    if not ending_of(path):
+    if not get_file_ending(path):
         hint = " Save it as CSV." if path.suffix.lower() in (".xls", ".xlsx", ".ods") else ""
         raise TableError(
             [f"its name must end in {', '.join(ENDINGS)}, which tells its format.{hint}"], source=path.name
@@ -119,19 +119,19 @@ def is_pattern(path: Path) -> bool:
     return glob.has_magic(str(path)) and not path.exists()
 
 
-def holds_several(path: str | os.PathLike[str]) -> bool:
+def is_folder_or_pattern(path: str | os.PathLike[str]) -> bool:
     """Whether a path stands for several files, even if it turns out to be one."""
     path = Path(path).expanduser()
     return path.is_dir() or is_pattern(path)
 
 
-def look_like_parts(names: Iterable[str]) -> bool:
+def are_part_names(names: Iterable[str]) -> bool:
     """Whether all of several files are called like the parts of one table."""
     names = list(names)
     return len(names) > 1 and all(PART_NAME.fullmatch(name) for name in names)
 
 
-def data_name(path: str | os.PathLike[str]) -> str:
+def get_data_name(path: str | os.PathLike[str]) -> str:
     """What the data are called: the file or folder; of a pattern, the folder that it searches."""
     path = Path(path).expanduser()
     if is_pattern(path):
@@ -139,14 +139,14 @@ def data_name(path: str | os.PathLike[str]) -> str:
     return path.resolve().name
 
 
-def ending_of(path: Source) -> str | None:
+def get_file_ending(path: Source) -> str | None:
     """The ending that tells the format, None if there is none."""
     fitting = [ending for ending in ENDINGS if path.name.lower().endswith(ending) and len(path.name) > len(ending)]
     return max(fitting, key=len, default=None)
 
 
 def _tables(found: list[Path], demand: str, source: str) -> list[tuple[str, Path]]:
-    tables = [entry for entry in found if entry.is_file() and ending_of(entry)]
+    tables = [entry for entry in found if entry.is_file() and get_file_ending(entry)]
     if not tables:
         problem = f"{demand}, ending in {', '.join(ENDINGS)}; there is {format_list(entry.name for entry in found)}."
         if found and all(entry.is_dir() for entry in found):
@@ -156,15 +156,15 @@ def _tables(found: list[Path], demand: str, source: str) -> list[tuple[str, Path
 
 
 def _stem(path: Path) -> str:
-    return path.name[: -len(ending_of(path) or "")]
+    return path.name[: -len(get_file_ending(path) or "")]
 
 
 # Where ; separates the values, as in much of Europe, a comma is the decimal point.
 DECIMAL_COMMA = r"^\s*([+-]?\d*),(\d+(?:[eE][+-]?\d+)?)\s*$"
-HEADER_SIZE = 2**24  # characters; csv allows for less, and a header that is not split yet is one long field
+MAX_HEADER_CHARACTERS = 2**24  # characters; csv allows for less, and a header that is not split yet is one long field
 MAX_CELL_BYTES = 100_000  # of text: longer values are neither numbers, nor dates, nor categories
-TEXT_BYTES = 2**26  # of a batch
-SLICE_VALUES = 4_000_000  # of a Parquet file, decoded at a time: a row group may hold the whole table
+MAX_BATCH_TEXT_BYTES = 2**26  # of a batch
+MAX_SLICE_VALUES = 4_000_000  # of a Parquet file, decoded at a time: a row group may hold the whole table
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,14 +222,14 @@ def scan(path: str | os.PathLike[str]) -> pl.LazyFrame:
     ...     scan(file).collect().to_dicts()
     [{'age': '40', 'ill': 'yes'}, {'age': '50', 'ill': 'no'}]
     """
-    if holds_several(path):
+    if is_folder_or_pattern(path):
         raise TableError(["it is a folder or a pattern: give one file."], source=str(path))
     [(_, file)] = list_files(path)
-    raise_table_error(header_problems(file), file.name)
+    raise_table_error(find_header_problems(file), file.name)
     return _scan(file)
 
 
-def batches(
+def iter_batches(
     path: str | os.PathLike[str], columns: Sequence[str] | None = None, size: int = 50_000
 ) -> Iterator[pl.DataFrame]:
     r"""Read a file, or the files of a folder one after another, a few rows at a time, in order.
@@ -261,11 +261,11 @@ def batches(
     [['40', '50'], ['60']]
     """
     for _, file in list_files(path):
-        raise_table_error(header_problems(file), file.name)
-        yield from file_batches(file, columns, size)
+        raise_table_error(find_header_problems(file), file.name)
+        yield from iter_file_batches(file, columns, size)
 
 
-def file_batches(
+def iter_file_batches(
     file: Source,
     columns: Sequence[str] | None,
     size: int,
@@ -274,7 +274,7 @@ def file_batches(
     names: ArrayNames | None = None,
 ) -> Iterator[pl.DataFrame]:
     """Read one file a few rows at a time, in order; of a Parquet file, only some rows from the first on if asked."""
-    is_text = isinstance(file, Path) and ending_of(file) in TEXT_ENDINGS  # where every cell takes its own bytes
+    is_text = isinstance(file, Path) and get_file_ending(file) in TEXT_ENDINGS  # where every cell takes its own bytes
     for frame in _decoded_batches(file, columns, size, first, rows, names):
         with translate_read_errors(file, anything=True):
             frames = [frame] if is_text else _bounded_text(file, frame)
@@ -286,7 +286,7 @@ def _bounded_text(file: Source, frame: pl.DataFrame) -> list[pl.DataFrame]:
 
     Files and frames may hold a repeated text once for all rows, but most operations of polars write it out for each.
     """
-    pl = polars()
+    pl = import_polars()
     lengths = [pl.col(name).str.len_bytes() for name, kind in frame.schema.items() if kind == pl.String]
     categorical = [name for name, kind in frame.schema.items() if kind in (pl.Categorical, pl.Enum)]
     lengths += [pl.col(name).cat.len_bytes() for name in categorical]
@@ -300,9 +300,9 @@ def _bounded_text(file: Source, frame: pl.DataFrame) -> list[pl.DataFrame]:
         if size > MAX_CELL_BYTES
     ]
     raise_table_error(problems, file.name)
-    if sum(longest.values()) * frame.height <= TEXT_BYTES:
+    if sum(longest.values()) * frame.height <= MAX_BATCH_TEXT_BYTES:
         return [frame]
-    batch = sizes.sum_horizontal().cast(pl.Int64).cum_sum().to_numpy() // TEXT_BYTES
+    batch = sizes.sum_horizontal().cast(pl.Int64).cum_sum().to_numpy() // MAX_BATCH_TEXT_BYTES
     starts = [0, *(np.flatnonzero(np.diff(batch)) + 1).tolist()]
     return [frame.slice(start, stop - start) for start, stop in itertools.pairwise([*starts, frame.height])]
 
@@ -311,20 +311,20 @@ def _decoded_batches(
     file: Source, columns: Sequence[str] | None, size: int, first: int, rows: int | None, names: ArrayNames | None
 ) -> Iterator[pl.DataFrame]:
     with translate_read_errors(file, anything=True):
-        if isinstance(file, Path) and ending_of(file) in ARRAY_ENDINGS:
+        if isinstance(file, Path) and get_file_ending(file) in ARRAY_ENDINGS:
             arrays = read_arrays(file, names)
             for rows_here in gen_batches(len(arrays.matrix), size):
                 yield _selected(file, arrays.frame(rows_here).lazy(), columns).collect()
             return
         whole = _scan(file)
         lazy = _selected(file, whole, columns)
-        if isinstance(file, FrameFile) or ending_of(file) in TEXT_ENDINGS:
+        if isinstance(file, FrameFile) or get_file_ending(file) in TEXT_ENDINGS:
             for frame in lazy.collect_batches(chunk_size=size, maintain_order=True):
                 yield from frame.iter_slices(size)
             return
         # The number of rows is asked of the file, which knows it: a selection of columns would have to be decoded.
-        height = int(whole.select(polars().len()).collect().item())
-        if ending_of(file) in ARROW_ENDINGS:
+        height = int(whole.select(import_polars().len()).collect().item())
+        if get_file_ending(file) in ARROW_ENDINGS:
             seen = 0
             for frame in lazy.collect_batches(chunk_size=size, maintain_order=True):
                 seen += frame.height
@@ -333,7 +333,7 @@ def _decoded_batches(
             return
         end = height if rows is None else min(first + rows, height)
         # A batch would be cut from whole decoded row groups, but of a range of rows only its own are decoded.
-        step = max(size, SLICE_VALUES // max(1, len(lazy.collect_schema())))
+        step = max(size, MAX_SLICE_VALUES // max(1, len(lazy.collect_schema())))
         for start in range(first, end, step) or (first,):
             part = lazy.slice(start, min(step, end - start)).collect(engine="streaming")
             _require_rows(file, part.height, max(0, min(step, end - start)))
@@ -348,25 +348,25 @@ def _require_rows(file: Source, seen: int, told: int) -> None:
 def open_table(name: str, file: Source, names: ArrayNames | None = None) -> TableFile:
     """Find out the columns of a file and their types."""
     with translate_read_errors(file, anything=True):
-        if isinstance(file, Path) and ending_of(file) in ARRAY_ENDINGS:
+        if isinstance(file, Path) and get_file_ending(file) in ARRAY_ENDINGS:
             arrays = read_arrays(file, names)
             types = dict(arrays.frame(slice(1)).schema)
             return TableFile(name, file, types, tuple(arrays.vectors), arrays.names, arrays.classes)
         return TableFile(name, file, dict(_scan(file).collect_schema()))
 
 
-def header_problems(file: Source) -> list[str]:
+def find_header_problems(file: Source) -> list[str]:
     """Columns that share a name; polars would rename them without a word."""
     with translate_read_errors(file, anything=True):
-        if isinstance(file, FrameFile) or ending_of(file) not in TEXT_ENDINGS:
+        if isinstance(file, FrameFile) or get_file_ending(file) not in TEXT_ENDINGS:
             return []
         if file.suffix.lower() == ".gz":
             check_gzip(file, "unpack it first.")
         header, _ = _header_of(file)
-    return repeated_names(header)
+    return find_repeated_names(header)
 
 
-def repeated_names(names: Iterable[str]) -> list[str]:
+def find_repeated_names(names: Iterable[str]) -> list[str]:
     """What is wrong with names of columns that are not different."""
     twice = sorted((name, times) for name, times in Counter(names).items() if times > 1)
     return [f"{format_count(times, 'column')} are called {name!r}: rename them." for name, times in twice]
@@ -375,7 +375,7 @@ def repeated_names(names: Iterable[str]) -> list[str]:
 def _scan(file: Source) -> pl.LazyFrame:
     if isinstance(file, FrameFile):
         return file.frame.lazy()
-    ending, pl = ending_of(file), polars()
+    ending, pl = get_file_ending(file), import_polars()
     with translate_read_errors(file, anything=True):
         if not file.stat().st_size:
             raise TableError(["it is empty."], source=file.name)
@@ -399,16 +399,16 @@ def _selected(file: Source, lazy: pl.LazyFrame, columns: Sequence[str] | None) -
     if columns is None:
         return lazy
     held = lazy.collect_schema()
-    problems = [unknown_column(name, held) for name in columns if name not in held]
+    problems = [format_unknown_column(name, held) for name in columns if name not in held]
     raise_table_error(problems, file.name)
-    return lazy.select(polars().col(list(columns)))
+    return lazy.select(import_polars().col(list(columns)))
 
 
 def _header_of(file: Path) -> tuple[list[str], str]:
     """The names in the first row as they are written, and what separates them, whatever the ending says."""
-    separator = TEXT_ENDINGS[ending_of(file) or ""]
+    separator = TEXT_ENDINGS[get_file_ending(file) or ""]
     opener = gzip.open if file.suffix.lower() == ".gz" else open
-    before = csv.field_size_limit(HEADER_SIZE)  # one limit for all readers, so it is put back
+    before = csv.field_size_limit(MAX_HEADER_CHARACTERS)  # one limit for all readers, so it is put back
     try:
         with opener(file, "rt", encoding="utf-8-sig", newline="") as text:
             line = next(csv.reader(text, delimiter=separator), [])

@@ -13,11 +13,11 @@ import numpy as np
 from ..utils.optional_imports import is_dask
 from ..utils.validation import format_list, is_missing
 from ._errors import TableError, raise_table_error, translate_read_errors
-from ._files import is_list_of_rows, is_pandas_series, is_structured, repeated_names
-from ._values import as_text, polars
+from ._files import find_repeated_names, is_list_of_rows, is_pandas_series, is_structured
+from ._values import as_text, import_polars
 
 # What polars has a type for; lists and the like are not used, but told of.
-TYPED = (str, int, float, date, timedelta, Decimal, bytes, list, tuple, dict, np.generic, np.ndarray)
+POLARS_TYPES = (str, int, float, date, timedelta, Decimal, bytes, list, tuple, dict, np.generic, np.ndarray)
 
 if TYPE_CHECKING:
     import polars as pl
@@ -29,7 +29,7 @@ def as_frame(data: Any, name: str) -> pl.DataFrame:
     These are frames of pandas, polars and Arrow, structured arrays, dicts of columns and lists of dicts. A dict of
     values or a Series of pandas is one row.
     """
-    pl = polars()
+    pl = import_polars()
     if isinstance(data, pl.LazyFrame):
         return data.collect()
     if isinstance(data, pl.DataFrame):
@@ -38,7 +38,7 @@ def as_frame(data: Any, name: str) -> pl.DataFrame:
         raise TypeError("A Dask dataframe is not read as a table: pass the path of its files, or what compute() gives.")
     with translate_read_errors(Path(name)):
         if is_pandas_series(data):
-            raise_table_error(repeated_names(map(str, data.index)), name)
+            raise_table_error(find_repeated_names(map(str, data.index)), name)
             return _from_rows([dict(data.items())], name)
         if isinstance(data, Mapping):
             return _from_mapping(data, name)
@@ -54,7 +54,7 @@ def as_frame(data: Any, name: str) -> pl.DataFrame:
         if not hasattr(data, "items"):  # a table of Arrow, which polars reads by itself
             return pl.DataFrame(data)
         names = [str(column) for column in data.columns]
-        raise_table_error(repeated_names(names), name)
+        raise_table_error(find_repeated_names(names), name)
         columns = zip(names, (column for _, column in data.items()), strict=True)
         return pl.DataFrame([_pandas_column(column_name, column) for column_name, column in columns])
 
@@ -76,19 +76,19 @@ def _from_rows(rows: Sequence[Mapping[Any, Any]], name: str) -> pl.DataFrame:
 
 
 def _from_columns(columns: Mapping[Any, Any], name: str) -> pl.DataFrame:
-    raise_table_error(repeated_names(map(str, columns)), name)
+    raise_table_error(find_repeated_names(map(str, columns)), name)
     series = [_column(str(key), values) for key, values in columns.items()]
     lengths = {len(own) for own in series}
     if len(lengths) > 1:
         raise TableError(
             [f"its columns differ in length: they have {format_list(sorted(lengths))} values."], source=name
         )
-    return polars().DataFrame(series)
+    return import_polars().DataFrame(series)
 
 
 def _column(name: str, values: Any) -> pl.Series:
     """A column of values in any container."""
-    pl = polars()
+    pl = import_polars()
     if isinstance(values, pl.Series):
         return values.alias(name)
     if is_pandas_series(values):
@@ -103,7 +103,7 @@ def _column(name: str, values: Any) -> pl.Series:
 
 def _pandas_column(name: str, column: Any) -> pl.Series:
     """A column of pandas; one of categories stays one, whatever these are."""
-    pl = polars()
+    pl = import_polars()
     if not hasattr(column, "cat"):
         return pl.Series(name, _pandas_values(column), strict=False)
     levels = as_text(pl.Series(_typed(column.cat.categories.tolist()), strict=False))
@@ -132,6 +132,8 @@ def _typed(values: list[Any]) -> list[Any]:
     kinds = {type(value) for value in values if value is not None}
     if kinds == {int, float}:
         return [value if value is None else float(value) for value in values]
-    if len(kinds) > 1 or not all(issubclass(kind, TYPED) for kind in kinds):  # an interval, say: as text files have it
+    if len(kinds) > 1 or not all(
+        issubclass(kind, POLARS_TYPES) for kind in kinds
+    ):  # an interval, say: as text files have it
         return [value if value is None else str(value) for value in values]
     return values

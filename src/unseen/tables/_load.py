@@ -15,24 +15,24 @@ from ..kernels import available_bytes
 from ..linalg import Ints
 from ..utils.samples import Samples, allocate_rows, domain_row_limit
 from ._arrays import ArrayNames
-from ._checks import as_labels, choose_columns, name_notices, unlabeled_rows, value_problems
-from ._column_roles import Dates, Request, choose_roles
+from ._checks import find_value_problems, make_name_notices, make_unlabeled_notices, parse_labels, select_columns
+from ._column_roles import Dates, TableOptions, assign_roles
 from ._errors import TableError, raise_table_error, translate_read_errors
 from ._files import (
     FrameFile,
     Source,
     TableFile,
-    data_name,
-    file_batches,
-    header_problems,
-    holds_several,
+    find_header_problems,
+    get_data_name,
+    is_folder_or_pattern,
     is_path,
+    iter_file_batches,
     list_files,
     open_table,
 )
 from ._frames import as_frame
-from ._schema import Schema, check_table_size, column_uses
-from ._survey import Cell, Coding, Part, batch_size, count_cells, sum_cells, survey_batches
+from ._schema import Schema, check_feature_magnitudes, describe_columns
+from ._survey import Cell, Part, ValueEncoder, choose_batch_size, count_cells, sum_cells, survey_batches
 
 Draw = dict[Cell, Ints]  # which rows of each cell, counted from 0 through all files, in order
 
@@ -50,9 +50,9 @@ class SurveyedTable:
     notices: list[str]
     parts: list[Part]
     cells: dict[Cell, int]
-    label_coding: Coding
-    domain_coding: Coding
-    group_coding: Coding
+    label_coding: ValueEncoder
+    domain_coding: ValueEncoder
+    group_coding: ValueEncoder
     labels: NDArray[Any]  # of each number, less one
     domains: NDArray[np.str_]
     class_names: dict[str, tuple[str, ...]]  # by file, where it gives them
@@ -107,7 +107,9 @@ class SurveyedTable:
         roles = [coding.column for coding in (self.label_coding, self.domain_coding, self.group_coding)]
         columns = [*self.schema.feature_names, *roles]
         names = list(dict.fromkeys(name for name in columns if name is not None))
-        for frame in file_batches(part.path, names, batch_size(len(names)), part.first, part.rows, part.names):
+        for frame in iter_file_batches(
+            part.path, names, choose_batch_size(len(names)), part.first, part.rows, part.names
+        ):
             with translate_read_errors(part.path):
                 counting, kept = self.label_coding.counting(frame)
                 rows = start + kept
@@ -158,7 +160,7 @@ def _totals(names: NDArray[Any], rows: Ints) -> dict[Any, int]:
     return {name: total for name, total in zip(different.tolist(), totals, strict=True) if total}
 
 
-MATRIX_SHARE = 0.25  # of the available memory, for all rows at once: methods make copies
+MAX_MATRIX_SHARE = 0.25  # of the available memory, for all rows at once: methods make copies
 
 
 @dataclass(frozen=True)
@@ -219,7 +221,7 @@ class Table:
 
     def column_uses(self) -> list[dict[str, Any]]:
         """How every column was used: its name, its use, its number of levels, and why if it was left out."""
-        return column_uses(self.schema, self.left_out)
+        return describe_columns(self.schema, self.left_out)
 
     @cached_property
     def samples(self) -> Samples:
@@ -307,7 +309,7 @@ def load_table(
     >>> table.notices[1]
     "Using 'hospital' as the domain column: pass --domain to choose another."
     """
-    request = Request(
+    request = TableOptions(
         label,
         domain,
         features,
@@ -322,20 +324,24 @@ def load_table(
     return read_survey(survey_table(path, request), seed)
 
 
-def survey_table(path: Any, request: Request | None = None) -> SurveyedTable:
+def survey_table(path: Any, request: TableOptions | None = None) -> SurveyedTable:
     """Look through a table, as `load_table` does first, without reading it into memory."""
     if not is_path(path):
         frame = FrameFile(as_frame(path, FrameFile.name))
-        return survey_files([(frame.name, frame)], request or Request(), frame.name, several=False)
-    return survey_files(list_files(path), request or Request(), data_name(path), several=holds_several(path))
+        return survey_files([(frame.name, frame)], request or TableOptions(), frame.name, several=False)
+    return survey_files(
+        list_files(path), request or TableOptions(), get_data_name(path), several=is_folder_or_pattern(path)
+    )
 
 
-def survey_files(found: Sequence[tuple[str, Source]], request: Request, name: str, *, several: bool) -> SurveyedTable:
+def survey_files(
+    found: Sequence[tuple[str, Source]], request: TableOptions, name: str, *, several: bool
+) -> SurveyedTable:
     """Look through some files with their names, which are `several` even if it turns out to be one."""
     tables, problems = _open(found, request, prefixed=several)
     if not tables:
         raise TableError(problems, source=name)
-    roles = choose_roles(tables, request, several=several)
+    roles = assign_roles(tables, request, several=several)
     files_called = Counter(table.name for table in tables)
     repeated = sorted(name for name, count in files_called.items() if count > 1 and roles.by_file)
     same = [f"two or more files are called {name!r}, so they would be one domain: rename one." for name in repeated]
@@ -346,16 +352,16 @@ def survey_files(found: Sequence[tuple[str, Source]], request: Request, name: st
         before = f"{error.source}: " if several and error.source in {file.name for _, file in found} else ""
         broken = [before + problem for problem in error.problems]
         raise TableError([*problems, *roles.problems, *broken], source=name) from error
-    columns, notices, wrong = choose_columns(first_pass, roles, request)
+    columns, notices, wrong = select_columns(first_pass, roles, request)
     problems += roles.problems + wrong
-    labels = as_labels(first_pass.label.names)
-    problems += value_problems(labels, roles, first_pass, entire=request.entire)
+    labels = parse_labels(first_pass.label.names)
+    problems += find_value_problems(labels, roles, first_pass, entire=request.entire)
     raise_table_error(problems, name)
     single = all(str(table.types[column.name]) == "Float32" for table in tables for column in columns)
     table = SurveyedTable(
         name,
         Schema(columns, roles.label, roles.domain, roles.group),
-        [*roles.notices, *unlabeled_rows(first_pass), *notices, *name_notices(labels, first_pass)],
+        [*roles.notices, *make_unlabeled_notices(first_pass), *notices, *make_name_notices(labels, first_pass)],
         first_pass.parts,
         dict(first_pass.cells),
         first_pass.label,
@@ -373,8 +379,8 @@ def survey_files(found: Sequence[tuple[str, Source]], request: Request, name: st
 def read_survey(found: SurveyedTable, seed: int = 0) -> Table:
     """Read a table that has been looked through; unless its rows were drawn, no more than there is memory for."""
     available, width = available_bytes(), 8 * len(found.schema.columns)
-    if found.draw is None and available is not None and found.rows * width > MATRIX_SHARE * available:
-        limit = domain_row_limit(list(found.domain_rows().values()), int(MATRIX_SHARE * available / width))
+    if found.draw is None and available is not None and found.rows * width > MAX_MATRIX_SHARE * available:
+        limit = domain_row_limit(list(found.domain_rows().values()), int(MAX_MATRIX_SHARE * available / width))
         needed, room = (f"{size / 2**30:,.1f} GiB" for size in (found.rows * width, available))
         text = (
             f"All {found.rows:,} rows would take {needed}, and {room} is available: pass --max-per-domain to choose "
@@ -382,13 +388,13 @@ def read_survey(found: SurveyedTable, seed: int = 0) -> Table:
         )
         found = replace(found, notices=[*found.notices, text]).subsample(max(limit, 2), seed)
     samples, rows, group = found.read()
-    check_table_size(samples.X, found.schema)
+    check_feature_magnitudes(samples.X, found.schema)
     told: dict[str, Any] = {"rows": rows, "group": group, "left_out": found.left_out}
     return Table(samples.X, samples.y, samples.domain, found.schema, found.notices, found.name, **told)
 
 
 def _open(
-    found: Sequence[tuple[str, Source]], request: Request, *, prefixed: bool
+    found: Sequence[tuple[str, Source]], request: TableOptions, *, prefixed: bool
 ) -> tuple[list[TableFile], list[str]]:
     """The files that can be opened, and all that is wrong with their names and headers."""
     tables: list[TableFile] = []
@@ -398,7 +404,7 @@ def _open(
     for name, file in found:
         before = f"{file.name}: " if prefixed else ""
         try:
-            problems += [before + problem for problem in header_problems(file)]
+            problems += [before + problem for problem in find_header_problems(file)]
             tables.append(open_table(name, file, names))
         except TableError as error:
             problems += [before + problem for problem in error.problems]

@@ -12,15 +12,15 @@ from numpy.typing import NDArray
 
 from ..linalg import check_squares
 from ..utils.validation import format_list
-from ._errors import SHOWN, format_count, raise_table_error, unknown_column
-from ._values import DATE_FORMATS, ISO, as_levels, as_text, days, frame_numbers, polars
+from ._errors import MAX_SHOWN, format_count, format_unknown_column, raise_table_error
+from ._values import DATE_FORMATS, ISO_FORMAT, as_levels, as_text, import_polars, parse_days, parse_numbers
 
 if TYPE_CHECKING:
     import polars as pl
 
 Kind = Literal["numeric", "categorical", "date"]
 ROLES = ("label", "domain", "group")
-NEW_LEVEL = -1.0  # what a level is encoded as that training did not have
+NEW_LEVEL_CODE = -1.0  # what a level is encoded as that training did not have
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Column:
     name: str
     kind: Kind
     levels: tuple[str, ...] = ()
-    date_format: str = ISO
+    date_format: str = ISO_FORMAT
     missing: bool = False
 
 
@@ -64,12 +64,12 @@ class NewValues:
     @classmethod
     def from_series(cls, text: pl.Series) -> NewValues:
         """The values of rows that all hold new ones."""
-        return cls(len(text), tuple(text.unique(maintain_order=True).head(SHOWN).to_list()))
+        return cls(len(text), tuple(text.unique(maintain_order=True).head(MAX_SHOWN).to_list()))
 
     def __add__(self, other: NewValues) -> NewValues:
         """The same for the rows of both."""
         both = tuple(dict.fromkeys(self.examples + other.examples))
-        return NewValues(self.rows + other.rows, both[:SHOWN])
+        return NewValues(self.rows + other.rows, both[:MAX_SHOWN])
 
 
 @dataclass(frozen=True)
@@ -114,27 +114,27 @@ class Schema:
         may be typed in one place and plain text in another.
         """
         self.match(frame.columns, "The table")
-        frame = frame.with_columns(polars().lit(None).alias(name) for name in self.absent(frame.columns))
+        frame = frame.with_columns(import_polars().lit(None).alias(name) for name in self.absent(frame.columns))
         numeric = [position for position, column in enumerate(self.columns) if column.kind == "numeric"]
-        numbers = frame.select(polars().col([self.columns[position].name for position in numeric]))
-        values, not_numbers = frame_numbers(numbers)
+        numbers = frame.select(import_polars().col([self.columns[position].name for position in numeric]))
+        values, not_numbers = parse_numbers(numbers)
         encoded = np.full((frame.height, len(self.columns)), np.nan)
         if numeric:
             encoded[:, numeric] = np.where(np.isinf(values), np.nan, values)
         wrong = {numbers.columns[position]: ("number", rows) for position, rows in not_numbers.items()}
         for position, column in enumerate(self.columns):
             if column.kind == "categorical":
-                encoded[:, position] = level_positions(frame[column.name], column.levels)
+                encoded[:, position] = encode_levels(frame[column.name], column.levels)
             elif column.kind == "date":
-                found = days(frame[column.name], column.date_format)
-                if column.date_format != ISO:  # which is never ambiguous, and how typed dates are written
-                    found = found.fill_null(days(frame[column.name]))
+                found = parse_days(frame[column.name], column.date_format)
+                if column.date_format != ISO_FORMAT:  # which is never ambiguous, and how typed dates are written
+                    found = found.fill_null(parse_days(frame[column.name]))
                 encoded[:, position] = found.to_numpy()
                 no_dates = (found.is_null() & as_text(frame[column.name]).is_not_null()).to_numpy()
                 wrong |= {column.name: ("date", no_dates)} if no_dates.any() else {}
         problems = []
         for name, (kind, rows) in wrong.items():
-            example = frame[name].gather([int(rows.argmax())]).cast(polars().String).item()
+            example = frame[name].gather([int(rows.argmax())]).cast(import_polars().String).item()
             problems.append(
                 f"column {name!r} must hold {kind}s, but {format_count(int(rows.sum()), 'value')} cannot be "
                 f"read as one, such as {example!r}."
@@ -145,7 +145,7 @@ class Schema:
     def new_levels(self, frame: pl.DataFrame, encoded: NDArray[np.float64]) -> dict[str, NewValues]:
         """The levels in a frame, and in what it is encoded as, that training did not have, by column."""
         new = {
-            column.name: encoded[:, position] == NEW_LEVEL
+            column.name: encoded[:, position] == NEW_LEVEL_CODE
             for position, column in enumerate(self.columns)
             if column.kind == "categorical"
         }
@@ -169,7 +169,7 @@ class Schema:
         complete = [column.name for column in self.columns if not column.missing and column.name in absent]
         problems = []
         if complete or len(absent) == len(self.columns):
-            problems += [unknown_column(name, names, candidates=others) for name in absent]
+            problems += [format_unknown_column(name, names, candidates=others) for name in absent]
         if complete:
             problems.append(
                 f"no value of {format_list(complete)} was missing in training, so the column is required; an empty "
@@ -192,12 +192,12 @@ class Schema:
                 column["name"],
                 column["kind"],
                 tuple(column["levels"]),
-                column.get("date_format", ISO),
+                column.get("date_format", ISO_FORMAT),
                 column.get("missing", False),
             )
             for column in d["columns"]
         ]
-        problems = [problem for column in columns if (problem := _problem(column))]
+        problems = [problem for column in columns if (problem := _find_column_problem(column))]
         unknown = set(d) - {field.name for field in fields(cls)}
         unknown.update(
             key for column in d["columns"] for key in column.keys() - {field.name for field in fields(Column)}
@@ -215,7 +215,7 @@ class Schema:
 USES = {"numeric": "number", "categorical": "category", "date": "date, as days since 1970"}
 
 
-def column_uses(schema: Schema, left_out: Mapping[str, str]) -> list[dict[str, Any]]:
+def describe_columns(schema: Schema, left_out: Mapping[str, str]) -> list[dict[str, Any]]:
     """How every column was used, in plain values: for labels, domains or groups, as a feature, or not, and why."""
     used: list[tuple[Any, ...]] = [
         (name, role, None, None) for role in ROLES if (name := getattr(schema, role)) is not None
@@ -225,7 +225,7 @@ def column_uses(schema: Schema, left_out: Mapping[str, str]) -> list[dict[str, A
     return [dict(zip(("column", "use", "levels", "why"), each, strict=True)) for each in used]
 
 
-def _problem(column: Column) -> str | None:
+def _find_column_problem(column: Column) -> str | None:
     """What is wrong with a column that was read from a file."""
     if not isinstance(column.name, str):
         return f"the name of a column must be text, but it is {column.name!r}."
@@ -242,16 +242,16 @@ def _problem(column: Column) -> str | None:
     return None
 
 
-def level_positions(series: pl.Series, levels: tuple[str, ...]) -> NDArray[np.float64]:
+def encode_levels(series: pl.Series, levels: tuple[str, ...]) -> NDArray[np.float64]:
     """Where among the levels each value is: -1 if it is not there, NaN if it is missing."""
-    pl, text = polars(), as_text(series)
+    pl, text = import_polars(), as_text(series)
     found = text.cast(pl.Enum(levels), strict=False).to_physical().cast(pl.Float64)
     if found.null_count() > text.null_count():  # a code may be written with a decimal point here, and without one there
         found = found.fill_null(as_levels(text).cast(pl.Enum(levels), strict=False).to_physical().cast(pl.Float64))
-    return np.where(text.is_null().to_numpy(), np.nan, found.fill_null(NEW_LEVEL).to_numpy())
+    return np.where(text.is_null().to_numpy(), np.nan, found.fill_null(NEW_LEVEL_CODE).to_numpy())
 
 
-def check_table_size(X: NDArray[np.float64], schema: Schema) -> None:
+def check_feature_magnitudes(X: NDArray[np.float64], schema: Schema) -> None:
     """Raise for a column of numbers too large to be squared, or so small that their squares are lost."""
     # Missing values are NaN, which these two pass over.
     largest = np.maximum(np.fmax.reduce(X, axis=0, initial=0.0), -np.fmin.reduce(X, axis=0, initial=0.0))
@@ -261,10 +261,10 @@ def check_table_size(X: NDArray[np.float64], schema: Schema) -> None:
 
 
 Scale = Literal["standardize", "l2", "none"]
-RARE = 0.01  # levels rarer than this, among the training samples, share one column
+MIN_LEVEL_FREQUENCY = 0.01  # levels rarer than this, among the training samples, share one column
 
 
-def preprocessor(schema: Schema, scale: Scale = "standardize") -> Any:
+def make_preprocessor(schema: Schema, scale: Scale = "standardize") -> Any:
     """An unfitted transformer for what :meth:`unseen.tables.Schema.encode` gives.
 
     Missing numbers become the median of the training data; levels become columns of 0 and 1, in which rare and new
@@ -313,6 +313,6 @@ def preprocessor(schema: Schema, scale: Scale = "standardize") -> Any:
         numbers.append(StandardScaler() if scale == "standardize" else Normalizer())
     if not categorical:
         return make_pipeline(*numbers)
-    levels = OneHotEncoder(handle_unknown="infrequent_if_exist", min_frequency=RARE, sparse_output=False)
+    levels = OneHotEncoder(handle_unknown="infrequent_if_exist", min_frequency=MIN_LEVEL_FREQUENCY, sparse_output=False)
     parts = [("numbers", make_pipeline(*numbers), numeric)] if numeric else []
     return ColumnTransformer([*parts, ("levels", levels, categorical)], sparse_threshold=0)

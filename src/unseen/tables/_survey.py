@@ -15,18 +15,18 @@ from numpy.typing import NDArray
 from ..linalg import Ints
 from ..utils.validation import MAX_LABEL_LENGTH
 from ._arrays import ArrayNames
-from ._column_roles import ID_ENDING, Roles, names_group
-from ._errors import SHOWN, TableError, translate_read_errors
-from ._files import Source, TableFile, file_batches
-from ._values import DATE_FORMATS, MISSING_MARKS, as_levels, as_text, days, frame_numbers, is_text, polars
+from ._column_roles import ID_ENDING, ColumnRoles, is_group_name
+from ._errors import MAX_SHOWN, TableError, translate_read_errors
+from ._files import Source, TableFile, iter_file_batches
+from ._values import DATE_FORMATS, MISSING_MARKS, as_levels, as_text, import_polars, is_text, parse_days, parse_numbers
 
 if TYPE_CHECKING:
     import polars as pl
 
-MOST_VALUES = 1_000_000  # different labels or domains; more are not kept in memory
+MAX_DISTINCT_NAMES = 1_000_000  # different labels or domains; more are not kept in memory
 
 
-def require_short_names(text: pl.Series, column: str) -> None:
+def check_name_lengths(text: pl.Series, column: str) -> None:
     """Raise for a label, domain or group that is too long: NumPy would allocate its width for every row."""
     longest: Any = text.str.len_chars().max() or 0
     if longest > MAX_LABEL_LENGTH:
@@ -38,7 +38,7 @@ def require_short_names(text: pl.Series, column: str) -> None:
         )
 
 
-class Coding:
+class ValueEncoder:
     """Numbers the different values of a column from 1 on, as they appear; 0 stands for a missing one.
 
     Rows with the value `ignored` are not there for it; a mark of missing values such as NA stands for all of them.
@@ -82,13 +82,13 @@ class Coding:
         """Number the values of some more rows, which have the given places; all have one number without a column."""
         if self.column is not None:
             text = as_text(frame[self.column])
-            require_short_names(text, self.column)
+            check_name_lengths(text, self.column)
             self.meet(text)
-            if len(self.numbers) > MOST_VALUES:
-                many = f"more than {MOST_VALUES:,} different values"
+            if len(self.numbers) > MAX_DISTINCT_NAMES:
+                many = f"more than {MAX_DISTINCT_NAMES:,} different values"
                 raise TableError([f"the column {self.column!r} has {many}: they are no names."])
             missing = rows[text.is_null().to_numpy()]
-            self.first_missing += missing[: SHOWN - len(self.first_missing)].tolist()
+            self.first_missing += missing[: MAX_SHOWN - len(self.first_missing)].tolist()
             self.missing += len(missing)
         return self.codes(frame, otherwise)
 
@@ -105,21 +105,21 @@ class Coding:
         return numbers[text.rank("dense").fill_null(0).to_numpy()]
 
 
-MOST_LEVELS = 1000
+MAX_LEVELS = 1000
 VALUES_PER_BATCH = 500_000  # some 40 bytes each while they are text, and polars reads several batches ahead
-PART_ROWS = 250_000  # of a Parquet file, to be read again by one worker
-KEPT_IDS = 1_000_000  # rows on which it is decided whether integers identify samples
-GROUPS_PER_DOMAIN = 5  # of fewer one cannot say that rows of a domain come from several
+MIN_PART_ROWS = 250_000  # of a Parquet file, to be read again by one worker
+MAX_IDENTIFIER_ROWS = 1_000_000  # rows on which it is decided whether integers identify samples
+MIN_GROUPS_PER_DOMAIN = 5  # of fewer one cannot say that rows of a domain come from several
 # A column that is called an id, but not a patient or the like, names groups only if its values belong to single domains
 # (up to so many domains per value, on average), or if it has more values than a list of codes has, with few rows each.
-DOMAINS_PER_GROUP = 1.1
-MOST_CODES = 50
-ROWS_PER_GROUP = 20
-FEWEST_UNIQUE = 50  # integers that all differ: fewer of them may differ by chance
+MAX_DOMAINS_PER_GROUP = 1.1
+MAX_CODES = 50
+MAX_ROWS_PER_GROUP = 20
+MIN_UNIQUE_INTEGERS = 50  # integers that all differ: fewer of them may differ by chance
 ID_NAME = re.compile(rf"^(?i:index|idx|key|row|)$|{ID_ENDING.pattern}")
 
 
-class Tallies:
+class ColumnStatistics:
     """What many columns hold, counted at once, a few rows at a time. Columns are called by their positions.
 
     Those that are `declared` categories hold levels, even if all their values are numbers or dates.
@@ -139,7 +139,7 @@ class Tallies:
         # Whether a column may number the rows: from 0 or 1, in each file or through all.
         self.numberings = {(where, first): np.ones(width, dtype=bool) for where in ("file", "all") for first in (0, 1)}
         # Values of the columns that are called like identifiers, and of all that hold different integers so far.
-        called_so = [i for i, name in enumerate(names) if ID_NAME.search(name.strip()) or names_group(name)]
+        called_so = [i for i, name in enumerate(names) if ID_NAME.search(name.strip()) or is_group_name(name)]
         self.kept: dict[int, list[NDArray[np.float64]]] = {position: [] for position in called_so}
         self.unique: dict[int, list[NDArray[np.float64]]] = {position: [] for position in range(width)}
 
@@ -179,7 +179,7 @@ class Tallies:
         found = np.zeros(len(self.names), dtype=bool)
         for position, pieces in self.unique.items():
             values = np.concatenate([np.empty(0), *pieces])
-            found[position] = len(values) >= FEWEST_UNIQUE and len(np.unique(values)) == len(values)
+            found[position] = len(values) >= MIN_UNIQUE_INTEGERS and len(np.unique(values)) == len(values)
         return found & self.numeric
 
     def n_codes(self, position: int) -> int | None:
@@ -193,7 +193,7 @@ class Tallies:
 
     def add(self, frame: pl.DataFrame, rows: Ints, rows_in_file: Ints) -> None:
         """Take in the next rows, which have the given places."""
-        values, not_numbers = frame_numbers(frame)
+        values, not_numbers = parse_numbers(frame)
         nothing = np.isnan(values)
         for position, wrong in not_numbers.items():
             if position not in self.first_not_number:
@@ -202,7 +202,7 @@ class Tallies:
                 self.first_not_number[position] = value, int(rows[first])
             for date_format, possible in self.may_be_dates.items():
                 if possible[position]:
-                    no_date = days(frame.to_series(position), date_format).is_null().to_numpy()
+                    no_date = parse_days(frame.to_series(position), date_format).is_null().to_numpy()
                     possible[position] = not (wrong & no_date).any()
             self.not_numbers[position] += wrong.sum()
             self.present[position] += wrong.sum()
@@ -210,7 +210,7 @@ class Tallies:
         for position in np.flatnonzero(nothing.sum(axis=0) > np.array(frame.null_count().row(0))).tolist():
             series = frame.to_series(position)
             if is_text(series.dtype):
-                marks = series.cast(polars().String).filter(nothing[:, position]).drop_nulls().unique().to_list()
+                marks = series.cast(import_polars().String).filter(nothing[:, position]).drop_nulls().unique().to_list()
                 self.marks.setdefault(position, set()).update(mark for mark in marks if mark.strip())
         infinite = np.isinf(values)
         self.absent += nothing.sum(axis=0)
@@ -224,7 +224,7 @@ class Tallies:
             possible &= values[0] == counting[0]
             candidates = np.flatnonzero(possible)
             possible[candidates] = (values[:, candidates] == counting[:, None]).all(axis=0)
-        if rows[0] < KEPT_IDS:
+        if rows[0] < MAX_IDENTIFIER_ROWS:
             for position, pieces in self.kept.items():
                 pieces.append(values[:, position].copy())
             self._keep_unique(values)
@@ -247,9 +247,9 @@ class Tallies:
             codes = self.declared[position] and not self.not_numbers[position]
             new = (as_levels(series).unique() if codes else as_text(series)).drop_nulls()
             levels = self.levels[position]
-            if len(new) <= MOST_LEVELS:
+            if len(new) <= MAX_LEVELS:
                 levels.update(new.to_list())
-            if max(len(new), len(levels)) > MOST_LEVELS:
+            if max(len(new), len(levels)) > MAX_LEVELS:
                 self.too_many_levels[position] = True
                 levels.clear()
 
@@ -274,10 +274,10 @@ class Part:
 class Survey:
     """The first pass: a tally per feature, the different labels and domains, and how many rows have which."""
 
-    label: Coding
-    domain: Coding
-    tallies: Tallies
-    group: Coding = field(default_factory=lambda: Coding(None))
+    label: ValueEncoder
+    domain: ValueEncoder
+    tallies: ColumnStatistics
+    group: ValueEncoder = field(default_factory=lambda: ValueEncoder(None))
     # Values of the columns that may name groups, as hashes, and the domains of their rows.
     named: dict[str, list[tuple[NDArray[np.uint64], Ints]]] = field(default_factory=dict)
     cells: Counter[Cell] = field(default_factory=Counter)
@@ -303,29 +303,33 @@ class Survey:
             return False
         n_values = len(np.unique(values))
         n_groups = len(np.unique(values + domains.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)))
-        if not GROUPS_PER_DOMAIN * len(self.present) <= n_groups < len(values):
+        if not MIN_GROUPS_PER_DOMAIN * len(self.present) <= n_groups < len(values):
             return False
-        nested = n_groups <= DOMAINS_PER_GROUP * n_values
-        many = n_values > MOST_CODES and len(values) <= ROWS_PER_GROUP * n_groups
-        return names_group(name) or nested or many
+        nested = n_groups <= MAX_DOMAINS_PER_GROUP * n_values
+        many = n_values > MAX_CODES and len(values) <= MAX_ROWS_PER_GROUP * n_groups
+        return is_group_name(name) or nested or many
 
     def where(self, rows: Sequence[int], total: int | None = None) -> str:
         """The first few of some rows, as people count them: from 1, below the header, in each file."""
         total = len(rows) if total is None else total
-        found = [(row, bisect_right(self.starts, row) - 1) for row in rows[:SHOWN]]
+        found = [(row, bisect_right(self.starts, row) - 1) for row in rows[:MAX_SHOWN]]
         own = [f" of {file}" if len(self.files) > 1 else "" for file in self.files]
         shown = ", ".join(f"{row - self.starts[file] + 1}{own[file]}" for row, file in found)
-        return f"row{'s' if total > 1 else ''} {shown}" + (f" and {total - SHOWN:,} more" if total > SHOWN else "")
+        return f"row{'s' if total > 1 else ''} {shown}" + (
+            f" and {total - MAX_SHOWN:,} more" if total > MAX_SHOWN else ""
+        )
 
     def counts(self, classes: NDArray[Any]) -> Ints:
         """The rows of each domain and each class, given the class that each different label is."""
         return sum_cells(self.cells, len(self.domain.numbers), np.unique(classes, return_inverse=True)[1])
 
 
-def survey_batches(tables: Sequence[TableFile], roles: Roles, unlabeled: str | None = None) -> Survey:
+def survey_batches(tables: Sequence[TableFile], roles: ColumnRoles, unlabeled: str | None = None) -> Survey:
     """Read all files once, and columns that turn out not to be numbers once more, for their levels."""
-    tallies = Tallies(roles.features, roles.categories)
-    result = Survey(Coding(roles.label, unlabeled), Coding(roles.domain), tallies, Coding(roles.group))
+    tallies = ColumnStatistics(roles.features, roles.categories)
+    result = Survey(
+        ValueEncoder(roles.label, unlabeled), ValueEncoder(roles.domain), tallies, ValueEncoder(roles.group)
+    )
     result.named = {name: [] for name in roles.maybe_groups}
     others = (name for name in (roles.label, roles.domain, roles.group) if name is not None)
     wanted = dict.fromkeys([*roles.features, *others, *roles.maybe_groups])
@@ -335,7 +339,7 @@ def survey_batches(tables: Sequence[TableFile], roles: Roles, unlabeled: str | N
         own = result.domain.number(table.name) if roles.by_file else 0
         part = None
         for frame in _frames(table, list(wanted)):
-            if part is None or (part.rows >= PART_ROWS and table.path.suffix.lower() == ".parquet"):
+            if part is None or (part.rows >= MIN_PART_ROWS and table.path.suffix.lower() == ".parquet"):
                 first = result.rows - result.starts[-1]
                 part = Part(table.path.absolute(), own, first, result.rows, dict(result.cells), table.names)
                 result.parts.append(part)
@@ -353,7 +357,7 @@ def survey_batches(tables: Sequence[TableFile], roles: Roles, unlabeled: str | N
 
 
 def _frames(table: TableFile, columns: list[str]) -> Iterator[pl.DataFrame]:
-    return file_batches(table.path, columns, batch_size(len(columns)), names=table.names)
+    return iter_file_batches(table.path, columns, choose_batch_size(len(columns)), names=table.names)
 
 
 def _add_rows(result: Survey, frame: pl.DataFrame, own: int) -> None:
@@ -361,7 +365,7 @@ def _add_rows(result: Survey, frame: pl.DataFrame, own: int) -> None:
     result.rows += height
     if result.label.ignored is not None and domain is not None:
         names = as_text(frame[domain])
-        require_short_names(names, domain)
+        check_name_lengths(names, domain)
         result.domain.meet(names)  # also those of which nothing is left
     frame, kept = result.label.counting(frame)
     result.unlabeled += height - frame.height
@@ -369,10 +373,10 @@ def _add_rows(result: Survey, frame: pl.DataFrame, own: int) -> None:
         return
     rows = start + kept
     if tallies.names:
-        tallies.add(frame.select(polars().col(tallies.names)), rows, rows - result.starts[-1])
+        tallies.add(frame.select(import_polars().col(tallies.names)), rows, rows - result.starts[-1])
     domains, labels = result.domain.add(frame, rows, own), result.label.add(frame, rows)
     result.group.add(frame, rows)
-    for name, pieces in result.named.items() if rows[0] < KEPT_IDS else ():
+    for name, pieces in result.named.items() if rows[0] < MAX_IDENTIFIER_ROWS else ():
         text = as_text(frame[name])
         present = text.is_not_null().to_numpy()
         pieces.append((text.hash().to_numpy()[present], domains[present]))
@@ -395,6 +399,6 @@ def count_cells(domains: Ints, labels: Ints) -> list[tuple[Cell, int]]:
     return [((cell // width, cell % width), n) for cell, n in zip(cells.tolist(), counts.tolist(), strict=True)]
 
 
-def batch_size(width: int) -> int:
+def choose_batch_size(width: int) -> int:
     """Rows that can be read at a time, fewer the wider they are."""
     return min(50_000, max(100, VALUES_PER_BATCH // max(width, 1)))

@@ -26,30 +26,30 @@ DATE_FORMATS = {
     "mm/dd/yyyy": r"(?P<month>\d\d?)/(?P<day>\d\d?)/(?P<year>\d{4})",
     "dd/mm/yyyy": r"(?P<day>\d\d?)/(?P<month>\d\d?)/(?P<year>\d{4})",
 }
-ISO = "yyyy-mm-dd"
-WHOLE = r"^\s*([+-]?\d+)\.0*\s*$"  # a whole number written with a decimal point
+ISO_FORMAT = "yyyy-mm-dd"
+WHOLE_NUMBER = r"^\s*([+-]?\d+)\.0*\s*$"  # a whole number written with a decimal point
 MIDNIGHT = r" 00:00:00(\.0+)?$"
-UNITS = {"ms": 10**3, "us": 10**6, "ns": 10**9}  # of durations, in a second
+TICKS_PER_SECOND = {"ms": 10**3, "us": 10**6, "ns": 10**9}  # of durations, in a second
 
 
-def polars() -> Any:
+def import_polars() -> Any:
     """The polars package, or an error that says how to install it."""
     return optional_import("polars", "Reading tables")
 
 
 def is_text(dtype: Any) -> bool:
     """Whether a column's values are neither numbers, nor durations, nor truth values."""
-    return not (dtype.is_numeric() or dtype in (polars().Boolean, polars().Duration))
+    return not (dtype.is_numeric() or dtype in (import_polars().Boolean, import_polars().Duration))
 
 
 def is_category(dtype: Any) -> bool:
     """Whether a column is declared to hold categories by its type."""
-    return dtype in (polars().Categorical, polars().Enum)
+    return dtype in (import_polars().Categorical, import_polars().Enum)
 
 
 def is_readable(dtype: Any) -> bool:
     """Whether a column holds a value in each row, rather than lists, records or raw bytes."""
-    pl = polars()
+    pl = import_polars()
     return not (dtype.is_nested() or dtype in (pl.Binary, pl.Object))
 
 
@@ -58,8 +58,8 @@ def as_text(series: pl.Series) -> pl.Series:
 
     Whole numbers are written without a decimal point, so that 1 and 1.0 are the same level.
     """
-    pl = polars()
-    series = _in_seconds(series)
+    pl = import_polars()
+    series = _convert_durations(series)
     if series.dtype == pl.Boolean:
         return series.replace_strict([True, False], ["True", "False"], return_dtype=pl.String)
     if series.dtype.is_float():
@@ -72,13 +72,13 @@ def as_text(series: pl.Series) -> pl.Series:
     if not is_text(series.dtype):
         return text
     different = text.unique()  # few, as a rule, and each of them is looked at once
-    marks = different.filter(missing(different)).drop_nulls()
+    marks = different.filter(is_missing_mark(different)).drop_nulls()
     return text.set(text.is_in(marks.to_list()), None) if len(marks) else text
 
 
-def days(series: pl.Series, date_format: str = ISO) -> pl.Series:
+def parse_days(series: pl.Series, date_format: str = ISO_FORMAT) -> pl.Series:
     """Dates, typed or written in a format, as days since 1970, a time as a part of one; null if there is none."""
-    pl, text = polars(), as_text(series)
+    pl, text = import_polars(), as_text(series)
     parts = text.str.extract_groups(rf"^\s*{DATE_FORMATS[date_format]}{TIME}\s*$").struct.unnest()
     hours, minutes, seconds, away_hours, away_minutes = (
         parts[name].cast(pl.Float64).fill_null(0.0) for name in ("hour", "minute", "second", "away", "off")
@@ -92,25 +92,25 @@ def days(series: pl.Series, date_format: str = ISO) -> pl.Series:
 
 def as_levels(series: pl.Series) -> pl.Series:
     """Codes as text: a whole number is the same level whether it is written 1, 1.0 or as a number."""
-    return as_text(series).str.replace(WHOLE, "$1")
+    return as_text(series).str.replace(WHOLE_NUMBER, "$1")
 
 
-def missing(text: pl.Series) -> pl.Series:
+def is_missing_mark(text: pl.Series) -> pl.Series:
     """Which entries of a column of text stand for a missing value."""
     return text.is_null() | text.str.strip_chars().str.to_lowercase().is_in(MISSING_MARKS).fill_null(True)
 
 
-def frame_numbers(frame: pl.DataFrame) -> tuple[NDArray[np.float64], dict[int, NDArray[np.bool_]]]:
+def parse_numbers(frame: pl.DataFrame) -> tuple[NDArray[np.float64], dict[int, NDArray[np.bool_]]]:
     """All columns as numbers, and where they are none, by the position of each column that is not wholly numbers.
 
     Missing ones are NaN, and so is what is no number; true and false, also as text, are 1 and 0. Most columns are
     numbers at first sight, and thousands of those are read at once, not one by one.
     """
-    pl = polars()
+    pl = import_polars()
     if not frame.width:
         return np.empty((frame.height, 0)), {}
     if pl.Duration in frame.dtypes:
-        frame = frame.select(_in_seconds(series) for series in frame)
+        frame = frame.select(_convert_durations(series) for series in frame)
     typed = [name for name, kind in frame.schema.items() if kind != pl.String and is_text(kind)]
     plain = frame.with_columns(pl.col(typed).cast(pl.String)) if typed else frame
     numbers = plain.cast(pl.Float64, strict=False)
@@ -122,7 +122,7 @@ def frame_numbers(frame: pl.DataFrame) -> tuple[NDArray[np.float64], dict[int, N
         words = text.str.strip_chars().str.to_lowercase().replace({"true": "1", "false": "0"})
         column = words.cast(pl.Float64, strict=False)
         values[:, position] = column.to_numpy()
-        wrong = (column.is_null() & ~missing(text)).to_numpy()
+        wrong = (column.is_null() & ~is_missing_mark(text)).to_numpy()
         if wrong.any():
             not_numbers[position] = wrong
     large = np.abs(values) > MAX_CELL_VALUE
@@ -130,10 +130,10 @@ def frame_numbers(frame: pl.DataFrame) -> tuple[NDArray[np.float64], dict[int, N
     return values, not_numbers
 
 
-def _in_seconds(series: pl.Series) -> pl.Series:
+def _convert_durations(series: pl.Series) -> pl.Series:
     """Durations as numbers of seconds, anything else as it is."""
     kind: Any = series.dtype
-    if kind != polars().Duration:
+    if kind != import_polars().Duration:
         return series
-    ticks, unit = series.to_physical(), UNITS[kind.time_unit]
+    ticks, unit = series.to_physical(), TICKS_PER_SECOND[kind.time_unit]
     return ticks // unit + (ticks % unit) / unit  # polars multiplies by an inverse, so whole seconds go apart

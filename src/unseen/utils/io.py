@@ -19,13 +19,11 @@ if TYPE_CHECKING:
 MAX_COMPRESSION_RATIO = (
     200  # data of people are rarely a fiftieth of their size when compressed, zeros alone a thousandth
 )
-ALWAYS_ALLOWED_BYTES = 2**23  # bytes that may come of anything
+MAX_UNCHECKED_BYTES = 2**23  # bytes that may come of anything
 CHUNK_BYTES = 2**16
-GZIP = 31  # what zlib calls the frame of a gzip file
-PREFIX = ".unseen-"  # of temporary folders
-NO_SPACE_ERRORS = (
-    65536  # bytes: with less than this left on the disk, a failure of SQLite to write has its reason there
-)
+GZIP_WBITS = 31  # what zlib calls the frame of a gzip file
+TEMPORARY_PREFIX = ".unseen-"  # of temporary folders
+MIN_FREE_BYTES = 65536  # bytes: with less than this left on the disk, a failure of SQLite to write has its reason there
 
 
 @contextmanager
@@ -39,7 +37,7 @@ def atomic_write(path: Path) -> Iterator[Path]:
             yield folder / path.name
             os.replace(folder / path.name, path)
     except Exception as error:
-        check_free_space(path, error)
+        raise_if_disk_full(path, error)
         raise
 
 
@@ -51,23 +49,23 @@ def temporary_folder(parent: Path) -> Iterator[Path]:
     only within one file system. A file in it has the permissions that the user's umask gives, unlike a temporary file.
     """
     parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=PREFIX, dir=parent, ignore_cleanup_errors=True) as folder:
+    with tempfile.TemporaryDirectory(prefix=TEMPORARY_PREFIX, dir=parent, ignore_cleanup_errors=True) as folder:
         yield Path(folder)
 
 
-def check_free_space(path: Path, error: Exception) -> None:
+def raise_if_disk_full(path: Path, error: Exception) -> None:
     """Call a full disk full and name the file that there was no room for, whatever words a library has for it."""
     from sqlite3 import SQLITE_FULL, Error  # which few need
 
     full = getattr(error, "errno", None) == errno.ENOSPC or f"(os error {errno.ENOSPC})" in str(error)
     if isinstance(error, Error):  # it also fails to enlarge its index of the log, or to make a file at all
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        full = code == SQLITE_FULL or shutil.disk_usage(path.parent).free < NO_SPACE_ERRORS
+        full = code == SQLITE_FULL or shutil.disk_usage(path.parent).free < MIN_FREE_BYTES
     if full:
         raise OSError(errno.ENOSPC, "The disk is full", str(path)) from error
 
 
-def file_identity(path: Path) -> tuple[int, int] | None:
+def get_file_identity(path: Path) -> tuple[int, int] | None:
     """What tells a file from another that is given its name; None if there is none."""
     try:
         status = os.stat(path)
@@ -78,16 +76,16 @@ def file_identity(path: Path) -> tuple[int, int] | None:
 
 def check_unchanged(path: Path, before: tuple[int, int] | None) -> None:
     """Refuse to go on with an open file that has lost its name: nobody would find what is written to it."""
-    if file_identity(path) != before:
+    if get_file_identity(path) != before:
         raise OSError(f"{path} was removed or replaced while it was used: later results are not in it.")
 
 
-def is_special(path: Path) -> bool:
+def is_special_file(path: Path) -> bool:
     """Whether there is something that is neither a file nor a folder: reading a pipe or a device may never end."""
     return path.exists() and not path.is_file() and not path.is_dir()
 
 
-def check_target(path: Path | None, *endings: str, reads: Iterable[Path] = ()) -> None:
+def check_output_path(path: Path | None, *endings: str, reads: Iterable[Path] = ()) -> None:
     """Raise ValueError for an output file that cannot be written or would replace an input, before any work is done."""
     if path is None:
         return
@@ -112,7 +110,7 @@ def _check_name_length(path: Path) -> None:
     """Raise ValueError if the file system does not accept the name of a new file, or one of the folders above it."""
     folder = _existing_folder(path)
     names = [folder / part for part in path.absolute().relative_to(folder).parts]
-    names.append(path.absolute().parent / f"{PREFIX}{'x' * 8}" / path.name)  # where `written` writes it first
+    names.append(path.absolute().parent / f"{TEMPORARY_PREFIX}{'x' * 8}" / path.name)  # where `written` writes it first
     for name in names:
         try:
             os.lstat(name)
@@ -126,16 +124,16 @@ def _check_name_length(path: Path) -> None:
 
 def check_inflation(size: int, stored: int, remedy: str, fold: int = MAX_COMPRESSION_RATIO) -> None:
     """Raise ValueError if so many stored bytes become too many."""
-    if size > max(ALWAYS_ALLOWED_BYTES, fold * stored):
+    if size > max(MAX_UNCHECKED_BYTES, fold * stored):
         raise ValueError(
             f"its {stored:,} compressed bytes become {size:,} or more, over {fold} times as many, which is refused "
             f"lest a small file fills the memory. If they are what you want, {remedy}"
         )
 
 
-def read_inflated(content: bytes, remedy: str, most: int = 0) -> bytes:
+def decompress(content: bytes, remedy: str, most: int = 0) -> bytes:
     """What zlib has compressed, unless it is too large; `most` bytes, if given, are not."""
-    unpacker, limit = zlib.decompressobj(), max(ALWAYS_ALLOWED_BYTES, MAX_COMPRESSION_RATIO * len(content), most)
+    unpacker, limit = zlib.decompressobj(), max(MAX_UNCHECKED_BYTES, MAX_COMPRESSION_RATIO * len(content), most)
     try:
         found = unpacker.decompress(content, limit + 1)
     except zlib.error as error:
@@ -151,7 +149,7 @@ def check_gzip(path: Path, remedy: str) -> None:
     """Raise ValueError if a gzip file becomes too large. Reads all of it, as nothing in it can be relied on."""
     read = size = 0
     with path.open("rb") as file:
-        unpacker = zlib.decompressobj(wbits=GZIP)
+        unpacker = zlib.decompressobj(wbits=GZIP_WBITS)
         while piece := file.read(CHUNK_BYTES):
             read += len(piece)
             while piece:
@@ -162,10 +160,10 @@ def check_gzip(path: Path, remedy: str) -> None:
                 check_inflation(size, read, remedy)
                 piece = unpacker.unconsumed_tail
                 if unpacker.eof:  # another file may follow in the same one
-                    piece, unpacker = unpacker.unused_data, zlib.decompressobj(wbits=GZIP)
+                    piece, unpacker = unpacker.unused_data, zlib.decompressobj(wbits=GZIP_WBITS)
 
 
-def create_once(
+def create_sqlite_tables(
     connection: sqlite3.Connection, schema: str, *, application_id: int | None = None, seconds: float = 30.0
 ) -> None:
     """Create the tables of an SQLite file in WAL mode, while another process may be doing the same.

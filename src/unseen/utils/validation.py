@@ -20,7 +20,7 @@ Labels = np.ndarray[Any, np.dtype[Any]]
 P = ParamSpec("P")
 R = TypeVar("R")
 # What scikit-learn says of labels whose classes have few samples: they are classes all the same.
-MANY_CLASSES = UserWarning, "The number of unique classes is greater than 50%"
+MANY_CLASSES_WARNING = UserWarning, "The number of unique classes is greater than 50%"
 MAX_SAMPLE_WEIGHT = 1e30  # weight of a sample, and one over it the lightest
 MAX_LABEL_LENGTH = 1_000  # characters of a class or domain name: arrays of text have the width of the longest
 MASKED_LABEL = -1  # what adaptation libraries put in the place of the labels of a target domain
@@ -81,7 +81,7 @@ def check_label_length(labels: Any, parameter: str) -> None:
 def encode_classes(y: Labels, caller: str) -> tuple[Labels, Ints]:
     """Sorted classes and each sample's index among them."""
     check_no_missing_labels(y, "y")
-    with ignore_warnings(MANY_CLASSES):
+    with ignore_warnings(MANY_CLASSES_WARNING):
         check_classification_targets(y)
     classes, codes = np.unique(y, return_inverse=True)
     if len(classes) < 2:
@@ -200,7 +200,7 @@ class EncodedLabels:
         check_no_missing_labels(y, "y")
         names, codes = np.unique(y, return_inverse=True)
         # Of the names rather than of y: that a few samples hold many classes says nothing about the stream.
-        with ignore_warnings(MANY_CLASSES):
+        with ignore_warnings(MANY_CLASSES_WARNING):
             kind = type_of_target(names, input_name="y")
         if kind not in ("binary", "multiclass"):
             raise ValueError(
