@@ -149,9 +149,8 @@ class NewTable:
         for (_, file, _), columns in zip(self._files, types, strict=True):
             extra = [name for name in schema.match(columns, file.name) if name not in used]
             if extra:
-                yield f"{format_count(len(extra), 'column')} of {file.name} not used: {
-                    format_list(extra, 5, quote=False)
-                }."
+                names = format_list(extra, 5, quote=False)
+                yield f"{format_count(len(extra), 'column')} of {file.name} not used: {names}."
             if self.domain is None and schema.domain in columns:
                 yield (
                     f"The column {schema.domain!r} named the domains in training; here it is ignored. Pass "
