@@ -35,7 +35,7 @@ from unseen.model_selection import HEADS, EnsembleClassifier
 from unseen.models import ModelFileError, TableModel, load_model, read_card, save_model
 from unseen.shift import Novelty
 from unseen.study import Protocol, Store, Task, run
-from unseen.tables import Table, TableError, batches, load_table, preprocessor, scan
+from unseen.tables import Table, TableError, iter_batches, load_table, make_preprocessor, scan
 
 SOURCE = str(Path(unseen.__file__).parent)
 PATIENTS = pl.DataFrame(
@@ -61,7 +61,7 @@ MEMBERS = (
 
 def model_of(table: Table, *members: Pipeline) -> tuple[TableModel, dict[str, Any]]:
     """A small model such as `fit` makes, and its card; a search for the best settings would take its time."""
-    prepared = preprocessor(table.schema).fit(table.X)
+    prepared = make_preprocessor(table.schema).fit(table.X)
     Z, n = prepared.transform(table.X), len(members)
     pool = EnsembleClassifier([*members], np.full(n, 1 / n), np.ones(n), held_out=[np.linspace(0, 1, 5)] * 3)
     novelty = Novelty(n_components=4).fit(Z, sample_domain=table.domain)
@@ -124,7 +124,7 @@ def _model_table(home: Home, path: Path) -> None:
 
 def _pieces(home: Home, path: Path) -> None:
     scan(path)
-    for _ in batches(path, size=7):
+    for _ in iter_batches(path, size=7):
         pass
 
 
@@ -204,7 +204,7 @@ def _each(home: Home, folder: Path) -> None:
 
 
 def _listed_batches(path: Path) -> None:
-    list(batches(path))
+    list(iter_batches(path))
 
 
 TABLE: tuple[Door, ...] = (lambda home, path: load_table(path), _pieces, _beside)

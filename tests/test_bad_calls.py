@@ -59,7 +59,7 @@ def test_an_unknown_argument_of_fit_is_named(model):
         (np.ones(len(Y) - 1), r"one number per sample; got an array of shape \("),
         (np.where(np.arange(len(Y)) == 2, -1.0, 1.0), "not negative.* got -1.0 at position 2"),
         (np.where(np.arange(len(Y)) == 3, np.nan, 1.0), "finite.* got nan at position 3"),
-        (np.zeros(len(Y)), "one above zero; got zeros only"),
+        (np.zeros(len(Y)), "at least one of them positive; got zeros only"),
     ],
     ids=["few", "negative", "missing", "zero"],
 )

@@ -23,7 +23,7 @@ from unseen.cli import main
 from unseen.kernels import SizePlan
 from unseen.models._model_file import load_model, save_model
 from unseen.models._table_fit import fit_notices
-from unseen.tables import load_table, preprocessor
+from unseen.tables import load_table, make_preprocessor
 
 
 def leave_it(path):
@@ -116,7 +116,7 @@ def test_centering_few_rows_of_a_new_domain_on_themselves_is_refused(home, tmp_p
 BAD = {
     "fit without output": ("fit train.csv", "Missing option '--output'"),
     "fit to a table": ("fit train.csv -o train.csv", "train.csv should end in .unseen"),
-    "fit to a folder": ("fit train.csv -o folder.unseen", "folder.unseen is a folder; name a file"),
+    "fit to a folder": ("fit train.csv -o folder.unseen", "folder.unseen is a folder. Pass the name of a file"),
     "fit below a file": ("fit train.csv -o new.csv/m.unseen", "new.csv/m.unseen cannot be written"),
     "predict below a file": ("predict plain.unseen new.csv -o new.csv/o.csv", "new.csv/o.csv cannot be written"),
     "no jobs": ("fit train.csv --jobs 0 -o m.unseen", "at least one process is needed; -1 means one for each core"),
@@ -129,7 +129,7 @@ BAD = {
         "predict plain.unseen lists.parquet -o o.csv",
         "lists.parquet cannot be used: - it cannot be",
     ),
-    "fit on nothing": ("fit none.csv -o m.unseen", "no such file"),
+    "fit on nothing": ("fit none.csv -o m.unseen", "does not exist"),
     "unknown method": ("fit train.csv --method magic -o m.unseen", "no method 'magic'; there are"),
     "unknown scale": ("fit train.csv --scale big -o m.unseen", "'big' is not one of"),
     "unknown label": ("fit train.csv --label lable -o m.unseen", "did you mean 'label'?"),
@@ -142,10 +142,10 @@ BAD = {
         "predict new.csv new.csv -o o.csv",
         "not a model file. Pass a file that `unseen fit` wrote",
     ),
-    "no new table": ("predict plain.unseen none.csv -o o.csv", "no such file"),
+    "no new table": ("predict plain.unseen none.csv -o o.csv", "does not exist"),
     "wrong ending": ("predict plain.unseen new.csv -o o.xlsx", "o.xlsx should end in .csv or .parquet"),
-    "over its own input": ("predict plain.unseen new.csv -o ./new.csv", "would replace what is read"),
-    "onto a folder": ("predict plain.unseen new.csv -o folder.csv", "is a folder; name a file"),
+    "over its own input": ("predict plain.unseen new.csv -o ./new.csv", "would replace an input file"),
+    "onto a folder": ("predict plain.unseen new.csv -o folder.csv", "is a folder. Pass the name of a file"),
     "no center to move": ("predict plain.unseen new.csv -o o.csv --center target", "has no center to move"),
     "unknown center": ("predict plain.unseen new.csv -o o.csv --center moon", "'moon' is not one of"),
     "unknown domain": ("predict plain.unseen new.csv -o o.csv --domain sight", "did you mean 'site'?"),
@@ -172,7 +172,7 @@ def bad_files(home):
     lists.write_parquet(home / "lists.parquet")
     (home / "half.unseen").write_bytes((home / "plain.unseen").read_bytes()[:5000])
     table = load_table(home / "train.csv", label="label", domain="site")
-    prepared = preprocessor(table.schema).fit_transform(table.X)
+    prepared = make_preprocessor(table.schema).fit_transform(table.X)
     bare = KFDA().fit(prepared, table.y, sample_domain=table.domain)
     save_model(bare, home / "bare.unseen", {})
     save_model(bare, home / "strange.unseen", {"data": "none", "scores": [1]})

@@ -192,7 +192,7 @@ def test_failures_are_shown_and_tell_in_the_exit_code(hospitals, monkeypatch):
 def test_office_caltech_without_its_files_says_which_are_missing(tmp_path, flag, features):
     code, text = unseen("reproduce", "office-caltech", "--features", features, "--data-home", tmp_path, *flag)
     assert code == (2 if flag else 1)
-    for file, _ in _office_caltech.SOURCES[features].values():
+    for file, _ in _office_caltech.PUBLISHED_FILES[features].values():
         assert file in text
     assert f"put them into {tmp_path / 'office_caltech'}" in text
 
@@ -200,8 +200,8 @@ def test_office_caltech_without_its_files_says_which_are_missing(tmp_path, flag,
 MISTAKES = {
     "no such command": (["reproduce", "imagenet"], "No such command 'imagenet'"),
     "no folder": (["reproduce", "folder"], "Missing argument 'folder'"),
-    "a folder that is not there": (["reproduce", "folder", "nowhere"], "there is nothing"),
-    "a file instead of a folder": (["reproduce", "folder", "notes.txt"], "there is a file"),
+    "a folder that is not there": (["reproduce", "folder", "nowhere"], "does not exist"),
+    "a file instead of a folder": (["reproduce", "folder", "notes.txt"], "is a file"),
     "an empty folder": (["reproduce", "folder", "empty"], "must hold one file per domain"),
     "a single domain": (["reproduce", "folder", "single"], "of the 1 domains"),
     "missing values": (["reproduce", "folder", "holes"], "contains NaN"),

@@ -19,7 +19,7 @@ from unseen.images._cache import Cache
 from unseen.study import Row, Store
 from unseen.study._store import APPLICATION_ID
 from unseen.utils.io import atomic_write as whole
-from unseen.utils.io import create_once
+from unseen.utils.io import create_sqlite_tables
 
 ROW = Row("1NN", "a -> b", 0, 0, 0.5, {"b": 0.5}, None, {"C": 1.0}, 0, False, 0.1, "ok", "", {"cores": 2})
 ROWS = [replace(ROW, repeat=i, seed=i, accuracy=i / 200, reason="x" * 300) for i in range(200)]
@@ -152,7 +152,7 @@ def test_a_run_that_is_killed_before_it_made_the_tables_leaves_a_file_that_the_n
     """The application id must not wait in the log, where only a process that changes the file would find it."""
     path = tmp_path / "r.sqlite"
     with contextlib.closing(sqlite3.connect(path)) as connection:
-        create_once(connection, "", application_id=APPLICATION_ID)
+        create_sqlite_tables(connection, "", application_id=APPLICATION_ID)
         shutil.copy(path, tmp_path / "killed.sqlite")
     with Store(tmp_path / "killed.sqlite") as store:
         assert store.rows("k") == []

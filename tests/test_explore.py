@@ -42,7 +42,7 @@ from unseen.model_selection import (
     ProjectionSearchCV,
     UnseenClassifier,
 )
-from unseen.tables import preprocessor
+from unseen.tables import make_preprocessor
 
 ASKED = [
     {},
@@ -72,7 +72,7 @@ def by_hand(session, setting):
     X, y, d = table.X[~new], table.y[~new], table.domain[~new]
 
     def scored(train, test, y_train, d_train, y_test, d_test):
-        prepare = preprocessor(table.schema, session.scale).fit(train)
+        prepare = make_preprocessor(table.schema, session.scale).fit(train)
         projection = clone(setting.candidate().transformer)
         projection.fit(prepare.transform(train), y_train, sample_domain=d_train)
         both = (train, d_train), (test, d_test)
@@ -130,7 +130,7 @@ def test_the_surface_is_that_of_a_search(session):
     grid = {name: [float(value) if value == "0.0" else value] for name, value in values.items()}
     scores = []
     for train, test in LeaveOneDomainOut().split(X, y, d):
-        prepared = preprocessor(session.table.schema, session.scale).fit(X[train]).transform(X)
+        prepared = make_preprocessor(session.table.schema, session.scale).fit(X[train]).transform(X)
         search = ProjectionSearchCV(setting.candidate().transformer, grid, cv=[(train, test)], refit=False)
         scores.append(search.fit(prepared, y, sample_domain=d).best_score_)
     assert found["scores"][i][j] == pytest.approx(np.mean(scores), abs=1e-12)
@@ -443,7 +443,7 @@ def test_the_copied_command_tells_the_same_figures(tmp_path, session):
 
     from unseen.cli._app import app
     from unseen.explore import command_line_code, table_source
-    from unseen.tables import Request, load_table
+    from unseen.tables import TableOptions, load_table
 
     table = small_table()
     names = [f"f{j}" for j in range(4)]
@@ -452,7 +452,7 @@ def test_the_copied_command_tells_the_same_figures(tmp_path, session):
     lines += [",".join([*map(str, x), c, "p" + str(ord(s[0]))]) for x, c, s in rows]
     path = tmp_path / "it's a table.csv"
     path.write_text("\n".join(lines) + "\n")
-    request = Request("diagnosis", "a, place", None, ["f3"])
+    request = TableOptions("diagnosis", "a, place", None, ["f3"])
     read = load_table(path, label="diagnosis", domain="a, place", drop=["f3"])
     session = table_source(str(path), read, request, "standardize")()
     setting = session.setting({"conditional_weight": "10*scale", "centering": "target"})

@@ -19,7 +19,7 @@ from explore_server import call, serving, session_of, small_table
 from unseen.cli._app import app
 from unseen.explore import Explorer, NewDataView, python_code, save, table_source
 from unseen.shift import Novelty
-from unseen.tables import Request, load_table
+from unseen.tables import TableOptions, load_table
 
 
 def write_table(path, table, rows=slice(None)):
@@ -36,7 +36,7 @@ def write_table(path, table, rows=slice(None)):
 def read(tmp_path_factory):
     """A session on a table in a file."""
     path = write_table(tmp_path_factory.mktemp("explored") / "patients.csv", small_table(100, n_domains=3))
-    request = Request("diagnosis", "hospital")
+    request = TableOptions("diagnosis", "hospital")
     return table_source(str(path), load_table(path, label="diagnosis", domain="hospital"), request, "standardize")()
 
 

@@ -21,7 +21,7 @@ from unseen.kernels import SizePlan
 from unseen.models import fit_table
 from unseen.models._model_file import load_model, read_card
 from unseen.models._row_stream import TableRows
-from unseen.tables import TableError, batches, list_files, load_table
+from unseen.tables import TableError, iter_batches, list_files, load_table
 from unseen.tables._load import read_survey, survey_table
 from unseen.utils.samples import Samples
 
@@ -58,7 +58,7 @@ def same(one, two):
 def test_parts_are_the_table_that_they_are_parts_of(parts, path, limit):
     found = load_table(parts / path, max_per_domain=limit)
     same(found, load_table(parts / "whole.parquet", max_per_domain=limit))
-    assert "The 5 files are called like parts of one table, so 'site' is the domain column" in found.notices[1]
+    assert "The 5 files are named like parts of one table, so 'site' is the domain column" in found.notices[1]
 
 
 def test_parts_are_domains_if_told_so_or_called_so(parts):
@@ -84,9 +84,9 @@ def test_parts_are_domains_if_told_so_or_called_so(parts):
     ],
 )
 def test_names_of_parts_are_numbers_with_or_without_a_word_for_a_part(parts, name, is_part):
-    from unseen.tables._files import look_like_parts
+    from unseen.tables._files import are_part_names
 
-    assert look_like_parts([name, name]) == is_part
+    assert are_part_names([name, name]) == is_part
 
 
 def test_a_pattern_that_matches_nothing_is_refused(parts):
@@ -100,26 +100,26 @@ def test_a_file_whose_name_looks_like_a_pattern_is_that_file(tmp_path):
 
 
 def test_a_giant_row_group_is_read_in_slices(parts, monkeypatch):
-    monkeypatch.setattr("unseen.tables._files.SLICE_VALUES", 100)
-    frames = list(batches(parts / "whole.parquet", ["x0", "x1"], size=20))
+    monkeypatch.setattr("unseen.tables._files.MAX_SLICE_VALUES", 100)
+    frames = list(iter_batches(parts / "whole.parquet", ["x0", "x1"], size=20))
     assert max(part.height for part in frames) == 20
     assert pl.concat(frames).equals(pl.read_parquet(parts / "whole.parquet", columns=["x0", "x1"]))
 
 
 @pytest.mark.parametrize("rows", [20, 119, 10_000])
 def test_however_a_table_is_cut_into_parts_the_same_rows_are_drawn(parts, monkeypatch, rows):
-    expected = read_survey(survey_table(parts / "parts").sampled(100, 3))
-    monkeypatch.setattr("unseen.tables._survey.PART_ROWS", rows)
-    monkeypatch.setattr("unseen.tables._survey.batch_size", lambda width: 17)
-    monkeypatch.setattr("unseen.tables._load.batch_size", lambda width: 13)
+    expected = read_survey(survey_table(parts / "parts").subsample(100, 3))
+    monkeypatch.setattr("unseen.tables._survey.MIN_PART_ROWS", rows)
+    monkeypatch.setattr("unseen.tables._survey.choose_batch_size", lambda width: 17)
+    monkeypatch.setattr("unseen.tables._load.choose_batch_size", lambda width: 13)
     found = survey_table(parts / "parts")
     assert (len(found.parts) > 5) == (rows < 120)
-    same(read_survey(found.sampled(100, 3)), expected)
+    same(read_survey(found.subsample(100, 3)), expected)
 
 
 def some_of(table, rows):
     """A part of a table, drawn as for the choice of settings."""
-    return table.take(Samples(table.X, table.y, table.domain).thinned(rows))
+    return table.take(Samples(table.X, table.y, table.domain).subsample_rows(rows))
 
 
 def projection_of(model):
@@ -132,7 +132,7 @@ def landmarks_for(X, landmarks=None):
 
 def test_a_sample_has_all_classes_of_all_domains_and_equal_domains(parts):
     for found in (
-        read_survey(survey_table(parts / "whole.parquet").sampled(30, 0)),
+        read_survey(survey_table(parts / "whole.parquet").subsample(30, 0)),
         some_of(load_table(parts / "parts"), 30),
     ):
         cells = {(d, y) for d, y in zip(found.domain.tolist(), found.y.tolist(), strict=True)}
@@ -142,8 +142,8 @@ def test_a_sample_has_all_classes_of_all_domains_and_equal_domains(parts):
 
 def test_a_draw_of_a_draw_is_a_part_of_it(parts):
     whole = survey_table(parts / "parts")
-    first = whole.thinned(80, 1)
-    second = first.sampled(60, 2)
+    first = whole.subsample_domains(80, 1)
+    second = first.subsample(60, 2)
     inside = {tuple(row) for row in read_survey(first).X}
     assert read_survey(second).X.shape == (60, 3)
     assert all(tuple(row) in inside for row in read_survey(second).X)
@@ -153,7 +153,7 @@ def test_a_table_that_does_not_fit_is_drawn_from_and_said(parts, monkeypatch):
     monkeypatch.setattr("unseen.tables._load.available_bytes", lambda: 4 * 8 * 3 * 300)
     found = load_table(parts / "parts")
     assert np.unique(found.domain, return_counts=True)[1].tolist() == [100, 100, 100]
-    assert any("pass --max-per-domain to choose how many to use" in notice for notice in found.notices)
+    assert any("Set the parameter max_per_domain to choose how many rows to use" in notice for notice in found.notices)
 
 
 def test_a_stream_through_all_landmarks_is_the_exact_projection(parts):
@@ -175,7 +175,7 @@ def test_a_stream_of_parts_is_one_fit_on_all_rows(parts, monkeypatch):
         return nullcontext(told.append)
 
     monkeypatch.setattr("unseen.models._row_stream.progress", progress)
-    sample = read_survey(source.sampled(120, 0))
+    sample = read_survey(source.subsample(120, 0))
     found = fit_table(sample, "kfda", plan=landmarks_for(table.X, 40), stream=source)
     assert (told[0], sum(told[1:])) == (600, 600)
     assert found.stream["projection_rows"] == 600
@@ -283,7 +283,7 @@ def test_parts_of_a_new_table_are_one_domain_and_other_files_a_domain_each(parts
     assert unseen("fit", parts / "whole.parquet", "--method", "1nn", "-o", model)[0] == 0
     code, text = unseen("predict", model, parts / "parts", "-o", parts / "a.csv")
     assert code == 0
-    assert "The 5 files are called like parts of one table, and read as one domain" in text
+    assert "The 5 files are named like parts of one table, and read as one domain" in text
     assert "domain" not in pl.read_csv(parts / "a.csv").columns
     (parts / "parts" / "part-0000.parquet").rename(parts / "parts" / "oslo.parquet")
     assert unseen("predict", model, parts / "parts", "-o", parts / "b.csv")[0] == 0

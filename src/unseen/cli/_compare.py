@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import typer
 from rich.text import Text
 
-from ..utils.io import check_target
+from ..utils.io import check_output_path
 from . import _options as o
 from ._extract import photographs
 from ._own_methods import combine_methods, load_own_methods
@@ -65,11 +65,13 @@ def compare(
     """
     from ..model_selection import get_metric
     from ..study import Execution, compare_table, imbalance
-    from ..tables import Request
+    from ..tables import TableOptions
 
     with translate_errors():
-        check_target(report, ".html", ".htm")
-        asked = Request(label, domain, o.parse_names(features), o.parse_names(drop), unlabeled, max_per_domain, seed)
+        check_output_path(report, ".html", ".htm")
+        asked = TableOptions(
+            label, domain, o.parse_names(features), o.parse_names(drop), unlabeled, max_per_domain, seed
+        )
         asked = replace(asked, group=group, dates=dates, categories=o.parse_names(categories))
         if model is None:
             o.require_option("--model", **{"--output-name": output_name, "--domain-from": domain_from})

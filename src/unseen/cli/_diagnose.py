@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ..utils.io import check_target
+from ..utils.io import check_output_path
 from . import _options as o
 from ._report import clean, notices, print_json, save_figure, show_columns, translate_errors, write
 
@@ -41,15 +41,15 @@ def diagnose(
     Example: unseen diagnose hospitals.csv --label diagnosis --domain hospital --figure shift.png
     """
     from ..shift import diagnose as diagnose_arrays
-    from ..tables import Request, preprocessor
+    from ..tables import TableOptions, make_preprocessor
 
     with translate_errors():
-        check_target(report, ".html", ".htm")
-        check_target(figure, ".png", ".svg", ".pdf")
-        asked = Request(label, domain, o.parse_names(features), o.parse_names(drop), unlabeled, seed=seed)
+        check_output_path(report, ".html", ".htm")
+        check_output_path(figure, ".png", ".svg", ".pdf")
+        asked = TableOptions(label, domain, o.parse_names(features), o.parse_names(drop), unlabeled, seed=seed)
         table = o.read_table(data, replace(asked, group=group, dates=dates, categories=o.parse_names(categories)))
         notices(table.notices)
-        prepared = preprocessor(table.schema, o.resolve_scale(data, scale)).fit_transform(table.X)
+        prepared = make_preprocessor(table.schema, o.resolve_scale(data, scale)).fit_transform(table.X)
         limits: dict[str, Any] = {"n_permutations": permutations, "max_per_domain": max_per_domain}
         found = diagnose_arrays(prepared, table.y, sample_domain=table.domain, random_state=seed, verbose=1, **limits)
         if report is not None:
@@ -57,4 +57,4 @@ def diagnose(
         if figure is not None:
             save_figure(found.plot(), figure)
         print_json(found.summary(), as_json, lambda _: typer.echo(clean(str(found))))
-        show_columns(table.column_uses(), columns and not as_json)
+        show_columns(table.describe_columns(), columns and not as_json)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from ..utils.io import check_target
+from ..utils.io import check_output_path
 from . import _options as o
 from ._report import clean, errors, notices, print_json, translate_errors
 
@@ -51,10 +51,10 @@ def explore(
     Example: unseen explore hospitals.csv --label diagnosis --domain hospital
     """
     from ..explore import Explorer, NewDataView, Server, embedded_sources, table_source
-    from ..tables import Request
+    from ..tables import TableOptions
 
     with translate_errors():
-        check_target(output, ".unseen", ".html")
+        check_output_path(output, ".unseen", ".html")
         if data is not None and data.suffix == ".unseen":
             if new is None:
                 raise ValueError("A model is looked at on a new table: unseen explore model.unseen new_table.csv")
@@ -66,7 +66,7 @@ def explore(
             sources = embedded_sources(seed, scale)
             sources = {example: sources.pop(example), **sources}
         else:
-            asked = Request(
+            asked = TableOptions(
                 label, domain, o.parse_names(features), o.parse_names(drop), unlabeled, max_per_domain, seed
             )
             asked = replace(asked, group=group, dates=dates, categories=o.parse_names(categories))

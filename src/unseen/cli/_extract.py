@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from ..utils.io import atomic_write, check_target
+from ..utils.io import atomic_write, check_output_path
 from . import _options as o
 from ._report import errors, notices, translate_errors
 
 if TYPE_CHECKING:
     from ..images import Extractor, Skipped
-    from ..tables import Request, Table
+    from ..tables import Table, TableOptions
 
 PHOTOS = "Pictures in folders DOMAIN/CLASS/, or a table with the columns path, label and domain."
 Photos = Annotated[Path, typer.Argument(help=PHOTOS, show_default=False)]
@@ -56,8 +56,8 @@ def extract(
     from ..images import find_photos
 
     with translate_errors():
-        check_target(output, ".parquet")
-        check_target(output.with_suffix(".skipped.csv"))
+        check_output_path(output, ".parquet")
+        check_output_path(output.with_suffix(".skipped.csv"))
         given: dict[str, Any] = {
             "resize": _sides(resize),
             "crop": crop,
@@ -77,14 +77,14 @@ def extract(
         list_skipped(skipped, output.with_suffix(".skipped.csv"))
 
 
-def photographs(data: Path | None, asked: Request, domain_from: str | None, extraction: tuple[Any, ...]) -> Table:
+def photographs(data: Path | None, asked: TableOptions, domain_from: str | None, extraction: tuple[Any, ...]) -> Table:
     """Photographs as a table, by a network, one of its outputs and a preset."""
     from ..images import find_photos, make_photo_table
-    from ..tables import Request
+    from ..tables import TableOptions
 
     if data is None:
         raise ValueError("--model is for photographs: name their folder.")
-    if asked != Request(unlabeled=asked.unlabeled, max_per_domain=asked.max_per_domain, seed=asked.seed):
+    if asked != TableOptions(unlabeled=asked.unlabeled, max_per_domain=asked.max_per_domain, seed=asked.seed):
         raise ValueError(
             "--label, --domain, --group, --features, --drop, --dates and --categories speak of a table, not of "
             "photographs."

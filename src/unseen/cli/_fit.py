@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ..utils.io import check_target
+from ..utils.io import check_output_path
 from . import _options as o
 from ._own_methods import combine_methods, load_own_methods, parse_own_method
 from ._report import errors, notices, print_json, show_columns, translate_errors
@@ -70,17 +70,19 @@ def fit(
         open_row_stream,
         save_model,
     )
-    from ..tables import Request, survey_table
+    from ..tables import TableOptions, survey_table
 
     with translate_errors("Nothing was written."):
-        check_target(output, ".unseen")
+        check_output_path(output, ".unseen")
         own = load_own_methods(with_models or [])
         wanted = (
             combine_methods(method_names(automatic=True), own) if method == AUTO else [parse_own_method(method, own)]
         )
         check_storable([(one.transformer, one.classifier) for one in wanted if one.own or method != AUTO])
         method = method if method == AUTO else wanted[0].name
-        asked = Request(label, domain, o.parse_names(features), o.parse_names(drop), unlabeled, max_per_domain, seed)
+        asked = TableOptions(
+            label, domain, o.parse_names(features), o.parse_names(drop), unlabeled, max_per_domain, seed
+        )
         asked = replace(asked, group=group, dates=dates, categories=o.parse_names(categories))
         source = TableRows(o.embedded_table(asked)) if data is None else survey_table(data, asked)
         how: dict[str, Any] = {"scale": o.resolve_scale(data, scale), "seed": seed}

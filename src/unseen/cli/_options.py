@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from ..utils.io import check_target
+from ..utils.io import check_output_path
 from ._report import grid, notices, page
 
 if TYPE_CHECKING:
     from ..study import Protocol
-    from ..tables import Request, Table
+    from ..tables import Table, TableOptions
 
 CONNECT_SECONDS = 10
 LOCAL_CONFIG = {
@@ -171,7 +171,7 @@ def parse_names(names: str | None) -> list[str] | None:
     return [name.strip() for line in lines for name in line if name.strip()]
 
 
-def read_table(data: Path | None, request: Request) -> Table:
+def read_table(data: Path | None, request: TableOptions) -> Table:
     """The table a command is about; the embedded rotated digits if none is named."""
     from ..tables import read_survey, survey_table
 
@@ -180,18 +180,18 @@ def read_table(data: Path | None, request: Request) -> Table:
     return read_survey(survey_table(data, request), request.seed)
 
 
-def embedded_table(request: Request) -> Table:
+def embedded_table(request: TableOptions) -> Table:
     """The rotated digits, for commands without a table."""
-    from ..datasets import embedded_digits
-    from ..tables import Request
+    from ..datasets import load_digits_table
+    from ..tables import TableOptions
 
-    if request != Request(max_per_domain=request.max_per_domain, seed=request.seed):
+    if request != TableOptions(max_per_domain=request.max_per_domain, seed=request.seed):
         raise ValueError(
             "--label, --domain, --group, --features, --drop, --unlabeled, --dates and --categories speak of a table; "
             "name one, or leave them out."
         )
-    table = embedded_digits()
-    return table.take(table.samples.thinned(most=request.max_per_domain, seed=request.seed))
+    table = load_digits_table()
+    return table.take(table.samples.subsample_rows(max_per_domain=request.max_per_domain, seed=request.seed))
 
 
 @contextmanager
@@ -285,8 +285,8 @@ def results_path(name: str, store: Path | None) -> tuple[Path, str]:
 
 def check_store(store: Path) -> None:
     """Raise ValueError if a results file, or the journal that SQLite writes beside it, cannot be created."""
-    check_target(store)
-    check_target(Path(f"{store}-journal"))
+    check_output_path(store)
+    check_output_path(Path(f"{store}-journal"))
 
 
 def command_line() -> str:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from ..exceptions import SmallBatchError
-from ..utils.io import check_target
+from ..utils.io import check_output_path
 from . import _options as o
 from ._report import clean, errors, grid, notices, page, print_json, translate_errors
 from ._show import readable
@@ -52,7 +52,7 @@ def predict(
     from ..models import RESULT_ENDINGS, load_model
 
     with translate_errors("Nothing was written."):
-        check_target(output, *RESULT_ENDINGS, reads=(new, model))
+        check_output_path(output, *RESULT_ENDINGS, inputs=(new, model))
         fitted, kept = load_model(model), "all" if keep == "all" else o.parse_names(keep)
         if sets is not None:  # before anything is read
             fitted.table_model.pool.threshold(sets)

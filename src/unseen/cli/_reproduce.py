@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from ..utils.io import check_target
+from ..utils.io import check_output_path
 from . import _options as o
 from ._extract import extractor, list_skipped
 from ._report import errors, notices, save_figure, show_table, translate_errors, write
@@ -83,9 +83,9 @@ def synthetic(
     from ..tables import load_table
 
     with translate_errors():
-        check_target(output)
+        check_output_path(output)
         for suffix in FIGURE_SUFFIXES:
-            check_target(figure.with_suffix(suffix))
+            check_output_path(figure.with_suffix(suffix))
         if draw is None:
             draws = [fresh_draw(seed) for seed in range(2 if quick else seeds)]
         else:
@@ -215,7 +215,7 @@ def _compare(load: Callable[[], Any], paper: str, name: str, options: dict[str, 
     from ..study import AccuracyTable, accuracy_table, published, run, subsample_task, tasks
 
     with translate_errors():
-        check_target(options["output"])
+        check_output_path(options["output"])
         store, resume = o.results_path(name, options["store"])
         o.check_store(store)
         data = load()

@@ -170,7 +170,7 @@ def _of_pool(pool: Any, X: Any, sample_domain: Any, method: str) -> Any:
     def of_block(block: Any, domain: Any) -> dict[str, dict[Any, Any]]:
         if not block.shape[0]:
             return {"centers": {}, "sizes": {}}
-        coded = EncodedLabels.domains(domain, block.shape[0])
+        coded = EncodedLabels.from_domains(domain, block.shape[0])
         sizes = dict(zip(coded.names.tolist(), np.bincount(coded.codes).tolist(), strict=True))
         return {"centers": pool.moments(block, domain), "sizes": sizes}
 

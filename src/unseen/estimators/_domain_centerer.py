@@ -75,9 +75,9 @@ class DomainCenterer(DocLinkMixin, OneToOneFeatureMixin, DomainTransformer, Base
         """
         self._validate_params()
         X = validate_data(self, X, dtype=(np.float64, np.float32))
-        domains = EncodedLabels.domains(sample_domain, len(X))
+        domains = EncodedLabels.from_domains(sample_domain, len(X))
         self.domains_ = domains.names
-        self.means_ = np.stack([X[rows].mean(axis=0) for _, rows in domains.rows()])
+        self.means_ = np.stack([X[rows].mean(axis=0) for _, rows in domains.iter_rows()])
         # Rows that are directions stay so; in other units the length of a row says something.
         unit = self.renormalize == "auto" and np.allclose(row_norms(X, squared=True), 1.0, rtol=0, atol=1e-5)
         self.renormalizes_ = bool(unit) if self.renormalize == "auto" else bool(self.renormalize)

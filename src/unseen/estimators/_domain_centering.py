@@ -40,7 +40,7 @@ class DomainCenters:
     def moments(self, values: Array, domain: Labels | EncodedLabels | None = None) -> dict[Any, Moments]:
         """What samples tell about the means of new domains, by name."""
         coded, known = self._of(values, domain)
-        return {name: Moments.from_values(values[rows]) for name, rows in coded.rows() if name not in known}
+        return {name: Moments.from_values(values[rows]) for name, rows in coded.iter_rows() if name not in known}
 
     def require_batches(self, found: Mapping[Any, Moments]) -> None:
         """Raise for a new domain that cannot be centered on itself, once all its samples have been found."""
@@ -55,7 +55,7 @@ class DomainCenters:
     def subtract(self, values: Array, domain: Labels | EncodedLabels | None, found: Mapping[Any, Moments]) -> Array:
         """Center samples in place."""
         coded, known = self._of(values, domain)
-        for name, rows in coded.rows():
+        for name, rows in coded.iter_rows():
             values[rows] -= known[name] if name in known else found[name].mean
         return values
 
@@ -66,7 +66,7 @@ class DomainCenters:
         return self.subtract(values, domain, found)
 
     def _of(self, values: Array, domain: Labels | EncodedLabels | None) -> tuple[EncodedLabels, Mapping[Any, Array]]:
-        return EncodedLabels.domains(domain, len(values)), {} if domain is None else self.stored
+        return EncodedLabels.from_domains(domain, len(values)), {} if domain is None else self.stored
 
 
 class DomainTransformer(TransformerMixin):

@@ -299,12 +299,14 @@ class Projection(DomainTransformer, KernelTransformer):
         if self._needs_labels():
             X, y = self._check_samples(X, y=y, reset=reset, ensure_min_samples=1 + whole)
             classes = (
-                EncodedLabels(*encode_classes(y, type(self).__name__)) if whole else EncodedLabels.classes(y, declared)
+                EncodedLabels(*encode_classes(y, type(self).__name__))
+                if whole
+                else EncodedLabels.from_classes(y, declared)
             )
         else:
             X = self._check_samples(X, reset=reset, ensure_min_samples=1 + whole)
-            classes = EncodedLabels.nameless(X.shape[0])
-        return X, classes, EncodedLabels.domains(domain, X.shape[0])
+            classes = EncodedLabels.unnamed(X.shape[0])
+        return X, classes, EncodedLabels.from_domains(domain, X.shape[0])
 
     def _remember(self, classes: Labels, domains: Labels, counts: Ints) -> None:
         """Set what a table of counts tells."""
@@ -440,7 +442,8 @@ class ProjectionProblem:
     @classmethod
     def from_projection(cls, projection: Projection, counts: Ints, size: float) -> ProjectionProblem:
         """The eigenproblem for a centered kernel matrix of Frobenius norm `size`, of which a ridge may be a "
-        "multiple."""
+        "multiple.
+        """
         ridge = projection.ridge
         check_cell_memory(int(np.count_nonzero(counts)), type(projection).__name__)
         if isinstance(ridge, str):

@@ -170,7 +170,7 @@ def declared_classes(projection: Projection, classes: Any) -> Labels | None:
             "Leave `classes` out of later calls, or start anew with a clone."
         )
     if "classes_" in vars(projection):
-        EncodedLabels.classes(projection.classes_, declared)
+        EncodedLabels.from_classes(projection.classes_, declared)
     return declared
 
 

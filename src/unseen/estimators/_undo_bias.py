@@ -131,7 +131,7 @@ class UndoBias(DocLinkMixin, LinearClassifierMixin, BaseEstimator):
         self._validate_params()
         X, y = validate_data(self, X, y, dtype=np.float64)
         classes, codes = encode_classes(y, type(self).__name__)
-        coded = EncodedLabels.domains(sample_domain, len(X))
+        coded = EncodedLabels.from_domains(sample_domain, len(X))
         domains, domain = coded.names, coded.codes
         warn_single_domain(domains, type(self).__name__)
         warn_masked_labels(classes, domains, Membership.from_codes(codes, domain).counts, type(self).__name__)

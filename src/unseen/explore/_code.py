@@ -19,11 +19,11 @@ HEADS = {
 PYTHON = """\
 {head_import}
 from unseen import {method}
-from unseen.tables import preprocessor
+from unseen.tables import make_preprocessor
 {table}
 new = table.domain == {held!r}  # held out
 y, domain = table.y[~new], table.domain[~new]
-prepare = preprocessor(table.schema, {scale!r}).fit(table.X[~new])
+prepare = make_preprocessor(table.schema, {scale!r}).fit(table.X[~new])
 X, X_new = prepare.transform(table.X[~new]), prepare.transform(table.X[new])
 projection = {method}({arguments}).fit(X, y, sample_domain=domain)
 classifier = {head}
@@ -37,7 +37,7 @@ def python_code(session: Session, setting: Setting) -> str:
     """A script that fits the setting and scores it on the held-out domain, as the page does."""
     table = session.origin.code
     if session.thinned:
-        table += f"\ntable = table.take(table.samples.thinned({session.most}, {session.seed}))"
+        table += f"\ntable = table.take(table.samples.subsample_rows({session.most}, {session.seed}))"
     head_import, head = HEADS[setting.head]
     return PYTHON.format(
         head_import=head_import,

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..model_selection import METHODS, CachedSplit, DecompositionCache, group_by
-from ..tables import Table, preprocessor
+from ..tables import Table, make_preprocessor
 from ..utils.samples import Samples
 from ._setting import Setting, method_facts, surface_axes
 
@@ -54,9 +54,9 @@ class Session:
         self.whole, self.scale, self.origin, self.seed = table, scale, origin, seed
         self.thinned = len(table.y) > most
         self.most = most
-        self.table = table.take(table.samples.thinned(most, seed)) if self.thinned else table
+        self.table = table.take(table.samples.subsample_rows(most, seed)) if self.thinned else table
         self.domains = np.unique(self.table.domain).tolist()
-        self.preparation = preprocessor(table.schema, scale)
+        self.preparation = make_preprocessor(table.schema, scale)
         self._shelf, self._benches = DecompositionCache(CACHE_BYTES), OrderedDict[str, dict[str | None, CachedSplit]]()
         self._surfaces: OrderedDict[str, dict[str, Any]] = OrderedDict()
         if len(self.domains) < 2:

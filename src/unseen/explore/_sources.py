@@ -6,8 +6,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from ..datasets import embedded_digits, make_synthetic
-from ..tables import Column, Request, Schema, Table
+from ..datasets import load_digits_table, make_synthetic
+from ..tables import Column, Schema, Table, TableOptions
 from ._session import Origin, Session
 
 SYNTHETIC = """\
@@ -18,9 +18,9 @@ data = make_synthetic(validation_domain=True, random_state={seed})
 schema = Schema((Column("x", "numeric"), Column("y", "numeric")))
 table = Table(data.data, data.target, data.domain, schema, [], "synthetic")"""
 DIGITS = """\
-from unseen.datasets import embedded
+from unseen.datasets import load_digits_table
 
-table = embedded()"""
+table = load_digits_table()"""
 # What of a request is asked for by which option of the command, and by which argument of `load_table`.
 OPTIONS = (
     "label",
@@ -48,14 +48,16 @@ def embedded_sources(seed: int = 0, scale: str | None = None) -> dict[str, Calla
 
     def digits() -> Session:
         chosen = ("--example", "digits", "--seed", str(seed), "--scale", scale or "l2")
-        return Session(embedded_digits(), scale or "l2", Origin(DIGITS, chosen), seed=seed)
+        return Session(load_digits_table(), scale or "l2", Origin(DIGITS, chosen), seed=seed)
 
     return {"synthetic": synthetic, "digits": digits}
 
 
-def table_source(data: str, table: Table, request: Request, scale: str) -> Callable[[], Session]:
+def table_source(data: str, table: Table, request: TableOptions, scale: str) -> Callable[[], Session]:
     """A table that has been read."""
-    given = {name: getattr(request, name) for name in OPTIONS if getattr(request, name) != getattr(Request(), name)}
+    given = {
+        name: getattr(request, name) for name in OPTIONS if getattr(request, name) != getattr(TableOptions(), name)
+    }
     arguments = "".join(f", {name}={value!r}" for name, value in given.items())
     code = f"from unseen.tables import load_table\n\ntable = load_table({data!r}{arguments})"
     options: list[str] = [data, "--scale", scale]

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..utils.io import check_free_space, check_unchanged, create_once, file_identity
+from ..utils.io import check_unchanged, create_sqlite_tables, get_file_identity, raise_if_disk_full
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS pictures (path BLOB PRIMARY KEY, size INTEGER, changed INTEGER, content BLOB NOT NULL);
@@ -49,11 +49,11 @@ class Cache(AbstractContextManager["Cache"]):
                 ":memory:" if path is None else path, check_same_thread=False, timeout=30
             )
             try:
-                create_once(self._connection, SCHEMA)
+                create_sqlite_tables(self._connection, SCHEMA)
             except TROUBLE:
                 self._connection.close()
                 raise
-        self._identity = None if path is None else file_identity(Path(path))
+        self._identity = None if path is None else get_file_identity(Path(path))
 
     def __exit__(self, *_: object) -> None:
         self._connection.close()
@@ -70,7 +70,7 @@ class Cache(AbstractContextManager["Cache"]):
         try:
             yield
         except TROUBLE as error:
-            check_free_space(Path(self.path or ""), error)
+            raise_if_disk_full(Path(self.path or ""), error)
             if getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
                 raise ValueError(
                     f"{self.path} cannot be opened as a file of features ({error}). Name another."

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..tables import TableError, format_count, is_path
-from ..utils.io import atomic_write, is_special, temporary_folder
+from ..utils.io import atomic_write, is_special_file, temporary_folder
 from ..utils.optional_imports import optional_import
 from ..utils.progress import progress
 from ._cache import Cache
@@ -180,7 +180,7 @@ class Extractor:
         with (
             quiet_decoding(),
             ThreadPoolExecutor(self.threads) as pool,
-            progress("Reading pictures", len(files), self.verbose, last=True) as advance,
+            progress("Reading pictures", len(files), self.verbose, print_last=True) as advance,
         ):
             for position, seen in enumerate(self._ahead(pool, cache, files, batch)):
                 if isinstance(seen, Skipped):
@@ -233,7 +233,7 @@ class Extractor:
         content = cache.content_of(*about)
         if content is not None and cache.features(content) is not None:
             return _Seen(*about, content, None)
-        if is_special(Path(path)):
+        if is_special_file(Path(path)):
             return Skipped(path, "it is not a file")
         if status.st_size > MOST_BYTES:
             return Skipped(path, f"it has {status.st_size:,} bytes; at most {MOST_BYTES:,} are read")

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..utils.io import is_special
+from ..utils.io import is_special_file
 from ..utils.optional_imports import optional_import
 from ..utils.validation import format_list
 
@@ -74,7 +74,7 @@ class Network:
         for name in self._beside:
             if Path(name).is_absolute() or ".." in Path(name).parts or "\0" in name:
                 raise ValueError(f"it keeps weights in {name!r}, which is no file beside it")
-            if is_special(self.path.parent / name):
+            if is_special_file(self.path.parent / name):
                 raise ValueError(f"it keeps weights in {name!r}, which is not a file")
 
     def _wanted(self, asked: str | None) -> str:

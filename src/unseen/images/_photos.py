@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..tables import TableError, as_text, batches, ending_of, require_short_names, translate_read_errors
+from ..tables import TableError, as_text, check_name_lengths, get_file_ending, iter_batches, translate_read_errors
 from ..utils.validation import format_list
 from ._pixels import ENDINGS
 
@@ -168,12 +168,12 @@ def _by_pattern(root: Path, found: Sequence[str], name: str, pattern: str) -> Ph
 
 def _from_listing(source: Path) -> Photos:
     columns: dict[str, list[str]] = {name: [] for name in COLUMNS}
-    for frame in batches(source, COLUMNS):
-        with translate_read_errors(source, anything=True):
+    for frame in iter_batches(source, COLUMNS):
+        with translate_read_errors(source, all_exceptions=True):
             for name, values in columns.items():
                 text = as_text(frame[name])
                 if name != "path":
-                    require_short_names(text, name)
+                    check_name_lengths(text, name)
                 values += text.to_list()
     blank = [i for i, row in enumerate(zip(*columns.values(), strict=True)) if not all(row)]
     twice = [path for path, times in Counter(columns["path"]).items() if times > 1]
@@ -181,5 +181,5 @@ def _from_listing(source: Path) -> Photos:
     problems += [f"{twice[0]} is listed more than once; {len(twice):,} paths are."] if twice else []
     if problems:
         raise TableError(problems, source=source.name)
-    stem = source.name.removesuffix(ending_of(source) or "")
+    stem = source.name.removesuffix(get_file_ending(source) or "")
     return Photos(source.parent, columns["path"], columns["label"], columns["domain"], stem)

@@ -17,8 +17,8 @@ import numpy as np
 from sklearn.utils import Bunch
 
 from ..datasets import load_office_caltech_folder, load_vlcs_folder
-from ..tables import Request, Table, format_count, read_survey, survey_table
-from ..utils.io import is_special, temporary_folder
+from ..tables import Table, TableOptions, format_count, read_survey, survey_table
+from ..utils.io import is_special_file, temporary_folder
 from ..utils.samples import Samples
 from ._cache import Cache
 from ._extract import Extractor, Skipped
@@ -74,9 +74,11 @@ def photo_collection(name: str, photos: Photos, extractor: Extractor) -> Bunch:
     return held
 
 
-def make_photo_table(photos: Photos, extractor: Extractor, asked: Request | None = None) -> tuple[Table, list[Skipped]]:
+def make_photo_table(
+    photos: Photos, extractor: Extractor, asked: TableOptions | None = None
+) -> tuple[Table, list[Skipped]]:
     """A table of photographs, through a file that is gone at the end, and those that could not be read."""
-    request = replace(asked or Request(), label="label", domain="domain", drop=("path",))
+    request = replace(asked or TableOptions(), label="label", domain="domain", drop=("path",))
     with temporary_folder(Path.cwd() if extractor.cache is None else Path(extractor.cache).parent) as folder:
         files, skipped = extractor.write(photos, folder / "features.parquet")
         table = read_survey(survey_table(folder / "features.parquet", request), request.seed)
@@ -122,7 +124,7 @@ def _small(path: str, cache: Cache | None) -> tuple[bytes, bytes]:
         known = None if content is None else cache.thumbnail(content)
         if content is not None and known is not None:
             return content, known
-    if is_special(Path(path)):
+    if is_special_file(Path(path)):
         raise ValueError("it is not a file")
     held = Path(path).read_bytes()
     picture, buffer = decode_image(held), io.BytesIO()

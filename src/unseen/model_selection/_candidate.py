@@ -25,7 +25,7 @@ from ..estimators import LIBLINEAR, DomainCenterer, Projection
 from ..exceptions import FewerComponentsWarning, MaskedLabelsWarning, SingleDomainWarning
 from ..kernels import is_multiple, median_squared_distance, parse_multiple
 from ..linalg import Array
-from ..utils.validation import MANY_CLASSES
+from ..utils.validation import MANY_CLASSES_WARNING
 from ..utils.warnings import ignore_warnings
 
 BLOCK = 64  # rows of scores that stay in cache between the product and the search for their maximum
@@ -274,7 +274,7 @@ def ignore_expected_warnings() -> AbstractContextManager[None]:
     constant = UserWarning, "self.within_class_std_dev_"  # of a constant feature's mean
     # Of classifiers on samples in units that are not theirs: overflow, and searches along a line that find nothing.
     units = (RuntimeWarning, ".* encountered in "), (Warning, "(?i).*line search")
-    return ignore_warnings(*ours, ConvergenceWarning, constant, *units, MANY_CLASSES)
+    return ignore_warnings(*ours, ConvergenceWarning, constant, *units, MANY_CLASSES_WARNING)
 
 
 def nearest_index(train: Array, test: Array) -> np.ndarray[Any, np.dtype[np.intp]]:

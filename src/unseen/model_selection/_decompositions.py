@@ -116,7 +116,7 @@ class Decomposition:
         self.combine = combine
         self.size = float(np.linalg.norm(spectrum.values))
         self._test_domain = samples.domain[test]
-        self._known = EncodedLabels.domains(samples.domain[train], len(train)).names.tolist()
+        self._known = EncodedLabels.from_domains(samples.domain[train], len(train)).names.tolist()
         self._pencils: dict[tuple[float, float, float], tuple[Spectrum, Whitened, Combine]] = {}
 
     def solve(self, projection: Projection) -> SolvedProjection:
@@ -161,7 +161,7 @@ class Decomposition:
         stored = dict.fromkeys(self._known, projected.offset)
         centering = DomainCenters(stored, 'centering="target"', "Leave it out, or merge it with another.")
         batches = zip(parts(projected.test), parts(self._test_domain), strict=True)
-        return projected.train, [centering.of_batch(Z, EncodedLabels.domains(of, len(Z))) for Z, of in batches]
+        return projected.train, [centering.of_batch(Z, EncodedLabels.from_domains(of, len(Z))) for Z, of in batches]
 
 
 class DecompositionSource:

@@ -310,7 +310,7 @@ class EnsembleClassifier(DocLinkMixin, ClassifierMixin, BaseEstimator):
         """The same from what members vote, whoever has asked them; they need not be fitted here."""
         P = average_members(self.weights, self._said(votes))
         if self.smoothing:
-            for _, rows in EncodedLabels.domains(domain, X.shape[0]).rows():
+            for _, rows in EncodedLabels.from_domains(domain, X.shape[0]).iter_rows():
                 P[rows] = smooth_probabilities(P[rows], neighbor_graph(_safe_indexing(X, rows)), self.smoothing)
         if self.sharpness == 1.0:
             return P
@@ -378,7 +378,7 @@ class EnsembleClassifier(DocLinkMixin, ClassifierMixin, BaseEstimator):
 
 def domain_sizes(domain: Labels | None, n_rows: int) -> dict[Any, int]:
     """Number of rows of each domain; without names all rows are of one, called None."""
-    coded = EncodedLabels.domains(domain, n_rows)
+    coded = EncodedLabels.from_domains(domain, n_rows)
     return dict(zip(coded.names.tolist(), np.bincount(coded.codes, minlength=len(coded.names)).tolist(), strict=True))
 
 

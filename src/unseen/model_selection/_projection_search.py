@@ -19,7 +19,7 @@ from ..exceptions import MaskedLabelsWarning, SingleDomainWarning, warn
 from ..utils.estimator_mixins import keyword_parameters, reset_fitted_attributes
 from ..utils.progress import with_callbacks
 from ..utils.samples import Samples, make_samples
-from ..utils.validation import MANY_CLASSES, encode_classes, require_named_domains
+from ..utils.validation import MANY_CLASSES_WARNING, encode_classes, require_named_domains
 from ..utils.warnings import ignore_warnings
 from ._base_selector import BaseSelector, reject_dask
 from ._candidate import Candidate, bind_domains
@@ -156,7 +156,7 @@ class ProjectionSearchCV(MetaEstimatorMixin, BaseSelector):
         self._choose()
         if self.refit is not False:
             # The search has warned already.
-            with single_thread(), ignore_warnings(SingleDomainWarning, MaskedLabelsWarning, MANY_CLASSES):
+            with single_thread(), ignore_warnings(SingleDomainWarning, MaskedLabelsWarning, MANY_CLASSES_WARNING):
                 self.best_estimator_ = candidates[self.best_index_].fitted(data.X, data.y, sample_domain, data.weight)
         return self
 

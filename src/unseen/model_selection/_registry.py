@@ -501,5 +501,5 @@ def _check_grid(name: str, classifier: Any, grid: Any) -> None:
     unknown = sorted(asked - known.keys())
     if unknown:
         raise ValueError(
-            f"{name!r} has no parameter {format_list(unknown)}; it has {format_list(known, most=40, quote=False)}."
+            f"{name!r} has no parameter {format_list(unknown)}; it has {format_list(known, max_items=40, quote=False)}."
         )

@@ -227,7 +227,7 @@ class UnseenClassifier(BaseSelector):
         samples = make_samples(X, y, sample_domain, sample_weight, params.pop("groups", None))
         X = samples.X
         plan = self._plan(methods, len(samples), params)
-        few = samples if plan.exact else samples.take(samples.thinned(plan.choice_rows))
+        few = samples if plan.exact else samples.take(samples.subsample_rows(plan.choice_rows))
         domain = None if sample_domain is None else few.domain
         splits = domain_splits(self, few, sample_domain if plan.exact else domain, params)
         with single_thread():
@@ -239,7 +239,7 @@ class UnseenClassifier(BaseSelector):
                 with single_thread():
                     members = [member.fitted(X, y, sample_domain, weight) for member in pooling.members]
             else:
-                sample = samples.take(samples.thinned(plan.sample_rows))
+                sample = samples.take(samples.subsample_rows(plan.sample_rows))
                 large = LandmarkFit(
                     sample, lambda p: collect_statistics(p, X, y, samples.domain), plan, balance=self.balance
                 )

@@ -139,8 +139,8 @@ class BatchPrediction:
 
 def domain_moments(model: TableModel, prepared: Array, domain: Labels | None) -> dict[str | None, Moments]:
     """What the novelty of each domain follows from; without names there is one, called None."""
-    coded = EncodedLabels.domains(domain, len(prepared))
-    return {name: model.novelty.moments(prepared[rows]) for name, rows in coded.rows()}
+    coded = EncodedLabels.from_domains(domain, len(prepared))
+    return {name: model.novelty.moments(prepared[rows]) for name, rows in coded.iter_rows()}
 
 
 def _beside(kept: pl.DataFrame, columns: dict[str, Any]) -> pl.DataFrame:

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..kernels import SizePlan
 from ..model_selection import parse_methods
-from ..tables import Dates, Request, survey_table
+from ..tables import Dates, TableOptions, survey_table
 from ._model import Model
 from ._model_card import model_card
 from ._row_stream import open_row_stream
@@ -45,7 +45,7 @@ def fit(
     label, domain, group, unlabeled, dates, categories, max_per_domain
         What the columns are for, and which rows to use, as for :func:`unseen.tables.load_table`.
     scale : {"standardize", "l2", "none"}, default="standardize"
-        See :func:`unseen.tables.preprocessor`.
+        See :func:`unseen.tables.make_preprocessor`.
     inductive : bool, default=False
         Leave out models, and smoothing, that need batches of the new domain.
     random_state : int, default=0
@@ -73,7 +73,7 @@ def fit(
     ['no', 'yes']
     """
     wanted = parse_methods(method if isinstance(method, list) else [method])
-    request = Request(
+    request = TableOptions(
         label,
         domain,
         None,

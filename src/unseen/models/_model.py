@@ -16,7 +16,7 @@ from ..exceptions import NewDataWarning, warn
 from ..linalg import Array
 from ..shift import NoveltyResult
 from ..tables import Schema, format_count, has_columns, is_path
-from ..utils.io import atomic_write, check_target, temporary_folder
+from ..utils.io import atomic_write, check_output_path, temporary_folder
 from ..utils.validation import Labels, check_domains
 from ._batch_prediction import BatchPrediction, domain_moments
 from ._new_data import NewTable, as_array
@@ -391,7 +391,7 @@ def _together(frames: Iterable[pl.DataFrame], path: Path | None) -> pl.DataFrame
 
     if path is None:
         return pl.concat(frames)
-    check_target(path, *RESULT_ENDINGS)
+    check_output_path(path, *RESULT_ENDINGS)
     with atomic_write(path) as file:
         if path.suffix.lower() == ".csv":
             with file.open("wb") as text:

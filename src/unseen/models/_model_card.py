@@ -63,7 +63,7 @@ def model_card(
     (1797, 'plain')
     """
     if isinstance(source, SurveyedTable):
-        rows, domain_rows, class_rows = source.rows, source.domain_rows(), source.class_rows()
+        rows, domain_rows, class_rows = source.rows, source.count_domain_rows(), source.count_class_rows()
     else:
         rows = len(table.X)
         domain_rows, class_rows = (Counter(np.sort(labels).tolist()) for labels in (table.domain, table.y))
@@ -80,7 +80,7 @@ def model_card(
             "missing": {name: share for name, share in zip(table.schema.feature_names, missing, strict=True) if share},
             "classes": [{"class": value, "rows": count} for value, count in class_rows.items()],
             "notices": list(table.notices),
-            "columns": table.column_uses(),
+            "columns": table.describe_columns(),
         },
         "schema": table.schema.to_dict(),
         "method": method,

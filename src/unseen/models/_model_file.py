@@ -22,7 +22,7 @@ from sklearn.exceptions import InconsistentVersionWarning
 
 from .. import __version__
 from ..model_selection import MIN_BATCH_ROWS
-from ..utils.io import atomic_write, is_special
+from ..utils.io import atomic_write, is_special_file
 from ..utils.optional_imports import optional_import
 from ..utils.warnings import ignore_warnings
 from ._model import Model, ModelFileError
@@ -237,7 +237,7 @@ def _digest(card: Mapping[str, Any]) -> str:
 
 def _read(path: Path, wants_payload: bool) -> tuple[dict[str, Any], bytes]:
     """Card and, if wanted, checked payload."""
-    if is_special(path):
+    if is_special_file(path):
         raise ModelFileError(f"{path}: not a file. Pass a file that `unseen fit` wrote.")
     with path.open("rb") as file:  # what is missing or forbidden is no matter of the format
         looks_like_archive = False

@@ -16,23 +16,23 @@ from ..tables import (
     NewValues,
     Schema,
     TableError,
+    are_part_names,
     as_frame,
     as_text,
-    batch_size,
-    ending_of,
-    file_batches,
+    check_name_lengths,
+    choose_batch_size,
+    find_similar_column,
     format_count,
+    format_unknown_column,
+    get_file_ending,
     has_columns,
-    holds_several,
+    is_folder_or_pattern,
     is_path,
     is_readable,
+    iter_file_batches,
     list_files,
-    look_like_parts,
-    require_short_names,
     scan,
-    similar_column,
     translate_read_errors,
-    unknown_column,
 )
 from ..utils.optional_imports import optional_import
 from ..utils.validation import Labels, format_list
@@ -77,8 +77,8 @@ class NewTable:
     ) -> None:
         self._frame, found, parts, several = None, [(MAX_ROWS_IN_MEMORY.name, MAX_ROWS_IN_MEMORY)], False, False
         if is_path(data):
-            found, several = list_files(data), holds_several(data)
-            parts = look_like_parts(name for name, _ in found)
+            found, several = list_files(data), is_folder_or_pattern(data)
+            parts = are_part_names(name for name, _ in found)
         else:
             self._frame = _frame_of(data, schema)
             if not has_columns(data):  # encoded already: what levels became are numbers like others
@@ -96,7 +96,7 @@ class NewTable:
         others = [name for name in (domain, self._label, *self._keep) if name is not None]
         self._columns = list(dict.fromkeys([*schema.feature_names, *others]))
         self.absent = self._absent(found, types)  # features that some files lack, in plain values
-        self._size = min(size, batch_size(len(self._columns)))
+        self._size = min(size, choose_batch_size(len(self._columns)))
         self._files = [(name, file.absolute(), height) for (name, file), (_, height) in zip(found, opened, strict=True)]
         self._held = {  # of the columns that are read, those that a file has
             file.absolute(): [name for name in self._columns if name in columns]
@@ -116,11 +116,11 @@ class NewTable:
 
         lazy = scan(file) if self._frame is None else self._frame.lazy()
         types = dict(lazy.collect_schema())
-        self.schema.match(types, file.name)
-        problems = [unknown_column(name, types) for name in asked if name not in types]
+        self.schema.check_columns(types, file.name)
+        problems = [format_unknown_column(name, types) for name in asked if name not in types]
         if problems:
             raise TableError(problems, source=file.name)
-        with translate_read_errors(file, anything=True):
+        with translate_read_errors(file, all_exceptions=True):
             return types, int(lazy.select(pl.len()).collect().item())
 
     def _absent(self, found: Sequence[tuple[str, Path]], types: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -128,8 +128,8 @@ class NewTable:
         absent: dict[str, dict[str, Any]] = {}
         for (_, file), columns in zip(found, types, strict=True):
             unused = [name for name in columns if name not in self._columns]
-            for name in self.schema.absent(columns):
-                entry: dict[str, Any] = {"column": name, "files": [], "similar": similar_column(name, unused)}
+            for name in self.schema.find_absent(columns):
+                entry: dict[str, Any] = {"column": name, "files": [], "similar": find_similar_column(name, unused)}
                 absent.setdefault(name, entry)["files"] += [file.name] if len(found) > 1 else []
         return list(absent.values())
 
@@ -147,7 +147,7 @@ class NewTable:
                 "predictions are compared with labels only where all files have them."
             )
         for (_, file, _), columns in zip(self._files, types, strict=True):
-            extra = [name for name in schema.match(columns, file.name) if name not in used]
+            extra = [name for name in schema.check_columns(columns, file.name) if name not in used]
             if extra:
                 names = format_list(extra, 5, quote=False)
                 yield f"{format_count(len(extra), 'column')} of {file.name} not used: {names}."
@@ -169,13 +169,13 @@ class NewTable:
             1, VALUES_PER_PART // len(self._columns) // size
         )  # whole pieces: the same wherever they are read
         for name, file, height in self._files:
-            if self._frame is None and ending_of(file) == ".parquet":
+            if self._frame is None and get_file_ending(file) == ".parquet":
                 for first in range(0, height, step):
                     yield RowRange(name, file, before + first, first=first, height=min(step, height - first))
                 before += height
                 continue
             held = self._held[file]
-            frames = file_batches(file, held, size) if self._frame is None else self._frame.iter_slices(size)
+            frames = iter_file_batches(file, held, size) if self._frame is None else self._frame.iter_slices(size)
             for frame in frames:
                 yield RowRange(name, file, before, frame)
                 before += frame.height
@@ -184,12 +184,12 @@ class NewTable:
         """Rows in their order, a few at a time."""
         before, held = rows.before, None if rows.frame is None else [rows.frame]
         columns = self._held[rows.file]
-        for frame in held or file_batches(rows.file, columns, self._size, rows.first, rows.height):
+        for frame in held or iter_file_batches(rows.file, columns, self._size, rows.first, rows.height):
             if frame.is_empty():
                 continue
             with translate_read_errors(rows.file):
                 X = self.schema.encode(frame)
-                domain, new = self._domains(frame, rows, before), self.schema.new_levels(frame, X)
+                domain, new = self._domains(frame, rows, before), self.schema.find_new_levels(frame, X)
                 labels = None if self._label is None else frame[self._label]
                 kept = frame.select([frame[name].cast(kind) for name, kind in self._keep.items()])
             yield NewRows(X, domain, new, labels, kept)
@@ -203,7 +203,7 @@ class NewTable:
             first = before + int(labels.is_null().arg_max() or 0) + 1
             problem = f"column {self.domain!r} names no domain for some rows, first for row {first:,}."
             raise TableError([problem], source=rows.file.name)
-        require_short_names(labels, self.domain)
+        check_name_lengths(labels, self.domain)
         return labels.to_numpy().astype(str)
 
     def whole(self) -> tuple[Array, Labels | None, dict[str, NewValues]]:

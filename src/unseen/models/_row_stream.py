@@ -57,7 +57,7 @@ def open_row_stream(source: Rows, plan: SizePlan, seed: int = 0) -> Table:
     """What a plan needs in memory: all rows, or a sample of them."""
     if isinstance(source, TableRows):
         return source.table
-    return read_survey(source, seed) if plan.exact else read_survey(source.sampled(plan.sample_rows, seed))
+    return read_survey(source, seed) if plan.exact else read_survey(source.subsample(plan.sample_rows, seed))
 
 
 def collect_stream_statistics(

@@ -29,7 +29,7 @@ from ..model_selection import (
     warn_about_failures,
 )
 from ..shift import Novelty
-from ..tables import Table, preprocessor
+from ..tables import Table, make_preprocessor
 from ..utils.samples import Balance, Samples
 from ._row_stream import Rows, TableRows, collect_stream_statistics
 from ._table_model import TableModel
@@ -130,7 +130,7 @@ def fit_table(
         classifier of your own such as ``("mine", SVC(), {"C": [1, 10]})``: see :ref:`own_models`. Several are pooled;
         of a single one the best settings are picked.
     scale : {"standardize", "l2", "none"}, default="standardize"
-        See `unseen.tables.preprocessor`.
+        See `unseen.tables.make_preprocessor`.
     inductive : bool, default=False
         Leave out models, and smoothing, that need batches of the new domain.
     balance : {"none", "classes", "domains"}, default="none"
@@ -164,8 +164,8 @@ def fit_table(
     stream = TableRows(table) if stream is None else stream
     plan = SizePlan.from_rows(stream.rows) if plan is None else plan
     samples = table.samples
-    few = samples if plan.exact else samples.take(samples.thinned(plan.choice_rows, seed))
-    unfitted = preprocessor(table.schema, scale)  # type: ignore[arg-type]
+    few = samples if plan.exact else samples.take(samples.subsample_rows(plan.choice_rows, seed))
+    unfitted = make_preprocessor(table.schema, scale)  # type: ignore[arg-type]
     methods, work = resolve_methods(method), {"balance": balance, "n_jobs": n_jobs, "verbose": verbose}
     with single_thread():
         field, pooling = _pooled(few, unfitted, methods, inductive, work)

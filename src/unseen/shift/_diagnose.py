@@ -14,7 +14,7 @@ from sklearn.utils import check_random_state, check_scalar, check_X_y
 from ..kernels import Kernel, available_bytes
 from ..linalg import Array, Ints, Membership
 from ..report import draw_diagnosis, render_diagnosis
-from ..tables import Dates, is_table, load_table, preprocessor
+from ..tables import Dates, is_table, load_table, make_preprocessor
 from ..utils.optional_imports import optional_import
 from ..utils.samples import Samples
 from ..utils.validation import Labels, check_domains, check_labels, encode_classes, encode_domains
@@ -337,7 +337,7 @@ def diagnose(
             dates=dates,
             categories=categories,
         )
-        X, y, sample_domain = preprocessor(table.schema).fit_transform(table.X), table.y, table.domain
+        X, y, sample_domain = make_preprocessor(table.schema).fit_transform(table.X), table.y, table.domain
         assumed = table.notices
     if y is None or sample_domain is None:
         raise ValueError("diagnose needs labels and domains: pass y and sample_domain, or a table that has both.")

@@ -17,7 +17,7 @@ from ..linalg import Ints
 from ..model_selection import check_comparison_size, check_metric, get_metric, metric_range
 from ..report import draw_comparison, format_ranked, render_comparison
 from ..shift import Diagnosis, diagnose
-from ..tables import Column, Dates, Schema, Table, check_table_size, is_table, load_table, preprocessor
+from ..tables import Column, Dates, Schema, Table, check_feature_magnitudes, is_table, load_table, make_preprocessor
 from ..utils.optional_imports import optional_import
 from ..utils.samples import Balance
 from ..utils.validation import check_domains, check_label_length, encode_classes
@@ -259,7 +259,7 @@ def compare(
         )
     else:
         table = data if isinstance(data, Table) else table_from_arrays(data, y, sample_domain)
-        table = table.take(table.samples.thinned(most=max_per_domain, seed=random_state))
+        table = table.take(table.samples.subsample_rows(max_per_domain=max_per_domain, seed=random_state))
     work = Execution(store, n_jobs, verbose, client)
     return compare_table(table, protocol, methods, work, command="unseen.compare(...)")
 
@@ -282,7 +282,7 @@ def table_from_arrays(X: Any, y: Any, sample_domain: Any) -> Table:
             f"compare needs samples of at least 2 domains; sample_domain holds only {domain.tolist()[0]!r}."
         )
     schema = Schema(tuple(Column(f"feature {j}", "numeric") for j in range(X.shape[1])))
-    check_table_size(X, schema)
+    check_feature_magnitudes(X, schema)
     return Table(X, y, domain, schema, [], "arrays")
 
 
@@ -305,7 +305,7 @@ def compare_table(
     # The matrix of the diagnosis must not cost more than the comparison, however many domains there are.
     most = max(20, min(500, 6000 // len(todo)))
     # Prepared on all domains: for looking at, not for scoring.
-    X = preprocessor(table.schema, protocol.preprocess).fit_transform(table.X)
+    X = make_preprocessor(table.schema, protocol.preprocess).fit_transform(table.X)
     diagnosis = diagnose(X, table.y, sample_domain=table.domain, max_per_domain=most, random_state=protocol.seed)
     summary = {
         "title": f"unseen compare: {table.name}",
@@ -335,7 +335,7 @@ def make_verdict(
     known: Scores | None = None,
 ) -> tuple[list[Row], dict[tuple[str, str, int], Ints], dict[str, Ints], Verdict]:
     """Rows, what each of them predicted, the true classes of each task's target, and the verdict."""
-    samples, prepare = table.samples, preprocessor(table.schema, protocol.preprocess)
+    samples, prepare = table.samples, make_preprocessor(table.schema, protocol.preprocess)
     results = list(all_results(samples, todo, protocol, prepare, methods, work, known))
     predicted = {(row.method, row.task, row.repeat): codes for row, codes in results if codes is not None}
     rows = [row for row, _ in results]

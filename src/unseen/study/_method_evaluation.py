@@ -205,7 +205,7 @@ class Problem:
         # Rows of a validation domain are neither trained on nor tested on.
         others = np.setdiff1d(np.concatenate([b for _, b in self.splits]), np.concatenate([self.train, self.test]))
         train, test, others = (
-            rows[self.samples.take(rows).thinned(total, seed)] if len(rows) else rows
+            rows[self.samples.take(rows).subsample_rows(total, seed)] if len(rows) else rows
             for rows in (self.train, self.test, others)
         )
         kept = np.concatenate([train, test, others])
@@ -307,7 +307,7 @@ def _evaluate_large(chosen: Mapping[str, SelectedMethod], problem: Problem) -> I
     """The same with as many rows as each choice can take: projections see all of them through landmarks."""
     n, prepared, plan = len(problem.train), problem.prepared, problem.plan
     train, test = prepared.take(np.arange(n)), prepared.take(n + np.arange(len(problem.test)))
-    some, asks = train.take(train.thinned(plan.sample_rows)), required_responses(problem.scoring)
+    some, asks = train.take(train.subsample_rows(plan.sample_rows)), required_responses(problem.scoring)
     large = LandmarkFit(
         some,
         lambda projection: collect_statistics(projection, train.X, train.y, train.domain),

@@ -199,7 +199,9 @@ class Protocol:
 
 def subsample_task(domain: Labels, most: int | None, seed: int = 0, y: Labels | None = None) -> Ints:
     """At most so many samples of each domain, of all its classes, drawn at random, in their order; None keeps all."""
-    return Samples(domain, np.zeros(len(domain)) if y is None else y, domain).thinned(most=most, seed=seed)
+    return Samples(domain, np.zeros(len(domain)) if y is None else y, domain).subsample_rows(
+        max_per_domain=most, seed=seed
+    )
 
 
 def configuration(samples: Samples, protocol: Protocol, preprocessor: Any) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from ..estimators import invariance_weights
 from ..kernels import SizePlan
 from ..linalg import Array, Ints
 from ..model_selection import N_CALIBRATION_BINS, Metric, get_metric, group_by, method_names, tabulate_scores
-from ..tables import Table, preprocessor
+from ..tables import Table, make_preprocessor
 from ..utils.environment import environment_info
 from ..utils.validation import encode_domains
 from ._method_evaluation import Problem, split_id
@@ -266,7 +266,7 @@ def data_facts(table: Table) -> dict[str, Any]:
         "classes": [str(label) for label in samples.classes],
         "domains": [{"name": name, "n": sum(counts[name]), "counts": counts[name]} for name in names],
         "notices": list(table.notices),
-        "columns": table.column_uses(),
+        "columns": table.describe_columns(),
     }
 
 
@@ -344,7 +344,7 @@ def views(
     if row is None:
         return {"embedding": None, "surface": None}
     task = next(task for task in tasks if task.name == row.task)
-    samples, prepare = table.samples, preprocessor(table.schema, how.preprocess)
+    samples, prepare = table.samples, make_preprocessor(table.schema, how.preprocess)
     problem = make_problem(samples, task, row.repeat, how, prepare)
     plan = SizePlan.from_rows(len(problem.train) + len(problem.test))
     if not plan.exact:  # a picture needs no more, and draws exact kernels

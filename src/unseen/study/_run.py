@@ -172,7 +172,7 @@ def all_results(
         todo = JobQueue(study, tasks, done, known, work.client)
         if work.verbose:
             print(todo.told(work, len(done)), file=sys.stderr)
-        shown = progress("study", len(todo), work.verbose, last=True, cost=todo.cost)
+        shown = progress("study", len(todo), work.verbose, print_last=True, cost=todo.cost)
         with closing(todo.worked(work)) as found, shown as advance:
             for cost, part in found:
                 advance(1, cost)
