@@ -304,7 +304,7 @@ def test_rows_of_a_patient_are_compared_together(tmp_path, monkeypatch, selectio
     together = json.loads(out)
     assert {use["column"]: use["use"] for use in together["data"]["columns"]}["patient"] == "group"
     code, out, err = unseen(*asked)
-    assert "--group patient keeps its rows together" in err
+    assert "Set --group to patient to keep its rows together" in err
     assert json.loads(out)["methods"] != together["methods"]  # other rows were drawn
     (tmp_path / "visits.csv").write_text("\n".join(["site,patient,u,v,label", *rows, "a,1-1,0.1,0.2,p"]))
     code, _, err = unseen(*asked, "--group", "patient")

@@ -121,7 +121,10 @@ def test_a_comparison_of_photographs_shows_them(here, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["photos"], "Photographs in DOMAIN/CLASS/ need a network: --model NETWORK.onnx"),
+        (
+            ["photos"],
+            "Photographs in DOMAIN/CLASS/ folders need an ONNX network",
+        ),
         (["--model", "tiny.onnx"], "name their folder"),
         (["photos", "--model", "tiny.onnx", "--label", "cat"], "speak of a table, not of photographs"),
         (["photos", "--output-name", "fc6"], "--output-name need --model"),
@@ -163,7 +166,7 @@ def test_photographs_that_are_not_vlcs_are_told(here):
     assert "the labels must be 1 to 5" in said
     code, said = run_command(app, "reproduce", "office-caltech", "--photos", folder, "--model", "tiny.onnx", *QUICK)
     assert code == 2
-    assert "bonn is none of amazon, webcam, dslr, caltech10" in said
+    assert "bonn is not one of amazon, webcam, dslr, caltech10" in said
     assert "it has 2 classes, not 10" in said
     code, said = run_command(app, "reproduce", "vlcs", "--photos", folder, *QUICK)
     assert (code, "both are needed" in said) == (2, True)

@@ -110,7 +110,7 @@ def test_a_download_that_keeps_failing_ends_with_one_error(get, site, tmp_path):
 
 def test_content_with_another_id_is_refused_and_never_put_into_place(get, site, tmp_path):
     site.files["file.bin"] = CONTENT[:-1] + b"!"
-    with pytest.raises(OSError, match="its content is not the published one"):
+    with pytest.raises(OSError, match="its content differs from the published file"):
         get()
     assert list(tmp_path.iterdir()) == []
 
@@ -164,7 +164,7 @@ def test_a_file_with_other_content_is_set_aside_and_fetched_anew(office, site):
     fetch_office_caltech("surf", data_home=office)
     path = office / "office_caltech" / "dslr_SURF_L10.mat"
     path.write_bytes(b"spoilt")
-    with pytest.raises(FileNotFoundError, match=r"not the published one: .*dslr_SURF_L10\.mat"):
+    with pytest.raises(FileNotFoundError, match=r"differs from the published files: .*dslr_SURF_L10\.mat"):
         fetch_office_caltech("surf", data_home=office, download=False)
     fetch_office_caltech("surf", data_home=office)
     assert path.read_bytes() == site.files["dslr_SURF_L10.mat"]

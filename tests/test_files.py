@@ -117,16 +117,16 @@ def test_a_command_refuses_a_name_that_is_too_long_before_any_work(tmp_path, mon
 def test_a_target_is_refused_before_it_is_written(tmp_path):
     path = tmp_path / "deep" / "out.csv"
     check_output_path(None)
-    check_output_path(path, ".csv", reads=[tmp_path / "in.csv"])
+    check_output_path(path, ".csv", inputs=[tmp_path / "in.csv"])
     with atomic_write(path) as file:  # which makes the folder
         file.touch()
     for target, reason in (
         (path.with_suffix(".txt"), "should end in .csv"),
         (path / "below.csv", "cannot be written"),
-        (path.parent / ".." / "deep" / "out.csv", "would replace what is read"),
+        (path.parent / ".." / "deep" / "out.csv", "would replace an input file"),
     ):
         with pytest.raises(ValueError, match=reason):
-            check_output_path(target, ".csv", reads=[path])
+            check_output_path(target, ".csv", inputs=[path])
 
 
 class Busy:

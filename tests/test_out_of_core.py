@@ -119,7 +119,7 @@ def test_however_a_table_is_cut_into_parts_the_same_rows_are_drawn(parts, monkey
 
 def some_of(table, rows):
     """A part of a table, drawn as for the choice of settings."""
-    return table.take(Samples(table.X, table.y, table.domain).subsample(rows))
+    return table.take(Samples(table.X, table.y, table.domain).subsample_rows(rows))
 
 
 def projection_of(model):

@@ -101,7 +101,7 @@ def test_a_thinned_problem_keeps_its_splits_apart():
 
 def test_small_domains_survive_thinning():
     few = np.flatnonzero((D != "b") | (np.arange(len(D)) % 10 == 0))
-    thin = make_problem(Samples(X[few], Y[few], D[few]), TASK, 0, Protocol(preprocess="none")).subsample(50)
+    thin = make_problem(Samples(X[few], Y[few], D[few]), TASK, 0, Protocol(preprocess="none")).subsample_rows(50)
     y, domain = (labels[few][thin.train] for labels in (Y, D))
     assert (domain == "b").sum() >= 10
     assert {len(np.unique(y[domain == name])) for name in "bcd"} == {3}

@@ -65,7 +65,7 @@ def test_a_column_that_repeats_the_domain_is_left_out_of_a_folder_unless_asked_f
         written(tmp_path, FRAME, "csv", name)
     by_file, by_column = load_table(tmp_path), load_table(tmp_path, domain="hospital")
     assert "hospital" not in by_file.schema.feature_names
-    assert any("'hospital'. Pass --domain to use one." in notice for notice in by_file.notices)
+    assert any("'hospital'. Set the parameter domain to use one of them." in notice for notice in by_file.notices)
     assert set(by_file.domain) == {"one", "two"}
     assert set(by_column.domain) == {"bonn", "leeds", "york"}
     assert by_column.schema.domain == "hospital"
@@ -154,7 +154,9 @@ def test_dates_categories_and_lists_of_typed_files_are_understood(tmp_path):
         day=pl.date(2020, 1, 1 + pl.int_range(24) % 3), scan=pl.Series([[1, 2]] * 24), raw=pl.Series([b"x"] * 24)
     )
     table = load_table(written(tmp_path, frame, "parquet"))
-    assert "Left out, since they are dates: 'day'. Pass --dates ordinal to use their days since 1970." in table.notices
+    assert (
+        "Left out, since they are dates: 'day'. Set the parameter dates to ordinal to use them as days since 1970."
+    ) in table.notices
     assert "Left out, since they hold lists, records or bytes: 'scan', 'raw'." in table.notices
     np.testing.assert_array_equal(table.X[:, :4], load_table(written(tmp_path, FRAME)).X)
 
@@ -231,7 +233,7 @@ def test_a_draw_keeps_the_order_of_the_file_and_depends_on_the_seed_alone(tmp_pa
     np.testing.assert_array_equal(drawn.y, whole.y[rows])
     np.testing.assert_array_equal(drawn.domain, whole.domain[rows])
     assert drawn.schema == whole.schema
-    assert "Drew at most 20 rows of each domain: 60 of 600." in drawn.notices
+    assert "Selected at most 20 rows of each domain: 60 of 600." in drawn.notices
     assert_same(drawn, load_table(path, max_per_domain=20, seed=3))
     assert not np.array_equal(drawn.X, load_table(path, max_per_domain=20, seed=4).X)
 

@@ -99,10 +99,10 @@ def test_an_empty_frame_gives_an_empty_matrix():
     assert SCHEMA.encode(FRAME.clear()).shape == (0, 3)
 
 
-def test_match_names_all_missing_columns_with_the_nearest_and_returns_the_unused():
-    assert SCHEMA.match(["x", "visits", "ill", "sex", "site", "age"], "new.csv") == ["x"]
+def test_check_columns_names_all_missing_columns_with_the_nearest_and_returns_the_unused():
+    assert SCHEMA.check_columns(["x", "visits", "ill", "sex", "site", "age"], "new.csv") == ["x"]
     with pytest.raises(TableError) as caught:
-        SCHEMA.match(["Age", "sex"], "new.csv")
+        SCHEMA.check_columns(["Age", "sex"], "new.csv")
     assert str(caught.value) == (
         "new.csv cannot be used:\n- it has no column 'age': did you mean 'Age'?\n"
         "- it has no column 'visits': the columns are 'Age', 'sex'.\n"
@@ -133,7 +133,7 @@ def test_a_table_written_again_in_another_format_encodes_alike(tmp_path):
     np.testing.assert_array_equal(table.schema.encode(frame.reverse()), table.X[::-1])
 
 
-# --- preprocessor ---
+# --- make_preprocessor ---
 
 NUMBERS = Schema(tuple(Column(f"x{i}", "numeric") for i in range(3)))
 CLASSIFIER = LogisticRegression()
@@ -231,8 +231,8 @@ def test_it_is_cloned_and_saved_without_code_of_our_own(kind):
 @pytest.mark.parametrize(
     ("schema", "scale", "message"),
     [
-        (NUMBERS, "standardize", "scale must be one of standardize, l2, none; got 'standardize'"),
-        (SCHEMA, "l2", "scale='l2' gives rows of numbers length 1, but 'sex' hold levels"),
+        (NUMBERS, "normalize", "scale must be one of standardize, l2, none; got 'normalize'"),
+        (SCHEMA, "l2", "scale='l2' requires a table of numbers, but 'sex' hold levels"),
     ],
 )
 def test_a_scale_that_cannot_be_used_is_refused(schema, scale, message):

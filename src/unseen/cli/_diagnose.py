@@ -65,4 +65,4 @@ def diagnose(
         if figure is not None:
             save_figure(found.plot(), figure)
         print_result(found.summary(), as_json, lambda _: typer.echo(escape_controls(str(found))))
-        show_columns(table.column_uses(), columns and not as_json)
+        show_columns(table.describe_columns(), columns and not as_json)

@@ -191,7 +191,7 @@ def embedded_table(request: TableOptions) -> Table:
             "name one, or leave them out."
         )
     table = load_digits_table()
-    return table.take(table.samples.subsample(most=request.max_per_domain, seed=request.seed))
+    return table.take(table.samples.subsample_rows(max_per_domain=request.max_per_domain, seed=request.seed))
 
 
 @contextmanager

@@ -60,7 +60,7 @@ def predict(
     from ..models import RESULT_ENDINGS, load_model
 
     with translate_errors("Nothing was written."):
-        check_output_path(output, *RESULT_ENDINGS, reads=(new, model))
+        check_output_path(output, *RESULT_ENDINGS, inputs=(new, model))
         fitted, kept = load_model(model), "all" if keep == "all" else o.parse_names(keep)
         if sets is not None:  # before anything is read
             fitted.table_model.ensemble.threshold(sets)

@@ -1,4 +1,4 @@
-"""Data sets with domains."""
+"""Data sets with domains: loaders, and a generator of synthetic data."""
 
 from ._folder import load_folder
 from ._office_caltech import fetch_office_caltech, load_office_caltech_folder
@@ -14,5 +14,5 @@ __all__ = [
     "load_vlcs",
     "make_synthetic",
 ]
-# For other rooms, and for nobody else.
+# For other packages of unseen; not part of the public API.
 __all__ += ["load_office_caltech_folder", "load_vlcs_folder"]

@@ -249,14 +249,14 @@ class Projection(StreamingMixin, DomainTransformer, KernelTransformer):
         min_samples = 2 if is_complete else 1
         if not self._needs_labels():
             X = self._check_samples(X, reset=reset, ensure_min_samples=min_samples)
-            classes = EncodedLabels.nameless(X.shape[0])
+            classes = EncodedLabels.unnamed(X.shape[0])
         else:
             X, y = self._check_samples(X, y=y, reset=reset, ensure_min_samples=min_samples)
             if is_complete:
                 classes = EncodedLabels(*encode_classes(y, type(self).__name__))
             else:
-                classes = EncodedLabels.classes(y, declared)
-        return X, classes, EncodedLabels.domains(domain, X.shape[0])
+                classes = EncodedLabels.from_classes(y, declared)
+        return X, classes, EncodedLabels.from_domains(domain, X.shape[0])
 
     def _set_cell_counts(self, classes: Labels, domains: Labels, counts: Ints) -> None:
         """Set the fitted attributes that follow from the labels."""

@@ -223,7 +223,7 @@ class StreamingMixin(ClassNamePrefixFeaturesOutMixin):
                 "Leave `classes` out of later calls, or start a new stream with a clone."
             )
         if "classes_" in vars(self):
-            EncodedLabels.classes(self.classes_, declared)
+            EncodedLabels.from_classes(self.classes_, declared)
         return declared
 
 

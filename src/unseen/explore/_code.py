@@ -37,7 +37,7 @@ def python_code(session: Session, setting: Setting) -> str:
     """A script that fits the setting and scores it on the held-out domain, as the page does."""
     table = session.origin.code
     if session.is_subsampled:
-        table += f"\ntable = table.take(table.samples.subsample({session.most}, {session.seed}))"
+        table += f"\ntable = table.take(table.samples.subsample_rows({session.most}, {session.seed}))"
     head_import, head = HEAD_CODE[setting.head]
     return PYTHON_TEMPLATE.format(
         head_import=head_import,

@@ -54,7 +54,7 @@ class Session:
         self.whole, self.scale, self.origin, self.seed = table, scale, origin, seed
         self.is_subsampled = len(table.y) > most
         self.most = most
-        self.table = table.take(table.samples.subsample(most, seed)) if self.is_subsampled else table
+        self.table = table.take(table.samples.subsample_rows(most, seed)) if self.is_subsampled else table
         self.domains = np.unique(self.table.domain).tolist()
         self.preparation = make_preprocessor(table.schema, scale)
         self._shelf, self._benches = DecompositionCache(CACHE_BYTES), OrderedDict[str, dict[str | None, CachedSplit]]()

@@ -180,7 +180,7 @@ class Extractor:
         with (
             quiet_decoding(),
             ThreadPoolExecutor(self.threads) as pool,
-            progress("Reading pictures", len(files), self.verbose, last=True) as advance,
+            progress("Reading pictures", len(files), self.verbose, print_last=True) as advance,
         ):
             for position, seen in enumerate(self._ahead(pool, cache, files, batch)):
                 if isinstance(seen, Skipped):

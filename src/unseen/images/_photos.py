@@ -169,7 +169,7 @@ def _by_pattern(root: Path, found: Sequence[str], name: str, pattern: str) -> Ph
 def _from_listing(source: Path) -> Photos:
     columns: dict[str, list[str]] = {name: [] for name in COLUMNS}
     for frame in iter_batches(source, COLUMNS):
-        with translate_read_errors(source, anything=True):
+        with translate_read_errors(source, all_exceptions=True):
             for name, values in columns.items():
                 text = as_text(frame[name])
                 if name != "path":

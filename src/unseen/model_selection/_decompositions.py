@@ -134,7 +134,7 @@ class Decomposition:
         self.combine = combine
         self.size = float(np.linalg.norm(spectrum.values))
         self._test_domain = samples.domain[test]
-        self._source_domains = EncodedLabels.domains(samples.domain[train], len(train)).names.tolist()
+        self._source_domains = EncodedLabels.from_domains(samples.domain[train], len(train)).names.tolist()
         self._reductions: dict[tuple[float, float, float], tuple[Spectrum, WhitenedProblem, Combine]] = {}
 
     def solve(self, projection: Projection) -> SolvedProjection:
@@ -180,7 +180,7 @@ class Decomposition:
         centering = DomainCenters(stored, 'centering="target"', "Leave it out, or merge it with another.")
         batches = zip(parts(projected.test), parts(self._test_domain), strict=True)
         return projected.train, [
-            centering.center_batch(Z, EncodedLabels.domains(domains, len(Z))) for Z, domains in batches
+            centering.center_batch(Z, EncodedLabels.from_domains(domains, len(Z))) for Z, domains in batches
         ]
 
 

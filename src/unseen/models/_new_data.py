@@ -127,11 +127,11 @@ class NewTable:
 
         lazy = scan(file) if self._frame is None else self._frame.lazy()
         types = dict(lazy.collect_schema())
-        self.schema.match(types, file.name)
+        self.schema.check_columns(types, file.name)
         problems = [format_unknown_column(name, types) for name in required if name not in types]
         if problems:
             raise TableError(problems, source=file.name)
-        with translate_read_errors(file, anything=True):
+        with translate_read_errors(file, all_exceptions=True):
             return types, int(lazy.select(pl.len()).collect().item())
 
     def _absent_features(
@@ -142,7 +142,7 @@ class NewTable:
         used = set(self._columns)
         for (_, file), file_types in zip(files, types, strict=True):
             unused = [name for name in file_types if name not in used]
-            for name in self.schema.absent(file_types):
+            for name in self.schema.find_absent(file_types):
                 entry: dict[str, Any] = {"column": name, "files": [], "similar": find_similar_column(name, unused)}
                 entry = absent.setdefault(name, entry)
                 if len(files) > 1:
@@ -166,7 +166,7 @@ class NewTable:
                 f"{schema.label!r}: predictions are compared with labels only if all files have them."
             )
         for (_, file, _), file_types in zip(self._files, types, strict=True):
-            unused = [name for name in schema.match(file_types, file.name) if name not in used]
+            unused = [name for name in schema.check_columns(file_types, file.name) if name not in used]
             if unused:
                 names = format_list(unused, 5, quote=False)
                 yield f"{format_count(len(unused), 'column')} of {file.name} not used: {names}."
@@ -216,7 +216,7 @@ class NewTable:
             with translate_read_errors(row_range.file):
                 X = self.schema.encode(frame)
                 domain = self._get_domains(frame, row_range, rows_before)
-                new_levels = self.schema.new_levels(frame, X)
+                new_levels = self.schema.find_new_levels(frame, X)
                 labels = None if self._label is None else frame[self._label]
                 kept = frame.select([frame[name].cast(kind) for name, kind in self._keep.items()])
             yield NewRows(X, domain, new_levels, labels, kept)

@@ -266,7 +266,7 @@ def compare(
         )
     else:
         table = data if isinstance(data, Table) else table_from_arrays(data, y, sample_domain)
-        table = table.take(table.samples.subsample(most=max_per_domain, seed=random_state))
+        table = table.take(table.samples.subsample_rows(max_per_domain=max_per_domain, seed=random_state))
     execution = Execution(store, n_jobs, verbose, client)
     return compare_table(table, protocol, methods, execution, command="unseen.compare(...)")
 

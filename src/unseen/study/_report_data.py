@@ -297,7 +297,7 @@ def data_facts(table: Table) -> dict[str, Any]:
         "classes": [str(label) for label in samples.classes],
         "domains": [{"name": name, "n": sum(counts[name]), "counts": counts[name]} for name in names],
         "notices": list(table.notices),
-        "columns": table.column_uses(),
+        "columns": table.describe_columns(),
     }
 
 

@@ -1,4 +1,4 @@
-"""People's own tables: read, checked, and turned into numbers."""
+"""Tables in files or in memory: reading, checks, and encoding as numbers."""
 
 from ._agreement import Agreement
 from ._column_roles import Dates, TableOptions
@@ -33,7 +33,7 @@ __all__ = [
     "make_preprocessor",
     "scan",
 ]
-# For other rooms, and for nobody else.
+# For other packages of unseen; not part of the public API.
 __all__ += [
     "Dates",
     "NewValues",
