@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from helpers import three_domains
 from unseen.cli._app import app
 from unseen.cli._compare import show_comparison
-from unseen.cli._report import write
+from unseen.cli._report import write_text
 from unseen.model_selection import METHODS
 
 X, Y, CODES = three_domains(n_per_cell=6, n_classes=3, n_domains=3, seed=2)
@@ -142,9 +142,9 @@ def test_direction_marks_are_shown_escaped(tmp_path, monkeypatch):
 
 
 def test_a_table_printed_on_a_terminal_has_no_direction_marks_and_in_a_pipe_is_exact(monkeypatch, capsys):
-    write("site\u202e", None)
+    write_text("site\u202e", None)
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    write("site\u202e", None)
+    write_text("site\u202e", None)
     assert capsys.readouterr().out == "site\u202esite\\u202e"
 
 

@@ -98,7 +98,7 @@ def test_a_comparison_of_photographs_shows_them(here, monkeypatch):
     assert code == 0, said
     assert "Features are 'out' of tiny.onnx, sha256" in said
     page = (here / "report.html").read_text()
-    assert "What most methods get wrong" in page
+    assert "Samples that most methods misclassify" in page
     pictures = re.findall(r'src="data:image/jpeg;base64,[^"]+" alt="row (\d+)"', page)
     paths = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.png"))
     assert paths[int(pictures[0]) - 1] == "leeds/cat/odd.png"

@@ -17,7 +17,7 @@ pytest.importorskip("typer", reason="the command needs its extra")
 from command import run_command
 from helpers import three_domains
 from unseen.cli._app import app
-from unseen.cli._report import write
+from unseen.cli._report import write_text
 from unseen.datasets import _office_caltech
 from unseen.model_selection import METHODS
 from unseen.study._synthetic import fresh_draw, run_synthetic
@@ -150,7 +150,7 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
 
     monkeypatch.setattr("os.replace", full)
     with pytest.raises(OSError, match="No space"):
-        write("new", path)
+        write_text("new", path)
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
 

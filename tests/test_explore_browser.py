@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="the browser tests need
 
 from explore_server import serving, session_of, small_table  # noqa: E402
 from unseen.explore import Explorer, embedded_sources  # noqa: E402
-from unseen.explore._server import _redirection  # noqa: E402
+from unseen.explore._server import _write_redirect  # noqa: E402
 
 ARGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
 ARGS += ["--disable-component-update", "--disable-sync"]
@@ -308,7 +308,7 @@ def test_the_page_fits_every_screen_and_can_be_read(visit, scheme):
 
 
 def test_the_file_that_opens_a_browser_leads_to_the_page(browser, server):
-    with _redirection(f"{server.address}#method=KFDA") as address:
+    with _write_redirect(f"{server.address}#method=KFDA") as address:
         page = browser.new_page()
         page.goto(address)
         page.wait_for_selector("html[data-drawn]", timeout=20_000)

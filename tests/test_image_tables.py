@@ -95,7 +95,7 @@ def test_a_run_that_was_killed_goes_on_where_it_was(tmp_path, network, monkeypat
 
 
 def test_the_table_is_taken_as_it_is_and_says_how_it_was_made(tmp_path, network, monkeypatch):
-    monkeypatch.setattr(extraction, "BLOCK_VALUES", 20)  # five rows
+    monkeypatch.setattr(extraction, "VALUES_PER_BLOCK", 20)  # five rows
     photos = find_photos(some_photos(tmp_path))
     files, skipped = Extractor(model=network, output_name="fc6", preprocessing="tf-lite").write(
         photos, tmp_path / "features.parquet"

@@ -22,7 +22,7 @@ for command in (compare, diagnose, explore, extract, fit, predict, show):
 app.add_typer(reproduce, name="reproduce")
 
 
-def _version(wanted: bool) -> None:
+def _print_version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"unseen {__version__}")
         raise typer.Exit
@@ -31,7 +31,7 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
     """Classify data from a place you have never seen.

@@ -12,9 +12,20 @@ from rich.text import Text
 
 from ..utils.io import check_target
 from . import _options as o
-from ._extract import photographs
-from ._own_methods import combine_methods, load_own_methods
-from ._report import errors, fitting, grid, notices, page, print_json, shortened, show_columns, translate_errors, write
+from ._extract import read_photo_table
+from ._own_methods import combine_methods, load_user_methods
+from ._report import (
+    error_console,
+    make_console,
+    make_table,
+    print_notices,
+    print_result,
+    select_fitting_columns,
+    shorten,
+    show_columns,
+    translate_errors,
+    write_text,
+)
 
 
 def compare(
@@ -31,7 +42,7 @@ def compare(
     unlabeled: o.Unlabeled = None,
     dates: o.Dates = "drop",
     categories: o.Categories = None,
-    methods: o.Methods = o.ALL,
+    methods: o.Methods = o.ALL_METHODS,
     with_models: o.With = None,
     repeats: o.Repeats = 3,
     selection: o.Selection = "domain",
@@ -75,12 +86,12 @@ def compare(
             o.require_option("--model", **{"--output-name": output_name, "--domain-from": domain_from})
             table = o.read_table(data, asked)
         else:
-            table = photographs(data, asked, domain_from, extraction=(model, output_name, preset))
+            table = read_photo_table(data, asked, domain_from, extraction=(model, output_name, preset))
         caution = imbalance(Counter(table.y.tolist()), get_metric(metric).label)
-        notices([*table.notices, *([caution] if caution else [])])
+        print_notices([*table.notices, *([caution] if caution else [])])
         how, chosen = (
             o.resolve_scale(data, scale),
-            combine_methods(o.parse_names(methods) or [], load_own_methods(with_models or [])),
+            combine_methods(o.parse_names(methods) or [], load_user_methods(with_models or [])),
         )
         rules: dict[str, Any] = {
             "preprocess": how,
@@ -91,24 +102,24 @@ def compare(
         }
         protocol = o.make_protocol(selection, repeats, quick, seed=seed, **rules)
         plan = protocol.plan(table.domain)
-        notices([] if plan.exact else [str(plan)])
+        print_notices([] if plan.exact else [str(plan)])
         kept, resume = o.results_path(Path(table.name).stem.replace(" ", "-"), store)
         o.check_store(kept)
     with translate_errors(resume):
-        errors.print(
+        error_console.print(
             f"{len(table.y):,} samples, {len(set(table.domain.tolist()))} domains, {len(chosen)} methods, "
             f"{protocol.repeats} repeat{'s' * (protocol.repeats > 1)} -> {kept}"
         )
-        with o.cluster(workers, scheduler) as client:
+        with o.open_cluster(workers, scheduler) as client:
             work = Execution(kept, n_jobs=jobs, verbose=1, client=client)
-            found = compare_table(table, protocol, chosen, work, command=o.command_line())
+            found = compare_table(table, protocol, chosen, work, command=o.current_command())
         summary = found.summary()
         if report is not None:
-            write(found.to_html(), report)
-        print_json({name: part for name, part in summary.items() if name != "pictures"}, as_json, show_comparison)
+            write_text(found.to_html(), report)
+        print_result({name: part for name, part in summary.items() if name != "pictures"}, as_json, show_comparison)
         show_columns(summary["data"]["columns"], columns and not as_json)
     if any(method["failed"] and not method["skipped"] for method in summary["methods"]):
-        errors.print("Some methods failed, for the reasons above; the same command tries them again.")
+        error_console.print("Some methods failed, for the reasons above; the same command tries them again.")
         raise typer.Exit(1)
 
 
@@ -117,23 +128,23 @@ def show_comparison(summary: dict[str, Any]) -> None:
 
     Of many domains, as many are shown as there is room for.
     """
-    from ..report import format_ranked
+    from ..report import rank_methods
 
-    console, domains = page(), summary["domains"]
+    console, domains = make_console(), summary["domains"]
     metric, share = summary["verdict"]["metric"], summary["verdict"]["share"]
-    methods = format_ranked(summary["methods"])
-    for widest in MAX_COLUMN_WIDTH:
-        columns = _columns(methods, domains, widest, digits=1 if share else 3)
-        shown = fitting(columns, console.width, needed=4)
+    methods = rank_methods(summary["methods"])
+    for widest in DOMAIN_COLUMN_WIDTHS:
+        columns = _make_columns(methods, domains, widest, digits=1 if share else 3)
+        shown = select_fitting_columns(columns, console.width, needed=4)
         if len(shown) == len(columns):
             break
-    rich = grid(shown[:1], [], f"{metric.replace('_', ' ')} on the held-out domain{', %' * share}")
+    rich = make_table(shown[:1], [], f"{metric.replace('_', ' ')} on the held-out domain{', %' * share}")
     for name in shown[1:]:
         rich.add_column(str(columns[name][0]), justify="left" if name == "kind" else "right", no_wrap=True)
     for i in range(len(methods)):
         rich.add_row(*(columns[name][1 + i] for name in shown))
     console.print(rich)
-    absent = len(set(_keys(domains)) - set(shown))
+    absent = len(set(_domain_keys(domains)) - set(shown))
     if absent:
         text = f"{absent} of {len(domains)} domains not shown, for want of room: --report and --json have all of them."
         console.print(text, style="dim")
@@ -141,7 +152,7 @@ def show_comparison(summary: dict[str, Any]) -> None:
         console.print("* transductive: saw unlabeled samples of the held-out domain", style="dim")
     for method in summary["methods"]:
         if method["failed"]:
-            console.print(f"{method['name']} {_word(method)}: {method['failed']}", style="red")
+            console.print(f"{method['name']} {_status_word(method)}: {method['failed']}", style="red")
     console.print()
     console.print(summary["verdict"]["headline"], style="bold")
     for sentence in summary["verdict"]["sentences"]:
@@ -151,39 +162,41 @@ def show_comparison(summary: dict[str, Any]) -> None:
 
 
 Cell = str | Text
-MAX_COLUMN_WIDTH = (24, 14, 9)  # of the name of a domain above its column, the less the less room there is
+DOMAIN_COLUMN_WIDTHS = (24, 14, 9)  # of the name of a domain above its column, the less the less room there is
 
 
-def _columns(methods: list[dict[str, Any]], domains: list[str], widest: int, digits: int) -> dict[Any, list[Cell]]:
+def _make_columns(methods: list[dict[str, Any]], domains: list[str], widest: int, digits: int) -> dict[Any, list[Cell]]:
     """A header and a cell for each method, of each column, the most important columns first."""
     found: dict[Any, list[Cell]] = {name: [name] for name in ("method", "mean ± sd", "worst", "best", "kind")}
-    found |= {key: [shortened(domain, widest)] for key, domain in zip(_keys(domains), domains, strict=True)}
+    found |= {key: [shorten(domain, widest)] for key, domain in zip(_domain_keys(domains), domains, strict=True)}
     found["seconds"] = ["seconds"]
     accuracies = {d: [m["accuracies"][d]["mean"] for m in methods if m["accuracies"][d]] for d in domains}
     for method in methods:
         own = [cell["mean"] for cell in method["accuracies"].values() if cell]
         spread = "" if method["sd"] is None else f" ± {method['sd']:.{digits}f}"
         found["method"].append(f"{method['name']}{'*' if method['transductive'] else ''}")
-        found["mean ± sd"].append(_word(method) if method["mean"] is None else f"{method['mean']:.{digits}f}{spread}")
+        found["mean ± sd"].append(
+            _status_word(method) if method["mean"] is None else f"{method['mean']:.{digits}f}{spread}"
+        )
         found["worst"].append(f"{min(own):.{digits}f}" if own else "")
         found["best"].append(f"{max(own):.{digits}f}" if own else "")
         found["kind"].append(method["kind"])
-        for key, domain in zip(_keys(domains), domains, strict=True):
+        for key, domain in zip(_domain_keys(domains), domains, strict=True):
             best = max(accuracies[domain], default=None)
-            found[key].append(_cell(method["accuracies"][domain], best, _word(method), digits))
+            found[key].append(_format_cell(method["accuracies"][domain], best, _status_word(method), digits))
         found["seconds"].append(f"{method['seconds']:.1f}")
     return found
 
 
-def _keys(domains: list[str]) -> range:
+def _domain_keys(domains: list[str]) -> range:
     return range(len(domains))  # a domain may be called like another column
 
 
-def _word(method: dict[str, Any]) -> str:
+def _status_word(method: dict[str, Any]) -> str:
     return "skipped" if method["skipped"] else "failed" if method["failed"] else "undefined"
 
 
-def _cell(cell: dict[str, float] | None, best: float | None, word: str, digits: int) -> Text:
+def _format_cell(cell: dict[str, float] | None, best: float | None, word: str, digits: int) -> Text:
     if cell is None:
         return Text(word, style="red")
     spread = f" ±{cell['sd']:.{digits}f}" if cell["sd"] else ""

@@ -10,7 +10,15 @@ import typer
 
 from ..utils.io import check_target
 from . import _options as o
-from ._report import clean, notices, print_json, save_figure, show_columns, translate_errors, write
+from ._report import (
+    escape_controls,
+    print_notices,
+    print_result,
+    save_figure,
+    show_columns,
+    translate_errors,
+    write_text,
+)
 
 
 def diagnose(
@@ -48,13 +56,13 @@ def diagnose(
         check_target(figure, ".png", ".svg", ".pdf")
         asked = Request(label, domain, o.parse_names(features), o.parse_names(drop), unlabeled, seed=seed)
         table = o.read_table(data, replace(asked, group=group, dates=dates, categories=o.parse_names(categories)))
-        notices(table.notices)
+        print_notices(table.notices)
         prepared = preprocessor(table.schema, o.resolve_scale(data, scale)).fit_transform(table.X)
         limits: dict[str, Any] = {"n_permutations": permutations, "max_per_domain": max_per_domain}
         found = diagnose_arrays(prepared, table.y, sample_domain=table.domain, random_state=seed, verbose=1, **limits)
         if report is not None:
-            write(found.to_html(), report)
+            write_text(found.to_html(), report)
         if figure is not None:
             save_figure(found.plot(), figure)
-        print_json(found.summary(), as_json, lambda _: typer.echo(clean(str(found))))
+        print_result(found.summary(), as_json, lambda _: typer.echo(escape_controls(str(found))))
         show_columns(table.column_uses(), columns and not as_json)

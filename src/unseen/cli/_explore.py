@@ -10,12 +10,12 @@ import typer
 
 from ..utils.io import check_target
 from . import _options as o
-from ._report import clean, errors, notices, print_json, translate_errors
+from ._report import error_console, escape_controls, print_notices, print_result, translate_errors
 
 if TYPE_CHECKING:
     from ..explore import Session
 
-FIGURES = ("held", "accuracy", "validation", "scatters", "components", "ridge", "eigenvalues")
+PRINTED_KEYS = ("held", "accuracy", "validation", "scatters", "components", "ridge", "eigenvalues")
 
 
 def explore(
@@ -71,10 +71,10 @@ def explore(
             )
             asked = replace(asked, group=group, dates=dates, categories=o.parse_names(categories))
             table = o.read_table(data, asked)
-            notices(table.notices)
+            print_notices(table.notices)
             sources = {table.name: table_source(str(data), table, asked, scale or "standardize")}
         if as_json or output is not None:
-            _tell(next(iter(sources.values()))(), at, output, as_json)
+            _print_setting(next(iter(sources.values()))(), at, output, as_json)
             return
         if data is not None:  # what is wrong with a table is said here, and not on the page
             session = next(iter(sources.values()))()
@@ -83,7 +83,7 @@ def explore(
         _serve(Server(Explorer(sources), port), browser, at)
 
 
-def _tell(session: Session, at: str, output: Path | None, as_json: bool) -> None:
+def _print_setting(session: Session, at: str, output: Path | None, as_json: bool) -> None:
     """Print the figures of a setting, and write its model or its report."""
     from ..explore import save
 
@@ -91,12 +91,14 @@ def _tell(session: Session, at: str, output: Path | None, as_json: bool) -> None
     found: dict[str, Any] = session.solve(setting)
     if output is not None:
         save(session, setting, output)
-        errors.print(f"Wrote {output}")
-    facts = {"setting": str(setting), **{name: found[name] for name in FIGURES}}
-    print_json(facts, as_json, lambda _: typer.echo(clean(f"Accuracy on {setting.held}: {found['accuracy']:.4f}")))
+        error_console.print(f"Wrote {output}")
+    facts = {"setting": str(setting), **{name: found[name] for name in PRINTED_KEYS}}
+    print_result(
+        facts, as_json, lambda _: typer.echo(escape_controls(f"Accuracy on {setting.held}: {found['accuracy']:.4f}"))
+    )
 
 
 def _serve(serving: Any, browser: bool, at: str = "") -> None:
-    errors.print(f"{serving.address}\nOnly this machine can open it, with this address. Ctrl-C ends it.")
+    error_console.print(f"{serving.address}\nOnly this machine can open it, with this address. Ctrl-C ends it.")
     serving.run(browser=browser, at=at)
-    errors.print("Ended.")
+    error_console.print("Ended.")

@@ -10,14 +10,14 @@ import typer
 
 from ..utils.io import atomic_write, check_target
 from . import _options as o
-from ._report import errors, notices, translate_errors
+from ._report import error_console, print_notices, translate_errors
 
 if TYPE_CHECKING:
     from ..images import Extractor, Skipped
     from ..tables import Request, Table
 
-PHOTOS = "Pictures in folders DOMAIN/CLASS/, or a table with the columns path, label and domain."
-Photos = Annotated[Path, typer.Argument(help=PHOTOS, show_default=False)]
+PHOTOS_HELP = "Pictures in folders DOMAIN/CLASS/, or a table with the columns path, label and domain."
+Photos = Annotated[Path, typer.Argument(help=PHOTOS_HELP, show_default=False)]
 Model = Annotated[Path, typer.Option("--model", dir_okay=False, help="The network, an ONNX file.")]
 CacheFile = Annotated[Path | None, typer.Option(dir_okay=False, help="File that keeps features; rerun to continue.")]
 
@@ -59,25 +59,25 @@ def extract(
         check_target(output, ".parquet")
         check_target(output.with_suffix(".skipped.csv"))
         given: dict[str, Any] = {
-            "resize": _sides(resize),
+            "resize": _parse_size(resize),
             "crop": crop,
-            "mean": _numbers(mean),
-            "std": _numbers(std),
+            "mean": _parse_numbers(mean),
+            "std": _parse_numbers(std),
             "scale": scale,
         }
         given |= {"channels": channels, "resample": resample}
         how = {"preset": preset, **{name: value for name, value in given.items() if value is not None}}
         found = find_photos(photos, domain_from)
-        notices(found.notices)
-        ours = extractor(found.name, model, output_name, how, cache, batch_size=batch, n_jobs=jobs, strict=strict)
+        print_notices(found.notices)
+        ours = make_extractor(found.name, model, output_name, how, cache, batch_size=batch, n_jobs=jobs, strict=strict)
     with translate_errors(f"What is done is kept in {ours.cache}; run the same command again to continue."):
         files, skipped = ours.write(found, output)
         told = f"{len(files):,} pictures of {len(set(found.domain))} domains and {len(set(found.label))} classes"
-        errors.print(f"Wrote {output}: {told}, {ours.facts['output']!r} of {ours.facts['network']}")
-        list_skipped(skipped, output.with_suffix(".skipped.csv"))
+        error_console.print(f"Wrote {output}: {told}, {ours.facts['output']!r} of {ours.facts['network']}")
+        write_skipped(skipped, output.with_suffix(".skipped.csv"))
 
 
-def photographs(data: Path | None, asked: Request, domain_from: str | None, extraction: tuple[Any, ...]) -> Table:
+def read_photo_table(data: Path | None, asked: Request, domain_from: str | None, extraction: tuple[Any, ...]) -> Table:
     """Photographs as a table, by a network, one of its outputs and a preset."""
     from ..images import find_photos, make_photo_table
     from ..tables import Request
@@ -90,12 +90,12 @@ def photographs(data: Path | None, asked: Request, domain_from: str | None, extr
             "photographs."
         )
     photos = find_photos(data, domain_from)
-    table, skipped = make_photo_table(photos, extractor(photos.name, *extraction), asked)
-    list_skipped(skipped, Path(f"{photos.name}.skipped.csv"))
+    table, skipped = make_photo_table(photos, make_extractor(photos.name, *extraction), asked)
+    write_skipped(skipped, Path(f"{photos.name}.skipped.csv"))
     return table
 
 
-def extractor(
+def make_extractor(
     name: str, model: Path, output_name: str | None, how: Any, cache: Path | None = None, **work: Any
 ) -> Extractor:
     """What makes features, kept in a file beside the other results."""
@@ -107,7 +107,7 @@ def extractor(
     return ours
 
 
-def list_skipped(skipped: list[Skipped], path: Path) -> None:
+def write_skipped(skipped: list[Skipped], path: Path) -> None:
     """Say which pictures could not be read, in a file; a list of an earlier run is removed."""
     from ..tables import format_count
 
@@ -117,17 +117,17 @@ def list_skipped(skipped: list[Skipped], path: Path) -> None:
     with atomic_write(path) as file, file.open("w", encoding="utf-8", errors="replace", newline="") as text:
         csv.writer(text).writerows([("path", "reason"), *skipped])
     several, first = format_count(len(skipped), "picture"), f"{skipped[0].path}: {skipped[0].reason}"
-    notices([f"{several} could not be read and left out, such as {first}. {path} lists them."])
+    print_notices([f"{several} could not be read and left out, such as {first}. {path} lists them."])
 
 
-def _numbers(text: str | None) -> list[float] | None:
+def _parse_numbers(text: str | None) -> list[float] | None:
     try:
         return None if text is None else [float(part) for part in text.split(",")]
     except ValueError:
         raise ValueError(f"{text!r} is no number, nor three with commas between them.") from None
 
 
-def _sides(text: str | None) -> int | tuple[int, ...] | None:
+def _parse_size(text: str | None) -> int | tuple[int, ...] | None:
     if text is None:
         return None
     parts = text.lower().split("x")

@@ -11,12 +11,12 @@ import typer
 
 from ..utils.io import check_target
 from . import _options as o
-from ._own_methods import combine_methods, load_own_methods, parse_own_method
-from ._report import errors, notices, print_json, show_columns, translate_errors
-from ._show import describe
+from ._own_methods import combine_methods, find_method, load_user_methods
+from ._report import error_console, print_notices, print_result, show_columns, translate_errors
+from ._show import print_card
 
-EXACT = {"none": True, "nystroem": False}  # otherwise the number of rows decides
-UNUSED_DOMAIN = "not used: exact kernels are fitted here. Pass --feature-map nystroem for landmarks."
+EXACT_BY_FEATURE_MAP = {"none": True, "nystroem": False}  # otherwise the number of rows decides
+UNUSED_WITH_EXACT_KERNELS = "not used: exact kernels are fitted here. Pass --feature-map nystroem for landmarks."
 
 
 def fit(
@@ -33,7 +33,7 @@ def fit(
     method: Annotated[
         str,
         typer.Option(
-            callback=o.show_help_if_missing,
+            callback=o.list_methods_on_help,
             is_eager=True,
             help="auto pools many models; --method help lists them, and what they are.",
         ),
@@ -74,10 +74,8 @@ def fit(
 
     with translate_errors("Nothing was written."):
         check_target(output, ".unseen")
-        own = load_own_methods(with_models or [])
-        wanted = (
-            combine_methods(method_names(automatic=True), own) if method == AUTO else [parse_own_method(method, own)]
-        )
+        own = load_user_methods(with_models or [])
+        wanted = combine_methods(method_names(automatic=True), own) if method == AUTO else [find_method(method, own)]
         check_storable([(one.transformer, one.classifier) for one in wanted if one.own or method != AUTO])
         method = method if method == AUTO else wanted[0].name
         asked = Request(label, domain, o.parse_names(features), o.parse_names(drop), unlabeled, max_per_domain, seed)
@@ -85,21 +83,21 @@ def fit(
         source = TableRows(o.embedded_table(asked)) if data is None else survey_table(data, asked)
         how: dict[str, Any] = {"scale": o.resolve_scale(data, scale), "seed": seed}
         try:
-            plan = SizePlan.from_rows(source.rows, exact=EXACT.get(feature_map), landmarks=components)
+            plan = SizePlan.from_rows(source.rows, exact=EXACT_BY_FEATURE_MAP.get(feature_map), landmarks=components)
             table = open_row_stream(source, plan, seed)
             asked_for = {"--components": components, "--workers": workers, "--scheduler": scheduler}
             unused = " and ".join(name for name, value in asked_for.items() if value is not None and plan.exact)
-            said = [f"{unused} {UNUSED_DOMAIN}"] if unused else []
-            notices([*fit_notices(table, wanted, plan), *said])
+            said = [f"{unused} {UNUSED_WITH_EXACT_KERNELS}"] if unused else []
+            print_notices([*fit_notices(table, wanted, plan), *said])
             work: dict[str, Any] = {"inductive": inductive, "balance": balance, "n_jobs": jobs, "verbose": 1}
-            with nullcontext() if plan.exact else o.cluster(workers, scheduler) as client:
+            with nullcontext() if plan.exact else o.open_cluster(workers, scheduler) as client:
                 found = fit_table(table, wanted, plan=plan, stream=source, client=client, **work, **how)
         except MemoryError as error:
             raise MemoryError(f"{error} With this command: --max-per-domain N.") from error
-        notices(found.remarks)
+        print_notices(found.remarks)
         table = replace(table, notices=[*table.notices, *said, *found.remarks])
-        card = model_card(table, found, method=method, source=source, command=o.command_line(), **how)
+        card = model_card(table, found, method=method, source=source, command=o.current_command(), **how)
         save_model(found.model, output, card)
-        print_json(card, as_json, describe)
+        print_result(card, as_json, print_card)
         show_columns(card["data"]["columns"], columns and not as_json)
-        errors.print(f"Wrote {output}")
+        error_console.print(f"Wrote {output}")

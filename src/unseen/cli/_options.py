@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from ..utils.io import check_target
-from ._report import grid, notices, page
+from ._report import make_console, make_table, print_notices
 
 if TYPE_CHECKING:
     from ..study import Protocol
@@ -37,20 +37,20 @@ LOCAL_CONFIG = {
 }
 
 
-def show_help_if_missing(names: str) -> str:
+def list_methods_on_help(names: str) -> str:
     """Instead of going on, list all methods if somebody asks for help with them."""
     if names.strip().lower() != "help":
         return names
     from ..model_selection import METHODS
 
-    table = grid(["method", "kind", "what it is"], [])
+    table = make_table(["method", "kind", "what it is"], [])
     for method in METHODS.values():
         table.add_row(method.name, method.kind, method.about)
-    page().print(table)
+    make_console().print(table)
     raise typer.Exit
 
 
-def _some_jobs(jobs: int) -> int:
+def _check_jobs(jobs: int) -> int:
     if jobs == 0:
         raise typer.BadParameter("at least one process is needed; -1 means one for each core.")
     return jobs
@@ -122,14 +122,14 @@ Workers = Annotated[int | None, typer.Option(min=1, help="Leave the work to so m
 Scheduler = Annotated[str | None, typer.Option(help="The same on a running Dask cluster, such as tcp://HOST:8786.")]
 Selection = Annotated[Literal["domain", "within", "oracle"], typer.Option(help="Who chooses the settings.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of all random draws.")]
-JOBS = "Processes; -1 for one on each core. Not used for what Dask workers do."
-Jobs = Annotated[int, typer.Option("--jobs", "-j", callback=_some_jobs, help=JOBS)]
+JOBS_HELP = "Processes; -1 for one on each core. Not used for what Dask workers do."
+Jobs = Annotated[int, typer.Option("--jobs", "-j", callback=_check_jobs, help=JOBS_HELP)]
 Quick = Annotated[bool, typer.Option("--quick", help="A smoke version: one repeat, small grids.")]
 Repeats = Annotated[int, typer.Option(min=1, help="Random draws of the training data.")]
 Methods = Annotated[
     str,
     typer.Option(
-        callback=show_help_if_missing,
+        callback=list_methods_on_help,
         is_eager=True,
         help="Comma-separated; --methods help lists them.",
         show_default="all",
@@ -154,7 +154,7 @@ def _all_methods() -> str:
     return ",".join(method_names(compared=True))
 
 
-ALL: Any = _all_methods  # called when a command runs: help needs no table of methods
+ALL_METHODS: Any = _all_methods  # called when a command runs: help needs no table of methods
 
 
 def parse_names(names: str | None) -> list[str] | None:
@@ -195,7 +195,7 @@ def embedded_table(request: Request) -> Table:
 
 
 @contextmanager
-def cluster(workers: int | None, scheduler: str | None) -> Iterator[Any]:
+def open_cluster(workers: int | None, scheduler: str | None) -> Iterator[Any]:
     """Yield a Dask client of a running cluster or of local workers; None without either option."""
     from ..estimators import ClusterLostError
     from ..utils.optional_imports import optional_import
@@ -208,9 +208,14 @@ def cluster(workers: int | None, scheduler: str | None) -> Iterator[Any]:
     distributed = optional_import("distributed", "Working on a cluster")
     try:
         if scheduler is not None:
-            with _silent("distributed.client"), distributed.Client(scheduler, timeout=CONNECT_SECONDS) as client:
+            with (
+                _silence_logger("distributed.client"),
+                distributed.Client(scheduler, timeout=CONNECT_SECONDS) as client,
+            ):
                 if not client.nthreads():
-                    notices([f"The cluster at {scheduler} has no workers yet. The work starts when they connect."])
+                    print_notices(
+                        [f"The cluster at {scheduler} has no workers yet. The work starts when they connect."]
+                    )
                 yield client
         elif workers is not None:
             with local_cluster(workers) as local, distributed.Client(local) as client:
@@ -247,7 +252,7 @@ def local_cluster(workers: int) -> Iterator[Any]:
 
 
 @contextmanager
-def _silent(name: str) -> Iterator[None]:
+def _silence_logger(name: str) -> Iterator[None]:
     """Keep a logger from telling, with a traceback, what is told as an error here."""
     logger = logging.getLogger(name)
     before = logger.level
@@ -289,6 +294,6 @@ def check_store(store: Path) -> None:
     check_target(Path(f"{store}-journal"))
 
 
-def command_line() -> str:
+def current_command() -> str:
     """The command that repeats this run."""
     return shlex.join(["unseen", *sys.argv[1:]])

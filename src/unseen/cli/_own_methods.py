@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ..model_selection import Method
 
 
-def load_own_methods(places: Sequence[str]) -> list[Method]:
+def load_user_methods(places: Sequence[str]) -> list[Method]:
     """Methods from places such as ``file.py:NAME`` and ``package.module:NAME``; they tell where they come from.
 
     A name stands for a classifier, a class that makes one without arguments, a `Method`, or a tuple of a name, a
@@ -24,12 +24,12 @@ def load_own_methods(places: Sequence[str]) -> list[Method]:
 
     found = []
     for place in places:
-        (method,) = parse_methods([_item(place)])
+        (method,) = parse_methods([_load_object(place)])
         found.append(replace(method, about=f"{method.about} ({place})".strip()))
     return parse_methods(found)  # of different names
 
 
-def parse_own_method(name: str, own: Sequence[Method]) -> Method:
+def find_method(name: str, own: Sequence[Method]) -> Method:
     """The method of a name, a user's own if there is one."""
     from ..model_selection import get_method
 
@@ -38,10 +38,10 @@ def parse_own_method(name: str, own: Sequence[Method]) -> Method:
 
 def combine_methods(names: Sequence[str], own: Sequence[Method]) -> list[Method]:
     """Methods by their names, some of which may be a user's, and then what else is the user's."""
-    return list(dict.fromkeys([*(parse_own_method(name, own) for name in names), *own]))
+    return list(dict.fromkeys([*(find_method(name, own) for name in names), *own]))
 
 
-def _item(place: str) -> Any:
+def _load_object(place: str) -> Any:
     """What a place holds, as `parse_methods` takes it."""
     from ..model_selection import Method
     from ..utils.validation import format_list
@@ -50,7 +50,7 @@ def _item(place: str) -> Any:
     if not where or not name.isidentifier():
         raise ValueError(f"--with takes file.py:NAME or package.module:NAME; got {place!r}.")
     try:
-        names = _names_in_file(Path(where)) if where.endswith(".py") else _names_in_module(where)
+        names = _run_file(Path(where)) if where.endswith(".py") else _import_names(where)
     except FileNotFoundError:
         raise
     except Exception as error:  # whatever the user's own code stumbles over
@@ -67,15 +67,15 @@ def _item(place: str) -> Any:
     return value if isinstance(value, (Method, tuple)) else (name, value)
 
 
-def _names_in_module(where: str) -> dict[str, Any]:
-    _look_in(Path.cwd())
+def _import_names(where: str) -> dict[str, Any]:
+    _append_to_path(Path.cwd())
     return vars(import_module(where))
 
 
-def _names_in_file(path: Path) -> dict[str, Any]:
+def _run_file(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise FileNotFoundError(f"--with: there is no file {path}.")
-    _look_in(path.resolve().parent)
+    _append_to_path(path.resolve().parent)
     name = f"with {path.stem}"  # which no module has
     spec = spec_from_file_location(name, path)
     assert spec is not None  # the ending is .py
@@ -90,7 +90,7 @@ def _names_in_file(path: Path) -> dict[str, Any]:
     return vars(module)
 
 
-def _look_in(folder: Path) -> None:
+def _append_to_path(folder: Path) -> None:
     """Let code find what lies beside it, after all that is installed."""
     if str(folder) not in sys.path:
         sys.path.append(str(folder))

@@ -10,11 +10,19 @@ import typer
 from ..exceptions import SmallBatchError
 from ..utils.io import check_target
 from . import _options as o
-from ._report import clean, errors, grid, notices, page, print_json, translate_errors
-from ._show import readable
+from ._report import (
+    error_console,
+    escape_controls,
+    make_console,
+    make_table,
+    print_notices,
+    print_result,
+    translate_errors,
+)
+from ._show import quote_label
 
-SHOWN = 20  # domains whose novelty is printed
-LEGIBLE = 12  # classes that a table has room for
+MAX_SHOWN_DOMAINS = 20  # domains whose novelty is printed
+MAX_SHOWN_CLASSES = 12  # classes that a table has room for
 # How to avoid a SmallBatchError, in terms of options.
 REMEDIES = {
     "batch": "predict a table with at least {fewest} rows of each new domain",
@@ -57,70 +65,80 @@ def predict(
         if sets is not None:  # before anything is read
             fitted.table_model.pool.threshold(sets)
         table = fitted.open_table(new, domain=domain, keep=kept, batch_size=batch_size)
-        notices(table.notices)
-        with o.cluster(workers, scheduler) as client:
+        print_notices(table.notices)
+        with o.open_cluster(workers, scheduler) as client:
             try:
                 found = fitted.predict_table(table, output, center=center, sets=sets, client=client, verbose=1)
             except SmallBatchError as error:
                 raise ValueError(f"{error.problem} {error.advice(REMEDIES)}") from error
-        notices(found.notices)
-        print_json(found.summary, as_json, show_predictions)
-        errors.print(f"Wrote {output}")
+        print_notices(found.notices)
+        print_result(found.summary, as_json, show_predictions)
+        error_console.print(f"Wrote {output}")
 
 
 def show_predictions(summary: dict[str, Any]) -> None:
     """Print how many rows got which label, how far they lie from the sources, and which labels were right."""
     names_domains = any(entry["domain"] is not None for entry in summary["novelty"])
-    _say(_rows(summary["rows"]))
+    _print_line(_format_rows(summary["rows"]))
     for entry in summary["labels"]:
-        _say(f"  {readable(entry['label'])}: {entry['rows']:,}")
+        _print_line(f"  {quote_label(entry['label'])}: {entry['rows']:,}")
     if summary["agreement"]:
         _print_agreement(summary["agreement"], names_domains)
     if summary["transductive"]:
-        _say("The rows of each new domain were looked at together: the predictions are transductive.")
+        _print_line("The rows of each new domain were looked at together: the predictions are transductive.")
     if summary["sets"]:
         asked, size = 100 * summary["sets"]["coverage"], summary["sets"]["classes"]
         average = f"Sets of {size:.1f} labels on average, to hold the true one in {asked:g}% of rows of new domains."
-        _say(summary["sets"]["note"] or average)
+        _print_line(summary["sets"]["note"] or average)
     found = sorted(summary["novelty"], key=lambda entry: -(entry["ratio"] or 0))
-    _say_some([f"{readable(e['domain'])}: {e['text']}" if names_domains else e["text"] for e in found], "all nearer")
+    _print_lines(
+        [f"{quote_label(e['domain'])}: {e['text']}" if names_domains else e["text"] for e in found], "all nearer"
+    )
 
 
 def _print_agreement(found: dict[str, Any], names_domains: bool) -> None:
     """Accuracy, and which label was predicted as which."""
-    without = f"; {_rows(found['unlabeled'])} without a label" if found["unlabeled"] else ""
-    _say(f"Accuracy: {_share(found)}{without}")
+    without = f"; {_format_rows(found['unlabeled'])} without a label" if found["unlabeled"] else ""
+    _print_line(f"Accuracy: {_format_accuracy(found)}{without}")
     domains = sorted(found["domains"], key=lambda entry: float(entry["accuracy"])) if names_domains else []
-    _say_some([f"  {readable(entry['domain'])}: {_share(entry)}" for entry in domains], "none of them worse", "  ")
-    names = [readable(name) for name in found["classes"]]
-    if len(names) > LEGIBLE:
-        _say(f"Which of the {len(names)} classes were taken for which: --json.")
+    _print_lines(
+        [f"  {quote_label(entry['domain'])}: {_format_accuracy(entry)}" for entry in domains],
+        "none of them worse",
+        "  ",
+    )
+    names = [quote_label(name) for name in found["classes"]]
+    if len(names) > MAX_SHOWN_CLASSES:
+        _print_line(f"Which of the {len(names)} classes were taken for which: --json.")
         return
-    table = grid(["label"], names, "Labels of the table, and what was predicted")
+    table = make_table(["label"], names, "Labels of the table, and what was predicted")
     rows = list(zip(names, found["counts"], strict=True))
     if found["others"]["rows"]:
         rows.append(("any other", found["others"]["counts"]))
     for name, counts in rows:
         table.add_row(name, *(f"{count:,}" for count in counts))
-    page().print(table)
+    make_console().print(table)
 
 
-def _share(found: dict[str, Any]) -> str:
-    return f"{100 * found['accuracy']:.1f}%, {found['right']:,} of {_rows(found['rows'])} right"
+def _format_accuracy(found: dict[str, Any]) -> str:
+    return f"{100 * found['accuracy']:.1f}%, {found['right']:,} of {_format_rows(found['rows'])} right"
 
 
-def _rows(number: int) -> str:
+def _format_rows(number: int) -> str:
     from ..tables import format_count
 
     return format_count(number, "row")
 
 
-def _say_some(lines: list[str], rest: str, indent: str = "") -> None:
+def _print_lines(lines: list[str], rest: str, indent: str = "") -> None:
     """Print a line for each domain, of the first few."""
-    more = [f"{indent}... and {len(lines) - SHOWN} more domains, {rest}."] if len(lines) > SHOWN else []
-    for line in lines[:SHOWN] + more:
-        _say(line)
+    more = (
+        [f"{indent}... and {len(lines) - MAX_SHOWN_DOMAINS} more domains, {rest}."]
+        if len(lines) > MAX_SHOWN_DOMAINS
+        else []
+    )
+    for line in lines[:MAX_SHOWN_DOMAINS] + more:
+        _print_line(line)
 
 
-def _say(text: str) -> None:
-    typer.echo(clean(text))
+def _print_line(text: str) -> None:
+    typer.echo(escape_controls(text))

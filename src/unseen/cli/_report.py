@@ -26,14 +26,16 @@ if TYPE_CHECKING:
     from ..study import AccuracyTable, Cell
 
 # Marks that turn the direction of what follows, also beyond the name that holds them, and two that break lines.
-DIRECTION = (0x061C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A))
-ESCAPED = {code: f"\\u{code:04x}" for code in DIRECTION}
-CONTROL = dict.fromkeys((*range(9), *range(11, 32), *range(127, 160)), "\ufffd") | ESCAPED  # but tab and newline
+DIRECTION_CHARACTERS = (0x061C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A))
+ESCAPED_DIRECTION = {code: f"\\u{code:04x}" for code in DIRECTION_CHARACTERS}
+CONTROL_CHARACTERS = (
+    dict.fromkeys((*range(9), *range(11, 32), *range(127, 160)), "\ufffd") | ESCAPED_DIRECTION
+)  # but tab and newline
 
 
-def clean(text: str) -> str:
+def escape_controls(text: str) -> str:
     """Text of files and tables without what a terminal would obey."""
-    return text.translate(CONTROL)
+    return text.translate(CONTROL_CHARACTERS)
 
 
 class Terminal(Console):
@@ -44,39 +46,39 @@ class Terminal(Console):
 
     def render_str(self, text: str, **options: Any) -> Text:
         """Cells of tables and lines of text all come through here."""
-        return super().render_str(clean(text), **options)
+        return super().render_str(escape_controls(text), **options)
 
 
-errors = Terminal(stderr=True, soft_wrap=True)
+error_console = Terminal(stderr=True, soft_wrap=True)
 PARAMETER = re.compile(r"the parameter (\w+)")  # how notes of the library name one
-PAGE = 240  # columns of a table that goes into a file or a pipe
+PIPE_WIDTH = 240  # columns of a table that goes into a file or a pipe
 
 
-def page() -> Terminal:
+def make_console() -> Terminal:
     """Standard output, as wide as it is."""
-    return Terminal(width=None if sys.stdout.isatty() else PAGE)
+    return Terminal(width=None if sys.stdout.isatty() else PIPE_WIDTH)
 
 
-def grid(names: Iterable[str], figures: Iterable[str], title: str | None = None) -> RichTable:
+def make_table(names: Iterable[str], figures: Iterable[str], title: str | None = None) -> RichTable:
     """An empty table with columns of names, and of figures to the right of them."""
     table = RichTable(title=title, title_justify="left", header_style="bold")
     for name in names:
-        table.add_column(clean(name))
+        table.add_column(escape_controls(name))
     for name in figures:
-        table.add_column(clean(name), justify="right")
+        table.add_column(escape_controls(name), justify="right")
     return table
 
 
-def fitting(columns: Mapping[Any, Sequence[str | Text]], width: int, needed: int) -> list[Any]:
+def select_fitting_columns(columns: Mapping[Any, Sequence[str | Text]], width: int, needed: int) -> list[Any]:
     """The first columns for which a table has room, but as many as are needed at least."""
     widths = [3 + max(Text.assemble(cell).cell_len for cell in cells) for cells in columns.values()]  # edge and spaces
     used = list(accumulate(widths, initial=1))[1:]
     return [name for i, (name, total) in enumerate(zip(columns, used, strict=True)) if i < needed or total <= width]
 
 
-def shortened(name: str, most: int) -> str:
+def shorten(name: str, most: int) -> str:
     """A name that is not too wide: what is too much is taken out of its middle, since names tend to begin alike."""
-    text = clean(name)
+    text = escape_controls(name)
     if cell_len(text) <= most:
         return text
     half = (most - 1) // 2
@@ -92,12 +94,12 @@ def translate_errors(resume: str = "") -> Iterator[None]:
             try:
                 yield
             finally:
-                notices(dict.fromkeys(str(warning.message) for warning in caught))
+                print_notices(dict.fromkeys(str(warning.message) for warning in caught))
     except KeyboardInterrupt:
-        errors.print(f"Stopped. {resume}".strip())
+        error_console.print(f"Stopped. {resume}".strip())
         raise typer.Exit(1) from None
     except (ValueError, TypeError, ImportError, FileNotFoundError, NotADirectoryError) as error:
-        errors.print(Text.assemble(("Error: ", "bold red"), clean(str(error))))
+        error_console.print(Text.assemble(("Error: ", "bold red"), escape_controls(str(error))))
         raise typer.Exit(2) from None
     except (BrokenProcessPool, OSError, MemoryError) as error:
         reason = str(error) or type(error).__name__
@@ -105,18 +107,18 @@ def translate_errors(resume: str = "") -> Iterator[None]:
             reason = "A process died: it was killed, or memory ran out. Try --jobs 1 or --max-per-domain."
         elif isinstance(error, OSError) and error.errno == errno.ENOSPC:
             reason = f"The disk is full: {error.filename or 'a file'} cannot be written. Make room on it."
-        errors.print(Text.assemble(("Failed: ", "bold red"), clean(f"{reason} {resume}".strip())))
+        error_console.print(Text.assemble(("Failed: ", "bold red"), escape_controls(f"{reason} {resume}".strip())))
         raise typer.Exit(1) from None
 
 
-def notices(lines: Iterable[str]) -> None:
+def print_notices(lines: Iterable[str]) -> None:
     """Say what was assumed or left out; parameters of the library are options here."""
     for line in lines:
         options = PARAMETER.sub(lambda match: f"--{match[1].replace('_', '-')}", line)
-        errors.print(Text.assemble(("Note: ", "bold"), clean(options)))
+        error_console.print(Text.assemble(("Note: ", "bold"), escape_controls(options)))
 
 
-def print_json(facts: dict[str, Any], as_json: bool, show: Callable[[dict[str, Any]], None]) -> None:
+def print_result(facts: dict[str, Any], as_json: bool, show: Callable[[dict[str, Any]], None]) -> None:
     """Print results for people, or as JSON in which characters that a terminal would obey are escaped.
 
     In JSON, characters that the encoding of standard output lacks are escaped as well, so that nothing is lost.
@@ -124,7 +126,9 @@ def print_json(facts: dict[str, Any], as_json: bool, show: Callable[[dict[str, A
     if not as_json:
         show(facts)
         return
-    controls = {code: f"\\u{code:04x}" for code in range(127, 160)} | ESCAPED  # json leaves DEL and so on as they are
+    controls = {
+        code: f"\\u{code:04x}" for code in range(127, 160)
+    } | ESCAPED_DIRECTION  # json leaves DEL and so on as they are
     is_unicode = (sys.stdout.encoding or "").lower().startswith("utf")
     typer.echo(json.dumps(facts, ensure_ascii=not is_unicode, allow_nan=False).translate(controls))
 
@@ -133,10 +137,10 @@ def show_table(table: AccuracyTable, title: str) -> None:
     """Print a table like the paper's: best in bold, the printed figure in gray, transductive entries starred."""
     from ..study import summary_lines
 
-    console = page()
-    rich = grid(["task"], table.methods, title)
+    console = make_console()
+    rich = make_table(["task"], table.methods, title)
     for task in table.tasks:
-        rich.add_row(task, *(_entry(table.cells[task, method]) for method in table.methods))
+        rich.add_row(task, *(_format_cell(table.cells[task, method]) for method in table.methods))
     rich.add_section()
     for name, values in summary_lines(table):
         rich.add_row(name, *values)
@@ -150,7 +154,7 @@ def show_table(table: AccuracyTable, title: str) -> None:
         console.print(f"{method} {reason}", style="red")
 
 
-def _entry(cell: Cell) -> Text:
+def _format_cell(cell: Cell) -> Text:
     if cell.repeats == 0:
         return Text(cell.word, style="red")
     accuracy = f"{cell.mean:.1f} ±{cell.sd:.1f}" if cell.repeats > 1 else f"{cell.mean:.2f}"  # papers print two digits
@@ -162,23 +166,23 @@ def _entry(cell: Cell) -> Text:
 
 def show_columns(uses: list[dict[str, Any]], wanted: bool = True) -> None:
     """Print how every column of a table was used."""
-    from ..report import column_lines
+    from ..report import describe_columns
 
     if wanted:
-        table = grid(["column", "use"], [])
-        for name, use in column_lines(uses):
+        table = make_table(["column", "use"], [])
+        for name, use in describe_columns(uses):
             table.add_row(name, use)
-        page().print(table)
+        make_console().print(table)
 
 
-def write(text: str, path: Path | None) -> None:
+def write_text(text: str, path: Path | None) -> None:
     """Write to a file, whole or not at all, or print."""
     if path is None:
-        typer.echo(clean(text) if sys.stdout.isatty() else text, nl=False)
+        typer.echo(escape_controls(text) if sys.stdout.isatty() else text, nl=False)
         return
     with atomic_write(path) as file:
         file.write_text(text, encoding="utf-8")
-    errors.print(f"Wrote {path}")
+    error_console.print(f"Wrote {path}")
 
 
 def save_figure(figure: Any, path: Path) -> None:
@@ -186,4 +190,4 @@ def save_figure(figure: Any, path: Path) -> None:
     with atomic_write(path) as file, warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph")  # a name that the font cannot write is drawn as boxes
         figure.savefig(file, dpi=150, format=path.suffix[1:].lower())
-    errors.print(f"Wrote {path}")
+    error_console.print(f"Wrote {path}")

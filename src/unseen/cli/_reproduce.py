@@ -11,8 +11,8 @@ import typer
 
 from ..utils.io import check_target
 from . import _options as o
-from ._extract import extractor, list_skipped
-from ._report import errors, notices, save_figure, show_table, translate_errors, write
+from ._extract import make_extractor, write_skipped
+from ._report import error_console, print_notices, save_figure, show_table, translate_errors, write_text
 
 if TYPE_CHECKING:
     from ..study import AccuracyTable
@@ -34,7 +34,7 @@ Output = Annotated[
 ]
 Figure = Annotated[Path, typer.Option(dir_okay=False, help="The picture; an .svg and a .png of this name.")]
 FIGURE_SUFFIXES = (".png", ".svg")
-ENDINGS = {".tex": "latex", ".csv": "csv", ".json": "json"}
+FORMAT_BY_SUFFIX = {".tex": "latex", ".csv": "csv", ".json": "json"}
 Photos = Annotated[Path | None, typer.Option(file_okay=False, help="The photographs, in DOMAIN/CLASS/; needs --model.")]
 DataHome = Annotated[Path | None, typer.Option(help="Folder with the files, or where to put them.")]
 
@@ -99,11 +99,13 @@ def synthetic(
             tied = 100 * ties(method, problem)
             if len(tied) > 1:
                 how = f"{tied.min():.2f} to {tied.max():.2f}, {np.median(tied):.2f} in the median"
-                notices([f"{method}: {len(tied)} settings tie on {CHOSEN_BY[1]}; on the target they score {how}."])
+                print_notices(
+                    [f"{method}: {len(tied)} settings tie on {CHOSEN_BY[1]}; on the target they score {how}."]
+                )
         drawn = synthetic_figure(problem, [r for r in rows if r.task == CHOSEN_BY[1] and r.repeat == 0])
         for suffix in FIGURE_SUFFIXES:
             save_figure(drawn, figure.with_suffix(suffix))
-        _publish(accuracy_table(rows), title, format, output)
+        _write_table(accuracy_table(rows), title, format, output)
 
 
 @reproduce.command("office-caltech")
@@ -117,7 +119,7 @@ def office_caltech(
     download: Annotated[bool, typer.Option(help="Whether files that are missing are downloaded.")] = True,
     selection: o.Selection = "domain",
     repeats: o.Repeats = 5,
-    methods: o.Methods = o.ALL,
+    methods: o.Methods = o.ALL_METHODS,
     quick: o.Quick = False,
     jobs: o.Jobs = 2,
     store: o.Store = None,
@@ -131,10 +133,10 @@ def office_caltech(
     from ..datasets import fetch_office_caltech
 
     if photos is not None or model is not None:
-        _photographs("office-caltech", locals())
+        _run_on_photos("office-caltech", locals())
         return
     load = partial(fetch_office_caltech, features, data_home=data_home, download=download)
-    _compare(load, "office-caltech", f"office-caltech-{features}", locals())
+    _run_study(load, "office-caltech", f"office-caltech-{features}", locals())
 
 
 @reproduce.command("vlcs")
@@ -148,7 +150,7 @@ def vlcs(
     preset: o.Preset = "caffe",
     selection: o.Selection = "domain",
     repeats: o.Repeats = 5,
-    methods: o.Methods = o.ALL,
+    methods: o.Methods = o.ALL_METHODS,
     quick: o.Quick = False,
     jobs: o.Jobs = 2,
     store: o.Store = None,
@@ -162,11 +164,11 @@ def vlcs(
     from ..datasets import load_vlcs
 
     if photos is not None or model is not None:
-        _photographs("vlcs", locals())
+        _run_on_photos("vlcs", locals())
         return
     if folder is None:
         raise typer.BadParameter("name a folder with one file per domain, or --photos and --model.")
-    _compare(partial(load_vlcs, folder), "vlcs", "vlcs", locals())
+    _run_study(partial(load_vlcs, folder), "vlcs", "vlcs", locals())
 
 
 @reproduce.command("folder")
@@ -174,7 +176,7 @@ def folder_command(
     folder: Annotated[Path, typer.Argument(help="One file per domain; see unseen.datasets.load_folder.")],
     selection: o.Selection = "domain",
     repeats: o.Repeats = 5,
-    methods: o.Methods = o.ALL,
+    methods: o.Methods = o.ALL_METHODS,
     max_per_domain: o.MaxPerDomain = None,
     quick: o.Quick = False,
     jobs: o.Jobs = 2,
@@ -188,10 +190,10 @@ def folder_command(
     """
     from ..datasets import load_folder
 
-    _compare(partial(load_folder, folder), "", folder.expanduser().resolve().name, locals())
+    _run_study(partial(load_folder, folder), "", folder.expanduser().resolve().name, locals())
 
 
-def _photographs(paper: str, options: dict[str, Any]) -> None:
+def _run_on_photos(paper: str, options: dict[str, Any]) -> None:
     """The same from photographs, with features of a network."""
     from ..images import find_photos, photo_collection
 
@@ -199,18 +201,18 @@ def _photographs(paper: str, options: dict[str, Any]) -> None:
         if options["photos"] is None or options["model"] is None:
             raise ValueError("--photos names the photographs and --model the network: both are needed.")
         photos = find_photos(options["photos"])
-        notices(photos.notices)
-        ours = extractor(photos.name, options["model"], options["output_name"], options["preset"])
+        print_notices(photos.notices)
+        ours = make_extractor(photos.name, options["model"], options["output_name"], options["preset"])
 
     def load() -> Any:
         found = photo_collection(paper, photos, ours)
-        list_skipped(found.skipped, Path(f"{photos.name}.skipped.csv"))
+        write_skipped(found.skipped, Path(f"{photos.name}.skipped.csv"))
         return found
 
-    _compare(load, paper, f"{paper}-{options['model'].stem}", options | {"features": ours.facts["network"]})
+    _run_study(load, paper, f"{paper}-{options['model'].stem}", options | {"features": ours.facts["network"]})
 
 
-def _compare(load: Callable[[], Any], paper: str, name: str, options: dict[str, Any]) -> None:
+def _run_study(load: Callable[[], Any], paper: str, name: str, options: dict[str, Any]) -> None:
     """Run the study on some data and print or write its table."""
     from ..study import AccuracyTable, accuracy_table, published, run, subsample_task, tasks
 
@@ -224,7 +226,7 @@ def _compare(load: Callable[[], Any], paper: str, name: str, options: dict[str, 
         protocol = o.make_protocol(options["selection"], options["repeats"], quick)
         domains = list(data.domain_names)
         todo = tasks(domains) + (tasks(domains, 2) if len(domains) == 4 and not quick else [])
-        errors.print(f"{len(todo)} tasks, {len(chosen)} methods, {protocol.repeats} repeats -> {store}")
+        error_console.print(f"{len(todo)} tasks, {len(chosen)} methods, {protocol.repeats} repeats -> {store}")
         kept = subsample_task(data.domain, options.get("max_per_domain"), y=data.target)
         X, y, domain = data.data[kept], data.target[kept], data.domain[kept]
         work = {"store": store, "protocol": protocol, "methods": chosen, "n_jobs": options["jobs"], "verbose": 1}
@@ -233,17 +235,17 @@ def _compare(load: Callable[[], Any], paper: str, name: str, options: dict[str, 
         printed = "the paper's figure, for DeCAF6 features" if other else AccuracyTable.printed
         table = accuracy_table(rows, published(paper, todo) if paper else None, printed)
         title = f"{name}: accuracy on the unseen domains, settings chosen by {protocol.selection!r}"
-        _publish(table, title, options["format"], options["output"])
+        _write_table(table, title, options["format"], options["output"])
         failed = [row for row in rows if row.status == "failed"]
     if failed:
-        errors.print(f"{len(failed)} of {len(rows)} runs failed; run the same command again to try them again.")
+        error_console.print(f"{len(failed)} of {len(rows)} runs failed; run the same command again to try them again.")
         raise typer.Exit(1)
 
 
-def _publish(table: AccuracyTable, title: str, format: Any, output: Path | None) -> None:
+def _write_table(table: AccuracyTable, title: str, format: Any, output: Path | None) -> None:
     """Show the table in the terminal, or write it in the format asked for or told by the file's ending."""
     if format is None and output is None:
         show_table(table, title)
         return
-    by_ending = ENDINGS.get(output.suffix.lower(), "markdown") if output else "markdown"
-    write(table.text(format or by_ending), output)
+    by_ending = FORMAT_BY_SUFFIX.get(output.suffix.lower(), "markdown") if output else "markdown"
+    write_text(table.text(format or by_ending), output)

@@ -7,12 +7,21 @@ being explored, `NewDataView` a fitted model on new rows, `Server` the server.
 from ._code import command_line_code, python_code
 from ._new_data_view import NewDataView
 from ._saving import save
-from ._server import Explorer, Server, application
+from ._server import Explorer, Server, make_application
 from ._session import Origin, Session
 from ._setting import Setting
 from ._sources import embedded_sources, table_source
 
 __all__: list[str] = []  # the command is the way in
 # For other rooms, and for nobody else.
-__all__ += ["Explorer", "NewDataView", "Origin", "Server", "Session", "Setting", "application", "command_line_code"]
+__all__ += [
+    "Explorer",
+    "NewDataView",
+    "Origin",
+    "Server",
+    "Session",
+    "Setting",
+    "command_line_code",
+    "make_application",
+]
 __all__ += ["embedded_sources", "python_code", "save", "table_source"]

@@ -7,7 +7,7 @@ import shlex
 from ._session import Session
 from ._setting import Setting
 
-HEADS = {
+HEAD_CODE = {
     "1-NN": ("from sklearn.neighbors import KNeighborsClassifier", "KNeighborsClassifier(1)"),
     "logistic": (
         "from sklearn.linear_model import LogisticRegression\n"
@@ -16,7 +16,7 @@ HEADS = {
         'make_pipeline(StandardScaler(), LogisticRegression(max_iter=2000, solver="newton-cg"))',
     ),
 }
-PYTHON = """\
+PYTHON_TEMPLATE = """\
 {head_import}
 from unseen import {method}
 from unseen.tables import preprocessor
@@ -38,8 +38,8 @@ def python_code(session: Session, setting: Setting) -> str:
     table = session.origin.code
     if session.thinned:
         table += f"\ntable = table.take(table.samples.thinned({session.most}, {session.seed}))"
-    head_import, head = HEADS[setting.head]
-    return PYTHON.format(
+    head_import, head = HEAD_CODE[setting.head]
+    return PYTHON_TEMPLATE.format(
         head_import=head_import,
         head=head,
         table=table,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-REQUEST_SECONDS = 10.0  # requests come from this machine and are small
+MAX_REQUEST_SECONDS = 10.0  # requests come from this machine and are small
 
 
-def timed_protocol() -> Any:
+def make_timed_protocol() -> Any:
     """The protocol class for uvicorn."""
     import h11
     from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -38,7 +38,7 @@ def timed_protocol() -> Any:
         def expect_request(self) -> None:
             if self.timer is not None:
                 self.timer.cancel()
-            self.timer = self.loop.call_later(REQUEST_SECONDS, self.close_unless_complete)
+            self.timer = self.loop.call_later(MAX_REQUEST_SECONDS, self.close_unless_complete)
 
         def close_unless_complete(self) -> None:
             if self.conn.their_state in (h11.IDLE, h11.SEND_BODY):  # an answer may take as long as it needs

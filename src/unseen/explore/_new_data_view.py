@@ -10,7 +10,7 @@ import numpy as np
 from ..models import load_model
 from ..utils.validation import format_list
 
-MOST_ROWS = 5_000  # that are listed and drawn
+MAX_LISTED_ROWS = 5_000  # that are listed and drawn
 
 
 class NewDataView:
@@ -44,7 +44,7 @@ class NewDataView:
             )
         P = frame.select(columns).to_numpy()
         certain = P.max(axis=1)
-        order = np.argsort(certain, kind="stable")[:MOST_ROWS]
+        order = np.argsort(certain, kind="stable")[:MAX_LISTED_ROWS]
         X, *_ = self.model.open_table(self.new, domain=self.domain).whole()
         inside = self.model.table_model
         rows, sources = inside.novelty.plane(inside.prepare(X[order]))

@@ -12,11 +12,11 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 MAX_TABS = 1_000  # that are remembered
 # What a newer request of a tab makes useless, by its kind: a surface is drawn once sliders rest.
-SUPERSEDED_MESSAGE: dict[str, tuple[str, ...]] = {kind: (kind,) for kind in ("validate", "surface", "skew", "pool")}
-SUPERSEDED_MESSAGE["solve"] = ("solve", "validate", "surface")
+SUPERSEDED_KINDS: dict[str, tuple[str, ...]] = {kind: (kind,) for kind in ("validate", "surface", "skew", "pool")}
+SUPERSEDED_KINDS["solve"] = ("solve", "validate", "surface")
 
 
-async def _in_thread(work: Callable[[], T]) -> T:
+async def _run_in_thread(work: Callable[[], T]) -> T:
     """Do some work in a thread that an ending server does not wait for."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
@@ -54,7 +54,7 @@ class RequestQueue:
         """Note a request; what is returned raises `Superseded` once there is a newer one."""
         self._count += 1
         number = self._count
-        for overtaken in SUPERSEDED_MESSAGE[kind]:
+        for overtaken in SUPERSEDED_KINDS[kind]:
             self._newest[tab, overtaken] = number
             self._newest.move_to_end((tab, overtaken))
         while len(self._newest) > MAX_TABS:
@@ -70,7 +70,7 @@ class RequestQueue:
         """Do some work when it is its turn, unless it has been overtaken by then."""
         async with self._busy:
             going()
-            return await _in_thread(work)
+            return await _run_in_thread(work)
 
     async def each(self, going: Callable[[], None], parts: Iterator[Any]) -> Any:
         """Work in parts, between which others have their turn; the last of them is the answer."""

@@ -13,11 +13,11 @@ from ._code import command_line_code
 from ._session import Session
 from ._setting import Setting
 
-SAVE_FOLDER = ("KFDA", "logistic", "RBF SVM", "1NN")  # what the report sets a setting against
-ENDINGS = {"model": ".unseen", "report": ".html"}
+COMPARED_METHODS = ("KFDA", "logistic", "RBF SVM", "1NN")  # what the report sets a setting against
+SUFFIXES = {"model": ".unseen", "report": ".html"}
 
 
-def method_of(setting: Setting) -> Method:
+def make_method(setting: Setting) -> Method:
     """The setting as a method of its own, in which nothing is left to choose."""
     pipeline = setting.candidate().pipeline
     about = f"{setting.method} as it was set on the page"
@@ -26,14 +26,14 @@ def method_of(setting: Setting) -> Method:
 
 def save(session: Session, setting: Setting, path: Path) -> None:
     """Write a model of all domains, or a report in which the setting stands beside other methods; by the ending."""
-    if path.suffix == ENDINGS["model"]:
+    if path.suffix == SUFFIXES["model"]:
         table, how = session.whole, {"scale": session.scale, "seed": session.seed}
-        found = fit_table(table, method_of(setting), **how)
+        found = fit_table(table, make_method(setting), **how)
         told = replace(table, notices=[*table.notices, *found.remarks])
         card = model_card(
             told,
             found,
-            method=method_of(setting).name,
+            method=make_method(setting).name,
             source=TableRows(table),
             command=command_line_code(session, setting),
             **how,
@@ -41,7 +41,7 @@ def save(session: Session, setting: Setting, path: Path) -> None:
         save_model(found.model, path, card)
         return
     protocol = Protocol("domain", repeats=1, preprocess=session.scale, seed=session.seed)
-    methods = [method_of(setting), *SAVE_FOLDER]
+    methods = [make_method(setting), *COMPARED_METHODS]
     page = compare_table(session.table, protocol, methods, command=command_line_code(session, setting)).to_html()
     with atomic_write(path) as file:
         file.write_text(page, encoding="utf-8")

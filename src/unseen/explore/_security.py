@@ -53,7 +53,7 @@ class SecurityMiddleware:
                 raise RejectedRequest(403, "Only http is spoken here.")
             inner = {**scope, "path": self._path(scope)}
         except RejectedRequest as refusal:
-            await reject(send, refusal)
+            await send_rejection(send, refusal)
             return
         await self.app(inner, receive, send)
 
@@ -79,7 +79,7 @@ class SecurityMiddleware:
         return path
 
 
-async def reject(send: Any, refusal: RejectedRequest) -> None:
+async def send_rejection(send: Any, refusal: RejectedRequest) -> None:
     """Say why, and nothing else."""
     body = json.dumps({"error": str(refusal)}).encode()
     headers = {"content-type": "application/json", "content-length": str(len(body)), "connection": "close"}

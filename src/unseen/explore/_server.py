@@ -25,18 +25,18 @@ from ..model_selection import EXPECTED_ERRORS
 from ..utils.optional_imports import optional_import
 from ._code import command_line_code, python_code
 from ._ensemble_view import SHARES, EnsembleView, make_ensemble_view
-from ._http import timed_protocol
+from ._http import make_timed_protocol
 from ._new_data_view import NewDataView
 from ._request_queue import RequestQueue, Superseded
-from ._saving import ENDINGS, available_name, save
+from ._saving import SUFFIXES, available_name, save
 from ._security import HEADERS, RejectedRequest, SecurityMiddleware, parse_request
 from ._session import Session
 from ._setting import Setting
 
 PURPOSE = "unseen explore"
-TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
-POOLS = 4  # that are kept
-REDIRECTION = """\
+MEDIA_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
+MAX_CACHED_ENSEMBLES = 4  # that are kept
+REDIRECT_PAGE = """\
 <!DOCTYPE html>
 <meta charset="utf-8">
 <meta name="referrer" content="no-referrer">
@@ -44,7 +44,7 @@ REDIRECTION = """\
 <title>unseen explore</title>
 <a href="{address}">Open the page</a>
 """
-TAB = 64  # letters of the name of a tab
+MAX_TAB_LENGTH = 64  # letters of the name of a tab
 Sources = Mapping[str, Callable[[], Session]]
 Facts = dict[str, Any]
 
@@ -78,7 +78,7 @@ class Explorer:
     async def solve(self, told: Facts) -> Facts:
         """A setting."""
         session, setting = await self._setting(told)
-        going = self.desk.take(_tab(told), "solve")
+        going = self.desk.take(_get_tab(told), "solve")
 
         def work() -> Facts:
             found = session.solve(setting, going, patient=False)
@@ -89,12 +89,12 @@ class Explorer:
     async def validate(self, told: Facts) -> Facts:
         """What was pending of a setting."""
         session, setting = await self._setting(told)
-        return await self.desk.each(self.desk.take(_tab(told), "validate"), session.validate(setting))
+        return await self.desk.each(self.desk.take(_get_tab(told), "validate"), session.validate(setting))
 
     async def surface(self, told: Facts) -> Facts:
         """Other settings around it."""
         session, setting = await self._setting(told)
-        return await self.desk.each(self.desk.take(_tab(told), "surface"), session.surface(setting))
+        return await self.desk.each(self.desk.take(_get_tab(told), "surface"), session.surface(setting))
 
     async def code(self, told: Facts) -> Facts:
         """The same as code."""
@@ -109,9 +109,11 @@ class Explorer:
         """Write a model or a report into the folder in which the command was started; nobody else chooses names."""
         session, setting = await self._setting(told)
         kind = told.get("kind")
-        if not isinstance(kind, str) or kind not in ENDINGS:
-            raise RejectedRequest(400, f"kind must be one of {', '.join(ENDINGS)}.")
-        path = available_name(self.folder, f"{Path(session.table.name).stem.replace(' ', '-')}-explored", ENDINGS[kind])
+        if not isinstance(kind, str) or kind not in SUFFIXES:
+            raise RejectedRequest(400, f"kind must be one of {', '.join(SUFFIXES)}.")
+        path = available_name(
+            self.folder, f"{Path(session.table.name).stem.replace(' ', '-')}-explored", SUFFIXES[kind]
+        )
         await self.desk.run(lambda: None, lambda: save(session, setting, path))
         return {"path": str(path)}
 
@@ -127,15 +129,15 @@ class Explorer:
                 400, f"share must be one of {', '.join(map(str, SHARES))}, or 0 for the batch as it is."
             )
         view = await self._pool(told)
-        return await self.desk.run(self.desk.take(_tab(told), "skew"), lambda: view.skew(share or None))
+        return await self.desk.run(self.desk.take(_get_tab(told), "skew"), lambda: view.skew(share or None))
 
     async def _pool(self, told: Facts) -> EnsembleView:
         session, setting = await self._setting(told)
         key = str(told.get("data", next(iter(self.sources)))), setting.held
         if key not in self._pools:
-            going = self.desk.take(_tab(told), "pool")
+            going = self.desk.take(_get_tab(told), "pool")
             self._pools[key] = await self.desk.each(going, make_ensemble_view(session, setting.held))
-            while len(self._pools) > POOLS:
+            while len(self._pools) > MAX_CACHED_ENSEMBLES:
                 self._pools.popitem(last=False)
         return self._pools[key]
 
@@ -156,14 +158,14 @@ class Explorer:
         return session, session.setting(given)
 
 
-def _tab(told: Facts) -> str:
+def _get_tab(told: Facts) -> str:
     name = told.get("tab", "")
-    if not isinstance(name, str) or len(name) > TAB:
-        raise RejectedRequest(400, f"tab must be a text of at most {TAB} letters.")
+    if not isinstance(name, str) or len(name) > MAX_TAB_LENGTH:
+        raise RejectedRequest(400, f"tab must be a text of at most {MAX_TAB_LENGTH} letters.")
     return name
 
 
-def application(explorer: Explorer, token: str, port: int) -> SecurityMiddleware:
+def make_application(explorer: Explorer, token: str, port: int) -> SecurityMiddleware:
     """An ASGI application."""
     optional_import("starlette", PURPOSE)
     from starlette.applications import Starlette
@@ -172,7 +174,7 @@ def application(explorer: Explorer, token: str, port: int) -> SecurityMiddleware
     from starlette.routing import Route
 
     def answer(facts: Facts, status: int = 200) -> Response:
-        text = json.dumps(facts, default=_packed, allow_nan=False)
+        text = json.dumps(facts, default=_encode_array, allow_nan=False)
         return Response(text, status, media_type="application/json")
 
     def calling(name: str) -> Callable[[Request], Any]:
@@ -189,7 +191,7 @@ def application(explorer: Explorer, token: str, port: int) -> SecurityMiddleware
         return call
 
     def serving(file: Any) -> Callable[[Request], Any]:
-        body, kind = file.read_bytes(), TYPES[Path(file.name).suffix]
+        body, kind = file.read_bytes(), MEDIA_TYPES[Path(file.name).suffix]
 
         async def page(request: Request) -> Response:
             return Response(body, 200, media_type=kind)
@@ -205,7 +207,7 @@ def application(explorer: Explorer, token: str, port: int) -> SecurityMiddleware
     return SecurityMiddleware(app, token, port)
 
 
-def _packed(value: Any) -> Any:
+def _encode_array(value: Any) -> Any:
     """Arrays as their bytes: a picture has thousands of numbers, which JSON would write one by one."""
     if isinstance(value, np.ndarray) and value.dtype == np.float32:
         return {"shape": list(value.shape), "float32": base64.b64encode(value.astype("<f4").tobytes()).decode()}
@@ -241,8 +243,8 @@ class Server:
         self.socket = bind_socket(port)
         self.port = self.socket.getsockname()[1]
         config = uvicorn.Config(
-            application(explorer, self.token, self.port),
-            http=timed_protocol(),
+            make_application(explorer, self.token, self.port),
+            http=make_timed_protocol(),
             ws="none",
             lifespan="off",
             headers=list(HEADERS.items()),  # also of answers that the application does not make, such as 404 and 503
@@ -265,14 +267,14 @@ class Server:
         with ExitStack() as stack:
             stack.callback(self.socket.close)
             if browser:
-                page = stack.enter_context(_redirection(self.address + (f"#{at}" if at else "")))
+                page = stack.enter_context(_write_redirect(self.address + (f"#{at}" if at else "")))
                 threading.Timer(0.3, webbrowser.open, [page]).start()
             with suppress(KeyboardInterrupt):  # passed on by the server once it has shut down
                 asyncio.run(self.server.serve([self.socket]))
 
 
 @contextmanager
-def _redirection(address: str) -> Iterator[str]:
+def _write_redirect(address: str) -> Iterator[str]:
     """Yield the address of a private file that leads a browser to a page.
 
     A browser is started with an address on its command line, which all users of the machine can read: it must not be
@@ -280,5 +282,5 @@ def _redirection(address: str) -> Iterator[str]:
     """
     with tempfile.TemporaryDirectory(prefix="unseen-explore-") as folder:  # which only the user may enter
         path = Path(folder, "open.html")
-        path.write_text(REDIRECTION.format(address=html.escape(address)), encoding="utf-8")
+        path.write_text(REDIRECT_PAGE.format(address=html.escape(address)), encoding="utf-8")
         yield path.as_uri()

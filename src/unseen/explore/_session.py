@@ -16,13 +16,13 @@ from ..tables import Table, preprocessor
 from ..utils.samples import Samples
 from ._setting import Setting, method_facts, surface_axes
 
-MOST_ROWS = 2_000  # decomposed within a second or two
+MAX_ROWS = 2_000  # decomposed within a second or two
 CACHE_BYTES = 500e6  # bytes of decompositions
 MAX_CACHED_SPLITS = 3  # domains whose splits are kept
-VALIDATED = 8  # sources that are left out in turn, of many
-SURFACES = 32  # that are kept
-SHOWN = 3  # components that a picture has room for
-IsCurrent = Callable[[], None]  # called between parts of the work; raises if nobody waits for it any more
+MAX_VALIDATION_SPLITS = 8  # sources that are left out in turn, of many
+MAX_CACHED_SURFACES = 32  # that are kept
+N_SHOWN_COMPONENTS = 3  # components that a picture has room for
+CheckCurrent = Callable[[], None]  # called between parts of the work; raises if nobody waits for it any more
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Session:
         Seed of that draw.
     """
 
-    def __init__(self, table: Table, scale: Any, origin: Origin, *, most: int = MOST_ROWS, seed: int = 0) -> None:
+    def __init__(self, table: Table, scale: Any, origin: Origin, *, most: int = MAX_ROWS, seed: int = 0) -> None:
         self.whole, self.scale, self.origin, self.seed = table, scale, origin, seed
         self.thinned = len(table.y) > most
         self.most = most
@@ -106,10 +106,10 @@ class Session:
     def validation(self, held: str) -> list[CachedSplit]:
         """Leave one domain out among the sources: what an honest choice may look at; none if there is one source."""
         sources = [name for name in self.domains if name != held]
-        some = sources[:: -(-len(sources) // VALIDATED)]
+        some = sources[:: -(-len(sources) // MAX_VALIDATION_SPLITS)]
         return [self.bench(held, name) for name in some] if len(sources) > 1 else []
 
-    def solve(self, setting: Setting, going: IsCurrent = lambda: None, *, patient: bool = True) -> dict[str, Any]:
+    def solve(self, setting: Setting, going: CheckCurrent = lambda: None, *, patient: bool = True) -> dict[str, Any]:
         """Everything that is shown of a setting, in plain values and one array.
 
         Who is not patient does not wait for decompositions of the sources: what follows from them is then pending.
@@ -155,14 +155,14 @@ class Session:
 
     def before(self, setting: Setting) -> Any:
         """Samples before a projection: the leading principal components of the same kernel."""
-        found = self.bench(setting.held).principal(setting.candidate().transformer, SHOWN)
+        found = self.bench(setting.held).principal(setting.candidate().transformer, N_SHOWN_COMPONENTS)
         return self._in_order(setting.held, *found)
 
     def _in_order(self, held: str, train: Any, test: Any) -> Any:
         """Coordinates of all rows as they come, of single precision: they are for the eye."""
-        Z = np.empty((len(self.samples), min(train.shape[1], SHOWN)), dtype=np.float32)
+        Z = np.empty((len(self.samples), min(train.shape[1], N_SHOWN_COMPONENTS)), dtype=np.float32)
         out = self.samples.domain == held
-        Z[~out], Z[out] = train[:, :SHOWN], test[:, :SHOWN]
+        Z[~out], Z[out] = train[:, :N_SHOWN_COMPONENTS], test[:, :N_SHOWN_COMPONENTS]
         return Z
 
     def surface(self, setting: Setting) -> Iterator[dict[str, Any] | None]:
@@ -195,6 +195,6 @@ class Session:
                 "scores": [shown[i * n : (i + 1) * n] for i in range(len(rows.values))],
                 "sources": len(benches),
             }
-            while len(self._surfaces) > SURFACES:
+            while len(self._surfaces) > MAX_CACHED_SURFACES:
                 self._surfaces.popitem(last=False)
         yield self._surfaces[key]

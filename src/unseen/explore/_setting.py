@@ -11,8 +11,8 @@ from ..model_selection import HEADS, METHODS, Candidate, Method, method_names
 from ..utils.validation import format_list
 
 # Powers of ten between which sliders move, in quarters.
-DECADES = {"gamma": (-3, 2), "ridge": (-6, 4), "output_ridge": (-6, 2)}
-WEIGHTS = (-3, 6)
+EXPONENT_RANGES = {"gamma": (-3, 2), "ridge": (-6, 4), "output_ridge": (-6, 2)}
+WEIGHT_EXPONENTS = (-3, 6)
 LABELS = {
     "gamma": "kernel width",
     "ridge": "ridge",
@@ -24,10 +24,10 @@ LABELS = {
     "discrepancy_weight": "discrepancy weight",
     "output_ridge": "output ridge",
 }
-SHARES = ("between_weight", "discrepancy_weight")  # between 0 and 1
-FIRST = "CIDG"
-MOST_COMPONENTS = 10
-VIEW = ("tab", "data", "color", "stage", "dims", "pool", "skew")  # of the page alone, which its address holds too
+SHARE_PARAMETERS = ("between_weight", "discrepancy_weight")  # between 0 and 1
+DEFAULT_METHOD = "CIDG"
+MAX_COMPONENTS = 10
+VIEW_KEYS = ("tab", "data", "color", "stage", "dims", "pool", "skew")  # of the page alone, which its address holds too
 
 
 @dataclass(frozen=True)
@@ -47,10 +47,10 @@ class Slider:
     @classmethod
     def for_parameter(cls, name: str, default: float | str) -> Slider:
         """From where a parameter stands at first: a number, or a multiple of a scale of the data."""
-        if name in SHARES:
+        if name in SHARE_PARAMETERS:
             values: list[float | str] = [round(0.05 * k, 2) for k in range(21)]
             return cls(name, tuple(values), values.index(default))
-        low, high = DECADES.get(name, WEIGHTS)
+        low, high = EXPONENT_RANGES.get(name, WEIGHT_EXPONENTS)
         numbers = [float(f"{10 ** (k / 4):.3g}") for k in range(4 * low, 4 * high + 1)]
         unit = "" if not isinstance(default, str) else "median" if name == "gamma" else "scale"
         steps: list[float | str] = [0.0] if name.endswith("weight") else []
@@ -58,29 +58,29 @@ class Slider:
         return cls(name, tuple(steps), steps.index(default))
 
 
-def sliders(method: Method) -> list[Slider]:
+def make_sliders(method: Method) -> list[Slider]:
     """What there is to set of a projection: the kernel's width, its weights, its ridge."""
     params = method.transformer.get_params(deep=False)
     return [Slider.for_parameter(name, params[name]) for name in LABELS if name in params]
 
 
-def components(method: Method, n_classes: int) -> list[str]:
+def component_choices(method: Method, n_classes: int) -> list[str]:
     """How many components there may be; "all" leaves it to the method."""
     few = method.name in ("CIDG", "KFDA", "MDA")  # which have as many as there are contrasts of classes
-    return ["all", *map(str, range(1, (n_classes - 1 if few else MOST_COMPONENTS) + 1))]
+    return ["all", *map(str, range(1, (n_classes - 1 if few else MAX_COMPONENTS) + 1))]
 
 
 def surface_axes(method: Method) -> list[Slider]:
     """The two parameters over which settings are compared, in whole powers of ten or so; the first may have no name."""
-    by_name = {slider.name: slider for slider in sliders(method)}
+    by_name = {slider.name: slider for slider in make_sliders(method)}
     names = [name for name in by_name if name.endswith("weight")]
     names += [name for name in ("output_ridge", "ridge") if name in by_name]
-    axes = [replace(by_name[name], values=_coarse(by_name[name])) for name in names[:2]]
+    axes = [replace(by_name[name], values=_coarse_values(by_name[name])) for name in names[:2]]
     return axes if len(axes) == 2 else [Slider("", ("",), 0), *axes]
 
 
-def _coarse(slider: Slider) -> tuple[float | str, ...]:
-    if slider.name in SHARES:
+def _coarse_values(slider: Slider) -> tuple[float | str, ...]:
+    if slider.name in SHARE_PARAMETERS:
         return slider.values[::2]
     start = 1 if slider.values[0] == 0.0 else 0
     return (*slider.values[:start], *slider.values[start::4])
@@ -91,7 +91,7 @@ class Setting:
     """A point at which data are looked at: whom to hold out, what to fit to the others, and how."""
 
     held: str
-    method: str = FIRST
+    method: str = DEFAULT_METHOD
     head: str = "1-NN"
     centering: str = "source"
     n_components: int | None = None
@@ -100,7 +100,7 @@ class Setting:
     @classmethod
     def from_request(cls, asked: Mapping[str, Any], domains: Sequence[str], n_classes: int) -> Self:
         """From texts by name; ValueError for what is unknown, with what there is."""
-        rest = {name: text for name, text in asked.items() if name not in VIEW}
+        rest = {name: text for name, text in asked.items() if name not in VIEW_KEYS}
 
         def take(name: str, among: Sequence[str], first: str) -> str:
             text = rest.pop(name, first)
@@ -109,11 +109,11 @@ class Setting:
             return text
 
         held = take("held", domains, domains[-1])
-        method = METHODS[take("method", projections(), FIRST)]
+        method = METHODS[take("method", projection_names(), DEFAULT_METHOD)]
         head, centering = take("head", list(HEADS), "1-NN"), take("centering", ("source", "target"), "source")
-        wanted = take("components", components(method, n_classes), "all")
+        wanted = take("components", component_choices(method, n_classes), "all")
         params = {}
-        for slider in sliders(method):
+        for slider in make_sliders(method):
             texts = {str(value): value for value in slider.values}
             params[slider.name] = texts[take(slider.name, list(texts), str(slider.values[slider.first]))]
         unknown = [name for name in rest if name not in LABELS]  # those of other methods wait in the address
@@ -145,7 +145,7 @@ class Setting:
         return Candidate(self.method, given, projection, HEADS[self.head], self.head, "decomposition", plain=False)
 
 
-def projections() -> list[str]:
+def projection_names() -> list[str]:
     """Methods that can be looked at: those that learn components."""
     return method_names(is_projection=True)
 
@@ -156,9 +156,9 @@ def method_facts(n_classes: int) -> list[dict[str, Any]]:
         {
             "name": name,
             "about": METHODS[name].about,
-            "sliders": [slider.facts for slider in sliders(METHODS[name])],
-            "components": components(METHODS[name], n_classes),
+            "sliders": [slider.facts for slider in make_sliders(METHODS[name])],
+            "components": component_choices(METHODS[name], n_classes),
             "surface": [axis.name for axis in surface_axes(METHODS[name])],
         }
-        for name in projections()
+        for name in projection_names()
     ]

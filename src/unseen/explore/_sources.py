@@ -10,19 +10,19 @@ from ..datasets import embedded_digits, make_synthetic
 from ..tables import Column, Request, Schema, Table
 from ._session import Origin, Session
 
-SYNTHETIC = """\
+SYNTHETIC_CODE = """\
 from unseen.datasets import make_synthetic
 from unseen.tables import Column, Schema, Table
 
 data = make_synthetic(validation_domain=True, random_state={seed})
 schema = Schema((Column("x", "numeric"), Column("y", "numeric")))
 table = Table(data.data, data.target, data.domain, schema, [], "synthetic")"""
-DIGITS = """\
+DIGITS_CODE = """\
 from unseen.datasets import embedded
 
 table = embedded()"""
 # What of a request is asked for by which option of the command, and by which argument of `load_table`.
-OPTIONS = (
+REQUEST_OPTIONS = (
     "label",
     "domain",
     "group",
@@ -44,27 +44,29 @@ def embedded_sources(seed: int = 0, scale: str | None = None) -> dict[str, Calla
         schema = Schema((Column("x", "numeric"), Column("y", "numeric")))
         table = Table(data.data, data.target, data.domain, schema, [], "synthetic")
         chosen = ("--example", "synthetic", "--seed", str(seed), "--scale", scale or "none")
-        return Session(table, scale or "none", Origin(SYNTHETIC.format(seed=seed), chosen), seed=seed)
+        return Session(table, scale or "none", Origin(SYNTHETIC_CODE.format(seed=seed), chosen), seed=seed)
 
     def digits() -> Session:
         chosen = ("--example", "digits", "--seed", str(seed), "--scale", scale or "l2")
-        return Session(embedded_digits(), scale or "l2", Origin(DIGITS, chosen), seed=seed)
+        return Session(embedded_digits(), scale or "l2", Origin(DIGITS_CODE, chosen), seed=seed)
 
     return {"synthetic": synthetic, "digits": digits}
 
 
 def table_source(data: str, table: Table, request: Request, scale: str) -> Callable[[], Session]:
     """A table that has been read."""
-    given = {name: getattr(request, name) for name in OPTIONS if getattr(request, name) != getattr(Request(), name)}
+    given = {
+        name: getattr(request, name) for name in REQUEST_OPTIONS if getattr(request, name) != getattr(Request(), name)
+    }
     arguments = "".join(f", {name}={value!r}" for name, value in given.items())
     code = f"from unseen.tables import load_table\n\ntable = load_table({data!r}{arguments})"
     options: list[str] = [data, "--scale", scale]
     for name, value in given.items():
-        options += [f"--{name.replace('_', '-')}", _as_text(value)]
+        options += [f"--{name.replace('_', '-')}", _format_option(value)]
     return partial(Session, table, scale, Origin(code, tuple(options)), seed=request.seed)
 
 
-def _as_text(value: Any) -> str:
+def _format_option(value: Any) -> str:
     """A value as the command takes it; of names those in quotes that hold commas or quotes."""
     if not isinstance(value, (list, tuple)):
         return str(value)

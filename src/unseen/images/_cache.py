@@ -27,11 +27,11 @@ CREATE TABLE IF NOT EXISTS features (
 );
 CREATE TABLE IF NOT EXISTS thumbnails (content BLOB PRIMARY KEY, picture BLOB NOT NULL);
 """
-Row = NDArray[np.float32]
-TROUBLE = (sqlite3.Error, UnicodeDecodeError)  # the latter where SQLite quotes a broken schema
+FeatureRow = NDArray[np.float32]
+SQLITE_ERRORS = (sqlite3.Error, UnicodeDecodeError)  # the latter where SQLite quotes a broken schema
 
 
-def _bytes(found: tuple[Any, ...] | None) -> bytes | None:
+def _first_bytes(found: tuple[Any, ...] | None) -> bytes | None:
     """What a row begins with, if there is one, and if it is what was written: SQLite keeps anything in any column."""
     return found[0] if found is not None and isinstance(found[0], bytes) else None
 
@@ -50,7 +50,7 @@ class Cache(AbstractContextManager["Cache"]):
             )
             try:
                 create_once(self._connection, SCHEMA)
-            except TROUBLE:
+            except SQLITE_ERRORS:
                 self._connection.close()
                 raise
         self._identity = None if path is None else file_identity(Path(path))
@@ -69,7 +69,7 @@ class Cache(AbstractContextManager["Cache"]):
     def _explained(self) -> Iterator[None]:
         try:
             yield
-        except TROUBLE as error:
+        except SQLITE_ERRORS as error:
             check_free_space(Path(self.path or ""), error)
             if getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
                 raise ValueError(
@@ -85,19 +85,19 @@ class Cache(AbstractContextManager["Cache"]):
         query = "SELECT content FROM pictures WHERE path = ? AND size = ? AND changed = ?"
         with self._lock, self._explained():
             found = self._connection.execute(query, (os.fsencode(path), size, changed)).fetchone()
-        return _bytes(found)
+        return _first_bytes(found)
 
-    def features(self, content: bytes) -> Row | None:
+    def features(self, content: bytes) -> FeatureRow | None:
         """The features of a picture with that digest, if they are known."""
         query = "SELECT numbers, checksum FROM features WHERE content = ? AND way = ?"
         with self._lock, self._explained():
             found = self._connection.execute(query, (content, self.way)).fetchone()
-        numbers = _bytes(found)
+        numbers = _first_bytes(found)
         if not numbers or len(numbers) % 4 or zlib.crc32(numbers) != found[1]:  # damaged ones are computed again
             return None
         return np.frombuffer(numbers, dtype="<f4")
 
-    def known(self, content: bytes) -> Row:
+    def known(self, content: bytes) -> FeatureRow:
         """Features that must be there."""
         found = self.features(content)
         if found is None:
@@ -108,14 +108,14 @@ class Cache(AbstractContextManager["Cache"]):
         """The small picture with that digest, if there is one."""
         with self._lock, self._explained():
             found = self._connection.execute("SELECT picture FROM thumbnails WHERE content = ?", (content,)).fetchone()
-        return _bytes(found)
+        return _first_bytes(found)
 
     def add_thumbnails(self, pictures: Iterable[tuple[bytes, bytes]]) -> None:
         """Keep small pictures, by the digests of large ones."""
         with self._writing():
             self._connection.executemany("INSERT OR REPLACE INTO thumbnails VALUES (?, ?)", pictures)
 
-    def add(self, seen: Iterable[tuple[str, int, int, bytes]], features: Iterable[tuple[bytes, Row]]) -> None:
+    def add(self, seen: Iterable[tuple[str, int, int, bytes]], features: Iterable[tuple[bytes, FeatureRow]]) -> None:
         """Keep what some paths hold, with sizes and times, and the features of some contents."""
         places = [(os.fsencode(path), *known) for path, *known in seen]
         rows = [(content, self.way, row.astype("<f4").tobytes()) for content, row in features]

@@ -25,10 +25,10 @@ from ._network import Network
 from ._photos import Photos, as_unicode, find_photos
 from ._pixels import Preprocessing, decode_image, quiet_decoding
 
-BATCH = 16  # pictures: networks are hardly faster on more, and no more is lost when a run is killed
-MOST_BYTES = 2**30  # of a file that is read as a picture
-BLOCK_VALUES = 4_000_000  # in memory while a table is written
-METADATA = "unseen.images"  # the key under which a Parquet file says how its features were made
+DEFAULT_BATCH_SIZE = 16  # pictures: networks are hardly faster on more, and no more is lost when a run is killed
+MAX_FILE_BYTES = 2**30  # of a file that is read as a picture
+VALUES_PER_BLOCK = 4_000_000  # in memory while a table is written
+METADATA_KEY = "unseen.images"  # the key under which a Parquet file says how its features were made
 Features = NDArray[np.float32]
 
 
@@ -39,7 +39,7 @@ class Skipped(NamedTuple):
     reason: str
 
 
-class _Seen(NamedTuple):
+class _ReadFile(NamedTuple):
     """What a thread found in a file: the digest of its content, and its pixels unless its features are known."""
 
     path: str
@@ -83,7 +83,7 @@ class Extractor:
     output_name: str | None = None
     preprocessing: Preprocessing | Mapping[str, Any] | str = "torchvision"
     cache: str | os.PathLike[str] | None = None
-    batch_size: int = BATCH
+    batch_size: int = DEFAULT_BATCH_SIZE
     n_jobs: int | None = None
     strict: bool = False
     verbose: int = 0
@@ -138,7 +138,7 @@ class Extractor:
         files = photos.files if isinstance(photos, Photos) else [Path(path) for path in photos]
         with self.open_cache() as cache:
             kept, contents, skipped = self._fill(cache, files)
-            X = np.concatenate([*_blocks(cache, contents)] or [np.empty((0, self.width()), np.float32)])
+            X = np.concatenate([*_iterate_blocks(cache, contents)] or [np.empty((0, self.width()), np.float32)])
         label = [photos.label[i] for i in kept] if isinstance(photos, Photos) else None
         domain = [photos.domain[i] for i in kept] if isinstance(photos, Photos) else None
         return Extraction(X, [str(files[i]) for i in kept], label, domain, skipped, self.facts)
@@ -152,17 +152,17 @@ class Extractor:
             if not kept:
                 told = f"none of its {format_count(len(skipped), 'picture')} can be read"
                 raise TableError([f"{told}: {skipped[0].path}: {skipped[0].reason}."], source=photos.name)
-            columns = {name: [values[i] for i in kept] for name, values in _columns(photos).items()}
+            columns = {name: [values[i] for i in kept] for name, values in _label_columns(photos).items()}
             names, start = [f"feature_{j}" for j in range(len(cache.known(contents[0])))], 0
             parts: list[Path] = []
             with atomic_write(output) as file, temporary_folder(output.parent) as folder:
-                for block in _blocks(cache, contents):
+                for block in _iterate_blocks(cache, contents):
                     rows = slice(start, start := start + len(block))
                     told = pl.DataFrame({name: values[rows] for name, values in columns.items()})
                     frame = told.hstack(pl.DataFrame(block, schema=names, orient="row"))
                     parts.append(folder / f"{len(parts):06}.parquet")
                     frame.write_parquet(parts[-1])
-                facts = {METADATA: json.dumps({**self.facts, "root": as_unicode(str(photos.root.resolve()))})}
+                facts = {METADATA_KEY: json.dumps({**self.facts, "root": as_unicode(str(photos.root.resolve()))})}
                 pl.scan_parquet(parts, glob=False).sink_parquet(file, metadata=facts)
         return [files[i] for i in kept], skipped
 
@@ -175,7 +175,7 @@ class Extractor:
         kept: list[int] = []
         contents: list[bytes] = []
         skipped: list[Skipped] = []
-        waiting: list[_Seen] = []
+        waiting: list[_ReadFile] = []
         batch = self.network.batch or self.batch_size
         with (
             quiet_decoding(),
@@ -201,7 +201,7 @@ class Extractor:
                 advance(len(waiting))
         return kept, contents, skipped
 
-    def _flush(self, cache: Cache, waiting: Sequence[_Seen]) -> None:
+    def _flush(self, cache: Cache, waiting: Sequence[_ReadFile]) -> None:
         """Run the network on what has pixels, and keep what it says."""
         fresh = {seen.content: seen.pixels for seen in waiting if seen.pixels is not None}
         rows = self.network.features(np.stack(list(fresh.values()))) if fresh else ()
@@ -209,9 +209,9 @@ class Extractor:
 
     def _ahead(
         self, pool: ThreadPoolExecutor, cache: Cache, files: Sequence[Path], batch: int
-    ) -> Iterator[_Seen | Skipped]:
+    ) -> Iterator[_ReadFile | Skipped]:
         """What is in the files, in order; threads are ahead by two batches at most, whatever the number of files."""
-        pending: deque[Future[_Seen | Skipped]] = deque()
+        pending: deque[Future[_ReadFile | Skipped]] = deque()
         try:
             for file in files:
                 pending.append(pool.submit(self._look, cache, os.path.abspath(file)))
@@ -223,7 +223,7 @@ class Extractor:
             for future in pending:
                 future.cancel()
 
-    def _look(self, cache: Cache, path: str) -> _Seen | Skipped:
+    def _look(self, cache: Cache, path: str) -> _ReadFile | Skipped:
         """In a thread: read and decode a file, unless it was read before."""
         try:
             status = os.stat(path)
@@ -232,31 +232,31 @@ class Extractor:
         about = path, status.st_size, status.st_mtime_ns
         content = cache.content_of(*about)
         if content is not None and cache.features(content) is not None:
-            return _Seen(*about, content, None)
+            return _ReadFile(*about, content, None)
         if is_special(Path(path)):
             return Skipped(path, "it is not a file")
-        if status.st_size > MOST_BYTES:
-            return Skipped(path, f"it has {status.st_size:,} bytes; at most {MOST_BYTES:,} are read")
+        if status.st_size > MAX_FILE_BYTES:
+            return Skipped(path, f"it has {status.st_size:,} bytes; at most {MAX_FILE_BYTES:,} are read")
         try:
             held = Path(path).read_bytes()
         except OSError as error:
             return Skipped(path, error.strerror or str(error))
         content = hashlib.sha256(held).digest()
         if cache.features(content) is not None:
-            return _Seen(*about, content, None)
+            return _ReadFile(*about, content, None)
         try:
-            return _Seen(*about, content, self.how.pixels(decode_image(held), *self.size, self.network.gray))
+            return _ReadFile(*about, content, self.how.pixels(decode_image(held), *self.size, self.network.gray))
         except ValueError as error:
             return Skipped(path, str(error))
 
 
-def _columns(photos: Photos) -> dict[str, list[str]]:
+def _label_columns(photos: Photos) -> dict[str, list[str]]:
     return {"path": list(map(as_unicode, photos.paths)), "label": photos.label, "domain": photos.domain}
 
 
-def _blocks(cache: Cache, contents: Sequence[bytes]) -> Iterator[Features]:
+def _iterate_blocks(cache: Cache, contents: Sequence[bytes]) -> Iterator[Features]:
     """Rows of features in order, many at a time."""
-    step = max(1, BLOCK_VALUES // len(cache.known(contents[0]))) if contents else 1
+    step = max(1, VALUES_PER_BLOCK // len(cache.known(contents[0]))) if contents else 1
     for start in range(0, len(contents), step):
         yield np.stack([cache.known(content) for content in contents[start : start + step]])
 

@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted
 
 from ..utils.estimator_mixins import DOCUMENTATION_URL, DocLinkMixin, keyword_parameters, reset_fitted_attributes
-from ._extract import BATCH, Extractor, Features
+from ._extract import DEFAULT_BATCH_SIZE, Extractor, Features
 from ._pixels import Preprocessing
 
 
@@ -69,7 +69,7 @@ class ImageFeatures(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, TransformerMi
     output_name: Any = None
     preprocessing: Any = "torchvision"
     cache: Any = None
-    batch_size: Any = BATCH
+    batch_size: Any = DEFAULT_BATCH_SIZE
     n_jobs: Any = None
     verbose: Any = 0
 
@@ -89,7 +89,7 @@ class ImageFeatures(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, TransformerMi
             Fitted.
         """
         reset_fitted_attributes(self)
-        _paths(X)
+        _check_paths(X)
         extractor = self._extractor()
         self.network_ = extractor.facts
         self._n_features_out = extractor.width()
@@ -109,7 +109,7 @@ class ImageFeatures(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, TransformerMi
             In single precision.
         """
         check_is_fitted(self)
-        paths = _paths(X)
+        paths = _check_paths(X)
         if not os.path.exists(os.path.expanduser(self.model)):
             raise FileNotFoundError(
                 f"There is no file {str(self.model)!r}. Set model to the path of the network that this was fitted "
@@ -136,7 +136,7 @@ class ImageFeatures(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, TransformerMi
             "preprocessing": vars(Preprocessing.from_spec(self.preprocessing)),
             "model": path,
         }
-        return _opened(changed, json.dumps(own | {"strict": True}, default=os.fspath))
+        return _open_extractor(changed, json.dumps(own | {"strict": True}, default=os.fspath))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -145,12 +145,12 @@ class ImageFeatures(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, TransformerMi
 
 
 @lru_cache(maxsize=2)
-def _opened(changed: int, settings: str) -> Extractor:
+def _open_extractor(changed: int, settings: str) -> Extractor:
     """A network, held open between calls: it is no part of an estimator that is copied, sent or saved."""
     return Extractor(**json.loads(settings))
 
 
-def _paths(X: Any) -> list[str]:
+def _check_paths(X: Any) -> list[str]:
     """Paths, from whatever holds a row for each."""
     paths: NDArray[Any] = np.asarray(X, dtype=object)
     if paths.ndim == 2 and paths.shape[1] == 1:

@@ -21,9 +21,9 @@ from ..utils.io import is_special
 from ..utils.optional_imports import optional_import
 from ..utils.validation import format_list
 
-MOST_FEATURES = 2**16
-MOST_NUMBERS = 2**26  # that a network takes at a time
-TYPES = {"float": np.float32, "float16": np.float16, "double": np.float64, "uint8": np.uint8}
+MAX_FEATURES = 2**16
+MAX_INPUT_VALUES = 2**26  # that a network takes at a time
+INPUT_TYPES = {"float": np.float32, "float16": np.float16, "double": np.float64, "uint8": np.uint8}
 
 
 class Network:
@@ -128,7 +128,7 @@ class Network:
         if not inputs:
             raise ValueError(f"{self.path.name} does not take pictures: it has no input.")
         shape = [side if isinstance(side, int) else None for side in inputs[0].shape]
-        kind = TYPES.get(inputs[0].type.removeprefix("tensor(").removesuffix(")"))
+        kind = INPUT_TYPES.get(inputs[0].type.removeprefix("tensor(").removesuffix(")"))
         told = ", ".join(f"{one.name}: {one.type} {one.shape}" for one in inputs)
         if len(inputs) != 1 or len(shape) != 4 or kind is None or not {shape[1], shape[3]} & {1, 3, None}:
             raise ValueError(
@@ -136,7 +136,7 @@ class Network:
                 f"(n, height, width, channels) is needed; it has {told}."
             )
         sides = [side for side in shape if side is not None]
-        if min(sides, default=1) < 1 or math.prod(sides) > MOST_NUMBERS:
+        if min(sides, default=1) < 1 or math.prod(sides) > MAX_INPUT_VALUES:
             raise ValueError(f"{self.path.name} takes pictures of a shape that none can have: {told}.")
         first = shape[1] in (1, 3) or shape[3] not in (1, 3)
         return inputs[0].name, shape, first, kind
@@ -176,9 +176,9 @@ class Network:
             raise ValueError(
                 f"{self.path.name} failed on pictures {fed.shape}: {str(error).splitlines()[0]}"
             ) from error
-        if found.ndim < 2 or len(found) != len(pictures) or found[0].size > MOST_FEATURES:
+        if found.ndim < 2 or len(found) != len(pictures) or found[0].size > MAX_FEATURES:
             raise ValueError(
-                f"{self.output_name!r} of {self.path.name} is no row of at most {MOST_FEATURES:,} numbers for each "
+                f"{self.output_name!r} of {self.path.name} is no row of at most {MAX_FEATURES:,} numbers for each "
                 f"picture: of {len(pictures)} it has the shape {found.shape}. Name another with --output-name."
             )
         return np.asarray(found[:n], dtype=np.float32).reshape(n, -1)

@@ -11,10 +11,10 @@ from pathlib import Path
 
 from ..tables import TableError, as_text, batches, ending_of, require_short_names, translate_read_errors
 from ..utils.validation import format_list
-from ._pixels import ENDINGS
+from ._pixels import SUFFIXES
 
 SPLITS = {"train", "crossval", "val", "test", "full"}  # folders between domains and classes, as VLCS has them
-WHOLE = "full"  # of these, the one that holds what the others do
+FULL_SPLIT = "full"  # of these, the one that holds what the others do
 COLUMNS = ("path", "label", "domain")
 
 
@@ -107,10 +107,10 @@ def find_photos(source: str | os.PathLike[str], domain_from: str | None = None) 
         found = sorted(
             path.as_posix()
             for path in beneath
-            if path.name.lower().endswith(ENDINGS) and not any(part.startswith(".") for part in path.parts)
+            if path.name.lower().endswith(SUFFIXES) and not any(part.startswith(".") for part in path.parts)
         )
         if not found:
-            raise TableError([f"it holds no pictures, ending in {', '.join(ENDINGS)}."], source=str(source))
+            raise TableError([f"it holds no pictures, ending in {', '.join(SUFFIXES)}."], source=str(source))
         name = source.resolve().name
         return _by_pattern(source, found, name, domain_from) if domain_from else _by_folder(source, found, name)
     if domain_from is not None:
@@ -121,8 +121,8 @@ def find_photos(source: str | os.PathLike[str], domain_from: str | None = None) 
 def _by_folder(root: Path, found: Sequence[str], name: str) -> Photos:
     parts = [path.split("/") for path in found]
     if all(len(part) >= 4 and part[1].lower() in SPLITS for part in parts):
-        whole = {part[0] for part in parts if part[1].lower() == WHOLE}
-        kept = [i for i, part in enumerate(parts) if part[0] not in whole or part[1].lower() == WHOLE]
+        whole = {part[0] for part in parts if part[1].lower() == FULL_SPLIT}
+        kept = [i for i, part in enumerate(parts) if part[0] not in whole or part[1].lower() == FULL_SPLIT]
         splits = sorted({parts[i][1] for i in kept})
         told = (
             f"Pictures lie in DOMAIN/SPLIT/CLASS: {len(kept):,} of {len(found):,} are used, "

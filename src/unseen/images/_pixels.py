@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 from ..utils.optional_imports import optional_import
 
-ENDINGS = (".jpg", ".jpeg", ".png", ".tif", ".tiff", ".webp", ".bmp")
+SUFFIXES = (".jpg", ".jpeg", ".png", ".tif", ".tiff", ".webp", ".bmp")
 FORMATS = ("JPEG", "PNG", "TIFF", "WEBP", "BMP")  # others, such as EPS, start programs
-USUAL_SIDE = 224  # of the pictures that networks of ImageNet take, where a network does not say
+DEFAULT_SIDE = 224  # of the pictures that networks of ImageNet take, where a network does not say
 WHITE = (255, 255, 255)
-MOST_RESIZED = 2**24  # pixels: a network takes few, but a picture that is very narrow would become very long
-STRIP = 2**22  # pixels that are converted at a time
+MAX_RESIZED_PIXELS = 2**24  # pixels: a network takes few, but a picture that is very narrow would become very long
+STRIP_PIXELS = 2**22  # pixels that are converted at a time
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ class Preprocessing:
         if self.crop is not None and not self.is_share:
             wide = high = int(self.crop)
         elif resize is None or not self.is_share:
-            wide = high = min(USUAL_SIDE, *(resize or (USUAL_SIDE,)))
+            wide = high = min(DEFAULT_SIDE, *(resize or (DEFAULT_SIDE,)))
         else:
             wide, high = resize
         end = height or high, width or wide
@@ -130,7 +130,7 @@ class Preprocessing:
         how = getattr(optional_import("PIL.Image", "Reading pictures").Resampling, self.resample.upper())
         if self.is_share:
             side = max(1, int(min(picture.size) * float(self.crop or 1)))
-            picture = _central(picture, side, side)
+            picture = _crop_center(picture, side, side)
         wide, high = picture.size
         if isinstance(self.resize, tuple) or (self.resize is None and self.is_share):
             size = self.resize or (width, height)
@@ -140,11 +140,11 @@ class Preprocessing:
         else:  # the long edge is rounded as torchvision does it: downwards
             size = self.resize * wide // min(wide, high), self.resize * high // min(wide, high)
         # Pillow makes all rows as wide as they will be before it makes fewer of them.
-        if picture.size != size and size[0] * max(size[1], high) > MOST_RESIZED:
+        if picture.size != size and size[0] * max(size[1], high) > MAX_RESIZED_PIXELS:
             raise ValueError(
                 f"it has {wide:,} x {high:,} pixels, too many or too narrow to become {size[0]:,} x {size[1]:,}"
             )
-        picture = _central(picture if picture.size == size else picture.resize(size, how), width, height)
+        picture = _crop_center(picture if picture.size == size else picture.resize(size, how), width, height)
         values = np.asarray(picture.convert("L") if gray else picture, dtype=np.float32).reshape(height, width, -1)
         if self.channels == "bgr":
             values = values[..., ::-1]
@@ -166,7 +166,7 @@ PRESETS = {
 }
 
 
-def _central(picture: Any, width: int, height: int) -> Any:
+def _crop_center(picture: Any, width: int, height: int) -> Any:
     left, top = (picture.size[0] - width) // 2, (picture.size[1] - height) // 2
     return picture.crop((left, top, left + width, top + height)) if picture.size != (width, height) else picture
 
@@ -189,7 +189,7 @@ def decode_image(content: bytes) -> Any:
                 limit = f"at most {image.MAX_IMAGE_PIXELS:,} are decoded (PIL.Image.MAX_IMAGE_PIXELS)"
                 raise ValueError(f"it has {wide:,} x {high:,} pixels; {limit}")
             ops.exif_transpose(opened, in_place=True)
-            return _in_color(opened)
+            return _convert_to_rgb(opened)
     except image.UnidentifiedImageError as error:
         raise ValueError(f"no picture of a known kind ({', '.join(FORMATS)})") from error
     except MemoryError:
@@ -198,22 +198,22 @@ def decode_image(content: bytes) -> Any:
         raise ValueError(str(error).strip().rstrip(".") or type(error).__name__) from error
 
 
-def _in_color(picture: Any) -> Any:
+def _convert_to_rgb(picture: Any) -> Any:
     """Red, green and blue of eight bits each, whatever a picture has."""
     if picture.mode == "RGB" and "transparency" not in picture.info:
         return picture
     wide, high = picture.size
-    if wide * high <= STRIP:
-        return _converted(picture)
+    if wide * high <= STRIP_PIXELS:
+        return _convert_strip(picture)
     # Some ways take several times the room of the picture: a large one goes them in strips.
     found = optional_import("PIL.Image", "Reading pictures").new("RGB", picture.size)
-    step = max(1, STRIP // wide)
+    step = max(1, STRIP_PIXELS // wide)
     for top in range(0, high, step):
-        found.paste(_converted(picture.crop((0, top, wide, min(top + step, high)))), (0, top))
+        found.paste(_convert_strip(picture.crop((0, top, wide, min(top + step, high)))), (0, top))
     return found
 
 
-def _converted(picture: Any) -> Any:
+def _convert_strip(picture: Any) -> Any:
     if picture.mode.startswith("I"):  # sixteen bits, or what older versions of Pillow make of them
         values = np.asarray(picture).astype(np.int64)
         if values.min() < 0 or values.max() > 0xFFFF:

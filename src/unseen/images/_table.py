@@ -25,8 +25,8 @@ from ._extract import Extractor, Skipped
 from ._photos import Photos, find_photos
 from ._pixels import decode_image, quiet_decoding
 
-SIDE = 56  # pixels of a thumbnail, which then takes about a kilobyte
-QUALITY = 60
+THUMBNAIL_SIDE = 56  # pixels of a thumbnail, which then takes about a kilobyte
+JPEG_QUALITY = 60
 
 
 def photo_table(
@@ -110,12 +110,12 @@ class Thumbnails:
 def _thumbnail(path: str, cache: Cache | None) -> tuple[bytes, bytes]:
     """The digest of a picture and its thumbnail; one that was made before is not made again."""
     try:
-        return _small(path, cache)
+        return _make_thumbnail(path, cache)
     except (OSError, ValueError):  # a report is worth more than one of its pictures
         return b"", b""
 
 
-def _small(path: str, cache: Cache | None) -> tuple[bytes, bytes]:
+def _make_thumbnail(path: str, cache: Cache | None) -> tuple[bytes, bytes]:
     if cache is not None:
         status = os.stat(path)
         content = cache.content_of(path, status.st_size, status.st_mtime_ns)
@@ -126,6 +126,6 @@ def _small(path: str, cache: Cache | None) -> tuple[bytes, bytes]:
         raise ValueError("it is not a file")
     held = Path(path).read_bytes()
     picture, buffer = decode_image(held), io.BytesIO()
-    picture.thumbnail((SIDE, SIDE))
-    picture.save(buffer, "JPEG", quality=QUALITY, optimize=True)
+    picture.thumbnail((THUMBNAIL_SIDE, THUMBNAIL_SIDE))
+    picture.save(buffer, "JPEG", quality=JPEG_QUALITY, optimize=True)
     return hashlib.sha256(held).digest(), buffer.getvalue()

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ..linalg import Array
-from ..report import heat_map, pyplot, write_cells
+from ..report import draw_heat_map, import_pyplot, write_cells
 from ..utils.optional_imports import optional_import
 
 # The colors of Okabe and Ito, which color-blind readers tell apart; shapes tell the same for prints in gray.
@@ -155,7 +155,7 @@ class ValidationSurfaceDisplay:
             across = min(n_panels, PANELS_IN_A_ROW)
             down = -(-n_panels // across)
             size = (2.6 + across * max(0.3 + 0.75 * n_columns, 2.0), 0.9 + down * max(0.8 + 0.5 * n_rows, 2.0))
-            grid = pyplot().subplots(down, across, figsize=size, squeeze=False, layout="constrained")[1].ravel()
+            grid = import_pyplot().subplots(down, across, figsize=size, squeeze=False, layout="constrained")[1].ravel()
             for spare in grid[n_panels:]:
                 spare.set_axis_off()
             axes = grid[:n_panels]
@@ -170,7 +170,7 @@ class ValidationSurfaceDisplay:
         low, high = (finite.min(), finite.max()) if finite.size else (0.0, 1.0)
         panels, rows, columns = ([_value_text(value) for value in values] for values in self.values)
         for i, ax in enumerate(self.axes_):
-            image = heat_map(ax, self.scores[i], rows, columns, vmin=low, vmax=high)
+            image = draw_heat_map(ax, self.scores[i], rows, columns, vmin=low, vmax=high)
             ax.invert_yaxis()
             ax.set_title(f"{self.names[0]} = {panels[i]}", fontsize="medium")
             ax.set_xlabel(self.names[2])
@@ -284,7 +284,7 @@ class LeaderboardDisplay:
             The display, with `figure_` and `ax_`.
         """
         if ax is None:
-            ax = pyplot().subplots(figsize=(10, 1.5 + 0.34 * len(self.rows)), layout="constrained")[1]
+            ax = import_pyplot().subplots(figsize=(10, 1.5 + 0.34 * len(self.rows)), layout="constrained")[1]
         self.ax_, self.figure_ = ax, ax.figure
         for level, row in enumerate(self.rows):
             if row["chosen"]:
@@ -381,4 +381,4 @@ def _frame(ax: Any, row: int, column: int) -> None:
     """Frame the chosen cell, in white under the accent so that it stands out on any color."""
     cell = (column - 0.46, row - 0.46), 0.92, 0.92
     for color, width in (("white", 6), (ACCENT, 3)):
-        ax.add_patch(pyplot().Rectangle(*cell, fill=False, edgecolor=color, linewidth=width, zorder=3))
+        ax.add_patch(import_pyplot().Rectangle(*cell, fill=False, edgecolor=color, linewidth=width, zorder=3))

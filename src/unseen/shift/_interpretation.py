@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..report import percent
+from ..report import format_percent
 from ._permutation_tests import GAP
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def label_text(
 def share_text(key: str, share: float, p_value: float, n: int) -> str:
     """Size of a shift of features."""
     where = {"conditional": "within classes, ", "prior_normalized": "with class proportions made equal, "}.get(key, "")
-    return f"{where}domains explain {percent(share)} of the kernel variance (p = {p_value:.2g}, n = {n})"
+    return f"{where}domains explain {format_percent(share)} of the kernel variance (p = {p_value:.2g}, n = {n})"
 
 
 DECIDED_BY = (

@@ -15,7 +15,7 @@ from sklearn.utils import check_array, check_consistent_length, column_or_1d
 
 from ..linalg import Ints
 from ..model_selection import check_comparison_size, check_metric, get_metric, metric_range
-from ..report import draw_comparison, format_ranked, render_comparison
+from ..report import draw_comparison, rank_methods, render_comparison
 from ..shift import Diagnosis, diagnose
 from ..tables import Column, Dates, Schema, Table, check_table_size, is_table, load_table, preprocessor
 from ..utils.optional_imports import optional_import
@@ -127,7 +127,7 @@ class Comparison:
         lines = [
             f"{method['name']:<{width}}  "
             + ("failed" if method["mean"] is None else f"{method['mean']:5.{digits}f}{'*' * method['transductive']}")
-            for method in format_ranked(self._summary["methods"])
+            for method in rank_methods(self._summary["methods"])
         ]
         advice = [self.verdict.recommendation.sentence] if self.verdict.recommendation else []
         return "\n".join([*lines, "", self.verdict.headline, *self.verdict.sentences, *advice])
