@@ -123,7 +123,7 @@ def test_a_comparison_of_photographs_shows_them(here, monkeypatch):
     [
         (["photos"], "Photographs in DOMAIN/CLASS/ need a network: --model NETWORK.onnx"),
         (["--model", "tiny.onnx"], "name their folder"),
-        (["photos", "--model", "tiny.onnx", "--label", "cat"], "speak of a table, not of photographs"),
+        (["photos", "--model", "tiny.onnx", "--label", "cat"], "apply to tables, not to photographs"),
         (["photos", "--output-name", "fc6"], "--output-name need --model"),
     ],
 )

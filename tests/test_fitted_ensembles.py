@@ -125,7 +125,13 @@ def test_the_card_says_who_is_in_the_pool_why_and_what_to_expect(table, found, c
     assert sum(row["chosen"] for row in card["leaderboard"]) == 1
     print_card(card)
     text = " ".join(capsys.readouterr().out.split())
-    for part in (*found.pool["decisions"], card["promise"], "What is in the pool", "█", "before they were tempered"):
+    for part in (
+        *found.pool["decisions"],
+        card["promise"],
+        "Members of the ensemble",
+        "█",
+        "before temperature scaling",
+    ):
         assert part in text
     for one in card["pool"]["members"]:
         assert one["model"] in text
@@ -152,8 +158,8 @@ def test_settings_are_named_where_one_method_was_asked_for(table, capsys):
     assert found.settings == found.pool["members"][0]["params"] != {}
     print_card(model_card(table, found))
     text = capsys.readouterr().out
-    assert "What is in the pool" not in text
-    assert "before they were tempered" in text
+    assert "Members of the ensemble" not in text
+    assert "before temperature scaling" in text
 
 
 @pytest.mark.parametrize("n_domains", [2, 3, 6, 20])

@@ -254,6 +254,6 @@ def test_a_network_without_outputs_is_refused(tmp_path):
 
 
 def test_files_of_too_many_bytes_are_not_read(tmp_path, network, monkeypatch):
-    monkeypatch.setattr("unseen.images._extract.MOST_BYTES", 10)
+    monkeypatch.setattr("unseen.images._extract.MAX_FILE_BYTES", 10)
     with pytest.raises(TableError, match=r"it has \d+ bytes; at most 10 are read"):
         photo_table(some_photos(tmp_path, 1), network)
