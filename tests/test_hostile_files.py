@@ -291,10 +291,10 @@ def test_a_large_picture_is_converted_in_strips_as_if_it_were_small(pictures, mo
     for picture in (Image.fromarray(values), palette, deep, Image.fromarray(values[..., 0])):
         buffer = io.BytesIO()
         picture.save(buffer, "png")
-        monkeypatch.setattr(pictures, "STRIP", 2**22)
-        whole = np.asarray(pictures.decoded(buffer.getvalue()))
-        monkeypatch.setattr(pictures, "STRIP", 70)
-        np.testing.assert_array_equal(np.asarray(pictures.decoded(buffer.getvalue())), whole)
+        monkeypatch.setattr(pictures, "STRIP_PIXELS", 2**22)
+        whole = np.asarray(pictures.decode_image(buffer.getvalue()))
+        monkeypatch.setattr(pictures, "STRIP_PIXELS", 70)
+        np.testing.assert_array_equal(np.asarray(pictures.decode_image(buffer.getvalue())), whole)
 
 
 def test_a_picture_that_would_become_very_long_is_refused(pictures):
@@ -311,10 +311,14 @@ def test_pictures_and_weights_that_are_no_files_are_not_read(tmp_path, pipe):
     from unseen.images import extract
 
     found = extract([pipe("x.png")], tiny_network(tmp_path / "plain.onnx"), n_jobs=1)
-    assert [skipped.reason for skipped in found.skipped] == ["it is not a file"]
+    assert [skipped.reason for skipped in found.skipped] == ["it is not a regular file"]
 
 
-WEIGHT_FILES = {"/dev/zero": "no file beside it", "../x": "no file beside it", "weights": "not a file"}
+WEIGHT_FILES = {
+    "/dev/zero": "outside the folder of the network",
+    "../x": "outside the folder of the network",
+    "weights": "not a regular file",
+}
 
 
 @pytest.mark.parametrize("inside", ["the graph", "a subgraph"])
@@ -331,7 +335,7 @@ def test_a_network_reads_weights_only_from_files_in_its_own_folder(tmp_path, pip
     graph = model.graph if inside == "the graph" else model.graph.node[-1].attribute[0].g
     store_externally(graph.initializer.add(name="more"), place)
     (tmp_path / "network.onnx").write_bytes(model.SerializeToString())
-    with pytest.raises(ValueError, match=f"it keeps weights in '{place}', which is {WEIGHT_FILES[place]}"):
+    with pytest.raises(ValueError, match=f"it stores weights in '{place}', which is {WEIGHT_FILES[place]}"):
         Network(tmp_path / "network.onnx")
 
 
