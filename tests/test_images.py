@@ -92,7 +92,7 @@ BROKEN = {
     "cut.tif": (saved(Image.effect_noise((60, 60), 90), "x.tif")[:700], ""),
     "bomb.png": (bomb(100_000), "10000000000 pixels"),
     "small_bomb.png": (bomb(10_000), "10,000 x 10,000 pixels; the maximum is"),
-    "fractions.tif": (saved(solid(mode="F"), "x.tif"), "fractions"),
+    "fractions.tif": (saved(solid(mode="F"), "x.tif"), "floating point numbers"),
     "wide.tif": (saved(Image.fromarray(np.full((4, 4), 10**6, np.int32)), "x.tif"), "16 bits"),
 }
 

@@ -171,7 +171,7 @@ def show_comparison(summary: dict[str, Any]) -> None:
     console.print(table)
     n_hidden = len(set(_domain_keys(domains)) - set(shown))
     if n_hidden:
-        text = f"{n_hidden} of {len(domains)} domains do not fit; --report and --json show all of them."
+        text = f"{n_hidden} of {len(domains)} domains not shown, for lack of width; --report and --json show all."
         console.print(text, style="dim")
     if any(method["transductive"] for method in summary["methods"]):
         console.print("* transductive: uses unlabeled samples of the held-out domain", style="dim")
