@@ -147,7 +147,7 @@ def _store(home: Home, path: Path) -> None:
         for (key,) in store._connection.execute("SELECT DISTINCT configuration FROM results").fetchall():
             store.scores(key)
             for row in store.rows(key):
-                store.predicted(key, row.method, row.task, row.repeat)
+                store.predictions(key, row.method, row.task, row.repeat)
 
 
 def _cache(home: Home, path: Path) -> None:

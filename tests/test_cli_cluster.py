@@ -487,7 +487,7 @@ COMMANDS = {
 @pytest.mark.parametrize(
     ("options", "code", "reason"),
     [
-        (["--workers", "1", "--scheduler", "tcp://127.0.0.1:1"], 2, "choose one"),
+        (["--workers", "1", "--scheduler", "tcp://127.0.0.1:1"], 2, "cannot be used together"),
         (["--scheduler", "tcp://127.0.0.1:1"], 1, "127.0.0.1:1"),
         (["--workers", "1"], 2, "pip install 'unseen[dask]'"),
     ],

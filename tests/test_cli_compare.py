@@ -88,7 +88,7 @@ def test_a_failed_method_tells_in_the_exit_code(hospitals, monkeypatch):
     code, out, err = unseen("compare", hospitals, *FEW)
     assert code == 1
     assert "logistic failed: ValueError: no luck" in out
-    assert "the same command tries them again" in err
+    assert "Run the same command again to retry them" in err
 
 
 def test_interrupted_it_says_how_to_continue(hospitals, monkeypatch):
@@ -98,7 +98,7 @@ def test_interrupted_it_says_how_to_continue(hospitals, monkeypatch):
     monkeypatch.setattr("unseen.study._compare.all_results", stop)
     code, _, err = unseen("compare", hospitals, *FEW)
     assert code == 1
-    assert "hospitals.unseen-results.sqlite; run the same command again to continue" in err
+    assert "hospitals.unseen-results.sqlite. Run the same command again to continue" in err
 
 
 def test_diagnose_speaks_in_words_and_in_json(hospitals):
@@ -185,7 +185,7 @@ BAD = {
     "center": (["compare", "hospitals.csv", "--center", "moon"], "--center"),
     "one per domain": (["compare", "hospitals.csv", "--max-per-domain", "1"], "--max-per-domain"),
     "seed": (["compare", "hospitals.csv", "--seed", "-1"], "--seed"),
-    "columns without a table": (["compare", "--label", "y"], "name one, or leave them out"),
+    "columns without a table": (["compare", "--label", "y"], "Pass DATA, or omit these options"),
     "store that is none": (["compare", "hospitals.csv", "--store", "hospitals.csv"], "not a results file"),
     "report of another kind": (["compare", "hospitals.csv", "--report", "report.pdf"], "should end in .html"),
     "report that cannot be written": (["compare", "hospitals.csv", "--report", "notes.docx/x.html"], "notes.docx"),
@@ -254,7 +254,7 @@ def test_a_process_that_dies_is_explained(hospitals, monkeypatch):
     code, _, err = unseen("compare", hospitals, *FEW)
     assert code == 1
     assert "A process died" in err
-    assert "run the same command again to continue" in err
+    assert "Run the same command again to continue" in err
 
 
 def test_how_columns_were_used_is_listed_on_request(hospitals):
@@ -277,7 +277,7 @@ def test_the_printed_table_fits_its_terminal(monkeypatch, capsys, width, n):
         | {"accuracies": {d: {"mean": float(rng.uniform(20, 100)), "sd": 10.5} for d in domains}}
         for name in ("CIDG, M = 1", "linear SVM", "best")
     ]
-    monkeypatch.setattr("unseen.cli._report.PAGE", width)
+    monkeypatch.setattr("unseen.cli._report.PIPE_WIDTH", width)
     verdict = {"headline": "", "sentences": [], "metric": "accuracy", "share": True, "recommendation": None}
     show_comparison({"domains": domains, "methods": methods, "verdict": verdict})
     lines = capsys.readouterr().out.splitlines()

@@ -147,7 +147,7 @@ def test_whole_numbers_stay_whole_numbers(tmp_path):
 
 
 def test_scores_are_said_to_be_too_good_only_where_something_was_chosen_on_them(home, tmp_path):
-    said = "Settings were chosen on these same domains"
+    said = "The settings were selected on these domains"
     text = unseen("fit", home / "train.csv", "--method", "1nn", "-o", tmp_path / "m.unseen")[1]
     assert said not in text
     assert said not in unseen("show", tmp_path / "m.unseen")[1]

@@ -80,7 +80,7 @@ def test_a_folder_gives_a_table(hospitals):
     code, text = unseen("reproduce", "folder", hospitals, "--quick", "--methods", FEW, "--jobs", 1)
     assert code == 0
     assert "3 tasks, 3 methods, 1 repeats -> hospitals.unseen-results.sqlite" in text
-    assert "hospitals: accuracy on the unseen domains, settings chosen by 'domain'" in text
+    assert "hospitals: accuracy on the held-out domains, settings selected by 'domain'" in text
     for part in ("south,west -> north", "north,west -> south", "mean rank", "wins", "* transductive", *FEW.split(",")):
         assert part in text
     assert (hospitals.parent / "hospitals.unseen-results.sqlite").exists()
@@ -181,7 +181,7 @@ def test_failures_are_shown_and_tell_in_the_exit_code(hospitals, monkeypatch):
     code, text = unseen(*command)
     assert code == 1
     assert "logistic failed: ValueError: no solver [today]" in text
-    assert "3 of 9 runs failed; run the same command again to try them again." in text
+    assert "3 of 9 runs failed. Run the same command again to retry them." in text
     monkeypatch.undo()
     monkeypatch.chdir(hospitals.parent)
     assert unseen(*command)[0] == 0
@@ -209,7 +209,7 @@ MISTAKES = {
     "no method": (["reproduce", "folder", "hospitals", "--methods", " , "], "at least one method"),
     "no repeats": (["reproduce", "folder", "hospitals", "--repeats", "0"], "'--repeats'"),
     "half a repeat": (["reproduce", "folder", "hospitals", "--repeats", "2.5"], "'--repeats'"),
-    "no jobs": (["reproduce", "folder", "hospitals", "--jobs", "0"], "at least one process is needed"),
+    "no jobs": (["reproduce", "folder", "hospitals", "--jobs", "0"], "0 is not allowed. Use 1 or more processes"),
     "an unknown format": (["reproduce", "folder", "hospitals", "--format", "html"], "'html' is not one of"),
     "an unknown selection": (["reproduce", "folder", "hospitals", "--selection", "test"], "'test' is not one of"),
     "an unknown option": (["reproduce", "folder", "hospitals", "--fast"], "No such option"),

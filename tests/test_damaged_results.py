@@ -278,6 +278,6 @@ def test_a_command_calls_a_full_disk_full_and_says_how_to_go_on(small_disk, tmp_
     code, text = run_command(app, *command)
     assert code == 1, text
     assert f"Failed: The disk is full: {store} cannot be written. Make room on it." in text
-    assert "run the same command again to continue" in text
+    assert "Run the same command again to continue" in text
     (small_disk / "filler").unlink()
     assert run_command(app, *command)[0] == 0

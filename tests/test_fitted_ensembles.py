@@ -130,9 +130,9 @@ def test_the_card_says_who_is_in_the_pool_why_and_what_to_expect(table, found, c
     for part in (
         *found.ensemble["decisions"],
         card["promise"],
-        "What is in the pool",
+        "Members of the ensemble",
         "█",
-        "before they were tempered",
+        "before temperature scaling",
     ):
         assert part in text
     for one in card["ensemble"]["members"]:
@@ -160,8 +160,8 @@ def test_settings_are_named_where_one_method_was_asked_for(table, capsys):
     assert found.settings == found.ensemble["members"][0]["params"] != {}
     print_card(model_card(table, found))
     text = capsys.readouterr().out
-    assert "What is in the pool" not in text
-    assert "before they were tempered" in text
+    assert "Members of the ensemble" not in text
+    assert "before temperature scaling" in text
 
 
 @pytest.mark.parametrize("n_domains", [2, 3, 6, 20])

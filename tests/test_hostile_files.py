@@ -234,7 +234,7 @@ UNDECODABLE = {
 def test_results_that_cannot_be_decoded_name_the_file(tmp_path, change):
     path = tmp_path / "r.sqlite"
     with Store(path) as store:
-        store.open_configuration("k", {})
+        store.add_configuration("k", {})
         store.add("k", ROW, np.arange(3))
         store.add_scores("k", {("a", "b"): {}})
     with closing(sqlite3.connect(path)) as connection, connection:
@@ -242,7 +242,7 @@ def test_results_that_cannot_be_decoded_name_the_file(tmp_path, change):
 
     def read_all():
         with Store(path) as store:
-            return store.rows("k"), store.scores("k"), store.predicted("k", ROW.method, ROW.task, ROW.repeat)
+            return store.rows("k"), store.scores("k"), store.predictions("k", ROW.method, ROW.task, ROW.repeat)
 
     with pytest.raises(ValueError, match=r"r\.sqlite is damaged: a result in it cannot be decoded .* Rename or remove"):
         read_all()
@@ -253,7 +253,7 @@ def test_a_file_that_does_not_keep_its_rows_is_refused(tmp_path):
 
     path = tmp_path / "r.sqlite"
     with Store(path) as store:
-        store.open_configuration("k", {})
+        store.add_configuration("k", {})
         store.add("k", replace(ROW))
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("CREATE TRIGGER t AFTER INSERT ON results BEGIN DELETE FROM results; END")
@@ -278,9 +278,9 @@ def test_a_large_picture_is_converted_in_strips_as_if_it_were_small(pictures, mo
     for picture in (Image.fromarray(values), palette, deep, Image.fromarray(values[..., 0])):
         buffer = io.BytesIO()
         picture.save(buffer, "png")
-        monkeypatch.setattr(pictures, "STRIP", 2**22)
+        monkeypatch.setattr(pictures, "STRIP_PIXELS", 2**22)
         whole = np.asarray(pictures.decode_image(buffer.getvalue()))
-        monkeypatch.setattr(pictures, "STRIP", 70)
+        monkeypatch.setattr(pictures, "STRIP_PIXELS", 70)
         np.testing.assert_array_equal(np.asarray(pictures.decode_image(buffer.getvalue())), whole)
 
 
@@ -298,10 +298,14 @@ def test_pictures_and_weights_that_are_no_files_are_not_read(tmp_path, pipe):
     from unseen.images import extract
 
     found = extract([pipe("x.png")], tiny_network(tmp_path / "plain.onnx"), n_jobs=1)
-    assert [skipped.reason for skipped in found.skipped] == ["it is not a file"]
+    assert [skipped.reason for skipped in found.skipped] == ["it is not a regular file"]
 
 
-WEIGHT_FILES = {"/dev/zero": "no file beside it", "../x": "no file beside it", "weights": "not a file"}
+WEIGHT_FILES = {
+    "/dev/zero": "outside the folder of the network",
+    "../x": "outside the folder of the network",
+    "weights": "not a regular file",
+}
 
 
 @pytest.mark.parametrize("inside", ["the graph", "a subgraph"])
@@ -318,7 +322,7 @@ def test_a_network_reads_weights_only_from_files_in_its_own_folder(tmp_path, pip
     graph = model.graph if inside == "the graph" else model.graph.node[-1].attribute[0].g
     store_externally(graph.initializer.add(name="more"), place)
     (tmp_path / "network.onnx").write_bytes(model.SerializeToString())
-    with pytest.raises(ValueError, match=f"it keeps weights in '{place}', which is {WEIGHT_FILES[place]}"):
+    with pytest.raises(ValueError, match=f"it stores weights in '{place}', which is {WEIGHT_FILES[place]}"):
         Network(tmp_path / "network.onnx")
 
 

@@ -269,7 +269,7 @@ def test_transductive_methods_are_marked_and_explained_only_if_there_are_any():
     summary = comparison(n_points=3)
     html = render_comparison(summary)
     assert html.count("<abbr") == 1
-    assert "Transductive: the method saw" in html
+    assert "Transductive: the method uses" in html
     for method in summary["methods"]:
         method["transductive"] = False
     del summary["pool"]  # which tells of steps that it might take
@@ -289,7 +289,7 @@ def test_the_chosen_setting_is_marked():
     summary = comparison(n_points=3)
     page = Page(render_comparison(summary))
     marked = [e["text"] for e in page.find("td") if "chosen" in e["attrs"].get("class", "")]
-    assert marked == [f"★{format_number(summary['surface']['scores'][4][4])} (chosen)"]
+    assert marked == [f"★{format_number(summary['surface']['scores'][4][4])} (selected)"]
 
 
 def test_a_surface_of_the_wrong_shape_is_refused():
@@ -330,7 +330,7 @@ def test_settings_read_as_they_could_be_typed():
     row = {"domain": "d", "repeat": 0, "method": "m", "settings": {"ridge": 1e-6, "kernel": "rbf", "k": 3}, "ties": 1}
     page = Page(render_comparison({"settings": [row, {**row, "settings": {}}]}))
     assert [e["text"] for e in page.find("code")] == ["ridge=1e-06", "kernel=rbf", "k=3"]
-    assert "nothing to choose" in page.find("tbody")[0]["text"]
+    assert "none" in page.find("tbody")[0]["text"]
 
 
 @pytest.mark.parametrize("path", [("verdict", "low"), ("surface", "method"), ("diagnosis", "reading")])
@@ -381,15 +381,15 @@ def test_styles_reach_nothing_outside():
 
 @given(st.lists(FINITE, max_size=6))
 def test_an_axis_has_room_for_its_values_and_for_zero(values):
-    axis = Axis.around([*values, None, float("nan")])
-    places = [axis.at(value) for value in sorted([*values, 0.0])]
+    axis = Axis.from_values([*values, None, float("nan")])
+    places = [axis.position(value) for value in sorted([*values, 0.0])]
     assert places == sorted(places)
     assert all(0 < place < 100 for place in places)
     ticks = axis.ticks()
     assert 0 in [value for value, _ in ticks]
     assert 2 <= len(ticks) <= 8
     assert all(axis.low <= value <= axis.high for value, _ in ticks)
-    assert axis.at(None) is None
+    assert axis.position(None) is None
 
 
 @given(st.lists(FINITE, min_size=1, max_size=8))

@@ -166,7 +166,7 @@ def test_the_figure_bears_many_classes_and_odd_names_in_a_place_of_ones_own():
     part = figure.subfigures(1, 2)[1]
     assert diagnosis.plot(part) is part
     labels = [label.get_text() for label in part.axes[2].get_yticklabels()]
-    assert labels[-1] == "... 8 classes that move less"
+    assert labels[-1] == "... 8 classes with smaller shifts"
     figure.canvas.draw()
 
 

@@ -1,10 +1,9 @@
-"""``unseen diagnose``: how the domains differ, before any modeling."""
+"""``unseen diagnose``: test for distribution shift between domains, before any modeling."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -32,17 +31,19 @@ def diagnose(
     dates: o.Dates = "drop",
     categories: o.Categories = None,
     scale: o.Scale = None,
-    permutations: Annotated[int, typer.Option(min=19, help="Random permutations behind each p-value.")] = 499,
+    permutations: Annotated[int, typer.Option(min=19, help="Number of random permutations for each p-value.")] = 499,
     max_per_domain: Annotated[
-        int, typer.Option(min=2, help="Samples of each domain that the tests of features use.")
+        int, typer.Option(min=2, help="Maximum number of samples per domain in the tests of features.")
     ] = 500,
     report: o.Report = None,
-    figure: Annotated[Path | None, typer.Option(dir_okay=False, help="Draw the diagnosis: .png, .svg or .pdf.")] = None,
+    figure: Annotated[
+        Path | None, typer.Option(dir_okay=False, help="Write a figure to this .png, .svg or .pdf file.")
+    ] = None,
     seed: o.Seed = 0,
     columns: o.Columns = False,
     as_json: o.Json = False,
 ) -> None:
-    """Tell how the domains differ: in P(Y), in P(X), in P(X|Y), and which methods that suits.
+    """Test whether P(Y), P(X) and P(X|Y) differ between domains, and name methods that suit the shift.
 
     Without DATA: scikit-learn's digits at six angles.
 
@@ -54,15 +55,33 @@ def diagnose(
     with translate_errors():
         check_output_path(report, ".html", ".htm")
         check_output_path(figure, ".png", ".svg", ".pdf")
-        asked = TableOptions(label, domain, o.parse_names(features), o.parse_names(drop), unlabeled, seed=seed)
-        table = o.read_table(data, replace(asked, group=group, dates=dates, categories=o.parse_names(categories)))
+        request = TableOptions(
+            label=label,
+            domain=domain,
+            features=o.parse_names(features),
+            drop=o.parse_names(drop),
+            unlabeled=unlabeled,
+            seed=seed,
+            group=group,
+            dates=dates,
+            categories=o.parse_names(categories),
+        )
+        table = o.read_table(data, request)
         print_notices(table.notices)
-        prepared = make_preprocessor(table.schema, o.resolve_scale(data, scale)).fit_transform(table.X)
-        limits: dict[str, Any] = {"n_permutations": permutations, "max_per_domain": max_per_domain}
-        found = diagnose_arrays(prepared, table.y, sample_domain=table.domain, random_state=seed, verbose=1, **limits)
+        X = make_preprocessor(table.schema, o.resolve_scale(data, scale)).fit_transform(table.X)
+        diagnosis = diagnose_arrays(
+            X,
+            table.y,
+            sample_domain=table.domain,
+            n_permutations=permutations,
+            max_per_domain=max_per_domain,
+            random_state=seed,
+            verbose=1,
+        )
         if report is not None:
-            write_text(found.to_html(), report)
+            write_text(diagnosis.to_html(), report)
         if figure is not None:
-            save_figure(found.plot(), figure)
-        print_result(found.summary(), as_json, lambda _: typer.echo(escape_controls(str(found))))
-        show_columns(table.describe_columns(), columns and not as_json)
+            save_figure(diagnosis.plot(), figure)
+        print_result(diagnosis.summary(), as_json, lambda _: typer.echo(escape_controls(str(diagnosis))))
+        if columns and not as_json:
+            show_columns(table.describe_columns())

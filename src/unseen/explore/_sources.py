@@ -1,4 +1,4 @@
-"""Where data come from: a table of the user's, or those that come with the package."""
+"""Sources of sessions: a table of the user, or the data sets of the package."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ data = make_synthetic(validation_domain=True, random_state={seed})
 schema = Schema((Column("x", "numeric"), Column("y", "numeric")))
 table = Table(data.data, data.target, data.domain, schema, [], "synthetic")"""
 DIGITS_CODE = """\
-from unseen.datasets import embedded
+from unseen.datasets import embedded_digits
 
-table = embedded()"""
-# What of a request is asked for by which option of the command, and by which argument of `load_table`.
+table = embedded_digits()"""
+# Fields of a request that are options of the command and parameters of `load_table`.
 REQUEST_OPTIONS = (
     "label",
     "domain",
@@ -37,39 +37,38 @@ REQUEST_OPTIONS = (
 
 
 def embedded_sources(seed: int = 0, scale: str | None = None) -> dict[str, Callable[[], Session]]:
-    """The paper's synthetic data and the rotated digits, each opened when it is called."""
+    """Return functions that open the synthetic data of the paper and the rotated digits."""
 
     def synthetic() -> Session:
         data = make_synthetic(validation_domain=True, random_state=seed)
         schema = Schema((Column("x", "numeric"), Column("y", "numeric")))
         table = Table(data.data, data.target, data.domain, schema, [], "synthetic")
-        chosen = ("--example", "synthetic", "--seed", str(seed), "--scale", scale or "none")
-        return Session(table, scale or "none", Origin(SYNTHETIC_CODE.format(seed=seed), chosen), seed=seed)
+        command = ("--example", "synthetic", "--seed", str(seed), "--scale", scale or "none")
+        return Session(table, scale or "none", Origin(SYNTHETIC_CODE.format(seed=seed), command), seed=seed)
 
     def digits() -> Session:
-        chosen = ("--example", "digits", "--seed", str(seed), "--scale", scale or "l2")
-        return Session(load_digits_table(), scale or "l2", Origin(DIGITS_CODE, chosen), seed=seed)
+        command = ("--example", "digits", "--seed", str(seed), "--scale", scale or "l2")
+        return Session(load_digits_table(), scale or "l2", Origin(DIGITS_CODE, command), seed=seed)
 
     return {"synthetic": synthetic, "digits": digits}
 
 
 def table_source(data: str, table: Table, request: TableOptions, scale: str) -> Callable[[], Session]:
-    """A table that has been read."""
+    """Return a function that opens a session on a table."""
+    default = TableOptions()
     given = {
-        name: getattr(request, name)
-        for name in REQUEST_OPTIONS
-        if getattr(request, name) != getattr(TableOptions(), name)
+        name: getattr(request, name) for name in REQUEST_OPTIONS if getattr(request, name) != getattr(default, name)
     }
     arguments = "".join(f", {name}={value!r}" for name, value in given.items())
     code = f"from unseen.tables import load_table\n\ntable = load_table({data!r}{arguments})"
-    options: list[str] = [data, "--scale", scale]
+    command = [data, "--scale", scale]
     for name, value in given.items():
-        options += [f"--{name.replace('_', '-')}", _format_option(value)]
-    return partial(Session, table, scale, Origin(code, tuple(options)), seed=request.seed)
+        command += [f"--{name.replace('_', '-')}", _format_option(value)]
+    return partial(Session, table, scale, Origin(code, tuple(command)), seed=request.seed)
 
 
 def _format_option(value: Any) -> str:
-    """A value as the command takes it; of names those in quotes that hold commas or quotes."""
+    """Format a value for the command; names that contain commas or quotes are quoted."""
     if not isinstance(value, (list, tuple)):
         return str(value)
     quoted = ('"' + name.replace('"', '""') + '"' if set(name) & set(',"\n') else name for name in value)
