@@ -54,7 +54,7 @@ def print_card(card: dict[str, Any]) -> None:
     for name, value in _card_facts(card):
         facts.add_row(name, value)
     console.print(facts)
-    ensemble = card.get("pool") or {}
+    ensemble = card.get("ensemble") or {}
     if len(ensemble.get("members", [])) > 1:
         console.print("Members of the ensemble", style="italic")
         console.print(_member_table(ensemble["members"]))
@@ -87,7 +87,7 @@ def _card_facts(card: dict[str, Any]) -> list[tuple[str, str]]:
         ("settings", ", ".join(f"{name}={value}" for name, value in settings.items())),
         ("kind", KIND_TEXTS.get(str(card.get("kind")), "")),
         ("scaling", SCALE_TEXTS.get(str(card.get("scale")), "")),
-        ("calibration", _calibration_text((card.get("pool") or {}).get("calibration", {}))),
+        ("calibration", _calibration_text((card.get("ensemble") or {}).get("calibration", {}))),
         ("novelty", _novelty_text(card.get("novelty", {}).get("reference", {}))),
         ("created", str(card.get("created", ""))),
         ("command", str(card.get("command", ""))),

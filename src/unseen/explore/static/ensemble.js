@@ -74,16 +74,16 @@ export function ensembleTab({ current, holdOut, remember }) {
   }
 
   function showAcceptanceTests() {
-    const { guards, domains } = fitted.facts;
+    const { acceptance_tests: tests, domains } = fitted.facts;
     const mean = (values) => values.reduce((a, b) => a + b, 0) / (values.length || 1);
     const points = (value) => `${value >= 0 ? "+" : "−"}${Math.abs(value).toFixed(1)}`;
-    const parts = guards.flatMap((guard) => {
-      const headers = ["Gain in points on", ...domains.slice(0, guard.natural.length), "mean"];
-      const rows = [["unchanged batches", guard.natural], ["skewed batches", guard.skewed]].map(([text, values]) =>
+    const parts = tests.flatMap((test) => {
+      const headers = ["Gain in points on", ...domains.slice(0, test.natural.length), "mean"];
+      const rows = [["unchanged batches", test.natural], ["skewed batches", test.skewed]].map(([text, values]) =>
         element("tr", {}, element("th", { scope: "row" }, text),
           ...[...values, mean(values)].map((value) => element("td", {}, points(value)))));
       return [
-        element("p", {}, element("b", {}, guard.adopts ? "Accepted. " : "Not accepted. "), guard.reason),
+        element("p", {}, element("b", {}, test.is_used ? "Accepted. " : "Not accepted. "), test.reason),
         element("table", { class: "lines" },
           element("thead", {}, element("tr", {}, ...headers.map((text) => element("th", {}, text)))),
           element("tbody", {}, ...rows)),
