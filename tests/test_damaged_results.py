@@ -250,7 +250,7 @@ def test_features_that_find_no_room_are_not_called_damaged(small_disk):
 
 
 def test_features_that_cannot_be_opened_are_not_called_damaged(tmp_path):
-    with pytest.raises(ValueError, match=r"cannot be opened as a file of features .* Name another\."):
+    with pytest.raises(ValueError, match=r"cannot be opened as a cache of features .* Pass another path\."):
         Cache(tmp_path, "way")
 
 
@@ -277,7 +277,7 @@ def test_a_command_calls_a_full_disk_full_and_says_how_to_go_on(small_disk, tmp_
     command = ("compare", tmp_path / "t.csv", "--methods", "1NN", "--quick", "--jobs", 1, "--store", store)
     code, text = run_command(app, *command)
     assert code == 1, text
-    assert f"Failed: The disk is full: {store} cannot be written. Make room on it." in text
+    assert f"Failed: The disk is full: {store} cannot be written. Free some space on it." in text
     assert "Run the same command again to continue" in text
     (small_disk / "filler").unlink()
     assert run_command(app, *command)[0] == 0

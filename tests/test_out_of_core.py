@@ -227,7 +227,7 @@ def test_above_a_size_landmarks_are_chosen_and_said_and_kept_in_the_card(parts):
 def test_exact_kernels_are_kept_where_they_were_asked_for_or_there_are_few_rows(parts, options):
     code, text = unseen("fit", parts / "parts", "--method", "kfda", "-o", parts / "m.unseen", "--workers", 2, *options)
     assert code == 0
-    assert "--workers not used: exact kernels are fitted here" in text
+    assert "--workers not used with exact kernels" in text
     assert read_card(parts / "m.unseen")["stream"] == {}
 
 
@@ -256,7 +256,7 @@ def test_an_interrupt_leaves_no_model(parts, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "code", "reason"),
     [
-        (["--workers", "1", "--scheduler", "tcp://127.0.0.1:1"], 2, "choose one"),
+        (["--workers", "1", "--scheduler", "tcp://127.0.0.1:1"], 2, "cannot be used together"),
         (["--scheduler", "tcp://127.0.0.1:1"], 1, "127.0.0.1:1"),
         (["--components", "0"], 2, "Invalid value for '--components'"),
     ],
