@@ -11,7 +11,7 @@ from sklearn.exceptions import NotFittedError
 
 from helpers import three_domains
 from unseen.linalg._cell_statistics import Moments, merge_moments
-from unseen.shift._novelty import FAR, Novelty, _nearest_mixture, _sentence
+from unseen.shift._novelty import FAR_RATIO, Novelty, _distance_text, _nearest_mixture
 
 NAMES = ["north", "south", "west"]
 SEEDS = st.integers(0, 2**32 - 1)
@@ -127,7 +127,7 @@ def test_within_reach_is_not_said_of_what_lies_beyond_the_limit():
                 found = result(novelty, world.draw(n) + away)
                 if found.text.startswith(("Too few rows", "No measurable distance")):
                     continue
-                kind = "far" if found.far else "near" if found.ratio <= FAR else "undecided"
+                kind = "far" if found.far else "near" if found.ratio <= FAR_RATIO else "undecided"
                 assert found.text.startswith(f"{opening[kind]}{found.ratio:.1f} times the usual distance")
                 assert ("above the limit of 1.5, but" in found.text) == (kind == "undecided")
                 seen.add(kind)
@@ -136,7 +136,7 @@ def test_within_reach_is_not_said_of_what_lies_beyond_the_limit():
 
 @pytest.mark.parametrize(("exceeds", "reason"), [(True, "3 sources are too few"), (False, "the rows are too few")])
 def test_what_is_undecided_names_what_is_too_few(exceeds, reason):
-    assert reason in _sentence(2.5, far=False, exceeds=exceeds, n_sources=3)
+    assert reason in _distance_text(2.5, far=False, exceeds=exceeds, n_sources=3)
 
 
 def test_two_samples_that_happen_to_be_close_are_not_far():
@@ -155,7 +155,7 @@ def test_batches_beyond_all_sources_are_far_whatever_their_size(shift):
     for n in (1, 2, 5, 500):
         found = result(novelty, world.draw(n) + 200)
         assert found.far
-        assert found.ratio > FAR
+        assert found.ratio > FAR_RATIO
         assert "Far outside" in found.text
 
 
@@ -262,7 +262,7 @@ def test_what_is_far_away_is_far_although_one_source_is_odd(odd, change, n):
     draw, novelty_of = odd
     found = novelty_of(change(draw(n, 0)))
     assert found.far
-    assert found.ratio > FAR
+    assert found.ratio > FAR_RATIO
 
 
 @pytest.mark.parametrize("source", [0, 4, 5])

@@ -20,18 +20,28 @@ from ..utils.samples import Samples
 from ..utils.validation import Labels, check_domains, check_labels, encode_classes, encode_domains
 from . import _interpretation as _words
 from ._permutation_tests import (
-    Evidence,
-    chi_square,
+    PermutationResult,
+    chi_square_result,
     distance_matrices,
-    kernel_evidence,
-    outlier_statistics,
-    permuted_tables,
+    find_confirmed_outlier,
+    run_kernel_tests,
+    sample_tables,
 )
 
 # What a summary tells of a test, of any kind and of one class.
-MOST_WORK = 1e13  # products of two numbers in the tests of features: ten minutes of one core
-SHOWN_DOMAINS = ("name", "key", "statistic", "p_value", "effect", "effect_label", "effect_text", "flagged", "question")
-SHOWN_CLASSES = ("p_value", "p_adjusted", "effect", "flagged")
+MAX_PRODUCTS = 1e13  # products of two numbers in the tests of features: ten minutes of one core
+SUMMARY_TEST_FIELDS = (
+    "name",
+    "key",
+    "statistic",
+    "p_value",
+    "effect",
+    "effect_label",
+    "effect_text",
+    "flagged",
+    "question",
+)
+SUMMARY_CLASS_FIELDS = ("p_value", "p_adjusted", "effect", "flagged")
 
 
 @dataclass(frozen=True)
@@ -162,7 +172,7 @@ class Diagnosis:
     @cached_property
     def reading(self) -> list[str]:
         """What the tests observe together, in sentences; a comparison decides which method to use."""
-        return _words.interpretation(self)
+        return _words.interpret_tests(self)
 
     def summary(self) -> dict[str, Any]:
         """Return everything as plain values.
@@ -182,9 +192,9 @@ class Diagnosis:
             "alpha": self.alpha,
             "n_permutations": self.n_permutations,
             "gamma": self.gamma,
-            "tests": [{name: getattr(test, name) for name in SHOWN_DOMAINS} for test in self.tests],
+            "tests": [{name: getattr(test, name) for name in SUMMARY_TEST_FIELDS} for test in self.tests],
             "classes_tests": [
-                {"class": str(test.label), **{name: getattr(test, name) for name in SHOWN_CLASSES}}
+                {"class": str(test.label), **{name: getattr(test, name) for name in SUMMARY_CLASS_FIELDS}}
                 for test in self.class_tests
             ],
             "distances": {
@@ -356,19 +366,19 @@ def diagnose(
     drawn = _subsample(samples.domain_codes, max_per_domain, rng)
     drawn = drawn[np.argsort(samples.codes[drawn], kind="stable")]  # each class a block of the Gram matrix, not a copy
     used = samples.take(drawn)
-    _require_work(len(used), len(domains), n_permutations)
+    _check_work(len(used), len(domains), n_permutations)
     membership = Membership(used.counts(), used.domain_codes * len(classes) + used.codes)
-    gram, gamma = _gram(used.X)
+    gram, gamma = _rbf_kernel_matrix(used.X)
     marginal, conditional = distance_matrices(gram, membership)
 
-    kinds, of_classes = kernel_evidence(gram, used.domain_codes, used.codes, n_permutations, rng, verbose)
+    kinds, of_classes = run_kernel_tests(gram, used.domain_codes, used.codes, n_permutations, rng, verbose)
     tests = (
-        _label_shift(counts, classes, domains, n_permutations, alpha, rng),
-        *(_shift(key, evidence, alpha, len(used)) for key, evidence in kinds.items()),
+        _test_label_shift(counts, classes, domains, n_permutations, alpha, rng),
+        *(_make_shift(key, evidence, alpha, len(used)) for key, evidence in kinds.items()),
     )
     by_class = bool(np.isfinite(conditional).all())
     detected = tests[2 if by_class else 1].flagged
-    odd = outlier_statistics(gram, membership, by_class=by_class, rng=rng) if detected else None
+    odd = find_confirmed_outlier(gram, membership, by_class=by_class, rng=rng) if detected else None
     return Diagnosis(
         n_samples=len(y),
         n_used=len(used),
@@ -379,7 +389,7 @@ def diagnose(
         n_permutations=int(n_permutations),
         gamma=gamma,
         tests=tests,
-        class_tests=_class_shifts(of_classes, classes, membership.counts.sum(axis=0), alpha),
+        class_tests=_make_class_shifts(of_classes, classes, membership.counts.sum(axis=0), alpha),
         marginal_distances=marginal,
         conditional_distances=conditional,
         outlier_domain=None if odd is None else domains.tolist()[odd],
@@ -387,9 +397,9 @@ def diagnose(
     )
 
 
-def _require_work(n: int, n_domains: int, n_permutations: int) -> None:
+def _check_work(n: int, n_domains: int, n_permutations: int) -> None:
     """Raise if permuting the domains would take hours: a test compares the mean of every domain with every sample."""
-    if n * n * n_domains * (n_permutations + 1) > MOST_WORK:
+    if n * n * n_domains * (n_permutations + 1) > MAX_PRODUCTS:
         raise ValueError(
             f"diagnose on {n:,} samples of {n_domains:,} domains with {n_permutations:,} permutations would take hours."
             " Name larger places as domains, such as the regions of hospitals, lower max_per_domain "
@@ -403,7 +413,7 @@ def _subsample(domain: Ints, size: int, rng: np.random.Generator) -> Ints:
     return np.concatenate([rng.choice(own, size, replace=False) if len(own) > size else own for own in members])
 
 
-def _gram(X: Any) -> tuple[Array, float]:
+def _rbf_kernel_matrix(X: Any) -> tuple[Array, float]:
     """Return the rbf kernel matrix and its coefficient."""
     needed, available = 3 * 8 * X.shape[0] ** 2, available_bytes()
     if available is not None and needed > available:
@@ -415,38 +425,42 @@ def _gram(X: Any) -> tuple[Array, float]:
     return kernel.finite(kernel.values(*kernel.about_origin(X))), kernel.width(X.shape[1])
 
 
-def _label_shift(
+def _test_label_shift(
     counts: Ints, classes: Labels, domains: Labels, n_permutations: int, alpha: float, rng: np.random.Generator
 ) -> Shift:
-    tables = permuted_tables(counts, n_permutations, rng)
-    evidence = chi_square(tables)
+    tables = sample_tables(counts, n_permutations, rng)
+    evidence = chi_square_result(tables)
     proportions = tables / counts.sum(axis=1, keepdims=True)
     points = 100 * np.ptp(proportions, axis=1).max(axis=1)
     chance = float(points[1:].mean())
     j = int(np.ptp(proportions[0], axis=0).argmax())
     low, high = ((str(domains[s]), float(proportions[0, s, j])) for s in np.argsort(proportions[0, :, j])[[0, -1]])
     n, p_value = int(counts.sum()), evidence.p_value
-    size = _words.grade(max(points[0] - chance, 0.0), _words.POINTS)
+    size = _words.grade_effect(max(points[0] - chance, 0.0), _words.POINT_THRESHOLDS)
     text = _words.label_text(str(classes[j]), low, high, chance, p_value, n)
     return Shift("label", n, evidence.statistic, p_value, float(points[0]), size, text, flagged=p_value <= alpha)
 
 
-def _shift(key: str, evidence: Evidence | None, alpha: float, n: int) -> Shift:
+def _make_shift(key: str, evidence: PermutationResult | None, alpha: float, n: int) -> Shift:
     if evidence is None:
         return Shift(key, n, None, None, None, "not testable", "no class was found in two domains", flagged=False)
     p_value, share = evidence.p_value, evidence.share
-    size, text = _words.grade(share, _words.SHARES), _words.share_text(key, share, p_value, n)
+    size, text = _words.grade_effect(share, _words.SHARE_THRESHOLDS), _words.share_text(key, share, p_value, n)
     return Shift(key, n, evidence.statistic, p_value, share, size, text, flagged=p_value <= alpha)
 
 
-def _class_shifts(by_class: dict[int, Evidence], classes: Labels, sizes: Ints, alpha: float) -> tuple[ClassShift, ...]:
-    adjusted = dict(zip(by_class, holm(np.array([found.p_value for found in by_class.values()])), strict=True))
+def _make_class_shifts(
+    by_class: dict[int, PermutationResult], classes: Labels, sizes: Ints, alpha: float
+) -> tuple[ClassShift, ...]:
+    adjusted = dict(
+        zip(by_class, adjust_by_holm(np.array([found.p_value for found in by_class.values()])), strict=True)
+    )
     found = {j: (own.p_value, adjusted[j], own.share, adjusted[j] <= alpha) for j, own in by_class.items()}
     untested = (None, None, None, False)
     return tuple(ClassShift(label, int(sizes[j]), *found.get(j, untested)) for j, label in enumerate(classes.tolist()))
 
 
-def holm(p_values: Array) -> list[float]:
+def adjust_by_holm(p_values: Array) -> list[float]:
     """Adjust p-values for testing all of them, by Holm's step-down method."""
     order = np.argsort(p_values)
     stepped = np.maximum.accumulate(np.arange(len(p_values), 0, -1) * p_values[order])

@@ -20,16 +20,18 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from ..linalg import Array, Moments
 from ..utils.validation import check_domains, encode_domains
 
-FAR = 1.5  # times the yardstick
-CONFIDENT_SHARE = 3.0  # standard errors
-FRESH = 0.98  # quantile of where one more source would lie: what is right on a line, with a margin for bends
-FAMILIAR = 0.5  # times the spread inside a source: rows that cannot show such a shift are too few
+FAR_RATIO = 1.5  # times the yardstick
+N_STANDARD_ERRORS = 3.0  # standard errors
+NEW_SOURCE_QUANTILE = (
+    0.98  # quantile of where one more source would lie: what is right on a line, with a margin for bends
+)
+MIN_SHOWN_SHIFT = 0.5  # times the spread inside a source: rows that cannot show such a shift are too few
 OUTLIER_FACTOR = 2.0  # times the median: sources further from all others than this do not set the yardstick
-OTHER_UNITS = 10.0  # times the median: sources further than this do not tell where one more would lie
+EXTREME_FACTOR = 10.0  # times the median: sources further than this do not tell where one more would lie
 MIN_CREDIBLE_ROWS = 10  # degrees of freedom for which the spread inside sources counts beside that inside a batch
-BLOCK = 4096  # rows embedded at a time: a few megabytes, which stay in cache
-SHARES = np.linspace(0, 1, 101)
-HUGE = 1e100  # new values beyond are taken as this, so that nothing overflows
+BLOCK_ROWS = 4096  # rows embedded at a time: a few megabytes, which stay in cache
+QUANTILES = np.linspace(0, 1, 101)
+MAX_VALUE = 1e100  # new values beyond are taken as this, so that nothing overflows
 
 
 @dataclass(frozen=True)
@@ -166,9 +168,9 @@ class Novelty(BaseEstimator):
         """
         self._validate_params()
         X = validate_data(self, X, dtype=np.float64)
-        if (largest := float(np.abs(X).max())) > HUGE:
+        if (largest := float(np.abs(X).max())) > MAX_VALUE:
             raise ValueError(
-                f"X is too large: Novelty takes values up to {HUGE:g}, and the largest here is {largest:.3g}. Scale X, "
+                f"X is too large: Novelty takes values up to {MAX_VALUE:g}, and the largest here is {largest:.3g}. Scale X, "
                 "for example divide its columns by their largest values."
             )
         self.domains_, codes = encode_domains(check_domains(sample_domain, len(X)))
@@ -190,7 +192,7 @@ class Novelty(BaseEstimator):
         found = [self._nearest(self.means_[s], self.traces_[s] / self.counts_[s], skip=s) for s in range(len(own))]
         self.reference_ = np.sqrt(np.maximum([square for _, square, _ in found], 0.0))
         rounding = float(np.sqrt(np.finfo(float).eps * np.abs(self.knots_).sum()))
-        self.resolution_ = max(_largest_but_odd(np.array([resolution for *_, resolution in found])), rounding)
+        self.resolution_ = max(_largest_without_outliers(np.array([resolution for *_, resolution in found])), rounding)
         return self
 
     def start(self) -> Accumulator:
@@ -234,15 +236,17 @@ class Novelty(BaseEstimator):
             From 1, in the middle of a source, to 0, farther out than all of them.
         """
         check_is_fitted(self, "reference_")
-        return 1 - np.interp(self._depth(validate_data(self, X, reset=False, dtype=np.float64)), self.depths_, SHARES)
+        return 1 - np.interp(
+            self._depth(validate_data(self, X, reset=False, dtype=np.float64)), self.depths_, QUANTILES
+        )
 
     def _depth(self, X: Array) -> Array:
         """Distance of each sample from the nearest mean embedding of a source."""
-        blocks = gen_batches(len(X), BLOCK)
+        blocks = gen_batches(len(X), BLOCK_ROWS)
         return np.concatenate([cdist(self._embed(X[block]), self.means_).min(axis=1) for block in blocks])
 
     def _moments(self, X: Array) -> Moments:
-        return reduce(add, (Moments.from_values(self._embed(X[block])) for block in gen_batches(len(X), BLOCK)))
+        return reduce(add, (Moments.from_values(self._embed(X[block])) for block in gen_batches(len(X), BLOCK_ROWS)))
 
     def score_moments(self, batch: Moments) -> NoveltyResult:
         """Compare a batch with the sources.
@@ -261,7 +265,7 @@ class Novelty(BaseEstimator):
         check_is_fitted(self, "reference_")
         if count < 1:
             raise ValueError("Novelty needs at least one sample; nothing was added.")
-        apart = _largest_but_odd(self.reference_)
+        apart = _largest_without_outliers(self.reference_)
         weights = _nearest_mixture(self.means_ - mean)
         usual = float(weights @ self.traces_)
         own = usual if np.isnan(trace) else trace
@@ -274,19 +278,19 @@ class Novelty(BaseEstimator):
         # Below the resolution of either side a distance is noise: nothing is divided by it, or far because of it.
         yardstick = max(apart, self.resolution_, resolution, np.finfo(float).tiny)
         ratio = distance / yardstick
-        exceeds = square - CONFIDENT_SHARE * error > (FAR * yardstick) ** 2
+        exceeds = square - N_STANDARD_ERRORS * error > (FAR_RATIO * yardstick) ** 2
         far = exceeds and self._beyond_a_further_source(mean)
-        shown = max(FAR * apart, FAMILIAR * np.sqrt(usual))
-        too_few = not far and (count < 2 or bool(CONFIDENT_SHARE * resolution**2 > shown**2))
+        shown = max(FAR_RATIO * apart, MIN_SHOWN_SHIFT * np.sqrt(usual))
+        too_few = not far and (count < 2 or bool(N_STANDARD_ERRORS * resolution**2 > shown**2))
         if too_few:
             told = (
                 f"Too few rows to tell how far they lie from the sources: {count:,} here, {self.counts_.min():,} in "
                 "the smallest source."
             )
-        elif square < CONFIDENT_SHARE * error:
+        elif square < N_STANDARD_ERRORS * error:
             told = "No measurable distance from the sources."
         else:
-            told = _sentence(ratio, far, exceeds, len(self.domains_))
+            told = _distance_text(ratio, far, exceeds, len(self.domains_))
         text = f"{told} The nearest source is {nearest!r}."
         median, largest = float(np.median(self.reference_)), float(self.reference_.max())
         return NoveltyResult(distance, median, largest, yardstick, ratio, nearest, far, too_few, text)
@@ -320,11 +324,11 @@ class Novelty(BaseEstimator):
         self.directions_ = random.normal(size=(X.shape[1], self.n_components)) / np.sqrt(self.n_components)
         chance = 1 / np.bincount(codes)[codes]
         rows = random.choice(len(X), size=self.n_components, p=chance / chance.sum())
-        self.knots_ = np.einsum("ij,ji->i", np.clip(X[rows], -HUGE, HUGE), self.directions_)
+        self.knots_ = np.einsum("ij,ji->i", np.clip(X[rows], -MAX_VALUE, MAX_VALUE), self.directions_)
 
     def _embed(self, X: Array) -> Array:
         """Roots of the distances from the knots along the directions."""
-        features = np.clip(X, -HUGE, HUGE) @ self.directions_ - self.knots_
+        features = np.clip(X, -MAX_VALUE, MAX_VALUE) @ self.directions_ - self.knots_
         return np.sqrt(np.abs(features, out=features), out=features)
 
     def _shape(self, X: Array, codes: Any) -> Array:
@@ -333,7 +337,7 @@ class Novelty(BaseEstimator):
         for s, (mean, trace) in enumerate(zip(self.means_, self.traces_, strict=True)):
             rows = X[codes == s]
             weight = trace * len(self.means_) * (len(rows) - 1)
-            for block in gen_batches(len(rows), BLOCK) if weight > 0 else ():
+            for block in gen_batches(len(rows), BLOCK_ROWS) if weight > 0 else ():
                 centered = self._embed(rows[block]) - mean
                 total += centered.T @ centered / weight
         return total
@@ -344,11 +348,11 @@ class Novelty(BaseEstimator):
         Student's prediction limit, as if sources differed along a line: the widest there is. The means hold their own
         sampling noise, so the fewer rows the sources have, the wider the limit.
         """
-        usual = self.reference_ <= OTHER_UNITS * max(float(np.median(self.reference_)), self.resolution_)
+        usual = self.reference_ <= EXTREME_FACTOR * max(float(np.median(self.reference_)), self.resolution_)
         means = self.means_[usual] if usual.sum() > 2 else self.means_
         n, middle = len(means), means.mean(axis=0)
         variance = np.square(means - middle).sum() / (n - 1)
-        limit = stdtrit(n - 1, FRESH) ** 2 * variance * (1 + 1 / n)
+        limit = stdtrit(n - 1, NEW_SOURCE_QUANTILE) ** 2 * variance * (1 + 1 / n)
         return bool(np.square(mean - middle).sum() > limit)
 
     def _nearest(self, mean: Array, noise: float, skip: int | None = None) -> tuple[int, float, float]:
@@ -386,20 +390,20 @@ def _nearest_mixture(points: Array) -> Array:
     return weights / weights.sum()
 
 
-def _largest_but_odd(values: Array) -> float:
+def _largest_without_outliers(values: Array) -> float:
     return float(min(values.max(), OUTLIER_FACTOR * np.median(values)))
 
 
-def _sentence(ratio: float, far: bool, exceeds: bool, n_sources: int) -> str:
+def _distance_text(ratio: float, far: bool, exceeds: bool, n_sources: int) -> str:
     """What a distance means; `exceeds` tells whether it is above the limit by more than sampling noise."""
     distance = f"{ratio:.1f} times the usual distance between sources"
     if far:
         return f"Far outside: {distance}. Accuracy on the sources may not hold here."
-    if ratio <= FAR:
-        return f"Within reach: {distance} (limit: {FAR})."
+    if ratio <= FAR_RATIO:
+        return f"Within reach: {distance} (limit: {FAR_RATIO})."
     doubt = (
         f"{n_sources} sources are too few to rule out that another source lies there"
         if exceeds
         else "the rows are too few to rule out that this is sampling noise"
     )
-    return f"Undecided: {distance}, above the limit of {FAR}, but {doubt}."
+    return f"Undecided: {distance}, above the limit of {FAR_RATIO}, but {doubt}."

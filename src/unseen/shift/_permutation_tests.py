@@ -23,25 +23,27 @@ from sklearn.utils import gen_batches
 from ..linalg import Array, Ints, Membership, average_class_means, prior_normalized_contrast
 from ..utils.progress import track
 
-BATCH = 2**20  # weights in one matrix product: large enough for speed, small beside the Gram matrix
-TIE = 1e-9  # of the total variance: permutations this close to the data are ties, and count against significance
-GAP = 1.25  # the odd domain's smallest distance is more than this many times the largest between the others
+BATCH_ENTRIES = 2**20  # weights in one matrix product: large enough for speed, small beside the Gram matrix
+TIE_TOLERANCE = (
+    1e-9  # of the total variance: permutations this close to the data are ties, and count against significance
+)
+OUTLIER_GAP = 1.25  # the odd domain's smallest distance is more than this many times the largest between the others
 ROUNDING = 1e-12  # of statistics of a kernel whose values are at most 1
 
 
 @dataclass(frozen=True)
-class Evidence:
+class PermutationResult:
     """A statistic, its permutations, and the scale to judge it on."""
 
     draws: Array  # of the data, then of the permutations
     chance: float  # its mean over all permutations
     total: float  # its largest possible value: all of the kernel variance
 
-    def __add__(self, other: Evidence) -> Evidence:
-        return Evidence(self.draws + other.draws, self.chance + other.chance, self.total + other.total)
+    def __add__(self, other: PermutationResult) -> PermutationResult:
+        return PermutationResult(self.draws + other.draws, self.chance + other.chance, self.total + other.total)
 
-    def __mul__(self, factor: float) -> Evidence:
-        return Evidence(self.draws * factor, self.chance * factor, self.total * factor)
+    def __mul__(self, factor: float) -> PermutationResult:
+        return PermutationResult(self.draws * factor, self.chance * factor, self.total * factor)
 
     @property
     def statistic(self) -> float:
@@ -51,7 +53,7 @@ class Evidence:
     @property
     def p_value(self) -> float:
         """How often the statistic of the data is reached, by the data themselves included."""
-        return float(np.mean(self.draws >= self.draws[0] - TIE * self.total - ROUNDING))
+        return float(np.mean(self.draws >= self.draws[0] - TIE_TOLERANCE * self.total - ROUNDING))
 
     @property
     def share(self) -> float:
@@ -70,9 +72,9 @@ class PermutationTest:
     gram: Array
     membership: Membership
 
-    def evidence(self, labels: Ints) -> Evidence:
+    def evidence(self, labels: Ints) -> PermutationResult:
         """Evidence of shift, from the domain labels of the data, in the first column, and permutations of them."""
-        return Evidence(self.scatter(labels), self.chance, self.total)
+        return PermutationResult(self.scatter(labels), self.chance, self.total)
 
     def scatter(self, domain: Ints) -> Array:
         """Mean squared distance of the domain means from their average, for every column of domain labels.
@@ -83,7 +85,7 @@ class PermutationTest:
         weights = self._per_sample(prior_normalized_contrast(self.membership.counts))
         classes = self.membership.cell[:, None] % n_classes
         found = np.empty(domain.shape[1])
-        for batch in gen_batches(domain.shape[1], max(1, BATCH // (len(domain) * n_domains))):
+        for batch in gen_batches(domain.shape[1], max(1, BATCH_ENTRIES // (len(domain) * n_domains))):
             V = weights[domain[:, batch] * n_classes + classes].reshape(len(domain), -1)
             found[batch] = np.einsum("ik,ik->k", V, self.gram @ V).reshape(-1, n_domains).sum(axis=1)
         return found
@@ -126,9 +128,9 @@ def permute_labels(domain: Ints, classes: Ints, n_permutations: int, rng: np.ran
     return labels
 
 
-def kernel_evidence(
+def run_kernel_tests(
     gram: Array, domain: Ints, classes: Ints, n_permutations: int, rng: np.random.Generator, verbose: int = 0
-) -> tuple[dict[str, Evidence | None], dict[int, Evidence]]:
+) -> tuple[dict[str, PermutationResult | None], dict[int, PermutationResult]]:
     """Evidence of every kind of shift of features, None where no class was found in two domains; and class by class.
 
     The `classes` of the samples are in ascending order; those in a single domain have no evidence.
@@ -152,12 +154,12 @@ def kernel_evidence(
     found = {key: test.evidence(labels) for key, test, labels in track(jobs, len(jobs), "Testing for shift", verbose)}
     # The paper's H counts an absent cell as no shift: a class weighs as the share of domains that have it.
     parts = [found[name] * share for name, share in reach.items()]
-    conditional = functools.reduce(Evidence.__add__, parts) if parts else None
+    conditional = functools.reduce(PermutationResult.__add__, parts) if parts else None
     kinds = {"covariate": found["P(X)"], "conditional": conditional, "prior_normalized": found.get("L")}
     return kinds, {name: found[name] for name in reach}
 
 
-def permuted_tables(counts: Ints, n_permutations: int, rng: np.random.Generator) -> Ints:
+def sample_tables(counts: Ints, n_permutations: int, rng: np.random.Generator) -> Ints:
     """Return the table of counts, then tables for domain labels permuted over all samples.
 
     These are the tables that share its margins, so that no sample need be touched.
@@ -167,17 +169,17 @@ def permuted_tables(counts: Ints, n_permutations: int, rng: np.random.Generator)
     return np.concatenate([counts[None], drawn])
 
 
-def chi_square(tables: Ints) -> Evidence:
+def chi_square_result(tables: Ints) -> PermutationResult:
     """Evidence of label shift: the sum over cells of (count - expected)^2 / expected."""
     rows, columns = tables[0].sum(axis=1), tables[0].sum(axis=0)
     n = rows.sum()
     expected = np.outer(rows, columns) / n
     draws = ((tables - expected) ** 2 / expected).sum(axis=(1, 2))
     freedom = (len(rows) - 1) * (len(columns) - 1)
-    return Evidence(draws, freedom * n / (n - 1), n * min(len(rows) - 1, len(columns) - 1))
+    return PermutationResult(draws, freedom * n / (n - 1), n * min(len(rows) - 1, len(columns) - 1))
 
 
-def group_sums(gram: Array, group: Ints, n_groups: int) -> tuple[Array, Array]:
+def sum_over_groups(gram: Array, group: Ints, n_groups: int) -> tuple[Array, Array]:
     """Sums of a kernel matrix over pairs of groups, and of its diagonal over groups."""
     n = len(group)
     members = sparse.csr_array((np.ones(n), (group, np.arange(n))), shape=(n_groups, n))
@@ -207,11 +209,11 @@ def distance_matrices(gram: Array, membership: Membership) -> tuple[Array, Array
     counts = membership.counts
     n_domains, n_classes = counts.shape
     domain, classes = np.divmod(membership.cell, n_classes)
-    marginal = mean_discrepancies(*group_sums(gram, domain, n_domains), counts.sum(axis=1))
+    marginal = mean_discrepancies(*sum_over_groups(gram, domain, n_domains), counts.sum(axis=1))
     total, shared = np.zeros((2, n_domains, n_domains))
     for j in range(n_classes):
         rows = np.flatnonzero(classes == j)
-        squared = mean_discrepancies(*group_sums(gram[np.ix_(rows, rows)], domain[rows], n_domains), counts[:, j])
+        squared = mean_discrepancies(*sum_over_groups(gram[np.ix_(rows, rows)], domain[rows], n_domains), counts[:, j])
         known = np.isfinite(squared)
         total[known] += squared[known]
         shared += known
@@ -219,7 +221,9 @@ def distance_matrices(gram: Array, membership: Membership) -> tuple[Array, Array
     return np.sqrt(np.maximum(marginal, 0.0)), np.sqrt(np.maximum(conditional, 0.0))
 
 
-def outlier_statistics(gram: Array, membership: Membership, *, by_class: bool, rng: np.random.Generator) -> int | None:
+def find_confirmed_outlier(
+    gram: Array, membership: Membership, *, by_class: bool, rng: np.random.Generator
+) -> int | None:
     """Return the domain that stands apart from the others, if it does in both halves of the samples too.
 
     `by_class` judges by P(X|Y), otherwise by P(X).
@@ -241,4 +245,8 @@ def find_outlier(distances: Array) -> int | None:
         return None
     candidate = int(np.argmax(distances.sum(axis=1)))
     others = np.delete(np.arange(len(distances)), candidate)
-    return candidate if distances[candidate, others].min() > GAP * distances[np.ix_(others, others)].max() else None
+    return (
+        candidate
+        if distances[candidate, others].min() > OUTLIER_GAP * distances[np.ix_(others, others)].max()
+        else None
+    )
