@@ -230,7 +230,7 @@ def test_above_a_size_it_goes_by_the_plan_and_says_so(method, pool, alike, monke
     for name, rows in {"EXACT_ROWS": len(X) - 1, "CHOICE_ROWS": len(X), "TOLERANCE": None}.items():
         monkeypatch.setattr(f"unseen.kernels._size_plan.{name}", rows)
     large = UnseenClassifier([method], pool=pool, verbose=1).fit(X, y, sample_domain=NAMES[d])
-    assert "270 rows: 270 choose the settings" in capsys.readouterr().err
+    assert "270 rows: 270 rows select the hyperparameters" in capsys.readouterr().err
     assert large.best_model_ == exact.best_model_
     assert np.mean(large.predict(X, sample_domain=NAMES[d]) == exact.predict(X, sample_domain=NAMES[d])) > alike
     monkeypatch.setattr("unseen.kernels._size_plan.CHOICE_ROWS", 60)

@@ -411,8 +411,8 @@ def _gram(X: Any) -> tuple[Array, float]:
             f"diagnose on {X.shape[0]:,} samples needs {needed / 2**30:,.1f} GiB for kernel matrices; "
             f"{available / 2**30:,.1f} GiB is available. Lower max_per_domain."
         )
-    kernel = Kernel().fitted(X)
-    return kernel.finite(kernel.values(*kernel.about_origin(X))), kernel.width(X.shape[1])
+    kernel = Kernel().resolve(X)
+    return kernel.check_finite(kernel.evaluate(*kernel.shift_origin(X))), kernel.gamma_value(X.shape[1])
 
 
 def _label_shift(
