@@ -139,7 +139,7 @@ def test_the_tolerance_is_met_with_no_landmark_too_many(tolerance, block_size):
 
 
 def test_the_number_of_components_limits_what_the_tolerance_may_ask_for():
-    with pytest.warns(ConvergenceWarning, match="stopped at n_components=10 with a trace error of .* Increase n_components"):
+    with pytest.warns(ConvergenceWarning, match="stopped at n_components=10 with a trace error of .* Increase n_comp"):
         model = PivotedNystroem(10, tolerance=1e-6, random_state=0).fit(MANY)
     assert model.n_components_ == 10
     assert model.trace_error_ > 1e-6

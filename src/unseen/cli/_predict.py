@@ -17,7 +17,7 @@ SHOWN = 20  # domains whose novelty is printed
 LEGIBLE = 12  # classes that a table has room for
 # How to avoid a SmallBatchError, in terms of options.
 REMEDIES = {
-    "batch": "predict a table with at least {fewest} rows of each new domain",
+    "batch": "predict a table with at least {min_rows} rows of each new domain",
     "inductive": "fit with --inductive",
     "source": "name a source domain in the column of --domain",
     "center": "leave out --center target",

@@ -47,7 +47,7 @@ class NewDataView:
         order = np.argsort(certain, kind="stable")[:MOST_ROWS]
         X, *_ = self.model.open_table(self.new, domain=self.domain).whole()
         inside = self.model.table_model
-        rows, sources = inside.novelty.plane(inside.prepare(X[order]))
+        rows, sources = inside.novelty.project_to_plane(inside.prepare(X[order]))
         domains = frame["domain"].to_list() if "domain" in frame.columns else [None] * len(certain)
         return {
             "name": self.name,

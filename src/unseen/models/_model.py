@@ -202,7 +202,7 @@ class Model:
         decisions = pool.decision_proba(prepared, sample_domain=labels)
         chosen, P = decisions.argmax(axis=1), pool.with_natural_priors(decisions)
         said = pool.members_say(prepared, labels).argmax(axis=2)
-        farther = model.novelty.farther(prepared)
+        farther = model.novelty.score_samples(prepared)
         names = np.array(self._member_names())
         return [
             {
