@@ -227,7 +227,7 @@ def test_above_a_size_it_goes_by_the_plan_and_says_so(method, pool, alike, monke
     """With every sample a landmark a projection is the exact one; an SVM has another loss behind landmarks."""
     X, y, d = noisy(n_per_cell=30)
     exact = UnseenClassifier([method], pool=pool).fit(X, y, sample_domain=NAMES[d])
-    for name, rows in {"EXACT_ROWS": len(X) - 1, "CHOICE_ROWS": len(X), "TOLERANCE": None}.items():
+    for name, rows in {"EXACT_ROWS": len(X) - 1, "CHOICE_ROWS": len(X), "TRACE_TOLERANCE": None}.items():
         monkeypatch.setattr(f"unseen.kernels._size_plan.{name}", rows)
     large = UnseenClassifier([method], pool=pool, verbose=1).fit(X, y, sample_domain=NAMES[d])
     assert "270 rows: 270 rows select the hyperparameters" in capsys.readouterr().err

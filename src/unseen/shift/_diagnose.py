@@ -62,7 +62,7 @@ class Shift:
         Percentage points for "label"; otherwise the share of the kernel variance that domains explain, from 0 to 1,
         adjusted for chance.
     effect_label : str
-        "negligible", "small", "moderate" or "large"; "not testable" if there is no test.
+        "negligible", "small", "moderate" or "large"; "not testable" without a test.
     effect_text : str
         The effect, the p-value and the number of samples as text.
     flagged : bool
@@ -141,8 +141,8 @@ class Diagnosis:
     class_tests : tuple of ClassShift
         The conditional shift of each class.
     marginal_distances, conditional_distances : ndarray of shape (n_domains, n_domains)
-        Distances between domains in the space of the kernel, of P(X), and of P(X|Y) over the common classes; NaN if
-        there is no common class.
+        Distances between domains in the space of the kernel, of P(X), and of P(X|Y) over the common classes; NaN
+        without a common class.
     outlier_domain : object or None
         The domain that lies far from all others, if there is one.
     assumed : tuple of str

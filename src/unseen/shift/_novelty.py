@@ -184,7 +184,7 @@ class Novelty(BaseEstimator):
         self.counts_ = np.array([of_domain.count for of_domain in moments])
         self.means_ = np.stack([of_domain.mean for of_domain in moments])
         traces = np.array([of_domain.trace for of_domain in moments])
-        # A domain with one sample has no spread of its own: the median of the others replaces it.
+        # A domain with one sample has no spread: the median over the other domains replaces it.
         median_trace = float(np.nanmedian(traces)) if np.isfinite(traces).any() else 0.0
         self.traces_ = np.where(np.isnan(traces), median_trace, traces)
         self.shape_ = self._shape(X, codes)
