@@ -26,6 +26,7 @@ from degenerate_dense import dense
 from helpers import METHODS, make, match, pencil
 from undo_bias_oracle import khosla, optimum
 from unseen import CIDG, DICA, DomainCenterer, PivotedNystroem, ProjectionSearchCV, UndoBias, UnseenClassifier
+from unseen.estimators import make_problem
 from unseen.exceptions import FewerComponentsWarning, MaskedLabelsWarning, SingleDomainWarning
 from unseen.model_selection import LeaveOneDomainOut
 from unseen.shift import Novelty
@@ -159,7 +160,7 @@ def compared(eigenvalues, Z, values, features, missed):
 
 def wanted(model):
     """How many components there should be, if the data have them."""
-    return model._wanted(model.cell_counts_) or len(model.classes_) - 1
+    return make_problem(model, model.cell_counts_, 1.0).max_components or len(model.classes_) - 1
 
 
 def solved(K, N, A, with_ridge):
@@ -397,7 +398,7 @@ TAKES_ALL = ["DomainCenterer"]
 SMALL = "is too small: |look the same to .* scale X"
 LARGE = r"is too large: |kernel='\w+' gave NaN or infinite values on X"
 WEIGHTS = "sample_weight must hold zeros and numbers between 1e-30 and 1e\\+30"
-SINGULAR = "singular with ridge|directions have no scatter inside cells"
+SINGULAR = "singular with ridge|directions have no scatter within cells"
 ALL = [name for name in SUBJECTS if name not in TAKES_ALL]
 # Where there is no answer: the kind of data, who says so, and how.
 REFUSED = [

@@ -119,14 +119,14 @@ def test_the_plane_of_novelty_keeps_distances_between_three_sources():
     X, d = rng.normal(size=(90, 5)), np.repeat(["a", "b", "c"], 30)
     X += (d == "a")[:, None] * 2.0
     novelty = Novelty().fit(X, sample_domain=d)
-    rows, sources = novelty.plane(X)
+    rows, sources = novelty.project_to_plane(X)
     assert rows.shape == (90, 2)
     for i, j in ((0, 1), (0, 2), (1, 2)):
         apart = np.linalg.norm(novelty.means_[i] - novelty.means_[j])
         assert np.linalg.norm(sources[i] - sources[j]) == pytest.approx(apart)
     for k, name in enumerate(novelty.domains_):
         np.testing.assert_allclose(rows[d == name].mean(axis=0), sources[k], atol=1e-9)
-    assert Novelty().fit(X[:60], sample_domain=d[:60]).plane(X[:7])[0].shape == (7, 2)
+    assert Novelty().fit(X[:60], sample_domain=d[:60]).project_to_plane(X[:7])[0].shape == (7, 2)
 
 
 def test_the_code_of_a_table_reads_it_again(read):

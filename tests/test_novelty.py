@@ -216,10 +216,10 @@ def test_distances_are_free_of_sampling_noise_on_average(world, novelty):
     """The squared distance of small batches averages to that of a large one; uncorrected it would be far above."""
     average = np.full(len(NAMES), 1 / len(NAMES))
     large = novelty.moments(world.draw(20_000, 1))
-    truth, *_ = novelty._apart(large.mean, large.trace / large.count, average)
+    truth, *_ = novelty._squared_distance(large.mean, large.trace / large.count, average)
     small = [novelty.moments(world.draw(4, 1)) for _ in range(200)]
     noise = np.array([batch.trace / batch.count for batch in small])
-    squares = np.array([novelty._apart(b.mean, b.trace / b.count, average)[0] for b in small])
+    squares = np.array([novelty._squared_distance(b.mean, b.trace / b.count, average)[0] for b in small])
     error = squares.std() / np.sqrt(len(squares))
     assert abs(squares.mean() - truth) < 4 * error
     assert noise.mean() > 8 * error  # the correction is what makes the difference
@@ -380,7 +380,7 @@ def test_what_cannot_be_compared_is_refused(world, novelty):
     X, domain = world.sources(10)
     with pytest.raises(ValueError, match="at least 2 domains; sample_domain holds 1"):
         Novelty().fit(X, sample_domain=["a"] * len(X))
-    with pytest.raises(ValueError, match="nothing was added"):
+    with pytest.raises(ValueError, match="no sample was added"):
         novelty.start().result()
     with pytest.raises(ValueError, match="3 features, but Novelty is expecting 4"):
         novelty.start().add(X[:, :3])
@@ -395,7 +395,7 @@ def test_what_cannot_be_compared_is_refused(world, novelty):
 def test_single_samples_lie_farther_out_than_a_share_of_those_of_training():
     X, _, codes = three_domains(n_per_cell=40)
     novelty = Novelty().fit(X, sample_domain=codes)
-    shares = np.sort(novelty.farther(X))
+    shares = np.sort(novelty.score_samples(X))
     np.testing.assert_allclose(shares, (np.arange(len(X)) + 0.5) / len(X), atol=0.02)  # ranks, from far to near
-    assert (novelty.farther(X + 100) == 0).all()
-    np.testing.assert_array_equal(novelty.farther(X[3:4]), novelty.farther(X)[3:4])
+    assert (novelty.score_samples(X + 100) == 0).all()
+    np.testing.assert_array_equal(novelty.score_samples(X[3:4]), novelty.score_samples(X)[3:4])

@@ -208,7 +208,7 @@ def test_above_a_size_landmarks_are_chosen_and_said_and_kept_in_the_card(parts):
     model = parts / "m.unseen"
     code, text = unseen("fit", parts / "parts", "--method", "kfda", "-o", model)
     assert code == 0
-    assert "600 rows: 90 choose the settings, 150 give the scales" in text
+    assert "600 rows: 90 rows select the hyperparameters, 150 rows give the scales" in text
     assert "were chosen, and scored, on 90 rows. The projection saw 600 rows through" in text
     card = read_card(model)
     assert card["data"]["rows"] == 600

@@ -25,7 +25,7 @@ MAX_SHOWN_DOMAINS = 20
 MAX_SHOWN_CLASSES = 12  # in the confusion matrix
 # Ways to avoid a SmallBatchError, in terms of options.
 REMEDIES = {
-    "batch": "predict a table with at least {fewest} rows of each new domain",
+    "batch": "predict a table with at least {min_rows} rows of each new domain",
     "inductive": "fit with --inductive",
     "source": "name a source domain in the column --domain",
     "center": "omit --center target",

@@ -286,8 +286,8 @@ class Projection(StreamingMixin, DomainTransformer, KernelTransformer):
     def _solve_kernel(self, X: Any, membership: Membership) -> None:
         """Solve the eigenproblem in the space of the kernel."""
         check_square_memory(X.shape[0], copies=3, caller=type(self).__name__)
-        kernel = Kernel.from_estimator(self).fitted(X)
-        K = kernel.values_to_center(X)
+        kernel = Kernel.from_estimator(self).resolve(X)
+        K = kernel.evaluate_for_centering(X)
         centered = kernel.center(K, type(self).__name__)
         problem = make_problem(self, membership.counts, centered.size)
         solution = problem.solve_gram(K, centered, membership)
@@ -309,7 +309,7 @@ class Projection(StreamingMixin, DomainTransformer, KernelTransformer):
         inner_width = max(len(weights), X.shape[1])  # columns of the kernel values and of a copy of the samples
         with np.errstate(over="ignore", invalid="ignore"):  # The check below raises for values that are not finite.
             Z = map_in_blocks(lambda rows: space.combine(rows, weights), X, weights.shape[1], inner_width)
-        return space.kernel.finite(Z)
+        return space.kernel.check_finite(Z)
 
     def _transform_uncentered(self, X: Any) -> Array:
         self.finalize()
@@ -414,4 +414,4 @@ def invariance_weights(projection: Projection) -> tuple[str, ...]:
 
 def validation_options(projection: Projection) -> dict[str, Any]:
     """Return the options of `validate_data` for the samples of a projection."""
-    return projection._sample_kernel.validation
+    return projection._sample_kernel.validation_options

@@ -78,20 +78,20 @@ class SplitGrams:
         if kernel.is_precomputed:
             self._whole = X
         elif not kernel.has_origin and not is_multiple(projection.gamma, "scale"):
-            self._whole = kernel.fitted(X).values_to_center(X)
+            self._whole = kernel.resolve(X).evaluate_for_centering(X)
 
     def kernel(self, projection: Projection, train: Ints) -> Kernel:
         """The kernel of a split, with parameters that depend on the training samples resolved."""
         kernel = Kernel.from_estimator(projection)
-        return kernel.fitted(_safe_indexing(self.X, train)) if self._whole is None else kernel
+        return kernel.resolve(_safe_indexing(self.X, train)) if self._whole is None else kernel
 
     def between(self, kernel: Kernel, rows: Ints, columns: Ints) -> Array:
         """Kernel values, in a new array, of the split whose training samples are `columns`."""
         if self._whole is not None:
             return self._whole[np.ix_(rows, columns)].astype(np.float64, copy=False)
         if kernel.kernel == "rbf":
-            return kernel.values_to_center_from(self._distances_to(columns, rows).copy(), self.X.shape[1])
-        return kernel.values_to_center(_safe_indexing(self.X, rows), _safe_indexing(self.X, columns))
+            return kernel.evaluate_from_distances(self._distances_to(columns, rows).copy(), self.X.shape[1])
+        return kernel.evaluate_for_centering(_safe_indexing(self.X, rows), _safe_indexing(self.X, columns))
 
 
 @dataclass(frozen=True)

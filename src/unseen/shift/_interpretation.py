@@ -1,4 +1,4 @@
-"""What the numbers of a diagnosis mean, in words that a statistician would sign."""
+"""Texts that interpret the tests of a diagnosis."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ POINT_THRESHOLDS = (5.0, 15.0, 30.0)  # of a class proportion, beyond what chanc
 
 
 def grade_effect(value: float, thresholds: Sequence[float]) -> str:
-    """Name a size: each threshold is the least value of the next grade."""
+    """Return the grade of an effect; each threshold is the smallest value of the next grade."""
     return GRADES[int(np.searchsorted(thresholds, value, side="right"))]
 
 
 def label_text(
     label: str, low: tuple[str, float], high: tuple[str, float], chance: float, p_value: float, n: int
 ) -> str:
-    """Size of a label shift: the class whose proportion varies most, and the domains where it is least and most."""
+    """Describe a label shift by the class whose proportion varies most, and its lowest and highest proportion."""
     evidence = f"where chance alone gives about {chance:.0f} (p = {p_value:.2g}, n = {n})"
     if low[1] == high[1]:
         return f"class proportions are the same in every domain, 0 points apart, {evidence}"
@@ -45,7 +45,7 @@ def label_text(
 
 
 def share_text(key: str, share: float, p_value: float, n: int) -> str:
-    """Size of a shift of features."""
+    """Describe the size of a shift of features."""
     where = {"conditional": "within classes, ", "prior_normalized": "with class proportions made equal, "}.get(key, "")
     return f"{where}domains explain {format_percent(share)} of the kernel variance (p = {p_value:.2g}, n = {n})"
 
@@ -57,7 +57,7 @@ COMPARE_ADVICE = (
 
 
 def interpret_tests(diagnosis: Diagnosis) -> list[str]:
-    """Say what the tests observe together, and what decides which method to use."""
+    """Return sentences that interpret the tests together and name the next step."""
     label, covariate, conditional, common = diagnosis.tests
     if conditional.p_value is None:
         return [
@@ -65,40 +65,48 @@ def interpret_tests(diagnosis: Diagnosis) -> list[str]:
             "P(X|Y) moves cannot be tested. Making the domains alike would make the classes alike. Collect each class "
             "in several domains."
         ]
-    in_a_class = any(test.flagged for test in diagnosis.class_tests)
-    if not in_a_class and not any(test.flagged for test in diagnosis.tests):
+    is_detected_in_class = any(test.flagged for test in diagnosis.class_tests)
+    if not is_detected_in_class and not any(test.flagged for test in diagnosis.tests):
         return [
             f"No shift detected in P(Y), P(X) or P(X|Y). That does not prove that there is none: {diagnosis.n_used} "
             "samples may be too few to reveal a small one.",
             COMPARE_ADVICE,
         ]
-    lead = _detection_text(diagnosis.tests[:3])
+    detected = _detection_text(diagnosis.tests[:3])
     if conditional.flagged:
-        return [f"{lead} {_within_class_text(label, covariate, conditional)}", *_class_texts(diagnosis), COMPARE_ADVICE]
-    if common.flagged or in_a_class:
-        return [f"{lead} There are weak signs of a shift within classes.", *_class_texts(diagnosis), COMPARE_ADVICE]
-    return [f"{lead} {_no_within_class_text(label, diagnosis.n_used)}", COMPARE_ADVICE]
+        return [
+            f"{detected} {_within_class_text(label, covariate, conditional)}",
+            *_class_texts(diagnosis),
+            COMPARE_ADVICE,
+        ]
+    if common.flagged or is_detected_in_class:
+        return [f"{detected} There are weak signs of a shift within classes.", *_class_texts(diagnosis), COMPARE_ADVICE]
+    return [f"{detected} {_no_within_class_text(label, diagnosis.n_used)}", COMPARE_ADVICE]
 
 
 def _detection_text(tests: Sequence[Shift]) -> str:
-    """The answers of the table in a sentence: what was detected, the largest first, and what was not."""
-    sizes = [
-        f"a {size} shift of {_join_names(names, 'and')}"
-        for size in reversed(GRADES)
-        if (names := [test.name for test in tests if test.flagged and test.effect_label == size])
-    ]
-    missed = [test.name for test in tests if not test.flagged]
-    found = f"Detected: {', '.join(sizes)}." if sizes else ""
-    return f"{found} Not detected: a shift of {_join_names(missed, 'or')}.".strip() if missed else found
+    """Return a sentence on the detected shifts, the largest first, and on those that are not detected."""
+    sentences = []
+    sizes = []
+    for size in reversed(GRADES):
+        names = [test.name for test in tests if test.flagged and test.effect_label == size]
+        if names:
+            sizes.append(f"a {size} shift of {_join_names(names, 'and')}")
+    if sizes:
+        sentences.append(f"Detected: {', '.join(sizes)}.")
+    not_detected = [test.name for test in tests if not test.flagged]
+    if not_detected:
+        sentences.append(f"Not detected: a shift of {_join_names(not_detected, 'or')}.")
+    return " ".join(sentences)
 
 
 def _grade_number(test: Shift) -> int:
-    """The grade of a shift, -1 if none was detected."""
+    """Return the number of the grade of a shift, or -1 if it is not detected."""
     return GRADES.index(test.effect_label) if test.flagged else -1
 
 
 def _within_class_text(label: Shift, covariate: Shift, conditional: Shift) -> str:
-    """What a shift within classes means, given its size and that of P(Y)."""
+    """Interpret a shift within classes, given its size and that of P(Y)."""
     if not _grade_number(conditional):
         return "The shift within classes is negligible in size: enough samples reveal any difference."
     observed = "Samples of one class differ between domains."
@@ -110,7 +118,7 @@ def _within_class_text(label: Shift, covariate: Shift, conditional: Shift) -> st
 
 
 def _prior_change_text(label: Shift) -> str:
-    """What changed class proportions do to methods that do not look at classes."""
+    """Describe the effect of changed class proportions on methods that do not use classes."""
     return (
         f"methods that match P(X) alone (DICA, SCA), and centering each new batch on its mean, can mistake this "
         f"{label.effect_label} change for a shift of features"
@@ -118,7 +126,7 @@ def _prior_change_text(label: Shift) -> str:
 
 
 def _class_texts(diagnosis: Diagnosis) -> Iterator[str]:
-    """What the classes have in common, and which of them move."""
+    """Describe the shift that classes have in common, and the classes that shift."""
     conditional, common = diagnosis.tests[2:]
     if common.flagged:
         yield f"A shift that the classes have in common is detected, {common.effect_label} in size."
@@ -140,18 +148,18 @@ def _no_within_class_text(label: Shift, n: int) -> str:
 
 
 def _class_sentences(tests: Sequence[ClassShift]) -> Iterator[str]:
-    moved = [test.label for test in tests if test.flagged]
-    still = [test.label for test in tests if test.p_adjusted is not None and not test.flagged]
-    if moved and still:
-        yield f"The shift is detected in {_format_names('class', moved)}, not in {_format_names('class', still)}."
-    elif moved:
-        yield f"The shift is detected in every class{' that can be tested' if len(moved) < len(tests) else ''}."
+    shifted = [test.label for test in tests if test.flagged]
+    stable = [test.label for test in tests if test.p_adjusted is not None and not test.flagged]
+    if shifted and stable:
+        yield f"The shift is detected in {_format_names('class', shifted)}, not in {_format_names('class', stable)}."
+    elif shifted:
+        yield f"The shift is detected in every class{' that can be tested' if len(shifted) < len(tests) else ''}."
     else:
         yield "It is detected in the classes together, not in any one of them after correction for testing them all."
 
 
 def outlier_text(diagnosis: Diagnosis) -> str:
-    """Say which domain stands apart, and by which rule."""
+    """Return a sentence on the outlier domain and on the rule that defines it."""
     by_class = np.isfinite(diagnosis.conditional_distances).all()
     kind = NAMES["conditional" if by_class else "covariate"]
     if len(diagnosis.domains) < 3:
@@ -166,7 +174,7 @@ def outlier_text(diagnosis: Diagnosis) -> str:
 
 
 def limitation_texts(diagnosis: Diagnosis) -> Iterator[str]:
-    """What limits the tests."""
+    """Return sentences on the limitations of the tests."""
     if diagnosis.n_used < diagnosis.n_samples:
         yield f"The tests of features use a random subsample of {diagnosis.n_used} of {diagnosis.n_samples} samples."
     cells = np.argwhere(diagnosis.counts == 0)
@@ -176,17 +184,20 @@ def limitation_texts(diagnosis: Diagnosis) -> Iterator[str]:
     untested = [test.label for test in diagnosis.class_tests if test.p_value is None]
     if untested:
         yield f"Not testable, as found in fewer than two domains: {_format_names('class', untested)}."
-    tested, alpha, draws = len(diagnosis.class_tests) - len(untested), diagnosis.alpha, diagnosis.n_permutations
-    if max(tested, 1) / (draws + 1) > alpha:
-        what = "no test can" if 1 / (draws + 1) > alpha else f"no single one of {tested} classes can"
+    n_tested = len(diagnosis.class_tests) - len(untested)
+    n_permutations = diagnosis.n_permutations
+    alpha = diagnosis.alpha
+    if max(n_tested, 1) / (n_permutations + 1) > alpha:
+        subject = "no test can" if 1 / (n_permutations + 1) > alpha else f"no single one of {n_tested} classes can"
+        n_needed = int(np.ceil(max(n_tested, 1) / alpha)) - 1
         yield (
-            f"With {draws} permutations {what} reach a p-value of {alpha:g}; it takes at least "
-            f"{int(np.ceil(max(tested, 1) / alpha)) - 1} permutations."
+            f"With {n_permutations} permutations {subject} reach a p-value of {alpha:g}; it takes at least {n_needed} "
+            "permutations."
         )
 
 
 def summary_text(summary: dict[str, Any]) -> str:
-    """Tell the whole diagnosis in a few lines."""
+    """Return the diagnosis as a text of several lines."""
     head = (
         f"{len(summary['domains'])} domains, {len(summary['classes'])} classes, {summary['n_samples']} samples; "
         f"{summary['n_permutations']} permutations, level {summary['alpha']:g}"
@@ -210,7 +221,7 @@ def _wrap(text: str, indent: str) -> str:
 
 
 def _format_names(noun: str, labels: Iterable[Any]) -> str:
-    """Name a few labels, count the rest."""
+    """Return the labels, or the first five and the number of the rest."""
     names = [str(label) for label in labels]
     if len(names) == 1:
         return f"{noun} {names[0]}"
@@ -220,5 +231,7 @@ def _format_names(noun: str, labels: Iterable[Any]) -> str:
 
 
 def _join_names(names: Sequence[str], word: str) -> str:
-    """The names with commas between them, and a word before the last."""
-    return f" {word} ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+    """Return the names with commas between them, and a word before the last one."""
+    if len(names) == 1:
+        return names[0]
+    return f"{', '.join(names[:-1])} {word} {names[-1]}"
