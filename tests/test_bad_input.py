@@ -250,7 +250,7 @@ MISTAKES = [
         "recentered on one sample",
         CIDG(),
         "recentered needs .* at least 2 samples .* got X with 1",
-        call=lambda model: model.recentered(X[:1]),
+        call=lambda model: model.recenter(X[:1]),
     ),
     # data of another shape
     Mistake(
@@ -260,7 +260,7 @@ MISTAKES = [
         "other width, recentered",
         MDA(),
         "X has 3 features, but MDA is expecting 4",
-        call=lambda model: model.recentered(X[:, :3]),
+        call=lambda model: model.recenter(X[:, :3]),
     ),
     Mistake(
         "other width, SVM",
