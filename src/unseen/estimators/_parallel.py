@@ -12,6 +12,7 @@ from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from importlib import import_module
 from itertools import islice
+from functools import partial
 from typing import Any, TypeVar
 
 from joblib import effective_n_jobs  # type: ignore[import-untyped, unused-ignore]
@@ -45,13 +46,18 @@ def parallel(
         initializer=_exit_with_parent,
         initargs=(os.getpid(),),
     )
-    return lambda calls: pool(delayed(function)(*args, **kwargs) for function, args, kwargs in calls)
+    return lambda calls: pool(delayed(call)() for call in _bind_arguments(calls))
 
 
 def _run_sequentially(calls: Iterable[Call]) -> Iterator[Any]:
     """Run calls in this thread, without the warning filters that scikit-learn would set for each call."""
-    for function, args, kwargs in calls:
-        yield function(*args, **kwargs)
+    for call in _bind_arguments(calls):
+        yield call()
+
+
+def _bind_arguments(calls: Iterable[Call]) -> Iterator[Callable[[], Any]]:
+    """Return calls of joblib, which are tuples, as functions without arguments."""
+    return (partial(function, *args, **kwargs) for function, args, kwargs in calls)
 
 
 def _exit_with_parent(parent: int) -> None:

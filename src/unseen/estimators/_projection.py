@@ -65,9 +65,9 @@ class Projection(StreamingMixin, DomainTransformer, KernelTransformer):
     # preferred.
     _invariance_weights: ClassVar[tuple[str, ...]] = ()
 
-    def __init_subclass__(cls, **options: Any) -> None:
+    def __init_subclass__(cls) -> None:
         cls._shared_docs = {**shared_docs(cls._ridge_power), **Projection._shared_docs}
-        super().__init_subclass__(**options)
+        super().__init_subclass__()
 
     @abstractmethod
     def _scatter_problem(self, counts: Ints, ridge: float) -> ScatterProblem:
@@ -228,9 +228,11 @@ class Projection(StreamingMixin, DomainTransformer, KernelTransformer):
     def _n_features_out(self) -> int:
         return len(self.eigenvalues_)
 
-    def _check_samples(self, X: Any, **options: Any) -> Any:
-        """Validate samples, with labels if `options` hold `y`."""
-        return self._sample_kernel.check(self, X, **options)
+    def _check_samples(
+        self, X: Any, *, y: Any = "no_validation", reset: bool = True, ensure_min_samples: int = 1
+    ) -> Any:
+        """Validate samples, with labels if these are given."""
+        return self._sample_kernel.check(self, X, y=y, reset=reset, ensure_min_samples=ensure_min_samples)
 
     def _check_training_data(
         self,

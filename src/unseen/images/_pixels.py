@@ -108,7 +108,8 @@ class Preprocessing:
             raise ValueError(
                 f"preprocessing has the unknown setting {unknown[0]!r}; allowed are preset, {', '.join(names)}."
             )
-        return cls(**settings) if preset is None else replace(PRESETS[preset], **settings)
+        default = cls() if preset is None else PRESETS[preset]
+        return replace(default, **settings)
 
     @property
     def crops_share(self) -> bool:

@@ -240,11 +240,16 @@ class Kernel:
             "accept_large_sparse": self.kernel != "laplacian",
         }
 
-    def check(self, estimator: Any, X: Any, **options: Any) -> Any:
-        """Validate samples of an estimator for this kernel, with labels if `options` contain `y`."""
-        checked = validate_data(estimator, X, **self.validation_options, **options)
+    def check(
+        self, estimator: Any, X: Any, *, y: Any = "no_validation", reset: bool = True, ensure_min_samples: int = 1
+    ) -> Any:
+        """Validate samples of an estimator for this kernel, with labels if these are given."""
+        checked = validate_data(
+            estimator, X, y, reset=reset, ensure_min_samples=ensure_min_samples, **self.validation_options
+        )
         if self.needs_non_negative:
-            samples = checked[0] if "y" in options else checked
+            has_labels = not (isinstance(y, str) and y == "no_validation")
+            samples = checked[0] if has_labels else checked
             check_non_negative(samples, f"{type(estimator).__name__} with kernel={self.kernel!r}")
         return checked
 

@@ -40,8 +40,10 @@ def draw_column_shift(data: dict[str, Any], figure: Any = None) -> Any:
     # Differences have a sign: a diverging map, whose middle is white, that color-blind readers can read.
     colors = import_pyplot().get_cmap("PuOr").with_extremes(bad="0.9")
     image = ax.imshow(values, cmap=colors, aspect="auto", vmin=-limit, vmax=limit)
-    tilted = {"rotation": 30, "ha": "right", "rotation_mode": "anchor"} if max(map(len, domains)) > 6 else {}
-    ax.set_xticks(range(len(domains)), domains, parse_math=False, **tilted)
+    ax.set_xticks(range(len(domains)), domains, parse_math=False)
+    if max(map(len, domains)) > 6:
+        for label in ax.get_xticklabels():
+            label.set(rotation=30, ha="right", rotation_mode="anchor")
     ax.set_yticks(range(len(columns)), columns, parse_math=False)
     ax.tick_params(length=0)
     ax.spines[:].set_visible(False)

@@ -28,8 +28,8 @@ class DocLinkMixin:
     _doc_link_module: ClassVar[str] = "unseen"
     _doc_link_template: ClassVar[str] = f"{DOCUMENTATION_URL}/generated/unseen.{{estimator_name}}.html"
 
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
         doc = inspect.cleandoc(cls.__doc__ or "")
         for name, text in cls._shared_docs.items():
             doc = doc.replace(f"{{{name}}}", text)
