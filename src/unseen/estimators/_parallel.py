@@ -10,9 +10,9 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
+from functools import partial
 from importlib import import_module
 from itertools import islice
-from functools import partial
 from typing import Any, TypeVar
 
 from joblib import effective_n_jobs  # type: ignore[import-untyped, unused-ignore]
