@@ -48,7 +48,8 @@ def search():
 @pytest.fixture(scope="module")
 def model():
     X, y, d = noisy()
-    return UnseenClassifier(["logistic", "centered logistic", "dica"]).fit(X, y, sample_domain=np.array(list("abc"))[d])
+    model = UnseenClassifier(["logistic", "centered logistic", "dica"], transductive=True)
+    return model.fit(X, y, sample_domain=np.array(list("abc"))[d])
 
 
 def row(name, kind="plain", chosen=False, **scores):

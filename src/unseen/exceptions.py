@@ -29,7 +29,7 @@ class NewDataWarning(UserWarning):
 # How a caller can avoid a SmallBatchError, in terms of Python parameters.
 REMEDIES = {
     "batch": "predict at least {fewest} rows of each new domain at once",
-    "inductive": "fit with transductive=False (in unseen.fit: inductive=True)",
+    "inductive": "fit with transductive=False",
     "source": "name a source domain in sample_domain",
     "center": 'predict with center="model"',
 }

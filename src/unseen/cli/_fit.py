@@ -43,10 +43,10 @@ def fit(
     scale: o.Scale = None,
     seed: o.Seed = 0,
     jobs: o.Jobs = 1,
-    inductive: Annotated[
+    transductive: Annotated[
         bool,
         typer.Option(
-            "--inductive", help="Exclude transductive methods, which need a batch of the new domain to predict."
+            "--transductive", help="Allow transductive models, which predict batches of a new domain, not single rows."
         ),
     ] = False,
     balance: o.Weighing = "none",
@@ -62,7 +62,6 @@ def fit(
     Example: unseen fit patients.csv --label diagnosis --domain hospital -o model.unseen
     """
     from ..kernels import SizePlan
-    from ..model_selection import method_names
     from ..models import (
         AUTO,
         TableRows,
@@ -79,12 +78,18 @@ def fit(
         check_output_path(output, ".unseen")
         user_methods = load_user_methods(with_models or [])
         if method == AUTO:
-            methods = combine_methods(method_names(automatic=True), user_methods)
+            methods = combine_methods([AUTO], user_methods)
             check_storable([(one.transformer, one.classifier) for one in methods if one.own])
         else:
             methods = [find_method(method, user_methods)]
             method = methods[0].name
             check_storable([(methods[0].transformer, methods[0].classifier)])
+        not_allowed = [one.name for one in methods if one.transductive and not transductive]
+        if not_allowed:
+            raise ValueError(
+                f"The method {not_allowed[0]!r} is transductive: it predicts batches of a new domain, not single rows. "
+                "Pass --transductive to allow this, or use another method."
+            )
         request = TableOptions(
             label=label,
             domain=domain,
@@ -111,7 +116,7 @@ def fit(
                     table,
                     methods,
                     scale=resolved_scale,
-                    inductive=inductive,
+                    transductive=transductive,
                     balance=balance,
                     seed=seed,
                     n_jobs=jobs,

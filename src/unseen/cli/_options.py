@@ -163,7 +163,7 @@ Report = Annotated[Path | None, typer.Option(dir_okay=False, help="Write a repor
 def _all_methods() -> str:
     from ..model_selection import method_names
 
-    return ",".join(method_names(compared=True))
+    return ",".join(method_names(in_comparison=True))
 
 
 ALL_METHODS: Any = _all_methods  # called when a command runs, so that --help does not import the registry
