@@ -20,8 +20,8 @@ UNUSED_WITH_EXACT_KERNELS = "not used with exact kernels. Pass --feature-map nys
 
 
 def fit(
+    data: o.Data,
     output: Annotated[Path, typer.Option("--output", "-o", help="Model file to write, ending in .unseen.")],
-    data: o.Data = None,
     label: o.Label = None,
     domain: o.Domain = None,
     group: o.Group = None,
@@ -40,7 +40,7 @@ def fit(
     ] = "auto",
     with_models: o.With = None,
     max_per_domain: o.MaxPerDomain = None,
-    scale: o.Scale = None,
+    scale: o.Scale = "standardize",
     seed: o.Seed = 0,
     jobs: o.Jobs = 1,
     transductive: Annotated[
@@ -64,7 +64,6 @@ def fit(
     from ..kernels import SizePlan
     from ..models import (
         AUTO,
-        TableRows,
         check_storable,
         fit_notices,
         fit_table,
@@ -102,8 +101,7 @@ def fit(
             dates=dates,
             categories=o.parse_names(categories),
         )
-        source = TableRows(o.embedded_table(request)) if data is None else survey_table(data, request)
-        resolved_scale = o.resolve_scale(data, scale)
+        source = survey_table(data, request)
         try:
             plan = SizePlan.from_rows(source.rows, exact=EXACT_BY_FEATURE_MAP.get(feature_map), landmarks=components)
             table = open_row_stream(source, plan, seed)
@@ -115,7 +113,7 @@ def fit(
                 result = fit_table(
                     table,
                     methods,
-                    scale=resolved_scale,
+                    scale=scale,
                     transductive=transductive,
                     balance=balance,
                     seed=seed,
@@ -132,7 +130,7 @@ def fit(
             replace(table, notices=[*table.notices, *unused_notices, *result.remarks]),
             result,
             method=method,
-            scale=resolved_scale,
+            scale=scale,
             seed=seed,
             source=source,
             command=o.current_command(),
