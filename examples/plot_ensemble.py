@@ -3,7 +3,8 @@ Many models, one answer
 =======================
 
 :class:`~unseen.UnseenClassifier` asks many models about domains that they were not trained on, and weighs them by what
-they said there. It looks at the new domain itself only where simulations with held-out domains say that this pays.
+they said there. With ``transductive=True`` it uses unlabeled samples of the new domain if that improves predictions of
+held-out domains.
 """
 
 # %%
@@ -22,7 +23,8 @@ rng = np.random.default_rng(0)
 few = np.sort(rng.permutation(len(data.target))[:900])
 X, y, domain = data.data[few] / 16, data.target[few], data.domain[few]
 seen = domain != "rot75"
-model = UnseenClassifier(["logistic", "RBF SVM", "CIDG"]).fit(X[seen], y[seen], sample_domain=domain[seen])
+model = UnseenClassifier(["logistic", "RBF SVM", "CIDG"], transductive=True)
+model.fit(X[seen], y[seen], sample_domain=domain[seen])
 
 # %%
 # Who is in the pool, and why

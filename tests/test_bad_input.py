@@ -320,7 +320,7 @@ MISTAKES = [
     Mistake("comparison, constant X", UnseenClassifier(["cidg"]), "No model could be scored", X=np.ones_like(X)),
     Mistake(
         "sparse X to be centered",
-        UnseenClassifier(["centered logistic"]),
+        UnseenClassifier(["centered logistic"], transductive=True),
         r"\['centered logistic'\] .* sparse X cannot be centered",
         X=sparse.csr_array(X),
     ),

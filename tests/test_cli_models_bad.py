@@ -91,7 +91,7 @@ def test_a_transductive_model_refuses_a_new_domain_of_few_rows(home, tmp_path, m
     assert code == 2
     assert "The new domain has 1 row, but a transductive prediction depends on the other rows of the domain" in text
     assert "Predict a table with at least 10 rows of each new domain" in text
-    assert "fit with --inductive" in text
+    assert "fit without --transductive" in text
     assert ("name a source domain in the column --domain" in text) == (model != "smooth")
     few = new.head(20).with_columns(site=pl.Series(["lima"] * 11 + ["oslo"] * 9))
     few.write_csv(tmp_path / "few.csv")

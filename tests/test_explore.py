@@ -327,14 +327,14 @@ def test_the_pool_is_that_of_the_automatic_choice():
     held = "oslo"
     *_, view = make_ensemble_view(session, held)
     table, new = session.table, session.table.domain == held
-    automatic = UnseenClassifier().fit(table.X[~new], table.y[~new], sample_domain=table.domain[~new])
+    automatic = UnseenClassifier(transductive=True).fit(table.X[~new], table.y[~new], sample_domain=table.domain[~new])
     for found, wanted in zip(view.facts["members"], automatic.members_, strict=True):
         assert found == {**wanted, "weight": pytest.approx(wanted["weight"], rel=1e-4)}
-    assert [guard["reason"] for guard in view.facts["guards"]] == automatic.decisions_
+    assert [guard["reason"] for guard in view.facts["acceptance_tests"]] == automatic.decisions_
     assert view.facts["name"] == automatic.best_model_
     natural = view.skew(None)
-    chosen = next(one["name"] for one in view.facts["tried"] if one["is_selected"])
-    accuracy = natural["accuracy"].get(chosen, natural["accuracy"].get("what was chosen"))
+    chosen = next(one["name"] for one in view.facts["trials"] if one["is_selected"])
+    accuracy = natural["accuracy"].get(chosen, natural["accuracy"].get("selected model"))
     assert accuracy == pytest.approx(automatic.score(table.X[new], table.y[new]))
     assert sum(natural["counts"]) == new.sum()
     skew = view.skew(0.95)

@@ -53,7 +53,7 @@ def file(tmp_path, model):
 @pytest.mark.parametrize("method", method_names(needs_feature_map=False))
 def test_every_method_of_fit_comes_back_bit_for_bit(method, tmp_path, monkeypatch):
     monkeypatch.setitem(METHODS, method, replace(METHODS[method], grid={}, component_multiples=()))
-    model = fit_table(TABLE, method).model
+    model = fit_table(TABLE, method, transductive=True).model
     save_model(model, tmp_path / "m.unseen", {})
     assert_same_answers(load_model(tmp_path / "m.unseen").estimator, model)
 

@@ -108,13 +108,13 @@ def test_a_giant_row_group_is_read_in_slices(parts, monkeypatch):
 
 @pytest.mark.parametrize("rows", [20, 119, 10_000])
 def test_however_a_table_is_cut_into_parts_the_same_rows_are_drawn(parts, monkeypatch, rows):
-    expected = read_survey(survey_table(parts / "parts").sampled(100, 3))
-    monkeypatch.setattr("unseen.tables._survey.PART_ROWS", rows)
+    expected = read_survey(survey_table(parts / "parts").subsample(100, 3))
+    monkeypatch.setattr("unseen.tables._survey.MIN_PART_ROWS", rows)
     monkeypatch.setattr("unseen.tables._survey.batch_size", lambda width: 17)
     monkeypatch.setattr("unseen.tables._load.batch_size", lambda width: 13)
     found = survey_table(parts / "parts")
     assert (len(found.parts) > 5) == (rows < 120)
-    same(read_survey(found.sampled(100, 3)), expected)
+    same(read_survey(found.subsample(100, 3)), expected)
 
 
 def some_of(table, rows):
@@ -132,7 +132,7 @@ def landmarks_for(X, landmarks=None):
 
 def test_a_sample_has_all_classes_of_all_domains_and_equal_domains(parts):
     for found in (
-        read_survey(survey_table(parts / "whole.parquet").sampled(30, 0)),
+        read_survey(survey_table(parts / "whole.parquet").subsample(30, 0)),
         some_of(load_table(parts / "parts"), 30),
     ):
         cells = {(d, y) for d, y in zip(found.domain.tolist(), found.y.tolist(), strict=True)}
@@ -143,7 +143,7 @@ def test_a_sample_has_all_classes_of_all_domains_and_equal_domains(parts):
 def test_a_draw_of_a_draw_is_a_part_of_it(parts):
     whole = survey_table(parts / "parts")
     first = whole.subsample(80, 1)
-    second = first.sampled(60, 2)
+    second = first.subsample(60, 2)
     inside = {tuple(row) for row in read_survey(first).X}
     assert read_survey(second).X.shape == (60, 3)
     assert all(tuple(row) in inside for row in read_survey(second).X)
@@ -175,7 +175,7 @@ def test_a_stream_of_parts_is_one_fit_on_all_rows(parts, monkeypatch):
         return nullcontext(told.append)
 
     monkeypatch.setattr("unseen.models._row_stream.progress", progress)
-    sample = read_survey(source.sampled(120, 0))
+    sample = read_survey(source.subsample(120, 0))
     found = fit_table(sample, "kfda", plan=landmarks_for(table.X, 40), stream=source)
     assert (told[0], sum(told[1:])) == (600, 600)
     assert found.stream["projection_rows"] == 600
