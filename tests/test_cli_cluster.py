@@ -462,7 +462,7 @@ def test_a_comparison_that_is_stopped_on_a_cluster_continues(client, tmp_path, m
     assert [row.accuracy for row in rows if row.method == "1NN"] == [row.accuracy for row in expected]
     work = Execution(about["store"])
     kept = all_results(
-        Samples(X, y, domain), make_tasks(data.domain_names), about["protocol"], methods=METHODS, work=work
+        Samples(X, y, domain), make_tasks(data.domain_names), about["protocol"], methods=METHODS, execution=work
     )
     assert sum(predicted is not None for _, predicted in kept) == len(rows) == 18
 

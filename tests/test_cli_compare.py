@@ -300,7 +300,7 @@ def test_the_printed_table_fits_its_terminal(monkeypatch, capsys, width, n):
     assert len([line for line in lines if line.startswith("│")]) == len(methods)  # no row is broken in two
     shown = [name for name in header if name.startswith("Univ")]
     assert len(shown) == len(set(shown))
-    assert len(shown) == n or f"{n - len(shown)} of {n} domains not shown" in "".join(lines)
+    assert len(shown) == n or f"{n - len(shown)} of {n} domains do not fit" in "".join(lines)
     if (n, width) in ((3, 120), (8, 200)):
         assert len(shown) == n
 

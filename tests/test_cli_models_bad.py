@@ -295,6 +295,6 @@ def test_few_domains_and_many_rows_are_told_of_before_a_fit(home, monkeypatch):
     plan = SizePlan.from_rows(len(two.X))
     assert str(plan) == f"{len(two.X)} rows: kernels are exact."
     told = list(fit_notices(two, "kfda", plan))[len(two.notices) :]
-    assert told[0].startswith("With two domains each is scored by a model that has seen only the other")
+    assert told[0].startswith("With two domains each is scored by a model trained on the other one only")
     assert "rows will take a while with kernels; --max-per-domain 500" in told[1]
     assert list(fit_notices(table, "logistic", plan)) == [*table.notices]

@@ -238,7 +238,7 @@ def test_decompositions_are_kept_up_to_a_size():
     split = np.arange(100), np.arange(100, 180)
     made, size = [], 8 * 100 * 180
     shelf = DecompositionCache(2.5 * size)
-    bench = CachedSplit(samples, split, shelf=shelf)
+    bench = CachedSplit(samples, split, cache=shelf)
     widths = ("median", "10*median", "0.1*median")
     projections = [session_of().setting({"gamma": width}).candidate().transformer for width in widths]
     for projection in projections:
@@ -366,7 +366,7 @@ def test_too_few_domains_are_told_how_many_it_takes():
     with pytest.raises(ValueError, match=r"The table has a single domain, 'bonn'\. At least two domains are needed"):
         session_of(small_table(n_domains=1))
     two = session_of(small_table(n_domains=2))
-    with pytest.raises(ValueError, match="it needs at least two beside this"):
+    with pytest.raises(ValueError, match="it needs at least two of them"):
         next(make_ensemble_view(two, "bonn"))
 
 

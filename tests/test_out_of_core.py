@@ -58,7 +58,7 @@ def same(one, two):
 def test_parts_are_the_table_that_they_are_parts_of(parts, path, limit):
     found = load_table(parts / path, max_per_domain=limit)
     same(found, load_table(parts / "whole.parquet", max_per_domain=limit))
-    assert "The 5 files are called like parts of one table, so 'site' is the domain column" in found.notices[1]
+    assert "The 5 files are named like parts of one table, so 'site' is the domain column" in found.notices[1]
 
 
 def test_parts_are_domains_if_told_so_or_called_so(parts):
@@ -100,7 +100,7 @@ def test_a_file_whose_name_looks_like_a_pattern_is_that_file(tmp_path):
 
 
 def test_a_giant_row_group_is_read_in_slices(parts, monkeypatch):
-    monkeypatch.setattr("unseen.tables._files.SLICE_VALUES", 100)
+    monkeypatch.setattr("unseen.tables._files.MAX_SLICE_VALUES", 100)
     frames = list(iter_batches(parts / "whole.parquet", ["x0", "x1"], size=20))
     assert max(part.height for part in frames) == 20
     assert pl.concat(frames).equals(pl.read_parquet(parts / "whole.parquet", columns=["x0", "x1"]))
@@ -209,7 +209,7 @@ def test_above_a_size_landmarks_are_chosen_and_said_and_kept_in_the_card(parts):
     code, text = unseen("fit", parts / "parts", "--method", "kfda", "-o", model)
     assert code == 0
     assert "600 rows: 90 rows select the hyperparameters, 150 rows give the scales" in text
-    assert "were chosen, and scored, on 90 rows. The projection saw 600 rows through" in text
+    assert "were selected and scored on 90 rows. The projection was fitted to 600 rows through" in text
     card = read_card(model)
     assert card["data"]["rows"] == 600
     assert card["data"]["domains"] == dict.fromkeys(SITES, 200)
@@ -283,7 +283,7 @@ def test_parts_of_a_new_table_are_one_domain_and_other_files_a_domain_each(parts
     assert unseen("fit", parts / "whole.parquet", "--method", "1nn", "-o", model)[0] == 0
     code, text = unseen("predict", model, parts / "parts", "-o", parts / "a.csv")
     assert code == 0
-    assert "The 5 files are called like parts of one table, and read as one domain" in text
+    assert "The 5 files are named like parts of one table, and read as one domain" in text
     assert "domain" not in pl.read_csv(parts / "a.csv").columns
     (parts / "parts" / "part-0000.parquet").rename(parts / "parts" / "oslo.parquet")
     assert unseen("predict", model, parts / "parts", "-o", parts / "b.csv")[0] == 0
