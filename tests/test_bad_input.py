@@ -320,7 +320,7 @@ MISTAKES = [
         "comparison, one class left", plain(), "UnseenClassifier cannot train on split 0", y=np.where(D == 0, 0, 1)
     ),
     Mistake("comparison, continuous y", plain(), "Unknown label type: continuous", y=X[:, 0]),
-    Mistake("comparison, constant X", UnseenClassifier(["cidg"]), "No model could be scored", X=np.ones_like(X)),
+    Mistake("comparison, constant X", UnseenClassifier(["cidg"]), "No model has a score", X=np.ones_like(X)),
     Mistake(
         "sparse X to be centered",
         UnseenClassifier(["centered logistic"], transductive=True),

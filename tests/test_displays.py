@@ -63,7 +63,7 @@ def row(name, kind="plain", chosen=False, **scores):
         "scores": scores,
         "params": {},
         "seconds": 0.1,
-        "chosen": chosen,
+        "is_selected": chosen,
     }
 
 

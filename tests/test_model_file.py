@@ -256,7 +256,7 @@ def test_an_older_format_says_to_fit_again(file, older):
 
 
 @pytest.mark.parametrize(
-    "card", ["[]", "{}", '{"format": "one"}', '{"format": 4}', '{"format": 3, "payload": 3}', "null"]
+    "card", ["[]", "{}", '{"format": "one"}', '{"format": 4}', '{"format": 4, "payload": 3}', "null"]
 )
 def test_a_card_that_is_none_is_refused(file, card):
     pack(file, card, b"")

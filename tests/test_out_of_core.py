@@ -110,7 +110,7 @@ def test_a_giant_row_group_is_read_in_slices(parts, monkeypatch):
 def test_however_a_table_is_cut_into_parts_the_same_rows_are_drawn(parts, monkeypatch, rows):
     expected = read_survey(survey_table(parts / "parts").subsample(100, 3))
     monkeypatch.setattr("unseen.tables._survey.MIN_PART_ROWS", rows)
-    monkeypatch.setattr("unseen.tables._survey.batch_size", lambda width: 17)
+    monkeypatch.setattr("unseen.tables._survey.choose_batch_size", lambda width: 17)
     monkeypatch.setattr("unseen.tables._load.batch_size", lambda width: 13)
     found = survey_table(parts / "parts")
     assert (len(found.parts) > 5) == (rows < 120)
@@ -142,7 +142,7 @@ def test_a_sample_has_all_classes_of_all_domains_and_equal_domains(parts):
 
 def test_a_draw_of_a_draw_is_a_part_of_it(parts):
     whole = survey_table(parts / "parts")
-    first = whole.subsample(80, 1)
+    first = whole.subsample_domains(80, 1)
     second = first.subsample(60, 2)
     inside = {tuple(row) for row in read_survey(first).X}
     assert read_survey(second).X.shape == (60, 3)
@@ -153,7 +153,7 @@ def test_a_table_that_does_not_fit_is_drawn_from_and_said(parts, monkeypatch):
     monkeypatch.setattr("unseen.tables._load.available_bytes", lambda: 4 * 8 * 3 * 300)
     found = load_table(parts / "parts")
     assert np.unique(found.domain, return_counts=True)[1].tolist() == [100, 100, 100]
-    assert any("pass --max-per-domain to choose how many to use" in notice for notice in found.notices)
+    assert any("max_per_domain" in notice for notice in found.notices)
 
 
 def test_a_stream_through_all_landmarks_is_the_exact_projection(parts):

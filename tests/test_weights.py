@@ -33,7 +33,7 @@ from unseen.model_selection._refit import LandmarkFit
 from unseen.models import Model, fit_table, model_card
 from unseen.study import Protocol, make_tasks
 from unseen.study._compare import table_from_arrays
-from unseen.study._method_evaluation import _refit_ensemble
+from unseen.study._method_evaluation import _predict_targets_by_ensemble
 from unseen.utils.samples import Samples
 
 
@@ -277,9 +277,10 @@ def test_a_pool_whose_members_lack_a_class_keeps_the_ratios_of_the_others():
     X, y, _ = rare(n_domains=1)
     members = [make_pipeline(LogisticRegression()).fit(X, np.where(y, "c", "a"))]
     pool = EnsembleClassifier(members, np.ones(1), np.ones(1), prior_ratio=np.array([1.5, 7.0, 0.5]))
-    fitted = _refit_ensemble(pool, members, np.array(["a", "b", "c"]))
+    test = Samples(X, np.where(y, "c", "a"), np.full(len(X), "target"), classes=np.array(["a", "b", "c"]))
+    (prediction,) = _predict_targets_by_ensemble(pool, members, test)
     P = members[0].predict_proba(X) * [1.5, 0.5]
-    np.testing.assert_allclose(fitted.predict_proba(X), P / P.sum(axis=1, keepdims=True))
+    np.testing.assert_allclose(prediction.responses["predict_proba"], P / P.sum(axis=1, keepdims=True))
 
 
 @given(st.lists(st.integers(0, 2), min_size=1, max_size=40), st.booleans())

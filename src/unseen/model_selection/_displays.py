@@ -214,7 +214,7 @@ class ValidationSurfaceDisplay:
                 **{name: values[k] for name, values, k in zip(self.names, self.values, cell, strict=True)},
                 "mean_test_score": score,
                 "params": self.params.get(cell),
-                "chosen": cell == self.chosen,
+                "is_selected": cell == self.chosen,
             }
             for cell, score in np.ndenumerate(self.scores)
         ]
