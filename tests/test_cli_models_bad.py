@@ -286,7 +286,7 @@ def test_without_its_extra_the_command_says_how_to_get_it(monkeypatch):
 
 
 def test_few_domains_and_many_rows_are_told_of_before_a_fit(home, monkeypatch):
-    monkeypatch.setattr("unseen.models._table_fit.SLOW", 10)
+    monkeypatch.setattr("unseen.models._table_fit.SLOW_EXACT_ROWS", 10)
     table = load_table(home / "train.csv")
     two = replace(table, domain=np.where(table.domain == table.domain[0], "a", "b"))
     plan = SizePlan.from_rows(len(two.X))

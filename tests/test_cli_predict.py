@@ -98,7 +98,7 @@ def test_every_projection_of_a_pool_is_centered_on_the_target_and_domains_of_tra
 
 def test_neighbors_are_looked_for_among_rows_that_are_read_together(home, tmp_path):
     command = ["predict", home / "smooth.unseen", home / "new.parquet", "-o", tmp_path / "o.parquet"]
-    said = "smoothed by their nearest neighbors among those that are read at a time"
+    said = "smoothed over the nearest neighbors within a batch"
     assert said not in unseen(*command)[1]
     fitted, (X, _) = load_model(home / "smooth.unseen").estimator, encoded(home)
     whole = fitted.predict_proba(X)

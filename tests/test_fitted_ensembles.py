@@ -196,7 +196,7 @@ def test_an_interval_that_says_nothing_is_replaced_by_the_number_of_domains_that
 def test_a_wide_forecast_of_few_rows_does_not_promise_that_fewer_domains_are_enough():
     """All domains agree by luck, and the forecast takes the spread that so few rows leave."""
     scores = [0.5, 0.5, 0.5, 0.5]
-    text = describe_expected_performance(forecast(np.array(scores), error=0.01), scores)
+    text = describe_expected_performance(forecast(np.array(scores), standard_errors=np.full(4, 0.1)), scores)
     spread = int(re.search(r"a standard deviation of (\d+) points, so that", text)[1])
     assert spread >= 9  # 10 on the scale of the scores, a little less on that of the forecast
 

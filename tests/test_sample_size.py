@@ -32,7 +32,7 @@ def test_so_many_domains_are_enough_for_an_interval_and_one_less_is_not(spread, 
 def test_the_interval_is_that_of_the_forecast_of_an_unbounded_metric():
     scores = np.tile([0.4, 0.6], 20)
     spread = scores[:8].std(ddof=1)
-    _, low, high = forecast(scores[:8], ends=(-np.inf, np.inf), level=0.9)
+    _, low, high = forecast(scores[:8], bounds=(-np.inf, np.inf), level=0.9)
     assert domains_for_interval(spread, (high - low) / 2 + 1e-12, level=0.9) == 8
     assert domains_for_interval(spread, (high - low) / 2 - 1e-12, level=0.9) == 9
 

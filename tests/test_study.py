@@ -140,7 +140,7 @@ def test_a_preprocessor_is_fitted_on_the_training_data_and_may_fill_in_missing_v
     fill = make_pipeline(SimpleImputer(), StandardScaler())
     rows = study(tmp_path, data=(holes, Y, D), preprocessor=fill)
     assert {row.status for row in rows} == {"ok"}
-    train, _ = QUICK.draw(SAMPLES, PAIR, 0)
+    train, _ = QUICK.draw_split(SAMPLES, PAIR, 0)
     expected = clone(fill).fit(holes[train]).transform(holes[train])
     found = make_problem(Samples(holes, Y, D), PAIR, 0, QUICK, fill)
     assert_array_equal(found.prepared.X[: len(train)], expected)

@@ -299,7 +299,7 @@ def test_samples_of_a_group_count_as_one():
 @pytest.mark.parametrize("m", range(3, 11))
 def test_nineteen_of_twenty_intervals_hold_the_next_domain(m):
     scores = np.random.default_rng(m).normal(70, 5, size=(4000, m + 1))
-    ends = np.array([forecast(known, ends=(0, 100), fewest=3)[1:] for known in scores[:, :m]])
+    ends = np.array([forecast(known, bounds=(0, 100), min_domains=3)[1:] for known in scores[:, :m]])
     covered = np.mean((ends[:, 0] <= scores[:, m]) & (scores[:, m] <= ends[:, 1]))
     assert 0.93 < covered < 0.97
 
@@ -373,7 +373,7 @@ def test_an_interval_that_says_nothing_is_replaced_by_the_number_of_domains_that
     too_different = make_verdict(scored(spread_scores(0.6, 0.2)), {}, metric="AUC", share=False, limits=(0, 1))
     assert "it is wider than ±0.250 for any number of domains" in too_different.recommendation.sentence
     narrow = make_verdict(scored(spread_scores(0.785, 0.05)), {}, metric="AUC", share=False, limits=(0, 1))
-    _, low, high = forecast(np.array(spread_scores(0.785, 0.05)["logistic"]), ends=(0, 1))
+    _, low, high = forecast(np.array(spread_scores(0.785, 0.05)["logistic"]), bounds=(0, 1))
     assert f"prediction interval {low:.3f} to {high:.3f})" in narrow.recommendation.sentence
 
 

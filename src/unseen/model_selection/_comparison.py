@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from scipy.special import stdtrit
 
 from ..exceptions import warn
-from ..linalg import Array
+from ..linalg import Array, Ints
+from ..metrics import expected_performance
 from ._calibration import Mask
 from ._candidate import Candidate
 from ._cross_fitting import CrossFittingFolds
@@ -187,49 +187,35 @@ def standard_error(values: Array) -> float:
 
 
 def forecast(
-    scores: Array, error: float = 0.0, ends: tuple[float, float] = (0.0, 1.0), *, level: float = 0.95, fewest: int = 2
+    scores: Array,
+    standard_errors: Array | None = None,
+    bounds: tuple[float, float] = (0.0, 1.0),
+    *,
+    n_rows: Ints | None = None,
+    level: float = 0.95,
+    min_domains: int = 2,
 ) -> tuple[float, float, float]:
-    """Mean of the scores of some domains, and the ends of an interval for the score of the next one.
+    """Mean score over held-out domains, and the ends of a prediction interval for the score on a new domain.
 
-    Student's prediction interval for one more of some normal values, on a scale that takes account of the range of the
-    scores (`_stabilized`). On their own scale the interval is too short towards the end that is far away, and almost
-    all scores that it misses lie there. Of fewer domains than the `fewest` the interval is the whole range. `error` is
-    the squared standard error of a score within its domain, which bounds the spread from below where few domains agree
-    by luck.
+    See `unseen.metrics.expected_performance`: the interval is that of a random-effects model on the logit scale of the
+    range of the metric, or on the log scale for a metric with one bound. It includes the sampling error of a new domain
+    of typical size if this is known: from `n_rows`, for scores that are shares of rows, or from `standard_errors`. With
+    fewer than `min_domains` domains the interval is the whole range.
     """
-    m, mean = len(scores), float(np.mean(scores))
-    if m < max(fewest, 2):
-        return mean, float(ends[0]), float(ends[1])
-    values, noise, back = _stabilized(scores, error, ends)
-    reach = stdtrit(m - 1, (1 + level) / 2) * np.sqrt(max(float(np.var(values, ddof=1)), noise) * (1 + 1 / m))
-    center = float(np.mean(values))
-    return mean, min(float(back(center - reach)), mean), max(float(back(center + reach)), mean)
-
-
-def _stabilized(
-    scores: Array, error: float, ends: tuple[float, float]
-) -> tuple[Array, float, Callable[[float], float]]:
-    """Scores on a scale on which those near an end of their range spread as much as others; their error; the way back.
-
-    Between two ends that is the arcsine of the square root, which makes the variance of a share of n samples 1 / 4n.
-    From a single end it is the square root of the distance, to which the arcsine comes down near an end.
-    """
-    low, high = ends
-    width = high - low
-    if np.isfinite(width):
-        share = np.clip((scores - low) / width, 0, 1)
-        spread = float(np.mean(share)) * (1 - float(np.mean(share)))
-        # Samples that leave this error: the variance of a share is p (1 - p) / n, or at least that of one sample more.
-        n = max(spread * width**2 / error, width / np.sqrt(error)) if error else np.inf
-        return np.arcsin(np.sqrt(share)), 1 / (4 * n), lambda z: low + width * np.sin(np.clip(z, 0, np.pi / 2)) ** 2
-    if np.isfinite(high):
-        distance = np.maximum(high - scores, 0)
-        noise = error / (4 * max(float(np.mean(distance)), np.sqrt(error))) if error else 0.0
-        return -np.sqrt(distance), noise, lambda z: high - min(z, 0.0) ** 2
-    if np.isfinite(low):
-        values, noise, back = _stabilized(-scores, error, (-np.inf, -low))
-        return -values, noise, lambda z: -back(-z)
-    return scores, error, lambda z: z
+    mean = float(np.mean(scores))
+    if len(scores) < max(min_domains, 2):
+        return mean, float(bounds[0]), float(bounds[1])
+    if n_rows is not None:
+        expected = expected_performance(
+            scores, None, bounds, n_rows=n_rows, is_share=True, n_rows_new=float(np.median(n_rows)), level=level
+        )
+    elif standard_errors is not None and np.all(standard_errors > 0):
+        same_size = np.ones(len(scores))
+        expected = expected_performance(scores, standard_errors, bounds, n_rows=same_size, n_rows_new=1.0, level=level)
+    else:
+        expected = expected_performance(scores, None, bounds, level=level)
+    low, high = expected.prediction_interval
+    return mean, min(low, mean), max(high, mean)
 
 
 def result_row(result: CandidateResult, names: Sequence[str]) -> dict[str, Any]:

@@ -86,6 +86,8 @@ class FittedEnsemble:
         Scores of these probabilities; NaN where the metric is not defined.
     score_range : tuple of float
         The smallest and the largest value of the metric.
+    is_share : bool
+        Whether scores are shares of rows, as accuracy is.
     calibration : dict
         Calibration of these probabilities "before" and "after" temperature scaling.
     acceptance_tests : list of AcceptanceTest
@@ -105,6 +107,7 @@ class FittedEnsemble:
     codes: list[Ints]
     scores: Array
     score_range: tuple[float, float]
+    is_share: bool
     calibration: dict[str, Any]
     acceptance_tests: list[AcceptanceTest] = field(default_factory=list)
     trials: list[EnsembleTrial] = field(default_factory=list)
@@ -151,14 +154,8 @@ class FittedEnsemble:
     def forecast(self) -> tuple[float, float, float]:
         """Expected score on a new domain, and the ends of its 95% prediction interval."""
         is_defined = np.isfinite(self.scores)
-        low, high = self.score_range
-        error = 0.0
-        if np.isfinite(high - low) and is_defined.any():
-            # Bounded scores vary at least as much as samples of these sizes imply.
-            share = (self.scores[is_defined] - low) / (high - low)
-            sizes = np.array([len(codes) for codes in self.codes])[is_defined]
-            error = (high - low) ** 2 * float(np.mean(np.maximum(share * (1 - share) / sizes, sizes**-2.0)))
-        return forecast(self.scores[is_defined], error, self.score_range)
+        n_rows = np.array([len(codes) for codes in self.codes])[is_defined] if self.is_share else None
+        return forecast(self.scores[is_defined], bounds=self.score_range, n_rows=n_rows)
 
     def to_dict(self) -> dict[str, Any]:
         """The one description of an ensemble in plain values, for model cards, reports and the explorer."""
@@ -425,6 +422,7 @@ class OutOfDomainPredictions:
             codes=self.codes,
             scores=self.results["scores"][positions, np.arange(len(positions))],
             score_range=metric_range(self.scorer.scoring, len(self.samples.classes)),
+            is_share=self.scorer.scoring == "accuracy" and self.samples.weight is None,
             calibration=self._calibration(raw, held_out),
             prior_ratio=self._prior_ratio(),
         )
@@ -473,6 +471,7 @@ class OutOfDomainPredictions:
             codes=self.codes,
             scores=selected.scores[0] / 100,
             score_range=metric_range(self.scorer.scoring, len(self.samples.classes)),
+            is_share=self.scorer.scoring == "accuracy" and self.samples.weight is None,
             calibration=self._calibration(raw, selected.held_out),
             acceptance_tests=tests,
             trials=[replace(trial, is_selected=trial.name == selected_trial) for trial in trials],

@@ -306,8 +306,9 @@ class Model:
         table : NewTable
             The table, whose rows are read in batches.
         """
+        ensemble = self.table_model.ensemble  # raises an error for other estimators before the data are read
         table = NewTable(data, self.schema, domain, batch_size, keep)
-        if self.table_model.ensemble.smoothing and table.splits_domains:
+        if ensemble.smoothing and table.splits_domains:
             table.notices.append(
                 "Predictions are smoothed over the nearest neighbors within a batch, so that they differ slightly from "
                 "those of all rows at once. A larger batch_size makes the difference smaller."

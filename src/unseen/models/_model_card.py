@@ -56,9 +56,9 @@ def model_card(
 
     Examples
     --------
-    >>> from unseen.datasets import embedded
+    >>> from unseen.datasets import embedded_digits
     >>> from unseen.models import fit_table, model_card
-    >>> card = model_card(embedded(), fit_table(embedded(), "1nn"), method="1nn")
+    >>> card = model_card(embedded_digits(), fit_table(embedded_digits(), "1nn"), method="1nn")
     >>> card["data"]["rows"], card["kind"]
     (1797, 'plain')
     """

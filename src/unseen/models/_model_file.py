@@ -173,9 +173,9 @@ def load_model(path: str | os.PathLike[str]) -> Model:
     >>> import tempfile
     >>> from pathlib import Path
     >>> import unseen
-    >>> from unseen.datasets import embedded
+    >>> from unseen.datasets import embedded_digits
     >>> from unseen.models import fit_table, save_model
-    >>> table = embedded()
+    >>> table = embedded_digits()
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     save_model(fit_table(table, "1nn").model, Path(folder) / "digits.unseen", {"about": "digits"})
     ...     model = unseen.load_model(Path(folder) / "digits.unseen")

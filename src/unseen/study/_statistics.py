@@ -395,7 +395,11 @@ class ComparisonResults:
         sampling_variance = self.sampling_variance(method)
         n_domains = len(scores)
         mean, low, high = forecast(
-            scores, sampling_variance, self.scale.bounds, level=CONFIDENCE_LEVEL, fewest=MIN_DOMAINS_FOR_INTERVAL
+            scores,
+            np.full(n_domains, np.sqrt(sampling_variance)),
+            self.scale.bounds,
+            level=CONFIDENCE_LEVEL,
+            min_domains=MIN_DOMAINS_FOR_INTERVAL,
         )
         if n_domains >= MIN_DOMAINS_FOR_INTERVAL and is_informative(low, high, self.scale.bounds):
             return ExpectedScore(mean, low, high, n_domains)
