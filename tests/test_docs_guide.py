@@ -71,7 +71,7 @@ def test_the_costs_of_an_ensemble_are_those_of_its_candidates():
 
 def test_every_method_has_its_place_in_the_table_which_method():
     page = read(GUIDE / "index.rst")
-    table = page[page.index("Which method?\n---") : page.index("Choosing settings\n---")]
+    table = page[page.index("Which method?\n---") : page.index("Selecting hyperparameters\n---")]
     first, *others = re.split(r"^   \* - ", table, flags=re.MULTILINE)[2:]  # after the title and the header
     assert first.startswith("**Start with** :doc:`UnseenClassifier <unseen_classifier>`, called *auto*")
     (plain,) = [row for row in others if row.startswith(":doc:`plain classifiers <plain>`")]
