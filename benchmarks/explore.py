@@ -46,9 +46,9 @@ def rows() -> Iterator[Row]:
 
 def solve_row(session: Session) -> Row:
     """What is timed is what the server itself times: a view, with its scatters; then the components alone."""
-    bench = session.bench("domain 2")
+    split = session.split("domain 2")
     weights = cycle(np.geomspace(1, 1e6, 10))
-    fold, parts = bench.decompose(CIDG()), bench.rows.parts
+    fold, parts = split.decompose(CIDG()), split.rows.parts
 
     def bare() -> None:
         for _ in range(20):
@@ -57,7 +57,7 @@ def solve_row(session: Session) -> Row:
 
     def served() -> None:
         for _ in range(20):
-            bench.project(CIDG(conditional_weight=next(weights)))
+            split.project(CIDG(conditional_weight=next(weights)))
 
     ours, path = (1e3 * seconds / 20 for seconds in best_of(10, served, bare))
     return Row(

@@ -51,7 +51,7 @@ def time_row(folder: str) -> Row:
     ours, files = extractor(), find_photos(folder).files
     cpu = time.process_time()
     with ours.open_cache() as cache:
-        pixels = [ours._look(cache, str(path)).pixels for path in files]
+        pixels = [ours._read_file(cache, str(path)).pixels for path in files]
     decode_cpu = time.process_time() - cpu
     batches = [np.stack(pixels[i : i + ours.batch_size]) for i in range(0, len(pixels), ours.batch_size)]
     start, cpu = time.perf_counter(), time.process_time()

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from readers import MEMBERS, Home, model_of
+from readers import MEMBERS, Home, make_model
 from tiny_network import store_externally, tiny_model, tiny_network
 from unseen.models import save_model
 from unseen.study import Row, Store
@@ -36,7 +36,7 @@ def _models(home: Home) -> list[tuple[dict[str, Any], dict[str, Any], dict[str, 
     for name in ("patients.csv", "arrays.npz"):
         table = load_table(home.folder / name)
         for member in MEMBERS:
-            model, card = model_of(table, member)
+            model, card = make_model(table, member)
             save_model(model, home.folder / "seed.unseen", card)
             outer = unzipped((home.folder / "seed.unseen").read_bytes())
             inner = unzipped(outer["model.skops"])

@@ -18,7 +18,7 @@ from typing import Any, TextIO
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from readers import READERS, Home, NotOurs, answer, open_home
+from readers import READERS, ForeignError, Home, open_home, run_reader
 
 from .broken_files import Maker, makers
 from .mutators import Random
@@ -49,8 +49,8 @@ def warm_up(home: Home, reader: str, make: Maker) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (-1, -1))
     for number in range(1, 1 + len(READERS[reader])):
         try:
-            answer(READERS[reader][number % len(READERS[reader])], home, *made(make, f"warm {reader}", number))
-        except NotOurs:
+            run_reader(READERS[reader][number % len(READERS[reader])], home, *made(make, f"warm {reader}", number))
+        except ForeignError:
             continue  # of what is found here the inputs themselves will tell
     resource.setrlimit(resource.RLIMIT_DATA, (memory("VmData:") + MEMORY, -1))
 
@@ -58,10 +58,10 @@ def warm_up(home: Home, reader: str, make: Maker) -> None:
 def finding(home: Home, reader: str, number: int, name: str, content: bytes) -> dict[str, Any]:
     """Give one input to one way of reading it: what came of it, or what is wrong, and the peak of memory."""
     forget_peak()
-    before, found, doors = memory("VmRSS:"), dict[str, Any](), READERS[reader]
+    before, found, readers = memory("VmRSS:"), dict[str, Any](), READERS[reader]
     try:
-        found = {answer(doors[number % len(doors)], home, name, content): 1}
-    except NotOurs as error:
+        found = {run_reader(readers[number % len(readers)], home, name, content): 1}
+    except ForeignError as error:
         cause = error.__cause__ or error
         kind = "memory" if isinstance(cause, MemoryError) else "error"
         found = {"kind": kind, "text": str(error), "trace": "".join(traceback.format_exception(cause))[-3000:]}

@@ -52,7 +52,7 @@ def load_set(root: Path, name: str) -> Samples:
 def forecasts(root: Path, name: str, store: Path) -> list[Row]:
     """Rows of the automatic method, one for each domain held out and repeat."""
     samples = load_set(root, name)
-    samples = samples.take(samples.subsample(most=ROWS))
+    samples = samples.take(samples.subsample_rows(most=ROWS))
     protocol = Protocol(repeats=3, preprocess="standardize" if name in TABULAR else "l2")
     domains = np.unique(samples.domain).tolist()
     rows = run(

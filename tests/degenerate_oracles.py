@@ -26,6 +26,7 @@ from degenerate_dense import dense
 from helpers import METHODS, make, match, pencil
 from undo_bias_oracle import khosla, optimum
 from unseen import CIDG, DICA, DomainCenterer, PivotedNystroem, ProjectionSearchCV, UndoBias, UnseenClassifier
+from unseen.estimators import make_problem
 from unseen.exceptions import FewerComponentsWarning, MaskedLabelsWarning, SingleDomainWarning
 from unseen.model_selection import LeaveOneDomainOut
 from unseen.shift import Novelty
@@ -159,7 +160,7 @@ def compared(eigenvalues, Z, values, features, missed):
 
 def wanted(model):
     """How many components there should be, if the data have them."""
-    return model._wanted(model.cell_counts_) or len(model.classes_) - 1
+    return make_problem(model, model.cell_counts_, 1.0).max_components or len(model.classes_) - 1
 
 
 def solved(K, N, A, with_ridge):
@@ -323,7 +324,13 @@ def novelty(case):
     """Distances from knots along directions, those that were drawn, against exact ones."""
     model = Novelty(n_components=20).fit(case.X, sample_domain=case.d)
     result = model.start().add(case.X[: len(case.y) // 2]).result()
-    told = [result.distance, result.ratio, result.yardstick, *model.farther(case.X), *model.plane(case.X)[0].ravel()]
+    told = [
+        result.distance,
+        result.ratio,
+        result.yardstick,
+        *model.score_samples(case.X),
+        *model.project_to_plane(case.X)[0].ravel(),
+    ]
     if not np.isfinite(told).all():
         return np.inf
     if case.large:
@@ -397,7 +404,7 @@ TAKES_ALL = ["DomainCenterer"]
 SMALL = "is too small: |look the same to .* scale X"
 LARGE = r"is too large: |kernel='\w+' gave NaN or infinite values on X"
 WEIGHTS = "sample_weight must hold zeros and numbers between 1e-30 and 1e\\+30"
-SINGULAR = "singular with ridge|directions have no scatter inside cells"
+SINGULAR = "singular with ridge|directions have no scatter within cells"
 ALL = [name for name in SUBJECTS if name not in TAKES_ALL]
 # Where there is no answer: the kind of data, who says so, and how.
 REFUSED = [

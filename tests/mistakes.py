@@ -1,4 +1,4 @@
-"""A small problem, and models of little work, for calls that are wrong."""
+"""A small problem and fast models, for tests of invalid calls."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ N = len(X)
 GRAM = X @ X.T
 
 
-def replaced(array, position, value):
+def replace_entry(array, position, value):
     array = np.array(array, dtype=object if value is None or isinstance(value, list) else None)
     array[position] = value
     return array

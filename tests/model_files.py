@@ -19,7 +19,7 @@ from unseen.models import _model_file as model_file
 from unseen.models._model_file import CARD, PAYLOAD, save_model
 from unseen.models._table_model import TableModel
 from unseen.shift._novelty import Novelty
-from unseen.tables import Column, Schema, Table, preprocessor
+from unseen.tables import Column, Schema, Table, make_preprocessor
 
 
 def small_table():
@@ -33,7 +33,7 @@ def small_table():
 
 
 TABLE = small_table()
-PREPARED = preprocessor(TABLE.schema).fit(TABLE.X)
+PREPARED = make_preprocessor(TABLE.schema).fit(TABLE.X)
 
 
 def by_hand(transformer, classifier):

@@ -182,7 +182,11 @@ def run(words: list[str]) -> tuple[int, str]:
     from unseen.cli._app import app
 
     threads = patch("unseen.cli._options.local_cluster", cluster_of_threads)
-    with threads, patch("unseen.cli._report.PAGE", WIDTH), patch("sys.argv", words):  # which a model's card tells of
+    with (
+        threads,
+        patch("unseen.cli._report.PIPE_WIDTH", WIDTH),
+        patch("sys.argv", words),
+    ):  # which a model's card tells of
         result = CliRunner().invoke(app, words[1:] + cheap(words), env=TERMINAL)
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception

@@ -1,4 +1,4 @@
-"""Every reader of files, called as a user calls it, and what it may answer: what it read, or an error of its own."""
+"""Every reader of files, called as users call it. A reader must read a file, or raise an error of the package."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from unseen.model_selection import HEADS, EnsembleClassifier
 from unseen.models import ModelFileError, TableModel, load_model, read_card, save_model
 from unseen.shift import Novelty
 from unseen.study import Protocol, Store, Task, run
-from unseen.tables import Table, TableError, batches, load_table, preprocessor, scan
+from unseen.tables import Table, TableError, iter_batches, load_table, make_preprocessor, scan
 
 SOURCE = str(Path(unseen.__file__).parent)
 PATIENTS = pl.DataFrame(
@@ -59,11 +59,11 @@ MEMBERS = (
 )
 
 
-def model_of(table: Table, *members: Pipeline) -> tuple[TableModel, dict[str, Any]]:
-    """A small model such as `fit` makes, and its card; a search for the best settings would take its time."""
-    prepared = preprocessor(table.schema).fit(table.X)
+def make_model(table: Table, *members: Pipeline) -> tuple[TableModel, dict[str, Any]]:
+    """Make a small model as `fit` does, and its card, without model selection, which takes time."""
+    prepared = make_preprocessor(table.schema).fit(table.X)
     Z, n = prepared.transform(table.X), len(members)
-    pool = EnsembleClassifier([*members], np.full(n, 1 / n), np.ones(n), conformal_scores=[np.linspace(0, 1, 5)] * 3)
+    pool = EnsembleClassifier([*members], np.full(n, 1 / n), np.ones(n), held_out=[np.linspace(0, 1, 5)] * 3)
     novelty = Novelty(n_components=4).fit(Z, sample_domain=table.domain)
     fitted = pool.fit(Z, table.y, sample_domain=table.domain)
     card = {"schema": table.schema.to_dict(), "data": {"name": table.name, "missing": {"visits": 0.2}}}
@@ -71,7 +71,7 @@ def model_of(table: Table, *members: Pipeline) -> tuple[TableModel, dict[str, An
 
 
 class Home:
-    """A folder with a model for each kind of table, a network, a picture, and pieces to put beside a broken file."""
+    """A folder with a model for each kind of table, a network, a picture, and valid files to read with broken ones."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -80,7 +80,7 @@ class Home:
         PATIENTS.write_csv(folder / "patients.csv")
         np.savez(folder / "arrays.npz", X=X, y=Y, domain=DOMAIN)
         for name, members in (("patients.csv", MEMBERS[:1]), ("arrays.npz", MEMBERS[2:])):
-            model, card = model_of(load_table(folder / name), *members)
+            model, card = make_model(load_table(folder / name), *members)
             save_model(model, self.model_path(name), card)
         tiny_network(folder / "network.onnx")
         Image.fromarray(np.arange(192, dtype=np.uint8).reshape(8, 8, 3)).save(folder / "picture.png")
@@ -95,12 +95,12 @@ class Home:
         return str(self.folder / "picture.png")
 
     def run(self, store: Path) -> Any:
-        """A small study that is kept in a file."""
-        how = Protocol(repeats=1, quick=True, preprocess="none")
-        return run(X, Y, DOMAIN, TASKS, store=store, protocol=how, methods=["1NN"], n_jobs=1)
+        """Run a small study that is stored in a file."""
+        protocol = Protocol(repeats=1, quick=True, preprocess="none")
+        return run(X, Y, DOMAIN, TASKS, store=store, protocol=protocol, methods=["1NN"], n_jobs=1)
 
 
-Door = Callable[[Home, Path], Any]
+Reader = Callable[[Home, Path], Any]
 
 
 def _model(home: Home, path: Path) -> None:
@@ -110,8 +110,8 @@ def _model(home: Home, path: Path) -> None:
         try:
             model.predict(data)
             model.predict_proba(data)
-        except ValueError as error:  # it may be for other columns, and must say so
-            require_own(error)
+        except ValueError as error:  # The model may be for other columns, and must report it.
+            check_own_error(error)
 
 
 def _model_table(home: Home, path: Path) -> None:
@@ -119,21 +119,21 @@ def _model_table(home: Home, path: Path) -> None:
     model.predict_table(PATIENTS, domain="hospital")
     model.explain(PATIENTS)
     model.novelty(PATIENTS)
-    model.save(home.work / "again.unseen")
+    model.save(home.work / "copy.unseen")
 
 
-def _pieces(home: Home, path: Path) -> None:
+def _scan_and_read(home: Home, path: Path) -> None:
     scan(path)
-    for _ in batches(path, size=7):
+    for _ in iter_batches(path, size=7):
         pass
 
 
-def _beside(home: Home, path: Path) -> None:
-    """As one domain of a folder."""
+def _in_folder(home: Home, path: Path) -> None:
+    """Read the file as one domain of a folder."""
     folder = home.work / "folder"
     folder.mkdir()
-    sound = home.folder / ("arrays.npz" if path.suffix in (".npz", ".mat") else "patients.csv")
-    shutil.copy(sound, folder / f"sound{sound.suffix}")
+    valid = home.folder / ("arrays.npz" if path.suffix in (".npz", ".mat") else "patients.csv")
+    shutil.copy(valid, folder / f"valid{valid.suffix}")
     shutil.copy(path, folder / path.name)
     load_folder(folder)
 
@@ -160,21 +160,21 @@ def _network(home: Home, path: Path) -> None:
     ImageFeatures(model=str(path), n_jobs=1).fit_transform([home.picture])
 
 
-def _played(then: Door) -> Door:
-    """A recipe of a folder, made and then read; links and pipes cannot be kept in a repository."""
+def _make_then_read(read_folder: Reader) -> Reader:
+    """Make a folder from a description, then read it; links and pipes cannot be stored in a repository."""
 
     def read(home: Home, path: Path) -> None:
-        folder = home.work / "played"
-        play(json.loads(path.read_text()), folder)
-        then(home, folder)
+        folder = home.work / "made"
+        make_folder(json.loads(path.read_text()), folder)
+        read_folder(home, folder)
 
     return read
 
 
-def play(recipe: list[dict[str, str]], folder: Path) -> None:
-    """Make what a recipe says: files, folders, pipes, sockets, links."""
+def make_folder(description: list[dict[str, str]], folder: Path) -> None:
+    """Make the described files, folders, pipes and links."""
     folder.mkdir(parents=True, exist_ok=True)
-    for entry in recipe:
+    for entry in description:
         name = os.fsencode(entry["name"]) if "\0" not in entry["name"] else b"zero"
         place = os.path.join(os.fsencode(folder), name)
         if os.path.lexists(place):
@@ -191,24 +191,24 @@ def play(recipe: list[dict[str, str]], folder: Path) -> None:
                 file.write(base64.b64decode(entry["content"]))
 
 
-def _each(home: Home, folder: Path) -> None:
-    """Every entry by its own path, whatever it is."""
-    readers: tuple[Callable[[Any], Any], ...] = (load_table, load_model, Store, home.patients.predict, _listed_batches)
+def _read_each(home: Home, folder: Path) -> None:
+    """Read every entry of a folder by its path."""
+    readers: tuple[Callable[[Any], Any], ...] = (load_table, load_model, Store, home.patients.predict, _read_batches)
     readers += (lambda path: home.network.transform([path]), lambda path: ImageFeatures(model=path).fit(["x.png"]))
     for entry in sorted(folder.iterdir()):
         for read in readers:
             try:
                 read(entry)
             except (ValueError, OSError) as error:
-                require_own(error)
+                check_own_error(error)
 
 
-def _listed_batches(path: Path) -> None:
-    list(batches(path))
+def _read_batches(path: Path) -> None:
+    list(iter_batches(path))
 
 
-TABLE: tuple[Door, ...] = (lambda home, path: load_table(path), _pieces, _beside)
-READERS: dict[str, tuple[Door, ...]] = {
+TABLE: tuple[Reader, ...] = (lambda home, path: load_table(path), _scan_and_read, _in_folder)
+READERS: dict[str, tuple[Reader, ...]] = {
     "model": (_model, _model_table),
     "csv": (*TABLE, lambda home, path: home.patients.predict(path), _photo_list),
     "parquet": (*TABLE, lambda home, path: home.patients.predict(path), _photo_list),
@@ -226,104 +226,108 @@ READERS: dict[str, tuple[Door, ...]] = {
     "features": (_cache,),
     "folder": tuple(
         map(
-            _played,
+            _make_then_read,
             (
                 lambda home, folder: load_folder(folder),
                 lambda home, folder: load_table(folder),
                 lambda home, folder: home.patients.predict(folder),
                 lambda home, folder: extract(folder, home.network.model, n_jobs=1),
-                _each,
+                _read_each,
             ),
         )
     ),
 }
 
 
-class NotOurs(Exception):
-    """An error or a warning that a library has raised and nobody has put into words."""
+class ForeignError(Exception):
+    """An error or a warning of another library that the package does not translate."""
 
 
-def require_own(error: BaseException) -> None:
-    """Raise NotOurs unless an error is one of this package, with a message.
+def check_own_error(error: BaseException) -> None:
+    """Raise ForeignError unless an error is one of this package, with a message.
 
-    That is a TableError or a ModelFileError; a ValueError, TypeError or OSError that a ``raise`` statement of the
-    package raised; or what the operating system says of the path that was given, such as that it is a folder.
+    That is a TableError or a ModelFileError; a ValueError, TypeError or OSError from a ``raise`` statement of the
+    package; or an error of the operating system about the given path, for example that it is a folder.
     """
-    if isinstance(error, NotOurs):
+    if isinstance(error, ForeignError):
         raise error
     if isinstance(error, (TableError, ModelFileError)):
-        told = bool(str(error))
+        is_own = bool(str(error))
     elif isinstance(error, OSError) and error.errno is not None and error.filename is not None:
-        told = True
+        is_own = True
     else:
-        told = isinstance(error, (ValueError, TypeError, OSError)) and bool(str(error)) and _is_raised_here(error)
-    if not told:
-        raise NotOurs(f"{type(error).__name__}: {str(error)[:300]}") from error
+        is_own = (
+            isinstance(error, (ValueError, TypeError, OSError)) and bool(str(error)) and _is_raised_by_package(error)
+        )
+    if not is_own:
+        raise ForeignError(f"{type(error).__name__}: {str(error)[:300]}") from error
 
 
-def _is_raised_here(error: BaseException) -> bool:
+def _is_raised_by_package(error: BaseException) -> bool:
     last = error.__traceback__
     while last is not None and last.tb_next is not None:
         last = last.tb_next
     if last is None or not last.tb_frame.f_code.co_filename.startswith(SOURCE):
         return False
-    return any(first <= last.tb_lineno <= end for first, end in _raises(last.tb_frame.f_code.co_filename))
+    return any(
+        first <= last.tb_lineno <= end for first, end in _find_raise_statements(last.tb_frame.f_code.co_filename)
+    )
 
 
 @cache
-def _raises(file: str) -> list[tuple[int, int]]:
-    """The lines of the raise statements of a file."""
+def _find_raise_statements(file: str) -> list[tuple[int, int]]:
+    """Find the lines of the raise statements of a file."""
     nodes = ast.walk(ast.parse(Path(file).read_text(encoding="utf-8")))
     return [(node.lineno, node.end_lineno or node.lineno) for node in nodes if isinstance(node, ast.Raise)]
 
 
 @contextmanager
-def _heard() -> Iterator[list[str]]:
-    """Warnings that reach the user from libraries; those of the package itself have a statement for them."""
-    found: list[str] = []
+def _record_warnings() -> Iterator[list[str]]:
+    """Record warnings of libraries; those of the package come from a line that calls `warn`."""
+    recorded: list[str] = []
 
-    def hear(message: Any, category: type[Warning], *_: Any) -> None:
+    def record(message: Any, category: type[Warning], *_: Any) -> None:
         frame: types.FrameType | None = sys._getframe(1)
         while frame is not None and frame.f_globals.get("__name__") == "warnings":
             frame = frame.f_back
         assert frame is not None
         file, line = frame.f_code.co_filename, linecache.getline(frame.f_code.co_filename, frame.f_lineno)
         if not (file.startswith(SOURCE) and "warn" in line):
-            found.append(f"{category.__name__} from {Path(file).name}: {str(message)[:300]}")
+            recorded.append(f"{category.__name__} from {Path(file).name}: {str(message)[:300]}")
 
     with warnings.catch_warnings():
         warnings.simplefilter("always")
-        warnings.showwarning = hear  # type: ignore[assignment]
-        yield found
+        warnings.showwarning = record  # type: ignore[assignment]
+        yield recorded
 
 
-def answer(door: Door, home: Home, name: str, content: bytes) -> str:
-    """Give a door a file of some content; "read" or "refused", and NotOurs for anything else."""
+def run_reader(reader: Reader, home: Home, name: str, content: bytes) -> str:
+    """Call a reader with a file of the given content; return "read" or "refused", or raise ForeignError."""
     shutil.rmtree(home.work, ignore_errors=True)
     home.work.mkdir()
     path = home.work / name
     path.write_bytes(content)
-    with _heard() as warned:
+    with _record_warnings() as warned:
         try:
-            door(home, path)
-            told = "read"
+            reader(home, path)
+            outcome = "read"
         except (KeyboardInterrupt, SystemExit):
             raise
-        except BaseException as error:  # a panic of polars is no Exception
-            require_own(error)
-            told = "refused"
+        except BaseException as error:  # A panic of polars is not an Exception.
+            check_own_error(error)
+            outcome = "refused"
     if warned:
-        raise NotOurs(warned[0])
-    return told
+        raise ForeignError(warned[0])
+    return outcome
 
 
 @contextmanager
 def open_home() -> Iterator[Home]:
-    """A home in a folder of its own, which is also the current one."""
-    before = os.getcwd()
+    """Make a home in a temporary folder, which is also the current folder."""
+    previous = os.getcwd()
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
         try:
             yield Home(Path(folder, "home"))
         finally:
-            os.chdir(before)
+            os.chdir(previous)

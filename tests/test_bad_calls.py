@@ -9,7 +9,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_validate
 from sklearn.pipeline import make_pipeline
 
-from mistakes import D, N, X, Y, plain, replaced, search
+from mistakes import D, N, X, Y, plain, replace_entry, search
 from unseen import CIDG, DICA, KFDA, MDA, SCA, DomainCenterer, UndoBias
 from unseen.exceptions import FewerComponentsWarning, SingleDomainWarning
 from unseen.model_selection import HeldOutDomains, LeaveOneDomainOut, LeavePDomainsOut, WithinDomainSplit
@@ -18,7 +18,7 @@ SPLITS = [
     (LeaveOneDomainOut(), {}, "LeaveOneDomainOut needs the domain of each sample"),
     (LeaveOneDomainOut(), {"groups": ["a"] * N}, r"more than 1 domain.* got \['a'\]"),
     (LeaveOneDomainOut(), {"groups": D[:-1]}, rf"{N - 1} labels for {N} samples"),
-    (LeaveOneDomainOut(), {"groups": replaced(D, 3, None)}, "no label for 1"),
+    (LeaveOneDomainOut(), {"groups": replace_entry(D, 3, None)}, "no label for 1"),
     (LeavePDomainsOut(0), {"groups": D}, "n_groups must be a positive integer; got 0"),
     (LeavePDomainsOut("two"), {"groups": D}, "n_groups must be a positive integer; got 'two'"),
     (LeavePDomainsOut(3), {"groups": D}, r"more than 3 domains.* got \[0, 1, 2\]"),
@@ -59,7 +59,7 @@ def test_an_unknown_argument_of_fit_is_named(model):
         (np.ones(len(Y) - 1), r"one number per sample; got an array of shape \("),
         (np.where(np.arange(len(Y)) == 2, -1.0, 1.0), "not negative.* got -1.0 at position 2"),
         (np.where(np.arange(len(Y)) == 3, np.nan, 1.0), "finite.* got nan at position 3"),
-        (np.zeros(len(Y)), "one above zero; got zeros only"),
+        (np.zeros(len(Y)), "at least one of them positive; got zeros only"),
     ],
     ids=["few", "negative", "missing", "zero"],
 )

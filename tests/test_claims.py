@@ -176,7 +176,7 @@ def test_cholesky_and_eigendecomposition_agree(name):
 def test_the_cholesky_route_is_the_one_large_fits_take(monkeypatch):
     X, y, d = three_domains()
     exact = CIDG().fit(X, y, sample_domain=d).transform(X)
-    monkeypatch.setattr(_projection_problem, "MAX_EXACT_ROWS", 10)
+    monkeypatch.setattr(_projection_problem, "MAX_EIGH_ROWS", 10)
     monkeypatch.setattr(_projection_problem, "gram_spectrum", None)
     assert_same(CIDG().fit(X, y, sample_domain=d).transform(X), exact)
 

@@ -38,7 +38,7 @@ from cluster_work import after, process, refuse, slowly, squared, waiting
 from helpers import three_domains
 from unseen import CIDG
 from unseen.cli._app import app
-from unseen.cli._options import cluster
+from unseen.cli._options import open_cluster
 from unseen.datasets import make_synthetic
 from unseen.estimators import ClusterLostError, map_on_cluster
 from unseen.estimators import cluster_errors as fails
@@ -169,7 +169,7 @@ def test_a_scheduler_that_is_lost_is_an_error_of_the_package_and_not_logged(clie
     ):
         raise Lost
     log = logging.getLogger("distributed.client")
-    with cluster(None, client.scheduler.address):
+    with open_cluster(None, client.scheduler.address):
         assert not log.isEnabledFor(logging.CRITICAL)
     assert log.isEnabledFor(logging.CRITICAL)
 
@@ -220,7 +220,7 @@ def test_a_worker_that_is_killed_changes_nothing(client):
 
 def test_the_only_worker_that_is_killed_changes_nothing():
     """Its nanny starts another, which gets the function again."""
-    with dask.config.set(IMPATIENT), cluster(1, None) as client:
+    with dask.config.set(IMPATIENT), open_cluster(1, None) as client:
         check_one_killed(client)
 
 
@@ -277,9 +277,9 @@ def test_a_cluster_that_has_lost_all_workers_is_an_error_and_not_a_wait():
             threading.Timer(0.6, worker.kill).start()
             start = time.monotonic()
             samples = da.from_array(X, chunks=(9, -1)).map_blocks(slowly, meta=np.empty((0, 4)))
-            with pytest.raises(RuntimeError, match=r"no workers any more.* Start workers"):
+            with pytest.raises(RuntimeError, match=r"no workers left.* Start workers"):
                 CIDG(feature_map="linear").fit(samples, Y, sample_domain=D)
-            with pytest.raises(ClusterLostError, match="no workers any more"):
+            with pytest.raises(ClusterLostError, match="no workers left"):
                 list(results)
             assert time.monotonic() - start < 20
         finally:
@@ -289,7 +289,7 @@ def test_a_cluster_that_has_lost_all_workers_is_an_error_and_not_a_wait():
 
 def test_a_local_cluster_can_be_used_by_its_owner_only():
     """Dask runs the code that it is sent, and all users of a machine can reach a port of 127.0.0.1."""
-    with cluster(1, None) as client:
+    with open_cluster(1, None) as client:
         assert client.submit(squared, 0, 3).result(timeout=60) == 9
         address = client.scheduler.address
         assert address.startswith("tls://127.0.0.1:")
@@ -308,7 +308,7 @@ def test_a_local_cluster_can_be_used_by_its_owner_only():
 
 
 def test_a_cluster_without_workers_is_a_notice_when_the_work_starts(capsys):
-    with distributed.LocalCluster(n_workers=0, **LOCAL) as local, cluster(None, local.scheduler_address):
+    with distributed.LocalCluster(n_workers=0, **LOCAL) as local, open_cluster(None, local.scheduler_address):
         assert "has no workers yet" in " ".join(capsys.readouterr().err.split())
 
 
@@ -487,7 +487,7 @@ COMMANDS = {
 @pytest.mark.parametrize(
     ("options", "code", "reason"),
     [
-        (["--workers", "1", "--scheduler", "tcp://127.0.0.1:1"], 2, "choose one"),
+        (["--workers", "1", "--scheduler", "tcp://127.0.0.1:1"], 2, "cannot be used together"),
         (["--scheduler", "tcp://127.0.0.1:1"], 1, "127.0.0.1:1"),
         (["--workers", "1"], 2, "pip install 'unseen[dask]'"),
     ],

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from helpers import three_domains
 from unseen.cli._app import app
 from unseen.cli._compare import show_comparison
-from unseen.cli._report import write
+from unseen.cli._report import write_text
 from unseen.model_selection import METHODS
 
 X, Y, CODES = three_domains(n_per_cell=6, n_classes=3, n_domains=3, seed=2)
@@ -88,7 +88,7 @@ def test_a_failed_method_tells_in_the_exit_code(hospitals, monkeypatch):
     code, out, err = unseen("compare", hospitals, *FEW)
     assert code == 1
     assert "logistic failed: ValueError: no luck" in out
-    assert "the same command tries them again" in err
+    assert "Run the same command again to retry them" in err
 
 
 def test_interrupted_it_says_how_to_continue(hospitals, monkeypatch):
@@ -98,7 +98,7 @@ def test_interrupted_it_says_how_to_continue(hospitals, monkeypatch):
     monkeypatch.setattr("unseen.study._compare.all_results", stop)
     code, _, err = unseen("compare", hospitals, *FEW)
     assert code == 1
-    assert "hospitals.unseen-results.sqlite; run the same command again to continue" in err
+    assert "hospitals.unseen-results.sqlite. Run the same command again to continue" in err
 
 
 def test_diagnose_speaks_in_words_and_in_json(hospitals):
@@ -142,9 +142,9 @@ def test_direction_marks_are_shown_escaped(tmp_path, monkeypatch):
 
 
 def test_a_table_printed_on_a_terminal_has_no_direction_marks_and_in_a_pipe_is_exact(monkeypatch, capsys):
-    write("site\u202e", None)
+    write_text("site\u202e", None)
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    write("site\u202e", None)
+    write_text("site\u202e", None)
     assert capsys.readouterr().out == "site\u202esite\\u202e"
 
 
@@ -185,7 +185,7 @@ BAD = {
     "center": (["compare", "hospitals.csv", "--center", "moon"], "--center"),
     "one per domain": (["compare", "hospitals.csv", "--max-per-domain", "1"], "--max-per-domain"),
     "seed": (["compare", "hospitals.csv", "--seed", "-1"], "--seed"),
-    "columns without a table": (["compare", "--label", "y"], "name one, or leave them out"),
+    "columns without a table": (["compare", "--label", "y"], "Pass DATA, or omit these options"),
     "store that is none": (["compare", "hospitals.csv", "--store", "hospitals.csv"], "not a results file"),
     "report of another kind": (["compare", "hospitals.csv", "--report", "report.pdf"], "should end in .html"),
     "report that cannot be written": (["compare", "hospitals.csv", "--report", "notes.docx/x.html"], "notes.docx"),
@@ -254,7 +254,7 @@ def test_a_process_that_dies_is_explained(hospitals, monkeypatch):
     code, _, err = unseen("compare", hospitals, *FEW)
     assert code == 1
     assert "A process died" in err
-    assert "run the same command again to continue" in err
+    assert "Run the same command again to continue" in err
 
 
 def test_how_columns_were_used_is_listed_on_request(hospitals):
@@ -277,7 +277,7 @@ def test_the_printed_table_fits_its_terminal(monkeypatch, capsys, width, n):
         | {"accuracies": {d: {"mean": float(rng.uniform(20, 100)), "sd": 10.5} for d in domains}}
         for name in ("CIDG, M = 1", "linear SVM", "best")
     ]
-    monkeypatch.setattr("unseen.cli._report.PAGE", width)
+    monkeypatch.setattr("unseen.cli._report.PIPE_WIDTH", width)
     verdict = {"headline": "", "sentences": [], "metric": "accuracy", "share": True, "recommendation": None}
     show_comparison({"domains": domains, "methods": methods, "verdict": verdict})
     lines = capsys.readouterr().out.splitlines()
@@ -304,7 +304,7 @@ def test_rows_of_a_patient_are_compared_together(tmp_path, monkeypatch, selectio
     together = json.loads(out)
     assert {use["column"]: use["use"] for use in together["data"]["columns"]}["patient"] == "group"
     code, out, err = unseen(*asked)
-    assert "--group patient keeps its rows together" in err
+    assert "Set --group to patient to keep its rows together" in err
     assert json.loads(out)["methods"] != together["methods"]  # other rows were drawn
     (tmp_path / "visits.csv").write_text("\n".join(["site,patient,u,v,label", *rows, "a,1-1,0.1,0.2,p"]))
     code, _, err = unseen(*asked, "--group", "patient")

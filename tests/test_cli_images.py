@@ -48,9 +48,9 @@ def test_extract_writes_a_table_and_lists_what_it_skipped(here):
     own = ["--resize", "9x9", "--crop", "8", "--mean", "1,2,3", "--std", "2", "--scale", "1", "--channels", "bgr"]
     code, said = run_command(app, *asked, *own)
     assert code == 0, said
-    assert "24 pictures of 3 domains and 2 classes, 'fc6' of tiny.onnx" in said
-    assert "1 picture could not be read" in said
-    assert 'torn.png,"no picture' in (here / "features.skipped.csv").read_text()
+    assert "24 images of 3 domains and 2 classes, tensor 'fc6' of tiny.onnx" in said
+    assert "1 image could not be read" in said
+    assert 'torn.png,"not an image' in (here / "features.skipped.csv").read_text()
     assert load_table(here / "features.parquet").X.shape == (24, 4)
     metadata = pytest.importorskip("polars").read_parquet_metadata(here / "features.parquet")
     how = json.loads(metadata["unseen.images"])["preprocessing"]
@@ -67,11 +67,11 @@ def test_extract_writes_a_table_and_lists_what_it_skipped(here):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--model", "none.onnx"], "There is no file 'none.onnx'"),
+        (["--model", "none.onnx"], "The file 'none.onnx' does not exist"),
         (["--output-name", "fc8"], "no tensor 'fc8'. Did you mean 'fc6'?"),
-        (["--resize", "big"], "--resize must be pixels"),
-        (["--mean", "a,b"], "'a,b' is no number"),
-        (["--crop", "9"], "8 x 8 pixels: crop cannot be 9"),
+        (["--resize", "big"], "--resize must be a number of pixels"),
+        (["--mean", "a,b"], "--mean must be one number, or three, comma-separated; got 'a,b'"),
+        (["--crop", "9"], "8 x 8 pixels, so crop must be this size or None; got crop=9"),
         (["--domain-from", "nothing"], "must have one group"),
         (["-o", "features.csv"], "should end in .parquet"),
     ],
@@ -96,9 +96,9 @@ def test_a_comparison_of_photographs_shows_them(here, monkeypatch):
     asked = ["compare", folder, "--model", "tiny.onnx", "--methods", METHODS, "--quick", "--jobs", "1"]
     code, said = run_command(app, *asked, "--report", "report.html", "--json")
     assert code == 0, said
-    assert "Features are 'out' of tiny.onnx, sha256" in said
+    assert "The features are 'out' of tiny.onnx, sha256" in said
     page = (here / "report.html").read_text()
-    assert "What most methods get wrong" in page
+    assert "Samples that most methods misclassify" in page
     pictures = re.findall(r'src="data:image/jpeg;base64,[^"]+" alt="row (\d+)"', page)
     paths = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.png"))
     assert paths[int(pictures[0]) - 1] == "leeds/cat/odd.png"
@@ -122,9 +122,9 @@ def test_a_comparison_of_photographs_shows_them(here, monkeypatch):
     ("options", "said"),
     [
         (["photos"], "Photographs in DOMAIN/CLASS/ need a network: --model NETWORK.onnx"),
-        (["--model", "tiny.onnx"], "name their folder"),
-        (["photos", "--model", "tiny.onnx", "--label", "cat"], "speak of a table, not of photographs"),
-        (["photos", "--output-name", "fc6"], "--output-name need --model"),
+        (["--model", "tiny.onnx"], "Pass their folder as DATA"),
+        (["photos", "--model", "tiny.onnx", "--label", "cat"], "apply to tables, not to photographs"),
+        (["photos", "--output-name", "fc6"], "--output-name cannot be used without --model"),
     ],
 )
 def test_compare_says_what_photographs_need(here, options, said):
@@ -163,10 +163,10 @@ def test_photographs_that_are_not_vlcs_are_told(here):
     assert "the labels must be 1 to 5" in said
     code, said = run_command(app, "reproduce", "office-caltech", "--photos", folder, "--model", "tiny.onnx", *QUICK)
     assert code == 2
-    assert "bonn is none of amazon, webcam, dslr, caltech10" in said
+    assert "bonn is not one of amazon, webcam, dslr, caltech10" in said
     assert "it has 2 classes, not 10" in said
     code, said = run_command(app, "reproduce", "vlcs", "--photos", folder, *QUICK)
-    assert (code, "both are needed" in said) == (2, True)
+    assert (code, "--photos and --model must be used together" in said) == (2, True)
     assert run_command(app, "reproduce", "vlcs", *QUICK)[0] == 2
 
 

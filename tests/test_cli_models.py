@@ -97,8 +97,8 @@ def test_columns_of_codes_are_declared_categories(home, tmp_path):
     train.write_csv(tmp_path / "train.csv")
     command = ["fit", tmp_path / "train.csv", "--method", "1nn", "-o", tmp_path / "m.unseen"]
     text = unseen(*command)[1]
-    assert "Note: 'ward_id' is called like a code, and its 7 different integers are used as numbers" in text
-    assert "declare it with --categories if they are codes." in text
+    assert "Note: 'ward_id' is named like a code, and its 7 distinct integers are used as numbers" in text
+    assert "Declare it with --categories if they are codes." in text
     assert "--categories" not in unseen(*command, "--categories", "ward_id")[1].split("command")[0]
     uses = {use["column"]: use for use in read_card(tmp_path / "m.unseen")["data"]["columns"]}
     assert (uses["ward_id"]["use"], uses["ward_id"]["levels"]) == ("category", 7)
@@ -147,7 +147,7 @@ def test_whole_numbers_stay_whole_numbers(tmp_path):
 
 
 def test_scores_are_said_to_be_too_good_only_where_something_was_chosen_on_them(home, tmp_path):
-    said = "Settings were chosen on these same domains"
+    said = "The settings were selected on these domains"
     text = unseen("fit", home / "train.csv", "--method", "1nn", "-o", tmp_path / "m.unseen")[1]
     assert said not in text
     assert said not in unseen("show", tmp_path / "m.unseen")[1]
@@ -170,7 +170,7 @@ def test_rows_without_a_label_are_left_out_of_a_fit(home, tmp_path):
     options = ["--method", "1nn", "-o", tmp_path / "m.unseen", "--unlabeled", "unknown"]
     code, text = unseen("fit", tmp_path / "t.csv", *options)
     assert code == 0
-    assert "Note: Left out 12 rows of 72 with the label 'unknown', which stands for none." in text
+    assert "Note: Left out 12 rows of 72 with the label 'unknown'." in text
     assert read_card(tmp_path / "m.unseen")["data"]["rows"] == 60
     landmarks = ["--feature-map", "nystroem", "--method", "kfda", "--components", "10"]
     assert unseen("fit", tmp_path / "t.csv", *options, *landmarks)[0] == 0

@@ -23,7 +23,7 @@ from unseen.cli import main
 from unseen.kernels import SizePlan
 from unseen.models._model_file import load_model, save_model
 from unseen.models._table_fit import fit_notices
-from unseen.tables import load_table, preprocessor
+from unseen.tables import load_table, make_preprocessor
 
 
 def leave_it(path):
@@ -92,7 +92,7 @@ def test_a_transductive_model_refuses_a_new_domain_of_few_rows(home, tmp_path, m
     assert "The new domain has 1 row, but a transductive prediction depends on the other rows of the domain" in text
     assert "Predict a table with at least 10 rows of each new domain" in text
     assert "fit with --inductive" in text
-    assert ("name a source domain in the column of --domain" in text) == (model != "smooth")
+    assert ("name a source domain in the column --domain" in text) == (model != "smooth")
     few = new.head(20).with_columns(site=pl.Series(["lima"] * 11 + ["oslo"] * 9))
     few.write_csv(tmp_path / "few.csv")
     command = ["predict", home / f"{model}.unseen", tmp_path / "few.csv", "-o", tmp_path / "o.csv", "--domain", "site"]
@@ -109,7 +109,7 @@ def test_centering_few_rows_of_a_new_domain_on_themselves_is_refused(home, tmp_p
     command = ["predict", home / "source.unseen", tmp_path / "few.csv", "-o", tmp_path / "o.csv"]
     code, text = unseen(*command, "--center", "target")
     assert code == 2
-    assert "Predict a table with at least 10 rows of each new domain, leave out --center target or name a" in text
+    assert "Predict a table with at least 10 rows of each new domain, omit --center target or name a" in text
     assert unseen(*command)[0] == 0
 
 
@@ -119,12 +119,15 @@ BAD = {
     "fit to a folder": ("fit train.csv -o folder.unseen", "folder.unseen is a folder; name a file"),
     "fit below a file": ("fit train.csv -o new.csv/m.unseen", "new.csv/m.unseen cannot be written"),
     "predict below a file": ("predict plain.unseen new.csv -o new.csv/o.csv", "new.csv/o.csv cannot be written"),
-    "no jobs": ("fit train.csv --jobs 0 -o m.unseen", "at least one process is needed; -1 means one for each core"),
+    "no jobs": (
+        "fit train.csv --jobs 0 -o m.unseen",
+        "Use 1 or more processes, or -1 for one per core",
+    ),
     "an open quotation mark": (
         'fit train.csv --drop "x0,x1 -o m.unseen',
-        "a quotation mark is opened but never closed",
+        "a quotation mark is not closed",
     ),
-    "unlabeled digits": ("fit --unlabeled 0 -o m.unseen", "speak of a table"),
+    "unlabeled digits": ("fit --unlabeled 0 -o m.unseen", "need a table"),
     "lists for numbers": (
         "predict plain.unseen lists.parquet -o o.csv",
         "lists.parquet cannot be used: - it cannot be",
@@ -157,7 +160,7 @@ BAD = {
     "show of nothing": ("show none.unseen", "No such file or directory"),
     "show of a table": ("show new.csv", "not a model file"),
     "show of half a model": ("show half.unseen", "damaged or cut off"),
-    "show of a strange card": ("show strange.unseen", "its card is not one that `unseen fit` wrote"),
+    "show of a strange card": ("show strange.unseen", "the model card was not written by `unseen fit`"),
 }
 
 
@@ -172,7 +175,7 @@ def bad_files(home):
     lists.write_parquet(home / "lists.parquet")
     (home / "half.unseen").write_bytes((home / "plain.unseen").read_bytes()[:5000])
     table = load_table(home / "train.csv", label="label", domain="site")
-    prepared = preprocessor(table.schema).fit_transform(table.X)
+    prepared = make_preprocessor(table.schema).fit_transform(table.X)
     bare = KFDA().fit(prepared, table.y, sample_domain=table.domain)
     save_model(bare, home / "bare.unseen", {})
     save_model(bare, home / "strange.unseen", {"data": "none", "scores": [1]})
@@ -281,7 +284,7 @@ def test_no_escape_sequence_of_a_table_reaches_the_terminal(home, tmp_path):
 
 def test_without_its_extra_the_command_says_how_to_get_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "unseen.cli._app", None)
-    with pytest.raises(SystemExit, match=r"The unseen command needs its extra .*pip install 'unseen\[cli\]'"):
+    with pytest.raises(SystemExit, match=r"The unseen command needs the extra 'cli' .*pip install 'unseen\[cli\]'"):
         main()
 
 

@@ -105,12 +105,12 @@ def test_what_a_model_file_cannot_hold_is_refused_before_the_work(folder, monkey
 @pytest.mark.parametrize(
     ("place", "message"),
     [
-        ("nowhere.py:NAME", "there is no file nowhere.py"),
+        ("nowhere.py:NAME", "the file nowhere.py does not exist"),
         ("nowhere:NAME", "nowhere cannot be run: ModuleNotFoundError"),
-        ("models.py", "--with takes file.py:NAME or package.module:NAME; got 'models.py'"),
-        ("models.py:nobody", "there is no nobody in models.py; there are"),
+        ("models.py", "--with must be file.py:NAME or package.module:NAME; got 'models.py'"),
+        ("models.py:nobody", "models.py does not define nobody. It defines"),
         ("models.py:line", "The estimator of 'line' must be a classifier; got LinearRegression()"),
-        ("models.py:Greedy", "Greedy wants arguments"),
+        ("models.py:Greedy", "the class Greedy cannot be called without arguments"),
         ("broken.py:NAME", "broken.py cannot be run: ZeroDivisionError: division by zero"),
     ],
 )

@@ -123,7 +123,7 @@ def test_sets_are_a_column_of_labels_with_the_likeliest_first(home, tmp_path, mo
     assert found["set"].to_list() == [" | ".join(own.tolist()) for own in sets]
     assert found["label"].to_list() == [own[0] for own in sets]
     assert facts["sets"] == {"coverage": 0.7, "classes": np.mean([len(own) for own in sets]), "note": ""}
-    assert "to hold the true one in 70% of rows" in unseen(*command, "--sets", 0.7)[1]
+    assert "for a coverage of 70%" in unseen(*command, "--sets", 0.7)[1]
     assert printed_json(*command)["sets"] is None
 
 
@@ -264,7 +264,9 @@ def test_labels_in_the_table_are_compared_with_the_predictions(home, tmp_path):
     met = {(true, said): n for true in table for said, n in zip(found["classes"], table[true], strict=True) if n}
     assert met == {(true, said): n for true, said, n in both.group_by("truth", "label").len().iter_rows()}
     text = " ".join(unseen(*command)[1].split())
-    assert f"Accuracy: {100 * right.height / 46:.1f}%, {right.height} of 46 rows right; 4 rows without a label" in text
+    assert (
+        f"Accuracy: {100 * right.height / 46:.1f}%, {right.height} of 46 rows correct; 4 rows without a label" in text
+    )
     assert "2 rows with labels that the model was not trained on, such as 'dead'" in text
     assert "any other" in text
 

@@ -17,7 +17,7 @@ pytest.importorskip("typer", reason="the command needs its extra")
 from command import run_command
 from helpers import three_domains
 from unseen.cli._app import app
-from unseen.cli._report import write
+from unseen.cli._report import write_text
 from unseen.datasets import _office_caltech
 from unseen.model_selection import METHODS
 from unseen.study._synthetic import draw_synthetic, run_synthetic
@@ -80,7 +80,7 @@ def test_a_folder_gives_a_table(hospitals):
     code, text = unseen("reproduce", "folder", hospitals, "--quick", "--methods", FEW, "--jobs", 1)
     assert code == 0
     assert "3 tasks, 3 methods, 1 repeats -> hospitals.unseen-results.sqlite" in text
-    assert "hospitals: accuracy on the unseen domains, settings chosen by 'domain'" in text
+    assert "hospitals: accuracy on the held-out domains, settings selected by 'domain'" in text
     for part in ("south,west -> north", "north,west -> south", "mean rank", "wins", "* transductive", *FEW.split(",")):
         assert part in text
     assert (hospitals.parent / "hospitals.unseen-results.sqlite").exists()
@@ -150,7 +150,7 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
 
     monkeypatch.setattr("os.replace", full)
     with pytest.raises(OSError, match="No space"):
-        write("new", path)
+        write_text("new", path)
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
 
@@ -181,7 +181,7 @@ def test_failures_are_shown_and_tell_in_the_exit_code(hospitals, monkeypatch):
     code, text = unseen(*command)
     assert code == 1
     assert "logistic failed: ValueError: no solver [today]" in text
-    assert "3 of 9 runs failed; run the same command again to try them again." in text
+    assert "3 of 9 runs failed. Run the same command again to retry them." in text
     monkeypatch.undo()
     monkeypatch.chdir(hospitals.parent)
     assert unseen(*command)[0] == 0
@@ -192,7 +192,7 @@ def test_failures_are_shown_and_tell_in_the_exit_code(hospitals, monkeypatch):
 def test_office_caltech_without_its_files_says_which_are_missing(tmp_path, flag, features):
     code, text = unseen("reproduce", "office-caltech", "--features", features, "--data-home", tmp_path, *flag)
     assert code == (2 if flag else 1)
-    for file, _ in _office_caltech.SOURCES[features].values():
+    for file, _ in _office_caltech.PUBLISHED_FILES[features].values():
         assert file in text
     assert f"put them into {tmp_path / 'office_caltech'}" in text
 
@@ -200,8 +200,8 @@ def test_office_caltech_without_its_files_says_which_are_missing(tmp_path, flag,
 MISTAKES = {
     "no such command": (["reproduce", "imagenet"], "No such command 'imagenet'"),
     "no folder": (["reproduce", "folder"], "Missing argument 'folder'"),
-    "a folder that is not there": (["reproduce", "folder", "nowhere"], "there is nothing"),
-    "a file instead of a folder": (["reproduce", "folder", "notes.txt"], "there is a file"),
+    "a folder that is not there": (["reproduce", "folder", "nowhere"], "does not exist"),
+    "a file instead of a folder": (["reproduce", "folder", "notes.txt"], "is a file"),
     "an empty folder": (["reproduce", "folder", "empty"], "must hold one file per domain"),
     "a single domain": (["reproduce", "folder", "single"], "of the 1 domains"),
     "missing values": (["reproduce", "folder", "holes"], "contains NaN"),
@@ -209,7 +209,7 @@ MISTAKES = {
     "no method": (["reproduce", "folder", "hospitals", "--methods", " , "], "at least one method"),
     "no repeats": (["reproduce", "folder", "hospitals", "--repeats", "0"], "'--repeats'"),
     "half a repeat": (["reproduce", "folder", "hospitals", "--repeats", "2.5"], "'--repeats'"),
-    "no jobs": (["reproduce", "folder", "hospitals", "--jobs", "0"], "at least one process is needed"),
+    "no jobs": (["reproduce", "folder", "hospitals", "--jobs", "0"], "0 is not allowed. Use 1 or more processes"),
     "an unknown format": (["reproduce", "folder", "hospitals", "--format", "html"], "'html' is not one of"),
     "an unknown selection": (["reproduce", "folder", "hospitals", "--selection", "test"], "'test' is not one of"),
     "an unknown option": (["reproduce", "folder", "hospitals", "--fast"], "No such option"),

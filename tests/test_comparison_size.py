@@ -39,7 +39,7 @@ def test_a_comparison_that_leaves_out_pairs_takes_fewer_domains():
 
 def test_a_diagnosis_that_would_take_hours_is_refused_before_its_matrix_is_made():
     many = table(2, 4000)
-    with pytest.raises(ValueError, match=r"8,000 samples of 4,000 domains with 499 permutations would take hours"):
+    with pytest.raises(ValueError, match=r"8,000 samples of 4,000 domains with n_permutations=499 would take hours"):
         diagnose(many.X, many.y, sample_domain=many.domain)
     few = table(2, 40)
     assert len(diagnose(few.X, few.y, sample_domain=few.domain, n_permutations=9).domains) == 40

@@ -36,9 +36,9 @@ def few_dimensions(n=N, n_features=2):
 
 
 PATHS = {
-    "eigendecomposition": {"MAX_EXACT_ROWS": 10**9},
-    "Cholesky": {"MAX_EXACT_ROWS": 10, "MIN_KRYLOV_ROWS_PER_CELL": 10**9},
-    "Krylov": {"MAX_EXACT_ROWS": 10, "MIN_KRYLOV_ROWS_PER_CELL": 0},
+    "eigendecomposition": {"MAX_EIGH_ROWS": 10**9},
+    "Cholesky": {"MAX_EIGH_ROWS": 10, "MIN_KRYLOV_ROWS_PER_CELL": 10**9},
+    "Krylov": {"MAX_EIGH_ROWS": 10, "MIN_KRYLOV_ROWS_PER_CELL": 0},
 }
 
 

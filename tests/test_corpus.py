@@ -23,16 +23,16 @@ FILES = sorted(path for path in CORPUS.rglob("*.xz"))
 
 @pytest.fixture(scope="module")
 def home():
-    with readers.open_home() as found:
-        yield found
+    with readers.open_home() as made:
+        yield made
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_what_once_failed_is_read_or_refused_in_words(home, path):
     content = lzma.decompress(path.read_bytes())
     name = f"broken.{path.stem.partition('.')[2]}"
-    for door in readers.READERS[path.parent.name]:
-        assert readers.answer(door, home, name, content) in ("read", "refused")
+    for reader in readers.READERS[path.parent.name]:
+        assert readers.run_reader(reader, home, name, content) in ("read", "refused")
 
 
 def test_the_corpus_is_small_and_of_known_readers():
@@ -44,14 +44,14 @@ def test_every_reader_reads_what_is_sound(home):
     kinds = {"model": "patients.unseen", "csv": "patients.csv", "npz": "arrays.npz", "image": "picture.png"}
     for kind, name in kinds.items():
         content = (home.folder / name).read_bytes()
-        assert readers.answer(readers.READERS[kind][0], home, name, content) == "read"
+        assert readers.run_reader(readers.READERS[kind][0], home, name, content) == "read"
 
 
 def raises(error):
-    def door(home, path):
+    def reader(home, path):
         raise error
 
-    return door
+    return reader
 
 
 def warns(home, path):
@@ -59,14 +59,14 @@ def warns(home, path):
 
 
 @pytest.mark.parametrize(
-    "door",
+    "reader",
     [raises(KeyError("x")), raises(ValueError("not of this package")), raises(MemoryError()), warns],
     ids=["key", "value", "memory", "warning"],
 )
-def test_a_replay_notices_what_nobody_put_into_words(home, door):
-    with pytest.raises(readers.NotOurs):
-        readers.answer(door, home, "x.csv", b"")
+def test_a_replay_reports_errors_that_are_not_translated(home, reader):
+    with pytest.raises(readers.ForeignError):
+        readers.run_reader(reader, home, "x.csv", b"")
 
 
-def test_a_replay_takes_errors_of_the_package_for_answers(home):
-    assert readers.answer(raises(TableError(["it is empty."])), home, "x.csv", b"") == "refused"
+def test_a_replay_accepts_errors_of_the_package(home):
+    assert readers.run_reader(raises(TableError(["it is empty."])), home, "x.csv", b"") == "refused"

@@ -19,7 +19,7 @@ from unseen.images._cache import Cache
 from unseen.study import Row, Store
 from unseen.study._store import APPLICATION_ID
 from unseen.utils.io import atomic_write as whole
-from unseen.utils.io import create_once
+from unseen.utils.io import create_sqlite_tables
 
 ROW = Row("1NN", "a -> b", 0, 0, 0.5, {"b": 0.5}, None, {"C": 1.0}, 0, False, 0.1, "ok", "", {"cores": 2})
 ROWS = [replace(ROW, repeat=i, seed=i, accuracy=i / 200, reason="x" * 300) for i in range(200)]
@@ -152,7 +152,7 @@ def test_a_run_that_is_killed_before_it_made_the_tables_leaves_a_file_that_the_n
     """The application id must not wait in the log, where only a process that changes the file would find it."""
     path = tmp_path / "r.sqlite"
     with contextlib.closing(sqlite3.connect(path)) as connection:
-        create_once(connection, "", application_id=APPLICATION_ID)
+        create_sqlite_tables(connection, "", application_id=APPLICATION_ID)
         shutil.copy(path, tmp_path / "killed.sqlite")
     with Store(tmp_path / "killed.sqlite") as store:
         assert store.rows("k") == []
@@ -250,7 +250,7 @@ def test_features_that_find_no_room_are_not_called_damaged(small_disk):
 
 
 def test_features_that_cannot_be_opened_are_not_called_damaged(tmp_path):
-    with pytest.raises(ValueError, match=r"cannot be opened as a file of features .* Name another\."):
+    with pytest.raises(ValueError, match=r"cannot be opened as a cache of features .* Pass another path\."):
         Cache(tmp_path, "way")
 
 
@@ -277,7 +277,7 @@ def test_a_command_calls_a_full_disk_full_and_says_how_to_go_on(small_disk, tmp_
     command = ("compare", tmp_path / "t.csv", "--methods", "1NN", "--quick", "--jobs", 1, "--store", store)
     code, text = run_command(app, *command)
     assert code == 1, text
-    assert f"Failed: The disk is full: {store} cannot be written. Make room on it." in text
-    assert "run the same command again to continue" in text
+    assert f"Failed: The disk is full: {store} cannot be written. Free some space on it." in text
+    assert "Run the same command again to continue" in text
     (small_disk / "filler").unlink()
     assert run_command(app, *command)[0] == 0

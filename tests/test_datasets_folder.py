@@ -194,10 +194,19 @@ def test_pickled_objects_are_never_loaded(tmp_path):
 
 
 CASES = {
-    "no features": ({"a": {"p": X, "q": X, "y": Y}}, r"a.npz: .*features cannot be told.*'p \(6 x 4 float64\)'"),
-    "no labels": ({"a": {"X": X, "kind": Y}}, r"holds the labels cannot be told: pass --label.*'feature_3', 'kind'"),
-    "two features": ({"a": {"X": X, "data": X, "y": Y}}, r"pass --features. It holds 'X \(6 x 4 .*'data \(6 x 4"),
-    "two labels": ({"a": {"X": X, "gt": Y, "y": Y}}, "'gt', 'y' could each be the label column: pass --label"),
+    "no features": (
+        {"a": {"p": X, "q": X, "y": Y}},
+        r"a.npz: .*not clear which array holds the features.*'p \(6 x 4 float64\)'",
+    ),
+    "no labels": ({"a": {"X": X, "kind": Y}}, r"holds the labels. Set the parameter label\..*'feature_3', 'kind'"),
+    "two features": (
+        {"a": {"X": X, "data": X, "y": Y}},
+        r"the parameter features. The arrays are 'X \(6 x 4 .*'data \(6 x 4",
+    ),
+    "two labels": (
+        {"a": {"X": X, "gt": Y, "y": Y}},
+        "'gt', 'y' could each be the label column. Set the parameter label",
+    ),
     "lengths": ({"a": {"X": X, "y": Y[:5]}}, "'X' is 6 x 4 float64, but 'y' holds 5 labels"),
     "images": ({"a": {"X": X.reshape(6, 2, 2), "y": Y}}, "must be a matrix of numbers.*6 x 2 x 2"),
     "text features": ({"a": {"X": X.astype(str), "y": Y}}, "must be a matrix of numbers.*6 x 4 text"),
@@ -206,16 +215,19 @@ CASES = {
     "one number": ({"a": {"X": X, "y": 3}}, "one integer or string per sample; it is 1 int64"),
     "regression": (
         {"a": {"X": X, "y": X[:, 0]}},
-        "6 different values in 6 rows, .*: it looks like a measurement",
+        "6 distinct values in 6 rows, .*: they look like measurements",
     ),
     "missing label": ({"a": {"X": X, "y": [1, 2, np.nan, 1, 2, 3]}}, "'y' is missing in 1 row: row 3"),
-    "infinite label": ({"a": {"X": X, "y": [1, 2, np.inf, 1, 2, 3]}}, "'inf': it looks like a measurement"),
+    "infinite label": ({"a": {"X": X, "y": [1, 2, np.inf, 1, 2, 3]}}, "'inf': they look like measurements"),
     "empty string": ({"a": {"X": X, "y": ["a", " ", "a", "", "b", "b"]}}, "'y' is missing in 2 rows: rows 2, 4"),
     "dates": ({"a": {"X": X, "y": np.arange(6).astype("M8[D]")}}, "integer or string per sample; it is 6 datetime64"),
     "empty": ({"a": {"X": np.empty((0, 4)), "y": []}}, "must be a matrix of numbers.*0 x 4"),
     "widths": ({"a": {"X": X, "y": Y}, "b": {"X": X[:, :3], "y": Y}}, "differ in their columns: b lacks 'feature_3'"),
     "kinds": ({"a": {"X": X, "y": Y}, "b": {"X": X, "y": WORDS}}, "'b' has words, 'a' has numbers"),
-    "few classes": ({"a": {"X": X, "y": Y, "classes": ["ant", "bee"]}}, "2 names, which do not fit the labels 1, 2, 3"),
+    "few classes": (
+        {"a": {"X": X, "y": Y, "classes": ["ant", "bee"]}},
+        "2 names, which do not match the labels 1, 2, 3",
+    ),
     "other classes": (
         {"a": {"X": X, "y": Y, "classes": ["p", "q", "r"]}, "b": {"X": X, "y": Y, "classes": ["p", "r", "q"]}},
         "'classes' differs: a has p, q, r; b has p, r, q",
@@ -233,7 +245,7 @@ def test_what_is_wrong_inside_arrays_is_said(case, tmp_path):
 
 
 TABLES = {
-    "no label": ({"a": "u,v\n1,2\n"}, "holds the labels cannot be told.*'u', 'v'"),
+    "no label": ({"a": "u,v\n1,2\n"}, "not clear which column holds the labels.*'u', 'v'"),
     "no numbers": ({"a": "u,y\nx,2\n"}, "no columns are left to be features"),
     "no rows": ({"a": "u,y\n"}, r"header but no rows \(a.csv\)"),
     "nothing": ({"a": ""}, "a.csv: "),
@@ -270,7 +282,7 @@ def test_wrong_names_for_arrays_are_refused(options, error, message, tmp_path):
 
 @pytest.mark.parametrize(
     ("features", "message"),
-    [(["u", "w"], "no column 'w'"), (["u", "t"], "of numbers, not such as 't'"), ("y", "'y'")],
+    [(["u", "w"], "no column 'w'"), (["u", "t"], "must be columns of numbers; 't' are not"), ("y", "'y'")],
 )
 def test_wrong_names_for_columns_are_refused(features, message, tmp_path):
     pytest.importorskip("polars")
@@ -347,12 +359,12 @@ def test_tables_and_arrays_do_not_mix(tmp_path):
 
 
 def test_paths_that_are_no_folder_of_data_are_refused(tmp_path):
-    with pytest.raises(FileNotFoundError, match="there is nothing"):
+    with pytest.raises(FileNotFoundError, match="does not exist"):
         load_folder(tmp_path / "absent")
     (tmp_path / "notes.txt").write_text("", encoding="utf-8")
-    with pytest.raises(NotADirectoryError, match="there is a file"):
+    with pytest.raises(NotADirectoryError, match="is a file"):
         load_folder(tmp_path / "notes.txt")
-    with pytest.raises(ValueError, match=r"one file per domain, .*\.npz, \.mat; there is 'notes.txt'"):
+    with pytest.raises(ValueError, match=r"one file per domain, .*\.npz, \.mat; it holds 'notes.txt'"):
         load_folder(tmp_path)
 
 
@@ -400,7 +412,7 @@ def test_a_collection_of_vlcs_may_lack_a_class_that_others_have(tmp_path):
     ("names", "options", "message"),
     [
         (("V", "L", "C"), {}, r"no file for S \(also called sun, sun09\)"),
-        (("V", "L", "C", "S", "Pascal"), {}, "Pascal and V are all taken for V"),
+        (("V", "L", "C", "S", "Pascal"), {}, "Pascal and V are all recognized as V"),
         (("V", "L", "C", "S", "flickr"), {}, "flickr is not recognized"),
         (("V", "L", "C", "sun_caltech"), {}, "sun_caltech is not recognized"),
         (("V", "L", "C", "S"), {"labels": (2, 3, 4, 5, 6)}, "must be 1 to 5, or 0 to 4"),

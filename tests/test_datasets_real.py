@@ -48,7 +48,7 @@ def test_the_order_of_classes_is_that_of_the_photographs():
 def test_the_published_deep_features_have_the_known_ids_and_load_as_a_folder():
     home = folder("office_caltech_decaf6_partial")
     for domain in ["dslr", "webcam"]:
-        file, blob_id = _office_caltech.SOURCES["decaf6"][domain]
+        file, blob_id = _office_caltech.PUBLISHED_FILES["decaf6"][domain]
         assert git_blob_id(home / file) == blob_id
     data = load_folder(home)
     assert counts(data) == {"dslr_decaf": 157, "webcam_decaf": 295}

@@ -76,14 +76,14 @@ def test_contrasts_cost_what_the_present_cells_do():
 def test_cells_that_do_not_fit_into_memory_are_counted(monkeypatch):
     case, cells = many(1, 51, 204), np.arange(204) % 102
     monkeypatch.setattr("unseen.kernels._size_plan.available_bytes", lambda: 8 * 8 * 102**2 - 1)
-    with pytest.raises(MemoryError, match=r"KFDA on 102 combinations of a domain and a class needs 8 .* merge those"):
+    with pytest.raises(MemoryError, match=r"KFDA on 102 combinations of a domain and a class needs 8 .* merge similar"):
         KFDA(feature_map="linear").fit(case.X, cells % 51, sample_domain=cells // 51)
 
 
 @pytest.mark.parametrize(("cells", "asked"), [(100, []), (101, [101])])
 def test_memory_is_asked_for_where_cells_are_many(cells, asked, monkeypatch):
     questions = []
-    monkeypatch.setattr("unseen.kernels._size_plan._require", lambda what, n, *rest: questions.append(n))
+    monkeypatch.setattr("unseen.kernels._size_plan._check_memory", lambda what, n, *rest: questions.append(n))
     check_cell_memory(cells, "KFDA")
     assert questions == asked
 

@@ -110,7 +110,7 @@ def test_a_download_that_keeps_failing_ends_with_one_error(get, site, tmp_path):
 
 def test_content_with_another_id_is_refused_and_never_put_into_place(get, site, tmp_path):
     site.files["file.bin"] = CONTENT[:-1] + b"!"
-    with pytest.raises(OSError, match="its content is not the published one"):
+    with pytest.raises(OSError, match="its content differs from the published file"):
         get()
     assert list(tmp_path.iterdir()) == []
 
@@ -125,8 +125,8 @@ def office(site, tmp_path, monkeypatch):
         site.files[name] = (tmp_path / name).read_bytes()
         sources[domain] = name, git_blob_id(tmp_path / name)
         (tmp_path / name).unlink()
-    monkeypatch.setattr(_office_caltech, "SOURCES", {"surf": sources})
-    monkeypatch.setattr(_office_caltech, "SAMPLES", dict.fromkeys(sources, 10))
+    monkeypatch.setattr(_office_caltech, "PUBLISHED_FILES", {"surf": sources})
+    monkeypatch.setattr(_office_caltech, "N_SAMPLES", dict.fromkeys(sources, 10))
     monkeypatch.setattr(_office_caltech, "BASE_URL", site.url)
     return tmp_path
 
@@ -164,7 +164,7 @@ def test_a_file_with_other_content_is_set_aside_and_fetched_anew(office, site):
     fetch_office_caltech("surf", data_home=office)
     path = office / "office_caltech" / "dslr_SURF_L10.mat"
     path.write_bytes(b"spoilt")
-    with pytest.raises(FileNotFoundError, match=r"not the published one: .*dslr_SURF_L10\.mat"):
+    with pytest.raises(FileNotFoundError, match=r"differs from the published files: .*dslr_SURF_L10\.mat"):
         fetch_office_caltech("surf", data_home=office, download=False)
     fetch_office_caltech("surf", data_home=office)
     assert path.read_bytes() == site.files["dslr_SURF_L10.mat"]
@@ -214,7 +214,7 @@ def test_a_folder_that_cannot_be_written_gives_the_same_advice(office, site):
 
 
 def test_wrong_counts_are_refused(office, monkeypatch):
-    monkeypatch.setitem(_office_caltech.SAMPLES, "webcam", 11)
+    monkeypatch.setitem(_office_caltech.N_SAMPLES, "webcam", 11)
     with pytest.raises(ValueError, match="11 samples of webcam, of 10 classes; it holds 10 samples"):
         fetch_office_caltech("surf", data_home=office)
 

@@ -42,16 +42,16 @@ from unseen.model_selection import (
     ProjectionSearchCV,
     UnseenClassifier,
 )
-from unseen.tables import preprocessor
+from unseen.tables import make_preprocessor
 
 ASKED = [
     {},
     {"method": "CIDG", "conditional_weight": "100*scale", "prior_weight": "0.0", "centering": "target"},
     {"method": "CIDG", "gamma": "0.1*median", "ridge": "0.01*scale", "components": "1", "head": "logistic"},
-    {"method": "KFDA", "held": "leeds"},
+    {"method": "KFDA", "held_out": "leeds"},
     {"method": "MDA", "conditional_weight": "10.0", "within_weight": "10.0"},
     {"method": "SCA", "domain_weight": "scale", "components": "3", "head": "logistic", "centering": "target"},
-    {"method": "DICA", "held": "bonn"},
+    {"method": "DICA", "held_out": "bonn"},
 ]
 
 
@@ -68,11 +68,11 @@ def server():
 
 def by_hand(session, setting):
     """Accuracy on the held-out domain, the embedding, and accuracy by leaving one source out."""
-    table, new = session.table, session.table.domain == setting.held
+    table, new = session.table, session.table.domain == setting.held_out
     X, y, d = table.X[~new], table.y[~new], table.domain[~new]
 
     def scored(train, test, y_train, d_train, y_test, d_test):
-        prepare = preprocessor(table.schema, session.scale).fit(train)
+        prepare = make_preprocessor(table.schema, session.scale).fit(train)
         projection = clone(setting.candidate().transformer)
         projection.fit(prepare.transform(train), y_train, sample_domain=d_train)
         both = (train, d_train), (test, d_test)
@@ -91,7 +91,7 @@ def test_figures_are_those_of_the_library(session, asked):
     accuracy, Z, Z_new, validation = by_hand(session, setting)
     assert found["accuracy"] == accuracy
     assert found["validation"] == pytest.approx(validation, abs=1e-12)
-    new = session.table.domain == setting.held
+    new = session.table.domain == setting.held_out
     shown = found["after"].shape[1]
     np.testing.assert_allclose(found["after"][~new], Z[:, :shown], atol=1e-4 * np.abs(Z).max())
     np.testing.assert_allclose(found["after"][new], Z_new[:, :shown], atol=1e-4 * np.abs(Z).max())
@@ -101,7 +101,7 @@ def test_scatters_are_those_of_the_projected_sources(session):
     """By loops over samples, classes and domains, as the paper writes them."""
     setting = session.setting({"conditional_weight": "10*scale"})
     found = session.solve(setting)
-    new = session.table.domain == setting.held
+    new = session.table.domain == setting.held_out
     Z, y, d = by_hand(session, setting)[1], session.table.y[~new], session.table.domain[~new]
     classes, domains = np.unique(y), np.unique(d)
     mean = Z.mean(axis=0)
@@ -117,7 +117,7 @@ def test_scatters_are_those_of_the_projected_sources(session):
 
 
 def test_the_surface_is_that_of_a_search(session):
-    setting = session.setting({"held": "oslo", "ridge": "0.1*scale"})
+    setting = session.setting({"held_out": "oslo", "ridge": "0.1*scale"})
     *waiting, found = session.surface(setting)
     assert waiting
     assert all(part is None for part in waiting)
@@ -130,7 +130,7 @@ def test_the_surface_is_that_of_a_search(session):
     grid = {name: [float(value) if value == "0.0" else value] for name, value in values.items()}
     scores = []
     for train, test in LeaveOneDomainOut().split(X, y, d):
-        prepared = preprocessor(session.table.schema, session.scale).fit(X[train]).transform(X)
+        prepared = make_preprocessor(session.table.schema, session.scale).fit(X[train]).transform(X)
         search = ProjectionSearchCV(setting.candidate().transformer, grid, cv=[(train, test)], refit=False)
         scores.append(search.fit(prepared, y, sample_domain=d).best_score_)
     assert found["scores"][i][j] == pytest.approx(np.mean(scores), abs=1e-12)
@@ -155,7 +155,7 @@ def test_the_surface_does_not_look_at_the_held_out_domain(session):
     y = table.y.copy()
     y[new] = np.roll(y[new], 1)
     other = session_of(replace(table, y=y))
-    asked = {"held": "oslo"}
+    asked = {"held_out": "oslo"}
     first, second = (list(one.surface(one.setting(asked)))[-1]["scores"] for one in (session, other))
     assert first == second
     assert session.solve(session.setting(asked))["validation"] == other.solve(other.setting(asked))["validation"]
@@ -171,7 +171,7 @@ def test_a_setting_is_written_and_read(session, asked):
 @pytest.mark.parametrize(
     "asked",
     [
-        {"held": "nowhere"},
+        {"held_out": "nowhere"},
         {"method": "logistic"},
         {"gamma": "1e-300*median"},
         {"ridge": "nan"},
@@ -185,7 +185,7 @@ def test_a_setting_is_written_and_read(session, asked):
     ids=str,
 )
 def test_what_no_slider_reaches_is_refused(session, asked):
-    with pytest.raises(ValueError, match=r"must be one of|no setting"):
+    with pytest.raises(ValueError, match=r"must be one of|Unknown setting"):
         session.setting(asked)
 
 
@@ -200,7 +200,7 @@ def test_every_value_of_every_slider_is_one_that_its_method_takes(session):
 
 
 def test_more_rows_than_can_be_shown_are_drawn_and_told():
-    session = session_of(small_table(900), most=300)
+    session = session_of(small_table(900), max_rows=300)
     facts = session.facts
     assert facts["rows"] == 900
     assert facts["used"] == len(facts["row"]) == len(facts["class"]) <= 310
@@ -209,13 +209,13 @@ def test_more_rows_than_can_be_shown_are_drawn_and_told():
 
 def test_a_picture_does_not_wait_for_other_decompositions():
     session = session_of()
-    setting = session.setting({"held": "oslo"})
-    first = session.solve(setting, patient=False)
+    setting = session.setting({"held_out": "oslo"})
+    first = session.solve(setting, wait_for_validation=False)
     assert first["pending"]
     assert "validation" not in first
     *waiting, found = session.validate(setting)
     assert waiting == [None] * 3
-    later = session.solve(setting, patient=False)
+    later = session.solve(setting, wait_for_validation=False)
     assert later["validation"] == found["validation"] == session.solve(setting)["validation"]
     assert not later["pending"]
 
@@ -225,12 +225,12 @@ def test_a_source_that_cannot_be_scored_leaves_the_rest():
     table = small_table(90, n_domains=3)
     y = np.where(table.domain == "bonn", "ill", table.y)
     session = session_of(replace(table, y=y))
-    found = session.solve(session.setting({"held": "oslo"}))
+    found = session.solve(session.setting({"held_out": "oslo"}))
     assert found["accuracy"] > 0
     assert found["validation"] is None
     assert found["unscored"]
     assert found["validated"] == 2
-    assert list(session.surface(session.setting({"held": "oslo"})))[-1]["scores"][0][0] is None
+    assert list(session.surface(session.setting({"held_out": "oslo"})))[-1]["scores"][0][0] is None
 
 
 def test_decompositions_are_kept_up_to_a_size():
@@ -252,7 +252,7 @@ def test_decompositions_are_kept_up_to_a_size():
 @pytest.mark.parametrize(("name", "most"), [("synthetic", 2000), ("digits", 600)])
 def test_the_python_code_gives_the_same_accuracy(name, most, capsys):
     whole = embedded_sources()[name]()
-    session = Session(whole.whole, whole.scale, whole.origin, most=most)
+    session = Session(whole.full_table, whole.scale, whole.origin, max_rows=most)
     setting = session.setting({"centering": "target", "conditional_weight": "10*scale", "head": "1-NN"})
     found, there = session.solve(setting), {}
     exec(python_code(session, setting), there)
@@ -261,7 +261,7 @@ def test_the_python_code_gives_the_same_accuracy(name, most, capsys):
 
 
 def test_an_answer_is_that_of_the_session(server, session):
-    asked = {"held": "oslo", "conditional_weight": "10*scale"}
+    asked = {"held_out": "oslo", "conditional_weight": "10*scale"}
     status, _, told = call(server, "solve", {"tab": "a", "setting": asked, "before": 1})
     found = session.solve(session.setting(asked))
     assert status == 200
@@ -358,12 +358,12 @@ def test_a_port_that_cannot_be_used_is_told_with_what_to_do(port):
     with bind_socket(0) as taken:
         taken.listen()
         port = port or taken.getsockname()[1]
-        with pytest.raises(OSError, match=rf"Port {port} cannot be used .*: choose another with --port"):
+        with pytest.raises(OSError, match=rf"Port {port} cannot be used .*Pass another port with the parameter port"):
             bind_socket(port)
 
 
 def test_too_few_domains_are_told_how_many_it_takes():
-    with pytest.raises(ValueError, match="There is a single domain, 'bonn', and none to hold out: bring two"):
+    with pytest.raises(ValueError, match=r"The table has a single domain, 'bonn'\. At least two domains are needed"):
         session_of(small_table(n_domains=1))
     two = session_of(small_table(n_domains=2))
     with pytest.raises(ValueError, match="it needs at least two beside this"):
@@ -372,7 +372,7 @@ def test_too_few_domains_are_told_how_many_it_takes():
 
 def test_without_a_model_none_is_shown(server):
     status, _, told = call(server, "model")
-    assert (status, "There is no model here, but data." in str(told)) == (404, True)
+    assert (status, "This server shows data, not a model." in str(told)) == (404, True)
 
 
 def test_the_command_serves_until_it_is_interrupted(tmp_path):
@@ -389,7 +389,7 @@ def test_the_command_serves_until_it_is_interrupted(tmp_path):
     finally:
         process.kill()
     assert process.returncode == 0, said
-    assert said.strip() == "Ended."
+    assert said.strip() == "The server has stopped."
     assert os.listdir(tmp_path) == []
 
 
@@ -426,10 +426,10 @@ def test_what_belongs_to_a_domain_that_is_not_held_out_any_more_is_released():
     gc.collect()
     gc.disable()
     try:
-        sizes, evicted = [], weakref.ref(session.bench(session.domains[0]))
+        sizes, evicted = [], weakref.ref(session.split(session.domains[0]))
         for held in session.domains:
-            session.solve(session.setting({"held": held}))
-            sizes.append(len(session._shelf))
+            session.solve(session.setting({"held_out": held}))
+            sizes.append(len(session._decompositions))
     finally:
         gc.enable()
     assert evicted() is None
@@ -443,7 +443,7 @@ def test_the_copied_command_tells_the_same_figures(tmp_path, session):
 
     from unseen.cli._app import app
     from unseen.explore import command_line_code, table_source
-    from unseen.tables import Request, load_table
+    from unseen.tables import TableOptions, load_table
 
     table = small_table()
     names = [f"f{j}" for j in range(4)]
@@ -452,7 +452,7 @@ def test_the_copied_command_tells_the_same_figures(tmp_path, session):
     lines += [",".join([*map(str, x), c, "p" + str(ord(s[0]))]) for x, c, s in rows]
     path = tmp_path / "it's a table.csv"
     path.write_text("\n".join(lines) + "\n")
-    request = Request("diagnosis", "a, place", None, ["f3"])
+    request = TableOptions("diagnosis", "a, place", None, ["f3"])
     read = load_table(path, label="diagnosis", domain="a, place", drop=["f3"])
     session = table_source(str(path), read, request, "standardize")()
     setting = session.setting({"conditional_weight": "10*scale", "centering": "target"})
@@ -471,5 +471,5 @@ def test_the_copied_command_tells_the_same_figures(tmp_path, session):
 def test_setting_of_synthetic_data_has_defaults():
     domains = np.unique(make_synthetic(random_state=0).domain).tolist()
     setting = Setting.parse("", domains, 3)
-    assert setting.held == domains[-1]
+    assert setting.held_out == domains[-1]
     assert setting.method == "CIDG"

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="the browser tests need
 
 from explore_server import serving, session_of, small_table  # noqa: E402
 from unseen.explore import Explorer, embedded_sources  # noqa: E402
-from unseen.explore._server import _redirection  # noqa: E402
+from unseen.explore._server import _write_redirect  # noqa: E402
 
 ARGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
 ARGS += ["--disable-component-update", "--disable-sync"]
@@ -101,7 +101,7 @@ def test_every_control_changes_the_picture(visit):
         assert changed(page, lambda name=name: move(page, name, 4)), name
         drawn(page, lambda name=name: move(page, name, -1))
     for control, value in (
-        ("held", "bonn"),
+        ("held_out", "bonn"),
         ("method", "SCA"),
         ("components", "1"),
         ("centering", "target"),
@@ -133,7 +133,7 @@ def test_every_control_changes_the_picture(visit):
 
 def test_figures_are_those_of_the_library(visit):
     session = session_of()
-    page = visit("data=small&held=oslo&conditional_weight=scale")
+    page = visit("data=small&held_out=oslo&conditional_weight=scale")
     drawn(page, lambda: page.locator("#centering").select_option("target"))
     for _ in range(3):
         drawn(page, lambda: move(page, "conditional_weight", 4))
@@ -143,7 +143,7 @@ def test_figures_are_those_of_the_library(visit):
         for name, value in found["scatters"].items():
             assert float(page.locator(f"[data-term={name}]").get_attribute("data-value")) == pytest.approx(value)
         assert page.locator("#v-conditional_weight").inner_text() == at["conditional_weight"].replace("%2A", "*")
-    assert "looks at the labels of oslo" in page.locator("#figures").inner_text()
+    assert "uses the labels of oslo" in page.locator("#figures").inner_text()
     assert "Transductive" in page.locator("#figures").inner_text()
 
 
@@ -168,15 +168,15 @@ def test_a_sweep_plays_and_stops(visit):
 
 
 def test_reloading_restores_the_view_and_copied_code_its_accuracy(visit):
-    page = visit("data=synthetic&held=domain+2&method=CIDG&color=domain&dims=2&centering=target&ridge=0.1*scale")
+    page = visit("data=synthetic&held_out=domain+2&method=CIDG&color=domain&dims=2&centering=target&ridge=0.1*scale")
     drawn(page, lambda: move(page, "prior_weight", 5))
     before = page.url, figures(page), page.evaluate(PICTURE)
     page.reload()
     page.wait_for_selector("html[data-drawn]")
     assert (page.url, figures(page)) == before[:2]
     assert page.evaluate(PICTURE) == before[2]
-    assert page.locator("#held").input_value() == "domain 2"
-    page.evaluate("location.hash = 'data=synthetic&held=domain+1'")
+    assert page.locator("#held_out").input_value() == "domain 2"
+    page.evaluate("location.hash = 'data=synthetic&held_out=domain+1'")
     page.wait_for_selector('#figures:has-text("domain 1")')
     drawn(page, lambda: page.locator("#centering").select_option("target"))
     page.evaluate("() => { navigator.clipboard.writeText = async (text) => { window.copied = text; }; }")
@@ -191,7 +191,7 @@ def test_reloading_restores_the_view_and_copied_code_its_accuracy(visit):
 
 
 def test_an_address_of_nonsense_is_mended(visit):
-    page = visit("data=nothing&held=nowhere&method=evil&gamma=-1&components=99&tab=%3Cscript%3E&dims=7")
+    page = visit("data=nothing&held_out=nowhere&method=evil&gamma=-1&components=99&tab=%3Cscript%3E&dims=7")
     assert page.locator("#method").input_value() == "CIDG"
     assert page.locator("#status.alarm").count() == 0
 
@@ -224,7 +224,7 @@ def test_samples_are_told_by_pointer_keys_and_lasso(visit):
     assert plot.get_attribute("aria-valuetext").startswith("row 2, class")
     page.keyboard.press("Enter")
     assert page.locator("#chosen-rows tbody tr").count() == 1
-    page.get_by_role("button", name="Forget them").click()
+    page.get_by_role("button", name="Clear the selection").click()
     assert page.locator("#chosen").is_hidden()
     box = plot.bounding_box()
     corners = [(2, 2), (box["width"] - 3, 2), (box["width"] - 3, box["height"] - 3), (2, box["height"] - 3)]
@@ -241,14 +241,14 @@ def test_samples_are_told_by_pointer_keys_and_lasso(visit):
 
 def test_two_domains_and_two_classes_are_enough(visit):
     page = visit("data=two")
-    page.wait_for_selector("#figures:has-text('no other to hold out')")
-    assert "lanes" in page.locator("#axes").inner_text()
-    page.wait_for_selector("#surface-text:has-text('no other to hold out')")
+    page.wait_for_selector("#figures:has-text('there is a single source domain')")
+    assert "each domain has a lane" in page.locator("#axes").inner_text()
+    page.wait_for_selector("#surface-text:has-text('at least two source domains')")
 
 
 @pytest.mark.slow
 def test_tabs_of_a_browser_do_not_disturb_each_other(visit):
-    first, second = visit("data=small&held=bonn"), visit("data=small&held=oslo")
+    first, second = visit("data=small&held_out=bonn"), visit("data=small&held_out=oslo")
     for _ in range(4):
         for page in (first, second):
             drawn(page, lambda page=page: move(page, "conditional_weight", 1))
@@ -258,13 +258,13 @@ def test_tabs_of_a_browser_do_not_disturb_each_other(visit):
 
 
 def test_the_pool_and_what_skew_does_to_it(visit):
-    page = visit("data=synthetic&held=domain+3")
-    page.get_by_role("tab", name="Pool").click()
-    page.get_by_role("button", name="Make the pool").click()
+    page = visit("data=synthetic&held_out=domain+3")
+    page.get_by_role("tab", name="Ensemble").click()
+    page.get_by_role("button", name="Fit the ensemble").click()
     page.wait_for_selector("#skew-figures td", timeout=60_000)
     weights = page.locator("#members tbody td:last-child").all_inner_texts()
     assert sum(float(text.rstrip("%")) for text in weights) == pytest.approx(100, abs=1)
-    assert "points on natural batches" in page.locator("#guards").inner_text()
+    assert "points on natural batches" in page.locator("#acceptance-tests").inner_text()
     value = "() => document.querySelector('[data-model=\"ensemble of all models\"]').dataset.value"
     page.locator("#skew").focus()
     assert changed(page, lambda: page.keyboard.press("End"), value)
@@ -308,7 +308,7 @@ def test_the_page_fits_every_screen_and_can_be_read(visit, scheme):
 
 
 def test_the_file_that_opens_a_browser_leads_to_the_page(browser, server):
-    with _redirection(f"{server.address}#method=KFDA") as address:
+    with _write_redirect(f"{server.address}#method=KFDA") as address:
         page = browser.new_page()
         page.goto(address)
         page.wait_for_selector("html[data-drawn]", timeout=20_000)
@@ -325,7 +325,7 @@ def test_an_ended_server_is_told(browser):
         page.wait_for_selector("html[data-drawn]")
     page.locator("#s-ridge").press("ArrowRight")
     page.wait_for_selector("#status.alarm")
-    assert "has the command ended?" in page.locator("#status").inner_text()
+    assert "Is the command still running?" in page.locator("#status").inner_text()
     page.close()
 
 
@@ -347,7 +347,7 @@ def test_a_model_on_new_rows(visit, tmp_path):
         page.get_by_role("button", name="Show more").click()
         assert page.locator("#rows tbody tr").count() == 150
         assert "source" in page.locator("#novelty").inner_text()
-        page.locator("#places").focus()
+        page.locator("#positions").focus()
         page.keyboard.press("Home")
-        assert page.locator("#places-tip").inner_text().startswith("row ")
+        assert page.locator("#positions-tip").inner_text().startswith("row ")
         assert page.locator("#weights").is_hidden()

@@ -19,7 +19,7 @@ from explore_server import call, serving, session_of, small_table
 from unseen.cli._app import app
 from unseen.explore import Explorer, NewDataView, python_code, save, table_source
 from unseen.shift import Novelty
-from unseen.tables import Request, load_table
+from unseen.tables import TableOptions, load_table
 
 
 def write_table(path, table, rows=slice(None)):
@@ -36,7 +36,7 @@ def write_table(path, table, rows=slice(None)):
 def read(tmp_path_factory):
     """A session on a table in a file."""
     path = write_table(tmp_path_factory.mktemp("explored") / "patients.csv", small_table(100, n_domains=3))
-    request = Request("diagnosis", "hospital")
+    request = TableOptions("diagnosis", "hospital")
     return table_source(str(path), load_table(path, label="diagnosis", domain="hospital"), request, "standardize")()
 
 
@@ -59,7 +59,7 @@ def test_a_saved_model_is_the_setting_on_all_domains(read, tmp_path, head):
     np.testing.assert_array_equal(said, wanted.predict(prepared))
     scores = found.card["scores"]["by_domain"]
     held = read.solve(setting)
-    assert scores[setting.held] == pytest.approx(held["accuracy"]), "the card has the figure of the page"
+    assert scores[setting.held_out] == pytest.approx(held["accuracy"]), "the card has the figure of the page"
     assert "--at" in found.card["command"]
 
 
@@ -90,16 +90,16 @@ def test_the_page_saves_beside_where_the_command_was_started(tmp_path):
 
 def test_new_rows_are_told_as_predict_tells_them(model, tmp_path):
     new = write_table(tmp_path / "new.csv", small_table(40, seed=1))
-    newcomers = NewDataView(model, new)
-    with serving(Explorer({}, newcomers)) as server:
+    view = NewDataView(model, new)
+    with serving(Explorer({}, view)) as server:
         status, _, told = call(server, "model")
         assert call(server, "solve")[0] == 404
         assert call(server, "start")[2]["mode"] == "model"
     assert status == 200, told
     fitted = unseen.load_model(model)
     P = fitted.predict_proba(new)
-    assert told["certain"] == sorted(told["certain"])
-    np.testing.assert_allclose(told["certain"], np.sort(P.max(axis=1)), rtol=1e-9)
+    assert told["certainty"] == sorted(told["certainty"])
+    np.testing.assert_allclose(told["certainty"], np.sort(P.max(axis=1)), rtol=1e-9)
     order = np.array(told["row"]) - 1
     np.testing.assert_allclose(told["probabilities"], P[order], rtol=1e-9)
     assert told["label"] == [str(name) for name in fitted.predict(new)[order]]
@@ -108,7 +108,7 @@ def test_new_rows_are_told_as_predict_tells_them(model, tmp_path):
 
 
 def test_a_model_wants_a_table_and_a_table_no_other(model, tmp_path):
-    for arguments, reason in (([str(model)], "new table"), ([str(tmp_path), str(model)], "goes with a model")):
+    for arguments, reason in (([str(model)], "new table"), ([str(tmp_path), str(model)], "NEW needs a model file")):
         result = CliRunner().invoke(app, ["explore", *arguments])
         assert result.exit_code == 2
         assert reason in " ".join(result.output.split())
@@ -119,14 +119,14 @@ def test_the_plane_of_novelty_keeps_distances_between_three_sources():
     X, d = rng.normal(size=(90, 5)), np.repeat(["a", "b", "c"], 30)
     X += (d == "a")[:, None] * 2.0
     novelty = Novelty().fit(X, sample_domain=d)
-    rows, sources = novelty.plane(X)
+    rows, sources = novelty.project_to_plane(X)
     assert rows.shape == (90, 2)
     for i, j in ((0, 1), (0, 2), (1, 2)):
         apart = np.linalg.norm(novelty.means_[i] - novelty.means_[j])
         assert np.linalg.norm(sources[i] - sources[j]) == pytest.approx(apart)
     for k, name in enumerate(novelty.domains_):
         np.testing.assert_allclose(rows[d == name].mean(axis=0), sources[k], atol=1e-9)
-    assert Novelty().fit(X[:60], sample_domain=d[:60]).plane(X[:7])[0].shape == (7, 2)
+    assert Novelty().fit(X[:60], sample_domain=d[:60]).project_to_plane(X[:7])[0].shape == (7, 2)
 
 
 def test_the_code_of_a_table_reads_it_again(read):

@@ -83,7 +83,7 @@ def test_the_right_origin_is_let_in(server):
         "/{token}/app.js/",
         "/{token}/index.html%00.js",
         "/{token}/api/__class__",
-        "/{token}/api/_pool",
+        "/{token}/api/_get_ensemble",
     ],
 )
 def test_no_path_leads_out(server, path):
@@ -106,7 +106,7 @@ BODIES = {
     "long tab": (json.dumps({"tab": "a" * 100}).encode(), 400),
     "tab of a number": (b'{"tab": 1}', 400),
     "other data": (b'{"data": "../../etc/passwd"}', 404),
-    "setting of text": (b'{"setting": "held=oslo"}', 400),
+    "setting of text": (b'{"setting": "held_out=oslo"}', 400),
     "unknown setting": (b'{"setting": {"evil": "1"}}', 422),
     "huge number": (b'{"setting": {"gamma": 1e999}}', 422),
     "not a number": (b'{"setting": {"ridge": NaN}}', 422),
@@ -199,7 +199,7 @@ UNFINISHED = {
 
 @pytest.mark.parametrize("sent", UNFINISHED.values(), ids=UNFINISHED)
 def test_a_connection_without_a_complete_request_is_closed(server, monkeypatch, sent, capfd):
-    monkeypatch.setattr("unseen.explore._http.REQUEST_SECONDS", 0.5)
+    monkeypatch.setattr("unseen.explore._http.MAX_REQUEST_SECONDS", 0.5)
     host = f"host: 127.0.0.1:{server.port}\r\n".encode()
     request = sent.replace(b"{token}", server.token.encode()).replace(b"{host}", host)
     with socket.create_connection(("127.0.0.1", server.port), timeout=30) as connection:
@@ -211,7 +211,7 @@ def test_a_connection_without_a_complete_request_is_closed(server, monkeypatch, 
 
 
 def test_a_slow_request_on_an_open_connection_is_closed_and_a_slow_answer_is_not(server, monkeypatch):
-    monkeypatch.setattr("unseen.explore._http.REQUEST_SECONDS", 0.5)
+    monkeypatch.setattr("unseen.explore._http.MAX_REQUEST_SECONDS", 0.5)
 
     async def slow(explorer, told):
         await asyncio.sleep(1.2)

@@ -49,7 +49,7 @@ def test_a_polynomial_kernel_keeps_its_digits_far_from_the_origin(degree, offset
     exact = np.array([[(Fraction(0.25) * inner(a, b) + Fraction(coef0)) ** degree for b in few] for a in few])
     expected = textbook.centered(exact).astype(float)
     kernel = Kernel("poly", 0.25, degree, coef0)
-    for K in (kernel.values_to_center(few), kernel.values_to_center(sparse.csr_array(few), few)):
+    for K in (kernel.evaluate_for_centering(few), kernel.evaluate_for_centering(sparse.csr_array(few), few)):
         center_kernel(K)
         np.testing.assert_allclose(K, expected, atol=1e-13 * np.abs(expected).max())
 

@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from unseen.utils.io import atomic_write, check_target, create_once, temporary_folder
+from unseen.utils.io import atomic_write, check_output_path, create_sqlite_tables, temporary_folder
 
 
 def test_a_file_is_replaced_when_it_is_complete(tmp_path):
@@ -75,14 +75,14 @@ def test_a_file_has_the_permissions_of_any_new_file(tmp_path):
 def test_a_name_is_accepted_if_and_only_if_it_can_be_written(tmp_path):
     longest = os.pathconf(tmp_path, "PC_NAME_MAX")
     path = tmp_path / ("x" * (longest - 4) + ".csv")
-    check_target(path, ".csv")
+    check_output_path(path, ".csv")
     with atomic_write(path) as file:
         file.touch()
     assert path.exists()
     deep = tmp_path.joinpath(*["d" * 200] * (os.pathconf(tmp_path, "PC_PATH_MAX") // 201))
     for name in (path.with_name("x" + path.name), tmp_path / ("y" * (longest + 1)) / "out.csv", deep / "out.csv"):
         with pytest.raises(ValueError, match=r"too long for the file system .* Use a shorter one"):
-            check_target(name, ".csv")
+            check_output_path(name, ".csv")
 
 
 LONG = "x" * 300
@@ -116,17 +116,17 @@ def test_a_command_refuses_a_name_that_is_too_long_before_any_work(tmp_path, mon
 
 def test_a_target_is_refused_before_it_is_written(tmp_path):
     path = tmp_path / "deep" / "out.csv"
-    check_target(None)
-    check_target(path, ".csv", reads=[tmp_path / "in.csv"])
+    check_output_path(None)
+    check_output_path(path, ".csv", inputs=[tmp_path / "in.csv"])
     with atomic_write(path) as file:  # which makes the folder
         file.touch()
     for target, reason in (
         (path.with_suffix(".txt"), "should end in .csv"),
         (path / "below.csv", "cannot be written"),
-        (path.parent / ".." / "deep" / "out.csv", "would replace what is read"),
+        (path.parent / ".." / "deep" / "out.csv", "would replace an input file"),
     ):
         with pytest.raises(ValueError, match=reason):
-            check_target(target, ".csv", reads=[path])
+            check_output_path(target, ".csv", inputs=[path])
 
 
 class Busy:
@@ -149,11 +149,11 @@ class Busy:
 
 def test_tables_are_made_once_another_process_has_made_its_own():
     connection = Busy(2)
-    create_once(connection, "CREATE")
+    create_sqlite_tables(connection, "CREATE")
     assert connection.done == [*["PRAGMA journal_mode = WAL"] * 3, "CREATE"]
     with pytest.raises(sqlite3.OperationalError, match="locked"):
-        create_once(Busy(10**6), "CREATE", seconds=0.1)
+        create_sqlite_tables(Busy(10**6), "CREATE", seconds=0.1)
     damaged = Busy(1, sqlite3.SQLITE_CORRUPT)
     with pytest.raises(sqlite3.OperationalError):
-        create_once(damaged, "CREATE")
+        create_sqlite_tables(damaged, "CREATE")
     assert len(damaged.done) == 1

@@ -23,7 +23,7 @@ from sklearn.preprocessing import StandardScaler
 
 from helpers import three_domains
 from unseen import CIDG, DomainCenterer, UnseenClassifier
-from unseen.cli._show import describe
+from unseen.cli._show import print_card
 from unseen.exceptions import CoverageWarning, SmallBatchError
 from unseen.kernels import SizePlan
 from unseen.model_selection import METHODS, EnsembleClassifier, forecast
@@ -125,14 +125,14 @@ def test_the_card_says_who_is_in_the_pool_why_and_what_to_expect(table, found, c
     assert sum(one["weight"] for one in card["ensemble"]["members"]) == pytest.approx(1)
     assert set(card["ensemble"]["calibration"]) == {"before", "after"}
     assert sum(row["is_selected"] for row in card["leaderboard"]) == 1
-    describe(card)
+    print_card(card)
     text = " ".join(capsys.readouterr().out.split())
     for part in (
         *found.ensemble["decisions"],
         card["promise"],
-        "What is in the pool",
+        "Members of the ensemble",
         "█",
-        "before they were tempered",
+        "before temperature scaling",
     ):
         assert part in text
     for one in card["ensemble"]["members"]:
@@ -145,23 +145,23 @@ def test_the_table_of_scores_counts_the_rows_that_were_scored(table, capsys):
     card = model_card(table, few)
     assert card["data"]["domains"] == dict.fromkeys(["north", "south", "west"], 24)
     assert card["scores"]["rows"] == dict.fromkeys(["north", "south", "west"], 12)
-    describe(card)
+    print_card(card)
     text = capsys.readouterr().out
     assert "rows scored" in text
     assert "12" in next(line for line in text.splitlines() if line.startswith("│ north")).split()
     assert model_card(table, fit_table(table, "logistic"))["scores"]["rows"] == card["data"]["domains"]
     del card["scores"]["rows"]  # as in the files of earlier versions
-    describe(card)
+    print_card(card)
     assert "rows scored" not in capsys.readouterr().out
 
 
 def test_settings_are_named_where_one_method_was_asked_for(table, capsys):
     found = fit_table(table, "logistic")
     assert found.settings == found.ensemble["members"][0]["params"] != {}
-    describe(model_card(table, found))
+    print_card(model_card(table, found))
     text = capsys.readouterr().out
-    assert "What is in the pool" not in text
-    assert "before they were tempered" in text
+    assert "Members of the ensemble" not in text
+    assert "before temperature scaling" in text
 
 
 @pytest.mark.parametrize("n_domains", [2, 3, 6, 20])

@@ -123,7 +123,7 @@ def test_a_new_domain_of_one_row_has_no_effects_to_estimate():
     harmonizer = DomainHarmonizer(transductive=True).fit(X, sample_domain=d)
     with pytest.raises(SmallBatchError, match="Domain 'new' has 1 row") as caught:
         harmonizer.transform(X[:3], sample_domain=["a", "a", "new"])
-    assert (caught.value.domain, caught.value.rows, caught.value.fewest) == ("new", 1, 2)
+    assert (caught.value.domain, caught.value.rows, caught.value.min_rows) == ("new", 1, 2)
     assert harmonizer.transform(X[:1], sample_domain=["a"]).shape == (1, 5)
 
 

@@ -84,15 +84,15 @@ def bomb(side):
 
 
 BROKEN = {
-    "empty.jpg": (b"", "no picture"),
-    "text.png": (b"dear diary", "no picture"),
-    "program.png": (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "no picture"),
+    "empty.jpg": (b"", "not an image in a supported format"),
+    "text.png": (b"dear diary", "not an image in a supported format"),
+    "program.png": (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "not an image in a supported format"),
     "cut.jpg": (saved(Image.effect_noise((60, 60), 90), "x.jpg")[:900], "truncated"),
     "cut.png": (saved(Image.effect_noise((60, 60), 90), "x.png")[:900], "truncated|broken"),
     "cut.tif": (saved(Image.effect_noise((60, 60), 90), "x.tif")[:700], ""),
     "bomb.png": (bomb(100_000), "10000000000 pixels"),
-    "small_bomb.png": (bomb(10_000), "10,000 x 10,000 pixels; at most"),
-    "fractions.tif": (saved(solid(mode="F"), "x.tif"), "fractions"),
+    "small_bomb.png": (bomb(10_000), "10,000 x 10,000 pixels; the maximum is"),
+    "fractions.tif": (saved(solid(mode="F"), "x.tif"), "floating point numbers"),
     "wide.tif": (saved(Image.fromarray(np.full((4, 4), 10**6, np.int32)), "x.tif"), "16 bits"),
 }
 
@@ -136,8 +136,8 @@ def test_pictures_are_turned_as_their_camera_says(tmp_path, network):
 
 def test_the_preset_of_the_paper_is_the_center_of_a_square_in_blue_green_red():
     picture, how = noise((400, 300)), Preprocessing.from_spec("caffe")
-    assert how.size(224, 224) == (224, 224)
-    assert how.size(227, 227) == (227, 227)  # CaffeNet's own
+    assert how.output_size(224, 224) == (224, 224)
+    assert how.output_size(227, 227) == (227, 227)  # CaffeNet's own
     square = np.asarray(picture.resize((256, 256), Image.Resampling.BILINEAR), float)[16:240, 16:240]
     np.testing.assert_allclose(how.pixels(picture, 224, 224), square[..., ::-1] - how.mean, atol=1e-4)
 
@@ -165,9 +165,9 @@ def test_a_share_is_cut_out_before_resizing():
         ({"crop": 30.5}, "crop must be"),
         ({"resize": 0}, "resize must be"),
         ({"mean": [1, 2]}, "mean must be 1 or 3"),
-        ({"std": 0}, "none of them 0"),
+        ({"std": 0}, "std must not contain 0"),
         ({"channels": "grb"}, "channels must be one of rgb, bgr"),
-        ({"color": 1}, "no setting 'color'"),
+        ({"color": 1}, "unknown setting 'color'"),
     ],
 )
 def test_settings_that_make_no_sense_are_told(wrong, said):
@@ -176,12 +176,12 @@ def test_settings_that_make_no_sense_are_told(wrong, said):
 
 
 def test_sizes_that_do_not_fit_the_network_are_told():
-    with pytest.raises(ValueError, match="224 x 224 pixels: crop cannot be 200"):
-        Preprocessing(crop=200).size(224, 224)
-    with pytest.raises(ValueError, match="resize to more than 128"):
-        Preprocessing(128).size(224, 224)
-    assert Preprocessing(32).size(None, None) == (32, 32)
-    assert Preprocessing(300, 240).size(None, None) == (240, 240)
+    with pytest.raises(ValueError, match="224 x 224 pixels, so crop must be this size or None; got crop=200"):
+        Preprocessing(crop=200).output_size(224, 224)
+    with pytest.raises(ValueError, match=r"resize=128 is smaller\. Use a larger resize"):
+        Preprocessing(128).output_size(224, 224)
+    assert Preprocessing(32).output_size(None, None) == (32, 32)
+    assert Preprocessing(300, 240).output_size(None, None) == (240, 240)
 
 
 @pytest.mark.parametrize("how", [{"layout": "NHWC"}, {"batch": 1}, {"batch": 5}, {"size": "side"}])
@@ -215,7 +215,7 @@ def test_a_network_of_whole_pixels_is_given_no_others(tmp_path):
     network = tiny_network(tmp_path / "whole.onnx", whole=True, layout="NHWC")
     (tmp_path / "x.png").write_bytes(saved(solid(), "x.png"))
     np.testing.assert_allclose(extract([tmp_path / "x.png"], network, output_name="flat", preprocessing={}).X, [RED])
-    with pytest.raises(ValueError, match=r"whole.onnx takes whole pixels.* set scale to 255"):
+    with pytest.raises(ValueError, match=r"whole.onnx takes integer pixels.* Set scale to 255"):
         extract([tmp_path / "x.png"], network)
 
 
@@ -238,9 +238,9 @@ def test_what_is_no_network_for_pictures_is_told(tmp_path):
     (tmp_path / "bad.onnx").write_bytes(whole[:-20])
     with pytest.raises(ValueError, match="not an ONNX file, or it is damaged"):
         extract(folder, tmp_path / "bad.onnx")
-    with pytest.raises(FileNotFoundError, match="Pass a network"):
+    with pytest.raises(FileNotFoundError, match="Pass an ONNX file"):
         extract(folder, tmp_path / "none.onnx")
-    with pytest.raises(ValueError, match="does not take pictures"):
+    with pytest.raises(ValueError, match="does not take images"):
         extract(folder, tiny_network(tmp_path / "five.onnx", channels=5, weights=np.ones((5, 4))))
 
 
@@ -254,6 +254,6 @@ def test_a_network_without_outputs_is_refused(tmp_path):
 
 
 def test_files_of_too_many_bytes_are_not_read(tmp_path, network, monkeypatch):
-    monkeypatch.setattr("unseen.images._extract.MOST_BYTES", 10)
-    with pytest.raises(TableError, match=r"it has \d+ bytes; at most 10 are read"):
+    monkeypatch.setattr("unseen.images._extract.MAX_FILE_BYTES", 10)
+    with pytest.raises(TableError, match=r"it has \d+ bytes; the maximum is 10"):
         photo_table(some_photos(tmp_path, 1), network)

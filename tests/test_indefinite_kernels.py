@@ -31,7 +31,7 @@ def indefinite(least):
 @pytest.mark.parametrize("ridge", [0.11, 1.0])
 def test_a_ridge_that_outweighs_the_least_eigenvalue_has_the_answer_of_the_textbook(name, path, ridge, monkeypatch):
     K = indefinite(-0.1)
-    monkeypatch.setattr(_projection_problem, "MAX_EXACT_ROWS", 10**9 if path == "eigendecomposition" else 10)
+    monkeypatch.setattr(_projection_problem, "MAX_EIGH_ROWS", 10**9 if path == "eigendecomposition" else 10)
     monkeypatch.setattr(_projection_problem, "MIN_KRYLOV_ROWS_PER_CELL", 0 if path == "Krylov" else 10**9)
     model = make(name, n_components=2, kernel="precomputed", ridge=ridge).fit(K, Y, sample_domain=D)
     N, A = pencil(name, K, Y, D, ridge)
@@ -52,7 +52,7 @@ def test_a_sigmoid_kernel_has_the_answer_of_the_textbook_or_is_refused(name, coe
     model = make(name, n_components=1, kernel="sigmoid", gamma=gamma, coef0=coef0, ridge=ridge, **weights)
     answers = []
     for exact_below in (10**9, 10):  # by an eigendecomposition, and by Cholesky or in Krylov spaces where that is sound
-        monkeypatch.setattr(_projection_problem, "MAX_EXACT_ROWS", exact_below)
+        monkeypatch.setattr(_projection_problem, "MAX_EIGH_ROWS", exact_below)
         answers.append(eigenvalues_or_refusal(model))
     if isinstance(answers[0], str):
         assert answers[1] == answers[0]

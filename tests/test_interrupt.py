@@ -72,7 +72,7 @@ import numpy as np
 import unseen.study._run as engine
 from unseen.cli import main
 from unseen.datasets import make_synthetic
-from unseen.utils.io import written
+from unseen.utils.io import atomic_write
 
 def run_job(*args):
     for _ in range(500):
@@ -88,7 +88,7 @@ for name in data.domain_names:
     rows = data.domain == name
     np.savez(folder / "data" / f"{name}.npz", X=X[rows], y=data.target[rows])
 sys.argv[1:] = ["compare", str(folder / "data"), "--methods", "1NN", "--jobs", "2", "--store", sys.argv[1]]
-with written(folder / "half.txt") as file:
+with atomic_write(folder / "half.txt") as file:
     file.write_text("half")
     main()
 """
@@ -266,7 +266,7 @@ def test_a_long_job_prints_lines_and_a_short_one_nothing(capsys, monkeypatch):
 def test_the_remaining_time_follows_from_costs(capsys, monkeypatch):
     clock = iter([0.0, 6.0, 12.0, 7200.0])
     monkeypatch.setattr(time, "monotonic", lambda: next(clock))
-    with progress("letters", 3, last=True, cost=102.0) as advance:
+    with progress("letters", 3, print_last=True, cost=102.0) as advance:
         for cost in (1.0, 1.0, 100.0):
             advance(1, cost)
     assert capsys.readouterr().err.splitlines() == [

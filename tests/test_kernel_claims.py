@@ -12,19 +12,26 @@ from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS
 import textbook
 from unseen import PivotedNystroem
 from unseen.kernels import Kernel, SizePlan, _kernel, is_multiple, squared_distances
-from unseen.kernels._cholesky import NotPositiveError, _eliminate, _with_room, pivoted_cholesky
+from unseen.kernels._cholesky import NotPositiveSemidefiniteError, _eliminate, _grow, pivoted_cholesky
 from unseen.kernels._kernel import (
     MEDIAN_ROWS,
+    _hash_rows,
     _mix,
-    _row_hashes,
-    center_on_mean,
     check_spread,
     median_squared_distance,
     parse_multiple,
     resolve_gamma,
-    resolve_multiple_of_distances,
+    scaled_squared_distances,
+    shift_to_mean,
 )
-from unseen.kernels._size_plan import CHOICE_ROWS, EXACT_ROWS, LANDMARK_ROWS, LANDMARKS, SAMPLE_ROWS, TOLERANCE
+from unseen.kernels._size_plan import (
+    CHOICE_ROWS,
+    EXACT_ROWS,
+    LANDMARK_ROWS,
+    MAX_LANDMARKS,
+    SAMPLE_ROWS,
+    TRACE_TOLERANCE,
+)
 
 
 def samples(n=12, n_features=3, seed=0):
@@ -45,19 +52,19 @@ def test_squared_distances_are_sums_of_squared_differences(container):
 @pytest.mark.parametrize("factor", [-2.5, 0.5, 3.0])
 def test_multiples_of_distances_never_have_the_other_sign(factor):
     X = 1e4 * samples(60)
-    found = resolve_multiple_of_distances(X, X.copy(), factor)  # copies: rounding leaves something of either sign
+    found = scaled_squared_distances(X, X.copy(), factor)  # copies: rounding leaves something of either sign
     np.testing.assert_allclose(found, factor * brute_distances(X, X), atol=1e-5)
     assert (found * factor >= 0).all()
-    assert not np.diag(resolve_multiple_of_distances(X, X, factor)).any()
+    assert not np.diag(scaled_squared_distances(X, X, factor)).any()
 
 
 def test_samples_are_moved_about_the_mean_of_the_last_part_in_double_precision():
     X, Y = samples().astype(np.float32), samples(5, seed=1) + 3
-    moved, last = center_on_mean(X, Y)
+    moved, last = shift_to_mean(X, Y)
     assert moved.dtype == last.dtype == np.float64
     np.testing.assert_allclose(moved, X - Y.mean(axis=0), rtol=1e-14)
     np.testing.assert_allclose(last, Y - Y.mean(axis=0), rtol=1e-14)
-    dense, thin = center_on_mean(X, sparse.csr_array(Y))  # which cannot be moved
+    dense, thin = shift_to_mean(X, sparse.csr_array(Y))  # which cannot be moved
     np.testing.assert_array_equal(dense, X)
     np.testing.assert_array_equal(thin.toarray(), Y)
 
@@ -73,7 +80,7 @@ def test_up_to_a_thousand_rows_the_median_is_that_of_all_pairs(n):
 def test_beyond_that_the_rows_of_the_lowest_ranks_stand_for_all(n_rows, monkeypatch):
     monkeypatch.setattr(_kernel, "MEDIAN_ROWS", 50)
     X = samples(n_rows, 2)
-    some = X[np.argsort(_kernel._ranks(_row_hashes(X)))[:50]]
+    some = X[np.argsort(_kernel._random_ranks(_hash_rows(X)))[:50]]
     assert median_squared_distance(X) == pytest.approx(median_squared_distance(some), rel=1e-12)
 
 
@@ -98,14 +105,14 @@ def test_hashes_are_mixed_as_by_splitmix64():
 def test_a_hash_is_that_of_the_values_of_a_row():
     X = samples(20, 4)
     X[::2, 1], X[1::3, 0] = 0.0, -0.0
-    hashes = _row_hashes(X)
+    hashes = _hash_rows(X)
     assert len(set(hashes.tolist())) == 20
-    np.testing.assert_array_equal(_row_hashes(X[::-1])[::-1], hashes)
-    np.testing.assert_array_equal(_row_hashes(np.where(X == 0, 0.0, X)), hashes)
-    np.testing.assert_array_equal(_row_hashes(sparse.csr_array(X)), hashes)
-    assert not set(_row_hashes(X[:, [0, 1, 3, 2]]).tolist()) & set(hashes.tolist())  # columns are told apart
+    np.testing.assert_array_equal(_hash_rows(X[::-1])[::-1], hashes)
+    np.testing.assert_array_equal(_hash_rows(np.where(X == 0, 0.0, X)), hashes)
+    np.testing.assert_array_equal(_hash_rows(sparse.csr_array(X)), hashes)
+    assert not set(_hash_rows(X[:, [0, 1, 3, 2]]).tolist()) & set(hashes.tolist())  # columns are told apart
     twice = sparse.csr_array((np.full(6, 0.5), np.array([0, 0, 1, 1, 0, 0]), np.array([0, 2, 4, 6])), shape=(3, 2))
-    np.testing.assert_array_equal(_row_hashes(twice), _row_hashes(twice.toarray()))  # two entries of one place
+    np.testing.assert_array_equal(_hash_rows(twice), _hash_rows(twice.toarray()))  # two entries of one place
 
 
 def test_multiples_are_read_as_factors():
@@ -171,24 +178,24 @@ def test_the_diagonal_is_that_of_the_matrix(kernel, gamma, container):
     if container is sparse.csr_array and (not one.accepts_sparse or callable(kernel)):
         return
     X = container(X)
-    np.testing.assert_allclose(one.diagonal(X), np.diag(one.values(X, X)), rtol=1e-12, atol=1e-15)
+    np.testing.assert_allclose(one.evaluate_diagonal(X), np.diag(one.evaluate(X, X)), rtol=1e-12, atol=1e-15)
 
 
 def test_the_cosine_of_a_large_sample_with_itself_is_one():
-    assert Kernel("cosine").diagonal(np.array([[1e200, 1.0], [0.0, 0.0]])).tolist() == [1.0, 0.0]
+    assert Kernel("cosine").evaluate_diagonal(np.array([[1e200, 1.0], [0.0, 0.0]])).tolist() == [1.0, 0.0]
 
 
 @pytest.mark.parametrize(("container", "shape"), [(np.asarray, (3,)), (sparse.csr_array, (1, 3))])
 def test_a_callable_kernel_gets_rows_as_scikit_learn_gives_them(container, shape):
     seen = []
-    Kernel(lambda x, y: seen.append((x.shape, y.shape)) or 1.0).diagonal(container(samples(4)))
+    Kernel(lambda x, y: seen.append((x.shape, y.shape)) or 1.0).evaluate_diagonal(container(samples(4)))
     assert seen == [(shape, shape)] * 4
 
 
 @pytest.mark.parametrize("n_features", [1, 4])
 def test_the_width_of_none_is_one_over_the_number_of_features(n_features):
-    assert Kernel(gamma=None).width(n_features) == 1 / n_features
-    assert Kernel(gamma=0.3).width(n_features) == 0.3
+    assert Kernel(gamma=None).gamma_value(n_features) == 1 / n_features
+    assert Kernel(gamma=0.3).gamma_value(n_features) == 0.3
 
 
 @pytest.mark.parametrize("container", [np.asarray, sparse.csr_array])
@@ -210,11 +217,11 @@ def test_values_to_center_are_the_same_after_centering(kernel, container):
         K = K - K.mean(axis=0)
         return K - K.mean(axis=1)[:, None]
 
-    plain = kernel.values(Y, Y) if kernel.kernel != "rbf" else np.exp(-0.4 * brute_distances(Y, Y))
-    found = kernel.values_to_center(container(Y))
+    plain = kernel.evaluate(Y, Y) if kernel.kernel != "rbf" else np.exp(-0.4 * brute_distances(Y, Y))
+    found = kernel.evaluate_for_centering(container(Y))
     np.testing.assert_allclose(textbook.centered(found), textbook.centered(plain), atol=1e-9 * np.abs(plain).max())
-    plain = kernel.values(X, Y) if kernel.kernel != "rbf" else np.exp(-0.4 * brute_distances(X, Y))
-    found = kernel.values_to_center(container(X), container(Y))
+    plain = kernel.evaluate(X, Y) if kernel.kernel != "rbf" else np.exp(-0.4 * brute_distances(X, Y))
+    found = kernel.evaluate_for_centering(container(X), container(Y))
     expected = centered_rows_and_columns(plain)
     np.testing.assert_allclose(centered_rows_and_columns(found), expected, atol=1e-9 * np.abs(plain).max())
 
@@ -222,18 +229,18 @@ def test_values_to_center_are_the_same_after_centering(kernel, container):
 def test_a_polynomial_kernel_is_the_same_in_blocks():
     X, Y = samples(9, 2), samples(2**17, 2, seed=1)  # two rows at a time
     kernel = Kernel("poly", gamma=0.5, degree=2, coef0=1.0)
-    whole = kernel.values_to_center(X, Y)
+    whole = kernel.evaluate_for_centering(X, Y)
     for i in range(9):
-        np.testing.assert_allclose(whole[i], kernel.values_to_center(X[[i]], Y)[0], rtol=1e-12)
+        np.testing.assert_allclose(whole[i], kernel.evaluate_for_centering(X[[i]], Y)[0], rtol=1e-12)
 
 
 @pytest.mark.parametrize("kernel", ["chi2", "additive_chi2"])
 def test_kernels_of_histograms_take_read_only_memory_and_nothing_negative(kernel):
     X = np.abs(samples(6))
-    expected = Kernel(kernel, gamma=None).values(X, X.copy())
+    expected = Kernel(kernel, gamma=None).evaluate(X, X.copy())
     X.flags.writeable = False
-    np.testing.assert_array_equal(Kernel(kernel, gamma=None).values(X, X), expected)
-    np.testing.assert_array_equal(Kernel(kernel, gamma=None).values(X), expected)
+    np.testing.assert_array_equal(Kernel(kernel, gamma=None).evaluate(X, X), expected)
+    np.testing.assert_array_equal(Kernel(kernel, gamma=None).evaluate(X), expected)
     bad = X.copy()
     bad[-1, -1] = -1e-9
     with pytest.raises(ValueError, match="Negative values"):
@@ -244,10 +251,10 @@ def test_kernels_of_histograms_take_read_only_memory_and_nothing_negative(kernel
 
 def test_what_is_not_finite_is_refused_and_all_else_passes():
     values = np.array([[1.0, 2.0]])
-    assert Kernel().finite(values) is values
+    assert Kernel().check_finite(values) is values
     for bad in (np.nan, np.inf, -np.inf):
         with pytest.raises(ValueError, match="NaN or infinite"):
-            Kernel().finite(np.array([[1.0, bad]]))
+            Kernel().check_finite(np.array([[1.0, bad]]))
 
 
 def test_nothing_but_rounding_after_centering_is_refused():
@@ -261,9 +268,9 @@ def test_nothing_but_rounding_after_centering_is_refused():
 def test_a_precomputed_kernel_is_copied_where_it_will_be_changed():
     K = samples(4, 4)
     kernel = Kernel("precomputed")
-    assert kernel.values(K) is not K
-    assert kernel.values(K, K) is K
-    np.testing.assert_array_equal(kernel.values(K), K)
+    assert kernel.evaluate(K) is not K
+    assert kernel.evaluate(K, K) is K
+    np.testing.assert_array_equal(kernel.evaluate(K), K)
 
 
 def factorised(K, n_pivots, tolerance=0.0, block_size=3, rounding=1e-12, seed=0):
@@ -312,7 +319,7 @@ def test_no_more_pivots_than_the_rank():
 def test_a_negative_residual_is_no_positive_matrix():
     K = np.ones((3, 3)) + 1e-3 * np.diag([0, 0, 1.0])
     K[0, 1] = K[1, 0] = 1.5
-    with pytest.raises(NotPositiveError, match="least of the residual diagonal"):
+    with pytest.raises(NotPositiveSemidefiniteError, match="smallest entry of the residual diagonal"):
         factorised(K, 3, block_size=1)
 
 
@@ -329,9 +336,9 @@ def test_a_pivot_at_its_threshold_is_rejected_and_the_most_are_not_exceeded():
 
 def test_room_is_made_for_more_rows_than_asked_for_but_never_for_more_than_there_may_be():
     factor = np.arange(12.0).reshape(4, 3)
-    assert _with_room(factor, 4, 9) is factor
+    assert _grow(factor, 4, 9) is factor
     for rows, most, expected in ((5, 100, 8), (11, 100, 11), (5, 6, 6)):
-        larger = _with_room(factor, rows, most)
+        larger = _grow(factor, rows, most)
         assert larger.shape == (expected, 3)
         np.testing.assert_array_equal(larger[:4], factor)
 
@@ -340,7 +347,7 @@ def test_a_plan_is_exact_for_few_rows_and_what_was_asked_for_counts():
     few, many = SizePlan.from_rows(EXACT_ROWS), SizePlan.from_rows(EXACT_ROWS + 1)
     assert few.exact
     assert not many.exact
-    assert (many.landmarks, many.tolerance) == (LANDMARKS, TOLERANCE)
+    assert (many.landmarks, many.tolerance) == (MAX_LANDMARKS, TRACE_TOLERANCE)
     assert (many.choice_rows, many.landmark_rows, many.sample_rows) == (CHOICE_ROWS, LANDMARK_ROWS, SAMPLE_ROWS)
     assert SizePlan.from_rows(5, landmarks=7).landmarks == 7
     assert SizePlan.from_rows(5, landmarks=7).tolerance is None  # whoever sets their number gets as many
@@ -351,7 +358,7 @@ def test_a_plan_is_exact_for_few_rows_and_what_was_asked_for_counts():
 def test_a_plan_tells_how_many_rows_do_what():
     assert str(SizePlan.from_rows(EXACT_ROWS)) == f"{EXACT_ROWS:,} rows: kernels are exact."
     told = str(SizePlan.from_rows(10**6))
-    for number in (10**6, CHOICE_ROWS, SAMPLE_ROWS, LANDMARKS):
+    for number in (10**6, CHOICE_ROWS, SAMPLE_ROWS, MAX_LANDMARKS):
         assert f"{number:,} " in told
     few = str(SizePlan.from_rows(100, exact=False))
     assert few.count("100 ") == 3  # no more rows than there are
@@ -361,7 +368,7 @@ def test_a_plan_tells_how_many_rows_do_what():
 def test_landmarks_of_all_samples_are_the_kernel_itself(kernel):
     X = samples(10)
     features = PivotedNystroem(10, kernel=kernel, gamma=0.5, random_state=0)
-    F, K = features.fit_transform(X), Kernel(kernel, gamma=0.5).values(X, X)
+    F, K = features.fit_transform(X), Kernel(kernel, gamma=0.5).evaluate(X, X)
     np.testing.assert_allclose(F @ F.T, K, atol=1e-9 * np.abs(K).max())
     np.testing.assert_allclose(features.transform(X), F, atol=1e-9 * np.abs(F).max())
     weights = samples(features.n_components_, 2, seed=2)
@@ -387,7 +394,7 @@ def test_tags_say_what_samples_a_kernel_takes(kernel, sparse_too, positive, pair
 
 
 def test_landmarks_are_not_sought_in_a_kernel_matrix():
-    with pytest.raises(ValueError, match="PivotedNystroem does not take"):
+    with pytest.raises(ValueError, match="PivotedNystroem does not support"):
         PivotedNystroem(kernel="precomputed").fit(np.eye(3))
 
 
@@ -407,5 +414,5 @@ def test_parameters_beyond_it_are_refused(parameter):
 def test_sparse_samples_meet_a_dense_polynomial_kernel():
     X, Y, kernel = samples(), samples(5, seed=1), Kernel("poly", gamma=0.5, degree=2)
     np.testing.assert_allclose(
-        kernel.values_to_center(sparse.csr_array(X), Y), kernel.values_to_center(X, Y), rtol=1e-12
+        kernel.evaluate_for_centering(sparse.csr_array(X), Y), kernel.evaluate_for_centering(X, Y), rtol=1e-12
     )

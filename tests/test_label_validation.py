@@ -130,7 +130,7 @@ def test_the_word_nan_is_a_name():
 
 
 def test_nameless_samples_are_one_domain_with_a_warning():
-    coded = EncodedLabels.domains(None, 3)
+    coded = EncodedLabels.from_domains(None, 3)
     with pytest.warns(SingleDomainWarning, match="SCA was fitted without sample_domain"):
         warn_single_domain(coded.names, "SCA")
     assert coded.names.tolist() == [None]
@@ -213,29 +213,29 @@ def test_other_labels_are_not_taken_for_masks():
 @given(
     arrays(np.intp, st.tuples(st.integers(1, 4), st.integers(1, 5)), elements=st.integers(0, 60)),
     st.integers(0, 150),
-    st.sampled_from(["most", "total"]),
+    st.sampled_from(["max_per_domain", "total"]),
 )
-def test_a_draw_loses_no_class_and_exceeds_its_limit_only_where_two_rows_of_each_cell_do(counts, limit, kind):
-    wanted = allocate_rows(counts, **{kind: limit})
-    least = np.minimum(counts, 2)
-    assert (wanted >= least).all()
-    assert (wanted <= counts).all()
-    share = limit if kind == "most" else domain_row_limit(counts.sum(axis=1).tolist(), limit)
-    expected = np.maximum(np.minimum(counts.sum(axis=1), share), least.sum(axis=1))
-    np.testing.assert_array_equal(wanted.sum(axis=1), expected)
+def test_a_subsample_loses_no_class_and_exceeds_its_limit_only_where_two_rows_of_each_cell_do(counts, limit, kind):
+    allocated = allocate_rows(counts, **{kind: limit})
+    minimum = np.minimum(counts, 2)
+    assert (allocated >= minimum).all()
+    assert (allocated <= counts).all()
+    share = limit if kind == "max_per_domain" else domain_row_limit(counts.sum(axis=1).tolist(), limit)
+    expected = np.maximum(np.minimum(counts.sum(axis=1), share), minimum.sum(axis=1))
+    np.testing.assert_array_equal(allocated.sum(axis=1), expected)
 
 
-def test_a_draw_is_in_proportion():
-    np.testing.assert_array_equal(allocate_rows(np.array([[160, 40], [30, 30]]), most=10), [[8, 2], [5, 5]])
+def test_a_subsample_keeps_class_proportions():
+    np.testing.assert_array_equal(allocate_rows(np.array([[160, 40], [30, 30]]), max_per_domain=10), [[8, 2], [5, 5]])
 
 
-def test_counts_are_those_of_the_cells_and_a_draw_has_its_quota():
+def test_counts_are_those_of_the_cells_and_a_subsample_has_the_allocated_rows():
     rng = np.random.default_rng(0)
     samples = Samples(np.arange(300), rng.choice(["a", "b", "c"], 300, p=[0.8, 0.19, 0.01]), rng.integers(0, 4, 300))
     assert samples.counts().sum() == 300
-    few = samples.take(samples.subsample(60, seed=1))
-    np.testing.assert_array_equal(few.counts(), allocate_rows(samples.counts(), total=60))
-    assert (np.diff(few.X) > 0).all()
+    subsample = samples.take(samples.subsample_rows(60, seed=1))
+    np.testing.assert_array_equal(subsample.counts(), allocate_rows(samples.counts(), total=60))
+    assert (np.diff(subsample.X) > 0).all()
 
 
 CONTAINERS = {

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from unseen.datasets import embedded_digits
+from unseen.datasets import load_digits_table
 from unseen.model_selection import METHODS, method_names
 from unseen.study import Protocol, make_tasks, run
 from unseen.tables import load_table
@@ -32,7 +32,7 @@ def test_lean_grids_are_about_half_of_the_full_ones_and_never_a_single_value():
 def test_lean_grids_end_within_noise_of_full_ones(name, tmp_path):
     if name != "digits" and not (DATA / name).is_dir():
         pytest.skip(f"{DATA / name} is not there")
-    table = embedded_digits() if name == "digits" else load_table(DATA / name, max_per_domain=SETS[name])
+    table = load_digits_table() if name == "digits" else load_table(DATA / name, max_per_domain=SETS[name])
     todo, repeats = make_tasks(sorted(set(table.domain.tolist()))), 2
     rules = {"repeats": repeats, "preprocess": "standardize" if name == "gvhd" else "l2"}
     found = {

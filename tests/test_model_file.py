@@ -177,7 +177,7 @@ WRONG_COLUMNS = {
     ),
     "levels that are none": (lambda s: s["columns"][4].update(levels=5), "the columns that the model needs"),
     "equal levels": (lambda s: s["columns"][4].update(levels=["f", "f", "m"]), "'sex' has levels .* more than once"),
-    "equal names": (lambda s: s["columns"][1].update(name="x0"), "'x0' is there more than once"),
+    "equal names": (lambda s: s["columns"][1].update(name="x0"), "'x0' occurs more than once"),
     "a label that is none": (lambda s: s.update(label=3), "label must be a name or null"),
     "one column fewer": (lambda s: s["columns"].pop(), "its card names 4 columns, but the model takes 5"),
     "no columns": (lambda s: s.pop("columns"), "the columns that the model needs"),

@@ -110,7 +110,7 @@ def test_a_pipeline_with_a_network_is_loaded_without_opening_it(file, image_feat
     params = pipeline[0].get_params()
     defaults = {"model": "tiny.onnx", "cache": None, "batch_size": 16, "n_jobs": None, "verbose": 0}
     assert {name: params[name] for name in defaults} == defaults
-    with pytest.raises(FileNotFoundError, match=r"no file 'tiny\.onnx'\. Set model to the path .*: tiny\.onnx, sha256"):
+    with pytest.raises(FileNotFoundError, match=r"'tiny\.onnx' does not exist\. Set model to .*: tiny\.onnx, sha256"):
         pipeline.predict(paths)
     pipeline.set_params(imagefeatures__model=str(tmp_path / "tiny.onnx"))
     assert pipeline.predict(paths).tolist() == y

@@ -271,7 +271,7 @@ def test_a_model_is_fitted_to_columns_and_rows_by_name(home):
 
 
 UNKNOWN = {
-    "a mixed dict": ({"x0": 1.0, "x1": [2.0]}, TableError, "columns, or the values of one row, and not both"),
+    "a mixed dict": ({"x0": 1.0, "x1": [2.0]}, TableError, "either columns or the values of one row, not both"),
     "columns of two lengths": ({"x0": [1.0], "x1": [2.0, 3.0]}, TableError, "differ in length: they have 1, 2 values"),
     "text": ([["a", "b"]], TypeError, "data must be a path, a DataFrame of pandas or polars, a dict.* got list"),
     "an object": (object(), TypeError, "data must be a path, a DataFrame.* got object"),

@@ -49,7 +49,7 @@ def test_eigenvalues_and_components_are_those_of_a_dense_solver(name, path, n_co
         rows = np.arange(len(y))
         found = FeatureStage(Samples(X, y, d)).source(model).decompose(rows, rows[:5]).solve(model).solution.eigenvalues
     else:
-        monkeypatch.setattr(_projection_problem, "MAX_EXACT_ROWS", 10 if path == "Krylov" else 10**9)
+        monkeypatch.setattr(_projection_problem, "MAX_EIGH_ROWS", 10 if path == "Krylov" else 10**9)
         model.fit(X, y, sample_domain=d)
         found = model.eigenvalues_
         B = model.dual_coef_ * np.sqrt(model.eigenvalues_)

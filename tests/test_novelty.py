@@ -11,7 +11,7 @@ from sklearn.exceptions import NotFittedError
 
 from helpers import three_domains
 from unseen.linalg._cell_statistics import Moments, merge_moments
-from unseen.shift._novelty import FAR, Novelty, _nearest_mixture, _sentence
+from unseen.shift._novelty import FAR_RATIO, Novelty, _distance_text, _nearest_mixture
 
 NAMES = ["north", "south", "west"]
 SEEDS = st.integers(0, 2**32 - 1)
@@ -127,7 +127,7 @@ def test_within_reach_is_not_said_of_what_lies_beyond_the_limit():
                 found = result(novelty, world.draw(n) + away)
                 if found.text.startswith(("Too few rows", "No measurable distance")):
                     continue
-                kind = "far" if found.far else "near" if found.ratio <= FAR else "undecided"
+                kind = "far" if found.far else "near" if found.ratio <= FAR_RATIO else "undecided"
                 assert found.text.startswith(f"{opening[kind]}{found.ratio:.1f} times the usual distance")
                 assert ("above the limit of 1.5, but" in found.text) == (kind == "undecided")
                 seen.add(kind)
@@ -136,7 +136,7 @@ def test_within_reach_is_not_said_of_what_lies_beyond_the_limit():
 
 @pytest.mark.parametrize(("exceeds", "reason"), [(True, "3 sources are too few"), (False, "the rows are too few")])
 def test_what_is_undecided_names_what_is_too_few(exceeds, reason):
-    assert reason in _sentence(2.5, far=False, exceeds=exceeds, n_sources=3)
+    assert reason in _distance_text(2.5, far=False, exceeds=exceeds, n_sources=3)
 
 
 def test_two_samples_that_happen_to_be_close_are_not_far():
@@ -155,7 +155,7 @@ def test_batches_beyond_all_sources_are_far_whatever_their_size(shift):
     for n in (1, 2, 5, 500):
         found = result(novelty, world.draw(n) + 200)
         assert found.far
-        assert found.ratio > FAR
+        assert found.ratio > FAR_RATIO
         assert "Far outside" in found.text
 
 
@@ -216,10 +216,10 @@ def test_distances_are_free_of_sampling_noise_on_average(world, novelty):
     """The squared distance of small batches averages to that of a large one; uncorrected it would be far above."""
     average = np.full(len(NAMES), 1 / len(NAMES))
     large = novelty.moments(world.draw(20_000, 1))
-    truth, *_ = novelty._apart(large.mean, large.trace / large.count, average)
+    truth, *_ = novelty._squared_distance(large.mean, large.trace / large.count, average)
     small = [novelty.moments(world.draw(4, 1)) for _ in range(200)]
     noise = np.array([batch.trace / batch.count for batch in small])
-    squares = np.array([novelty._apart(b.mean, b.trace / b.count, average)[0] for b in small])
+    squares = np.array([novelty._squared_distance(b.mean, b.trace / b.count, average)[0] for b in small])
     error = squares.std() / np.sqrt(len(squares))
     assert abs(squares.mean() - truth) < 4 * error
     assert noise.mean() > 8 * error  # the correction is what makes the difference
@@ -262,7 +262,7 @@ def test_what_is_far_away_is_far_although_one_source_is_odd(odd, change, n):
     draw, novelty_of = odd
     found = novelty_of(change(draw(n, 0)))
     assert found.far
-    assert found.ratio > FAR
+    assert found.ratio > FAR_RATIO
 
 
 @pytest.mark.parametrize("source", [0, 4, 5])
@@ -380,7 +380,7 @@ def test_what_cannot_be_compared_is_refused(world, novelty):
     X, domain = world.sources(10)
     with pytest.raises(ValueError, match="at least 2 domains; sample_domain holds 1"):
         Novelty().fit(X, sample_domain=["a"] * len(X))
-    with pytest.raises(ValueError, match="nothing was added"):
+    with pytest.raises(ValueError, match="no sample was added"):
         novelty.start().result()
     with pytest.raises(ValueError, match="3 features, but Novelty is expecting 4"):
         novelty.start().add(X[:, :3])
@@ -395,7 +395,7 @@ def test_what_cannot_be_compared_is_refused(world, novelty):
 def test_single_samples_lie_farther_out_than_a_share_of_those_of_training():
     X, _, codes = three_domains(n_per_cell=40)
     novelty = Novelty().fit(X, sample_domain=codes)
-    shares = np.sort(novelty.farther(X))
+    shares = np.sort(novelty.score_samples(X))
     np.testing.assert_allclose(shares, (np.arange(len(X)) + 0.5) / len(X), atol=0.02)  # ranks, from far to near
-    assert (novelty.farther(X + 100) == 0).all()
-    np.testing.assert_array_equal(novelty.farther(X[3:4]), novelty.farther(X)[3:4])
+    assert (novelty.score_samples(X + 100) == 0).all()
+    np.testing.assert_array_equal(novelty.score_samples(X[3:4]), novelty.score_samples(X)[3:4])

@@ -21,7 +21,7 @@ from unseen.kernels import SizePlan
 from unseen.models import fit_table
 from unseen.models._model_file import load_model, read_card
 from unseen.models._row_stream import TableRows
-from unseen.tables import TableError, batches, list_files, load_table
+from unseen.tables import TableError, iter_batches, list_files, load_table
 from unseen.tables._load import read_survey, survey_table
 from unseen.utils.samples import Samples
 
@@ -84,9 +84,9 @@ def test_parts_are_domains_if_told_so_or_called_so(parts):
     ],
 )
 def test_names_of_parts_are_numbers_with_or_without_a_word_for_a_part(parts, name, is_part):
-    from unseen.tables._files import look_like_parts
+    from unseen.tables._files import are_part_names
 
-    assert look_like_parts([name, name]) == is_part
+    assert are_part_names([name, name]) == is_part
 
 
 def test_a_pattern_that_matches_nothing_is_refused(parts):
@@ -101,7 +101,7 @@ def test_a_file_whose_name_looks_like_a_pattern_is_that_file(tmp_path):
 
 def test_a_giant_row_group_is_read_in_slices(parts, monkeypatch):
     monkeypatch.setattr("unseen.tables._files.SLICE_VALUES", 100)
-    frames = list(batches(parts / "whole.parquet", ["x0", "x1"], size=20))
+    frames = list(iter_batches(parts / "whole.parquet", ["x0", "x1"], size=20))
     assert max(part.height for part in frames) == 20
     assert pl.concat(frames).equals(pl.read_parquet(parts / "whole.parquet", columns=["x0", "x1"]))
 
@@ -119,7 +119,7 @@ def test_however_a_table_is_cut_into_parts_the_same_rows_are_drawn(parts, monkey
 
 def some_of(table, rows):
     """A part of a table, drawn as for the choice of settings."""
-    return table.take(Samples(table.X, table.y, table.domain).subsample(rows))
+    return table.take(Samples(table.X, table.y, table.domain).subsample_rows(rows))
 
 
 def projection_of(model):
@@ -208,7 +208,7 @@ def test_above_a_size_landmarks_are_chosen_and_said_and_kept_in_the_card(parts):
     model = parts / "m.unseen"
     code, text = unseen("fit", parts / "parts", "--method", "kfda", "-o", model)
     assert code == 0
-    assert "600 rows: 90 choose the settings, 150 give the scales" in text
+    assert "600 rows: 90 rows select the hyperparameters, 150 rows give the scales" in text
     assert "were chosen, and scored, on 90 rows. The projection saw 600 rows through" in text
     card = read_card(model)
     assert card["data"]["rows"] == 600
@@ -227,7 +227,7 @@ def test_above_a_size_landmarks_are_chosen_and_said_and_kept_in_the_card(parts):
 def test_exact_kernels_are_kept_where_they_were_asked_for_or_there_are_few_rows(parts, options):
     code, text = unseen("fit", parts / "parts", "--method", "kfda", "-o", parts / "m.unseen", "--workers", 2, *options)
     assert code == 0
-    assert "--workers not used: exact kernels are fitted here" in text
+    assert "--workers not used with exact kernels" in text
     assert read_card(parts / "m.unseen")["stream"] == {}
 
 
@@ -256,7 +256,7 @@ def test_an_interrupt_leaves_no_model(parts, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "code", "reason"),
     [
-        (["--workers", "1", "--scheduler", "tcp://127.0.0.1:1"], 2, "choose one"),
+        (["--workers", "1", "--scheduler", "tcp://127.0.0.1:1"], 2, "cannot be used together"),
         (["--scheduler", "tcp://127.0.0.1:1"], 1, "127.0.0.1:1"),
         (["--components", "0"], 2, "Invalid value for '--components'"),
     ],

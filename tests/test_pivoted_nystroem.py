@@ -22,7 +22,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from helpers import METHODS, make, three_domains
 from unseen import CIDG
 from unseen.kernels import Kernel
-from unseen.kernels._cholesky import NotPositiveError, pivoted_cholesky
+from unseen.kernels._cholesky import NotPositiveSemidefiniteError, pivoted_cholesky
 from unseen.kernels._kernel import SPARSE_KERNELS
 from unseen.kernels._nystroem import PivotedNystroem
 
@@ -139,7 +139,7 @@ def test_the_tolerance_is_met_with_no_landmark_too_many(tolerance, block_size):
 
 
 def test_the_number_of_components_limits_what_the_tolerance_may_ask_for():
-    with pytest.warns(ConvergenceWarning, match="stopped at n_components=10 with a trace error of .* Allow more"):
+    with pytest.warns(ConvergenceWarning, match="stopped at n_components=10 with a trace error of .* Increase n_comp"):
         model = PivotedNystroem(10, tolerance=1e-6, random_state=0).fit(MANY)
     assert model.n_components_ == 10
     assert model.trace_error_ > 1e-6
@@ -161,14 +161,14 @@ def test_a_fit_evaluates_the_kernel_once_for_each_sample_and_landmark(container)
 
 def test_built_in_kernels_are_evaluated_in_few_large_calls(monkeypatch):
     shapes = []
-    evaluate = Kernel.values
+    evaluate = Kernel.evaluate
 
     def watched(kernel, X, Y):
         values = evaluate(kernel, X, Y)
         shapes.append(values.shape)
         return values
 
-    monkeypatch.setattr(Kernel, "values", watched)
+    monkeypatch.setattr(Kernel, "evaluate", watched)
     n, r, b = len(MANY), 96, 32
     PivotedNystroem(r, gamma=1.0, block_size=b, random_state=0).fit(MANY)
     whole = [rows for rows, columns in shapes if columns == n]
@@ -269,7 +269,7 @@ def test_constant_samples_have_one_landmark_and_no_projection():
 @pytest.mark.parametrize(
     ("options", "data", "message"),
     [
-        ({"kernel": "precomputed"}, rbf_kernel(X), "never computed"),
+        ({"kernel": "precomputed"}, rbf_kernel(X), "avoids the full kernel matrix"),
         ({"kernel": "linear"}, np.zeros((5, 2)), "between 0 and 0"),
         ({"kernel": "additive_chi2"}, np.abs(X), "positive value with themselves"),
         ({"kernel": lambda a, b: -1.0}, X, "between -1 and -1"),
@@ -303,7 +303,7 @@ def test_new_samples_with_infinite_kernel_values_are_refused():
 
 def test_an_indefinite_matrix_is_not_factorised():
     K = np.array([[1.0, 2.0], [2.0, 1.0]])
-    with pytest.raises(NotPositiveError, match="after 1 pivots"):
+    with pytest.raises(NotPositiveSemidefiniteError, match="after 1 pivots"):
         pivoted_cholesky(
             lambda rows, columns: K[rows][:, columns],
             np.ones(2),

@@ -20,8 +20,16 @@ pytest.importorskip("jinja2", reason="the report needs jinja2")
 
 from report_sample import NASTY, Page, comparison, diagnosis
 from unseen.report import render_comparison, render_diagnosis
-from unseen.report._charts import CANVAS, SHADES, Axis, decimals, scale_to_canvas, shades
-from unseen.report._format import NOTHING, duration, format_pairs, format_signed, general, number, p_value
+from unseen.report._charts import CANVAS_SIDE, N_SHADES, Axis, compute_shades, count_decimals, scale_to_canvas
+from unseen.report._format import (
+    MISSING_TEXT,
+    format_duration,
+    format_number,
+    format_p_value,
+    format_settings,
+    format_signed,
+    format_value,
+)
 
 SECTIONS = ["verdict", "methods", "pool", "embedding", "diagnosis", "confusion", "surface", "settings", "provenance"]
 FINITE = st.floats(-1e9, 1e9)
@@ -261,7 +269,7 @@ def test_transductive_methods_are_marked_and_explained_only_if_there_are_any():
     summary = comparison(n_points=3)
     html = render_comparison(summary)
     assert html.count("<abbr") == 1
-    assert "Transductive: the method saw" in html
+    assert "Transductive: the method uses" in html
     for method in summary["methods"]:
         method["transductive"] = False
     del summary["pool"]  # which tells of steps that it might take
@@ -281,7 +289,7 @@ def test_the_chosen_setting_is_marked():
     summary = comparison(n_points=3)
     page = Page(render_comparison(summary))
     marked = [e["text"] for e in page.find("td") if "chosen" in e["attrs"].get("class", "")]
-    assert marked == [f"★{number(summary['surface']['scores'][4][4])} (chosen)"]
+    assert marked == [f"★{format_number(summary['surface']['scores'][4][4])} (selected)"]
 
 
 def test_a_surface_of_the_wrong_shape_is_refused():
@@ -295,7 +303,7 @@ def test_confusion_counts_and_found_shares_are_those_given():
     table = {"domain": "d", "method": "m", "classes": ["a", "b", "c"], "counts": [[3, 1, 0], [0, 5, 0], [0, 0, 0]]}
     page = Page(render_comparison({"confusion": [table]}))
     cells = [e["text"] for e in page.find("td")][1:]
-    assert cells == ["3", "1", "0", "75%", "0", "5", "0", "100%", "0", "0", "0", NOTHING]
+    assert cells == ["3", "1", "0", "75%", "0", "5", "0", "100%", "0", "0", "0", MISSING_TEXT]
     assert not page.find("select")
 
 
@@ -322,7 +330,7 @@ def test_settings_read_as_they_could_be_typed():
     row = {"domain": "d", "repeat": 0, "method": "m", "settings": {"ridge": 1e-6, "kernel": "rbf", "k": 3}, "ties": 1}
     page = Page(render_comparison({"settings": [row, {**row, "settings": {}}]}))
     assert [e["text"] for e in page.find("code")] == ["ridge=1e-06", "kernel=rbf", "k=3"]
-    assert "nothing to choose" in page.find("tbody")[0]["text"]
+    assert "none" in page.find("tbody")[0]["text"]
 
 
 @pytest.mark.parametrize("path", [("verdict", "low"), ("surface", "method"), ("diagnosis", "reading")])
@@ -373,60 +381,67 @@ def test_styles_reach_nothing_outside():
 
 @given(st.lists(FINITE, max_size=6))
 def test_an_axis_has_room_for_its_values_and_for_zero(values):
-    axis = Axis.around([*values, None, float("nan")])
-    places = [axis.at(value) for value in sorted([*values, 0.0])]
+    axis = Axis.from_values([*values, None, float("nan")])
+    places = [axis.position(value) for value in sorted([*values, 0.0])]
     assert places == sorted(places)
     assert all(0 < place < 100 for place in places)
     ticks = axis.ticks()
     assert 0 in [value for value, _ in ticks]
     assert 2 <= len(ticks) <= 8
     assert all(axis.low <= value <= axis.high for value, _ in ticks)
-    assert axis.at(None) is None
+    assert axis.position(None) is None
 
 
 @given(st.lists(FINITE, min_size=1, max_size=8))
 def test_shades_follow_the_numbers(values):
-    (found,) = shades([values])
-    assert all(0 <= shade < SHADES for shade in found)
+    (found,) = compute_shades([values])
+    assert all(0 <= shade < N_SHADES for shade in found)
     by_value = [shade for _, shade in sorted(zip(values, found, strict=True))]
     assert by_value == sorted(by_value)
     if min(values) < max(values):
-        assert (by_value[0], by_value[-1]) == (0, SHADES - 1)
-    assert shades([[None, float("nan")]]) == [[None, None]]
+        assert (by_value[0], by_value[-1]) == (0, N_SHADES - 1)
+    assert compute_shades([[None, float("nan")]]) == [[None, None]]
 
 
 @given(st.lists(st.tuples(FINITE, FINITE), max_size=8))
 def test_points_fill_the_canvas(points):
     placed = scale_to_canvas([*points, (None, 1.0), (0.0, float("nan"))])
     assert placed[-2:] == [None, None]
-    assert all(0 <= value <= CANVAS for point in placed[:-2] for value in point)
+    assert all(0 <= value <= CANVAS_SIDE for point in placed[:-2] for value in point)
     for i in (0, 1):
         if len({point[i] for point in points}) > 1:
-            assert {min(p[i] for p in placed[:-2]), max(p[i] for p in placed[:-2])} == {0, CANVAS}
+            assert {min(p[i] for p in placed[:-2]), max(p[i] for p in placed[:-2])} == {0, CANVAS_SIDE}
 
 
 def test_the_style_has_a_color_for_every_shade():
     style = files("unseen.report").joinpath("report.css").read_text("utf-8")
-    assert [f"--h{i}:" in style and f".heat .h{i} {{" in style for i in range(SHADES + 1)] == [True] * SHADES + [False]
+    assert [f"--h{i}:" in style and f".heat .h{i} {{" in style for i in range(N_SHADES + 1)] == [True] * N_SHADES + [
+        False
+    ]
 
 
 def test_numbers_read_well():
-    assert [number(v) for v in (1234.56, -0.04, None, float("nan"))] == ["1,234.6", "0.0", NOTHING, NOTHING]
-    assert [format_signed(v) for v in (3.44, -1, 0.04, None)] == ["+3.4", "\u22121.0", "0.0", NOTHING]
-    assert [general(v) for v in (12345, 0.012345, None, True, "seven")] == [
+    assert [format_number(v) for v in (1234.56, -0.04, None, float("nan"))] == [
+        "1,234.6",
+        "0.0",
+        MISSING_TEXT,
+        MISSING_TEXT,
+    ]
+    assert [format_signed(v) for v in (3.44, -1, 0.04, None)] == ["+3.4", "\u22121.0", "0.0", MISSING_TEXT]
+    assert [format_value(v) for v in (12345, 0.012345, None, True, "seven")] == [
         "12,345",
         "0.01235",
-        NOTHING,
+        MISSING_TEXT,
         "True",
         "seven",
     ]
-    assert [p_value(v) for v in (0.0, 0.002, 1, None)] == ["< 0.001", "0.002", "1.000", NOTHING]
-    assert [duration(v) for v in (0.031, 42.4, 193, 7325, None)] == [
+    assert [format_p_value(v) for v in (0.0, 0.002, 1, None)] == ["< 0.001", "0.002", "1.000", MISSING_TEXT]
+    assert [format_duration(v) for v in (0.031, 42.4, 193, 7325, None)] == [
         "0.031 s",
         "42 s",
         "3 min 13 s",
         "2 h 2 min",
-        NOTHING,
+        MISSING_TEXT,
     ]
-    assert format_pairs({"a": 0.1, "b": None, "c": [1, 2]}) == [("a", "0.1"), ("b", "None"), ("c", "[1, 2]")]
-    assert [decimals([[v]]) for v in (0.0363, 72.9, 1234, 0, None)] == [4, 1, 0, 2, 2]
+    assert format_settings({"a": 0.1, "b": None, "c": [1, 2]}) == [("a", "0.1"), ("b", "None"), ("c", "[1, 2]")]
+    assert [count_decimals([[v]]) for v in (0.0363, 72.9, 1234, 0, None)] == [4, 1, 0, 2, 2]

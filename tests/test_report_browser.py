@@ -304,9 +304,9 @@ def test_without_a_script_the_page_offers_only_what_works(visit):
 def test_confusion_shows_one_domain_or_all(visit):
     page = visit("nasty")
     assert page.locator(".multiple:visible").count() == 1
-    page.get_by_label("Held-out domain").select_option("3")
+    page.get_by_label("Held-out domain", exact=True).select_option("3")
     assert page.locator(".multiple:visible").get_attribute("data-group") == "3"
-    page.get_by_label("Held-out domain").select_option("all")
+    page.get_by_label("Held-out domain", exact=True).select_option("all")
     assert page.locator(".multiple:visible").count() == 12
     assert visit("plain").locator(".multiple:visible").count() == 4
 

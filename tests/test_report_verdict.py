@@ -8,7 +8,7 @@ pytest.importorskip("jinja2", reason="the report needs jinja2")
 
 from report_sample import Page, comparison
 from unseen.report import render_comparison
-from unseen.report._format import NOTHING
+from unseen.report._format import MISSING_TEXT
 
 
 def test_only_intervals_beyond_zero_have_filled_dots():
@@ -27,7 +27,7 @@ def test_only_intervals_beyond_zero_have_filled_dots():
         ("invariant", 3.4, "▲ Invariance helped", "Invariance helped: +3.4 points"),
         ("plain", -3.4, "● Plain classifiers did better", "Plain classifiers did better: -3.4 points"),
         ("none", 0.1, "= No detectable difference", "No detectable difference between invariant methods and"),
-        ("none", None, f"{NOTHING} No verdict", "There is nothing to compare."),
+        ("none", None, f"{MISSING_TEXT} No verdict", "There is nothing to compare."),
     ],
 )
 def test_the_badge_of_the_verdict_says_what_its_headline_says(decision, difference, badge, headline):
@@ -73,14 +73,14 @@ def test_the_automatic_choice_comes_before_the_invariant_methods():
 
 def test_the_automatic_method_is_the_first_row_and_what_fit_delivers():
     summary = comparison(n_points=3)
-    assert "delivers" not in render_comparison(summary)
+    assert "that unseen fit fits" not in render_comparison(summary)
     summary["methods"].append({**summary["methods"][0], "name": "auto", "kind": "auto", "mean": 1.0})
     table = Page(render_comparison(summary)).find("table", **{"class": "heat accuracy"})[0]["text"]
-    assert "is what unseen fit delivers" in table
+    assert "is the model that unseen fit fits" in table
     assert table.index("auto\n") < table.index("1-NN\n")
 
 
-def test_the_pool_is_told_by_bars_steps_rings_and_what_it_promises():
+def test_the_ensemble_is_shown_by_bars_steps_rings_and_expected_performance():
     summary = comparison(n_points=3)
     pool = summary["pool"]
     page = Page(render_comparison(summary))
@@ -93,9 +93,9 @@ def test_the_pool_is_told_by_bars_steps_rings_and_what_it_promises():
         {key: float(e["attrs"][key]) for key in ("cx", "cy", "r")} for e in page.find("circle", **{"class": "bin"})
     ]
     side = max(float(e["attrs"]["width"]) for e in page.find("rect", **{"class": "frame"}))
-    for ring, own in zip(rings, pool["calibration"]["bins"], strict=True):
+    for ring, calibration_bin in zip(rings, pool["calibration"]["bins"], strict=True):
         assert (ring["cx"], side - ring["cy"]) == pytest.approx(
-            (side * own["confidence"], side * own["accuracy"]), abs=0.1
+            (side * calibration_bin["confidence"], side * calibration_bin["accuracy"]), abs=0.1
         )
     assert "12.1" in section
     assert "0.432" in section
@@ -109,7 +109,7 @@ def test_scores_that_are_no_shares_have_no_percent_and_more_digits():
     summary["verdict"].update(headline="", sentences=[])
     summary["verdict"]["recommendation"]["sentence"] = "Use CIDG."
     page = Page(render_comparison({key: summary[key] for key in ("verdict", "domains", "methods")}))
-    assert "Log loss where each domain was held out" in [e["text"] for e in page.find("h2")]
+    assert "Log loss on each held-out domain" in [e["text"] for e in page.find("h2")]
     main = page.find("main")[0]["text"]
     assert "+0.023" in main
     assert "points" not in main

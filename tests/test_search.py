@@ -258,7 +258,7 @@ def test_refit_can_be_left_out_or_decided_by_a_function():
 def test_a_setting_that_fails_scores_nan_and_is_reported_once():
     X, y, d = noisy()
     narrow = {"gamma": [100.0], "ridge": [0, 1.0]}  # no ridge and a kernel matrix of full rank: singular
-    with pytest.warns(RuntimeWarning, match=r"1 of 2 settings failed.*no ridge"):
+    with pytest.warns(RuntimeWarning, match=r"1 of 2 settings failed.*the ridge is zero"):
         search = ProjectionSearchCV(KFDA(), narrow).fit(X, y, sample_domain=d)
     assert np.isnan(search.cv_results_["mean_test_score"][0])
     assert search.best_index_ == 1

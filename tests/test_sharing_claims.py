@@ -231,8 +231,8 @@ def test_kernel_matrices_of_a_search_are_refused_where_three_do_not_fit(kernel, 
 def test_the_kernel_of_a_fold_is_that_of_its_training_rows(projection):
     train, test = SPLITS[2]
     fold = FeatureStage(SAMPLES).source(projection).decompose(train, test)
-    kernel = Kernel.from_estimator(projection).fitted(X[train])
-    K, K_test = kernel.values(X[train], X[train]), kernel.values(X[test], X[train])
+    kernel = Kernel.from_estimator(projection).resolve(X[train])
+    K, K_test = kernel.evaluate(X[train], X[train]), kernel.evaluate(X[test], X[train])
     Kc = K - K.mean(axis=0) - K.mean(axis=1)[:, None] + K.mean()
     values = np.linalg.eigvalsh(Kc)
     np.testing.assert_allclose(np.sort(fold.spectrum.values), values, atol=1e-9 * values[-1])

@@ -14,7 +14,7 @@ import pytest
 
 from planted_shifts import TRUTH, planted
 from unseen.shift import diagnose
-from unseen.shift._interpretation import DECIDED_BY, GRADES, POINTS, SHARES, grade
+from unseen.shift._interpretation import COMPARE_ADVICE, GRADES, POINT_THRESHOLDS, SHARE_THRESHOLDS, grade_effect
 
 mpl.use("Agg")
 from matplotlib import pyplot as plt
@@ -66,7 +66,7 @@ def test_the_reading_says_what_the_table_says(conditional):
         text = " ".join(reading)
         assert ("in common is detected" in text) == (conditional is not None or common is not None)
         assert ("Samples of one class differ" in text) == (conditional not in (None, "negligible"))
-        assert reading[-1] == DECIDED_BY
+        assert reading[-1] == COMPARE_ADVICE
         assert "_" not in text  # no parameter: whoever reads this may hold none
 
 
@@ -125,10 +125,15 @@ def test_the_account_states_p_value_effect_and_number_of_samples():
 
 @pytest.mark.parametrize(
     ("value", "thresholds", "name"),
-    [(0, SHARES, "negligible"), (0.01, SHARES, "small"), (0.14, SHARES, "large"), (29.9, POINTS, "moderate")],
+    [
+        (0, SHARE_THRESHOLDS, "negligible"),
+        (0.01, SHARE_THRESHOLDS, "small"),
+        (0.14, SHARE_THRESHOLDS, "large"),
+        (29.9, POINT_THRESHOLDS, "moderate"),
+    ],
 )
 def test_sizes_have_names(value, thresholds, name):
-    assert grade(value, thresholds) == name
+    assert grade_effect(value, thresholds) == name
 
 
 def test_the_frame_holds_every_test():
@@ -166,7 +171,7 @@ def test_the_figure_bears_many_classes_and_odd_names_in_a_place_of_ones_own():
     part = figure.subfigures(1, 2)[1]
     assert diagnosis.plot(part) is part
     labels = [label.get_text() for label in part.axes[2].get_yticklabels()]
-    assert labels[-1] == "... 8 classes that move less"
+    assert labels[-1] == "... 8 classes with smaller shifts"
     figure.canvas.draw()
 
 

@@ -36,7 +36,7 @@ def problem(**options):
     return textbook.centered(rbf_kernel(X, gamma=0.1)), Membership.from_codes(y, d), y, d
 
 
-SMALL, LARGE = problem(), problem(n_per_cell=90, n_classes=2)  # the second is beyond MAX_EXACT_ROWS
+SMALL, LARGE = problem(), problem(n_per_cell=90, n_classes=2)  # the second is beyond MAX_EIGH_ROWS
 
 
 def scale(recipe, size):
@@ -85,7 +85,7 @@ def test_nothing_happens_where_the_route_changes(name, side, monkeypatch):
     assert is_cholesky_accurate(replace(recipe, ridge=ridge), size) == (side > 1)
     model = make(name, kernel="precomputed", ridge=ridge)
     exact = model.fit(K, y, sample_domain=d).transform(K)
-    monkeypatch.setattr(_projection_problem, "MAX_EXACT_ROWS", 10)
+    monkeypatch.setattr(_projection_problem, "MAX_EIGH_ROWS", 10)
     np.testing.assert_allclose(model.fit(K, y, sample_domain=d).transform(K), exact, atol=1e-6 * np.abs(exact).max())
 
 
@@ -128,7 +128,7 @@ def test_a_tiny_ridge_is_left_to_the_eigendecomposition(name, monkeypatch):
     )
     short = model.fit(K, y, sample_domain=d).transform(K)
     assert seen
-    monkeypatch.setattr(_projection_problem, "MAX_EXACT_ROWS", len(K))
+    monkeypatch.setattr(_projection_problem, "MAX_EIGH_ROWS", len(K))
     np.testing.assert_array_equal(short, model.fit(K, y, sample_domain=d).transform(K))
 
 
@@ -140,7 +140,7 @@ def test_an_indefinite_kernel_gets_what_the_eigendecomposition_says(name, monkey
     K = textbook.centered(vectors * values @ vectors.T)
     model = make(name, n_components=1, kernel="precomputed", ridge=0.1 * np.linalg.norm(K) ** METHODS[name][3])
     short = model.fit(K, y, sample_domain=d).transform(K)
-    monkeypatch.setattr(_projection_problem, "MAX_EXACT_ROWS", len(K))
+    monkeypatch.setattr(_projection_problem, "MAX_EIGH_ROWS", len(K))
     np.testing.assert_allclose(short, model.fit(K, y, sample_domain=d).transform(K), atol=1e-7 * np.abs(short).max())
 
 

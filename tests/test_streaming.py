@@ -223,7 +223,7 @@ def test_an_exact_kernel_offers_no_partial_fit_and_says_why():
 def test_declared_classes_are_all_there_may_be():
     model = CIDG(feature_map="linear").partial_fit(X[Y < 2], Y[Y < 2], sample_domain=D[Y < 2], classes=[1, 0])
     before = model.transform(NEW)
-    with pytest.raises(ValueError, match=r"not among those declared: \[2\]"):
+    with pytest.raises(ValueError, match=r"that were not declared: \[2\]"):
         model.partial_fit(X, Y, sample_domain=D)
     with pytest.raises(ValueError, match="not what the first call"):
         model.partial_fit(X[Y < 2], Y[Y < 2], sample_domain=D[Y < 2], classes=[0, 1, 2])
@@ -274,7 +274,9 @@ def test_chunks_are_left_alone():
 
 def statistics_of(rows):
     return Statistics.from_features(
-        lambda part: X[rows][part], EncodedLabels.classes(Y[rows], None), EncodedLabels.domains(NAMES[rows], len(rows))
+        lambda part: X[rows][part],
+        EncodedLabels.from_classes(Y[rows], None),
+        EncodedLabels.from_domains(NAMES[rows], len(rows)),
     )
 
 
@@ -300,7 +302,7 @@ def test_addition_is_commutative_and_associative_whatever_cells_the_parts_have(c
 def test_a_number_and_its_name_are_different_domains():
     def part(name):
         return Statistics.from_features(
-            lambda rows: X[:2][rows], EncodedLabels.classes(Y[:2], None), EncodedLabels.domains([name] * 2, 2)
+            lambda rows: X[:2][rows], EncodedLabels.from_classes(Y[:2], None), EncodedLabels.from_domains([name] * 2, 2)
         )
 
     assert (part(1) + part("1")).domains.tolist() == [1, "1"]

@@ -140,7 +140,7 @@ def test_an_interrupted_command_says_how_to_go_on_and_then_does(tmp_path, jobs):
     finally:
         end(process)
     assert process.returncode == 1, err
-    assert f"Stopped. What is done is kept in {store}; run the same command again to continue." in err
+    assert f"Stopped. Completed results are stored in {store}. Run the same command again to continue." in err
     assert "Traceback" not in err
     assert out == ""
     kept = count(store)

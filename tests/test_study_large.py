@@ -63,7 +63,7 @@ def test_large_problems_are_answered_about_as_well_as_exact_ones(small_limits, m
 def test_with_all_samples_as_landmarks_and_neighbors_projections_are_exact(small_limits, monkeypatch):
     """Chosen on everything, fitted through every sample: nothing is approximated any more."""
     monkeypatch.setattr(_plan, "CHOICE_ROWS", 10**6)
-    monkeypatch.setattr(_plan, "TOLERANCE", None)
+    monkeypatch.setattr(_plan, "TRACE_TOLERANCE", None)
     through_features = {o.method: o for o in evaluate_methods(PROJECTIONS, PROBLEM)}
     monkeypatch.setattr(_plan, "EXACT_ROWS", 10**6)
     for exact in evaluate_methods(PROJECTIONS, PROBLEM):
@@ -74,7 +74,7 @@ def test_with_all_samples_as_landmarks_and_neighbors_projections_are_exact(small
 
 
 def test_the_settings_tell_how_a_method_was_made_to_fit(small_limits, monkeypatch):
-    monkeypatch.setattr(_plan, "LANDMARKS", 20)
+    monkeypatch.setattr(_plan, "MAX_LANDMARKS", 20)
     found = {o.method: o for o in evaluate_methods(["CIDG", "RBF SVM", "1NN", "logistic"], PROBLEM)}
     assert found["CIDG"].settings["landmarks"] == found["RBF SVM"].settings["landmarks"] == 20
     assert found["CIDG"].settings["projection_rows"] == len(PROBLEM.train)
@@ -101,7 +101,7 @@ def test_a_thinned_problem_keeps_its_splits_apart():
 
 def test_small_domains_survive_thinning():
     few = np.flatnonzero((D != "b") | (np.arange(len(D)) % 10 == 0))
-    thin = make_problem(Samples(X[few], Y[few], D[few]), TASK, 0, Protocol(preprocess="none")).subsample(50)
+    thin = make_problem(Samples(X[few], Y[few], D[few]), TASK, 0, Protocol(preprocess="none")).subsample_rows(50)
     y, domain = (labels[few][thin.train] for labels in (Y, D))
     assert (domain == "b").sum() >= 10
     assert {len(np.unique(y[domain == name])) for name in "bcd"} == {3}

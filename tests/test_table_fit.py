@@ -16,7 +16,7 @@ from unseen import KFDA, DomainCenterer
 from unseen.kernels import median_squared_distance
 from unseen.model_selection import METHODS, Candidate, EvaluationConfig, LeaveOneDomainOut, evaluate_candidates
 from unseen.models import fit_table
-from unseen.tables import Column, Schema, Table, preprocessor
+from unseen.tables import Column, Schema, Table, make_preprocessor
 from unseen.utils.samples import Samples
 
 
@@ -24,7 +24,9 @@ def held_out(table, candidate):
     """Accuracy on each site, prepared and fitted without it."""
     samples = Samples(table.X, table.y, table.domain)
     splits = list(LeaveOneDomainOut().split(table.X, table.y, table.domain))
-    said = evaluate_candidates([candidate], samples, splits, EvaluationConfig(preparation=preprocessor(table.schema)))
+    said = evaluate_candidates(
+        [candidate], samples, splits, EvaluationConfig(preparation=make_preprocessor(table.schema))
+    )
     return [np.mean(p.codes == samples.codes[splits[p.split][1]]) for p in sorted(said, key=lambda p: p.split)]
 
 
@@ -52,7 +54,7 @@ def test_scores_are_those_of_pipelines_and_settings_that_never_saw_the_held_out_
     for name in SITES:
         train, test = table.domain != name, table.domain == name
         settings = best_without(table, name).settings
-        model = make_pipeline(preprocessor(table.schema), LogisticRegression(max_iter=2000, **settings))
+        model = make_pipeline(make_preprocessor(table.schema), LogisticRegression(max_iter=2000, **settings))
         expected = model.fit(table.X[train], table.y[train]).score(table.X[test], table.y[test])
         assert found.scores[name] == expected
 
@@ -70,12 +72,12 @@ class Recorder(KNeighborsClassifier):
 def test_the_preparation_is_fitted_without_the_held_out_domain(table):
     held_out(table, Candidate("", {}, None, Recorder(2)))
     for name, seen in zip(SITES, Recorder.seen, strict=True):
-        expected = preprocessor(table.schema).fit_transform(table.X[table.domain != name])
+        expected = make_preprocessor(table.schema).fit_transform(table.X[table.domain != name])
         np.testing.assert_array_equal(seen, expected)
 
 
 def test_the_width_of_a_kernel_follows_the_training_data(table):
-    prepared = preprocessor(table.schema).fit_transform(table.X)
+    prepared = make_preprocessor(table.schema).fit_transform(table.X)
     for rows in (slice(None), table.domain != "west"):
         candidate = Candidate("", {}, None, SVC(gamma="0.5*median"))
         model = candidate.fit(prepared[rows], table.y[rows], table.domain[rows])

@@ -10,7 +10,7 @@ import pytest
 
 pl = pytest.importorskip("polars")
 
-from unseen.tables import TableError, batches, list_files, load_table, scan  # noqa: E402
+from unseen.tables import TableError, iter_batches, list_files, load_table, scan  # noqa: E402
 
 GOOD = ["hospital,age,sex,diagnosis"] + [
     f"{place},{40 + i},{'fm'[i // 2 % 2]},{'ill' if i % 2 else 'well'}" for place in ("bonn", "leeds") for i in range(8)
@@ -43,8 +43,8 @@ BAD_TEXTS = {
     "empty": ("", {}, ["it is empty."]),
     "blank": ("\n\n", {}, ["cannot be read: empty CSV"]),
     "header only": (GOOD[0], {}, ["it has a header but no rows."]),
-    "old Mac line ends": (with_rows().replace("\n", "\r"), {}, ["Save it again, with the line ends of"]),
-    "repeated names": (replaced("age,sex", "age,age"), {}, ["2 columns are called 'age': rename them."]),
+    "old Mac line ends": (with_rows().replace("\n", "\r"), {}, ["Save it with line endings of"]),
+    "repeated names": (replaced("age,sex", "age,age"), {}, ["2 columns are called 'age'. Rename them."]),
     "unknown label": (with_rows(), {"label": "diagnose"}, ["no column 'diagnose': did you mean 'diagnosis'?"]),
     "unknown domain": (with_rows(), {"domain": "HOSPITALS"}, ["no column 'HOSPITALS': did you mean 'hospital'?"]),
     "unknown feature": (with_rows(), {"features": ["agee"]}, ["no column 'agee': did you mean 'age'?"]),
@@ -52,7 +52,7 @@ BAD_TEXTS = {
     "label is domain": (
         with_rows(),
         {"label": "hospital", "domain": "hospital"},
-        ["'hospital' is both the label and the domain column: choose two columns."],
+        ["'hospital' is both the label and the domain column. Choose two columns."],
     ),
     "label is feature": (with_rows(), {"label": "sex", "features": ["sex"]}, ["cannot be a feature as well"]),
     "label is dropped": (with_rows(), {"label": "sex", "drop": ["sex"]}, ["cannot be dropped as well"]),
@@ -60,25 +60,25 @@ BAD_TEXTS = {
         replaced("diagnosis", "result"),
         {},
         [
-            "which column holds the labels cannot be told: pass --label.",
+            "it is not clear which column holds the labels. Set the parameter label.",
             "columns are 'hospital', 'age', 'sex', 'result'.",
         ],
     ),
-    "no telling domain": (replaced("hospital", "where"), {}, ["which column holds the domains cannot be told"]),
+    "no telling domain": (replaced("hospital", "where"), {}, ["it is not clear which column holds the domains"]),
     "two telling domains": (
         replaced("age", "Scanner"),
         {},
-        ["'hospital', 'Scanner' could each be the domain column: pass --domain to choose one."],
+        ["'hospital', 'Scanner' could each be the domain column. Set the parameter domain to choose one."],
     ),
     "missing labels": (
         with_rows("bonn,50,f,", "bonn,51,f,NA", "leeds,52,f,ill"),
         {},
-        ["the label column 'diagnosis' is missing in 2 rows: rows 17, 18. Fill in or leave out."],
+        ["the label column 'diagnosis' is missing in 2 rows: rows 17, 18. Fill in the values, or leave out the rows."],
     ),
     "missing domains": (with_rows(",50,f,ill"), {}, ["the domain column 'hospital' is missing in 1 row: row 17."]),
     "many missing domains": (with_rows(*["?,50,f,ill"] * 20), {}, ["missing in 20 rows", "24 and 12 more"]),
     "one domain": ("\n".join(GOOD[:9]), {}, ["holds 1 domain, 'bonn': two or more are needed"]),
-    "one class": (replaced("well", "ill"), {}, ["must hold two classes or more; it holds 'ill'"]),
+    "one class": (replaced("well", "ill"), {}, ["must hold at least two classes; it holds 'ill'"]),
     "a domain with one class": (
         with_rows(*["york,50,f,ill"] * 9),
         {},
@@ -87,7 +87,7 @@ BAD_TEXTS = {
     "a domain in two spellings": (
         with_rows(*["Leeds ,50,f,ill"] * 9),
         {},
-        ["- 'leeds' and 'Leeds ' are taken as different domains", "the domain 'Leeds ' has samples of one class only"],
+        ["- 'leeds' and 'Leeds ' are different domains", "the domain 'Leeds ' has samples of one class only"],
     ),
     "a small domain": (
         with_rows("york,50,f,ill", "york,51,m,well", "york,52,m,well"),
@@ -97,12 +97,12 @@ BAD_TEXTS = {
     "a measured label": (
         csv_of(hospital=["a", "b"] * 25, age=list(range(50)), diagnosis=[i + 0.25 for i in range(50)]),
         {},
-        ["'diagnosis' has 50 different values in 50 rows, such as '0.25', '1.25', '2.25': it looks like a measurement"],
+        ["'diagnosis' has 50 distinct values in 50 rows, such as '0.25', '1.25', '2.25': they look like measurements"],
     ),
     "a numbered label": (
         csv_of(hospital=["a", "b"] * 25, age=[i % 7 for i in range(50)], diagnosis=list(range(50))),
         {},
-        ["or an identifier, not like classes"],
+        ["or identifiers, not like classes"],
     ),
     "no features": (
         with_rows(),
@@ -121,7 +121,7 @@ BAD_TEXTS = {
             diagnosis=["ill", "ill", "well", "well"] * 300,
         ),
         {"features": ["age"]},
-        ["the column 'age' has more than 1,000 different values that are not numbers"],
+        ["the column 'age' has more than 1,000 distinct values that are not numbers"],
     ),
     "a row that is too long": (with_rows("bonn,50,f,ill,7"), {}, ["a row has more values than the header has names"]),
     "an open quotation mark": (with_rows('bonn,50,"f,ill'), {}, ["a quotation mark is opened but never closed"]),
@@ -189,9 +189,9 @@ def test_a_parquet_file_cut_short_is_refused(tmp_path):
 
 def test_a_file_that_is_not_there_is_named_with_the_nearest_one(tmp_path):
     (tmp_path / "patients.csv").touch()
-    with pytest.raises(TableError, match=r"no such file or folder\. Did you mean 'patients\.csv'\?"):
+    with pytest.raises(TableError, match=r"the file or folder does not exist\. Did you mean 'patients\.csv'\?"):
         load_table(tmp_path / "patient.csv")
-    with pytest.raises(TableError, match=r"no such file or folder\.$"):
+    with pytest.raises(TableError, match=r"the file or folder does not exist\.$"):
         load_table(tmp_path / "nowhere" / "patient.csv")
 
 
@@ -216,17 +216,17 @@ def test_one_column_for_both_roles_is_the_only_problem(tmp_path):
     file.write_text(with_rows(",50,f,ill"))
     with pytest.raises(TableError) as caught:
         load_table(file, label="hospital", domain="hospital")
-    assert caught.value.problems == ["'hospital' is both the label and the domain column: choose two columns."]
+    assert caught.value.problems == ["'hospital' is both the label and the domain column. Choose two columns."]
 
 
 def test_a_header_without_end_is_refused_for_its_quotation_mark(tmp_path):
     file = tmp_path / "patients.csv"
     file.write_text('"hospital,age,sex,diagnosis\n' + "x" * 2**24)
-    with pytest.raises(TableError, match="a quotation mark is opened but never closed"):
+    with pytest.raises(TableError, match="a quotation mark may be opened but never closed"):
         load_table(file)
 
 
-@pytest.mark.parametrize("where", ["_survey.frame_numbers", "_schema.frame_numbers", "_survey.as_text"])
+@pytest.mark.parametrize("where", ["_survey.parse_numbers", "_schema.parse_numbers", "_survey.as_text"])
 def test_what_polars_cannot_do_is_a_table_error(tmp_path, monkeypatch, where):
     def fail(*_):
         raise pl.exceptions.InvalidOperationError("casting from Wibble not supported\n\nand much more")
@@ -297,10 +297,10 @@ def test_two_files_of_one_name_would_be_one_domain(tmp_path):
 @pytest.mark.parametrize(
     ("arrays", "fragment"),
     [
-        ({"y": [0, 1]}, "which array holds the features cannot be told: call it X"),
-        ({"a": np.eye(4), "b": np.eye(4)}, "It holds 'a (4 x 4 float64)', 'b (4 x 4 float64)'"),
+        ({"y": [0, 1]}, "it is not clear which array holds the features. Name it X"),
+        ({"a": np.eye(4), "b": np.eye(4)}, "The arrays are 'a (4 x 4 float64)', 'b (4 x 4 float64)'"),
         ({"X": np.eye(4).astype(str), "y": [0, 1, 0, 1]}, "'X' must be a matrix of numbers"),
-        ({"X": np.eye(4), "y": [0, 1, 0, 1]}, "which column holds the domains cannot be told"),
+        ({"X": np.eye(4), "y": [0, 1, 0, 1]}, "it is not clear which column holds the domains"),
         ({"X": np.eye(4), "domain": list("aabb"), "y": [0, 1, 0]}, "'X' is 4 x 4 float64, but 'y' holds 3 labels"),
         ({"X": np.array([{}])}, "'X' must be a matrix of numbers"),
     ],
@@ -319,7 +319,7 @@ def test_a_bad_file_of_arrays_is_refused_with_its_reason(tmp_path, arrays, fragm
         (
             {"max_per_domain": 1},
             ValueError,
-            "max_per_domain must be 2 or more, since a domain needs two classes; got 1",
+            "max_per_domain must be at least 2, since a domain needs two classes; got 1",
         ),
         ({"features": [1]}, TypeError, r"features must be names of columns; got \[1\]"),
         ({"drop": [None]}, TypeError, r"drop must be names of columns; got \[None\]"),
@@ -345,7 +345,7 @@ def test_a_folder_cannot_be_scanned_as_one_file(tmp_path):
         scan(tmp_path)
 
 
-@pytest.mark.parametrize("read", [scan, lambda file: list(batches(file, None))], ids=["scan", "batches"])
+@pytest.mark.parametrize("read", [scan, lambda file: list(iter_batches(file, None))], ids=["scan", "batches"])
 def test_repeated_names_are_refused_wherever_a_file_is_read(tmp_path, read):
     (tmp_path / "new.csv").write_text("age,age\n1,2\n")
     with pytest.raises(TableError, match=r"new\.csv cannot be used:\n- 2 columns are called 'age'"):
@@ -355,7 +355,7 @@ def test_repeated_names_are_refused_wherever_a_file_is_read(tmp_path, read):
 def test_batches_name_the_columns_that_are_not_there(tmp_path):
     (tmp_path / "new.csv").write_text("age,sex\n1,2\n")
     with pytest.raises(TableError, match=r"no column 'Agee': did you mean 'age'\?\n- it has no column 'weight'"):
-        list(batches(tmp_path / "new.csv", ["Agee", "weight"]))
+        list(iter_batches(tmp_path / "new.csv", ["Agee", "weight"]))
 
 
 def test_hidden_and_other_files_of_a_folder_are_passed_over(tmp_path):
@@ -367,11 +367,11 @@ def test_hidden_and_other_files_of_a_folder_are_passed_over(tmp_path):
 
 
 def test_labels_and_domains_without_end_are_refused_before_they_are_counted_together(tmp_path, monkeypatch):
-    monkeypatch.setattr("unseen.tables._checks.MOST_CELLS", 1000)
+    monkeypatch.setattr("unseen.tables._checks.MAX_CELLS", 1000)
     monkeypatch.setattr("unseen.tables._survey.sum_cells", None)
     file, rows = tmp_path / "patients.csv", np.arange(300)
     for label, reason in (
-        (rows, "300 different values in 300 rows"),
+        (rows, "300 distinct values in 300 rows"),
         (rows % 150, "150 classes in 60 domains are too"),
     ):
         pl.DataFrame({"patient": rows % 60, "age": rows % 9, "y": label}).write_csv(file)

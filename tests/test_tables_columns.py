@@ -9,7 +9,7 @@ import pytest
 
 pl = pytest.importorskip("polars")
 
-from unseen.tables import TableError, load_table, preprocessor  # noqa: E402
+from unseen.tables import TableError, load_table, make_preprocessor  # noqa: E402
 from written_tables import FRAME, changed, written  # noqa: E402
 
 
@@ -20,8 +20,8 @@ from written_tables import FRAME, changed, written  # noqa: E402
 def test_telling_names_are_found_and_said(tmp_path, label, domain):
     table = load_table(written(tmp_path, FRAME.rename({"diagnosis": label, "hospital": domain})))
     assert (table.schema.label, table.schema.domain) == (label, domain)
-    assert f"Using {label!r} as the label column: pass --label to choose another." in table.notices
-    assert f"Using {domain!r} as the domain column: pass --domain to choose another." in table.notices
+    assert f"Using {label!r} as the label column. Set the parameter label to choose another." in table.notices
+    assert f"Using {domain!r} as the domain column. Set the parameter domain to choose another." in table.notices
 
 
 def test_nothing_is_said_about_columns_that_were_asked_for(tmp_path):
@@ -147,7 +147,7 @@ def test_numbers_too_large_to_be_squared_count_as_missing(tmp_path, ending):
     assert "Numbers that are infinite or beyond 1e150 count as missing: 'age (24 values)'." in none.notices
     large = load_table(written(tmp_path, changed(age=[9e149, -9e149, *range(22)]), ending))
     assert not np.isnan(large.X[:, 0]).any()
-    for scaled in (preprocessor(table.schema).fit_transform(found.X) for found in (table, large)):
+    for scaled in (make_preprocessor(table.schema).fit_transform(found.X) for found in (table, large)):
         assert np.isfinite(scaled).all()
 
 
@@ -163,18 +163,18 @@ def test_durations_are_seconds(tmp_path, unit):
 
 
 @pytest.mark.parametrize(
-    ("column", "names", "said"),
+    ("column", "names", "notice"),
     [
-        ("hospital", ["Leeds", "Leeds ", "york"], "'Leeds' and 'Leeds ' are taken as different domains"),
-        ("hospital", ["Leeds", "york", "LEEDS"], "'Leeds' and 'LEEDS' are taken as different domains"),
-        ("diagnosis", ["ill", " Ill", "ill\xa0"], "'ill', ' Ill' and 'ill\\xa0' are taken as different classes"),
+        ("hospital", ["Leeds", "Leeds ", "york"], "'Leeds' and 'Leeds ' are different domains"),
+        ("hospital", ["Leeds", "york", "LEEDS"], "'Leeds' and 'LEEDS' are different domains"),
+        ("diagnosis", ["ill", " Ill", "ill\xa0"], "'ill', ' Ill' and 'ill\\xa0' are different classes"),
     ],
 )
-def test_names_that_differ_by_spaces_or_case_alone_are_pointed_out(tmp_path, column, names, said):
+def test_names_that_differ_by_spaces_or_case_alone_are_reported(tmp_path, column, names, notice):
     values = [names[i % 3 if column == "hospital" else i // 2 % 3] for i in range(24)]
     table = load_table(written(tmp_path, changed(**{column: values}), "parquet"))
-    assert f"{said}: if they are the same, write them alike." in table.notices
-    assert not any("taken as different" in notice for notice in load_table(written(tmp_path, FRAME)).notices)
+    assert f"{notice}. If they are the same, use one spelling." in table.notices
+    assert not any("use one spelling" in notice for notice in load_table(written(tmp_path, FRAME)).notices)
 
 
 LABELS = {
@@ -212,7 +212,7 @@ def test_domains_are_always_text(tmp_path, sites, names):
 def test_a_domain_may_lack_some_classes_but_sharing_none_is_said(tmp_path):
     diagnoses = ["ill", "well", "well"] * 8
     table = load_table(written(tmp_path, changed(diagnosis=[f"{d}{i % 2}" for i, d in enumerate(diagnoses)])))
-    assert "No class of these domains occurs in any other: 'bonn'." in table.notices
+    assert "No class of these domains occurs in any other domain: 'bonn'." in table.notices
 
 
 DAYS = pl.date_range(pl.date(2024, 1, 30), pl.date(2024, 2, 22), eager=True)
@@ -233,7 +233,9 @@ def test_dates_are_left_out_or_days_since_1970(tmp_path, day):
     path = written(tmp_path, changed(day=day), "parquet")
     table = load_table(path)
     assert "day" not in table.schema.feature_names
-    assert "Left out, since they are dates: 'day'. Pass --dates ordinal to use their days since 1970." in table.notices
+    assert (
+        "Left out, since they are dates: 'day'. Set the parameter dates to ordinal to use them as days since 1970."
+    ) in table.notices
     for asked in ({"dates": "ordinal"}, {"features": ["day"]}):
         used = load_table(path, **asked)
         assert used.schema.columns[-1].kind == "date"
@@ -277,7 +279,7 @@ def test_dates_are_read_as_they_are_written_in_europe_and_in_america(tmp_path, d
     assert table.schema.columns[-1].date_format == date_format
     expected = np.arange(24) + (DAYS[0] - date(1970, 1, 1)).days
     np.testing.assert_array_equal(table.X[:, -1], expected)
-    assert not any("fits all of them as well" in notice for notice in table.notices)
+    assert not any("to avoid ambiguity" in notice for notice in table.notices)
     for again in (DAYS, DAYS.cast(pl.String), day, day + " 12:00"):  # a new table may have them typed, or as ISO 8601
         X = table.schema.encode(changed(day=again))
         np.testing.assert_array_equal(X[:, -1], expected + 0.5 * str(again[0]).endswith("12:00"))
@@ -288,11 +290,14 @@ def test_dates_are_read_as_they_are_written_in_europe_and_in_america(tmp_path, d
 def test_dates_whose_day_and_month_cannot_be_told_apart_are_noted_where_they_are_used(tmp_path):
     path = written(tmp_path, changed(day=[f"{1 + i % 6:02d}/{1 + i % 12:02d}/2024" for i in range(24)]))
     table = load_table(path, dates="ordinal")
-    note = "Dates in 'day' are read as mm/dd/yyyy, but dd/mm/yyyy fits all of them as well: write them as yyyy-mm-dd"
-    assert any(note in notice for notice in table.notices)
+    expected_notice = (
+        "Dates in 'day' are read as mm/dd/yyyy, but all of them are valid as dd/mm/yyyy too. Write dates as yyyy-mm-dd "
+        "to avoid ambiguity."
+    )
+    assert expected_notice in table.notices
     expected = [(date(2024, 1 + i % 6, 1 + i % 12) - date(1970, 1, 1)).days for i in range(24)]
     np.testing.assert_array_equal(table.X[:, -1], expected)
-    assert not any("as well" in notice for notice in load_table(path).notices)
+    assert not any("to avoid ambiguity" in notice for notice in load_table(path).notices)
 
 
 @pytest.mark.parametrize("odd", ["31.02.2024", "2024-01-01", "1/2/2024", "01.01.24"])
@@ -352,12 +357,14 @@ def test_codes_are_no_groups_and_patients_are(tmp_path, ending):
     table = load_table(path, label="readmitted")
     assert table.schema.feature_names == ["discharge_disposition_id", "time_in_hospital"]
     assert table.left_out == {"encounter_id": "identifier", "patient_nbr": "names a group"}
-    assert "patient_nbr repeats within domains: --group patient_nbr keeps its rows together." in table.notices
-    note = "'discharge_disposition_id' is called like a code, and its 26 different integers are used as numbers"
+    assert (
+        "'patient_nbr' repeats within domains. Set the parameter group to patient_nbr to keep its rows together."
+    ) in table.notices
+    note = "'discharge_disposition_id' is named like a code, and its 26 distinct integers are used as numbers"
     assert any(note in notice for notice in table.notices)
     declared = load_table(path, label="readmitted", categories=["discharge_disposition_id"])
     assert len(declared.schema.columns[0].levels) == 26
-    assert not any("called like a code" in notice for notice in declared.notices)
+    assert not any("named like a code" in notice for notice in declared.notices)
 
 
 def test_what_is_called_an_id_names_groups_if_its_values_stay_in_their_domains(tmp_path):
@@ -382,7 +389,7 @@ def test_integers_that_differ_in_every_row_are_noted_whatever_they_are_called(tm
     for ending in ("csv", "parquet"):
         table = load_table(written(tmp_path, frame, ending), label="readmitted")
         assert "income" in table.schema.feature_names
-        noted = [notice for notice in table.notices if "A different integer in every row" in notice]
+        noted = [notice for notice in table.notices if "a different integer in every row" in notice]
         assert len(noted) == 1
         assert "'income'. They are used as numbers" in noted[0]
     asked = load_table(written(tmp_path, frame), label="readmitted", features=["income"])
@@ -398,7 +405,9 @@ def visits(**more):
 def test_patients_are_no_domains_beside_hospitals_and_are_no_features(tmp_path):
     table = load_table(written(tmp_path, visits()))
     assert (table.schema.domain, table.schema.feature_names, table.group) == ("hospital", ["x"], None)
-    assert "patient_id repeats within domains: --group patient_id keeps its rows together." in table.notices
+    assert (
+        "'patient_id' repeats within domains. Set the parameter group to patient_id to keep its rows together."
+    ) in table.notices
     once = load_table(written(tmp_path, visits().unique(["hospital", "patient_id"], maintain_order=True)))
     assert not any("repeats" in notice for notice in once.notices)
     assert load_table(written(tmp_path, visits()), features=["patient_id"]).schema.feature_names == ["patient_id"]
@@ -429,7 +438,7 @@ def test_groups_go_with_their_rows(tmp_path):
 
 def test_every_column_has_a_use_or_a_reason(tmp_path):
     frame = changed(one=[1] * 24, none=[None] * 24, record=[f"r{i}" for i in range(24)], day=DAYS)
-    uses = load_table(written(tmp_path, frame, "parquet"), drop=["age"]).column_uses()
+    uses = load_table(written(tmp_path, frame, "parquet"), drop=["age"]).describe_columns()
     assert [use["column"] for use in uses[:2]] == ["diagnosis", "hospital"]
     left_out = {"age": "dropped", "one": "constant", "none": "all missing", "record": "identifier", "day": "date"}
     assert {use["column"]: use["why"] for use in uses if use["use"] == "left out"} == left_out

@@ -14,8 +14,8 @@ from scipy.io import savemat
 
 pl = pytest.importorskip("polars")
 
-from unseen.datasets import embedded_digits, load_folder, load_rotated_digits  # noqa: E402
-from unseen.tables import TableError, batches, load_table, scan  # noqa: E402
+from unseen.datasets import load_digits_table, load_folder, load_rotated_digits  # noqa: E402
+from unseen.tables import TableError, iter_batches, load_table, scan  # noqa: E402
 from written_tables import FRAME, WRITERS, assert_same, changed, written  # noqa: E402
 
 
@@ -65,7 +65,7 @@ def test_a_column_that_repeats_the_domain_is_left_out_of_a_folder_unless_asked_f
         written(tmp_path, FRAME, "csv", name)
     by_file, by_column = load_table(tmp_path), load_table(tmp_path, domain="hospital")
     assert "hospital" not in by_file.schema.feature_names
-    assert any("'hospital'. Pass --domain to use one." in notice for notice in by_file.notices)
+    assert any("'hospital'. Set the parameter domain to use one of them." in notice for notice in by_file.notices)
     assert set(by_file.domain) == {"one", "two"}
     assert set(by_column.domain) == {"bonn", "leeds", "york"}
     assert by_column.schema.domain == "hospital"
@@ -108,14 +108,14 @@ def test_a_folder_of_arrays_agrees_with_load_folder(tmp_path):
 def test_arrays_without_labels_can_be_read_in_batches(tmp_path):
     X = np.arange(10.0).reshape(5, 2)
     np.savez(tmp_path / "new.npz", X=X)
-    parts = list(batches(tmp_path / "new.npz", ["feature_1", "feature_0"], size=2))
+    parts = list(iter_batches(tmp_path / "new.npz", ["feature_1", "feature_0"], size=2))
     assert [part.height for part in parts] == [2, 2, 1]
     np.testing.assert_array_equal(pl.concat(parts).to_numpy(), X[:, ::-1])
 
 
 def test_the_embedded_table_is_the_rotated_digits_and_needs_no_polars(monkeypatch):
     monkeypatch.setitem(sys.modules, "polars", None)
-    table, data = embedded_digits(), load_rotated_digits()
+    table, data = load_digits_table(), load_rotated_digits()
     np.testing.assert_array_equal(table.X, data.data)
     np.testing.assert_array_equal(table.domain, data.domain)
     assert (table.name, table.schema.feature_names) == ("rotated digits", data.feature_names)
@@ -154,7 +154,9 @@ def test_dates_categories_and_lists_of_typed_files_are_understood(tmp_path):
         day=pl.date(2020, 1, 1 + pl.int_range(24) % 3), scan=pl.Series([[1, 2]] * 24), raw=pl.Series([b"x"] * 24)
     )
     table = load_table(written(tmp_path, frame, "parquet"))
-    assert "Left out, since they are dates: 'day'. Pass --dates ordinal to use their days since 1970." in table.notices
+    assert (
+        "Left out, since they are dates: 'day'. Set the parameter dates to ordinal to use them as days since 1970."
+    ) in table.notices
     assert "Left out, since they hold lists, records or bytes: 'scan', 'raw'." in table.notices
     np.testing.assert_array_equal(table.X[:, :4], load_table(written(tmp_path, FRAME)).X)
 
@@ -231,7 +233,7 @@ def test_a_draw_keeps_the_order_of_the_file_and_depends_on_the_seed_alone(tmp_pa
     np.testing.assert_array_equal(drawn.y, whole.y[rows])
     np.testing.assert_array_equal(drawn.domain, whole.domain[rows])
     assert drawn.schema == whole.schema
-    assert "Drew at most 20 rows of each domain: 60 of 600." in drawn.notices
+    assert "Selected at most 20 rows of each domain: 60 of 600." in drawn.notices
     assert_same(drawn, load_table(path, max_per_domain=20, seed=3))
     assert not np.array_equal(drawn.X, load_table(path, max_per_domain=20, seed=4).X)
 
@@ -253,17 +255,17 @@ def test_small_batches_and_one_batch_agree(tmp_path, monkeypatch, ending):
 @pytest.mark.parametrize("ending", ["csv", "csv.gz", "parquet", "feather"])
 def test_batches_are_in_order_and_no_larger_than_asked(tmp_path, ending):
     path = written(tmp_path, BIG, ending)
-    parts = list(batches(path, ["kind", "x"], size=47))
+    parts = list(iter_batches(path, ["kind", "x"], size=47))
     assert max(part.height for part in parts) <= 47
     assert pl.concat(parts)["x"].cast(pl.Float64).to_list() == BIG["x"].to_list()
     assert parts[0].columns == ["kind", "x"]
-    assert pl.concat(batches(path, None)).equals(scan(path).collect())
+    assert pl.concat(iter_batches(path, None)).equals(scan(path).collect())
 
 
 def test_batches_of_a_folder_follow_each_other(tmp_path):
     for name in "ba":
         written(tmp_path, BIG.with_columns(site=pl.lit(name)), "csv", name)
-    assert pl.concat(batches(tmp_path, ["site"]))["site"].to_list() == ["a"] * 600 + ["b"] * 600
+    assert pl.concat(iter_batches(tmp_path, ["site"]))["site"].to_list() == ["a"] * 600 + ["b"] * 600
 
 
 def test_reading_does_not_change_the_file_or_the_arguments(tmp_path):

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 pl = pytest.importorskip("polars")
 
 from unseen import compare  # noqa: E402
-from unseen.datasets import embedded_digits  # noqa: E402
-from unseen.tables import Request, TableError, load_table  # noqa: E402
+from unseen.datasets import load_digits_table  # noqa: E402
+from unseen.tables import TableError, TableOptions, load_table  # noqa: E402
 
 N = 240
 FRAME = pl.DataFrame(
@@ -40,8 +40,8 @@ def at(frame, ending, folder, name="patients"):
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 @pytest.mark.parametrize("limit", [None, 20])
 def test_every_row_knows_its_place_in_the_file(tmp_path, monkeypatch, ending, limit):
-    monkeypatch.setattr("unseen.tables._survey.PART_ROWS", 50)
-    monkeypatch.setattr("unseen.tables._load.batch_size", lambda width: 17)
+    monkeypatch.setattr("unseen.tables._survey.MIN_PART_ROWS", 50)
+    monkeypatch.setattr("unseen.tables._load.choose_batch_size", lambda width: 17)
     table = load_table(at(FRAME, ending, tmp_path), max_per_domain=limit)
     assert len(table.rows) == len(table.X) == (60 if limit else N)
     np.testing.assert_array_equal(table.X[:, 0], FRAME["x"].to_numpy()[table.rows])
@@ -58,14 +58,14 @@ def test_rows_are_counted_through_the_files_of_a_folder(tmp_path):
 
 
 def test_a_table_that_is_made_by_hand_has_all_its_rows():
-    np.testing.assert_array_equal(embedded_digits().rows, np.arange(1797))
+    np.testing.assert_array_equal(load_digits_table().rows, np.arange(1797))
 
 
 def test_the_digits_keep_their_places_when_they_are_thinned():
     pytest.importorskip("typer", reason="the command needs its extra")
     from unseen.cli._options import embedded_table
 
-    whole, few = embedded_digits(), embedded_table(Request(max_per_domain=20, seed=3))
+    whole, few = load_digits_table(), embedded_table(TableOptions(max_per_domain=20, seed=3))
     assert len(few.rows) == len(few.y) == 120
     np.testing.assert_array_equal(few.X, whole.X[few.rows])
 
@@ -114,12 +114,10 @@ def marked(places, mark="none"):
 
 def test_how_many_are_unlabeled_is_said_and_what_is_left_of_no_domain(tmp_path):
     table = load_table(at(marked({*range(0, N, 3), 1}), "csv", tmp_path), unlabeled="none")
-    assert "Left out 81 rows of 240 with the label 'none', which stands for none: nothing is left of 's0'." in (
-        table.notices
-    )
+    assert "Left out 81 rows of 240 with the label 'none', so that no rows remain of 's0'." in table.notices
     assert set(table.domain.tolist()) == {"s1", "s2"}
     again = load_table(at(marked({1}), "csv", tmp_path), unlabeled=" none ")
-    assert "Left out 1 row of 240 with the label 'none', which stands for none." in again.notices
+    assert "Left out 1 row of 240 with the label 'none'." in again.notices
 
 
 def test_arrays_have_unlabeled_rows_too(tmp_path):
@@ -134,16 +132,21 @@ def test_a_missing_label_is_pointed_to_its_row_even_where_others_are_left_out(tm
     frame = marked(range(10, 20)).with_columns(
         label=pl.when(pl.int_range(N) == 30).then(None).otherwise(marked(range(10, 20))["label"])
     )
-    with pytest.raises(TableError, match=r"is missing in 1 row: row 31\. .*--unlabeled NA"):
+    with pytest.raises(TableError, match=r"is missing in 1 row: row 31\. .*the parameter unlabeled to NA"):
         load_table(at(frame, "csv", tmp_path), unlabeled="none")
 
 
 @pytest.mark.parametrize(
     ("places", "value", "reason"),
     [
-        (range(5), "nobody", "no row has the label 'nobody', which was to stand for none: there are '1', '2', 'none'"),
-        (range(N), "none", "all 240 rows have the label 'none', which stands for none"),
-        (range(1, N), "none", "must hold two classes or more"),
+        (
+            range(5),
+            "nobody",
+            "no row has the label 'nobody' of unlabeled rows (the parameter unlabeled); the labels are '1', '2', "
+            "'none'",
+        ),
+        (range(N), "none", "all 240 rows have the label 'none' of unlabeled rows (the parameter unlabeled)"),
+        (range(1, N), "none", "must hold at least two classes"),
     ],
 )
 def test_a_value_for_unlabeled_rows_that_cannot_be_right_is_refused(tmp_path, places, value, reason):

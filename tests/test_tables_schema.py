@@ -16,7 +16,7 @@ from sklearn.pipeline import make_pipeline
 
 pl = pytest.importorskip("polars")
 
-from unseen.tables import Column, Schema, TableError, load_table, preprocessor  # noqa: E402
+from unseen.tables import Column, Schema, TableError, load_table, make_preprocessor  # noqa: E402
 
 SCHEMA = Schema(
     (Column("age", "numeric"), Column("sex", "categorical", ("f", "m")), Column("visits", "numeric")),
@@ -99,10 +99,10 @@ def test_an_empty_frame_gives_an_empty_matrix():
     assert SCHEMA.encode(FRAME.clear()).shape == (0, 3)
 
 
-def test_match_names_all_missing_columns_with_the_nearest_and_returns_the_unused():
-    assert SCHEMA.match(["x", "visits", "ill", "sex", "site", "age"], "new.csv") == ["x"]
+def test_check_columns_names_all_missing_columns_with_the_nearest_and_returns_the_unused():
+    assert SCHEMA.check_columns(["x", "visits", "ill", "sex", "site", "age"], "new.csv") == ["x"]
     with pytest.raises(TableError) as caught:
-        SCHEMA.match(["Age", "sex"], "new.csv")
+        SCHEMA.check_columns(["Age", "sex"], "new.csv")
     assert str(caught.value) == (
         "new.csv cannot be used:\n- it has no column 'age': did you mean 'Age'?\n"
         "- it has no column 'visits': the columns are 'Age', 'sex'.\n"
@@ -133,7 +133,7 @@ def test_a_table_written_again_in_another_format_encodes_alike(tmp_path):
     np.testing.assert_array_equal(table.schema.encode(frame.reverse()), table.X[::-1])
 
 
-# --- preprocessor ---
+# --- make_preprocessor ---
 
 NUMBERS = Schema(tuple(Column(f"x{i}", "numeric") for i in range(3)))
 CLASSIFIER = LogisticRegression()
@@ -149,7 +149,7 @@ def sources(n=60, seed=0):
 
 @pytest.mark.parametrize("scale", ["standardize", "none"])
 def test_the_output_is_dense_finite_and_as_wide_whatever_the_new_rows_hold(scale):
-    fitted = preprocessor(SCHEMA, scale).fit(sources())
+    fitted = make_preprocessor(SCHEMA, scale).fit(sources())
     wild = np.array([[np.nan] * 3, [1e9, -1, -5], [0, 7, 0]])
     assert fitted.transform(sources()).shape == (60, 5)  # two numbers, and f, m, missing
     out = fitted.transform(wild)
@@ -159,27 +159,27 @@ def test_the_output_is_dense_finite_and_as_wide_whatever_the_new_rows_hold(scale
 
 
 def test_standardized_numbers_have_mean_zero_and_deviation_one():
-    out = preprocessor(NUMBERS).fit_transform(np.random.default_rng(0).normal(7, 3, size=(50, 3)))
+    out = make_preprocessor(NUMBERS).fit_transform(np.random.default_rng(0).normal(7, 3, size=(50, 3)))
     np.testing.assert_allclose(out.mean(axis=0), 0, atol=1e-12)
     np.testing.assert_allclose(out.std(axis=0), 1)
 
 
 def test_l2_gives_rows_of_length_one_and_none_changes_nothing():
     X = np.random.default_rng(0).uniform(1, 9, size=(20, 3))
-    np.testing.assert_allclose(np.linalg.norm(preprocessor(NUMBERS, "l2").fit_transform(X), axis=1), 1)
-    np.testing.assert_array_equal(preprocessor(NUMBERS, "none").fit_transform(X), X)
+    np.testing.assert_allclose(np.linalg.norm(make_preprocessor(NUMBERS, "l2").fit_transform(X), axis=1), 1)
+    np.testing.assert_array_equal(make_preprocessor(NUMBERS, "none").fit_transform(X), X)
 
 
 def test_missing_numbers_become_the_median():
     X = np.array([[1.0, 1, 1], [2, 2, 2], [90, 3, 3], [np.nan, 4, 4]])
-    np.testing.assert_array_equal(preprocessor(NUMBERS, "none").fit_transform(X)[3], [2, 4, 4])
+    np.testing.assert_array_equal(make_preprocessor(NUMBERS, "none").fit_transform(X)[3], [2, 4, 4])
 
 
 def test_new_levels_share_a_column_with_rare_ones_and_are_zero_without_any():
     schema = Schema((Column("c", "categorical", ("a", "b", "c")),))
     common = np.repeat([0.0, 1.0], 100)[:, None]
     with_rare = np.vstack([common, [[2.0]]])
-    none_rare, some_rare = preprocessor(schema).fit(common), preprocessor(schema).fit(with_rare)
+    none_rare, some_rare = make_preprocessor(schema).fit(common), make_preprocessor(schema).fit(with_rare)
     np.testing.assert_array_equal(
         none_rare.transform([[0.0], [-1.0], [2.0], [np.nan]]), [[1, 0], [0, 0], [0, 0], [0, 0]]
     )
@@ -194,7 +194,7 @@ def test_new_levels_share_a_column_with_rare_ones_and_are_zero_without_any():
 def test_missing_and_constant_columns_are_never_nan_and_keep_their_place(X, scale):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        out = preprocessor(NUMBERS, scale).fit(X).transform(X)
+        out = make_preprocessor(NUMBERS, scale).fit(X).transform(X)
     assert out.shape == X.shape
     assert np.isfinite(out).all()
     if scale == "standardize":
@@ -206,9 +206,9 @@ def test_missing_and_constant_columns_are_never_nan_and_keep_their_place(X, scal
 def test_only_the_rows_it_was_fitted_on_matter():
     X, target = sources(), sources(seed=1)
     y = (np.nan_to_num(X[:, 0]) > 50).astype(int)
-    one = make_pipeline(preprocessor(SCHEMA), CLASSIFIER).fit(X, y)
+    one = make_pipeline(make_preprocessor(SCHEMA), CLASSIFIER).fit(X, y)
     other_schema = Schema((*SCHEMA.columns[:1], Column("sex", "categorical", ("f", "m", "x")), *SCHEMA.columns[2:]))
-    two = make_pipeline(preprocessor(other_schema), CLASSIFIER).fit(X, y)  # a level that only the target has
+    two = make_pipeline(make_preprocessor(other_schema), CLASSIFIER).fit(X, y)  # a level that only the target has
     np.testing.assert_array_equal(one.predict_proba(target), two.predict_proba(target))
     before = one.predict_proba(target[:5])
     one.predict_proba(target * 1000)
@@ -221,7 +221,7 @@ def test_it_is_cloned_and_saved_without_code_of_our_own(kind):
     io = pytest.importorskip("skops.io")
     columns = [i for i, column in enumerate(SCHEMA.columns) if kind in (column.kind, "both")]
     X = sources()[:, columns]
-    unfitted = preprocessor(Schema(tuple(SCHEMA.columns[i] for i in columns)))
+    unfitted = make_preprocessor(Schema(tuple(SCHEMA.columns[i] for i in columns)))
     fitted = clone(unfitted).fit(X)
     saved = io.dumps(fitted)
     assert set(io.get_untrusted_types(data=saved)) <= {"numpy.dtype"}  # the imputer keeps one
@@ -231,13 +231,13 @@ def test_it_is_cloned_and_saved_without_code_of_our_own(kind):
 @pytest.mark.parametrize(
     ("schema", "scale", "message"),
     [
-        (NUMBERS, "standardize", "scale must be one of standardize, l2, none; got 'standardize'"),
-        (SCHEMA, "l2", "scale='l2' gives rows of numbers length 1, but 'sex' hold levels"),
+        (NUMBERS, "normalize", "scale must be one of standardize, l2, none; got 'normalize'"),
+        (SCHEMA, "l2", "scale='l2' requires a table of numbers, but 'sex' hold levels"),
     ],
 )
 def test_a_scale_that_cannot_be_used_is_refused(schema, scale, message):
     with pytest.raises(ValueError, match=message):
-        preprocessor(schema, scale)
+        make_preprocessor(schema, scale)
 
 
 def test_a_description_without_groups_is_one_of_before():

@@ -193,7 +193,7 @@ def test_a_model_of_fit_with_trees_is_saved_and_loaded(tmp_path, few_trees):
     model = unseen.fit(frame, ["gradient boosting", "extra trees"], label="ill", domain="hospital")
     model.save(tmp_path / "m.unseen")
     copied = unseen.load_model(tmp_path / "m.unseen")
-    assert {type(member[-1]).__name__ for member in copied.estimator.pool.members_} <= {
+    assert {type(member[-1]).__name__ for member in copied.estimator.ensemble.members_} <= {
         "ExtraTreesClassifier",
         "HistGradientBoostingClassifier",
     }

@@ -234,10 +234,10 @@ def test_above_a_size_it_goes_by_the_plan_and_says_so(method, pool, alike, monke
     """With every sample a landmark a projection is the exact one; an SVM has another loss behind landmarks."""
     X, y, d = noisy(n_per_cell=30)
     exact = UnseenClassifier([method], ensemble=pool).fit(X, y, sample_domain=NAMES[d])
-    for name, rows in {"EXACT_ROWS": len(X) - 1, "CHOICE_ROWS": len(X), "TOLERANCE": None}.items():
+    for name, rows in {"EXACT_ROWS": len(X) - 1, "CHOICE_ROWS": len(X), "TRACE_TOLERANCE": None}.items():
         monkeypatch.setattr(f"unseen.kernels._size_plan.{name}", rows)
     large = UnseenClassifier([method], ensemble=pool, verbose=1).fit(X, y, sample_domain=NAMES[d])
-    assert "270 rows: 270 choose the settings" in capsys.readouterr().err
+    assert "270 rows: 270 rows select the hyperparameters" in capsys.readouterr().err
     assert large.best_model_ == exact.best_model_
     assert np.mean(large.predict(X, sample_domain=NAMES[d]) == exact.predict(X, sample_domain=NAMES[d])) > alike
     monkeypatch.setattr("unseen.kernels._size_plan.CHOICE_ROWS", 60)

@@ -1,4 +1,4 @@
-"""Projections and predictions on Dask collections, computed where their blocks are."""
+"""Lazy predictions for Dask collections."""
 
 from .estimators import predict_lazily as predict
 

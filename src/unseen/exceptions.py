@@ -1,4 +1,4 @@
-"""Warnings that a user may want to filter by name, and errors that a caller may want to catch by name."""
+"""Warnings that users can filter, and errors that callers can catch."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ import warnings
 
 
 class SingleDomainWarning(UserWarning):
-    """All samples come from one domain, so there is no shift between domains to learn from."""
+    """All samples come from one domain, so that no shift between domains can be learned."""
 
 
 class FewerComponentsWarning(UserWarning):
-    """The data support fewer components than were asked for."""
+    """The data support fewer components than requested."""
 
 
 class MaskedLabelsWarning(UserWarning):
-    """A domain has no label but -1, by which other libraries mean that its labels are masked."""
+    """All labels of a domain are -1, which other libraries use for masked labels."""
 
 
 class CoverageWarning(UserWarning):
-    """Prediction sets have a lower coverage than 0.9, because fewer than 9 domains were held out."""
+    """The coverage of prediction sets is below 0.9, because fewer than 9 domains were held out."""
 
 
 class NewDataWarning(UserWarning):
-    """New data differ from the training data in a way that predictions suffer from."""
+    """New data differ from the training data in a way that affects predictions."""
 
 
-# How a caller can avoid a SmallBatchError, in terms of Python parameters.
+# Ways to avoid a SmallBatchError, in terms of Python parameters.
 REMEDIES = {
-    "batch": "predict at least {fewest} rows of each new domain at once",
+    "batch": "predict at least {min_rows} rows of each new domain at once",
     "inductive": "fit with transductive=False (in unseen.fit: inductive=True)",
     "source": "name a source domain in sample_domain",
     "center": 'predict with center="model"',
@@ -36,40 +36,40 @@ REMEDIES = {
 
 
 class SmallBatchError(ValueError):
-    """A transductive model was given too few rows of a new domain to compare each of them with the others.
+    """A transductive model received too few rows of a new domain.
 
     Parameters
     ----------
     domain : object
-        The name of the domain; None if the rows came without names.
+        Name of the domain; None if the rows have no names.
     rows : int
-        How many rows of it were given.
-    fewest : int
-        How many rows are needed.
+        Number of its rows.
+    min_rows : int
+        Number of rows that are needed.
     remedies : sequence of str
         Which of "batch", "inductive", "source" and "center" avoid the error.
     """
 
-    def __init__(self, domain: object, rows: int, fewest: int, remedies: tuple[str, ...]) -> None:
-        super().__init__(domain, rows, fewest, remedies)
+    def __init__(self, domain: object, rows: int, min_rows: int, remedies: tuple[str, ...]) -> None:
+        super().__init__(domain, rows, min_rows, remedies)
         self.domain = domain
         self.rows = rows
-        self.fewest = fewest
+        self.min_rows = min_rows
         self.remedies = remedies
 
     @property
     def problem(self) -> str:
-        """What is wrong, without advice."""
-        which = "The new domain" if self.domain is None else f"Domain {self.domain!r}"
+        """The problem, without advice."""
+        subject = "The new domain" if self.domain is None else f"Domain {self.domain!r}"
         return (
-            f"{which} has {self.rows} row{'s' * (self.rows != 1)}, but a transductive prediction depends on the other "
-            f"rows of the domain and needs at least {self.fewest} of them."
+            f"{subject} has {self.rows} row{'s' * (self.rows != 1)}, but a transductive prediction depends on the "
+            f"other rows of the domain and needs at least {self.min_rows} of them."
         )
 
     def advice(self, remedies: dict[str, str]) -> str:
-        """What to do, in the given words."""
-        ways = [remedies[name].format(fewest=self.fewest) for name in self.remedies]
-        text = ", ".join(ways[:-1]) + (" or " if len(ways) > 1 else "") + ways[-1]
+        """Return the advice, with the given texts of remedies."""
+        texts = [remedies[name].format(min_rows=self.min_rows) for name in self.remedies]
+        text = ", ".join(texts[:-1]) + (" or " if len(texts) > 1 else "") + texts[-1]
         return f"{text[0].upper()}{text[1:]}."
 
     def __str__(self) -> str:
@@ -77,8 +77,10 @@ class SmallBatchError(ValueError):
 
 
 def warn(message: str, category: type[Warning]) -> None:
-    """Warn at the line that called this package, however deep the reason lies and whoever passed the call on."""
-    level, frame = 1, sys._getframe()
+    """Warn at the line of the user's code that called this package, also through scikit-learn or joblib."""
+    level = 1
+    frame = sys._getframe()
     while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] in ("unseen", "sklearn", "joblib"):
-        level, frame = level + 1, frame.f_back
+        level += 1
+        frame = frame.f_back
     warnings.warn(message, category, stacklevel=level)

@@ -9,31 +9,32 @@ from types import FrameType
 
 
 def main() -> None:
-    """Run the command; without the `cli` extra, say how to install it."""
+    """Run the command, or exit with a message that names the `cli` extra if it is not installed."""
     received = _clean_up_when_terminated()
     _replace_unencodable_characters()
     try:
         from ._app import app
     except ImportError as error:
-        sys.exit(f"The unseen command needs its extra ({error}): pip install 'unseen[cli]'")
+        sys.exit(f"The unseen command needs the extra 'cli' ({error}). Install it: pip install 'unseen[cli]'")
     try:
         app()
     finally:
-        if received:  # extension modules turn an exit while they are imported into an ImportError
+        # An exit during the import of an extension module becomes an ImportError, so the exit code is set again here.
+        if received:
             sys.exit(128 + received[0])
 
 
 def _clean_up_when_terminated() -> list[int]:
-    """Exit through Python when terminated or when the terminal is closed; return the list of such signals.
+    """Exit through Python on SIGTERM and SIGHUP; return a list to which a received signal is appended.
 
-    By default these signals end a process at once: temporary files, worker processes and shared memory would remain.
-    A signal that is ignored, as SIGHUP is under nohup, stays ignored.
+    By default these signals end a process immediately, and temporary files, worker processes and shared memory remain.
+    An ignored signal, such as SIGHUP under nohup, remains ignored.
     """
     received: list[int] = []
 
     def exit_now(number: int, _: FrameType | None) -> None:
         received.append(number)
-        sys.exit(128 + number)  # as a shell reports it
+        sys.exit(128 + number)  # the exit code that a shell reports
 
     for name in ("SIGTERM", "SIGHUP"):
         number = getattr(signal, name, None)  # Windows has no SIGHUP
@@ -43,9 +44,9 @@ def _clean_up_when_terminated() -> list[int]:
 
 
 def _replace_unencodable_characters() -> None:
-    """Print a question mark for a character that standard output cannot encode, such as Greek letters in ASCII.
+    """Print a question mark for each character that standard output cannot encode, such as a Greek letter in ASCII.
 
-    Standard error never fails: Python escapes such characters there.
+    Standard error needs no such setting: Python escapes these characters there.
     """
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")

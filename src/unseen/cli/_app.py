@@ -1,4 +1,4 @@
-"""The command's root: sub-commands, version, and one way to report errors."""
+"""The root command with its subcommands."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ for command in (compare, diagnose, explore, extract, fit, predict, show):
 app.add_typer(reproduce, name="reproduce")
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _print_version(is_requested: bool) -> None:
+    if is_requested:
         typer.echo(f"unseen {__version__}")
         raise typer.Exit
 
@@ -31,10 +31,10 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """Classify data from a place you have never seen.
+    """Classify data from domains never seen in training.
 
     Example: unseen compare hospitals.csv --label diagnosis --domain hospital --report report.html
     """

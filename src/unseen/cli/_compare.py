@@ -1,20 +1,33 @@
-"""``unseen compare``: every method on every held-out domain, a table, a verdict and a report."""
+"""``unseen compare``: evaluate every method on every held-out domain; print a table, a verdict and a report."""
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 from rich.text import Text
 
-from ..utils.io import check_target
+from ..utils.io import check_output_path
 from . import _options as o
-from ._extract import photographs
-from ._own_methods import combine_methods, load_own_methods
-from ._report import errors, fitting, grid, notices, page, print_json, shortened, show_columns, translate_errors, write
+from ._extract import read_photo_table
+from ._report import (
+    error_console,
+    make_console,
+    make_table,
+    print_notices,
+    print_result,
+    select_fitting_columns,
+    shorten,
+    show_columns,
+    translate_errors,
+    write_text,
+)
+from ._user_methods import combine_methods, load_user_methods
+
+Cell = str | Text
+DOMAIN_COLUMN_WIDTHS = (24, 14, 9)  # maximum widths of domain names, tried in this order until all columns fit
 
 
 def compare(
@@ -31,14 +44,14 @@ def compare(
     unlabeled: o.Unlabeled = None,
     dates: o.Dates = "drop",
     categories: o.Categories = None,
-    methods: o.Methods = o.ALL,
+    methods: o.Methods = o.ALL_METHODS,
     with_models: o.With = None,
     repeats: o.Repeats = 3,
     selection: o.Selection = "domain",
     scale: o.Scale = None,
     center: Annotated[
         Literal["target", "source"],
-        typer.Option(help="Center projections on the new domain (transductive) or the sources."),
+        typer.Option(help="Center projections on the held-out domain (transductive) or on the source domains."),
     ] = "target",
     metric: o.Metric = "accuracy",
     balance: o.Weighing = "none",
@@ -46,7 +59,7 @@ def compare(
     quick: o.Quick = False,
     grids: Annotated[
         Literal["lean", "full"],
-        typer.Option("--grid", help="All settings, or without the widest kernel and the smallest ridge."),
+        typer.Option("--grid", help="All settings (full), or all but the widest kernel and smallest ridge (lean)."),
     ] = "lean",
     report: o.Report = None,
     store: o.Store = None,
@@ -57,134 +70,163 @@ def compare(
     columns: o.Columns = False,
     as_json: o.Json = False,
 ) -> None:
-    """Hold out each domain, run every method, and say whether invariance helps.
+    """Evaluate methods by leave-one-domain-out cross-validation, and test whether invariance helps.
 
-    Without DATA: scikit-learn's digits at six angles. With --model, DATA are photographs, as for unseen extract.
+    Without DATA: scikit-learn's digits at six angles. With --model: DATA are photographs, as for unseen extract.
 
     Example: unseen compare hospitals.csv --label diagnosis --domain hospital --report report.html
     """
     from ..model_selection import get_metric
-    from ..study import Execution, compare_table, describe_imbalance
-    from ..tables import Request
+    from ..study import Execution, Protocol, compare_table, describe_imbalance
+    from ..tables import TableOptions
 
     with translate_errors():
-        check_target(report, ".html", ".htm")
-        asked = Request(label, domain, o.parse_names(features), o.parse_names(drop), unlabeled, max_per_domain, seed)
-        asked = replace(asked, group=group, dates=dates, categories=o.parse_names(categories))
+        check_output_path(report, ".html", ".htm")
+        request = TableOptions(
+            label=label,
+            domain=domain,
+            features=o.parse_names(features),
+            drop=o.parse_names(drop),
+            unlabeled=unlabeled,
+            max_per_domain=max_per_domain,
+            seed=seed,
+            group=group,
+            dates=dates,
+            categories=o.parse_names(categories),
+        )
         if model is None:
-            o.require_option("--model", **{"--output-name": output_name, "--domain-from": domain_from})
-            table = o.read_table(data, asked)
+            o.require_option("--model", {"--output-name": output_name, "--domain-from": domain_from})
+            table = o.read_table(data, request)
         else:
-            table = photographs(data, asked, domain_from, extraction=(model, output_name, preset))
+            table = read_photo_table(
+                data, request, domain_from, model=model, output_name=output_name, preprocessing=preset
+            )
+        print_notices(table.notices)
         caution = describe_imbalance(Counter(table.y.tolist()), get_metric(metric).label)
-        notices([*table.notices, *([caution] if caution else [])])
-        how, chosen = (
-            o.resolve_scale(data, scale),
-            combine_methods(o.parse_names(methods) or [], load_own_methods(with_models or [])),
+        if caution:
+            print_notices([caution])
+        all_methods = combine_methods(o.parse_names(methods) or [], load_user_methods(with_models or []))
+        protocol = Protocol(
+            selection,
+            repeats=1 if quick else repeats,
+            quick=quick,
+            seed=seed,
+            preprocess=o.resolve_scale(data, scale),
+            centering=center,
+            metric=metric,
+            balance=balance,
+            grid=grids,
         )
-        rules: dict[str, Any] = {
-            "preprocess": how,
-            "centering": center,
-            "metric": metric,
-            "balance": balance,
-            "grid": grids,
-        }
-        protocol = o.make_protocol(selection, repeats, quick, seed=seed, **rules)
         plan = protocol.plan(table.domain)
-        notices([] if plan.exact else [str(plan)])
-        kept, resume = o.results_path(Path(table.name).stem.replace(" ", "-"), store)
-        o.check_store(kept)
+        if not plan.exact:
+            print_notices([str(plan)])
+        store, resume = o.results_path(Path(table.name).stem.replace(" ", "-"), store)
+        o.check_store(store)
     with translate_errors(resume):
-        errors.print(
-            f"{len(table.y):,} samples, {len(set(table.domain.tolist()))} domains, {len(chosen)} methods, "
-            f"{protocol.repeats} repeat{'s' * (protocol.repeats > 1)} -> {kept}"
+        n_domains = len(set(table.domain.tolist()))
+        error_console.print(
+            f"{len(table.y):,} samples, {n_domains} domains, {len(all_methods)} methods, "
+            f"{protocol.repeats} repeat{'s' if protocol.repeats > 1 else ''} -> {store}"
         )
-        with o.cluster(workers, scheduler) as client:
-            work = Execution(kept, n_jobs=jobs, verbose=1, client=client)
-            found = compare_table(table, protocol, chosen, work, command=o.command_line())
-        summary = found.summary()
+        with o.open_cluster(workers, scheduler) as client:
+            execution = Execution(store, n_jobs=jobs, verbose=1, client=client)
+            comparison = compare_table(table, protocol, all_methods, execution, command=o.current_command())
+        summary = comparison.summary()
         if report is not None:
-            write(found.to_html(), report)
-        print_json({name: part for name, part in summary.items() if name != "pictures"}, as_json, show_comparison)
-        show_columns(summary["data"]["columns"], columns and not as_json)
+            write_text(comparison.to_html(), report)
+        without_pictures = {name: value for name, value in summary.items() if name != "pictures"}
+        print_result(without_pictures, as_json, show_comparison)
+        if columns and not as_json:
+            show_columns(summary["data"]["columns"])
     if any(method["failed"] and not method["skipped"] for method in summary["methods"]):
-        errors.print("Some methods failed, for the reasons above; the same command tries them again.")
+        error_console.print(
+            "Some methods failed; the reasons are listed above. Run the same command again to retry them."
+        )
         raise typer.Exit(1)
 
 
 def show_comparison(summary: dict[str, Any]) -> None:
-    """Print methods by held-out domains, auto and then the best first, and the verdict.
+    """Print scores by method and held-out domain, with auto first and the others by mean score, and the verdict.
 
-    Of many domains, as many are shown as there is room for.
+    If there are too many domains for the width of the terminal, only the first ones are shown.
     """
-    from ..report import format_ranked
+    from ..report import rank_methods
 
-    console, domains = page(), summary["domains"]
-    metric, share = summary["verdict"]["metric"], summary["verdict"]["share"]
-    methods = format_ranked(summary["methods"])
-    for widest in MAX_COLUMN_WIDTH:
-        columns = _columns(methods, domains, widest, digits=1 if share else 3)
-        shown = fitting(columns, console.width, needed=4)
+    console = make_console()
+    domains = summary["domains"]
+    verdict = summary["verdict"]
+    is_percentage = verdict["share"]
+    methods = rank_methods(summary["methods"])
+    for max_width in DOMAIN_COLUMN_WIDTHS:
+        columns = _make_columns(methods, domains, max_width, digits=1 if is_percentage else 3)
+        shown = select_fitting_columns(columns, console.width, n_required=4)
         if len(shown) == len(columns):
             break
-    rich = grid(shown[:1], [], f"{metric.replace('_', ' ')} on the held-out domain{', %' * share}")
-    for name in shown[1:]:
-        rich.add_column(str(columns[name][0]), justify="left" if name == "kind" else "right", no_wrap=True)
+    title = f"{verdict['metric'].replace('_', ' ')} on the held-out domain{', %' if is_percentage else ''}"
+    table = make_table(shown[:1], [], title)
+    for key in shown[1:]:
+        table.add_column(str(columns[key][0]), justify="left" if key == "kind" else "right", no_wrap=True)
     for i in range(len(methods)):
-        rich.add_row(*(columns[name][1 + i] for name in shown))
-    console.print(rich)
-    absent = len(set(_keys(domains)) - set(shown))
-    if absent:
-        text = f"{absent} of {len(domains)} domains not shown, for want of room: --report and --json have all of them."
+        table.add_row(*(columns[key][1 + i] for key in shown))
+    console.print(table)
+    n_hidden = len(set(_domain_keys(domains)) - set(shown))
+    if n_hidden:
+        text = f"{n_hidden} of {len(domains)} domains do not fit; --report and --json show all of them."
         console.print(text, style="dim")
     if any(method["transductive"] for method in summary["methods"]):
-        console.print("* transductive: saw unlabeled samples of the held-out domain", style="dim")
+        console.print("* transductive: uses unlabeled samples of the held-out domain", style="dim")
     for method in summary["methods"]:
         if method["failed"]:
-            console.print(f"{method['name']} {_word(method)}: {method['failed']}", style="red")
+            console.print(f"{method['name']} {_status_word(method)}: {method['failed']}", style="red")
     console.print()
-    console.print(summary["verdict"]["headline"], style="bold")
-    for sentence in summary["verdict"]["sentences"]:
+    console.print(verdict["headline"], style="bold")
+    for sentence in verdict["sentences"]:
         console.print(sentence)
-    if summary["verdict"]["recommendation"]:
-        console.print(summary["verdict"]["recommendation"]["sentence"], style="bold")
+    if verdict["recommendation"]:
+        console.print(verdict["recommendation"]["sentence"], style="bold")
 
 
-Cell = str | Text
-MAX_COLUMN_WIDTH = (24, 14, 9)  # of the name of a domain above its column, the less the less room there is
-
-
-def _columns(methods: list[dict[str, Any]], domains: list[str], widest: int, digits: int) -> dict[Any, list[Cell]]:
-    """A header and a cell for each method, of each column, the most important columns first."""
-    found: dict[Any, list[Cell]] = {name: [name] for name in ("method", "mean ± sd", "worst", "best", "kind")}
-    found |= {key: [shortened(domain, widest)] for key, domain in zip(_keys(domains), domains, strict=True)}
-    found["seconds"] = ["seconds"]
-    accuracies = {d: [m["accuracies"][d]["mean"] for m in methods if m["accuracies"][d]] for d in domains}
+def _make_columns(
+    methods: list[dict[str, Any]], domains: list[str], max_width: int, digits: int
+) -> dict[Any, list[Cell]]:
+    """Make the columns of the table, the most important first: each a header and a cell for each method."""
+    columns: dict[Any, list[Cell]] = {name: [name] for name in ("method", "mean ± sd", "worst", "best", "kind")}
+    for key, domain in zip(_domain_keys(domains), domains, strict=True):
+        columns[key] = [shorten(domain, max_width)]
+    columns["seconds"] = ["seconds"]
+    best_scores = {}
+    for domain in domains:
+        scores = [method["accuracies"][domain]["mean"] for method in methods if method["accuracies"][domain]]
+        best_scores[domain] = max(scores, default=None)
     for method in methods:
-        own = [cell["mean"] for cell in method["accuracies"].values() if cell]
-        spread = "" if method["sd"] is None else f" ± {method['sd']:.{digits}f}"
-        found["method"].append(f"{method['name']}{'*' if method['transductive'] else ''}")
-        found["mean ± sd"].append(_word(method) if method["mean"] is None else f"{method['mean']:.{digits}f}{spread}")
-        found["worst"].append(f"{min(own):.{digits}f}" if own else "")
-        found["best"].append(f"{max(own):.{digits}f}" if own else "")
-        found["kind"].append(method["kind"])
-        for key, domain in zip(_keys(domains), domains, strict=True):
-            best = max(accuracies[domain], default=None)
-            found[key].append(_cell(method["accuracies"][domain], best, _word(method), digits))
-        found["seconds"].append(f"{method['seconds']:.1f}")
-    return found
+        status = _status_word(method)
+        scores = [cell["mean"] for cell in method["accuracies"].values() if cell]
+        mean = status if method["mean"] is None else f"{method['mean']:.{digits}f}"
+        if method["mean"] is not None and method["sd"] is not None:
+            mean += f" ± {method['sd']:.{digits}f}"
+        columns["method"].append(f"{method['name']}{'*' if method['transductive'] else ''}")
+        columns["mean ± sd"].append(mean)
+        columns["worst"].append(f"{min(scores):.{digits}f}" if scores else "")
+        columns["best"].append(f"{max(scores):.{digits}f}" if scores else "")
+        columns["kind"].append(method["kind"])
+        for key, domain in zip(_domain_keys(domains), domains, strict=True):
+            columns[key].append(_format_cell(method["accuracies"][domain], best_scores[domain], status, digits))
+        columns["seconds"].append(f"{method['seconds']:.1f}")
+    return columns
 
 
-def _keys(domains: list[str]) -> range:
-    return range(len(domains))  # a domain may be called like another column
+def _domain_keys(domains: list[str]) -> range:
+    return range(len(domains))  # the name of a domain may be that of another column
 
 
-def _word(method: dict[str, Any]) -> str:
-    return "skipped" if method["skipped"] else "failed" if method["failed"] else "undefined"
+def _status_word(method: dict[str, Any]) -> str:
+    if method["skipped"]:
+        return "skipped"
+    return "failed" if method["failed"] else "undefined"
 
 
-def _cell(cell: dict[str, float] | None, best: float | None, word: str, digits: int) -> Text:
+def _format_cell(cell: dict[str, float] | None, best: float | None, status: str, digits: int) -> Text:
     if cell is None:
-        return Text(word, style="red")
+        return Text(status, style="red")
     spread = f" ±{cell['sd']:.{digits}f}" if cell["sd"] else ""
     return Text(f"{cell['mean']:.{digits}f}{spread}", style="bold" if cell["mean"] == best else "")

@@ -1,26 +1,27 @@
-"""``unseen explore``: a page of this machine on which weights can be moved and watched."""
+"""``unseen explore``: a local web page that shows the effect of the weights of a projection."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from ..utils.io import check_target
+from ..utils.io import check_output_path
 from . import _options as o
-from ._report import clean, errors, notices, print_json, translate_errors
+from ._report import error_console, escape_controls, print_notices, print_result, translate_errors
 
 if TYPE_CHECKING:
-    from ..explore import Session
+    from ..explore import Server, Session
 
-FIGURES = ("held", "accuracy", "validation", "scatters", "components", "ridge", "eigenvalues")
+PRINTED_KEYS = ("held_out", "accuracy", "validation", "scatters", "components", "ridge", "eigenvalues")
 
 
 def explore(
     data: o.Data = None,
-    new: Annotated[Path | None, typer.Argument(help="A new table, if DATA is a model that unseen fit wrote.")] = None,
+    new: Annotated[
+        Path | None, typer.Argument(help="New table, if DATA is a model file that unseen fit wrote.")
+    ] = None,
     label: o.Label = None,
     domain: o.Domain = None,
     group: o.Group = None,
@@ -32,71 +33,90 @@ def explore(
     max_per_domain: o.MaxPerDomain = None,
     scale: o.Scale = None,
     example: Annotated[
-        Literal["synthetic", "digits"], typer.Option(help="Without DATA, the data that are shown first.")
+        Literal["synthetic", "digits"], typer.Option(help="Example data that are shown first, without DATA.")
     ] = "synthetic",
-    at: Annotated[str, typer.Option(help="A setting: the part of the page's address behind the #.")] = "",
+    at: Annotated[str, typer.Option(help="Setting to start with: the part of the page's address after the #.")] = "",
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write that setting's model (.unseen) or report (.html).")
+        Path | None,
+        typer.Option("--output", "-o", help="Write the model (.unseen) or the report (.html) of the setting."),
     ] = None,
     seed: o.Seed = 0,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Where to serve; 0 takes a free port.")] = 0,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the server; 0 selects a free one.")] = 0,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page in a browser.")] = True,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the figures of that setting; serve nothing.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the results of the setting as JSON, without a server.")
+    ] = False,
 ) -> None:
-    """Move the weights of a projection and watch what they do, on a page that only this machine can open.
+    """Change the weights of a projection and see their effect, on a page that only this machine can open.
 
     Without DATA: the synthetic data of the CIDG paper, and scikit-learn's digits at six angles. With a model and a new
-    table: where the rows lie among the sources, and which predictions are least certain. Ctrl-C ends it.
+    table: the position of the rows among the source domains, and the least certain predictions. Ctrl-C stops the
+    server.
 
     Example: unseen explore hospitals.csv --label diagnosis --domain hospital
     """
     from ..explore import Explorer, NewDataView, Server, embedded_sources, table_source
-    from ..tables import Request
+    from ..tables import TableOptions
 
     with translate_errors():
-        check_target(output, ".unseen", ".html")
+        check_output_path(output, ".unseen", ".html")
         if data is not None and data.suffix == ".unseen":
             if new is None:
-                raise ValueError("A model is looked at on a new table: unseen explore model.unseen new_table.csv")
+                raise ValueError(
+                    f"{data} is a model, which needs a new table. Use: unseen explore {data.name} new_table.csv"
+                )
             _serve(Server(Explorer({}, NewDataView(data, new, domain)), port), browser)
             return
         if new is not None:
-            raise ValueError(f"A second table goes with a model: {data} does not end in .unseen.")
+            raise ValueError(f"NEW needs a model file as DATA, which ends in .unseen; got {data}.")
         if data is None:
             sources = embedded_sources(seed, scale)
             sources = {example: sources.pop(example), **sources}
         else:
-            asked = Request(
-                label, domain, o.parse_names(features), o.parse_names(drop), unlabeled, max_per_domain, seed
+            request = TableOptions(
+                label=label,
+                domain=domain,
+                features=o.parse_names(features),
+                drop=o.parse_names(drop),
+                unlabeled=unlabeled,
+                max_per_domain=max_per_domain,
+                seed=seed,
+                group=group,
+                dates=dates,
+                categories=o.parse_names(categories),
             )
-            asked = replace(asked, group=group, dates=dates, categories=o.parse_names(categories))
-            table = o.read_table(data, asked)
-            notices(table.notices)
-            sources = {table.name: table_source(str(data), table, asked, scale or "standardize")}
+            table = o.read_table(data, request)
+            print_notices(table.notices)
+            sources = {table.name: table_source(str(data), table, request, scale or "standardize")}
         if as_json or output is not None:
-            _tell(next(iter(sources.values()))(), at, output, as_json)
+            open_first = next(iter(sources.values()))
+            _print_setting(open_first(), at, output, as_json)
             return
-        if data is not None:  # what is wrong with a table is said here, and not on the page
+        if data is not None:
+            # Open the table before the server starts, so that its errors are printed here and not on the page.
             session = next(iter(sources.values()))()
-            sources = {name: lambda: session for name in sources}
             session.setting(at)
+            sources = {name: lambda: session for name in sources}
         _serve(Server(Explorer(sources), port), browser, at)
 
 
-def _tell(session: Session, at: str, output: Path | None, as_json: bool) -> None:
-    """Print the figures of a setting, and write its model or its report."""
+def _print_setting(session: Session, at: str, output: Path | None, as_json: bool) -> None:
+    """Print the results of a setting, and write its model or its report."""
     from ..explore import save
 
     setting = session.setting(at)
-    found: dict[str, Any] = session.solve(setting)
+    solution = session.solve(setting)
     if output is not None:
         save(session, setting, output)
-        errors.print(f"Wrote {output}")
-    facts = {"setting": str(setting), **{name: found[name] for name in FIGURES}}
-    print_json(facts, as_json, lambda _: typer.echo(clean(f"Accuracy on {setting.held}: {found['accuracy']:.4f}")))
+        error_console.print(f"Wrote {output}")
+    result = {"setting": str(setting), **{name: solution[name] for name in PRINTED_KEYS}}
+    text = f"Accuracy on {setting.held_out}: {solution['accuracy']:.4f}"
+    print_result(result, as_json, lambda _: typer.echo(escape_controls(text)))
 
 
-def _serve(serving: Any, browser: bool, at: str = "") -> None:
-    errors.print(f"{serving.address}\nOnly this machine can open it, with this address. Ctrl-C ends it.")
-    serving.run(browser=browser, at=at)
-    errors.print("Ended.")
+def _serve(server: Server, browser: bool, at: str = "") -> None:
+    error_console.print(
+        f"{server.address}\nOnly this machine can open the page, with this address. Ctrl-C stops the server."
+    )
+    server.run(browser=browser, at=at)
+    error_console.print("The server has stopped.")

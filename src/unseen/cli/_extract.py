@@ -1,4 +1,4 @@
-"""``unseen extract``: from folders of photographs to a table of features."""
+"""``unseen extract``: compute a table of features from folders of photographs."""
 
 from __future__ import annotations
 
@@ -8,107 +8,154 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from ..utils.io import atomic_write, check_target
+from ..utils.io import atomic_write, check_output_path
 from . import _options as o
-from ._report import errors, notices, translate_errors
+from ._report import error_console, print_notices, translate_errors
 
 if TYPE_CHECKING:
     from ..images import Extractor, Skipped
-    from ..tables import Request, Table
+    from ..tables import Table, TableOptions
 
-PHOTOS = "Pictures in folders DOMAIN/CLASS/, or a table with the columns path, label and domain."
-Photos = Annotated[Path, typer.Argument(help=PHOTOS, show_default=False)]
-Model = Annotated[Path, typer.Option("--model", dir_okay=False, help="The network, an ONNX file.")]
-CacheFile = Annotated[Path | None, typer.Option(dir_okay=False, help="File that keeps features; rerun to continue.")]
+PHOTOS_HELP = "Folder of images in DOMAIN/CLASS/, or a table with the columns path, label and domain."
+Photos = Annotated[Path, typer.Argument(help=PHOTOS_HELP, show_default=False)]
+Model = Annotated[Path, typer.Option("--model", dir_okay=False, help="ONNX file of the network.")]
+CacheFile = Annotated[Path | None, typer.Option(dir_okay=False, help="File that stores features; rerun to continue.")]
 
 
 def extract(
     photos: Photos,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The table to write, ending in .parquet.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Table to write, a .parquet file.")],
     model: Model,
     output_name: o.OutputName = None,
     domain_from: o.DomainFrom = None,
     preset: o.Preset = "torchvision",
     resize: Annotated[
-        str | None, typer.Option(help="Pixels of the short edge, as 256; or width and height, as 256x256.")
+        str | None,
+        typer.Option(help="Size in pixels: the short edge, such as 256, or width and height, such as 256x256."),
     ] = None,
     crop: Annotated[
         float | None,
-        typer.Option(min=0, help="Center to cut out: in pixels, or before resizing, as 0.875 of the edge."),
+        typer.Option(min=0, help="Size of the center crop: in pixels, or, before resizing, as a share such as 0.875."),
     ] = None,
-    mean: Annotated[str | None, typer.Option(help="To subtract: one number, or three with commas.")] = None,
-    std: Annotated[str | None, typer.Option(help="To divide by, likewise.")] = None,
-    scale: Annotated[float | None, typer.Option(help="What white becomes, before that: 255, or 1.")] = None,
-    channels: Annotated[Literal["rgb", "bgr"] | None, typer.Option(help="The network's order of colors.")] = None,
-    resample: Annotated[Literal["bilinear", "bicubic"] | None, typer.Option(help="How to resize.")] = None,
-    batch: Annotated[int, typer.Option(min=1, help="Pictures that the network is given at a time.")] = 16,
-    jobs: Annotated[int, typer.Option("--jobs", "-j", help="Threads; -1 for one on each core.")] = -1,
+    mean: Annotated[str | None, typer.Option(help="Mean to subtract: one number, or three, comma-separated.")] = None,
+    std: Annotated[
+        str | None, typer.Option(help="Standard deviation to divide by: one number, or three, comma-separated.")
+    ] = None,
+    scale: Annotated[
+        float | None, typer.Option(help="Value of white before mean and std are applied, such as 255 or 1.")
+    ] = None,
+    channels: Annotated[Literal["rgb", "bgr"] | None, typer.Option(help="Channel order of the network.")] = None,
+    resample: Annotated[Literal["bilinear", "bicubic"] | None, typer.Option(help="Interpolation.")] = None,
+    batch: Annotated[int, typer.Option(min=1, help="Number of images per batch.")] = 16,
+    jobs: Annotated[int, typer.Option("--jobs", "-j", help="Number of threads; -1 for one per core.")] = -1,
     cache: CacheFile = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Stop at a picture that cannot be read.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Stop at the first image that cannot be read.")] = False,
 ) -> None:
-    """Features of photographs, by a network of your own, as a table for unseen compare.
+    """Compute features of photographs with a network, as a table for unseen compare.
 
-    What is done to pictures first is said by --preset, but for settings that are given. Pictures that cannot be read
-    are listed in a file beside the table.
+    --preset defines the preprocessing; options such as --resize override parts of it. Images that cannot be read are
+    listed in a file next to the table.
 
     Example: unseen extract photos -o features.parquet --model alexnet.onnx --output-name fc6 --preset caffe
     """
     from ..images import find_photos
 
     with translate_errors():
-        check_target(output, ".parquet")
-        check_target(output.with_suffix(".skipped.csv"))
-        given: dict[str, Any] = {
-            "resize": _sides(resize),
+        check_output_path(output, ".parquet")
+        check_output_path(output.with_suffix(".skipped.csv"))
+        overrides = {
+            "resize": _parse_size(resize),
             "crop": crop,
-            "mean": _numbers(mean),
-            "std": _numbers(std),
+            "mean": _parse_numbers(mean, "--mean"),
+            "std": _parse_numbers(std, "--std"),
             "scale": scale,
+            "channels": channels,
+            "resample": resample,
         }
-        given |= {"channels": channels, "resample": resample}
-        how = {"preset": preset, **{name: value for name, value in given.items() if value is not None}}
-        found = find_photos(photos, domain_from)
-        notices(found.notices)
-        ours = extractor(found.name, model, output_name, how, cache, batch_size=batch, n_jobs=jobs, strict=strict)
-    with translate_errors(f"What is done is kept in {ours.cache}; run the same command again to continue."):
-        files, skipped = ours.write(found, output)
-        told = f"{len(files):,} pictures of {len(set(found.domain))} domains and {len(set(found.label))} classes"
-        errors.print(f"Wrote {output}: {told}, {ours.facts['output']!r} of {ours.facts['network']}")
-        list_skipped(skipped, output.with_suffix(".skipped.csv"))
+        given = {name: value for name, value in overrides.items() if value is not None}
+        collection = find_photos(photos, domain_from)
+        print_notices(collection.notices)
+        extractor = make_extractor(
+            collection.name,
+            model,
+            output_name=output_name,
+            preprocessing={"preset": preset, **given},
+            cache=cache,
+            batch_size=batch,
+            n_jobs=jobs,
+            strict=strict,
+        )
+    with translate_errors(
+        f"Computed features are stored in {extractor.cache}. Run the same command again to continue."
+    ):
+        files, skipped = extractor.write(collection, output)
+        n_domains = len(set(collection.domain))
+        n_classes = len(set(collection.label))
+        facts = extractor.facts
+        error_console.print(
+            f"Wrote {output}: {len(files):,} images of {n_domains} domains and {n_classes} classes, tensor "
+            f"{facts['output']!r} of {facts['network']}"
+        )
+        write_skipped(skipped, output.with_suffix(".skipped.csv"))
 
 
-def photographs(data: Path | None, asked: Request, domain_from: str | None, extraction: tuple[Any, ...]) -> Table:
-    """Photographs as a table, by a network, one of its outputs and a preset."""
+def read_photo_table(
+    data: Path | None,
+    request: TableOptions,
+    domain_from: str | None,
+    *,
+    model: Path,
+    output_name: str | None,
+    preprocessing: str,
+) -> Table:
+    """Compute features of photographs and return them as a table."""
     from ..images import find_photos, make_photo_table
-    from ..tables import Request
+    from ..tables import TableOptions
 
     if data is None:
-        raise ValueError("--model is for photographs: name their folder.")
-    if asked != Request(unlabeled=asked.unlabeled, max_per_domain=asked.max_per_domain, seed=asked.seed):
+        raise ValueError("--model needs photographs. Pass their folder as DATA.")
+    if request != TableOptions(unlabeled=request.unlabeled, max_per_domain=request.max_per_domain, seed=request.seed):
         raise ValueError(
-            "--label, --domain, --group, --features, --drop, --dates and --categories speak of a table, not of "
-            "photographs."
+            "--label, --domain, --group, --features, --drop, --dates and --categories apply to tables, not to "
+            "photographs. Omit them, or omit --model."
         )
     photos = find_photos(data, domain_from)
-    table, skipped = make_photo_table(photos, extractor(photos.name, *extraction), asked)
-    list_skipped(skipped, Path(f"{photos.name}.skipped.csv"))
+    extractor = make_extractor(photos.name, model, output_name=output_name, preprocessing=preprocessing)
+    table, skipped = make_photo_table(photos, extractor, request)
+    write_skipped(skipped, Path(f"{photos.name}.skipped.csv"))
     return table
 
 
-def extractor(
-    name: str, model: Path, output_name: str | None, how: Any, cache: Path | None = None, **work: Any
+def make_extractor(
+    name: str,
+    model: Path,
+    *,
+    output_name: str | None,
+    preprocessing: str | dict[str, Any],
+    cache: Path | None = None,
+    batch_size: int = 16,
+    n_jobs: int | None = None,
+    strict: bool = False,
 ) -> Extractor:
-    """What makes features, kept in a file beside the other results."""
+    """Make an extractor that stores features in a file in the current folder, unless `cache` names another."""
     from ..images import Extractor
 
-    kept = cache or Path(f"{name.replace(' ', '-')}.unseen-features.sqlite")
-    ours = Extractor(model=model, output_name=output_name, preprocessing=how, cache=kept, verbose=1, **work)
-    _ = ours.facts  # whatever is wrong with the network or the settings is told before pictures are read
-    return ours
+    extractor = Extractor(
+        model=model,
+        output_name=output_name,
+        preprocessing=preprocessing,
+        cache=cache or Path(f"{name.replace(' ', '-')}.unseen-features.sqlite"),
+        batch_size=batch_size,
+        n_jobs=n_jobs,
+        strict=strict,
+        verbose=1,
+    )
+    _ = extractor.facts  # opens the network, so that its errors are raised before any image is read
+    return extractor
 
 
-def list_skipped(skipped: list[Skipped], path: Path) -> None:
-    """Say which pictures could not be read, in a file; a list of an earlier run is removed."""
+def write_skipped(skipped: list[Skipped], path: Path) -> None:
+    """List the images that could not be read in a file; remove the list of an earlier run."""
     from ..tables import format_count
 
     path.unlink(missing_ok=True)
@@ -116,22 +163,25 @@ def list_skipped(skipped: list[Skipped], path: Path) -> None:
         return
     with atomic_write(path) as file, file.open("w", encoding="utf-8", errors="replace", newline="") as text:
         csv.writer(text).writerows([("path", "reason"), *skipped])
-    several, first = format_count(len(skipped), "picture"), f"{skipped[0].path}: {skipped[0].reason}"
-    notices([f"{several} could not be read and left out, such as {first}. {path} lists them."])
+    count = format_count(len(skipped), "image")
+    first = f"{skipped[0].path}: {skipped[0].reason}"
+    print_notices([f"{count} could not be read and left out, such as {first}. {path} lists them."])
 
 
-def _numbers(text: str | None) -> list[float] | None:
+def _parse_numbers(text: str | None, option: str) -> list[float] | None:
+    if text is None:
+        return None
     try:
-        return None if text is None else [float(part) for part in text.split(",")]
+        return [float(part) for part in text.split(",")]
     except ValueError:
-        raise ValueError(f"{text!r} is no number, nor three with commas between them.") from None
+        raise ValueError(f"{option} must be one number, or three, comma-separated; got {text!r}.") from None
 
 
-def _sides(text: str | None) -> int | tuple[int, ...] | None:
+def _parse_size(text: str | None) -> int | tuple[int, ...] | None:
     if text is None:
         return None
     parts = text.lower().split("x")
     if not all(part.strip().isdecimal() for part in parts) or len(parts) > 2:
-        raise ValueError(f"--resize must be pixels, as 256 or 256x256; got {text!r}.")
-    sides = tuple(map(int, parts))
-    return sides if len(sides) > 1 else sides[0]
+        raise ValueError(f"--resize must be a number of pixels, such as 256 or 256x256; got {text!r}.")
+    sizes = tuple(map(int, parts))
+    return sizes if len(sizes) > 1 else sizes[0]

@@ -1,26 +1,26 @@
-"""``unseen fit``: from a table to a model file."""
+"""``unseen fit``: fit a model to a table and write it to a file."""
 
 from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from ..utils.io import check_target
+from ..utils.io import check_output_path
 from . import _options as o
-from ._own_methods import combine_methods, load_own_methods, parse_own_method
-from ._report import errors, notices, print_json, show_columns, translate_errors
-from ._show import describe
+from ._report import error_console, print_notices, print_result, show_columns, translate_errors
+from ._show import print_card
+from ._user_methods import combine_methods, find_method, load_user_methods
 
-EXACT = {"none": True, "nystroem": False}  # otherwise the number of rows decides
-UNUSED_DOMAIN = "not used: exact kernels are fitted here. Pass --feature-map nystroem for landmarks."
+EXACT_BY_FEATURE_MAP = {"none": True, "nystroem": False}  # with "auto", the number of rows decides
+UNUSED_WITH_EXACT_KERNELS = "not used with exact kernels. Pass --feature-map nystroem to use landmarks."
 
 
 def fit(
-    output: Annotated[Path, typer.Option("--output", "-o", help="The model file to write, ending in .unseen.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Model file to write, ending in .unseen.")],
     data: o.Data = None,
     label: o.Label = None,
     domain: o.Domain = None,
@@ -33,9 +33,9 @@ def fit(
     method: Annotated[
         str,
         typer.Option(
-            callback=o.show_help_if_missing,
+            callback=o.list_methods_on_help,
             is_eager=True,
-            help="auto pools many models; --method help lists them, and what they are.",
+            help="Method to fit; auto fits an ensemble. --method help lists all methods.",
         ),
     ] = "auto",
     with_models: o.With = None,
@@ -44,7 +44,10 @@ def fit(
     seed: o.Seed = 0,
     jobs: o.Jobs = 1,
     inductive: Annotated[
-        bool, typer.Option("--inductive", help="Nothing that needs a batch of the new domain to predict.")
+        bool,
+        typer.Option(
+            "--inductive", help="Exclude transductive methods, which need a batch of the new domain to predict."
+        ),
     ] = False,
     balance: o.Weighing = "none",
     feature_map: o.FeatureMap = "auto",
@@ -54,7 +57,7 @@ def fit(
     columns: o.Columns = False,
     as_json: o.Json = False,
 ) -> None:
-    """Fit a model for places that are not in the table, and score it on each place held out.
+    """Fit a model for domains that are not in the table, and evaluate it on held-out domains.
 
     Example: unseen fit patients.csv --label diagnosis --domain hospital -o model.unseen
     """
@@ -70,36 +73,67 @@ def fit(
         open_row_stream,
         save_model,
     )
-    from ..tables import Request, survey_table
+    from ..tables import TableOptions, survey_table
 
     with translate_errors("Nothing was written."):
-        check_target(output, ".unseen")
-        own = load_own_methods(with_models or [])
-        wanted = (
-            combine_methods(method_names(in_ensemble=True), own) if method == AUTO else [parse_own_method(method, own)]
+        check_output_path(output, ".unseen")
+        user_methods = load_user_methods(with_models or [])
+        if method == AUTO:
+            methods = combine_methods(method_names(automatic=True), user_methods)
+            check_storable([(one.transformer, one.classifier) for one in methods if one.own])
+        else:
+            methods = [find_method(method, user_methods)]
+            method = methods[0].name
+            check_storable([(methods[0].transformer, methods[0].classifier)])
+        request = TableOptions(
+            label=label,
+            domain=domain,
+            features=o.parse_names(features),
+            drop=o.parse_names(drop),
+            unlabeled=unlabeled,
+            max_per_domain=max_per_domain,
+            seed=seed,
+            group=group,
+            dates=dates,
+            categories=o.parse_names(categories),
         )
-        check_storable([(one.transformer, one.classifier) for one in wanted if one.own or method != AUTO])
-        method = method if method == AUTO else wanted[0].name
-        asked = Request(label, domain, o.parse_names(features), o.parse_names(drop), unlabeled, max_per_domain, seed)
-        asked = replace(asked, group=group, dates=dates, categories=o.parse_names(categories))
-        source = TableRows(o.embedded_table(asked)) if data is None else survey_table(data, asked)
-        how: dict[str, Any] = {"scale": o.resolve_scale(data, scale), "seed": seed}
+        source = TableRows(o.embedded_table(request)) if data is None else survey_table(data, request)
+        resolved_scale = o.resolve_scale(data, scale)
         try:
-            plan = SizePlan.from_rows(source.rows, exact=EXACT.get(feature_map), landmarks=components)
+            plan = SizePlan.from_rows(source.rows, exact=EXACT_BY_FEATURE_MAP.get(feature_map), landmarks=components)
             table = open_row_stream(source, plan, seed)
-            asked_for = {"--components": components, "--workers": workers, "--scheduler": scheduler}
-            unused = " and ".join(name for name, value in asked_for.items() if value is not None and plan.exact)
-            said = [f"{unused} {UNUSED_DOMAIN}"] if unused else []
-            notices([*fit_notices(table, wanted, plan), *said])
-            work: dict[str, Any] = {"inductive": inductive, "balance": balance, "n_jobs": jobs, "verbose": 1}
-            with nullcontext() if plan.exact else o.cluster(workers, scheduler) as client:
-                found = fit_table(table, wanted, plan=plan, stream=source, client=client, **work, **how)
+            landmark_options = {"--components": components, "--workers": workers, "--scheduler": scheduler}
+            unused = [name for name, value in landmark_options.items() if value is not None and plan.exact]
+            unused_notices = [f"{' and '.join(unused)} {UNUSED_WITH_EXACT_KERNELS}"] if unused else []
+            print_notices([*fit_notices(table, methods, plan), *unused_notices])
+            with nullcontext() if plan.exact else o.open_cluster(workers, scheduler) as client:
+                result = fit_table(
+                    table,
+                    methods,
+                    scale=resolved_scale,
+                    inductive=inductive,
+                    balance=balance,
+                    seed=seed,
+                    n_jobs=jobs,
+                    verbose=1,
+                    plan=plan,
+                    stream=source,
+                    client=client,
+                )
         except MemoryError as error:
-            raise MemoryError(f"{error} With this command: --max-per-domain N.") from error
-        notices(found.remarks)
-        table = replace(table, notices=[*table.notices, *said, *found.remarks])
-        card = model_card(table, found, method=method, source=source, command=o.command_line(), **how)
-        save_model(found.model, output, card)
-        print_json(card, as_json, describe)
-        show_columns(card["data"]["columns"], columns and not as_json)
-        errors.print(f"Wrote {output}")
+            raise MemoryError(f"{error} Use --max-per-domain to fit fewer rows.") from error
+        print_notices(result.remarks)
+        card = model_card(
+            replace(table, notices=[*table.notices, *unused_notices, *result.remarks]),
+            result,
+            method=method,
+            scale=resolved_scale,
+            seed=seed,
+            source=source,
+            command=o.current_command(),
+        )
+        save_model(result.model, output, card)
+        print_result(card, as_json, print_card)
+        if columns and not as_json:
+            show_columns(card["data"]["columns"])
+        error_console.print(f"Wrote {output}")

@@ -1,4 +1,4 @@
-"""How the command talks: tables, errors, exit codes (0 done, 1 the job failed, 2 bad usage or input)."""
+"""Output of the commands: tables, errors and exit codes (0 success, 1 failure, 2 invalid usage or input)."""
 
 from __future__ import annotations
 
@@ -25,118 +25,133 @@ from ..utils.io import atomic_write
 if TYPE_CHECKING:
     from ..study import AccuracyTable, Cell
 
-# Marks that turn the direction of what follows, also beyond the name that holds them, and two that break lines.
-DIRECTION = (0x061C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A))
-ESCAPED = {code: f"\\u{code:04x}" for code in DIRECTION}
-CONTROL = dict.fromkeys((*range(9), *range(11, 32), *range(127, 160)), "\ufffd") | ESCAPED  # but tab and newline
+# Characters that change the direction of the following text, even outside the name that contains them, and two that
+# break lines.
+DIRECTION_CHARACTERS = (0x061C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A))
+ESCAPED_DIRECTION = {code: f"\\u{code:04x}" for code in DIRECTION_CHARACTERS}
+CONTROL_CHARACTERS = (*range(9), *range(11, 32), *range(127, 160))  # all except tab and newline
+REPLACEMENTS = dict.fromkeys(CONTROL_CHARACTERS, "\ufffd") | ESCAPED_DIRECTION
+PARAMETER = re.compile(r"the parameter (\w+)")  # messages of the library name parameters in this form
+PIPE_WIDTH = 240  # columns of a table that is written to a file or a pipe
 
 
-def clean(text: str) -> str:
-    """Text of files and tables without what a terminal would obey."""
-    return text.translate(CONTROL)
+def escape_controls(text: str) -> str:
+    """Replace the control characters in text from files and tables, which a terminal would interpret."""
+    return text.translate(REPLACEMENTS)
 
 
 class Terminal(Console):
-    """Prints names and messages as they are: brackets in them are no markup, escape sequences no commands."""
+    """A console that prints names and messages literally, without markup and without escape sequences."""
 
-    def __init__(self, **options: Any) -> None:
-        super().__init__(markup=False, highlight=False, **options)
+    def __init__(self, *, stderr: bool = False, soft_wrap: bool = False, width: int | None = None) -> None:
+        super().__init__(markup=False, highlight=False, stderr=stderr, soft_wrap=soft_wrap, width=width)
 
     def render_str(self, text: str, **options: Any) -> Text:
-        """Cells of tables and lines of text all come through here."""
-        return super().render_str(clean(text), **options)
+        """Render a cell of a table or a line of text without control characters."""
+        return super().render_str(escape_controls(text), **options)
 
 
-errors = Terminal(stderr=True, soft_wrap=True)
-PARAMETER = re.compile(r"the parameter (\w+)")  # how notes of the library name one
-PAGE = 240  # columns of a table that goes into a file or a pipe
+error_console = Terminal(stderr=True, soft_wrap=True)
 
 
-def page() -> Terminal:
-    """Standard output, as wide as it is."""
-    return Terminal(width=None if sys.stdout.isatty() else PAGE)
+def make_console() -> Terminal:
+    """Return a console for standard output, as wide as the terminal."""
+    return Terminal(width=None if sys.stdout.isatty() else PIPE_WIDTH)
 
 
-def grid(names: Iterable[str], figures: Iterable[str], title: str | None = None) -> RichTable:
-    """An empty table with columns of names, and of figures to the right of them."""
+def make_table(text_columns: Iterable[str], number_columns: Iterable[str], title: str | None = None) -> RichTable:
+    """Make an empty table with left-aligned text columns, followed by right-aligned number columns."""
     table = RichTable(title=title, title_justify="left", header_style="bold")
-    for name in names:
-        table.add_column(clean(name))
-    for name in figures:
-        table.add_column(clean(name), justify="right")
+    for name in text_columns:
+        table.add_column(escape_controls(name))
+    for name in number_columns:
+        table.add_column(escape_controls(name), justify="right")
     return table
 
 
-def fitting(columns: Mapping[Any, Sequence[str | Text]], width: int, needed: int) -> list[Any]:
-    """The first columns for which a table has room, but as many as are needed at least."""
-    widths = [3 + max(Text.assemble(cell).cell_len for cell in cells) for cells in columns.values()]  # edge and spaces
-    used = list(accumulate(widths, initial=1))[1:]
-    return [name for i, (name, total) in enumerate(zip(columns, used, strict=True)) if i < needed or total <= width]
+def select_fitting_columns(columns: Mapping[Any, Sequence[str | Text]], width: int, n_required: int) -> list[Any]:
+    """Return the first columns that fit into the width, but at least `n_required`."""
+    n_extra = 3  # characters of a column besides its text: an edge and two spaces
+    widths = [n_extra + max(Text.assemble(cell).cell_len for cell in cells) for cells in columns.values()]
+    totals = list(accumulate(widths, initial=1))[1:]
+    return [
+        name for i, (name, total) in enumerate(zip(columns, totals, strict=True)) if i < n_required or total <= width
+    ]
 
 
-def shortened(name: str, most: int) -> str:
-    """A name that is not too wide: what is too much is taken out of its middle, since names tend to begin alike."""
-    text = clean(name)
-    if cell_len(text) <= most:
+def shorten(name: str, max_width: int) -> str:
+    """Shorten a name by cutting out its middle, since names often have a common prefix."""
+    text = escape_controls(name)
+    if cell_len(text) <= max_width:
         return text
-    half = (most - 1) // 2
-    return f"{set_cell_size(text, most - 1 - half)}…{set_cell_size(text[::-1], half)[::-1]}"
+    half = (max_width - 1) // 2
+    return f"{set_cell_size(text, max_width - 1 - half)}…{set_cell_size(text[::-1], half)[::-1]}"
 
 
 @contextmanager
 def translate_errors(resume: str = "") -> Iterator[None]:
-    """Turn exceptions that a user can act on into a message and an exit code, and warnings into notices, each once."""
+    """Turn exceptions that a user can act on into a message and an exit code, and print each warning once.
+
+    Messages of the library name parameters; these become options.
+    """
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             try:
                 yield
             finally:
-                notices(dict.fromkeys(str(warning.message) for warning in caught))
+                print_notices(dict.fromkeys(str(warning.message) for warning in caught))
     except KeyboardInterrupt:
-        errors.print(f"Stopped. {resume}".strip())
+        error_console.print(f"Stopped. {resume}".strip())
         raise typer.Exit(1) from None
     except (ValueError, TypeError, ImportError, FileNotFoundError, NotADirectoryError) as error:
-        errors.print(Text.assemble(("Error: ", "bold red"), clean(str(error))))
+        error_console.print(Text.assemble(("Error: ", "bold red"), escape_controls(_name_options(str(error)))))
         raise typer.Exit(2) from None
     except (BrokenProcessPool, OSError, MemoryError) as error:
         reason = str(error) or type(error).__name__
         if isinstance(error, BrokenProcessPool):
-            reason = "A process died: it was killed, or memory ran out. Try --jobs 1 or --max-per-domain."
+            reason = "A process died: it was killed, or memory ran out. Use --jobs 1 or --max-per-domain."
         elif isinstance(error, OSError) and error.errno == errno.ENOSPC:
-            reason = f"The disk is full: {error.filename or 'a file'} cannot be written. Make room on it."
-        errors.print(Text.assemble(("Failed: ", "bold red"), clean(f"{reason} {resume}".strip())))
+            reason = f"The disk is full: {error.filename or 'a file'} cannot be written. Free some space on it."
+        error_console.print(
+            Text.assemble(("Failed: ", "bold red"), escape_controls(_name_options(f"{reason} {resume}".strip())))
+        )
         raise typer.Exit(1) from None
 
 
-def notices(lines: Iterable[str]) -> None:
-    """Say what was assumed or left out; parameters of the library are options here."""
+def _name_options(text: str) -> str:
+    """Replace the parameters that a message of the library names by the options of the command."""
+    return PARAMETER.sub(lambda match: f"--{match[1].replace('_', '-')}", text)
+
+
+def print_notices(lines: Iterable[str]) -> None:
+    """Print assumptions and omissions to standard error."""
     for line in lines:
-        options = PARAMETER.sub(lambda match: f"--{match[1].replace('_', '-')}", line)
-        errors.print(Text.assemble(("Note: ", "bold"), clean(options)))
+        error_console.print(Text.assemble(("Note: ", "bold"), escape_controls(_name_options(line))))
 
 
-def print_json(facts: dict[str, Any], as_json: bool, show: Callable[[dict[str, Any]], None]) -> None:
-    """Print results for people, or as JSON in which characters that a terminal would obey are escaped.
+def print_result(result: dict[str, Any], as_json: bool, show: Callable[[dict[str, Any]], None]) -> None:
+    """Print a result with `show`, or as JSON in which control characters are escaped.
 
     In JSON, characters that the encoding of standard output lacks are escaped as well, so that nothing is lost.
     """
     if not as_json:
-        show(facts)
+        show(result)
         return
-    controls = {code: f"\\u{code:04x}" for code in range(127, 160)} | ESCAPED  # json leaves DEL and so on as they are
+    # json.dumps does not escape DEL and the control characters after it.
+    escapes = {code: f"\\u{code:04x}" for code in range(127, 160)} | ESCAPED_DIRECTION
     is_unicode = (sys.stdout.encoding or "").lower().startswith("utf")
-    typer.echo(json.dumps(facts, ensure_ascii=not is_unicode, allow_nan=False).translate(controls))
+    typer.echo(json.dumps(result, ensure_ascii=not is_unicode, allow_nan=False).translate(escapes))
 
 
 def show_table(table: AccuracyTable, title: str) -> None:
-    """Print a table like the paper's: best in bold, the printed figure in gray, transductive entries starred."""
+    """Print a table like the paper's: best score in bold, published score in gray, transductive scores with a star."""
     from ..study import make_summary_rows
 
-    console = page()
-    rich = grid(["task"], table.methods, title)
+    console = make_console()
+    rich = make_table(["task"], table.methods, title)
     for task in table.tasks:
-        rich.add_row(task, *(_entry(table.cells[task, method]) for method in table.methods))
+        rich.add_row(task, *(_format_cell(table.cells[task, method]) for method in table.methods))
     rich.add_section()
     for name, values in make_summary_rows(table):
         rich.add_row(name, *values)
@@ -145,45 +160,47 @@ def show_table(table: AccuracyTable, title: str) -> None:
         console.print("* transductive: centered on unlabeled target data", style="dim")
     if any(cell.published is not None for cell in table.cells.values()):
         console.print(f"gray: {table.published_label}", style="dim")
-    failures = {m: f"{c.status_text}: {c.failed}" for (_, m), c in table.cells.items() if c.failed}
+    failures = {
+        method: f"{cell.status_text}: {cell.failed}" for (_, method), cell in table.cells.items() if cell.failed
+    }
     for method, reason in failures.items():
         console.print(f"{method} {reason}", style="red")
 
 
-def _entry(cell: Cell) -> Text:
+def _format_cell(cell: Cell) -> Text:
     if cell.repeats == 0:
         return Text(cell.status_text, style="red")
-    accuracy = f"{cell.mean:.1f} ±{cell.sd:.1f}" if cell.repeats > 1 else f"{cell.mean:.2f}"  # papers print two digits
+    # A single score has two decimals, as in the paper.
+    accuracy = f"{cell.mean:.1f} ±{cell.sd:.1f}" if cell.repeats > 1 else f"{cell.mean:.2f}"
     text = Text(f"{accuracy}{'*' if cell.transductive else ''}", style="bold" if cell.best else "")
     if cell.published is not None:
         text.append(f"\n{cell.published:.1f}", style="bright_black")
     return text
 
 
-def show_columns(uses: list[dict[str, Any]], wanted: bool = True) -> None:
-    """Print how every column of a table was used."""
-    from ..report import column_lines
+def show_columns(uses: list[dict[str, Any]]) -> None:
+    """Print the use of every column of a table."""
+    from ..report import describe_columns
 
-    if wanted:
-        table = grid(["column", "use"], [])
-        for name, use in column_lines(uses):
-            table.add_row(name, use)
-        page().print(table)
+    table = make_table(["column", "use"], [])
+    for name, use in describe_columns(uses):
+        table.add_row(name, use)
+    make_console().print(table)
 
 
-def write(text: str, path: Path | None) -> None:
-    """Write to a file, whole or not at all, or print."""
+def write_text(text: str, path: Path | None) -> None:
+    """Write a text atomically to a file; without a path, print it."""
     if path is None:
-        typer.echo(clean(text) if sys.stdout.isatty() else text, nl=False)
+        typer.echo(escape_controls(text) if sys.stdout.isatty() else text, nl=False)
         return
     with atomic_write(path) as file:
         file.write_text(text, encoding="utf-8")
-    errors.print(f"Wrote {path}")
+    error_console.print(f"Wrote {path}")
 
 
 def save_figure(figure: Any, path: Path) -> None:
-    """Write a picture to a file, whole or not at all."""
+    """Write a figure atomically to a file."""
     with atomic_write(path) as file, warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph")  # a name that the font cannot write is drawn as boxes
+        warnings.filterwarnings("ignore", "Glyph")  # characters that the font lacks are drawn as boxes
         figure.savefig(file, dpi=150, format=path.suffix[1:].lower())
-    errors.print(f"Wrote {path}")
+    error_console.print(f"Wrote {path}")

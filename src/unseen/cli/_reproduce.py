@@ -1,18 +1,19 @@
-"""``unseen reproduce``: the paper's experiments, with every method it compares and plain classifiers beside them."""
+"""``unseen reproduce``: the experiments of the CIDG paper, with the methods it compares and plain classifiers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from ..utils.io import check_target
+from ..utils.io import check_output_path
 from . import _options as o
-from ._extract import extractor, list_skipped
-from ._report import errors, notices, save_figure, show_table, translate_errors, write
+from ._extract import make_extractor, write_skipped
+from ._report import error_console, print_notices, save_figure, show_table, translate_errors, write_text
 
 if TYPE_CHECKING:
     from ..study import AccuracyTable
@@ -24,36 +25,40 @@ reproduce = typer.Typer(
 )
 
 Format = Annotated[
-    Literal["markdown", "latex", "csv", "json"] | None, typer.Option(help="Instead of the table in the terminal.")
+    Literal["markdown", "latex", "csv", "json"] | None, typer.Option(help="Print the table in this format.")
 ]
 Output = Annotated[
     Path | None,
     typer.Option(
-        "--output", "-o", dir_okay=False, help="Write the table to this file; its ending, or --format, says how."
+        "--output", "-o", dir_okay=False, help="Write the table to this file, in --format or the format of its suffix."
     ),
 ]
-Figure = Annotated[Path, typer.Option(dir_okay=False, help="The picture; an .svg and a .png of this name.")]
+Figure = Annotated[Path, typer.Option(dir_okay=False, help="Figure to write, as .svg and .png.")]
 FIGURE_SUFFIXES = (".png", ".svg")
-ENDINGS = {".tex": "latex", ".csv": "csv", ".json": "json"}
-Photos = Annotated[Path | None, typer.Option(file_okay=False, help="The photographs, in DOMAIN/CLASS/; needs --model.")]
-DataHome = Annotated[Path | None, typer.Option(help="Folder with the files, or where to put them.")]
+FORMAT_BY_SUFFIX = {".tex": "latex", ".csv": "csv", ".json": "json"}
+Photos = Annotated[
+    Path | None, typer.Option(file_okay=False, help="Folder of photographs in DOMAIN/CLASS/; needs --model.")
+]
+DataHome = Annotated[Path | None, typer.Option(help="Folder of the data files, for reading and downloading.")]
 
 
 @reproduce.command("synthetic")
 def synthetic(
-    seeds: Annotated[int, typer.Option(min=1, help="Random draws of the data, unless --draw names one.")] = 10,
+    seeds: Annotated[
+        int, typer.Option(min=1, help="Number of random samples of the data, unless --draw is given.")
+    ] = 10,
     draw: Annotated[
         Path | None,
         typer.Option(
             dir_okay=False,
-            help="A table in place of the draws, with the domains domain 1, domain 2, domain 3 and validation.",
+            help="Table to use instead, with the domains domain 1, domain 2, domain 3 and validation.",
         ),
     ] = None,
     grid: Annotated[
         Literal["ours", "fine", "authors"],
         typer.Option(
-            help="What CIDG chooses from: the settings behind our tables, the same with finer steps between weights, "
-            "or those of its authors' program."
+            help="Grid of CIDG: the grid of this package, the same with finer steps between weights, or that of the "
+            "authors' program."
         ),
     ] = "ours",
     figure: Figure = Path("synthetic.png"),
@@ -62,7 +67,7 @@ def synthetic(
     format: Format = None,
     output: Output = None,
 ) -> None:
-    """Figure 1: the synthetic data, under three ways to choose the settings.
+    """Reproduce figure 1: the synthetic data, with three ways to select the settings.
 
     CIDG follows its authors' released code; "CIDG as printed" follows the equations of the paper.
 
@@ -83,9 +88,9 @@ def synthetic(
     from ..tables import load_table
 
     with translate_errors():
-        check_target(output)
+        check_output_path(output)
         for suffix in FIGURE_SUFFIXES:
-            check_target(figure.with_suffix(suffix))
+            check_output_path(figure.with_suffix(suffix))
         if draw is None:
             draws = [draw_synthetic(seed) for seed in range(2 if quick else seeds)]
         else:
@@ -93,17 +98,41 @@ def synthetic(
             draws = [check_draw(table.X, table.y, table.domain)]
         rows = run_synthetic(draws, grid=grid, quick=quick, n_jobs=jobs, verbose=1)
         name = "synthetic" if draw is None else draw.name
-        title = f"{name}: target, settings chosen on ..., grid of CIDG: {grid}; the paper prints 86.67 for CIDG"
-        problem = make_synthetic_problem(draws[0], CHOSEN_BY[1], grid=grid, quick=quick)
-        for method in ("CIDG", "CIDG as printed") if draw is not None else ():
-            tied = 100 * tied_target_accuracies(method, problem)
-            if len(tied) > 1:
-                how = f"{tied.min():.2f} to {tied.max():.2f}, {np.median(tied):.2f} in the median"
-                notices([f"{method}: {len(tied)} settings tie on {CHOSEN_BY[1]}; on the target they score {how}."])
-        drawn = draw_synthetic_figure(problem, [r for r in rows if r.task == CHOSEN_BY[1] and r.repeat == 0])
+        title = (
+            f"{name}: accuracy on the target, by selection of settings; grid of CIDG: {grid}; the paper: 86.67 for CIDG"
+        )
+        selection = CHOSEN_BY[1]
+        problem = make_synthetic_problem(draws[0], selection, grid=grid, quick=quick)
+        if draw is not None:
+            for method in ("CIDG", "CIDG as printed"):
+                scores = 100 * tied_target_accuracies(method, problem)
+                if len(scores) > 1:
+                    print_notices(
+                        [
+                            f"{method}: {len(scores)} settings tie on {selection}. Their scores on the target are "
+                            f"{scores.min():.2f} to {scores.max():.2f}, with median {np.median(scores):.2f}."
+                        ]
+                    )
+        shown_rows = [row for row in rows if row.task == selection and row.repeat == 0]
+        scatter_plots = draw_synthetic_figure(problem, shown_rows)
         for suffix in FIGURE_SUFFIXES:
-            save_figure(drawn, figure.with_suffix(suffix))
-        _publish(make_accuracy_table(rows), title, format, output)
+            save_figure(scatter_plots, figure.with_suffix(suffix))
+        _write_table(make_accuracy_table(rows), title, format, output)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _StudyOptions:
+    """Options of a study on a data set."""
+
+    selection: Any
+    repeats: int
+    methods: str
+    quick: bool
+    jobs: int
+    store: Path | None
+    format: Any
+    output: Path | None
+    max_per_domain: int | None = None
 
 
 @reproduce.command("office-caltech")
@@ -112,35 +141,46 @@ def office_caltech(
     model: o.Network = None,
     output_name: o.OutputName = None,
     preset: o.Preset = "caffe",
-    features: Annotated[str, typer.Option(help="decaf6 (the paper's) or surf.")] = "decaf6",
+    features: Annotated[str, typer.Option(help="Features: decaf6, as in the paper, or surf.")] = "decaf6",
     data_home: DataHome = None,
-    download: Annotated[bool, typer.Option(help="Whether files that are missing are downloaded.")] = True,
+    download: Annotated[bool, typer.Option(help="Download missing files.")] = True,
     selection: o.Selection = "domain",
     repeats: o.Repeats = 5,
-    methods: o.Methods = o.ALL,
+    methods: o.Methods = o.ALL_METHODS,
     quick: o.Quick = False,
     jobs: o.Jobs = 2,
     store: o.Store = None,
     format: Format = None,
     output: Output = None,
 ) -> None:
-    """Table 3: Office+Caltech, ten tasks; with --photos, from the photographs themselves.
+    """Reproduce table 3: Office+Caltech, ten tasks; with --photos, with features of the photographs.
 
     Example: unseen reproduce office-caltech --features surf --quick
     """
     from ..datasets import fetch_office_caltech
 
+    options = _StudyOptions(
+        selection=selection,
+        repeats=repeats,
+        methods=methods,
+        quick=quick,
+        jobs=jobs,
+        store=store,
+        format=format,
+        output=output,
+    )
     if photos is not None or model is not None:
-        _photographs("office-caltech", locals())
+        _run_on_photos("office-caltech", photos, model, output_name, preset, options)
         return
     load = partial(fetch_office_caltech, features, data_home=data_home, download=download)
-    _compare(load, "office-caltech", f"office-caltech-{features}", locals())
+    _run_study(load, "office-caltech", f"office-caltech-{features}", options, features)
 
 
 @reproduce.command("vlcs")
 def vlcs(
     folder: Annotated[
-        Path | None, typer.Argument(help="One file per domain; see unseen.datasets.load_vlcs.", show_default=False)
+        Path | None,
+        typer.Argument(help="Folder with one file per domain; see unseen.datasets.load_vlcs.", show_default=False),
     ] = None,
     photos: Photos = None,
     model: o.Network = None,
@@ -148,33 +188,43 @@ def vlcs(
     preset: o.Preset = "caffe",
     selection: o.Selection = "domain",
     repeats: o.Repeats = 5,
-    methods: o.Methods = o.ALL,
+    methods: o.Methods = o.ALL_METHODS,
     quick: o.Quick = False,
     jobs: o.Jobs = 2,
     store: o.Store = None,
     format: Format = None,
     output: Output = None,
 ) -> None:
-    """Table 2: VLCS, ten tasks; with --photos, from the photographs themselves, in either layout.
+    """Reproduce table 2: VLCS, ten tasks; with --photos, with features of the photographs, in either layout.
 
     Example: unseen reproduce vlcs --photos ~/data/VLCS --model alexnet.onnx --output-name fc6
     """
     from ..datasets import load_vlcs
 
+    options = _StudyOptions(
+        selection=selection,
+        repeats=repeats,
+        methods=methods,
+        quick=quick,
+        jobs=jobs,
+        store=store,
+        format=format,
+        output=output,
+    )
     if photos is not None or model is not None:
-        _photographs("vlcs", locals())
+        _run_on_photos("vlcs", photos, model, output_name, preset, options)
         return
     if folder is None:
-        raise typer.BadParameter("name a folder with one file per domain, or --photos and --model.")
-    _compare(partial(load_vlcs, folder), "vlcs", "vlcs", locals())
+        raise typer.BadParameter("pass a folder with one file per domain, or --photos and --model.")
+    _run_study(partial(load_vlcs, folder), "vlcs", "vlcs", options)
 
 
 @reproduce.command("folder")
 def folder_command(
-    folder: Annotated[Path, typer.Argument(help="One file per domain; see unseen.datasets.load_folder.")],
+    folder: Annotated[Path, typer.Argument(help="Folder with one file per domain; see unseen.datasets.load_folder.")],
     selection: o.Selection = "domain",
     repeats: o.Repeats = 5,
-    methods: o.Methods = o.ALL,
+    methods: o.Methods = o.ALL_METHODS,
     max_per_domain: o.MaxPerDomain = None,
     quick: o.Quick = False,
     jobs: o.Jobs = 2,
@@ -182,68 +232,100 @@ def folder_command(
     format: Format = None,
     output: Output = None,
 ) -> None:
-    """The paper's protocol on a folder of your own: leave out each domain and, with four domains, each pair.
+    """Run the protocol of the paper on your data: hold out each domain and, with four domains, each pair.
 
     Example: unseen reproduce folder ./hospitals --repeats 3 --format markdown
     """
     from ..datasets import load_folder
 
-    _compare(partial(load_folder, folder), "", folder.expanduser().resolve().name, locals())
+    options = _StudyOptions(
+        selection=selection,
+        repeats=repeats,
+        methods=methods,
+        quick=quick,
+        jobs=jobs,
+        store=store,
+        format=format,
+        output=output,
+        max_per_domain=max_per_domain,
+    )
+    _run_study(partial(load_folder, folder), "", folder.expanduser().resolve().name, options)
 
 
-def _photographs(paper: str, options: dict[str, Any]) -> None:
-    """The same from photographs, with features of a network."""
+def _run_on_photos(
+    paper: str,
+    folder: Path | None,
+    model: Path | None,
+    output_name: str | None,
+    preset: str,
+    options: _StudyOptions,
+) -> None:
+    """Run the study with features that a network computes from photographs."""
     from ..images import find_photos, photo_collection
 
     with translate_errors():
-        if options["photos"] is None or options["model"] is None:
-            raise ValueError("--photos names the photographs and --model the network: both are needed.")
-        photos = find_photos(options["photos"])
-        notices(photos.notices)
-        ours = extractor(photos.name, options["model"], options["output_name"], options["preset"])
+        if folder is None or model is None:
+            raise ValueError("--photos and --model must be used together: the photographs and the network.")
+        photos = find_photos(folder)
+        print_notices(photos.notices)
+        extractor = make_extractor(photos.name, model, output_name=output_name, preprocessing=preset)
 
     def load() -> Any:
-        found = photo_collection(paper, photos, ours)
-        list_skipped(found.skipped, Path(f"{photos.name}.skipped.csv"))
-        return found
+        collection = photo_collection(paper, photos, extractor)
+        write_skipped(collection.skipped, Path(f"{photos.name}.skipped.csv"))
+        return collection
 
-    _compare(load, paper, f"{paper}-{options['model'].stem}", options | {"features": ours.facts["network"]})
+    _run_study(load, paper, f"{paper}-{model.stem}", options, extractor.facts["network"])
 
 
-def _compare(load: Callable[[], Any], paper: str, name: str, options: dict[str, Any]) -> None:
-    """Run the study on some data and print or write its table."""
-    from ..study import AccuracyTable, load_published, make_accuracy_table, make_tasks, run, subsample_domains
+def _run_study(
+    load: Callable[[], Any], paper: str, name: str, options: _StudyOptions, features: str | None = None
+) -> None:
+    """Run the study on a data set and print or write its table, with the published scores of a table of the paper."""
+    from ..study import AccuracyTable, Protocol, load_published, make_accuracy_table, make_tasks, run, subsample_domains
 
     with translate_errors():
-        check_target(options["output"])
-        store, resume = o.results_path(name, options["store"])
+        check_output_path(options.output)
+        store, resume = o.results_path(name, options.store)
         o.check_store(store)
         data = load()
     with translate_errors(resume):
-        quick, chosen = options["quick"], o.parse_names(options["methods"]) or []
-        protocol = o.make_protocol(options["selection"], options["repeats"], quick)
+        methods = o.parse_names(options.methods) or []
+        quick = options.quick
+        protocol = Protocol(options.selection, repeats=1 if quick else options.repeats, quick=quick)
         domains = list(data.domain_names)
-        todo = make_tasks(domains) + (make_tasks(domains, 2) if len(domains) == 4 and not quick else [])
-        errors.print(f"{len(todo)} tasks, {len(chosen)} methods, {protocol.repeats} repeats -> {store}")
-        kept = subsample_domains(data.domain, options.get("max_per_domain"), y=data.target)
-        X, y, domain = data.data[kept], data.target[kept], data.domain[kept]
-        work = {"store": store, "protocol": protocol, "methods": chosen, "n_jobs": options["jobs"], "verbose": 1}
-        rows = run(X, y, domain, todo, **work)
-        other = options.get("features") not in (None, "decaf6")
-        printed = "the paper's figure, for DeCAF6 features" if other else AccuracyTable.published_label
-        table = make_accuracy_table(rows, load_published(paper, todo) if paper else None, printed)
-        title = f"{name}: accuracy on the unseen domains, settings chosen by {protocol.selection!r}"
-        _publish(table, title, options["format"], options["output"])
-        failed = [row for row in rows if row.status == "failed"]
-    if failed:
-        errors.print(f"{len(failed)} of {len(rows)} runs failed; run the same command again to try them again.")
+        all_tasks = make_tasks(domains)
+        if len(domains) == 4 and not quick:
+            all_tasks += make_tasks(domains, 2)
+        error_console.print(f"{len(all_tasks)} tasks, {len(methods)} methods, {protocol.repeats} repeats -> {store}")
+        kept = subsample_domains(data.domain, options.max_per_domain, y=data.target)
+        rows = run(
+            data.data[kept],
+            data.target[kept],
+            data.domain[kept],
+            all_tasks,
+            store=store,
+            protocol=protocol,
+            methods=methods,
+            n_jobs=options.jobs,
+            verbose=1,
+        )
+        is_paper_features = features in (None, "decaf6")
+        printed = AccuracyTable.published_label if is_paper_features else "published score, with DeCAF6 features"
+        table = make_accuracy_table(rows, load_published(paper, all_tasks) if paper else None, printed)
+        title = f"{name}: accuracy on the held-out domains, settings selected by {protocol.selection!r}"
+        _write_table(table, title, options.format, options.output)
+        n_failed = sum(row.status == "failed" for row in rows)
+    if n_failed:
+        error_console.print(f"{n_failed} of {len(rows)} runs failed. Run the same command again to retry them.")
         raise typer.Exit(1)
 
 
-def _publish(table: AccuracyTable, title: str, format: Any, output: Path | None) -> None:
-    """Show the table in the terminal, or write it in the format asked for or told by the file's ending."""
+def _write_table(table: AccuracyTable, title: str, format: Any, output: Path | None) -> None:
+    """Print the table in the terminal, or write it in the given format or that of the suffix of the file."""
     if format is None and output is None:
         show_table(table, title)
         return
-    by_ending = ENDINGS.get(output.suffix.lower(), "markdown") if output else "markdown"
-    write(table.text(format or by_ending), output)
+    if format is None and output is not None:
+        format = FORMAT_BY_SUFFIX.get(output.suffix.lower(), "markdown")
+    write_text(table.text(format), output)

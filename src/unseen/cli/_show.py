@@ -1,7 +1,8 @@
-"""``unseen show``: what is inside a model file."""
+"""``unseen show``: print the model card of a model file."""
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from statistics import fmean, median
 from typing import Annotated, Any
@@ -9,77 +10,83 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table as RichTable
 
-from ._report import grid, page, print_json, show_columns, translate_errors
+from ._report import make_console, make_table, print_result, show_columns, translate_errors
 
-KINDS = {
+KIND_TEXTS = {
     "plain": "plain: classifies row by row",
     "inductive": "inductive: classifies row by row",
-    "transductive": "transductive: looks at the rows of each new domain together, so it needs a batch of each",
+    "transductive": "transductive: uses all rows of each new domain together, so it needs a batch of each",
 }
-SCALINGS = {"standardize": "columns to unit variance", "l2": "rows to unit length", "none": "none"}
-SHOWN = 12  # classes and domains listed by name
-BAR = 20  # characters of a member that weighs everything
+SCALE_TEXTS = {"standardize": "columns to unit variance", "l2": "rows to unit length", "none": "none"}
+MAX_SHOWN_NAMES = 12  # of classes and of domains
+BAR_WIDTH = 20  # characters of a bar for a weight of 1
 
 
 def show(
-    model: Annotated[Path, typer.Argument(help="A file that unseen fit wrote.")],
-    columns: Annotated[bool, typer.Option("--columns", help="Also list how every column was used.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the whole card as JSON.")] = False,
+    model: Annotated[Path, typer.Argument(help="Model file that unseen fit wrote.")],
+    columns: Annotated[bool, typer.Option("--columns", help="Also list the use of every column.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the complete model card as JSON.")] = False,
 ) -> None:
-    """Show what a model was fitted on, what was chosen, and how it scored. Reads the card only, runs nothing.
+    """Show the data, the settings and the scores of a model. Reads only the model card, and runs no code from the file.
 
     Example: unseen show model.unseen
     """
     from ..models import ModelFileError, read_card
 
     with translate_errors():
-        facts = read_card(model)
+        card = read_card(model)
         try:
-            print_json(facts, as_json, describe)
-            show_columns(facts.get("data", {}).get("columns", []), columns and not as_json)
+            print_result(card, as_json, print_card)
+            if columns and not as_json:
+                show_columns(card.get("data", {}).get("columns", []))
         except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-            raise ModelFileError(f"{model}: its card is not one that `unseen fit` wrote; --json shows it.") from error
+            raise ModelFileError(
+                f"{model}: the model card was not written by `unseen fit`. Use --json to print it."
+            ) from error
 
 
-def describe(card: dict[str, Any]) -> None:
-    """Print a card for people."""
-    console = page()
+def print_card(card: dict[str, Any]) -> None:
+    """Print a model card."""
+    console = make_console()
     facts = RichTable.grid(padding=(0, 2))
     facts.add_column(style="bold")
     facts.add_column(overflow="fold")
-    for name, value in _facts_of(card):
+    for name, value in _card_facts(card):
         facts.add_row(name, value)
     console.print(facts)
-    pool = card.get("ensemble") or {}
-    if len(pool.get("members", [])) > 1:
-        console.print("What is in the pool", style="italic")
-        console.print(_member_table(pool["members"]))
-    for line in _promises(card, pool):
-        console.print(line)
+    ensemble = card.get("ensemble") or {}
+    if len(ensemble.get("members", [])) > 1:
+        console.print("Members of the ensemble", style="italic")
+        console.print(_member_table(ensemble["members"]))
+    for decision in ensemble.get("decisions", []):
+        console.print(str(decision))
+    if card.get("promise"):
+        console.print(str(card["promise"]))
     scores = card.get("scores") or {}
     if scores.get("by_domain"):
-        console.print("Accuracy on a domain held out, in percent", style="italic")
+        console.print("Accuracy on held-out domains, in percent", style="italic")
         console.print(_score_table(card, scores))
-        if card.get("settings"):  # 1-NN has nothing to choose, and the weights of a pool did not see these domains
-            said = "Settings were chosen on these same domains, so the figures are a little too good."
-            console.print(said, style="dim")
+        # 1-NN has no settings to select, and the scores of an ensemble are cross-fitted.
+        if card.get("settings"):
+            text = "The settings were selected on these domains, so the scores are slightly optimistic."
+            console.print(text, style="dim")
 
 
-def _facts_of(card: dict[str, Any]) -> list[tuple[str, str]]:
-    """Names and values of what is there; cards of other origin may lack some."""
+def _card_facts(card: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return names and values of the facts that the card contains; cards of other versions may lack some."""
     data = card.get("data", {})
-    domains = [readable(name) for name in data.get("domains", {})]
-    classes = [readable(entry["class"]) for entry in data.get("classes", [])]
+    domains = [quote_label(name) for name in data.get("domains", {})]
+    classes = [quote_label(entry["class"]) for entry in data.get("classes", [])]
     versions = {key: card.get("machine", {}).get(key) for key in ("unseen", "python", "numpy", "scipy", "scikit-learn")}
     settings = card.get("settings", {})
     lines = [
         ("data", f"{data['name']}: {data['rows']:,} rows, {data['features']:,} features" if data else ""),
-        ("domains", _number_and_names(domains)),
-        ("classes", _number_and_names(classes)),
+        ("domains", _format_names(domains)),
+        ("classes", _format_names(classes)),
         ("model", str(card.get("model", ""))),
         ("settings", ", ".join(f"{name}={value}" for name, value in settings.items())),
-        ("kind", KINDS.get(str(card.get("kind")), "")),
-        ("scaling", SCALINGS.get(str(card.get("scale")), "")),
+        ("kind", KIND_TEXTS.get(str(card.get("kind")), "")),
+        ("scaling", SCALE_TEXTS.get(str(card.get("scale")), "")),
         ("calibration", _calibration_text((card.get("ensemble") or {}).get("calibration", {}))),
         ("novelty", _novelty_text(card.get("novelty", {}).get("reference", {}))),
         ("created", str(card.get("created", ""))),
@@ -89,65 +96,78 @@ def _facts_of(card: dict[str, Any]) -> list[tuple[str, str]]:
     return [(name, value) for name, value in lines if value]
 
 
-def readable(label: object) -> str:
-    """A label as people read it; in quotes if it holds commas, line breaks or what a terminal might obey."""
+def quote_label(label: object) -> str:
+    """Return a label as text, quoted if it contains commas, line breaks or control characters."""
     text = str(label)
-    return text if text.isprintable() and "," not in text and text == text.strip() != "" else repr(text)
+    is_plain = text.isprintable() and "," not in text and text == text.strip() and text != ""
+    return text if is_plain else repr(text)
 
 
-def _number_and_names(names: list[str]) -> str:
+def _format_names(names: list[str]) -> str:
     from ..utils.validation import format_list
 
-    return f"{len(names)}: {format_list(names, SHOWN, quote=False)}" if names else ""
+    return f"{len(names)}: {format_list(names, MAX_SHOWN_NAMES, quote=False)}" if names else ""
 
 
 def _novelty_text(reference: dict[str, float]) -> str:
     if not reference:
         return ""
     furthest = max(reference, key=lambda name: reference[name])
-    middle = float(median(reference.values()))
-    largest = f"{readable(furthest)} with {reference[furthest]:.3f}"
-    return f"a source lies {middle:.3f} from the nearest other one (median); furthest is {largest}"
+    return (
+        f"median distance of a source domain to the nearest other one {float(median(reference.values())):.3f}; "
+        f"largest {reference[furthest]:.3f}, of {quote_label(furthest)}"
+    )
 
 
 def _member_table(members: list[dict[str, Any]]) -> RichTable:
-    """Members with their weights as bars, those of one variant in one line."""
-    table, variants = grid(["model", "kind", "weight"], [""]), dict[str, tuple[str, float, int]]()
-    for one in members:
-        _, weight, n = variants.get(one["model"], ("", 0.0, 0))
-        variants[one["model"]] = one["kind"], weight + one["weight"], n + 1
-    for name, (kind, weight, n) in sorted(variants.items(), key=lambda item: -item[1][1]):
-        times = f" ({n} settings)" if n > 1 else ""
-        table.add_row(f"{name}{times}", kind, "█" * max(1, round(BAR * weight)), f"{100 * weight:.0f}%")
+    """Make a table of the members with their weights as bars; the settings of one model share a line."""
+    kinds: dict[str, str] = {}
+    weights: dict[str, float] = {}
+    n_settings: Counter[str] = Counter()
+    for member in members:
+        name = member["model"]
+        kinds[name] = member["kind"]
+        weights[name] = weights.get(name, 0.0) + member["weight"]
+        n_settings[name] += 1
+    table = make_table(["model", "kind", "weight"], [""])
+    for name, weight in sorted(weights.items(), key=lambda item: -item[1]):
+        settings = f" ({n_settings[name]} settings)" if n_settings[name] > 1 else ""
+        bar = "█" * max(1, round(BAR_WIDTH * weight))
+        table.add_row(f"{name}{settings}", kinds[name], bar, f"{100 * weight:.0f}%")
     return table
 
 
-def _promises(card: dict[str, Any], pool: dict[str, Any]) -> list[str]:
-    """Why steps that look at new domains are or are not taken, and what to expect of the next domain."""
-    lines = [str(line) for line in pool.get("decisions", [])]
-    return lines + ([str(card["promise"])] if card.get("promise") else [])
-
-
-def _calibration_text(told: dict[str, Any]) -> str:
-    """What tempering has done to probabilities, on held-out domains."""
-    if not told:
+def _calibration_text(calibration: dict[str, Any]) -> str:
+    """Describe the calibration of the probabilities on held-out domains."""
+    if not calibration:
         return ""
-    before, after = told["before"], told["after"]
+    before = calibration["before"]
+    after = calibration["after"]
     return (
-        f"on domains held out probabilities are off by {100 * after['ece']:.1f} points ({100 * before['ece']:.1f} "
-        f"before they were tempered), log loss {after['log_loss']:.3f} ({before['log_loss']:.3f} before)"
+        f"calibration error on held-out domains {100 * after['ece']:.1f} points ({100 * before['ece']:.1f} before "
+        f"temperature scaling), log loss {after['log_loss']:.3f} ({before['log_loss']:.3f} before)"
     )
 
 
 def _score_table(card: dict[str, Any], scores: dict[str, Any]) -> RichTable:
-    rows, baseline = scores.get("rows") or {}, scores.get("baseline")  # cards of earlier versions have no rows
-    models = [str(card.get("model")), *(["plain logistic"] if baseline else [])]
-    table = grid(["held-out domain"], [*(["rows scored"] if rows else []), *models])
+    """Make a table of scores by held-out domain; cards of earlier versions have no numbers of rows."""
+    n_rows = scores.get("rows") or {}
+    baseline = scores.get("baseline")
+    number_columns = ["rows scored"] if n_rows else []
+    number_columns.append(str(card.get("model")))
+    if baseline:
+        number_columns.append("plain logistic")
+    table = make_table(["held-out domain"], number_columns)
     for name, score in scores["by_domain"].items():
-        accuracies = [score, baseline[name]] if baseline else [score]
-        counts = [f"{rows[name]:,}"] if rows else []
-        table.add_row(readable(name), *counts, *(f"{100 * value:.1f}" for value in accuracies))
+        cells = [f"{n_rows[name]:,}"] if n_rows else []
+        cells.append(f"{100 * score:.1f}")
+        if baseline:
+            cells.append(f"{100 * baseline[name]:.1f}")
+        table.add_row(quote_label(name), *cells)
     table.add_section()
-    means = [scores["mean"], fmean(baseline.values())] if baseline else [scores["mean"]]
-    table.add_row("mean", *([""] if rows else []), *(f"{100 * mean:.1f}" for mean in means))
+    cells = [""] if n_rows else []
+    cells.append(f"{100 * scores['mean']:.1f}")
+    if baseline:
+        cells.append(f"{100 * fmean(baseline.values()):.1f}")
+    table.add_row("mean", *cells)
     return table

@@ -1,18 +1,18 @@
-"""Data sets with domains."""
+"""Data sets with domains: loaders, and a generator of synthetic data."""
 
 from ._folder import load_folder
 from ._office_caltech import fetch_office_caltech, load_office_caltech_folder
-from ._rotated_digits import embedded_digits, load_rotated_digits
+from ._rotated_digits import load_digits_table, load_rotated_digits
 from ._synthetic import make_synthetic
 from ._vlcs import load_vlcs, load_vlcs_folder
 
 __all__ = [
-    "embedded_digits",
     "fetch_office_caltech",
+    "load_digits_table",
     "load_folder",
     "load_rotated_digits",
     "load_vlcs",
     "make_synthetic",
 ]
-# For other rooms, and for nobody else.
+# For other packages of unseen; not part of the public API.
 __all__ += ["load_office_caltech_folder", "load_vlcs_folder"]

@@ -1,4 +1,4 @@
-"""What every data set hands back: scikit-learn's Bunch, with the domain of each sample."""
+"""The return value of all loaders: scikit-learn's Bunch, with the domain of each sample."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..utils.samples import Samples
 def make_bunch(
     samples: Samples, target_names: Sequence[str], feature_names: Sequence[str], description: str, *, as_frame: bool
 ) -> Bunch:
-    """Samples as a Bunch of arrays or of pandas objects."""
+    """Make a Bunch of arrays or of pandas objects."""
     bunch = Bunch(
         data=samples.X,
         target=samples.y,
@@ -27,6 +27,7 @@ def make_bunch(
     if as_frame:
         pd = optional_import("pandas", "as_frame=True")
         bunch.data = pd.DataFrame(bunch.data, columns=bunch.feature_names)
-        bunch.target, bunch.domain = (pd.Series(bunch[name], name=name) for name in ("target", "domain"))
+        bunch.target = pd.Series(bunch.target, name="target")
+        bunch.domain = pd.Series(bunch.domain, name="domain")
         bunch.frame = pd.concat([bunch.data, bunch.target, bunch.domain], axis=1)
     return bunch

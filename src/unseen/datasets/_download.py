@@ -25,14 +25,14 @@ def git_blob_id(path: Path) -> str:
 def download(url: str, destination: Path, blob_id: str) -> None:
     """Download a file that has the given git blob id, or raise OSError and leave the destination unchanged."""
     pooch = optional_import("pooch", "Downloading data")
-    # Without streaming, connections are closed after errors too. The files have at most some 40 MB.
+    # Without streaming, connections are closed after errors too. The files have at most about 40 MB.
     transfer = pooch.HTTPDownloader(timeout=TIMEOUT, stream=False, headers={"Accept-Encoding": "identity"})
 
     def transfer_and_verify(source: str, temporary: str, manager: Any) -> None:
         # pooch has no git blob hash. It moves the temporary file into place only after this function returns.
         transfer(source, temporary, manager)
         if git_blob_id(Path(temporary)) != blob_id:
-            raise ValueError(f"its content is not the published one (git blob id {blob_id})")
+            raise ValueError(f"its content differs from the published file (git blob id {blob_id})")
 
     name = destination.name
     files = pooch.create(

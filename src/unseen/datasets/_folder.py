@@ -1,4 +1,4 @@
-"""A folder with one file per domain."""
+"""Loader of a folder with one file per domain."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from sklearn.utils import Bunch
 
-from ..tables import Request, SurveyedTable, TableError, survey_table
+from ..tables import SurveyedTable, TableError, TableOptions, survey_table
 from ..utils.samples import Samples
 from ..utils.validation import Labels, format_list
 from ._bunch import make_bunch
@@ -25,9 +25,9 @@ def load_folder(
 ) -> Bunch:
     """Load a folder that holds one file per domain.
 
-    Files are read as :func:`~unseen.tables.load_table` reads them: MATLAB's (.mat, of any version), NumPy's (.npz) or
-    tables (.csv, .tsv, .parquet, .feather). The name of the file, without its ending, is the name of the domain. Other
-    files are passed over. Everything that is wrong, in any of the files, is reported at once.
+    Files are read like those of :func:`~unseen.tables.load_table`: MATLAB files of any version (.mat), NumPy files
+    (.npz) or tables (.csv, .tsv, .parquet, .feather). The name of the file, without its ending, is the name of the
+    domain. Other files are ignored. All problems, in any of the files, are reported in one error.
 
     Parameters
     ----------
@@ -35,9 +35,9 @@ def load_folder(
         The folder.
     features : str or list of str, default=None
         In .mat and .npz files, the name of the matrix of features; by default the one called fts, feas, X, features or
-        data, or the only one. In tables, the columns to use; by default all columns of numbers but the label.
+        data, or the only matrix. In tables, the columns to use; by default all numeric columns except the label.
     label : str, default=None
-        The name of the labels; by default the only array or column with a telling name, such as labels, y or species.
+        Name of the labels; by default the only array or column with a usual name, such as labels, y or species.
     as_frame : bool, default=False
         Whether `data`, `target` and `domain` are pandas objects; adds `frame`.
 
@@ -50,9 +50,9 @@ def load_folder(
 
     Notes
     -----
-    A matrix may have its samples in rows or in columns: the number of labels decides, and rows win if both fit.
+    Samples may be rows or columns of a matrix: the number of labels determines which; if both match, samples are rows.
     Missing values become NaN. Columns of text are left out and listed in `DESCR`. Pickled objects in .npz files are
-    never loaded. Reading needs polars, and version 7.3 of .mat h5py: ``pip install 'unseen[cli]'``.
+    never loaded. Reading needs polars, and .mat files of version 7.3 need h5py: ``pip install 'unseen[cli]'``.
 
     Examples
     --------
@@ -70,50 +70,55 @@ def load_folder(
     >>> data.data.shape
     (6, 4)
     """
-    found, samples = read_folder(path, features, label)
-    names, description = _class_names(found, samples.classes), _description(found, samples)
-    return make_bunch(samples, names, found.schema.feature_names, description, as_frame=as_frame)
+    table, samples = read_folder(path, features, label)
+    class_names = _name_classes(table, samples.classes)
+    description = _describe_folder(table, samples)
+    return make_bunch(samples, class_names, table.schema.feature_names, description, as_frame=as_frame)
 
 
 def read_folder(
     path: str | os.PathLike[str], features: str | Sequence[str] | None, label: str | None
 ) -> tuple[SurveyedTable, Samples]:
-    """Every domain of a folder, read as a table is, but with all its columns of numbers and all its rows."""
-    request = Request(label, features=features, entire=True)
+    """Read every domain of a folder as a table, with all its numeric columns and all its rows."""
+    options = TableOptions(label, features=features, keep_all=True)
     folder = Path(path).expanduser()
+    if not folder.exists():
+        raise FileNotFoundError(f"path must be a folder with one file per domain; {str(folder)!r} does not exist.")
     if not folder.is_dir():
-        kind, held = (NotADirectoryError, "a file") if folder.exists() else (FileNotFoundError, "nothing")
-        raise kind(f"path must be a folder with one file per domain; at {str(folder)!r} there is {held}.")
-    found = survey_table(folder, request)
-    return found, folder_samples(found)
+        raise NotADirectoryError(f"path must be a folder with one file per domain; {str(folder)!r} is a file.")
+    table = survey_table(folder, options)
+    return table, folder_samples(table)
 
 
-def folder_samples(found: SurveyedTable) -> Samples:
-    """All rows of a table; single precision stays single."""
-    samples, *_ = found.read()
-    return replace(samples, X=samples.X.astype(np.float32)) if found.single else samples
+def folder_samples(table: SurveyedTable) -> Samples:
+    """Read all rows of a table, in single precision if its files have it."""
+    samples, *_ = table.read()
+    return replace(samples, X=samples.X.astype(np.float32)) if table.is_single_precision else samples
 
 
-def _class_names(found: SurveyedTable, classes: Labels) -> list[str]:
-    """A name for each class: from the files, if their labels tell where the names begin, or else the class itself."""
-    (first, names), *others = found.class_names.items() or [("", ())]
+def _name_classes(table: SurveyedTable, classes: Labels) -> list[str]:
+    """Return a name for each class: from the files, if the labels are indices of their names, or else the class."""
+    (first_file, names), *others = table.class_names.items() or [("", ())]
     problems = [
-        f"'classes' differs: {first} has {format_list(names, quote=False)}; {file} has "
-        f"{format_list(theirs, quote=False)}."
-        for file, theirs in others
-        if theirs != names
+        f"'classes' differs: {first_file} has {format_list(names, quote=False)}; {file} has "
+        f"{format_list(other_names, quote=False)}."
+        for file, other_names in others
+        if other_names != names
     ]
-    numbers = classes.tolist() if classes.dtype.kind in "iu" else []
-    if names and not (set(numbers) <= set(range(len(names))) or set(numbers) <= set(range(1, len(names) + 1))):
-        problems.append(f"'classes' has {len(names)} names, which do not fit the labels {format_list(numbers)}.")
+    indices = classes.tolist() if classes.dtype.kind in "iu" else []
+    if names and not (set(indices) <= set(range(len(names))) or set(indices) <= set(range(1, len(names) + 1))):
+        problems.append(f"'classes' has {len(names)} names, which do not match the labels {format_list(indices)}.")
     if problems:
-        raise TableError(problems, source=found.name)
-    start = 0 if 0 in numbers else 1 if len(names) in numbers else None
-    return [str(label) if start is None or not names else names[label - start] for label in classes.tolist()]
+        raise TableError(problems, source=table.name)
+    if names and 0 in indices:
+        return [names[index] for index in indices]
+    if names and len(names) in indices:
+        return [names[index - 1] for index in indices]
+    return [str(label) for label in classes.tolist()]
 
 
-def _description(found: SurveyedTable, samples: Samples) -> str:
-    lines = [f"Data of the folder {found.name}", "", f"{samples.X.shape[1]} features; one domain per file:"]
-    for name, counts in zip(found.domains, found.counts, strict=True):
+def _describe_folder(table: SurveyedTable, samples: Samples) -> str:
+    lines = [f"Data of the folder {table.name}", "", f"{samples.X.shape[1]} features; one domain per file:"]
+    for name, counts in zip(table.domains, table.counts, strict=True):
         lines.append(f"- {name}: {counts.sum()} samples, {(counts > 0).sum()} classes")
-    return "\n".join([*lines, "", *found.notices]) + "\n"
+    return "\n".join([*lines, "", *table.notices]) + "\n"

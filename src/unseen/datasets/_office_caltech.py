@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from sklearn.utils import Bunch
 
-from ..tables import Request, survey_files
+from ..tables import TableOptions, survey_files
 from ..utils.optional_imports import optional_import
 from ..utils.samples import Samples
 from ..utils.validation import format_list
@@ -24,9 +24,9 @@ BASE_URL = (
     "https://raw.githubusercontent.com/LeiTian-qj/CMMS/1c7c45b858bd400b25c132d178c8e2f603074afc/data/Office-Caltech10/"
 )
 CLASSES = ["backpack", "bike", "calculator", "headphones", "keyboard", "laptop", "monitor", "mouse", "mug", "projector"]
-SAMPLES = {"amazon": 958, "webcam": 295, "dslr": 157, "caltech10": 1123}
-# The files as published: the name of each, and the id under which git knows its content.
-SOURCES = {
+N_SAMPLES = {"amazon": 958, "webcam": 295, "dslr": 157, "caltech10": 1123}
+# The published files: the name of each, and the git blob id of its content.
+PUBLISHED_FILES = {
     "decaf6": {
         "amazon": ("amazon_decaf.mat", "79a03a3befed86b5c02b8796a9054e7f9fd07af8"),
         "webcam": ("webcam_decaf.mat", "8a97157cd79b2dc35d998ad332cdd34f4f856d14"),
@@ -68,10 +68,10 @@ def fetch_office_caltech(
     features : {"decaf6", "surf"}, default="decaf6"
         4096 activations of a network, or counts of 800 visual words.
     data_home : str or path, default=None
-        The folder that holds, or will hold, the data. By default the one named by the environment variable
-        `UNSEEN_DATA`, else the user's cache folder.
+        Folder of the data. By default the one named by the environment variable `UNSEEN_DATA`, else the user's cache
+        folder.
     download : bool, default=True
-        Whether files that are not there are downloaded.
+        Whether missing files are downloaded.
     as_frame : bool, default=False
         Whether `data`, `target` and `domain` are pandas objects; adds `frame`.
 
@@ -83,9 +83,9 @@ def fetch_office_caltech(
 
     Notes
     -----
-    Files that you already have are used wherever they lie in `data_home`: directly in it, in office_caltech, or in a
-    folder such as office_caltech_surf; under their published name or that of the domain, such as amazon.mat.
-    Downloading needs pooch: ``pip install 'unseen[cli]'``.
+    Existing files in `data_home` are used: directly in it, in office_caltech, or in a folder such as
+    office_caltech_surf; under their published name or that of the domain, such as amazon.mat. Downloading needs pooch:
+    ``pip install 'unseen[cli]'``.
 
     Examples
     --------
@@ -94,7 +94,7 @@ def fetch_office_caltech(
     >>> data.data.shape  # doctest: +SKIP
     (2533, 800)
 
-    Without a connection, the error says which files to put where:
+    Without a connection, the error lists the missing files and their folder:
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -102,87 +102,93 @@ def fetch_office_caltech(
     ...         fetch_office_caltech("surf", data_home=folder, download=False)
     ...     except FileNotFoundError as error:
     ...         print(error)
-    Office-Caltech (surf) is not complete: download=False, and these files are not there.
+    Office-Caltech (surf) is incomplete: download=False, and these files are missing.
     - amazon_SURF_L10.mat
     ...
     """
-    if features not in SOURCES:
-        raise ValueError(f"features must be one of {sorted(SOURCES)}; got {features!r}.")
+    if features not in PUBLISHED_FILES:
+        raise ValueError(f"features must be one of {sorted(PUBLISHED_FILES)}; got {features!r}.")
     home = _data_home(data_home)
-    paths = {domain: _file_at_hand(home, features, domain) for domain in SAMPLES}
+    paths = {domain: _find_local_file(home, features, domain) for domain in N_SAMPLES}
     missing = [domain for domain, path in paths.items() if path is None]
     if missing and not download:
-        raise FileNotFoundError(_by_hand(home, features, missing, "download=False, and these files are not there"))
+        reason = "download=False, and these files are missing"
+        raise FileNotFoundError(_explain_manual_download(home, features, missing, reason))
     for i, domain in enumerate(missing):
-        file, blob_id = SOURCES[features][domain]
-        path = paths[domain] = home / "office_caltech" / file
+        file, blob_id = PUBLISHED_FILES[features][domain]
+        path = home / "office_caltech" / file
+        paths[domain] = path
         try:
-            if path.exists():  # but with other content, or it would have been found
+            if path.exists():  # with other content, since _find_local_file did not return it
                 path.replace(path.with_name(f"{file}.refused"))
             download_file(BASE_URL + file, path, blob_id)
         except OSError as error:
-            raise OSError(_by_hand(home, features, missing[i:], str(error))) from error
-    found = [(domain, path) for domain, path in paths.items() if path is not None]
-    samples = folder_samples(survey_files(found, Request(entire=True), "Office-Caltech", several=True))
-    for domain, path in found:
-        own = samples.y[samples.domain == domain]
-        if len(own) != SAMPLES[domain] or len(np.unique(own)) != len(CLASSES):
+            raise OSError(_explain_manual_download(home, features, missing[i:], str(error))) from error
+    files = [(domain, path) for domain, path in paths.items() if path is not None]
+    samples = folder_samples(survey_files(files, TableOptions(keep_all=True), "Office-Caltech", several=True))
+    for domain, path in files:
+        labels = samples.y[samples.domain == domain]
+        n_classes = len(np.unique(labels))
+        if len(labels) != N_SAMPLES[domain] or n_classes != len(CLASSES):
             raise ValueError(
-                f"{path} must hold the {SAMPLES[domain]} samples of {domain}, of {len(CLASSES)} classes; "
-                f"it holds {len(own)} samples of {len(np.unique(own))} classes."
+                f"{path} must hold the {N_SAMPLES[domain]} samples of {domain}, of {len(CLASSES)} classes; "
+                f"it holds {len(labels)} samples of {n_classes} classes."
             )
     names = [f"{features}_{i}" for i in range(samples.X.shape[1])]
     return make_bunch(replace(samples, y=samples.y - 1), CLASSES, names, DESCR, as_frame=as_frame)
 
 
 def load_office_caltech_folder(samples: Samples, folder: str | os.PathLike[str], feature_names: Sequence[str]) -> Bunch:
-    """Office-Caltech of photographs, in any number, whose collections may be called like caltech or Caltech10."""
-    names = {re.sub(r"[^a-z]", "", domain): domain for domain in SAMPLES}
-    known = {name: names.get(re.sub(r"[^a-z]", "", name.lower())) for name in np.unique(samples.domain).tolist()}
-    problems = [f"{name} is none of {', '.join(SAMPLES)}." for name, domain in known.items() if domain is None]
-    problems += [f"there is no {domain}." for domain in SAMPLES if domain not in known.values()]
-    for name in known:
-        lacking = sorted(set(samples.classes.tolist()) - set(samples.y[samples.domain == name].tolist()))
-        problems += [f"{name} lacks {format_list(lacking)}, which others have."] if lacking else []
+    """Make Office-Caltech of any number of photographs; collections are matched by names such as Caltech10."""
+    domain_by_letters = {re.sub(r"[^a-z]", "", domain): domain for domain in N_SAMPLES}
+    collections = np.unique(samples.domain).tolist()
+    domain_names = {name: domain_by_letters.get(re.sub(r"[^a-z]", "", name.lower())) for name in collections}
+    problems = [f"{name} is not one of {', '.join(N_SAMPLES)}." for name in collections if domain_names[name] is None]
+    problems += [f"{domain} is missing." for domain in N_SAMPLES if domain not in domain_names.values()]
+    for name in collections:
+        absent = sorted(set(samples.classes.tolist()) - set(samples.y[samples.domain == name].tolist()))
+        if absent:
+            problems.append(f"{name} lacks {format_list(absent)}, which other collections have.")
     if len(samples.classes) != len(CLASSES):
         problems.append(
             f"it has {len(samples.classes)} classes, not {len(CLASSES)}: {format_list(samples.classes.tolist())}."
         )
     if problems:
-        told = "\n".join(f"- {problem}" for problem in problems)
-        raise ValueError(f"The folder {os.fspath(folder)!r} does not hold Office-Caltech:\n{told}")
-    domain = np.array([known[name] for name in samples.domain.tolist()])
-    in_order = np.concatenate([np.flatnonzero(domain == name) for name in SAMPLES])
-    held = Samples(samples.X, samples.codes, domain).take(in_order)
-    return make_bunch(held, samples.classes.tolist(), feature_names, DESCR, as_frame=False)
+        lines = "\n".join(f"- {problem}" for problem in problems)
+        raise ValueError(f"The folder {os.fspath(folder)!r} does not hold Office-Caltech:\n{lines}")
+    domain = np.array([domain_names[name] for name in samples.domain.tolist()])
+    order = np.concatenate([np.flatnonzero(domain == name) for name in N_SAMPLES])
+    sorted_samples = Samples(samples.X, samples.codes, domain).take(order)
+    return make_bunch(sorted_samples, samples.classes.tolist(), feature_names, DESCR, as_frame=False)
 
 
 def _data_home(data_home: str | os.PathLike[str] | None) -> Path:
-    chosen = data_home or os.environ.get("UNSEEN_DATA")
-    if not chosen:
-        chosen = optional_import("pooch", "Finding the cache folder, as data_home is not given,").os_cache("unseen")
-    return Path(chosen).expanduser()
+    folder = data_home or os.environ.get("UNSEEN_DATA")
+    if not folder:
+        folder = optional_import("pooch", "Finding the cache folder, as data_home is not given,").os_cache("unseen")
+    return Path(folder).expanduser()
 
 
-def _file_at_hand(home: Path, features: str, domain: str) -> Path | None:
-    """Where the file of a domain lies already, if its content is the published one."""
-    _, blob_id = SOURCES[features][domain]
-    return next((path for path in _candidates(home, features, domain) if git_blob_id(path) == blob_id), None)
+def _find_local_file(home: Path, features: str, domain: str) -> Path | None:
+    """Find an existing file of a domain with the published content."""
+    _, blob_id = PUBLISHED_FILES[features][domain]
+    return next((path for path in _find_candidates(home, features, domain) if git_blob_id(path) == blob_id), None)
 
 
-def _candidates(home: Path, features: str, domain: str) -> list[Path]:
-    names = {SOURCES[features][domain][0].lower(), f"{domain}.mat", f"{domain.removesuffix('10')}.mat"}
+def _find_candidates(home: Path, features: str, domain: str) -> list[Path]:
+    """Find the files that may hold a domain, by their names."""
+    names = {PUBLISHED_FILES[features][domain][0].lower(), f"{domain}.mat", f"{domain.removesuffix('10')}.mat"}
     folders = (home / "office_caltech", home / f"office_caltech_{features}", home)
     return [path for folder in folders for path in sorted(folder.glob("*.mat")) if path.name.lower() in names]
 
 
-def _by_hand(home: Path, features: str, domains: list[str], reason: str) -> str:
-    files = "\n".join(f"- {SOURCES[features][domain][0]}" for domain in domains)
-    refused = [str(path) for domain in domains for path in _candidates(home, features, domain)]
-    if refused:
-        files += f"\nThe content of these files is not the published one: {', '.join(refused)}."
+def _explain_manual_download(home: Path, features: str, domains: list[str], reason: str) -> str:
+    files = "\n".join(f"- {PUBLISHED_FILES[features][domain][0]}" for domain in domains)
+    rejected = [str(path) for domain in domains for path in _find_candidates(home, features, domain)]
+    if rejected:
+        files += f"\nThe content of these files differs from the published files: {', '.join(rejected)}."
     return (
-        f"Office-Caltech ({features}) is not complete: {reason}.\n{files}\n"
-        f"Get these files from {BASE_URL} and put them into {home / 'office_caltech'}. "
+        f"Office-Caltech ({features}) is incomplete: {reason}.\n{files}\n"
+        f"Download these files from {BASE_URL} and put them into {home / 'office_caltech'}. "
         "Files with other content can be loaded with load_folder."
     )

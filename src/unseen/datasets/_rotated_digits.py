@@ -1,4 +1,4 @@
-"""Handwritten digits, each domain turned by another angle."""
+"""Handwritten digits, with one rotation angle per domain."""
 
 from __future__ import annotations
 
@@ -11,27 +11,29 @@ from ..tables import Column, Schema, Table
 from ..utils.samples import Samples
 from ._bunch import make_bunch
 
-NAME = "rot{:02g}"  # of a domain, by its angle
+DOMAIN_NAME = "rot{:02g}"  # formatted with the angle of a domain
+MAX_PIXEL_VALUE = 16
 DESCR = """\
 Rotated digits
 
-The 1797 handwritten digits of scikit-learn's load_digits (8 x 8 pixels, 0 to 16, ten classes), shared out among the
-angles: every image is in one domain only, and every class is spread evenly over the domains. Each domain's images are
-turned counter-clockwise by its angle, with linear interpolation. What leaves the frame is lost; what enters is 0.
+The 1797 handwritten digits of scikit-learn's load_digits (8 x 8 pixels, 0 to 16, ten classes), distributed over the
+angles: every image is in one domain only, and every class is spread evenly over the domains. The images of each domain
+are rotated counterclockwise by its angle, with linear interpolation. Pixels that leave the frame are lost; new pixels
+are 0.
 
 Source of the images: E. Alpaydin and C. Kaynak (1998), Optical Recognition of Handwritten Digits.
 """
 
 
 def load_rotated_digits(*, angles: Sequence[float] = (0, 15, 30, 45, 60, 75), as_frame: bool = False) -> Bunch:
-    """Load scikit-learn's digits, with disjoint images turned by each angle.
+    """Load scikit-learn's digits as domains of disjoint images, each rotated by one angle.
 
     Nothing is downloaded and nothing is random: the same angles always give the same data.
 
     Parameters
     ----------
     angles : sequence of float, default=(0, 15, 30, 45, 60, 75)
-        Degrees, counter-clockwise: one domain for each, two or more. Their number decides how many images each gets.
+        Angles in degrees, counterclockwise, two or more: one domain for each. The images are distributed equally.
     as_frame : bool, default=False
         Whether `data`, `target` and `domain` are pandas objects; adds `frame`.
 
@@ -54,21 +56,24 @@ def load_rotated_digits(*, angles: Sequence[float] = (0, 15, 30, 45, 60, 75), as
     from sklearn.datasets import load_digits
 
     digits = load_digits()
-    degrees = _checked_angles(angles, most=int(np.bincount(digits.target).min()))
-    part = np.empty(len(digits.target), dtype=np.intp)  # dealt out like cards, class after class: sizes hardly differ
-    part[np.argsort(digits.target, kind="stable")] = np.arange(len(part)) % len(degrees)
-    order = np.argsort(part, kind="stable")
+    degrees = _check_angles(angles, max_angles=int(np.bincount(digits.target).min()))
+    # Images are assigned to domains in turn, class after class, so that the sizes of domains differ by at most one.
+    domain_codes = np.empty(len(digits.target), dtype=np.intp)
+    domain_codes[np.argsort(digits.target, kind="stable")] = np.arange(len(domain_codes)) % len(degrees)
+    order = np.argsort(domain_codes, kind="stable")
+    domain_codes = domain_codes[order]
     images = digits.images[order]
     for i, angle in enumerate(degrees):
         if angle % 360:
-            own = part[order] == i
-            images[own] = np.clip(rotate(images[own], angle, axes=(1, 2), reshape=False, order=1), 0, 16)
-    names = np.array([NAME.format(angle) for angle in degrees])
-    samples = Samples(images.reshape(len(images), -1), digits.target[order], names[part[order]])
+            in_domain = domain_codes == i
+            rotated = rotate(images[in_domain], angle, axes=(1, 2), reshape=False, order=1)
+            images[in_domain] = np.clip(rotated, 0, MAX_PIXEL_VALUE)
+    names = np.array([DOMAIN_NAME.format(angle) for angle in degrees])
+    samples = Samples(images.reshape(len(images), -1), digits.target[order], names[domain_codes])
     return make_bunch(samples, [str(digit) for digit in range(10)], digits.feature_names, DESCR, as_frame=as_frame)
 
 
-def _checked_angles(angles: Sequence[float], most: int) -> list[float]:
+def _check_angles(angles: Sequence[float], max_angles: int) -> list[float]:
     try:
         if isinstance(angles, str):
             raise TypeError
@@ -81,26 +86,25 @@ def _checked_angles(angles: Sequence[float], most: int) -> list[float]:
         raise ValueError(f"angles must be finite numbers of degrees; got {degrees}.")
     if len(degrees) < 2:
         raise ValueError(f"angles must hold at least 2 angles, one for each domain; got {len(degrees)}: {degrees}.")
-    if len({NAME.format(angle % 360) for angle in degrees}) < len(degrees):
+    if len({DOMAIN_NAME.format(angle % 360) for angle in degrees}) < len(degrees):
         raise ValueError(
-            f"angles must differ, also after full turns of 360 degrees; got {degrees}. "
-            "Leave out one of those that are alike."
+            f"angles must differ, also after full turns of 360 degrees; got {degrees}. Leave out repeated angles."
         )
-    if len(degrees) > most:
+    if len(degrees) > max_angles:
         raise ValueError(
-            f"angles holds {len(degrees)} angles, but the rarest digit has {most} images, and each angle needs its "
-            f"own. Give at most {most} angles."
+            f"angles holds {len(degrees)} angles, but the rarest digit has {max_angles} images, and each angle needs "
+            f"one of them. Use at most {max_angles} angles."
         )
     return degrees
 
 
-def embedded_digits() -> Table:
-    """The data of `load_rotated_digits`, which come with scikit-learn, as a table.
+def load_digits_table() -> Table:
+    """Load the data of `load_rotated_digits` as a table.
 
     Examples
     --------
-    >>> from unseen.datasets import embedded
-    >>> table = embedded()
+    >>> from unseen.datasets import load_digits_table
+    >>> table = load_digits_table()
     >>> sorted(set(table.domain.tolist()))
     ['rot00', 'rot15', 'rot30', 'rot45', 'rot60', 'rot75']
     """

@@ -16,7 +16,7 @@ TABLE_1 = {
     "domain 2": (((3.5, 2.5), 20), ((4.5, 1.5), 60), ((5.5, 2.5), 40)),
     "domain 3": (((8.0, 2.5), 40), ((9.5, 1.5), 40), ((10.0, 2.5), 40)),
 }
-# Not in the table: a labeled fourth domain on which the weights can be chosen.
+# Not in the table: a labeled fourth domain, on which hyperparameters can be selected.
 VALIDATION = {"validation": (((6.0, 2.0), 40), ((7.0, 1.0), 40), ((8.0, 2.0), 40))}
 STANDARD_DEVIATION = 0.3
 
@@ -30,16 +30,16 @@ domain 3 its target. The optional validation domain lies between them.
 
 
 def make_synthetic(*, validation_domain: bool = False, as_frame: bool = False, random_state: Any = None) -> Bunch:
-    """Draw the synthetic data of the CIDG paper.
+    """Generate the synthetic data of the CIDG paper.
 
     Parameters
     ----------
     validation_domain : bool, default=False
-        Whether to add a fourth domain, on which hyper-parameters can be chosen.
+        Whether to add a fourth domain, on which hyperparameters can be selected.
     as_frame : bool, default=False
         Whether `data`, `target` and `domain` are pandas objects; adds `frame`.
     random_state : int, RandomState instance or None, default=None
-        Seed of the draw.
+        Seed of the random generator.
 
     Returns
     -------
@@ -55,12 +55,15 @@ def make_synthetic(*, validation_domain: bool = False, as_frame: bool = False, r
     >>> [int((data.domain == name).sum()) for name in data.domain_names]
     [80, 120, 120]
     """
-    random = check_random_state(random_state)
-    table = {**TABLE_1, **(VALIDATION if validation_domain else {})}
-    cells = [
-        (random.normal(mean, STANDARD_DEVIATION, size=(count, 2)), np.full(count, label), np.full(count, name))
-        for name, classes in table.items()
-        for label, (mean, count) in enumerate(classes, start=1)
-    ]
-    samples = Samples(*map(np.concatenate, zip(*cells, strict=True)))
+    rng = check_random_state(random_state)
+    table = TABLE_1 | VALIDATION if validation_domain else TABLE_1
+    values = []
+    labels = []
+    domains = []
+    for name, classes in table.items():
+        for label, (mean, count) in enumerate(classes, start=1):
+            values.append(rng.normal(mean, STANDARD_DEVIATION, size=(count, 2)))
+            labels.append(np.full(count, label))
+            domains.append(np.full(count, name))
+    samples = Samples(np.concatenate(values), np.concatenate(labels), np.concatenate(domains))
     return make_bunch(samples, ["class 1", "class 2", "class 3"], ["x", "y"], DESCR, as_frame=as_frame)

@@ -16,8 +16,8 @@ from ._bunch import make_bunch
 from ._folder import read_folder
 
 CLASSES = ("bird", "car", "chair", "dog", "person")
-# What each collection is called, in the order of its initials.
-KNOWN_AS = {
+# Known names of each collection, by its initial.
+COLLECTION_NAMES = {
     "V": {"v", "voc", "voc2007", "pascal", "pascalvoc", "pascalvoc2007", "pascal2007"},
     "L": {"l", "labelme"},
     "C": {"c", "caltech", "caltech101"},
@@ -41,9 +41,9 @@ def load_vlcs(
 ) -> Bunch:
     """Load VLCS from a folder with one file for each of its four collections.
 
-    Reads what :func:`~unseen.datasets.load_folder` reads, and checks that it is VLCS. Collections are recognized by
-    name or initial, whatever the case: V, VOC2007 or Pascal; L or LabelMe; C or Caltech101; S or SUN09. Other words may
-    stand beside the name, as in Pascal_decaf6.mat.
+    Reads the same files as :func:`~unseen.datasets.load_folder`, and checks that they hold VLCS. Collections are
+    recognized by name or initial, regardless of case: V, VOC2007 or Pascal; L or LabelMe; C or Caltech101; S or SUN09.
+    File names may contain other words, such as Pascal_decaf6.mat.
 
     Parameters
     ----------
@@ -58,8 +58,8 @@ def load_vlcs(
     -------
     data : :class:`~sklearn.utils.Bunch`
         With `data`, `target`, `domain` ("V", "L", "C" or "S"), `target_names`, `domain_names`, `feature_names` and
-        `DESCR`. `target` counts the classes from 0, in the order bird, car, chair, dog, person, whether the files count
-        them from 0, from 1, or name them.
+        `DESCR`. `target` is 0 to 4, in the order bird, car, chair, dog, person, whether the labels in the files are 0
+        to 4, 1 to 5, or names.
 
     Examples
     --------
@@ -75,8 +75,8 @@ def load_vlcs(
     >>> data.domain_names, data.target_names
     (['V', 'L', 'C', 'S'], ['bird', 'car', 'chair', 'dog', 'person'])
     """
-    found, samples = read_folder(folder, features, label)
-    return load_vlcs_folder(samples, folder, found.schema.feature_names, found.class_names, as_frame=as_frame)
+    table, samples = read_folder(folder, features, label)
+    return load_vlcs_folder(samples, folder, table.schema.feature_names, table.class_names, as_frame=as_frame)
 
 
 def load_vlcs_folder(
@@ -87,10 +87,10 @@ def load_vlcs_folder(
     *,
     as_frame: bool = False,
 ) -> Bunch:
-    """VLCS of what a folder holds, whatever it calls collections and classes; ValueError if that is not VLCS."""
-    initials = {name: _initial(name) for name in np.unique(samples.domain).tolist()}
+    """Make VLCS from the samples of a folder, whose collections and classes are matched by name; else ValueError."""
+    initials = {name: _match_collection(name) for name in np.unique(samples.domain).tolist()}
     labels = np.char.lower(samples.y) if samples.y.dtype.kind == "U" else samples.y
-    problems = _wrong_collections(initials) + _wrong_classes(class_names or {}, samples, set(labels.tolist()))
+    problems = _check_collections(initials) + _check_classes(class_names or {}, samples, set(labels.tolist()))
     if problems:
         raise ValueError(
             f"The folder {os.fspath(folder)!r} does not hold VLCS:\n"
@@ -98,42 +98,47 @@ def load_vlcs_folder(
             + "\nFor other data, use load_folder."
         )
     domain = np.array([initials[name] for name in samples.domain.tolist()])
-    in_order = np.concatenate([np.flatnonzero(domain == initial) for initial in KNOWN_AS])
-    samples = Samples(samples.X, np.searchsorted(np.unique(labels), labels), domain).take(in_order)
-    return make_bunch(samples, CLASSES, feature_names, DESCR, as_frame=as_frame)
+    order = np.concatenate([np.flatnonzero(domain == initial) for initial in COLLECTION_NAMES])
+    sorted_samples = Samples(samples.X, np.searchsorted(np.unique(labels), labels), domain).take(order)
+    return make_bunch(sorted_samples, CLASSES, feature_names, DESCR, as_frame=as_frame)
 
 
-def _initial(name: str) -> str:
-    """V, L, C or S; nothing for a name that fits none of them, or several."""
+def _match_collection(name: str) -> str:
+    """Return V, L, C or S; an empty string for a name that matches none of them, or several."""
     words = {re.sub(r"[^a-z0-9]", "", name.lower()), *re.split(r"[^a-z0-9]+", name.lower())}
-    fitting = [initial for initial, names in KNOWN_AS.items() if names & words]
-    return fitting[0] if len(fitting) == 1 else ""
+    matching = [initial for initial, names in COLLECTION_NAMES.items() if names & words]
+    return matching[0] if len(matching) == 1 else ""
 
 
-def _wrong_collections(initials: dict[str, str]) -> list[str]:
+def _check_collections(initials: dict[str, str]) -> list[str]:
+    """Find collections that are not recognized, missing, or there twice."""
     problems = [
         f"{name} is not recognized as one of V (VOC2007, Pascal), L (LabelMe), C (Caltech101), S (SUN09)."
         for name, initial in initials.items()
         if not initial
     ]
-    for initial, names in KNOWN_AS.items():
-        found = [name for name, own in initials.items() if own == initial]
-        if not found:
-            problems.append(f"no file for {initial} (also called {', '.join(sorted(names - {initial.lower()}))}).")
-        elif len(found) > 1:
-            problems.append(f"{' and '.join(found)} are all taken for {initial}; keep one.")
+    for initial, known_names in COLLECTION_NAMES.items():
+        names = [name for name, matched in initials.items() if matched == initial]
+        if not names:
+            other_names = ", ".join(sorted(known_names - {initial.lower()}))
+            problems.append(f"no file for {initial} (also called {other_names}).")
+        elif len(names) > 1:
+            problems.append(f"{' and '.join(names)} are all recognized as {initial}; keep one.")
     return problems
 
 
-def _wrong_classes(class_names: Mapping[str, tuple[str, ...]], samples: Samples, labels: set[Any]) -> list[str]:
+def _check_classes(class_names: Mapping[str, tuple[str, ...]], samples: Samples, labels: set[Any]) -> list[str]:
+    """Find names of classes or labels that are not those of VLCS."""
     for name, classes in class_names.items():
         if tuple(word.lower() for word in classes) != CLASSES:
-            held = format_list(classes, quote=False)
-            return [f"{name}: 'classes' must be {', '.join(CLASSES)}, in this order; it is {held}."]
+            received = format_list(classes, quote=False)
+            return [f"{name}: 'classes' must be {', '.join(CLASSES)}, in this order; it is {received}."]
     if labels in ({0, 1, 2, 3, 4}, {1, 2, 3, 4, 5}, set(CLASSES)):
         return []
-    each = "; ".join(
+    labels_by_domain = "; ".join(
         f"{name} has {format_list(np.unique(samples.y[samples.domain == name]).tolist(), quote=False)}"
         for name in np.unique(samples.domain)
     )
-    return [f"the labels must be 1 to 5, or 0 to 4, or {', '.join(CLASSES)}, and the same in all files; {each}."]
+    return [
+        f"the labels must be 1 to 5, or 0 to 4, or {', '.join(CLASSES)}, and the same in all files; {labels_by_domain}."
+    ]

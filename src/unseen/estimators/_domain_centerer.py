@@ -76,9 +76,9 @@ class DomainCenterer(DocLinkMixin, OneToOneFeatureMixin, DomainTransformer, Base
         """
         self._validate_params()
         X = validate_data(self, X, dtype=(np.float64, np.float32))
-        domains = EncodedLabels.domains(sample_domain, len(X))
+        domains = EncodedLabels.from_domains(sample_domain, len(X))
         self.domains_ = domains.names
-        self.means_ = np.stack([X[rows].mean(axis=0) for _, rows in domains.rows()])
+        self.means_ = np.stack([X[rows].mean(axis=0) for _, rows in domains.iter_rows()])
         if self.renormalize == "auto":
             # Rows of unit length are directions; otherwise the length of a row carries information.
             self.renormalizes_ = bool(np.allclose(row_norms(X, squared=True), 1.0, rtol=0, atol=1e-5))

@@ -41,8 +41,10 @@ class DomainCenters:
     def moments(self, values: Array, domain: Labels | EncodedLabels | None = None) -> dict[Any, Moments]:
         """Return the moments of the samples of each new domain, by name."""
         stored_means = self._stored_means_for(domain)
-        labels = EncodedLabels.domains(domain, len(values))
-        return {name: Moments.from_values(values[rows]) for name, rows in labels.rows() if name not in stored_means}
+        labels = EncodedLabels.from_domains(domain, len(values))
+        return {
+            name: Moments.from_values(values[rows]) for name, rows in labels.iter_rows() if name not in stored_means
+        }
 
     def check_batch_sizes(self, moments: MomentsByDomain) -> None:
         """Raise if all samples of a new domain are one sample, which cannot be centered on its own mean."""
@@ -57,7 +59,7 @@ class DomainCenters:
     def subtract(self, values: Array, domain: Labels | EncodedLabels | None, moments: MomentsByDomain) -> Array:
         """Center samples in place; `moments` are those of all samples of new domains."""
         stored_means = self._stored_means_for(domain)
-        for name, rows in EncodedLabels.domains(domain, len(values)).rows():
+        for name, rows in EncodedLabels.from_domains(domain, len(values)).iter_rows():
             values[rows] -= stored_means[name] if name in stored_means else moments[name].mean
         return values
 

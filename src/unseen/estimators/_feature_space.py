@@ -31,7 +31,7 @@ class KernelSpace:
 
     def combine(self, X: Any, weights: Array) -> Array:
         """Return weighted sums of the kernel values between samples and training samples."""
-        return product(self.kernel.values_to_center(X, self.samples), weights)
+        return product(self.kernel.evaluate_for_centering(X, self.samples), weights)
 
 
 @dataclass(frozen=True)

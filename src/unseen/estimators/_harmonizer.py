@@ -257,7 +257,7 @@ class DomainHarmonizer(DocLinkMixin, OneToOneFeatureMixin, TransformerMixin, Bas
             X = validate_data(self, X, dtype=(np.float64, np.float32))
         X = X.astype(np.float64, copy=False)
         check_squares(largest_entry(X))
-        domains = EncodedLabels.domains(sample_domain, len(X))
+        domains = EncodedLabels.from_domains(sample_domain, len(X))
         C = _check_covariates(covariates, len(X))
         _refuse_labels(C, y)
         target = self._target_rows(domains)
@@ -283,7 +283,7 @@ class DomainHarmonizer(DocLinkMixin, OneToOneFeatureMixin, TransformerMixin, Bas
         Z = (X - fitted) / self.scale_
         location = np.zeros((len(domains.names), X.shape[1]))
         variance = np.ones_like(location)
-        for i, (name, rows) in enumerate(domains.rows()):
+        for i, (name, rows) in enumerate(domains.iter_rows()):
             # One domain is aligned with itself; so is the reference.
             if len(domains.names) > 1 and not self._is_reference(name):
                 location[i], variance[i] = self._effects(Z[rows])
@@ -314,9 +314,9 @@ class DomainHarmonizer(DocLinkMixin, OneToOneFeatureMixin, TransformerMixin, Bas
         """
         check_is_fitted(self, "domain_scale_")
         X = validate_data(self, X, reset=False, dtype=(np.float64, np.float32), copy=True)
-        domains = EncodedLabels.domains(sample_domain, len(X))
+        domains = EncodedLabels.from_domains(sample_domain, len(X))
         known = {} if sample_domain is None else {name: i for i, name in enumerate(self.domains_.tolist())}
-        adjusted = [(name, rows) for name, rows in domains.rows() if name in known or self.transductive]
+        adjusted = [(name, rows) for name, rows in domains.iter_rows() if name in known or self.transductive]
         if not adjusted:
             return X
         fitted = self._fitted_values(covariates, len(X))
@@ -365,7 +365,7 @@ class DomainHarmonizer(DocLinkMixin, OneToOneFeatureMixin, TransformerMixin, Bas
         """The rows whose mean and variance the domains are given: all of them, or those of the reference."""
         if self.reference is None:
             return slice(None)
-        for name, rows in domains.rows():
+        for name, rows in domains.iter_rows():
             if self._is_reference(name):
                 return rows
         raise ValueError(
@@ -448,7 +448,7 @@ def _class_indicators(y: Labels, caller: str) -> Array:
 def _within(values: Array, domains: EncodedLabels) -> Array:
     """Differences of samples from the mean of their domain."""
     differences = np.empty_like(values)
-    for _, rows in domains.rows():
+    for _, rows in domains.iter_rows():
         differences[rows] = values[rows] - values[rows].mean(axis=0)
     return differences
 

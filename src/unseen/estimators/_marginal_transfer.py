@@ -172,13 +172,15 @@ class MarginalTransferClassifier(DocLinkMixin, ClassifierMixin, BaseEstimator):
         X, y = validate_data(self, X, y, dtype=np.float64)
         check_squares(largest_entry(X))
         weight = check_weights(sample_weight, len(X))
-        coded = EncodedLabels.domains(sample_domain, len(X))
+        coded = EncodedLabels.from_domains(sample_domain, len(X))
         if weight is not None and not weight.all():
             present = weight > 0
             X = X[present]
             y = y[present]
             weight = weight[present]
-            coded = EncodedLabels.domains(None if sample_domain is None else coded.names[coded.codes[present]], len(X))
+            coded = EncodedLabels.from_domains(
+                None if sample_domain is None else coded.names[coded.codes[present]], len(X)
+            )
         weight = np.ones(len(X)) if weight is None else weight
         classes, codes = encode_classes(y, type(self).__name__)
         warn_single_domain(coded.names, type(self).__name__)
@@ -229,10 +231,10 @@ class MarginalTransferClassifier(DocLinkMixin, ClassifierMixin, BaseEstimator):
         check_is_fitted(self, "intercept_")
         X = validate_data(self, X, dtype=np.float64, reset=False)
         check_squares(largest_entry(X))
-        domains = EncodedLabels.domains(sample_domain, len(X))
+        domains = EncodedLabels.from_domains(sample_domain, len(X))
         known = {} if sample_domain is None else {name: i for i, name in enumerate(self.domains_.tolist())}
         scores = np.empty((len(X), len(self.intercept_)))
-        for name, rows in domains.rows():
+        for name, rows in domains.iter_rows():
             batch = X[rows]
             # Distributions that are ignored need not be estimated.
             if name not in known and self.domain_gamma_ and len(batch) < MIN_ROWS:

@@ -65,9 +65,9 @@ class Projection(StreamingMixin, DomainTransformer, KernelTransformer):
     # preferred.
     _invariance_weights: ClassVar[tuple[str, ...]] = ()
 
-    def __init_subclass__(cls, **options: Any) -> None:
+    def __init_subclass__(cls) -> None:
         cls._shared_docs = {**shared_docs(cls._ridge_power), **Projection._shared_docs}
-        super().__init_subclass__(**options)
+        super().__init_subclass__()
 
     @abstractmethod
     def _scatter_problem(self, counts: Ints, ridge: float) -> ScatterProblem:
@@ -228,9 +228,11 @@ class Projection(StreamingMixin, DomainTransformer, KernelTransformer):
     def _n_features_out(self) -> int:
         return len(self.eigenvalues_)
 
-    def _check_samples(self, X: Any, **options: Any) -> Any:
-        """Validate samples, with labels if `options` hold `y`."""
-        return self._sample_kernel.check(self, X, **options)
+    def _check_samples(
+        self, X: Any, *, y: Any = "no_validation", reset: bool = True, ensure_min_samples: int = 1
+    ) -> Any:
+        """Validate samples, with labels if these are given."""
+        return self._sample_kernel.check(self, X, y=y, reset=reset, ensure_min_samples=ensure_min_samples)
 
     def _check_training_data(
         self,
@@ -249,14 +251,14 @@ class Projection(StreamingMixin, DomainTransformer, KernelTransformer):
         min_samples = 2 if is_complete else 1
         if not self._needs_labels():
             X = self._check_samples(X, reset=reset, ensure_min_samples=min_samples)
-            classes = EncodedLabels.nameless(X.shape[0])
+            classes = EncodedLabels.unnamed(X.shape[0])
         else:
             X, y = self._check_samples(X, y=y, reset=reset, ensure_min_samples=min_samples)
             if is_complete:
                 classes = EncodedLabels(*encode_classes(y, type(self).__name__))
             else:
-                classes = EncodedLabels.classes(y, declared)
-        return X, classes, EncodedLabels.domains(domain, X.shape[0])
+                classes = EncodedLabels.from_classes(y, declared)
+        return X, classes, EncodedLabels.from_domains(domain, X.shape[0])
 
     def _set_cell_counts(self, classes: Labels, domains: Labels, counts: Ints) -> None:
         """Set the fitted attributes that follow from the labels."""
@@ -286,8 +288,8 @@ class Projection(StreamingMixin, DomainTransformer, KernelTransformer):
     def _solve_kernel(self, X: Any, membership: Membership) -> None:
         """Solve the eigenproblem in the space of the kernel."""
         check_square_memory(X.shape[0], copies=3, caller=type(self).__name__)
-        kernel = Kernel.from_estimator(self).fitted(X)
-        K = kernel.values_to_center(X)
+        kernel = Kernel.from_estimator(self).resolve(X)
+        K = kernel.evaluate_for_centering(X)
         centered = kernel.center(K, type(self).__name__)
         problem = make_problem(self, membership.counts, centered.size)
         solution = problem.solve_gram(K, centered, membership)
@@ -309,7 +311,7 @@ class Projection(StreamingMixin, DomainTransformer, KernelTransformer):
         inner_width = max(len(weights), X.shape[1])  # columns of the kernel values and of a copy of the samples
         with np.errstate(over="ignore", invalid="ignore"):  # The check below raises for values that are not finite.
             Z = map_in_blocks(lambda rows: space.combine(rows, weights), X, weights.shape[1], inner_width)
-        return space.kernel.finite(Z)
+        return space.kernel.check_finite(Z)
 
     def _transform_uncentered(self, X: Any) -> Array:
         self.finalize()
@@ -414,4 +416,4 @@ def invariance_weights(projection: Projection) -> tuple[str, ...]:
 
 def validation_options(projection: Projection) -> dict[str, Any]:
     """Return the options of `validate_data` for the samples of a projection."""
-    return projection._sample_kernel.validation
+    return projection._sample_kernel.validation_options

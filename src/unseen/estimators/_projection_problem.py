@@ -32,7 +32,7 @@ from ..linalg import (
     whiten_by_eigh,
 )
 
-MAX_EXACT_ROWS = 500  # Up to this size an eigendecomposition is cheap enough to be preferred for its accuracy.
+MAX_EIGH_ROWS = 500  # Up to this size an eigendecomposition is cheap enough to be preferred for its accuracy.
 MIN_KRYLOV_ROWS_PER_CELL = 150  # From this ratio on a Krylov space is small compared with the kernel matrix.
 MIN_KRYLOV_RIDGE = 1e-5  # relative to the denominator; a smaller ridge needs large Krylov spaces
 EIGENVALUE_ACCURACY = 1e-9  # relative, of a solution in a Krylov space
@@ -125,7 +125,7 @@ class ProjectionProblem:
         """Return all components, from a centered kernel matrix, which is overwritten."""
         problem = self.scatter_problem
         solution = None
-        if len(K) > MAX_EXACT_ROWS and problem.is_symmetric and self.ridge:
+        if len(K) > MAX_EIGH_ROWS and problem.is_symmetric and self.ridge:
             n_cells = np.count_nonzero(self.counts)
             denominator_norm = problem.within_weight * centered.size**2 + problem.norm_weight * centered.size
             # Krylov spaces are faster than a Cholesky factorization if they stay small, which takes a large ridge.

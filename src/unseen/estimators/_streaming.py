@@ -110,7 +110,7 @@ class StreamingMixin(ClassNamePrefixFeaturesOutMixin):
         """Solve the eigenproblem for the chunks that `partial_fit` has seen.
 
         `fit` and `transform` include this step. After `partial_fit`, call it before reading attributes such as
-        `eigenvalues_` or `coef_`. Does nothing if there is no new chunk.
+        `eigenvalues_` or `coef_`. Has no effect without a new chunk.
 
         Returns
         -------
@@ -223,7 +223,7 @@ class StreamingMixin(ClassNamePrefixFeaturesOutMixin):
                 "Leave `classes` out of later calls, or start a new stream with a clone."
             )
         if "classes_" in vars(self):
-            EncodedLabels.classes(self.classes_, declared)
+            EncodedLabels.from_classes(self.classes_, declared)
         return declared
 
 

@@ -131,7 +131,7 @@ class UndoBias(DocLinkMixin, LinearClassifierMixin, BaseEstimator):
         self._validate_params()
         X, y = validate_data(self, X, y, dtype=np.float64)
         classes, codes = encode_classes(y, type(self).__name__)
-        domains = EncodedLabels.domains(sample_domain, len(X))
+        domains = EncodedLabels.from_domains(sample_domain, len(X))
         counts = Membership.from_codes(codes, domains.codes).counts
         warn_single_domain(domains.names, type(self).__name__)
         warn_masked_labels(classes, domains.names, counts, type(self).__name__)

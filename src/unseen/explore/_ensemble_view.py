@@ -32,7 +32,7 @@ from ._session import Session
 
 SHARES = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)  # shares of a batch that half of the classes make up
 BATCHES_PER_SHARE = 3
-SELECTED = "what was chosen"
+SELECTED = "selected model"
 PLAIN = "best plain model"
 
 

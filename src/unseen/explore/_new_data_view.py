@@ -1,4 +1,4 @@
-"""A fitted model on a new table: where its rows lie among the sources, how novel they are, which are least certain."""
+"""Predictions of a fitted model on a new table: positions among the source domains, novelty, certainty."""
 
 from __future__ import annotations
 
@@ -10,58 +10,58 @@ import numpy as np
 from ..models import load_model
 from ..utils.validation import format_list
 
-MOST_ROWS = 5_000  # that are listed and drawn
+MAX_LISTED_ROWS = 5_000
 
 
 class NewDataView:
-    """Rows of a new table under a model file.
+    """Predictions of a model file on a new table.
 
     Parameters
     ----------
     model : path
-        A file that ``unseen fit`` wrote.
+        Model file that ``unseen fit`` wrote.
     new : path
-        The table.
+        The new table.
     domain : str, default=None
-        The column that tells its domains apart.
+        Column of the domains of the new table.
     """
 
     def __init__(self, model: Path, new: Path, domain: str | None = None) -> None:
-        self.model, self.new, self.domain = load_model(model), new, domain
+        self.model = load_model(model)
+        self.new = new
+        self.domain = domain
         self.name = f"{model.name} on {new.name}"
 
     @property
     def facts(self) -> dict[str, Any]:
-        """All that is shown, in plain values: rows from the least certain on."""
-        found = self.model.predict_table(self.new, domain=self.domain)
-        frame = found.frame
-        assert frame is not None  # since nothing was written
+        """Everything that the page shows, as plain values; rows in ascending order of certainty."""
+        prediction = self.model.predict_table(self.new, domain=self.domain)
+        frame = prediction.frame
+        assert frame is not None  # since no output file was given
         classes = [str(name) for name in self.model.classes_.tolist()]
         columns = [f"p({name})" for name in self.model.classes_.tolist()]
         if not set(columns) <= set(frame.columns):
-            raise ValueError(
-                "The model gives labels without probabilities, so that no row is less certain than others."
-            )
+            raise ValueError("The model predicts labels without probabilities, so rows cannot be sorted by certainty.")
         P = frame.select(columns).to_numpy()
-        certain = P.max(axis=1)
-        order = np.argsort(certain, kind="stable")[:MOST_ROWS]
+        certainty = P.max(axis=1)
+        order = np.argsort(certainty, kind="stable")[:MAX_LISTED_ROWS]
         X, *_ = self.model.open_table(self.new, domain=self.domain).read()
-        inside = self.model.table_model
-        rows, sources = inside.novelty.plane(inside.prepare(X[order]))
-        domains = frame["domain"].to_list() if "domain" in frame.columns else [None] * len(certain)
+        table_model = self.model.table_model
+        positions, source_positions = table_model.novelty.project_to_plane(table_model.prepare(X[order]))
+        domains = frame["domain"].to_list() if "domain" in frame.columns else [None] * len(certainty)
         return {
             "name": self.name,
-            "rows": len(certain),
+            "rows": len(certainty),
             "classes": classes,
-            "sources": [str(name) for name in inside.novelty.domains_.tolist()],
-            "summary": found.summary,
-            "notices": [*found.notices],
+            "sources": [str(name) for name in table_model.novelty.domains_.tolist()],
+            "summary": prediction.summary,
+            "notices": [*prediction.notices],
             "row": (order + 1).tolist(),
             "label": [str(name) for name in frame["label"].gather(order).to_list()],
-            "certain": certain[order].tolist(),
+            "certainty": certainty[order].tolist(),
             "probabilities": P[order].tolist(),
-            "domain": [None if domains[at] is None else str(domains[at]) for at in order.tolist()],
-            "places": np.asarray(rows, dtype=np.float32),
-            "source_places": np.asarray(sources, dtype=np.float32).tolist(),
-            "text": format_list([entry["text"] for entry in found.summary["novelty"]], quote=False),
+            "domain": [None if domains[i] is None else str(domains[i]) for i in order.tolist()],
+            "positions": np.asarray(positions, dtype=np.float32),
+            "source_positions": np.asarray(source_positions, dtype=np.float32).tolist(),
+            "text": format_list([entry["text"] for entry in prediction.summary["novelty"]], quote=False),
         }

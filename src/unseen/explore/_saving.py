@@ -1,4 +1,4 @@
-"""A setting as a model or as a report, by the functions that the other commands call."""
+"""Write a setting as a model file or as a report, with the functions that the other commands use."""
 
 from __future__ import annotations
 
@@ -13,41 +13,46 @@ from ._code import command_line_code
 from ._session import Session
 from ._setting import Setting
 
-SAVE_FOLDER = ("KFDA", "logistic", "RBF SVM", "1NN")  # what the report sets a setting against
-ENDINGS = {"model": ".unseen", "report": ".html"}
+COMPARED_METHODS = ("KFDA", "logistic", "RBF SVM", "1NN")  # methods that the report compares with the setting
+SUFFIXES = {"model": ".unseen", "report": ".html"}
 
 
-def method_of(setting: Setting) -> Method:
-    """The setting as a method of its own, in which nothing is left to choose."""
+def make_method(setting: Setting) -> Method:
+    """Make a method from the setting, without hyperparameters to select."""
     pipeline = setting.candidate().pipeline
-    about = f"{setting.method} as it was set on the page"
+    about = f"{setting.method} as set on the page"
     return Method(f"{setting.method} (explored)", "invariant", pipeline, description=about)
 
 
 def save(session: Session, setting: Setting, path: Path) -> None:
-    """Write a model of all domains, or a report in which the setting stands beside other methods; by the ending."""
-    if path.suffix == ENDINGS["model"]:
-        table, how = session.whole, {"scale": session.scale, "seed": session.seed}
-        found = fit_table(table, method_of(setting), **how)
-        told = replace(table, notices=[*table.notices, *found.remarks])
+    """Write a model of all domains, or a report that compares the setting with other methods, by the suffix."""
+    method = make_method(setting)
+    command = command_line_code(session, setting)
+    if path.suffix == SUFFIXES["model"]:
+        table = session.full_table
+        result = fit_table(table, method, scale=session.scale, seed=session.seed)
         card = model_card(
-            told,
-            found,
-            method=method_of(setting).name,
+            replace(table, notices=[*table.notices, *result.remarks]),
+            result,
+            method=method.name,
+            scale=session.scale,
+            seed=session.seed,
             source=TableRows(table),
-            command=command_line_code(session, setting),
-            **how,
+            command=command,
         )
-        save_model(found.model, path, card)
+        save_model(result.model, path, card)
         return
     protocol = Protocol("domain", repeats=1, preprocess=session.scale, seed=session.seed)
-    methods = [method_of(setting), *SAVE_FOLDER]
-    page = compare_table(session.table, protocol, methods, command=command_line_code(session, setting)).to_html()
+    page = compare_table(session.table, protocol, [method, *COMPARED_METHODS], command=command).to_html()
     with atomic_write(path) as file:
         file.write_text(page, encoding="utf-8")
 
 
-def available_name(folder: Path, stem: str, ending: str) -> Path:
-    """A name in a folder that nothing has yet."""
-    names = (folder / f"{stem}{'' if k == 1 else f'-{k}'}{ending}" for k in range(1, 10_000))
-    return next(path for path in names if not path.exists())
+def available_name(folder: Path, stem: str, suffix: str) -> Path:
+    """Return a path in the folder that does not exist yet."""
+    path = folder / f"{stem}{suffix}"
+    number = 2
+    while path.exists():
+        path = folder / f"{stem}-{number}{suffix}"
+        number += 1
+    return path

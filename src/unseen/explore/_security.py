@@ -1,4 +1,4 @@
-"""Who may come in: browsers of this machine, at this address, with the token; and what they may bring."""
+"""Access control: only browsers on this machine that know the token; and limits on the content of requests."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ import json
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
-MAX_REQUEST_BYTES = 65_536  # bytes of a request
-MAX_JSON_DEPTH = 4  # levels of what it holds
+MAX_REQUEST_BYTES = 65_536
+MAX_JSON_DEPTH = 4
 Scope = MutableMapping[str, Any]
 App = Callable[[Scope, Any, Any], Awaitable[None]]
-# Of every answer. No script, style, picture or request but our own, in no frame, and no address passed on.
+# Headers of every response. The page may use only scripts, styles, images and requests of this server, may not be shown
+# in a frame, and does not pass its address on.
 HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -25,7 +26,7 @@ HEADERS = {
 
 
 class RejectedRequest(Exception):
-    """A request that is not answered, with its status and the reason."""
+    """A request that is rejected, with a status code and a reason."""
 
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(reason)
@@ -33,65 +34,72 @@ class RejectedRequest(Exception):
 
 
 class SecurityMiddleware:
-    """Asks every request for the token in its path, and for where it comes from, before anything else sees it.
+    """Check the token in the path and the origin of every request before the application handles it.
 
-    A page elsewhere that has its name point to this machine sends its own name as the host; one that calls this address
-    sends its own as the origin. Both are refused, whatever the method.
+    With DNS rebinding, a page of another site sends its own name as the host; otherwise it sends its own origin. Both
+    are rejected, for every method.
     """
 
     def __init__(self, app: App, token: str, port: int) -> None:
-        self.app, self.token = app, token
+        self.app = app
+        self.token = token
         self.hosts = {f"127.0.0.1:{port}", f"localhost:{port}"}
 
     async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
-        """Answer, or refuse."""
+        """Pass the request on to the application, or reject it."""
         if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
             return
         try:
             if scope["type"] != "http":
-                raise RejectedRequest(403, "Only http is spoken here.")
+                raise RejectedRequest(403, "Only the protocol http is supported.")
             inner = {**scope, "path": self._path(scope)}
-        except RejectedRequest as refusal:
-            await reject(send, refusal)
+        except RejectedRequest as rejection:
+            await send_rejection(send, rejection)
             return
         await self.app(inner, receive, send)
 
     def _path(self, scope: Scope) -> str:
-        """The path behind the token."""
-        values: dict[str, list[str]] = {}
+        """Return the path after the token, or raise RejectedRequest."""
+        headers: dict[str, list[str]] = {}
         for name, value in scope["headers"]:
-            values.setdefault(name.decode("latin-1"), []).append(value.decode("latin-1"))
-        if len(values.get("host", [])) != 1 or values["host"][0] not in self.hosts:
-            raise RejectedRequest(403, "This is another host.")
+            headers.setdefault(name.decode("latin-1"), []).append(value.decode("latin-1"))
+        if len(headers.get("host", [])) != 1 or headers["host"][0] not in self.hosts:
+            raise RejectedRequest(403, "The header Host is not the address of this server.")
         origins = {f"http://{host}" for host in self.hosts}
-        if not set(values.get("origin", [])) <= origins:
-            raise RejectedRequest(403, "Other sites may not call.")
-        _, token, *rest = scope["path"].split("/", 2)[:3] if scope["path"].startswith("/") else ("", "")
+        if not set(headers.get("origin", [])) <= origins:
+            raise RejectedRequest(403, "Requests from other sites are not allowed.")
+        token = ""
+        path = "/"
+        if scope["path"].startswith("/"):
+            token, _, rest = scope["path"][1:].partition("/")
+            path += rest
         if not hmac.compare_digest(token.encode(), self.token.encode()):
-            raise RejectedRequest(403, "The address lacks its token: use the one that the command printed.")
-        path = "/" + "".join(rest)
-        # The file by which the command opens a browser is another site, too: it may lead to the page, and do no more.
-        opens_page = path == "/" and values.get("sec-fetch-mode") == ["navigate"]
-        opens_page = opens_page and values.get("sec-fetch-dest") == ["document"]
-        if not set(values.get("sec-fetch-site", [])) <= {"same-origin", "none"} and not opens_page:
-            raise RejectedRequest(403, "Other sites may not call.")
+            raise RejectedRequest(403, "The address has no valid token. Use the address that the command printed.")
+        # The file with which the command opens a browser is another site as well. It may open the page, and no more.
+        opens_page = (
+            path == "/"
+            and headers.get("sec-fetch-mode") == ["navigate"]
+            and headers.get("sec-fetch-dest") == ["document"]
+        )
+        if not set(headers.get("sec-fetch-site", [])) <= {"same-origin", "none"} and not opens_page:
+            raise RejectedRequest(403, "Requests from other sites are not allowed.")
         return path
 
 
-async def reject(send: Any, refusal: RejectedRequest) -> None:
-    """Say why, and nothing else."""
-    body = json.dumps({"error": str(refusal)}).encode()
+async def send_rejection(send: Any, rejection: RejectedRequest) -> None:
+    """Send the reason of a rejection."""
+    body = json.dumps({"error": str(rejection)}).encode()
     headers = {"content-type": "application/json", "content-length": str(len(body)), "connection": "close"}
-    raw = [(name.encode(), value.encode()) for name, value in headers.items()]
-    await send({"type": "http.response.start", "status": refusal.status, "headers": raw})
+    encoded = [(name.encode(), value.encode()) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": rejection.status, "headers": encoded})
     await send({"type": "http.response.body", "body": body})
 
 
 async def parse_request(request: Any) -> dict[str, Any]:
-    """The object that a request brings; of another kind, too large or broken, it is refused."""
+    """Return the JSON object in the body of a request, or raise RejectedRequest."""
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
-        raise RejectedRequest(415, "Send application/json.")
+        raise RejectedRequest(415, "The content type must be application/json.")
     from starlette.requests import ClientDisconnect
 
     body = b""
@@ -99,19 +107,20 @@ async def parse_request(request: Any) -> dict[str, Any]:
         async for chunk in request.stream():
             body += chunk
             if len(body) > MAX_REQUEST_BYTES:
-                raise RejectedRequest(413, f"At most {MAX_REQUEST_BYTES:,} bytes are read.")
+                raise RejectedRequest(413, f"The request must have at most {MAX_REQUEST_BYTES:,} bytes.")
     except ClientDisconnect as error:
-        raise RejectedRequest(400, "The request is not complete.") from error
+        raise RejectedRequest(400, "The request is incomplete.") from error
     try:
-        found = json.loads(body)
+        values = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise RejectedRequest(400, "This is no JSON.") from error
-    if not isinstance(found, dict) or not all(_is_plain(value) for value in found.values()):
-        raise RejectedRequest(400, "Send an object of texts and numbers.")
-    return found
+        raise RejectedRequest(400, "The request is not valid JSON.") from error
+    if not isinstance(values, dict) or not all(_is_plain(value) for value in values.values()):
+        raise RejectedRequest(400, "The request must be an object of strings and numbers.")
+    return values
 
 
 def _is_plain(value: Any, depth: int = 0) -> bool:
+    """Return whether a value consists of strings, numbers and objects, which are not nested too deeply."""
     if isinstance(value, dict) and depth < MAX_JSON_DEPTH:
         return all(_is_plain(part, depth + 1) for part in value.values())
     return isinstance(value, (str, int, float))

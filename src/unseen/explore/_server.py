@@ -1,4 +1,4 @@
-"""The server: one page, a few calls, for browsers of this machine alone."""
+"""The web server: one page and the requests of its script, for browsers on this machine only."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from ..model_selection import EXPECTED_ERRORS
 from ..utils.optional_imports import optional_import
 from ._code import command_line_code, python_code
 from ._ensemble_view import SHARES, EnsembleView, make_ensemble_view
-from ._http import timed_protocol
+from ._http import make_timed_protocol
 from ._new_data_view import NewDataView
 from ._request_queue import RequestQueue, Superseded
-from ._saving import ENDINGS, available_name, save
+from ._saving import SUFFIXES, available_name, save
 from ._security import HEADERS, RejectedRequest, SecurityMiddleware, parse_request
 from ._session import Session
 from ._setting import Setting
 
 PURPOSE = "unseen explore"
-TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
-POOLS = 4  # that are kept
-REDIRECTION = """\
+MEDIA_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
+MAX_CACHED_ENSEMBLES = 4
+REDIRECT_PAGE = """\
 <!DOCTYPE html>
 <meta charset="utf-8">
 <meta name="referrer" content="no-referrer">
@@ -44,195 +44,213 @@ REDIRECTION = """\
 <title>unseen explore</title>
 <a href="{address}">Open the page</a>
 """
-TAB = 64  # letters of the name of a tab
+MAX_TAB_LENGTH = 64  # characters of the identifier of a tab
 Sources = Mapping[str, Callable[[], Session]]
-Facts = dict[str, Any]
+Values = dict[str, Any]  # of a request or a response
 
 
 class Explorer:
-    """What the calls of the page are about: data sets by name, each opened when it is first looked at; or a model."""
+    """The requests of the page: data sets by name, each opened at its first request; or a model with a new table."""
 
-    def __init__(self, sources: Sources, newcomers: NewDataView | None = None, folder: Path | None = None) -> None:
-        self.sources, self.newcomers = sources, newcomers
+    def __init__(self, sources: Sources, new_data: NewDataView | None = None, folder: Path | None = None) -> None:
+        self.sources = sources
+        self.new_data = new_data
         self.folder = Path.cwd() if folder is None else folder
-        self.desk = RequestQueue()
+        self.queue = RequestQueue()
         self._sessions: dict[str, Session] = {}
-        self._pools: OrderedDict[tuple[str, str], EnsembleView] = OrderedDict()
+        self._ensembles: OrderedDict[tuple[str, str], EnsembleView] = OrderedDict()
 
-    async def start(self, told: Facts) -> Facts:
-        """What there is to look at."""
-        mode = "data" if self.newcomers is None else "model"
+    async def start(self, request: Values) -> Values:
+        """Return the names of the data sets."""
+        mode = "data" if self.new_data is None else "model"
         return {"mode": mode, "data": list(self.sources), "version": __version__, "folder": str(self.folder)}
 
-    async def data(self, told: Facts) -> Facts:
-        """A data set."""
-        return (await self._session(told)).facts
+    async def data(self, request: Values) -> Values:
+        """Return a data set."""
+        session = await self._get_session(request)
+        return session.facts
 
-    async def model(self, told: Facts) -> Facts:
-        """A model on a new table."""
-        if self.newcomers is None:
-            raise RejectedRequest(404, "There is no model here, but data.")
-        found = self.newcomers
-        return await self.desk.run(lambda: None, lambda: found.facts)
+    async def model(self, request: Values) -> Values:
+        """Return the predictions of a model on a new table."""
+        view = self.new_data
+        if view is None:
+            raise RejectedRequest(404, "This server shows data, not a model.")
+        return await self.queue.run(lambda: view.facts)
 
-    async def solve(self, told: Facts) -> Facts:
-        """A setting."""
-        session, setting = await self._setting(told)
-        going = self.desk.take(_tab(told), "solve")
+    async def solve(self, request: Values) -> Values:
+        """Return the features and scores of a setting."""
+        session, setting = await self._get_setting(request)
+        check_current = self.queue.register(_get_tab(request), "solve")
 
-        def work() -> Facts:
-            found = session.solve(setting, going, patient=False)
-            return {**found, "before": session.before(setting)} if told.get("before") else found
+        def work() -> Values:
+            solution = session.solve(setting, check_current, wait_for_validation=False)
+            if request.get("before"):
+                solution["before"] = session.before(setting)
+            return solution
 
-        return await self.desk.run(going, work)
+        return await self.queue.run(work, check_current)
 
-    async def validate(self, told: Facts) -> Facts:
-        """What was pending of a setting."""
-        session, setting = await self._setting(told)
-        return await self.desk.each(self.desk.take(_tab(told), "validate"), session.validate(setting))
+    async def validate(self, request: Values) -> Values:
+        """Return the validation score of a setting."""
+        session, setting = await self._get_setting(request)
+        check_current = self.queue.register(_get_tab(request), "validate")
+        return await self.queue.run_parts(session.validate(setting), check_current)
 
-    async def surface(self, told: Facts) -> Facts:
-        """Other settings around it."""
-        session, setting = await self._setting(told)
-        return await self.desk.each(self.desk.take(_tab(told), "surface"), session.surface(setting))
+    async def surface(self, request: Values) -> Values:
+        """Return the validation scores of other settings."""
+        session, setting = await self._get_setting(request)
+        check_current = self.queue.register(_get_tab(request), "surface")
+        return await self.queue.run_parts(session.surface(setting), check_current)
 
-    async def code(self, told: Facts) -> Facts:
-        """The same as code."""
-        session, setting = await self._setting(told)
+    async def code(self, request: Values) -> Values:
+        """Return code that reproduces the setting."""
+        session, setting = await self._get_setting(request)
         return {
             "python": python_code(session, setting),
             "command": command_line_code(session, setting),
             "at": str(setting),
         }
 
-    async def save(self, told: Facts) -> Facts:
-        """Write a model or a report into the folder in which the command was started; nobody else chooses names."""
-        session, setting = await self._setting(told)
-        kind = told.get("kind")
-        if not isinstance(kind, str) or kind not in ENDINGS:
-            raise RejectedRequest(400, f"kind must be one of {', '.join(ENDINGS)}.")
-        path = available_name(self.folder, f"{Path(session.table.name).stem.replace(' ', '-')}-explored", ENDINGS[kind])
-        await self.desk.run(lambda: None, lambda: save(session, setting, path))
+    async def save(self, request: Values) -> Values:
+        """Write a model or a report to the folder in which the command was started; the page cannot choose the name."""
+        session, setting = await self._get_setting(request)
+        kind = request.get("kind")
+        if not isinstance(kind, str) or kind not in SUFFIXES:
+            raise RejectedRequest(400, f"kind must be one of {', '.join(SUFFIXES)}; got {str(kind)[:80]!r}.")
+        stem = Path(session.table.name).stem.replace(" ", "-")
+        path = available_name(self.folder, f"{stem}-explored", SUFFIXES[kind])
+        await self.queue.run(lambda: save(session, setting, path))
         return {"path": str(path)}
 
-    async def pool(self, told: Facts) -> Facts:
-        """The pool of all sources."""
-        return (await self._pool(told)).facts
+    async def ensemble(self, request: Values) -> Values:
+        """Return the ensemble of the source domains."""
+        view = await self._get_ensemble(request)
+        return view.facts
 
-    async def skew(self, told: Facts) -> Facts:
-        """What pools say of a batch in which some classes are frequent."""
-        share = told.get("share", 0)
+    async def skew(self, request: Values) -> Values:
+        """Return the accuracy of the ensembles on batches in which some classes are frequent."""
+        share = request.get("share", 0)
         if not isinstance(share, (int, float)) or share not in (0, *SHARES):
             raise RejectedRequest(
-                400, f"share must be one of {', '.join(map(str, SHARES))}, or 0 for the batch as it is."
+                400,
+                f"share must be one of {', '.join(map(str, SHARES))}, or 0 for the unchanged batch; got "
+                f"{str(share)[:80]!r}.",
             )
-        view = await self._pool(told)
-        return await self.desk.run(self.desk.take(_tab(told), "skew"), lambda: view.skew(share or None))
+        view = await self._get_ensemble(request)
+        check_current = self.queue.register(_get_tab(request), "skew")
+        return await self.queue.run(lambda: view.skew(share or None), check_current)
 
-    async def _pool(self, told: Facts) -> EnsembleView:
-        session, setting = await self._setting(told)
-        key = str(told.get("data", next(iter(self.sources)))), setting.held
-        if key not in self._pools:
-            going = self.desk.take(_tab(told), "pool")
-            self._pools[key] = await self.desk.each(going, make_ensemble_view(session, setting.held))
-            while len(self._pools) > POOLS:
-                self._pools.popitem(last=False)
-        return self._pools[key]
+    async def _get_ensemble(self, request: Values) -> EnsembleView:
+        session, setting = await self._get_setting(request)
+        key = (str(request.get("data", next(iter(self.sources)))), setting.held_out)
+        if key not in self._ensembles:
+            check_current = self.queue.register(_get_tab(request), "ensemble")
+            parts = make_ensemble_view(session, setting.held_out)
+            self._ensembles[key] = await self.queue.run_parts(parts, check_current)
+            while len(self._ensembles) > MAX_CACHED_ENSEMBLES:
+                self._ensembles.popitem(last=False)
+        return self._ensembles[key]
 
-    async def _session(self, told: Facts) -> Session:
-        name = told.get("data", next(iter(self.sources), None))
+    async def _get_session(self, request: Values) -> Session:
+        name = request.get("data", next(iter(self.sources), None))
         if not isinstance(name, str) or name not in self.sources:
-            raise RejectedRequest(404, "There are no such data.")
+            raise RejectedRequest(404, f"data must be one of {', '.join(self.sources)}; got {str(name)[:80]!r}.")
         if name not in self._sessions:
-            opened = self.sources[name]
-            found = await self.desk.run(lambda: None, opened)
-            self._sessions.setdefault(name, found)
+            session = await self.queue.run(self.sources[name])
+            self._sessions.setdefault(name, session)
         return self._sessions[name]
 
-    async def _setting(self, told: Facts) -> tuple[Session, Setting]:
-        session, given = await self._session(told), told.get("setting", {})
-        if not isinstance(given, dict):
+    async def _get_setting(self, request: Values) -> tuple[Session, Setting]:
+        session = await self._get_session(request)
+        values = request.get("setting", {})
+        if not isinstance(values, dict):
             raise RejectedRequest(400, "setting must be an object.")
-        return session, session.setting(given)
+        return session, session.setting(values)
 
 
-def _tab(told: Facts) -> str:
-    name = told.get("tab", "")
-    if not isinstance(name, str) or len(name) > TAB:
-        raise RejectedRequest(400, f"tab must be a text of at most {TAB} letters.")
-    return name
+def _get_tab(request: Values) -> str:
+    tab = request.get("tab", "")
+    if not isinstance(tab, str) or len(tab) > MAX_TAB_LENGTH:
+        raise RejectedRequest(400, f"tab must be a string of at most {MAX_TAB_LENGTH} characters.")
+    return tab
 
 
-def application(explorer: Explorer, token: str, port: int) -> SecurityMiddleware:
-    """An ASGI application."""
+def make_application(explorer: Explorer, token: str, port: int) -> SecurityMiddleware:
+    """Make the ASGI application."""
     optional_import("starlette", PURPOSE)
     from starlette.applications import Starlette
     from starlette.requests import Request
     from starlette.responses import Response
     from starlette.routing import Route
 
-    def answer(facts: Facts, status: int = 200) -> Response:
-        text = json.dumps(facts, default=_packed, allow_nan=False)
+    def respond(values: Values, status: int = 200) -> Response:
+        text = json.dumps(values, default=_encode_array, allow_nan=False)
         return Response(text, status, media_type="application/json")
 
-    def calling(name: str) -> Callable[[Request], Any]:
-        async def call(request: Request) -> Response:
+    def make_endpoint(name: str) -> Callable[[Request], Any]:
+        async def endpoint(request: Request) -> Response:
             try:
-                return answer(await getattr(explorer, name)(await parse_request(request)))
+                return respond(await getattr(explorer, name)(await parse_request(request)))
             except Superseded:
-                return Response(None, 204)  # no error: nobody waits for it
-            except RejectedRequest as refusal:
-                return answer({"error": str(refusal)}, refusal.status)
+                return Response(None, 204)  # not an error: the page has sent a newer request
+            except RejectedRequest as rejection:
+                return respond({"error": str(rejection)}, rejection.status)
             except (*EXPECTED_ERRORS, ImportError, OSError) as error:
-                return answer({"error": str(error)}, 422)
+                return respond({"error": str(error)}, 422)
 
-        return call
+        return endpoint
 
-    def serving(file: Any) -> Callable[[Request], Any]:
-        body, kind = file.read_bytes(), TYPES[Path(file.name).suffix]
+    def make_file_endpoint(file: Any) -> Callable[[Request], Any]:
+        body = file.read_bytes()
+        media_type = MEDIA_TYPES[Path(file.name).suffix]
 
-        async def page(request: Request) -> Response:
-            return Response(body, 200, media_type=kind)
+        async def endpoint(request: Request) -> Response:
+            return Response(body, 200, media_type=media_type)
 
-        return page
+        return endpoint
 
-    calls = ("start", "data", "model", "solve", "validate", "surface", "code", "save", "pool", "skew")
-    files = [file for file in resources.files(__package__).joinpath("static").iterdir() if "." in file.name]
-    routes = [Route(f"/{'' if file.name == 'index.html' else file.name}", serving(file)) for file in files]
-    routes += [Route(f"/api/{name}", calling(name), methods=["POST"]) for name in calls]
+    routes = []
+    for file in resources.files(__package__).joinpath("static").iterdir():
+        if "." in file.name:
+            path = "/" if file.name == "index.html" else f"/{file.name}"
+            routes.append(Route(path, make_file_endpoint(file)))
+    for name in ("start", "data", "model", "solve", "validate", "surface", "code", "save", "ensemble", "skew"):
+        routes.append(Route(f"/api/{name}", make_endpoint(name), methods=["POST"]))
     app = Starlette(routes=routes)
-    app.router.redirect_slashes = False  # a path that is none of ours leads nowhere
+    app.router.redirect_slashes = False  # an unknown path is an error, not a redirect
     return SecurityMiddleware(app, token, port)
 
 
-def _packed(value: Any) -> Any:
-    """Arrays as their bytes: a picture has thousands of numbers, which JSON would write one by one."""
+def _encode_array(value: Any) -> Any:
+    """Encode an array as its bytes, since JSON would write thousands of numbers one by one."""
     if isinstance(value, np.ndarray) and value.dtype == np.float32:
         return {"shape": list(value.shape), "float32": base64.b64encode(value.astype("<f4").tobytes()).decode()}
     return value.item()
 
 
 def bind_socket(port: int) -> socket.socket:
-    """A socket of this machine alone; port 0 takes one that is free."""
-    found = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    """Return a socket that accepts connections from this machine only; port 0 selects a free port."""
+    server_socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    server_socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        found.bind(("127.0.0.1", port))
+        server_socket.bind(("127.0.0.1", port))
     except (OSError, OverflowError) as error:
-        found.close()
-        raise OSError(f"Port {port} cannot be used ({error}): choose another with --port, or leave it out.") from error
-    return found
+        server_socket.close()
+        raise OSError(
+            f"Port {port} cannot be used ({error}). Pass another port with the parameter port, or 0 for a free one."
+        ) from error
+    return server_socket
 
 
 class Server:
-    """A server that is about to run, and where.
+    """A server of the page, with a random token in its address.
 
     Parameters
     ----------
     explorer : Explorer
-        What it is about.
+        The object that handles the requests.
     port : int, default=0
-        Where it listens, on 127.0.0.1; 0 takes one that is free.
+        Port on 127.0.0.1; 0 selects a free one.
     """
 
     def __init__(self, explorer: Explorer, port: int = 0) -> None:
@@ -241,11 +259,11 @@ class Server:
         self.socket = bind_socket(port)
         self.port = self.socket.getsockname()[1]
         config = uvicorn.Config(
-            application(explorer, self.token, self.port),
-            http=timed_protocol(),
+            make_application(explorer, self.token, self.port),
+            http=make_timed_protocol(),
             ws="none",
             lifespan="off",
-            headers=list(HEADERS.items()),  # also of answers that the application does not make, such as 404 and 503
+            headers=list(HEADERS.items()),  # also of responses that uvicorn makes, such as 404 and 503
             server_header=False,
             log_level="warning",
             access_log=False,
@@ -257,7 +275,7 @@ class Server:
 
     @property
     def address(self) -> str:
-        """Where browsers find the page; whoever knows it may come in."""
+        """The address of the page; it contains the token and grants access."""
         return f"http://127.0.0.1:{self.port}/{self.token}/"
 
     def run(self, *, browser: bool = False, at: str = "") -> None:
@@ -265,20 +283,20 @@ class Server:
         with ExitStack() as stack:
             stack.callback(self.socket.close)
             if browser:
-                page = stack.enter_context(_redirection(self.address + (f"#{at}" if at else "")))
+                page = stack.enter_context(_write_redirect(self.address + (f"#{at}" if at else "")))
                 threading.Timer(0.3, webbrowser.open, [page]).start()
-            with suppress(KeyboardInterrupt):  # passed on by the server once it has shut down
+            with suppress(KeyboardInterrupt):  # the server raises it again after it has shut down
                 asyncio.run(self.server.serve([self.socket]))
 
 
 @contextmanager
-def _redirection(address: str) -> Iterator[str]:
-    """Yield the address of a private file that leads a browser to a page.
+def _write_redirect(address: str) -> Iterator[str]:
+    """Yield the address of a private file that redirects a browser to the page.
 
-    A browser is started with an address on its command line, which all users of the machine can read: it must not be
-    the one with the token.
+    All users of the machine can read the command line of the browser, so it must not contain the address with the
+    token.
     """
-    with tempfile.TemporaryDirectory(prefix="unseen-explore-") as folder:  # which only the user may enter
+    with tempfile.TemporaryDirectory(prefix="unseen-explore-") as folder:  # only the user can read it
         path = Path(folder, "open.html")
-        path.write_text(REDIRECTION.format(address=html.escape(address)), encoding="utf-8")
+        path.write_text(REDIRECT_PAGE.format(address=html.escape(address)), encoding="utf-8")
         yield path.as_uri()

@@ -1,84 +1,93 @@
-"""A data set that is being explored: what has been decomposed stays so, and every setting is a small problem."""
+"""A data set that is explored: decompositions are cached, so that each setting is a small eigenproblem."""
 
 from __future__ import annotations
 
+import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import product
 from typing import Any
 
 import numpy as np
 
-from ..model_selection import METHODS, CachedSplit, DecompositionCache, group_by
-from ..tables import Table, preprocessor
+from ..model_selection import METHODS, CachedSplit, DecompositionCache
+from ..tables import Table, make_preprocessor
 from ..utils.samples import Samples
 from ._setting import Setting, method_facts, surface_axes
 
-MOST_ROWS = 2_000  # decomposed within a second or two
-CACHE_BYTES = 500e6  # bytes of decompositions
-MAX_CACHED_SPLITS = 3  # domains whose splits are kept
-VALIDATED = 8  # sources that are left out in turn, of many
-SURFACES = 32  # that are kept
-SHOWN = 3  # components that a picture has room for
-IsCurrent = Callable[[], None]  # called between parts of the work; raises if nobody waits for it any more
+MAX_ROWS = 2_000  # can be decomposed within one or two seconds
+CACHE_BYTES = 500e6  # of decompositions
+MAX_CACHED_SPLITS = 3  # held-out domains whose splits are cached
+MAX_VALIDATION_SPLITS = 8  # source domains that are held out in turn
+MAX_CACHED_SURFACES = 32
+N_SHOWN_COMPONENTS = 3
+SETTINGS_PER_PART = 4  # of a surface; other requests have their turn between parts
+CheckCurrent = Callable[[], None]  # called between parts of a computation; raises if its result is obsolete
 
 
 @dataclass(frozen=True)
 class Origin:
-    """How to get the same table again: lines of Python that define `table`, and arguments of the command."""
+    """How to load the same table: lines of Python that define `table`, and arguments of the command."""
 
     code: str
     command: tuple[str, ...] = ()
 
 
 class Session:
-    """A table, and benches on which its domains are held out.
+    """A table, and the cached splits in which its domains are held out.
 
     Parameters
     ----------
     table : Table
         Samples with classes and domains.
     scale : str
-        How columns are prepared, on the training rows of each split.
+        Scaling of the columns, fitted to the training rows of each split.
     origin : Origin
-        How to get the same table again.
-    most : int
-        Rows to look at; of more, a draw that keeps every class of every domain.
+        How to load the same table.
+    max_rows : int
+        Maximum number of rows; of a larger table, a random sample with every class of every domain is used.
     seed : int
-        Seed of that draw.
+        Seed of that sample.
     """
 
-    def __init__(self, table: Table, scale: Any, origin: Origin, *, most: int = MOST_ROWS, seed: int = 0) -> None:
-        self.whole, self.scale, self.origin, self.seed = table, scale, origin, seed
-        self.is_subsampled = len(table.y) > most
-        self.most = most
-        self.table = table.take(table.samples.subsample(most, seed)) if self.is_subsampled else table
+    def __init__(self, table: Table, scale: Any, origin: Origin, *, max_rows: int = MAX_ROWS, seed: int = 0) -> None:
+        self.full_table = table
+        self.scale = scale
+        self.origin = origin
+        self.seed = seed
+        self.max_rows = max_rows
+        self.is_subsampled = len(table.y) > max_rows
+        self.table = table.take(table.samples.subsample_rows(max_rows, seed)) if self.is_subsampled else table
         self.domains = np.unique(self.table.domain).tolist()
-        self.preparation = preprocessor(table.schema, scale)
-        self._shelf, self._benches = DecompositionCache(CACHE_BYTES), OrderedDict[str, dict[str | None, CachedSplit]]()
+        self.preparation = make_preprocessor(table.schema, scale)
+        self._decompositions = DecompositionCache(CACHE_BYTES)
+        self._splits: OrderedDict[str, dict[str | None, CachedSplit]] = OrderedDict()
         self._surfaces: OrderedDict[str, dict[str, Any]] = OrderedDict()
         if len(self.domains) < 2:
-            raise ValueError(f"There is a single domain, {self.domains[0]!r}, and none to hold out: bring two.")
+            raise ValueError(f"The table has a single domain, {self.domains[0]!r}. At least two domains are needed.")
 
     @cached_property
     def samples(self) -> Samples:
-        """What is looked at."""
+        """The samples in use."""
         return self.table.samples
 
-    def setting(self, asked: Any) -> Setting:
-        """A setting from texts by name, or from the text of an address."""
-        how = self.domains, len(self.samples.classes)
-        return Setting.parse(asked, *how) if isinstance(asked, str) else Setting.from_request(asked, *how)
+    def setting(self, values: Any) -> Setting:
+        """Make a setting from strings by name, or from the text of an address."""
+        n_classes = len(self.samples.classes)
+        if isinstance(values, str):
+            return Setting.parse(values, self.domains, n_classes)
+        return Setting.from_request(values, self.domains, n_classes)
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What the page has to know first."""
+        """The data set, as plain values for the page."""
         samples = self.samples
         return {
             "name": self.table.name,
-            "rows": len(self.whole.y),
+            "rows": len(self.full_table.y),
             "used": len(samples),
             "features": self.table.X.shape[1],
             "domains": self.domains,
@@ -91,110 +100,128 @@ class Session:
             "methods": method_facts(len(samples.classes)),
         }
 
-    def bench(self, held: str, validation: str | None = None) -> CachedSplit:
-        """Where a domain is held out; with another one, where the sources alone are and that one is held out."""
-        own = self._benches.setdefault(held, {})
-        self._benches.move_to_end(held)
-        while len(self._benches) > MAX_CACHED_SPLITS:
-            self._benches.popitem(last=False)
-        if validation not in own:
-            domain, out = self.samples.domain, held if validation is None else validation
-            split = np.flatnonzero((domain != held) & (domain != out)), np.flatnonzero(domain == out)
-            own[validation] = CachedSplit(self.samples, split, self.preparation, self._shelf)
-        return own[validation]
+    def split(self, held_out: str, validation: str | None = None) -> CachedSplit:
+        """Return the split with one held-out domain; with `validation`, the sources with that domain held out."""
+        splits = self._splits.setdefault(held_out, {})
+        self._splits.move_to_end(held_out)
+        while len(self._splits) > MAX_CACHED_SPLITS:
+            self._splits.popitem(last=False)
+        if validation not in splits:
+            domain = self.samples.domain
+            test_domain = held_out if validation is None else validation
+            train = np.flatnonzero((domain != held_out) & (domain != test_domain))
+            test = np.flatnonzero(domain == test_domain)
+            splits[validation] = CachedSplit(self.samples, (train, test), self.preparation, self._decompositions)
+        return splits[validation]
 
-    def validation(self, held: str) -> list[CachedSplit]:
-        """Leave one domain out among the sources: what an honest choice may look at; none if there is one source."""
-        sources = [name for name in self.domains if name != held]
-        some = sources[:: -(-len(sources) // VALIDATED)]
-        return [self.bench(held, name) for name in some] if len(sources) > 1 else []
+    def validation_splits(self, held_out: str) -> list[CachedSplit]:
+        """Return splits that hold out one source domain each; none if there is a single source domain."""
+        sources = [name for name in self.domains if name != held_out]
+        if len(sources) < 2:
+            return []
+        step = math.ceil(len(sources) / MAX_VALIDATION_SPLITS)
+        return [self.split(held_out, name) for name in sources[::step]]
 
-    def solve(self, setting: Setting, going: IsCurrent = lambda: None, *, patient: bool = True) -> dict[str, Any]:
-        """Everything that is shown of a setting, in plain values and one array.
+    def solve(
+        self,
+        setting: Setting,
+        check_current: CheckCurrent = lambda: None,
+        *,
+        wait_for_validation: bool = True,
+    ) -> dict[str, Any]:
+        """Fit a setting, and return everything that the page shows of it, as plain values and one array.
 
-        Who is not patient does not wait for decompositions of the sources: what follows from them is then pending.
+        Without `wait_for_validation`, the validation score is pending if it needs new decompositions of the sources.
         """
-        candidate, bench = setting.candidate(), self.bench(setting.held)
-        bench.decompose(candidate.transformer)
-        going()
+        candidate = setting.candidate()
+        split = self.split(setting.held_out)
+        split.decompose(candidate.transformer)
+        check_current()
         start = time.perf_counter()
-        view = bench.project(candidate.transformer)
+        projected = split.project(candidate.transformer)
         solved = time.perf_counter()
-        (said,) = bench.evaluate([candidate])
-        if said.codes is None:
-            raise ValueError(said.error)
-        ready = all(other.is_cached(candidate.transformer) for other in self.validation(setting.held))
-        inner: dict[str, Any] = {"pending": True}
-        for part in self.validate(setting) if ready or patient else ():
-            going()
-            inner = part or inner
+        (prediction,) = split.evaluate([candidate])
+        if prediction.codes is None:
+            raise ValueError(prediction.error)
+        is_ready = all(other.is_cached(candidate.transformer) for other in self.validation_splits(setting.held_out))
+        validation: dict[str, Any] = {"pending": True}
+        if is_ready or wait_for_validation:
+            for part in self.validate(setting):
+                check_current()
+                validation = part or validation
         return {
-            "held": setting.held,
-            "accuracy": bench.score(said),
-            **inner,
-            "eigenvalues": view.eigenvalues.tolist(),
-            "components": view.train.shape[1],
-            "ridge": view.ridge,
-            "scatters": view.scatters,
-            "n_train": len(view.train),
-            "predicted": said.codes.tolist(),
-            "after": self._in_order(setting.held, view.train, view.test),
+            "held_out": setting.held_out,
+            "accuracy": split.score(prediction),
+            **validation,
+            "eigenvalues": projected.eigenvalues.tolist(),
+            "components": projected.train.shape[1],
+            "ridge": projected.ridge,
+            "scatters": projected.scatters,
+            "n_train": len(projected.train),
+            "predicted": prediction.codes.tolist(),
+            "after": self._in_table_order(setting.held_out, projected.train, projected.test),
             "milliseconds": {"solve": 1e3 * (solved - start), "all": 1e3 * (time.perf_counter() - start)},
         }
 
     def validate(self, setting: Setting) -> Iterator[dict[str, Any] | None]:
-        """Accuracy by leaving one source out in turn; None after each part of the work but the last."""
-        candidate, scores, unscored = setting.candidate(), list[float](), ""
-        for bench in self.validation(setting.held):
-            (said,) = bench.evaluate([candidate])
-            scores.append(bench.score(said))  # NaN where it failed
-            unscored = unscored or said.error
+        """Yield None after each split, and at the end the mean accuracy on the held-out source domains."""
+        candidate = setting.candidate()
+        scores: list[float] = []
+        error = ""
+        for split in self.validation_splits(setting.held_out):
+            (prediction,) = split.evaluate([candidate])
+            scores.append(split.score(prediction))  # NaN if the candidate failed
+            error = error or prediction.error
             yield None
-        mean = float(np.mean(scores)) if scores and not unscored else None
-        yield {"validation": mean, "validated": len(scores), "unscored": unscored, "pending": False}
+        mean = float(np.mean(scores)) if scores and not error else None
+        yield {"validation": mean, "validated": len(scores), "unscored": error, "pending": False}
 
     def before(self, setting: Setting) -> Any:
-        """Samples before a projection: the leading principal components of the same kernel."""
-        found = self.bench(setting.held).principal(setting.candidate().transformer, SHOWN)
-        return self._in_order(setting.held, *found)
+        """Return the leading kernel principal components of all samples, with the kernel of the setting."""
+        split = self.split(setting.held_out)
+        train, test = split.principal(setting.candidate().transformer, N_SHOWN_COMPONENTS)
+        return self._in_table_order(setting.held_out, train, test)
 
-    def _in_order(self, held: str, train: Any, test: Any) -> Any:
-        """Coordinates of all rows as they come, of single precision: they are for the eye."""
-        Z = np.empty((len(self.samples), min(train.shape[1], SHOWN)), dtype=np.float32)
-        out = self.samples.domain == held
-        Z[~out], Z[out] = train[:, :SHOWN], test[:, :SHOWN]
+    def _in_table_order(self, held_out: str, train: Any, test: Any) -> Any:
+        """Return the first coordinates of all rows in the order of the table, in single precision."""
+        n_components = min(train.shape[1], N_SHOWN_COMPONENTS)
+        Z = np.empty((len(self.samples), n_components), dtype=np.float32)
+        is_held_out = self.samples.domain == held_out
+        Z[~is_held_out] = train[:, :N_SHOWN_COMPONENTS]
+        Z[is_held_out] = test[:, :N_SHOWN_COMPONENTS]
         return Z
 
     def surface(self, setting: Setting) -> Iterator[dict[str, Any] | None]:
-        """Mean accuracy by leaving one source out, over two parameters; None after each part of the work but the last.
+        """Yield None after each part, and at the end the mean validation accuracy over a grid of two parameters.
 
-        The held-out domain plays no part in it, nor do the two parameters of the setting itself.
+        It depends neither on the held-out domain nor on the values of the two parameters in the setting.
         """
-        rows, columns = surface_axes(METHODS[setting.method])
-        rest = {name: value for name, value in setting.params.items() if name not in (rows.name, columns.name)}
-        key = str(Setting(setting.held, setting.method, setting.head, setting.centering, setting.n_components, rest))
+        row_axis, column_axis = surface_axes(METHODS[setting.method])
+        axis_names = (row_axis.name, column_axis.name)
+        fixed = {name: value for name, value in setting.params.items() if name not in axis_names}
+        key = str(replace(setting, params=fixed))
         if key not in self._surfaces:
-            places = [(i, j) for i in range(len(rows.values)) for j in range(len(columns.values))]
-            benches = self.validation(setting.held)
-            scores = np.full((len(benches), len(places)), np.nan)
-            for k, bench in enumerate(benches):
-                for some in group_by(range(len(places)), lambda at: at // 4):
-                    values = [{rows.name: rows.values[i], columns.name: columns.values[j]} for i, j in places]
-                    named = [{name: value for name, value in values[at].items() if name} for at in some]
-                    candidates = [setting.candidate(**own) for own in named]
-                    for prediction in bench.evaluate(candidates):
-                        scores[k, some[prediction.candidate]] = bench.score(prediction)
+            grid = [
+                {name: value for name, value in zip(axis_names, values, strict=True) if name}
+                for values in product(row_axis.values, column_axis.values)
+            ]
+            splits = self.validation_splits(setting.held_out)
+            scores = np.full((len(splits), len(grid)), np.nan)
+            for k, split in enumerate(splits):
+                for start in range(0, len(grid), SETTINGS_PER_PART):
+                    candidates = [setting.candidate(params) for params in grid[start : start + SETTINGS_PER_PART]]
+                    for prediction in split.evaluate(candidates):
+                        scores[k, start + prediction.candidate] = split.score(prediction)
                     yield None
-            means = scores.mean(axis=0) if benches else np.full(len(places), np.nan)
-            shown = [None if np.isnan(mean) else float(mean) for mean in means]
-            n = len(columns.values)
+            means = scores.mean(axis=0) if splits else np.full(len(grid), np.nan)
+            shape = (len(row_axis.values), len(column_axis.values))
             self._surfaces[key] = {
-                "names": [rows.name, columns.name],
-                "rows": [str(value) for value in rows.values],
-                "columns": [str(value) for value in columns.values],
-                "scores": [shown[i * n : (i + 1) * n] for i in range(len(rows.values))],
-                "sources": len(benches),
+                "names": list(axis_names),
+                "rows": [str(value) for value in row_axis.values],
+                "columns": [str(value) for value in column_axis.values],
+                "scores": [[None if np.isnan(mean) else float(mean) for mean in row] for row in means.reshape(shape)],
+                "sources": len(splits),
             }
-            while len(self._surfaces) > SURFACES:
+            while len(self._surfaces) > MAX_CACHED_SURFACES:
                 self._surfaces.popitem(last=False)
         yield self._surfaces[key]

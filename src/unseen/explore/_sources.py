@@ -1,4 +1,4 @@
-"""Where data come from: a table of the user's, or those that come with the package."""
+"""Sources of sessions: a table of the user, or the data sets of the package."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from ..datasets import embedded_digits, make_synthetic
-from ..tables import Column, Request, Schema, Table
+from ..datasets import load_digits_table, make_synthetic
+from ..tables import Column, Schema, Table, TableOptions
 from ._session import Origin, Session
 
-SYNTHETIC = """\
+SYNTHETIC_CODE = """\
 from unseen.datasets import make_synthetic
 from unseen.tables import Column, Schema, Table
 
 data = make_synthetic(validation_domain=True, random_state={seed})
 schema = Schema((Column("x", "numeric"), Column("y", "numeric")))
 table = Table(data.data, data.target, data.domain, schema, [], "synthetic")"""
-DIGITS = """\
-from unseen.datasets import embedded
+DIGITS_CODE = """\
+from unseen.datasets import embedded_digits
 
-table = embedded()"""
-# What of a request is asked for by which option of the command, and by which argument of `load_table`.
-OPTIONS = (
+table = embedded_digits()"""
+# Fields of a request that are options of the command and parameters of `load_table`.
+REQUEST_OPTIONS = (
     "label",
     "domain",
     "group",
@@ -37,35 +37,38 @@ OPTIONS = (
 
 
 def embedded_sources(seed: int = 0, scale: str | None = None) -> dict[str, Callable[[], Session]]:
-    """The paper's synthetic data and the rotated digits, each opened when it is called."""
+    """Return functions that open the synthetic data of the paper and the rotated digits."""
 
     def synthetic() -> Session:
         data = make_synthetic(validation_domain=True, random_state=seed)
         schema = Schema((Column("x", "numeric"), Column("y", "numeric")))
         table = Table(data.data, data.target, data.domain, schema, [], "synthetic")
-        chosen = ("--example", "synthetic", "--seed", str(seed), "--scale", scale or "none")
-        return Session(table, scale or "none", Origin(SYNTHETIC.format(seed=seed), chosen), seed=seed)
+        command = ("--example", "synthetic", "--seed", str(seed), "--scale", scale or "none")
+        return Session(table, scale or "none", Origin(SYNTHETIC_CODE.format(seed=seed), command), seed=seed)
 
     def digits() -> Session:
-        chosen = ("--example", "digits", "--seed", str(seed), "--scale", scale or "l2")
-        return Session(embedded_digits(), scale or "l2", Origin(DIGITS, chosen), seed=seed)
+        command = ("--example", "digits", "--seed", str(seed), "--scale", scale or "l2")
+        return Session(load_digits_table(), scale or "l2", Origin(DIGITS_CODE, command), seed=seed)
 
     return {"synthetic": synthetic, "digits": digits}
 
 
-def table_source(data: str, table: Table, request: Request, scale: str) -> Callable[[], Session]:
-    """A table that has been read."""
-    given = {name: getattr(request, name) for name in OPTIONS if getattr(request, name) != getattr(Request(), name)}
+def table_source(data: str, table: Table, request: TableOptions, scale: str) -> Callable[[], Session]:
+    """Return a function that opens a session on a table."""
+    default = TableOptions()
+    given = {
+        name: getattr(request, name) for name in REQUEST_OPTIONS if getattr(request, name) != getattr(default, name)
+    }
     arguments = "".join(f", {name}={value!r}" for name, value in given.items())
     code = f"from unseen.tables import load_table\n\ntable = load_table({data!r}{arguments})"
-    options: list[str] = [data, "--scale", scale]
+    command = [data, "--scale", scale]
     for name, value in given.items():
-        options += [f"--{name.replace('_', '-')}", _as_text(value)]
-    return partial(Session, table, scale, Origin(code, tuple(options)), seed=request.seed)
+        command += [f"--{name.replace('_', '-')}", _format_option(value)]
+    return partial(Session, table, scale, Origin(code, tuple(command)), seed=request.seed)
 
 
-def _as_text(value: Any) -> str:
-    """A value as the command takes it; of names those in quotes that hold commas or quotes."""
+def _format_option(value: Any) -> str:
+    """Format a value for the command; names that contain commas or quotes are quoted."""
     if not isinstance(value, (list, tuple)):
         return str(value)
     quoted = ('"' + name.replace('"', '""') + '"' if set(name) & set(',"\n') else name for name in value)

@@ -1,6 +1,6 @@
-"""Photographs: from folders of them to features by a network of one's own, and to tables like any other.
+"""Features of photographs, computed by a network in an ONNX file, and tables of such features.
 
-Stands on the tables. Needs onnx, onnxruntime and Pillow: ``pip install 'unseen[images]'``.
+Needs onnx, onnxruntime and Pillow: ``pip install 'unseen[images]'``.
 """
 
 from ._extract import Extraction, Extractor, Skipped, extract
@@ -10,5 +10,5 @@ from ._pixels import PRESETS, Preprocessing
 from ._table import make_photo_table, photo_collection, photo_table
 
 __all__ = ["Extraction", "ImageFeatures", "Photos", "Preprocessing", "extract", "find_photos", "photo_table"]
-# For other rooms, and for nobody else.
+# For the other packages of unseen; not part of the public API.
 __all__ += ["PRESETS", "Extractor", "Skipped", "make_photo_table", "photo_collection"]

@@ -1,7 +1,8 @@
-"""Features that were computed before, by what the picture holds and what was done to it.
+"""A cache of features, by the digest of the image and the settings with which its features were computed.
 
-SQLite in WAL mode: every batch is committed by itself, so that a process that is killed loses one batch at most. Beside
-the features stands what each path held when it was last read: one that keeps its size and its time is not read again.
+The cache is an SQLite file in WAL mode. Every batch is committed separately, so that a killed process loses at most one
+batch. The cache also stores the digest of each path with its size and modification time: a file that has not changed
+since is not read again.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..utils.io import check_free_space, check_unchanged, create_once, file_identity
+from ..utils.io import check_unchanged, create_sqlite_tables, get_file_identity, raise_if_disk_full
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS pictures (path BLOB PRIMARY KEY, size INTEGER, changed INTEGER, content BLOB NOT NULL);
@@ -27,99 +28,104 @@ CREATE TABLE IF NOT EXISTS features (
 );
 CREATE TABLE IF NOT EXISTS thumbnails (content BLOB PRIMARY KEY, picture BLOB NOT NULL);
 """
-Row = NDArray[np.float32]
-TROUBLE = (sqlite3.Error, UnicodeDecodeError)  # the latter where SQLite quotes a broken schema
+FeatureRow = NDArray[np.float32]
+SQLITE_ERRORS = (sqlite3.Error, UnicodeDecodeError)  # a damaged schema in an error message may not be valid UTF-8
 
 
-def _bytes(found: tuple[Any, ...] | None) -> bytes | None:
-    """What a row begins with, if there is one, and if it is what was written: SQLite keeps anything in any column."""
-    return found[0] if found is not None and isinstance(found[0], bytes) else None
+def _first_bytes(row: tuple[Any, ...] | None) -> bytes | None:
+    """Return the first value of a row if it is bytes: SQLite stores values of any type in any column."""
+    if row is None or not isinstance(row[0], bytes):
+        return None
+    return row[0]
 
 
 class Cache(AbstractContextManager["Cache"]):
-    """A file of features, for one `way` of making them; None keeps them in memory for as long as it is open."""
+    """A file of features that were computed with the settings of `settings_key`; with `path` None, it is in memory."""
 
-    def __init__(self, path: str | os.PathLike[str] | None, way: str) -> None:
-        self.path, self.way = path, way
-        self._lock = threading.Lock()  # pictures are looked up by the threads that read them
+    def __init__(self, path: str | os.PathLike[str] | None, settings_key: str) -> None:
+        self.path = path
+        self.settings_key = settings_key
+        self._lock = threading.Lock()  # the threads that read images use the cache
         if path is not None:
             Path(path).parent.mkdir(parents=True, exist_ok=True)
-        with self._explained():
-            self._connection = sqlite3.connect(
-                ":memory:" if path is None else path, check_same_thread=False, timeout=30
-            )
+        with self._translate_errors():
+            database = ":memory:" if path is None else path
+            self._connection = sqlite3.connect(database, check_same_thread=False, timeout=30)
             try:
-                create_once(self._connection, SCHEMA)
-            except TROUBLE:
+                create_sqlite_tables(self._connection, SCHEMA)
+            except SQLITE_ERRORS:
                 self._connection.close()
                 raise
-        self._identity = None if path is None else file_identity(Path(path))
+        self._identity = None if path is None else get_file_identity(Path(path))
 
     def __exit__(self, *_: object) -> None:
         self._connection.close()
 
     @contextmanager
-    def _writing(self) -> Iterator[None]:
-        with self._lock, self._explained(), self._connection:
+    def _transaction(self) -> Iterator[None]:
+        with self._lock, self._translate_errors(), self._connection:
             yield
         if self.path is not None:
             check_unchanged(Path(self.path), self._identity)
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         try:
             yield
-        except TROUBLE as error:
-            check_free_space(Path(self.path or ""), error)
+        except SQLITE_ERRORS as error:
+            raise_if_disk_full(Path(self.path or ""), error)
             if getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
                 raise ValueError(
-                    f"{self.path} cannot be opened as a file of features ({error}). Name another."
+                    f"{self.path} cannot be opened as a cache of features ({error}). Pass another path."
                 ) from error
             raise OSError(
-                f"{self.path} cannot be used as a file of features ({error}). If it is damaged, delete it: all "
-                "features are computed again."
+                f"{self.path} cannot be used as a cache of features ({error}). If it is damaged, delete it; all "
+                "features are then computed again."
             ) from error
 
-    def content_of(self, path: str, size: int, changed: int) -> bytes | None:
-        """The digest of what a path holds, if it was read before and has not been touched since."""
-        query = "SELECT content FROM pictures WHERE path = ? AND size = ? AND changed = ?"
-        with self._lock, self._explained():
-            found = self._connection.execute(query, (os.fsencode(path), size, changed)).fetchone()
-        return _bytes(found)
+    def _select(self, query: str, values: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        with self._lock, self._translate_errors():
+            row: tuple[Any, ...] | None = self._connection.execute(query, values).fetchone()
+        return row
 
-    def features(self, content: bytes) -> Row | None:
-        """The features of a picture with that digest, if they are known."""
+    def find_digest(self, path: str, size: int, changed: int) -> bytes | None:
+        """Return the digest of a file that was read before and has the same size and modification time."""
+        query = "SELECT content FROM pictures WHERE path = ? AND size = ? AND changed = ?"
+        return _first_bytes(self._select(query, (os.fsencode(path), size, changed)))
+
+    def find_features(self, digest: bytes) -> FeatureRow | None:
+        """Return the features of the image with this digest, if they are stored."""
         query = "SELECT numbers, checksum FROM features WHERE content = ? AND way = ?"
-        with self._lock, self._explained():
-            found = self._connection.execute(query, (content, self.way)).fetchone()
-        numbers = _bytes(found)
-        if not numbers or len(numbers) % 4 or zlib.crc32(numbers) != found[1]:  # damaged ones are computed again
+        row = self._select(query, (digest, self.settings_key))
+        numbers = _first_bytes(row)
+        # Damaged features are computed again.
+        if row is None or not numbers or len(numbers) % 4 or zlib.crc32(numbers) != row[1]:
             return None
         return np.frombuffer(numbers, dtype="<f4")
 
-    def known(self, content: bytes) -> Row:
-        """Features that must be there."""
-        found = self.features(content)
-        if found is None:
-            raise OSError(f"{self.path} has changed while it was used. Run the same again.")
-        return found
+    def get_features(self, digest: bytes) -> FeatureRow:
+        """Return the features of the image with this digest, which must be stored."""
+        features = self.find_features(digest)
+        if features is None:
+            raise OSError(f"{self.path} was changed by another process while it was used. Run the computation again.")
+        return features
 
-    def thumbnail(self, content: bytes) -> bytes | None:
-        """The small picture with that digest, if there is one."""
-        with self._lock, self._explained():
-            found = self._connection.execute("SELECT picture FROM thumbnails WHERE content = ?", (content,)).fetchone()
-        return _bytes(found)
+    def find_thumbnail(self, digest: bytes) -> bytes | None:
+        """Return the thumbnail of the image with this digest, if it is stored."""
+        return _first_bytes(self._select("SELECT picture FROM thumbnails WHERE content = ?", (digest,)))
 
-    def add_thumbnails(self, pictures: Iterable[tuple[bytes, bytes]]) -> None:
-        """Keep small pictures, by the digests of large ones."""
-        with self._writing():
-            self._connection.executemany("INSERT OR REPLACE INTO thumbnails VALUES (?, ?)", pictures)
+    def add_thumbnails(self, thumbnails: Iterable[tuple[bytes, bytes]]) -> None:
+        """Store thumbnails by the digests of their images."""
+        with self._transaction():
+            self._connection.executemany("INSERT OR REPLACE INTO thumbnails VALUES (?, ?)", thumbnails)
 
-    def add(self, seen: Iterable[tuple[str, int, int, bytes]], features: Iterable[tuple[bytes, Row]]) -> None:
-        """Keep what some paths hold, with sizes and times, and the features of some contents."""
-        places = [(os.fsencode(path), *known) for path, *known in seen]
-        rows = [(content, self.way, row.astype("<f4").tobytes()) for content, row in features]
-        with self._writing():
-            self._connection.executemany("INSERT OR REPLACE INTO pictures VALUES (?, ?, ?, ?)", places)
-            insert = "INSERT OR REPLACE INTO features VALUES (?, ?, ?, ?)"
-            self._connection.executemany(insert, [(*row, zlib.crc32(row[2])) for row in rows])
+    def add(self, files: Iterable[tuple[str, int, int, bytes]], features: Iterable[tuple[bytes, FeatureRow]]) -> None:
+        """Store the digests of files, given as path, size, modification time and digest, and features by digest."""
+        file_rows = [(os.fsencode(path), size, changed, digest) for path, size, changed, digest in files]
+        feature_rows = []
+        for digest, row in features:
+            numbers = row.astype("<f4").tobytes()
+            feature_rows.append((digest, self.settings_key, numbers, zlib.crc32(numbers)))
+        with self._transaction():
+            self._connection.executemany("INSERT OR REPLACE INTO pictures VALUES (?, ?, ?, ?)", file_rows)
+            self._connection.executemany("INSERT OR REPLACE INTO features VALUES (?, ?, ?, ?)", feature_rows)

@@ -1,4 +1,4 @@
-"""From files of pictures to rows of features: decoded ahead of the network, in batches, each kept as it is done."""
+"""Extract features from image files: threads decode images while the network runs, and batches are cached."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..tables import TableError, format_count, is_path
-from ..utils.io import atomic_write, is_special, temporary_folder
+from ..utils.io import atomic_write, is_special_file, temporary_folder
 from ..utils.optional_imports import optional_import
 from ..utils.progress import progress
 from ._cache import Cache
@@ -25,46 +25,46 @@ from ._network import Network
 from ._photos import Photos, as_unicode, find_photos
 from ._pixels import Preprocessing, decode_image, quiet_decoding
 
-BATCH = 16  # pictures: networks are hardly faster on more, and no more is lost when a run is killed
-MOST_BYTES = 2**30  # of a file that is read as a picture
-BLOCK_VALUES = 4_000_000  # in memory while a table is written
-METADATA = "unseen.images"  # the key under which a Parquet file says how its features were made
+DEFAULT_BATCH_SIZE = 16  # networks are hardly faster with larger batches, and a killed run loses at most one batch
+MAX_FILE_BYTES = 2**30  # of an image file
+VALUES_PER_BLOCK = 4_000_000  # features in memory while a table is written
+METADATA_KEY = "unseen.images"  # key of the metadata in a Parquet file that describe the extraction
 Features = NDArray[np.float32]
 
 
 class Skipped(NamedTuple):
-    """A file that could not be read as a picture."""
+    """A file that could not be read as an image."""
 
     path: str
     reason: str
 
 
-class _Seen(NamedTuple):
-    """What a thread found in a file: the digest of its content, and its pixels unless its features are known."""
+class _ReadFile(NamedTuple):
+    """A file that a thread has read: the digest of its content, and its pixels unless its features are cached."""
 
     path: str
     size: int
     changed: int
-    content: bytes
+    digest: bytes
     pixels: Features | None
 
 
 @dataclass(frozen=True)
 class Extraction:
-    """What :func:`unseen.images.extract` found.
+    """The features that :func:`unseen.images.extract` returns.
 
     Attributes
     ----------
-    X : ndarray of shape (n_pictures, n_features)
-        The features, in single precision, of all pictures that could be read.
+    X : ndarray of shape (n_images, n_features)
+        The features of all images that could be read, in single precision.
     paths : list of str
-        Of these pictures.
+        The paths of these images.
     label, domain : list of str or None
-        What they show and where they come from, if that was told.
+        The classes and domains of these images, if they are known.
     skipped : list of (path, reason)
         Files that could not be read.
     facts : dict
-        How the features were made: the network and its hash, its output, the preprocessing.
+        The network and its hash, its output, and the preprocessing.
     """
 
     X: Features
@@ -77,13 +77,13 @@ class Extraction:
 
 @dataclass(frozen=True, kw_only=True)
 class Extractor:
-    """A network and what is decided about its use; :func:`unseen.images.extract` says what the settings mean."""
+    """A network with its settings, which :func:`unseen.images.extract` documents."""
 
     model: str | os.PathLike[str]
     output_name: str | None = None
     preprocessing: Preprocessing | Mapping[str, Any] | str = "torchvision"
     cache: str | os.PathLike[str] | None = None
-    batch_size: int = BATCH
+    batch_size: int = DEFAULT_BATCH_SIZE
     n_jobs: int | None = None
     strict: bool = False
     verbose: int = 0
@@ -95,127 +95,142 @@ class Extractor:
     @cached_property
     def network(self) -> Network:
         """The network, opened once."""
-        return Network(self.model, self.output_name, self.threads)
+        return Network(self.model, self.output_name, self.n_threads)
 
     @property
-    def threads(self) -> int:
-        """How many read pictures, and how many run the network."""
-        return (os.cpu_count() or 1) if self.n_jobs is None or self.n_jobs < 1 else self.n_jobs
+    def n_threads(self) -> int:
+        """Number of threads that read images, and of threads that run the network."""
+        if self.n_jobs is None or self.n_jobs < 1:
+            return os.cpu_count() or 1
+        return self.n_jobs
 
     @cached_property
-    def how(self) -> Preprocessing:
-        """What is done to pictures."""
+    def resolved_preprocessing(self) -> Preprocessing:
+        """The preprocessing of the images."""
         return Preprocessing.from_spec(self.preprocessing)
 
     @cached_property
     def size(self) -> tuple[int, int]:
-        """Height and width of the pictures that the network is given."""
-        if self.network.whole and not self.how.is_plain:
+        """Height and width of the images that the network receives."""
+        if self.network.takes_integers and not self.resolved_preprocessing.keeps_integers:
             raise ValueError(
-                f"{self.network.path.name} takes whole pixels, from 0 to 255, and scales them itself: set scale to "
-                "255, mean to 0 and std to 1."
+                f"{self.network.path.name} takes integer pixels from 0 to 255 and scales them itself. Set scale to "
+                "255, mean to 0 and std to 1 in preprocessing."
             )
-        return self.how.size(*self.network.size)
+        return self.resolved_preprocessing.output_size(*self.network.size)
 
     @cached_property
     def facts(self) -> dict[str, Any]:
-        """How the features are made, in plain values."""
+        """The network, its output and the preprocessing, as plain values."""
         return {
             "network": self.network.path.name,
             "sha256": self.network.digest,
             "output": self.network.output_name,
             "size": list(self.size),
-            "preprocessing": json.loads(json.dumps(vars(self.how))),
+            "preprocessing": json.loads(json.dumps(vars(self.resolved_preprocessing))),
         }
 
     def open_cache(self) -> Cache:
-        """What is kept of earlier runs; all that features depend on, but for the picture, is part of its key."""
-        told = {name: value for name, value in self.facts.items() if name != "network"}
-        return Cache(self.cache, hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest())
+        """Open the cache; its key covers everything that determines the features of an image."""
+        settings = {name: value for name, value in self.facts.items() if name != "network"}
+        return Cache(self.cache, hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest())
 
     def extract(self, photos: Photos | Sequence[str | os.PathLike[str]]) -> Extraction:
-        """The features of some pictures, in memory."""
+        """Return the features of images, in memory."""
         files = photos.files if isinstance(photos, Photos) else [Path(path) for path in photos]
         with self.open_cache() as cache:
-            kept, contents, skipped = self._fill(cache, files)
-            X = np.concatenate([*_blocks(cache, contents)] or [np.empty((0, self.width()), np.float32)])
-        label = [photos.label[i] for i in kept] if isinstance(photos, Photos) else None
-        domain = [photos.domain[i] for i in kept] if isinstance(photos, Photos) else None
+            kept, digests, skipped = self._fill_cache(cache, files)
+            blocks = list(_iterate_blocks(cache, digests))
+            X = np.concatenate(blocks) if blocks else np.empty((0, self.count_features()), np.float32)
+        label = None
+        domain = None
+        if isinstance(photos, Photos):
+            label = [photos.label[i] for i in kept]
+            domain = [photos.domain[i] for i in kept]
         return Extraction(X, [str(files[i]) for i in kept], label, domain, skipped, self.facts)
 
     def write(self, photos: Photos, output: Path) -> tuple[list[Path], list[Skipped]]:
-        """A Parquet file with path, label, domain and features, written a few rows at a time; which files are in it."""
+        """Write a Parquet file with path, label, domain and features in blocks; return its files and those skipped."""
         pl = optional_import("polars", "Writing a table")
         files = photos.files
         with self.open_cache() as cache:
-            kept, contents, skipped = self._fill(cache, files)
+            kept, digests, skipped = self._fill_cache(cache, files)
             if not kept:
-                told = f"none of its {format_count(len(skipped), 'picture')} can be read"
-                raise TableError([f"{told}: {skipped[0].path}: {skipped[0].reason}."], source=photos.name)
-            columns = {name: [values[i] for i in kept] for name, values in _columns(photos).items()}
-            names, start = [f"feature_{j}" for j in range(len(cache.known(contents[0])))], 0
+                problem = f"none of its {format_count(len(skipped), 'image')} can be read"
+                raise TableError([f"{problem}: {skipped[0].path}: {skipped[0].reason}."], source=photos.name)
+            columns = {
+                "path": [as_unicode(photos.paths[i]) for i in kept],
+                "label": [photos.label[i] for i in kept],
+                "domain": [photos.domain[i] for i in kept],
+            }
+            names = [f"feature_{j}" for j in range(len(cache.get_features(digests[0])))]
             parts: list[Path] = []
             with atomic_write(output) as file, temporary_folder(output.parent) as folder:
-                for block in _blocks(cache, contents):
-                    rows = slice(start, start := start + len(block))
-                    told = pl.DataFrame({name: values[rows] for name, values in columns.items()})
-                    frame = told.hstack(pl.DataFrame(block, schema=names, orient="row"))
-                    parts.append(folder / f"{len(parts):06}.parquet")
-                    frame.write_parquet(parts[-1])
-                facts = {METADATA: json.dumps({**self.facts, "root": as_unicode(str(photos.root.resolve()))})}
+                start = 0
+                for block in _iterate_blocks(cache, digests):
+                    stop = start + len(block)
+                    labels = pl.DataFrame({name: values[start:stop] for name, values in columns.items()})
+                    part = folder / f"{len(parts):06}.parquet"
+                    labels.hstack(pl.DataFrame(block, schema=names, orient="row")).write_parquet(part)
+                    parts.append(part)
+                    start = stop
+                facts = {METADATA_KEY: json.dumps({**self.facts, "root": as_unicode(str(photos.root.resolve()))})}
                 pl.scan_parquet(parts, glob=False).sink_parquet(file, metadata=facts)
         return [files[i] for i in kept], skipped
 
-    def width(self) -> int:
-        """The number of features, which a network tells for certain only by what it gives."""
-        return self.network.features(np.zeros((1, *self.size, 1 if self.network.gray else 3), np.float32)).shape[1]
+    def count_features(self) -> int:
+        """Return the number of features, from the output of the network for one image."""
+        n_channels = 1 if self.network.is_gray else 3
+        return self.network.features(np.zeros((1, *self.size, n_channels), np.float32)).shape[1]
 
-    def _fill(self, cache: Cache, files: Sequence[Path]) -> tuple[list[int], list[bytes], list[Skipped]]:
-        """Which files could be read, the digests of their contents, whose features are then known, and the others."""
+    def _fill_cache(self, cache: Cache, files: Sequence[Path]) -> tuple[list[int], list[bytes], list[Skipped]]:
+        """Cache the features of all files; return positions and digests of those that can be read, and the others."""
         kept: list[int] = []
-        contents: list[bytes] = []
+        digests: list[bytes] = []
         skipped: list[Skipped] = []
-        waiting: list[_Seen] = []
-        batch = self.network.batch or self.batch_size
+        batch: list[_ReadFile] = []
+        batch_size = self.network.batch_size or self.batch_size
         with (
             quiet_decoding(),
-            ThreadPoolExecutor(self.threads) as pool,
-            progress("Reading pictures", len(files), self.verbose, last=True) as advance,
+            ThreadPoolExecutor(self.n_threads) as pool,
+            progress("Reading images", len(files), self.verbose, print_last=True) as advance,
         ):
-            for position, seen in enumerate(self._ahead(pool, cache, files, batch)):
-                if isinstance(seen, Skipped):
+            for position, result in enumerate(self._read_ahead(pool, cache, files, batch_size)):
+                if isinstance(result, Skipped):
                     if self.strict:
-                        raise ValueError(f"{seen.path} cannot be read: {seen.reason}.")
-                    skipped.append(seen)
+                        raise ValueError(f"{result.path} cannot be read: {result.reason}.")
+                    skipped.append(result)
                     advance(1)
                     continue
                 kept.append(position)
-                contents.append(seen.content)
-                waiting.append(seen)
-                if sum(one.pixels is not None for one in waiting) == batch or len(waiting) == 100 * batch:
-                    self._flush(cache, waiting)
-                    advance(len(waiting))
-                    waiting = []
-            if waiting:
-                self._flush(cache, waiting)
-                advance(len(waiting))
-        return kept, contents, skipped
+                digests.append(result.digest)
+                batch.append(result)
+                n_new = sum(file.pixels is not None for file in batch)
+                if n_new == batch_size or len(batch) == 100 * batch_size:
+                    self._process_batch(cache, batch)
+                    advance(len(batch))
+                    batch = []
+            if batch:
+                self._process_batch(cache, batch)
+                advance(len(batch))
+        return kept, digests, skipped
 
-    def _flush(self, cache: Cache, waiting: Sequence[_Seen]) -> None:
-        """Run the network on what has pixels, and keep what it says."""
-        fresh = {seen.content: seen.pixels for seen in waiting if seen.pixels is not None}
-        rows = self.network.features(np.stack(list(fresh.values()))) if fresh else ()
-        cache.add([seen[:4] for seen in waiting], zip(fresh, rows, strict=True))
+    def _process_batch(self, cache: Cache, batch: Sequence[_ReadFile]) -> None:
+        """Run the network on the files that have pixels, and cache the features."""
+        pixels = {file.digest: file.pixels for file in batch if file.pixels is not None}
+        rows = self.network.features(np.stack(list(pixels.values()))) if pixels else ()
+        files = [(file.path, file.size, file.changed, file.digest) for file in batch]
+        cache.add(files, zip(pixels, rows, strict=True))
 
-    def _ahead(
-        self, pool: ThreadPoolExecutor, cache: Cache, files: Sequence[Path], batch: int
-    ) -> Iterator[_Seen | Skipped]:
-        """What is in the files, in order; threads are ahead by two batches at most, whatever the number of files."""
-        pending: deque[Future[_Seen | Skipped]] = deque()
+    def _read_ahead(
+        self, pool: ThreadPoolExecutor, cache: Cache, files: Sequence[Path], batch_size: int
+    ) -> Iterator[_ReadFile | Skipped]:
+        """Yield the files in order; threads read at most two batches ahead, which bounds the memory."""
+        pending: deque[Future[_ReadFile | Skipped]] = deque()
         try:
             for file in files:
-                pending.append(pool.submit(self._look, cache, os.path.abspath(file)))
-                if len(pending) >= 2 * batch + self.threads:
+                pending.append(pool.submit(self._read_file, cache, os.path.abspath(file)))
+                if len(pending) >= 2 * batch_size + self.n_threads:
                     yield pending.popleft().result()
             while pending:
                 yield pending.popleft().result()
@@ -223,63 +238,81 @@ class Extractor:
             for future in pending:
                 future.cancel()
 
-    def _look(self, cache: Cache, path: str) -> _Seen | Skipped:
-        """In a thread: read and decode a file, unless it was read before."""
+    def _read_file(self, cache: Cache, path: str) -> _ReadFile | Skipped:
+        """Read and decode a file in a thread, unless its features are cached."""
         try:
             status = os.stat(path)
         except OSError as error:
             return Skipped(path, error.strerror or str(error))
-        about = path, status.st_size, status.st_mtime_ns
-        content = cache.content_of(*about)
-        if content is not None and cache.features(content) is not None:
-            return _Seen(*about, content, None)
-        if is_special(Path(path)):
-            return Skipped(path, "it is not a file")
-        if status.st_size > MOST_BYTES:
-            return Skipped(path, f"it has {status.st_size:,} bytes; at most {MOST_BYTES:,} are read")
+        size = status.st_size
+        changed = status.st_mtime_ns
+        digest = cache.find_digest(path, size, changed)
+        if digest is not None and cache.find_features(digest) is not None:
+            return _ReadFile(path, size, changed, digest, pixels=None)
+        if is_special_file(Path(path)):
+            return Skipped(path, "it is not a regular file")
+        if size > MAX_FILE_BYTES:
+            return Skipped(path, f"it has {size:,} bytes; the maximum is {MAX_FILE_BYTES:,}")
         try:
-            held = Path(path).read_bytes()
+            content = Path(path).read_bytes()
         except OSError as error:
             return Skipped(path, error.strerror or str(error))
-        content = hashlib.sha256(held).digest()
-        if cache.features(content) is not None:
-            return _Seen(*about, content, None)
+        digest = hashlib.sha256(content).digest()
+        if cache.find_features(digest) is not None:
+            return _ReadFile(path, size, changed, digest, pixels=None)
         try:
-            return _Seen(*about, content, self.how.pixels(decode_image(held), *self.size, self.network.gray))
+            image = decode_image(content)
+            pixels = self.resolved_preprocessing.pixels(image, *self.size, self.network.is_gray)
         except ValueError as error:
             return Skipped(path, str(error))
+        return _ReadFile(path, size, changed, digest, pixels)
 
 
-def _columns(photos: Photos) -> dict[str, list[str]]:
-    return {"path": list(map(as_unicode, photos.paths)), "label": photos.label, "domain": photos.domain}
+def _iterate_blocks(cache: Cache, digests: Sequence[bytes]) -> Iterator[Features]:
+    """Yield the rows of features in order, in blocks of limited size."""
+    if not digests:
+        return
+    step = max(1, VALUES_PER_BLOCK // len(cache.get_features(digests[0])))
+    for start in range(0, len(digests), step):
+        yield np.stack([cache.get_features(digest) for digest in digests[start : start + step]])
 
 
-def _blocks(cache: Cache, contents: Sequence[bytes]) -> Iterator[Features]:
-    """Rows of features in order, many at a time."""
-    step = max(1, BLOCK_VALUES // len(cache.known(contents[0]))) if contents else 1
-    for start in range(0, len(contents), step):
-        yield np.stack([cache.known(content) for content in contents[start : start + step]])
-
-
-def extract(paths: Any, model: str | os.PathLike[str], **settings: Any) -> Extraction:
-    """Features of pictures: what a network makes of them.
+def extract(
+    paths: Any,
+    model: str | os.PathLike[str],
+    *,
+    output_name: str | None = None,
+    preprocessing: Preprocessing | Mapping[str, Any] | str = "torchvision",
+    cache: str | os.PathLike[str] | None = None,
+    batch_size: int = DEFAULT_BATCH_SIZE,
+    n_jobs: int | None = None,
+    strict: bool = False,
+    verbose: int = 0,
+) -> Extraction:
+    """Extract features of images with a network.
 
     Parameters
     ----------
     paths : str, path, Photos or sequence of paths
         A folder DOMAIN/CLASS/, or a table with the columns path, label and domain, as
-        :func:`~unseen.images.find_photos` reads them, or what that gives; or files of pictures.
+        :func:`~unseen.images.find_photos` reads them; the return value of that function; or paths of image files.
     model : str or path
-        A network in an ONNX file, with one input of pictures. Its size and layout are read from the file.
-    **settings
-        output_name : the tensor that is wanted, any of the network's; by default its first output.
-        preprocessing : a :class:`~unseen.images.Preprocessing`, or what makes one: the name of a preset ("caffe",
-        "torchvision", "tf-lite"), or a dict of settings. By default "torchvision".
-        cache : a file that keeps features, so that a picture is read once; by default nothing is kept.
-        batch_size : pictures that the network is given at a time; 16.
-        n_jobs : threads; by default one on each core.
-        strict : whether a file that cannot be read is an error; by default it is listed in `skipped`.
-        verbose : 1 shows progress.
+        ONNX file of a network with one input of images. Their size and layout are read from the file.
+    output_name : str, default=None
+        Tensor of the network to use as features; None for its first output.
+    preprocessing : Preprocessing, str or dict, default="torchvision"
+        Preprocessing of the images: a :class:`~unseen.images.Preprocessing`, the name of a preset ("caffe",
+        "torchvision", "tf-lite"), or a dict of settings.
+    cache : str or path, default=None
+        File that caches features, so that an image is read once; None for no file.
+    batch_size : int, default=16
+        Number of images per batch.
+    n_jobs : int, default=None
+        Number of threads; None for one per core.
+    strict : bool, default=False
+        If True, a file that cannot be read is an error; otherwise it is listed in `skipped`.
+    verbose : int, default=0
+        1 shows progress.
 
     Returns
     -------
@@ -289,9 +322,18 @@ def extract(paths: Any, model: str | os.PathLike[str], **settings: Any) -> Extra
     Examples
     --------
     >>> from unseen.images import extract
-    >>> found = extract("photos", "resnet50.onnx", output_name="flatten")  # doctest: +SKIP
-    >>> found.X.shape  # doctest: +SKIP
+    >>> extraction = extract("photos", "resnet50.onnx", output_name="flatten")  # doctest: +SKIP
+    >>> extraction.X.shape  # doctest: +SKIP
     (80, 2048)
     """
-    extractor = Extractor(model=model, **settings)
+    extractor = Extractor(
+        model=model,
+        output_name=output_name,
+        preprocessing=preprocessing,
+        cache=cache,
+        batch_size=batch_size,
+        n_jobs=n_jobs,
+        strict=strict,
+        verbose=verbose,
+    )
     return extractor.extract(find_photos(paths) if is_path(paths) else paths)

@@ -1,4 +1,4 @@
-"""A network as a scikit-learn transformer, so that a pipeline may lead from file names to labels."""
+"""A network as a scikit-learn transformer, for pipelines that predict labels of image files."""
 
 from __future__ import annotations
 
@@ -13,33 +13,34 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted
 
 from ..utils.estimator_mixins import DOCUMENTATION_URL, DocLinkMixin, keyword_parameters, reset_fitted_attributes
-from ._extract import BATCH, Extractor, Features
+from ._extract import DEFAULT_BATCH_SIZE, Extractor, Features
 from ._pixels import Preprocessing
 
 
 @keyword_parameters
 class ImageFeatures(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """Features of pictures by a network in an ONNX file: a transformer that takes their paths.
+    """Extract features of images with a network in an ONNX file; the input are paths of images.
 
-    It learns nothing but which network it was fitted with, and refuses to go on with another: features of two networks
-    have nothing in common. A model file holds the hash of the network, not the network itself. Loading one opens no
-    network: `model` becomes the name of the file without its folder, and `cache` None.
+    `fit` stores only the hash of the network and the settings. `transform` raises an error for another network, since
+    features of two networks are not comparable. A model file contains the hash of the network, not the network itself.
+    Loading a model file does not open the network: `model` becomes the name of the file without its folder, and `cache`
+    becomes None.
 
     Parameters
     ----------
     model : str, default="network.onnx"
-        The file. To move a fitted pipeline to another machine, copy the file as well, and set this to where it is.
+        Path of the ONNX file. To move a fitted pipeline to another machine, copy this file and set `model` to its path.
     output_name : str, default=None
-        The tensor that is wanted, any of the network's; None for its first output.
+        Tensor of the network to use as features; None for its first output.
     preprocessing : str or dict, default="torchvision"
-        What is done to pictures first: "caffe", "torchvision", "tf-lite", or settings of
+        Preprocessing of the images: "caffe", "torchvision", "tf-lite", or settings of
         :class:`~unseen.images.Preprocessing`.
     cache : str, default=None
-        A file that keeps features, so that a picture is read once.
+        File that caches features, so that an image is read once; None for no file.
     batch_size : int, default=16
-        Pictures that the network is given at a time.
+        Number of images per batch.
     n_jobs : int, default=None
-        Threads; None for one on each core.
+        Number of threads; None for one per core.
     verbose : int, default=0
         1 shows progress.
 
@@ -50,7 +51,7 @@ class ImageFeatures(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, TransformerMi
 
     See Also
     --------
-    unseen.images.extract : The same for folders, with labels and domains.
+    unseen.images.extract : Extract features of images in folders, with labels and domains.
 
     Examples
     --------
@@ -69,74 +70,75 @@ class ImageFeatures(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, TransformerMi
     output_name: Any = None
     preprocessing: Any = "torchvision"
     cache: Any = None
-    batch_size: Any = BATCH
+    batch_size: Any = DEFAULT_BATCH_SIZE
     n_jobs: Any = None
     verbose: Any = 0
 
     def fit(self, X: Any, y: Any = None) -> ImageFeatures:
-        """Open the network, and remember which it is.
+        """Open the network and store its hash.
 
         Parameters
         ----------
         X : array-like of str, of shape (n_samples,) or (n_samples, 1)
-            Paths of pictures, which are not read yet.
+            Paths of images, which are not read.
         y : None
-            Not used.
+            Ignored.
 
         Returns
         -------
         self : ImageFeatures
-            Fitted.
+            The fitted transformer.
         """
         reset_fitted_attributes(self)
-        _paths(X)
+        _check_paths(X)
         extractor = self._extractor()
         self.network_ = extractor.facts
-        self._n_features_out = extractor.width()
+        self._n_features_out = extractor.count_features()
         return self
 
     def transform(self, X: Any) -> Features:
-        """The features of pictures.
+        """Extract the features of images.
 
         Parameters
         ----------
         X : array-like of str, of shape (n_samples,) or (n_samples, 1)
-            Their paths. One that cannot be read is an error, since there must be a row for each.
+            Paths of images. An image that cannot be read is an error, since each needs a row.
 
         Returns
         -------
         features : ndarray of shape (n_samples, n_features)
-            In single precision.
+            The features, in single precision.
         """
         check_is_fitted(self)
-        paths = _paths(X)
+        paths = _check_paths(X)
         if not os.path.exists(os.path.expanduser(self.model)):
             raise FileNotFoundError(
-                f"There is no file {str(self.model)!r}. Set model to the path of the network that this was fitted "
-                f"with: {self.network_['network']}, sha256 {self.network_['sha256']}."
+                f"The file model={str(self.model)!r} does not exist. Set model to the path of the network with which "
+                f"this transformer was fitted: {self.network_['network']}, sha256 {self.network_['sha256']}."
             )
         extractor = self._extractor()
-        # The hash comes first: no other network is run, not even to find its output.
-        self._require_same("sha256", extractor.network.digest, "another network")
-        self._require_same("output", extractor.facts["output"], "another output")
-        self._require_same("preprocessing", extractor.facts["preprocessing"], "other settings")
+        # The hash is checked first, so that no other network is run, not even to determine its output.
+        self._check_same("sha256", extractor.network.digest, "another network")
+        self._check_same("output", extractor.facts["output"], "another output")
+        self._check_same("preprocessing", extractor.facts["preprocessing"], "other settings")
         return extractor.extract(paths).X
 
-    def _require_same(self, name: str, found: Any, what: str) -> None:
-        if found != self.network_[name]:
+    def _check_same(self, name: str, value: Any, difference: str) -> None:
+        if value != self.network_[name]:
             raise ValueError(
-                f"This was fitted with {what}: {name} was {self.network_[name]}, and of {self.model} it is {found}. "
-                "Set model to the file that it was fitted with, or fit it again."
+                f"This transformer was fitted with {difference}: {name} was {self.network_[name]}, but {value} for "
+                f"model={self.model!r}. Set model to the file with which it was fitted, or fit it again."
             )
 
     def _extractor(self) -> Extractor:
         path = os.path.abspath(os.path.expanduser(self.model))
         changed = os.stat(path).st_mtime_ns if os.path.exists(path) else 0
-        own = self.get_params(deep=False) | {
-            "preprocessing": vars(Preprocessing.from_spec(self.preprocessing)),
+        settings = self.get_params(deep=False) | {
             "model": path,
+            "preprocessing": vars(Preprocessing.from_spec(self.preprocessing)),
+            "strict": True,
         }
-        return _opened(changed, json.dumps(own | {"strict": True}, default=os.fspath))
+        return _open_extractor(changed, json.dumps(settings, default=os.fspath))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -145,16 +147,19 @@ class ImageFeatures(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, TransformerMi
 
 
 @lru_cache(maxsize=2)
-def _opened(changed: int, settings: str) -> Extractor:
-    """A network, held open between calls: it is no part of an estimator that is copied, sent or saved."""
+def _open_extractor(changed: int, settings: str) -> Extractor:
+    """Return an extractor that stays open between calls; it is not an attribute, so that estimators can be pickled.
+
+    `changed` is the modification time of the network: a changed file is opened again.
+    """
     return Extractor(**json.loads(settings))
 
 
-def _paths(X: Any) -> list[str]:
-    """Paths, from whatever holds a row for each."""
+def _check_paths(X: Any) -> list[str]:
+    """Return the paths in X, which has a row for each image."""
     paths: NDArray[Any] = np.asarray(X, dtype=object)
     if paths.ndim == 2 and paths.shape[1] == 1:
         paths = paths[:, 0]
     if paths.ndim != 1 or not all(isinstance(path, (str, os.PathLike)) for path in paths.tolist()):
-        raise ValueError(f"X must hold the path of a picture for each sample; got shape {paths.shape}: {X!r:.80}.")
+        raise ValueError(f"X must hold the path of an image for each sample; got shape {paths.shape}: {X!r:.80}.")
     return [os.fspath(path) for path in paths.tolist()]

@@ -17,52 +17,53 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..utils.io import is_special
+from ..utils.io import is_special_file
 from ..utils.optional_imports import optional_import
 from ..utils.validation import format_list
 
-MOST_FEATURES = 2**16
-MOST_NUMBERS = 2**26  # that a network takes at a time
-TYPES = {"float": np.float32, "float16": np.float16, "double": np.float64, "uint8": np.uint8}
+MAX_FEATURES = 2**16
+MAX_INPUT_VALUES = 2**26  # of the input of a network with a fixed shape
+INPUT_TYPES = {"float": np.float32, "float16": np.float16, "double": np.float64, "uint8": np.uint8}
 
 
 class Network:
-    """An ONNX file that takes pictures.
+    """A network for images in an ONNX file.
 
     Parameters
     ----------
     path : str or path
-        The file.
+        Path of the ONNX file.
     output_name : str, default=None
-        The tensor that is wanted, any of the network's, or a node that makes one; None for the first declared output.
-    threads : int, default=None
-        Threads that run it; None for one on each core.
+        Name of a tensor, or of the node that computes it; None for the first declared output.
+    n_threads : int, default=None
+        Number of threads that run the network; None for one per core.
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], output_name: str | None = None, threads: int | None = None
+        self, path: str | os.PathLike[str], output_name: str | None = None, n_threads: int | None = None
     ) -> None:
-        self.path, self.threads = Path(path).expanduser(), threads
+        self.path = Path(path).expanduser()
+        self.n_threads = n_threads
         if not self.path.is_file():
-            raise FileNotFoundError(f"There is no file {str(self.path)!r}. Pass a network in an ONNX file.")
+            raise FileNotFoundError(f"The file {str(self.path)!r} does not exist. Pass an ONNX file as model.")
         try:
             self._content = self.path.read_bytes()
             self._read(self._parse())
         except (OSError, ValueError) as error:
             raise ValueError(f"{self.path} is not an ONNX file, or it is damaged ({error}).") from error
-        self.output_name = self._wanted(output_name)
+        self.output_name = self._resolve_output(output_name)
 
     def _parse(self) -> Any:
         """Parse the file as an ``onnx.ModelProto``; weights in other files are not read."""
         onnx = optional_import("onnx", "Reading a network")
         try:
             return onnx.load_model_from_string(self._content)
-        except Exception as error:  # protobuf's DecodeError is no ValueError
+        except Exception as error:  # protobuf's DecodeError is not a ValueError
             raise ValueError(str(error)) from error
 
     def _read(self, model: Any) -> None:
         """List the tensors in the order in which they are computed, the outputs, and the files that hold weights."""
-        # Constants are the same for every picture.
+        # Constants are the same for every image, so they are not features.
         nodes = [node for node in model.graph.node if node.op_type != "Constant" and any(node.output)]
         self.tensors: list[str] = [name for node in nodes for name in node.output if name]
         self._by_node: dict[str, str] = {node.name: next(filter(None, node.output)) for node in nodes if node.name}
@@ -70,44 +71,46 @@ class Network:
         if not self._declared:
             raise ValueError("it declares no output")
         entries = (entry for tensor in _stored_tensors(model.graph) for entry in tensor.external_data)
-        self._beside = sorted({entry.value for entry in entries if entry.key == "location"})
-        for name in self._beside:
+        self._weight_files = sorted({entry.value for entry in entries if entry.key == "location"})
+        for name in self._weight_files:
             if Path(name).is_absolute() or ".." in Path(name).parts or "\0" in name:
-                raise ValueError(f"it keeps weights in {name!r}, which is no file beside it")
-            if is_special(self.path.parent / name):
-                raise ValueError(f"it keeps weights in {name!r}, which is not a file")
+                raise ValueError(f"it stores weights in {name!r}, which is outside the folder of the network")
+            if is_special_file(self.path.parent / name):
+                raise ValueError(f"it stores weights in {name!r}, which is not a regular file")
 
-    def _wanted(self, asked: str | None) -> str:
+    def _resolve_output(self, name: str | None) -> str:
+        """Return the tensor with this name, or that of the node with this name."""
+        if name is None:
+            return self._declared[0]
         known = dict.fromkeys([*self._declared, *self.tensors])
-        if asked is None or asked in known:
-            return self._declared[0] if asked is None else asked
-        if asked in self._by_node:
-            return self._by_node[asked]
-        near = difflib.get_close_matches(asked, [*known, *self._by_node], n=3, cutoff=0.5)
-        hint = f"Did you mean {' or '.join(map(repr, near))}? " if near else ""
+        if name in known:
+            return name
+        if name in self._by_node:
+            return self._by_node[name]
+        similar = difflib.get_close_matches(name, [*known, *self._by_node], n=3, cutoff=0.5)
+        hint = f"Did you mean {' or '.join(map(repr, similar))}? " if similar else ""
         raise ValueError(
-            f"{self.path.name} has no tensor {asked!r}. {hint}Its outputs are {format_list(self._declared)}; the "
-            "last of "
-            f"its {len(self.tensors):,} tensors are {', '.join(map(repr, self.tensors[-12:]))}."
+            f"{self.path.name} has no tensor {name!r}. {hint}Its outputs are {format_list(self._declared)}; the last "
+            f"of its {len(self.tensors):,} tensors are {', '.join(map(repr, self.tensors[-12:]))}."
         )
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of the file, and of those beside it that hold its weights."""
-        found = hashlib.sha256(self._content)
-        for name in self._beside:
+        """SHA-256 of the file and of the files that store its weights."""
+        digest = hashlib.sha256(self._content)
+        for name in self._weight_files:
             with (self.path.parent / name).open("rb") as file:
-                found.update(hashlib.file_digest(file, "sha256").digest())
-        return found.hexdigest()
+                digest.update(hashlib.file_digest(file, "sha256").digest())
+        return digest.hexdigest()
 
     @cached_property
     def session(self) -> Any:
-        """What runs it."""
+        """The onnxruntime session."""
         runtime = optional_import("onnxruntime", "Running a network")
         options = runtime.SessionOptions()
         options.log_severity_level = 3
-        options.intra_op_num_threads = self.threads or os.cpu_count() or 1
-        # Threads that wait by counting would take the cores from those that decode pictures.
+        options.intra_op_num_threads = self.n_threads or os.cpu_count() or 1
+        # Threads that spin while they wait would take processor time from the threads that decode images.
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         folder = str(self.path.parent.resolve())
         options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
@@ -118,74 +121,76 @@ class Network:
             content = model.SerializeToString()
         try:
             return runtime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-        except Exception as error:  # onnxruntime's own kinds have no common name
+        except Exception as error:  # the exceptions of onnxruntime have no common base class
             raise ValueError(f"{self.path} cannot be run: {str(error).splitlines()[0]}") from error
 
     @cached_property
     def _input(self) -> tuple[str, list[int | None], bool, Any]:
-        """The name of the input, its shape with None where it is open, whether channels come first, and its type."""
+        """The name of the input, its shape with None for variable sizes, whether channels come first, and its type."""
         inputs = self.session.get_inputs()
         if not inputs:
-            raise ValueError(f"{self.path.name} does not take pictures: it has no input.")
+            raise ValueError(f"{self.path.name} does not take images: it has no input.")
         shape = [side if isinstance(side, int) else None for side in inputs[0].shape]
-        kind = TYPES.get(inputs[0].type.removeprefix("tensor(").removesuffix(")"))
-        told = ", ".join(f"{one.name}: {one.type} {one.shape}" for one in inputs)
+        kind = INPUT_TYPES.get(inputs[0].type.removeprefix("tensor(").removesuffix(")"))
+        description = ", ".join(f"{tensor.name}: {tensor.type} {tensor.shape}" for tensor in inputs)
         if len(inputs) != 1 or len(shape) != 4 or kind is None or not {shape[1], shape[3]} & {1, 3, None}:
             raise ValueError(
-                f"{self.path.name} does not take pictures: one input of the shape (n, channels, height, width) or "
-                f"(n, height, width, channels) is needed; it has {told}."
+                f"{self.path.name} does not take images: it needs one input of shape (n, channels, height, width) or "
+                f"(n, height, width, channels); it has {description}."
             )
         sides = [side for side in shape if side is not None]
-        if min(sides, default=1) < 1 or math.prod(sides) > MOST_NUMBERS:
-            raise ValueError(f"{self.path.name} takes pictures of a shape that none can have: {told}.")
-        first = shape[1] in (1, 3) or shape[3] not in (1, 3)
-        return inputs[0].name, shape, first, kind
+        if min(sides, default=1) < 1 or math.prod(sides) > MAX_INPUT_VALUES:
+            raise ValueError(f"The input of {self.path.name} has an invalid or too large shape: {description}.")
+        has_channels_first = shape[1] in (1, 3) or shape[3] not in (1, 3)
+        return inputs[0].name, shape, has_channels_first, kind
 
     @property
-    def batch(self) -> int | None:
-        """How many pictures it takes at a time, if it insists."""
+    def batch_size(self) -> int | None:
+        """The number of images per batch, if the network prescribes it."""
         return self._input[1][0]
 
     @property
     def size(self) -> tuple[int | None, int | None]:
-        """Height and width of its pictures, as far as it says."""
-        _, shape, first, _ = self._input
-        return (shape[2], shape[3]) if first else (shape[1], shape[2])
+        """Height and width of the images, with None for variable sizes."""
+        _, shape, has_channels_first, _ = self._input
+        return (shape[2], shape[3]) if has_channels_first else (shape[1], shape[2])
 
     @property
-    def gray(self) -> bool:
-        """Whether its pictures have one channel."""
-        _, shape, first, _ = self._input
-        return shape[1 if first else 3] == 1
+    def is_gray(self) -> bool:
+        """Whether the images have one channel."""
+        _, shape, has_channels_first, _ = self._input
+        return shape[1 if has_channels_first else 3] == 1
 
     @property
-    def whole(self) -> bool:
-        """Whether it takes whole numbers from 0 to 255, and scales them itself."""
+    def takes_integers(self) -> bool:
+        """Whether the network takes integers from 0 to 255 and scales them itself."""
         return self._input[3] is np.uint8
 
-    def features(self, pictures: NDArray[np.float32]) -> NDArray[np.float32]:
-        """What the wanted tensor is for some pictures, n x height x width x channels: a row for each."""
-        name, shape, first, kind = self._input
-        n = len(pictures)
-        if shape[0] is not None and n < shape[0]:
-            pictures = np.concatenate([pictures, np.zeros((shape[0] - n, *pictures.shape[1:]), np.float32)])
-        fed = pictures.transpose(0, 3, 1, 2) if first else pictures
+    def features(self, images: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return a row of features for each image, from images of shape (n, height, width, channels)."""
+        name, shape, has_channels_first, dtype = self._input
+        n_images = len(images)
+        if shape[0] is not None and n_images < shape[0]:
+            padding = np.zeros((shape[0] - n_images, *images.shape[1:]), np.float32)
+            images = np.concatenate([images, padding])
+        inputs = images.transpose(0, 3, 1, 2) if has_channels_first else images
         try:
-            [found] = self.session.run([self.output_name], {name: np.ascontiguousarray(fed, dtype=kind)})
-        except Exception as error:  # likewise
+            [outputs] = self.session.run([self.output_name], {name: np.ascontiguousarray(inputs, dtype=dtype)})
+        except Exception as error:  # the exceptions of onnxruntime have no common base class
             raise ValueError(
-                f"{self.path.name} failed on pictures {fed.shape}: {str(error).splitlines()[0]}"
+                f"{self.path.name} failed on images of shape {inputs.shape}: {str(error).splitlines()[0]}"
             ) from error
-        if found.ndim < 2 or len(found) != len(pictures) or found[0].size > MOST_FEATURES:
+        if outputs.ndim < 2 or len(outputs) != len(images) or outputs[0].size > MAX_FEATURES:
             raise ValueError(
-                f"{self.output_name!r} of {self.path.name} is no row of at most {MOST_FEATURES:,} numbers for each "
-                f"picture: of {len(pictures)} it has the shape {found.shape}. Name another with --output-name."
+                f"The tensor {self.output_name!r} of {self.path.name} must have a row of at most {MAX_FEATURES:,} "
+                f"numbers for each image; for {len(images)} images its shape is {outputs.shape}. Select another tensor "
+                "with the parameter output_name."
             )
-        return np.asarray(found[:n], dtype=np.float32).reshape(n, -1)
+        return np.asarray(outputs[:n_images], dtype=np.float32).reshape(n_images, -1)
 
 
 def _stored_tensors(graph: Any) -> Iterator[Any]:
-    """Iterate over the weights of a graph, those in attributes of its nodes and those of its subgraphs."""
+    """Iterate over the weights of a graph, including those in attributes of its nodes and in its subgraphs."""
     yield from graph.initializer
     for sparse in graph.sparse_initializer:
         yield from (sparse.values, sparse.indices)

@@ -1,37 +1,36 @@
-"""Which pictures there are, what they show, and where they come from: by their folders, a table, or a pattern."""
+"""Find images with their classes and domains: from folders, from a table, or with a regular expression."""
 
 from __future__ import annotations
 
 import os
 import re
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..tables import TableError, as_text, batches, ending_of, require_short_names, translate_read_errors
+from ..tables import TableError, as_text, check_name_lengths, get_file_ending, iter_batches, translate_read_errors
 from ..utils.validation import format_list
-from ._pixels import ENDINGS
+from ._pixels import SUFFIXES
 
-SPLITS = {"train", "crossval", "val", "test", "full"}  # folders between domains and classes, as VLCS has them
-WHOLE = "full"  # of these, the one that holds what the others do
+SPLITS = {"train", "crossval", "val", "test", "full"}  # folders between domains and classes, as in VLCS
+FULL_SPLIT = "full"  # the split that contains the images of the others
 COLUMNS = ("path", "label", "domain")
 
 
 @dataclass(frozen=True)
 class Photos:
-    """Pictures with labels and domains.
+    """Images with classes and domains.
 
     Parameters
     ----------
     root : Path
-        The folder that the paths start from.
+        The folder to which the paths are relative.
     paths, label, domain : list of str
-        Of each picture.
+        Path, class and domain of each image.
     name : str
-        What they are called.
+        Name of the collection.
     notices : list of str
-        What was assumed.
+        Assumptions that were made.
 
     Examples
     --------
@@ -60,33 +59,34 @@ class Photos:
 
     @property
     def files(self) -> list[Path]:
-        """Where they are."""
+        """The paths of the files."""
         return [self.root / path for path in self.paths]
 
 
 def as_unicode(name: str) -> str:
-    """A name of a file as text: bytes that are none, which Python keeps as lone surrogates, are shown as such."""
+    """Replace bytes in the name of a file that are not valid UTF-8, which Python represents as lone surrogates."""
     return os.fsencode(name).decode("utf-8", "replace")
 
 
 def find_photos(source: str | os.PathLike[str], domain_from: str | None = None) -> Photos:
-    """Pictures in folders DOMAIN/CLASS, or those that a table lists.
+    """Find images in folders DOMAIN/CLASS/, or in a table that lists them.
 
     Parameters
     ----------
     source : str or path
-        A folder. Or a table such as a CSV file, with the columns path, label and domain, and paths that start from its
-        own folder.
+        A folder; or a table such as a CSV file with the columns path, label and domain, whose paths are relative to
+        the folder of the table.
     domain_from : str, default=None
-        A regular expression, searched in each path below the folder: its group, the one called domain if it has
-        several, is the domain. A group called label is the class, which otherwise is the picture's own folder.
+        Regular expression that is searched in each path below the folder. Its group, or the group named domain if it
+        has several, is the domain. A group named label is the class; without it, the class is the name of the folder of
+        the image.
 
     Returns
     -------
     photos : Photos
-        In the order of their paths, or of the table. Hidden files, and files that are no pictures by their endings, are
-        passed over. In folders DOMAIN/SPLIT/CLASS, with splits such as train, test and full, splits are left out of
-        account; where there is a folder full, it is taken for all of them.
+        The images, in the order of their paths or of the table. Hidden files and files without a suffix of an image
+        are ignored. In folders DOMAIN/SPLIT/CLASS/, with splits such as train and test, the splits are merged; if there
+        is a split named full, only that one is used.
 
     Examples
     --------
@@ -103,83 +103,109 @@ def find_photos(source: str | os.PathLike[str], domain_from: str | None = None) 
     """
     source = Path(source).expanduser()
     if source.is_dir():
-        beneath = (Path(folder, name).relative_to(source) for folder, _, names in os.walk(source) for name in names)
-        found = sorted(
+        all_files = (Path(folder, name).relative_to(source) for folder, _, names in os.walk(source) for name in names)
+        paths = sorted(
             path.as_posix()
-            for path in beneath
-            if path.name.lower().endswith(ENDINGS) and not any(part.startswith(".") for part in path.parts)
+            for path in all_files
+            if path.name.lower().endswith(SUFFIXES) and not any(part.startswith(".") for part in path.parts)
         )
-        if not found:
-            raise TableError([f"it holds no pictures, ending in {', '.join(ENDINGS)}."], source=str(source))
+        if not paths:
+            raise TableError([f"it contains no images (files that end in {', '.join(SUFFIXES)})."], source=str(source))
         name = source.resolve().name
-        return _by_pattern(source, found, name, domain_from) if domain_from else _by_folder(source, found, name)
+        if domain_from:
+            return _from_pattern(source, paths, name, domain_from)
+        return _from_folders(source, paths, name)
     if domain_from is not None:
-        raise ValueError(f"domain_from is for folders of pictures; {source} is none.")
+        raise ValueError(f"domain_from needs a folder of images; {source} is not a folder.")
     return _from_listing(source)
 
 
-def _by_folder(root: Path, found: Sequence[str], name: str) -> Photos:
-    parts = [path.split("/") for path in found]
+def _from_folders(root: Path, paths: list[str], name: str) -> Photos:
+    parts = [path.split("/") for path in paths]
     if all(len(part) >= 4 and part[1].lower() in SPLITS for part in parts):
-        whole = {part[0] for part in parts if part[1].lower() == WHOLE}
-        kept = [i for i, part in enumerate(parts) if part[0] not in whole or part[1].lower() == WHOLE]
-        splits = sorted({parts[i][1] for i in kept})
-        told = (
-            f"Pictures lie in DOMAIN/SPLIT/CLASS: {len(kept):,} of {len(found):,} are used, "
-            f"those in {format_list(splits)}."
-        )
-        paths, parts = [found[i] for i in kept], [parts[i][:1] + parts[i][2:] for i in kept]
-        return Photos(root, paths, [part[1] for part in parts], [part[0] for part in parts], name, [told])
-    lost = [path for path, part in zip(found, parts, strict=True) if len(part) < 3]
-    if lost:
+        return _from_split_folders(root, paths, name)
+    misplaced = [path for path, part in zip(paths, parts, strict=True) if len(part) < 3]
+    if misplaced:
         raise TableError(
             [
-                f"pictures must lie in DOMAIN/CLASS/; {len(lost):,} of {len(found):,} do not, such as {lost[0]}. Pass "
-                "--domain-from with a regular expression that finds the domain in a path, or a table with the columns "
-                f"{', '.join(COLUMNS)}."
+                f"images must be in folders DOMAIN/CLASS/; {len(misplaced):,} of {len(paths):,} are not, such as "
+                f"{misplaced[0]}. Pass a regular expression that matches the domain in a path with the parameter "
+                f"domain_from, or a table with the columns {', '.join(COLUMNS)}."
             ],
             source=str(root),
         )
-    return Photos(root, list(found), [part[1] for part in parts], [part[0] for part in parts], name)
+    return Photos(root, paths, [part[1] for part in parts], [part[0] for part in parts], name)
 
 
-def _by_pattern(root: Path, found: Sequence[str], name: str, pattern: str) -> Photos:
+def _from_split_folders(root: Path, paths: list[str], name: str) -> Photos:
+    """Find images in DOMAIN/SPLIT/CLASS/; of a domain with the split "full", only that split is used."""
+    parts = [path.split("/") for path in paths]
+    domains_with_full = {part[0] for part in parts if part[1].lower() == FULL_SPLIT}
+    kept = [i for i, part in enumerate(parts) if part[0] not in domains_with_full or part[1].lower() == FULL_SPLIT]
+    splits = sorted({parts[i][1] for i in kept})
+    notice = (
+        f"The images are in folders DOMAIN/SPLIT/CLASS/: {len(kept):,} of {len(paths):,} are used, those in "
+        f"{format_list(splits)}."
+    )
+    label = [parts[i][2] for i in kept]
+    domain = [parts[i][0] for i in kept]
+    return Photos(root, [paths[i] for i in kept], label, domain, name, [notice])
+
+
+def _from_pattern(root: Path, paths: list[str], name: str, pattern: str) -> Photos:
     try:
         regex = re.compile(pattern)
     except re.error as error:
-        raise ValueError(f"{pattern!r} is no regular expression: {error}.") from None
+        raise ValueError(f"domain_from={pattern!r} is not a regular expression: {error}.") from None
     if regex.groups != 1 and "domain" not in regex.groupindex:
-        raise ValueError(f"{pattern!r} must have one group, in parentheses, or one called domain: (?P<domain>...).")
+        raise ValueError(
+            f"domain_from={pattern!r} must have one group, in parentheses, or one named domain: (?P<domain>...)."
+        )
     group: str | int = "domain" if "domain" in regex.groupindex else 1
-    matches = [regex.search(path) for path in found]
-    lost = [path for path, match in zip(found, matches, strict=True) if match is None or not match[group]]
-    if lost:
-        text = f"{pattern!r} finds no domain in {len(lost):,} of {len(found):,} paths, such as {lost[0]}."
+    has_label = "label" in regex.groupindex
+    label: list[str] = []
+    domain: list[str] = []
+    unmatched: list[str] = []
+    unlabeled: list[str] = []
+    for path in paths:
+        match = regex.search(path)
+        if match is None or not match[group]:
+            unmatched.append(path)
+            continue
+        class_name = match["label"] if has_label else Path(path).parent.name
+        if not class_name:
+            unlabeled.append(path)
+            continue
+        label.append(class_name)
+        domain.append(match[group])
+    if unmatched:
+        text = f"{pattern!r} matches no domain in {len(unmatched):,} of {len(paths):,} paths, such as {unmatched[0]}."
         raise TableError([text], source=str(root))
-    own = "label" in regex.groupindex
-    told = [(path, match) for path, match in zip(found, matches, strict=True) if match is not None]
-    label = [match["label"] if own else Path(path).parent.name for path, match in told]
-    nameless = [path for (path, _), value in zip(told, label, strict=True) if not value]
-    if nameless:
-        text = f"{len(nameless):,} pictures have no class, such as {nameless[0]}: name it by a group (?P<label>...)."
+    if unlabeled:
+        text = f"{len(unlabeled):,} images have no class, such as {unlabeled[0]}. Add a group (?P<label>...)."
         raise TableError([text], source=str(root))
-    return Photos(root, list(found), label, [match[group] for _, match in told], name)
+    return Photos(root, paths, label, domain, name)
 
 
 def _from_listing(source: Path) -> Photos:
     columns: dict[str, list[str]] = {name: [] for name in COLUMNS}
-    for frame in batches(source, COLUMNS):
-        with translate_read_errors(source, anything=True):
+    for frame in iter_batches(source, COLUMNS):
+        with translate_read_errors(source, all_exceptions=True):
             for name, values in columns.items():
                 text = as_text(frame[name])
                 if name != "path":
-                    require_short_names(text, name)
+                    check_name_lengths(text, name)
                 values += text.to_list()
-    blank = [i for i, row in enumerate(zip(*columns.values(), strict=True)) if not all(row)]
-    twice = [path for path, times in Counter(columns["path"]).items() if times > 1]
-    problems = [f"row {blank[0] + 1:,} has no path, label or domain; {len(blank):,} rows are so."] if blank else []
-    problems += [f"{twice[0]} is listed more than once; {len(twice):,} paths are."] if twice else []
+    problems = []
+    incomplete = [i for i, row in enumerate(zip(*columns.values(), strict=True)) if not all(row)]
+    if incomplete:
+        problems.append(
+            f"row {incomplete[0] + 1:,} has no path, label or domain; {len(incomplete):,} rows are incomplete."
+        )
+    duplicates = [path for path, count in Counter(columns["path"]).items() if count > 1]
+    if duplicates:
+        problems.append(f"{duplicates[0]} is listed more than once; {len(duplicates):,} paths are duplicates.")
     if problems:
         raise TableError(problems, source=source.name)
-    stem = source.name.removesuffix(ending_of(source) or "")
+    stem = source.name.removesuffix(get_file_ending(source) or "")
     return Photos(source.parent, columns["path"], columns["label"], columns["domain"], stem)

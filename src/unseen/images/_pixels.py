@@ -1,4 +1,4 @@
-"""From a file of any common kind to the numbers that a network takes: decoded, upright, in color, cut and scaled."""
+"""Decode image files and convert them to the input of a network: oriented, in color, cropped and scaled."""
 
 from __future__ import annotations
 
@@ -14,37 +14,39 @@ from numpy.typing import NDArray
 
 from ..utils.optional_imports import optional_import
 
-ENDINGS = (".jpg", ".jpeg", ".png", ".tif", ".tiff", ".webp", ".bmp")
-FORMATS = ("JPEG", "PNG", "TIFF", "WEBP", "BMP")  # others, such as EPS, start programs
-USUAL_SIDE = 224  # of the pictures that networks of ImageNet take, where a network does not say
+SUFFIXES = (".jpg", ".jpeg", ".png", ".tif", ".tiff", ".webp", ".bmp")
+FORMATS = ("JPEG", "PNG", "TIFF", "WEBP", "BMP")  # Pillow starts other programs for some formats, such as EPS
+DEFAULT_SIDE = 224  # pixels, as for ImageNet; for networks that take images of any size
 WHITE = (255, 255, 255)
-MOST_RESIZED = 2**24  # pixels: a network takes few, but a picture that is very narrow would become very long
-STRIP = 2**22  # pixels that are converted at a time
+MAX_RESIZED_PIXELS = 2**24  # of an image after resizing, which exceeds the input of a network if it is very narrow
+STRIP_PIXELS = 2**22  # larger images are converted in strips of this many pixels
 
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """What is done to a picture before a network sees it.
+    """Preprocessing of an image for a network.
 
-    It is turned as its EXIF orientation says and converted to red, green and blue, with transparent parts on white.
-    Then it is cut, resized, cut again, and its values are scaled: (pixel * scale / 255 - mean) / std.
+    The image is rotated by its EXIF orientation and converted to RGB, with transparent parts on white. It is cropped
+    (if `crop` is a share), resized, and cropped to the size of the input of the network. Finally its values are scaled:
+    (pixel * scale / 255 - mean) / std.
 
     Parameters
     ----------
     resize : int, tuple of two int, or None, default=None
-        Pixels of the short edge, keeping the proportions; or width and height, whatever the proportions. None resizes
-        to what is cut out at last.
+        Length of the short edge in pixels, which keeps the aspect ratio; or width and height. None resizes to the size
+        of the final crop.
     crop : int, float or None, default=None
-        Side of the central square that is cut out after resizing, in pixels; or, below 1, the share of the short edge
-        that is cut out before resizing. None cuts out what the network takes.
+        Side of the center crop after resizing, in pixels; or, up to 1, side of the center crop before resizing, as a
+        share of the short edge. None crops to the size of the input of the network.
     scale : float, default=255
-        What white becomes.
+        Value of white before mean and std are applied.
     mean, std : tuple of float, default=(0,) and (1,)
-        Subtracted, and divided by: one number, or one for each channel in the network's order.
+        Mean to subtract and standard deviation to divide by: one number, or one for each channel in the order of the
+        network.
     channels : {"rgb", "bgr"}, default="rgb"
-        The network's order of colors.
+        Channel order of the network.
     resample : {"bilinear", "bicubic"}, default="bilinear"
-        How it is resized.
+        Interpolation for resizing.
 
     Examples
     --------
@@ -66,164 +68,196 @@ class Preprocessing:
     def __post_init__(self) -> None:
         for name in ("mean", "std"):
             values = tuple(map(float, np.atleast_1d(getattr(self, name))))
-            if len(values) not in (1, 3) or not np.isfinite(values).all() or (name == "std" and 0 in values):
-                raise ValueError(f"{name} must be 1 or 3 numbers{', none of them 0' * (name == 'std')}; got {values}.")
+            if len(values) not in (1, 3) or not np.isfinite(values).all():
+                raise ValueError(f"{name} must be 1 or 3 finite numbers; got {values}.")
+            if name == "std" and 0 in values:
+                raise ValueError(f"std must not contain 0; got {values}.")
             object.__setattr__(self, name, values)
         if isinstance(self.resize, (list, tuple)):
             object.__setattr__(self, "resize", tuple(map(int, self.resize)))
-        sides = self.resize if isinstance(self.resize, tuple) else (1 if self.resize is None else self.resize,)
-        if len(sides) > 2 or min(sides) < 1:
-            raise ValueError(f"resize must be pixels of the short edge, or width and height; got {self.resize!r}.")
-        if self.crop is not None and not (0 < self.crop <= 1 or (self.crop > 1 and self.crop == int(self.crop))):
-            raise ValueError(f"crop must be a share of the short edge up to 1, or whole pixels; got {self.crop!r}.")
-        if self.crop is not None and self.crop > 1:
-            object.__setattr__(self, "crop", int(self.crop))
+        if self.resize is not None:
+            sides = self.resize if isinstance(self.resize, tuple) else (self.resize,)
+            if len(sides) > 2 or min(sides) < 1:
+                raise ValueError(
+                    f"resize must be the pixels of the short edge, or width and height; got {self.resize!r}."
+                )
+        if self.crop is not None:
+            if not (0 < self.crop <= 1 or (self.crop > 1 and self.crop == int(self.crop))):
+                raise ValueError(
+                    f"crop must be a share of the short edge up to 1, or a whole number of pixels; got {self.crop!r}."
+                )
+            if self.crop > 1:
+                object.__setattr__(self, "crop", int(self.crop))
         object.__setattr__(self, "scale", float(self.scale))
-        for name, known in (("channels", ("rgb", "bgr")), ("resample", ("bilinear", "bicubic"))):
-            if getattr(self, name) not in known:
-                raise ValueError(f"{name} must be one of {', '.join(known)}; got {getattr(self, name)!r}.")
+        for name, allowed in (("channels", ("rgb", "bgr")), ("resample", ("bilinear", "bicubic"))):
+            if getattr(self, name) not in allowed:
+                raise ValueError(f"{name} must be one of {', '.join(allowed)}; got {getattr(self, name)!r}.")
 
     @classmethod
-    def from_spec(cls, asked: Preprocessing | Mapping[str, Any] | str) -> Preprocessing:
-        """One of these; a preset by its name; or settings by theirs, those of a `preset` if they name one."""
-        if isinstance(asked, Preprocessing):
-            return asked
-        own = {"preset": asked} if isinstance(asked, str) else dict(asked)
-        preset = own.pop("preset", None)
+    def from_spec(cls, spec: Preprocessing | Mapping[str, Any] | str) -> Preprocessing:
+        """Return a Preprocessing from one, from the name of a preset, or from settings that may name a `preset`."""
+        if isinstance(spec, Preprocessing):
+            return spec
+        settings = {"preset": spec} if isinstance(spec, str) else dict(spec)
+        preset = settings.pop("preset", None)
         if preset is not None and preset not in PRESETS:
             raise ValueError(f"preset must be one of {', '.join(PRESETS)}; got {preset!r}.")
-        unknown = sorted(own.keys() - {field.name for field in fields(cls)})
+        names = [field.name for field in fields(cls)]
+        unknown = sorted(settings.keys() - set(names))
         if unknown:
-            raise ValueError(f"There is no setting {unknown[0]!r}; got {asked!r}.")
-        return cls(**own) if preset is None else replace(PRESETS[preset], **own)
+            raise ValueError(
+                f"preprocessing has the unknown setting {unknown[0]!r}; allowed are preset, {', '.join(names)}."
+            )
+        default = cls() if preset is None else PRESETS[preset]
+        return replace(default, **settings)
 
     @property
-    def is_share(self) -> bool:
-        """Whether `crop` is a share of the short edge, taken before resizing."""
+    def crops_share(self) -> bool:
+        """Whether `crop` is a share of the short edge, applied before resizing."""
         return self.crop is not None and self.crop <= 1
 
     @property
-    def is_plain(self) -> bool:
-        """Whether values stay whole numbers from 0 to 255."""
+    def keeps_integers(self) -> bool:
+        """Whether values remain integers from 0 to 255."""
         return self.scale == 255 and not any(self.mean) and set(self.std) == {1.0}
 
-    def size(self, height: int | None, width: int | None) -> tuple[int, int]:
-        """Height and width of what comes out, for a network that takes pictures of that size, as far as it says."""
-        resize = self.resize if isinstance(self.resize, tuple) or self.resize is None else (self.resize, self.resize)
-        if self.crop is not None and not self.is_share:
-            wide = high = int(self.crop)
-        elif resize is None or not self.is_share:
-            wide = high = min(USUAL_SIDE, *(resize or (USUAL_SIDE,)))
+    def output_size(self, height: int | None, width: int | None) -> tuple[int, int]:
+        """Return height and width of the output, for a network with this input size; None for a variable size."""
+        resize = self.resize
+        if isinstance(resize, int):
+            resize = (resize, resize)
+        if self.crop is not None and not self.crops_share:
+            default_width = int(self.crop)
+            default_height = int(self.crop)
+        elif resize is not None and self.crops_share:
+            default_width, default_height = resize
         else:
-            wide, high = resize
-        end = height or high, width or wide
-        if self.crop is not None and not self.is_share and end != (high, wide):
-            raise ValueError(f"The network takes pictures of {end[1]} x {end[0]} pixels: crop cannot be {self.crop}.")
-        if resize is not None and (resize[0] < end[1] or resize[1] < end[0]):
-            raise ValueError(
-                f"The network takes pictures of {end[1]} x {end[0]} pixels: resize to more than {self.resize}."
-            )
-        return end
+            default_width = min(DEFAULT_SIDE, *(resize or (DEFAULT_SIDE,)))
+            default_height = default_width
+        size = (height or default_height, width or default_width)
+        input_text = f"The network takes images of {size[1]} x {size[0]} pixels"
+        if self.crop is not None and not self.crops_share and size != (default_height, default_width):
+            raise ValueError(f"{input_text}, so crop must be this size or None; got crop={self.crop}.")
+        if resize is not None and (resize[0] < size[1] or resize[1] < size[0]):
+            raise ValueError(f"{input_text}, but resize={self.resize} is smaller. Use a larger resize.")
+        return size
 
-    def pixels(self, picture: Any, height: int, width: int, gray: bool = False) -> NDArray[np.float32]:
-        """A decoded picture as height x width x channels numbers; `gray` for a network of one channel."""
-        how = getattr(optional_import("PIL.Image", "Reading pictures").Resampling, self.resample.upper())
-        if self.is_share:
-            side = max(1, int(min(picture.size) * float(self.crop or 1)))
-            picture = _central(picture, side, side)
-        wide, high = picture.size
-        if isinstance(self.resize, tuple) or (self.resize is None and self.is_share):
-            size = self.resize or (width, height)
-        elif self.resize is None:  # just as much as is needed
-            factor = max(width / wide, height / high)
-            size = max(width, round(wide * factor)), max(height, round(high * factor))
-        else:  # the long edge is rounded as torchvision does it: downwards
-            size = self.resize * wide // min(wide, high), self.resize * high // min(wide, high)
-        # Pillow makes all rows as wide as they will be before it makes fewer of them.
-        if picture.size != size and size[0] * max(size[1], high) > MOST_RESIZED:
-            raise ValueError(
-                f"it has {wide:,} x {high:,} pixels, too many or too narrow to become {size[0]:,} x {size[1]:,}"
-            )
-        picture = _central(picture if picture.size == size else picture.resize(size, how), width, height)
-        values = np.asarray(picture.convert("L") if gray else picture, dtype=np.float32).reshape(height, width, -1)
+    def pixels(self, image: Any, height: int, width: int, is_gray: bool = False) -> NDArray[np.float32]:
+        """Return a decoded image as numbers of shape (height, width, channels); one channel if `is_gray`."""
+        if self.crops_share:
+            side = max(1, int(min(image.size) * float(self.crop or 1)))
+            image = _crop_center(image, side, side)
+        image_width, image_height = image.size
+        if isinstance(self.resize, tuple):
+            size = self.resize
+        elif self.resize is not None:
+            # The long edge is rounded down, as torchvision does.
+            short_edge = min(image_width, image_height)
+            size = (self.resize * image_width // short_edge, self.resize * image_height // short_edge)
+        elif self.crops_share:
+            size = (width, height)
+        else:
+            # The smallest size that contains the crop.
+            factor = max(width / image_width, height / image_height)
+            size = (max(width, round(image_width * factor)), max(height, round(image_height * factor)))
+        if image.size != size:
+            # Pillow first resizes all rows to the new width, and then reduces the number of rows.
+            if size[0] * max(size[1], image_height) > MAX_RESIZED_PIXELS:
+                raise ValueError(
+                    f"it has {image_width:,} x {image_height:,} pixels, too many or too narrow to be resized to "
+                    f"{size[0]:,} x {size[1]:,}"
+                )
+            resampling = optional_import("PIL.Image", "Reading images").Resampling
+            image = image.resize(size, getattr(resampling, self.resample.upper()))
+        image = _crop_center(image, width, height)
+        values = np.asarray(image.convert("L") if is_gray else image, dtype=np.float32).reshape(height, width, -1)
         if self.channels == "bgr":
             values = values[..., ::-1]
         if self.scale != 255:
             values = values * np.float32(self.scale / 255)
-        mean, std = np.array(self.mean, np.float32), np.array(self.std, np.float32)
-        if gray:  # of three colors, their average
-            mean, std = mean.mean(keepdims=True), std.mean(keepdims=True)
+        mean = np.array(self.mean, np.float32)
+        std = np.array(self.std, np.float32)
+        if is_gray:  # the average over the three channels
+            mean = mean.mean(keepdims=True)
+            std = std.mean(keepdims=True)
         if mean.any():
             values = values - mean
         return values if (std == 1).all() else values / std
 
 
 PRESETS = {
-    # The paper's: Caffe's mean over ImageNet, of blue, green and red.
+    # As in the CIDG paper: the ImageNet means of Caffe, in the order blue, green, red.
     "caffe": Preprocessing((256, 256), mean=(104.00698793, 116.66876762, 122.67891434), channels="bgr"),
     "torchvision": Preprocessing(256, scale=1.0, mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225)),
     "tf-lite": Preprocessing(None, 0.875, mean=(127.0,), std=(128.0,), resample="bicubic"),
 }
 
 
-def _central(picture: Any, width: int, height: int) -> Any:
-    left, top = (picture.size[0] - width) // 2, (picture.size[1] - height) // 2
-    return picture.crop((left, top, left + width, top + height)) if picture.size != (width, height) else picture
+def _crop_center(image: Any, width: int, height: int) -> Any:
+    if image.size == (width, height):
+        return image
+    left = (image.size[0] - width) // 2
+    top = (image.size[1] - height) // 2
+    return image.crop((left, top, left + width, top + height))
 
 
 @contextmanager
 def quiet_decoding() -> Iterator[None]:
-    """Within it, Pillow does not warn of oddities in files; what is too large or broken is refused in any case."""
-    with warnings.catch_warnings():  # for all threads: filters belong to the process
+    """Suppress warnings of Pillow about unusual files; files that are too large or damaged still raise an error."""
+    with warnings.catch_warnings():  # applies to all threads, since warning filters are global
         warnings.filterwarnings("ignore", module="PIL")
         yield
 
 
 def decode_image(content: bytes) -> Any:
-    """The first picture in a file, upright, in red, green and blue; ValueError says why there is none."""
-    image, ops = optional_import("PIL.Image", "Reading pictures"), optional_import("PIL.ImageOps", "Reading pictures")
+    """Decode the first image in a file, oriented and in RGB; ValueError gives the reason if this fails."""
+    pil_image = optional_import("PIL.Image", "Reading images")
+    pil_ops = optional_import("PIL.ImageOps", "Reading images")
     try:
-        with image.open(io.BytesIO(content), formats=FORMATS) as opened:
-            wide, high = opened.size
-            if image.MAX_IMAGE_PIXELS is not None and wide * high > image.MAX_IMAGE_PIXELS:
-                limit = f"at most {image.MAX_IMAGE_PIXELS:,} are decoded (PIL.Image.MAX_IMAGE_PIXELS)"
-                raise ValueError(f"it has {wide:,} x {high:,} pixels; {limit}")
-            ops.exif_transpose(opened, in_place=True)
-            return _in_color(opened)
-    except image.UnidentifiedImageError as error:
-        raise ValueError(f"no picture of a known kind ({', '.join(FORMATS)})") from error
+        with pil_image.open(io.BytesIO(content), formats=FORMATS) as image:
+            width, height = image.size
+            if pil_image.MAX_IMAGE_PIXELS is not None and width * height > pil_image.MAX_IMAGE_PIXELS:
+                raise ValueError(
+                    f"it has {width:,} x {height:,} pixels; the maximum is {pil_image.MAX_IMAGE_PIXELS:,} "
+                    "(PIL.Image.MAX_IMAGE_PIXELS)"
+                )
+            pil_ops.exif_transpose(image, in_place=True)
+            return _convert_to_rgb(image)
+    except pil_image.UnidentifiedImageError as error:
+        raise ValueError(f"not an image in a supported format ({', '.join(FORMATS)})") from error
     except MemoryError:
         raise
-    except Exception as error:  # Pillow's readers fail in many ways on files that are broken
+    except Exception as error:  # the decoders of Pillow raise many types of exceptions for damaged files
         raise ValueError(str(error).strip().rstrip(".") or type(error).__name__) from error
 
 
-def _in_color(picture: Any) -> Any:
-    """Red, green and blue of eight bits each, whatever a picture has."""
-    if picture.mode == "RGB" and "transparency" not in picture.info:
-        return picture
-    wide, high = picture.size
-    if wide * high <= STRIP:
-        return _converted(picture)
-    # Some ways take several times the room of the picture: a large one goes them in strips.
-    found = optional_import("PIL.Image", "Reading pictures").new("RGB", picture.size)
-    step = max(1, STRIP // wide)
-    for top in range(0, high, step):
-        found.paste(_converted(picture.crop((0, top, wide, min(top + step, high)))), (0, top))
-    return found
+def _convert_to_rgb(image: Any) -> Any:
+    """Convert an image of any mode to RGB with eight bits per channel."""
+    if image.mode == "RGB" and "transparency" not in image.info:
+        return image
+    width, height = image.size
+    if width * height <= STRIP_PIXELS:
+        return _convert_strip(image)
+    # Some conversions need several times the memory of the image, so a large image is converted in strips.
+    converted = optional_import("PIL.Image", "Reading images").new("RGB", image.size)
+    step = max(1, STRIP_PIXELS // width)
+    for top in range(0, height, step):
+        strip = image.crop((0, top, width, min(top + step, height)))
+        converted.paste(_convert_strip(strip), (0, top))
+    return converted
 
 
-def _converted(picture: Any) -> Any:
-    if picture.mode.startswith("I"):  # sixteen bits, or what older versions of Pillow make of them
-        values = np.asarray(picture).astype(np.int64)
+def _convert_strip(image: Any) -> Any:
+    pil_image = optional_import("PIL.Image", "Reading images")
+    if image.mode.startswith("I"):  # 16 bits, for which older versions of Pillow use modes with 32 bits
+        values = np.asarray(image).astype(np.int64)
         if values.min() < 0 or values.max() > 0xFFFF:
             raise ValueError("its values need more than 16 bits. Save it with 8 or 16 bits")
-        image = optional_import("PIL.Image", "Reading pictures")
-        return image.fromarray((values // 257).astype(np.uint8)).convert("RGB")
-    if picture.mode == "F":
-        raise ValueError("its values are fractions, of unknown range. Save it with 8 or 16 bits")
-    if picture.has_transparency_data:
-        image = optional_import("PIL.Image", "Reading pictures")
-        clear = picture.convert("RGBA")
-        return image.alpha_composite(image.new("RGBA", clear.size, (*WHITE, 255)), clear).convert("RGB")
-    return picture.convert("RGB")
+        return pil_image.fromarray((values // 257).astype(np.uint8)).convert("RGB")
+    if image.mode == "F":
+        raise ValueError("its values are floating point numbers of unknown range. Save it with 8 or 16 bits")
+    if image.has_transparency_data:
+        with_alpha = image.convert("RGBA")
+        background = pil_image.new("RGBA", with_alpha.size, (*WHITE, 255))
+        return pil_image.alpha_composite(background, with_alpha).convert("RGB")
+    return image.convert("RGB")

@@ -1,6 +1,6 @@
-"""Kernels and how large they may grow: values, bandwidth rules, landmarks, and the plan for size.
+"""Kernels, bandwidth rules, explicit features from landmarks, and memory checks.
 
-Stands on the algebra. Offers `Kernel` as a value, the median rule, `PivotedNystroem` and what fits into memory.
+The package imports `linalg` and `utils`.
 """
 
 from ._kernel import (

@@ -1,4 +1,4 @@
-"""Kernels as values: what they need of samples, the rules for their width, their evaluation, and centering."""
+"""Kernels: parameters, bandwidth rules, validation of samples, evaluation and centering."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from sklearn.utils.validation import check_non_negative, validate_data
 from ..linalg import Array, check_gram_norm, check_squares, largest_entry, norm, product
 from ..utils.estimator_mixins import DocLinkMixin, keyword_parameters
 
-# 1,000 rows are half a million pairs: their median has a standard error of one per cent for twenty normal features,
-# less for more features and five per cent for a single one.
+# 1,000 rows have half a million pairs. The standard error of their median is 1% for twenty normal features, less for
+# more features, and 5% for a single feature.
 MEDIAN_ROWS = 1000
 EPS = float(np.finfo(float).eps)
 
 
 def is_multiple(value: object, unit: str) -> bool:
-    """Whether a parameter is the unit or a multiple of it, rather than a number."""
+    """Whether a parameter is a unit such as "scale", or a multiple of it, rather than a number."""
     return isinstance(value, str) and value.strip().endswith(unit)
 
 
@@ -44,44 +44,50 @@ def parse_multiple(value: str, unit: str, parameter: str) -> float:
     return result
 
 
-def center_on_mean(*parts: Any) -> list[Any]:
-    """Samples in double precision and, unless there are sparse ones, about the mean of the last part.
+def shift_to_mean(*parts: Any) -> list[Any]:
+    """Return samples in double precision and, if all are dense, about the mean of the last part.
 
-    Distances are computed as ``|x|^2 + |y|^2 - 2 x'y``: far from the origin most digits would cancel, and kernels of
-    what is left would not be positive semi-definite.
+    Distances are computed as ``|x|^2 + |y|^2 - 2 x'y``. Far from the origin most digits would cancel, and the kernel
+    matrix would not be positive semi-definite.
     """
-    double = [part.astype(np.float64, copy=False) for part in parts]
-    if any(map(sparse.issparse, double)):
-        return double
-    origin = double[-1].mean(axis=0)
-    return [part - origin for part in double]
+    parts_in_double = [part.astype(np.float64, copy=False) for part in parts]
+    if any(map(sparse.issparse, parts_in_double)):
+        return parts_in_double
+    origin = parts_in_double[-1].mean(axis=0)
+    return [part - origin for part in parts_in_double]
 
 
-def resolve_multiple_of_distances(X: Array, Y: Array, factor: float) -> Array:
-    """``factor |x - y|^2``; what rounding makes of zero has no other sign."""
-    with np.errstate(over="ignore", invalid="ignore"):  # the caller refuses values that are not finite
+def scaled_squared_distances(X: Array, Y: Array, factor: float) -> Array:
+    """Return ``factor |x - y|^2``; no value has the opposite sign of `factor`, in spite of rounding errors."""
+    with np.errstate(over="ignore", invalid="ignore"):  # The caller raises for values that are not finite.
         D = product(-2 * factor * X, Y.T)
         D += factor * row_norms(X, squared=True)[:, None]
         D += factor * row_norms(Y, squared=True)
-    (np.minimum if factor < 0 else np.maximum)(D, 0.0, out=D)
+    if factor < 0:
+        np.minimum(D, 0.0, out=D)
+    else:
+        np.maximum(D, 0.0, out=D)
     if X is Y:
         np.fill_diagonal(D, 0.0)
     return D
 
 
 def squared_distances(X: Any, Y: Any = None) -> Array:
-    """Squared Euclidean distances between all rows, or of the rows of X from those of Y."""
-    rows, *others = center_on_mean(X) if Y is None else center_on_mean(X, Y)
-    columns = others[0] if others else rows
+    """Return the squared Euclidean distances between all rows of X, or between the rows of X and of Y."""
+    if Y is None:
+        (rows,) = shift_to_mean(X)
+        columns = rows
+    else:
+        rows, columns = shift_to_mean(X, Y)
     if sparse.issparse(rows) or sparse.issparse(columns):
         return euclidean_distances(rows, columns, squared=True)
-    return resolve_multiple_of_distances(rows, columns, 1.0)
+    return scaled_squared_distances(rows, columns, 1.0)
 
 
 def resolve_gamma(gamma: float | str | None, kernel: str | Callable[..., float], X: Any) -> float | None:
-    """Turn the `gamma` parameter into a number, or None for kernels and settings where scikit-learn's own rule applies.
+    """Return `gamma` as a number, or None if the default of scikit-learn applies.
 
-    "median" is a statement about squared Euclidean distances, so it applies to "rbf" alone.
+    "median" refers to squared Euclidean distances, so it applies to "rbf" only.
     """
     if callable(kernel) or kernel == "precomputed" or gamma is None:
         return None
@@ -96,8 +102,9 @@ def resolve_gamma(gamma: float | str | None, kernel: str | Callable[..., float],
 
 
 def _variance(X: Any) -> float:
-    """Variance of all entries, without cancellation for sparse samples too; 0 if it is nothing but rounding."""
-    mean, n_entries = X.mean(), X.shape[0] * X.shape[1]
+    """Return the variance of all entries without cancellation, or 0 if it consists of rounding errors."""
+    mean = X.mean()
+    n_entries = X.shape[0] * X.shape[1]
     if sparse.issparse(X):
         X = X.tocsr(copy=True)
         X.sum_duplicates()
@@ -108,42 +115,43 @@ def _variance(X: Any) -> float:
 
 
 def median_squared_distance(X: Any) -> float:
-    """Median of the squared distances between different rows; 1 if there are none.
+    """Return the median of the squared distances between different rows, or 1 if all rows are equal.
 
-    Above `MEDIAN_ROWS` rows a subsample stands for all. It is chosen by hashing the content of the rows, so the result
-    is deterministic and does not depend on their order.
+    Above `MEDIAN_ROWS` rows a subsample is used. It is selected by hashes of the rows, so the result is deterministic
+    and does not depend on the order of rows.
     """
     if X.shape[0] > MEDIAN_ROWS:
-        X = X[np.argpartition(_ranks(_row_hashes(X)), MEDIAN_ROWS)[:MEDIAN_ROWS]]
-    (X,) = center_on_mean(X)
+        X = X[np.argpartition(_random_ranks(_hash_rows(X)), MEDIAN_ROWS)[:MEDIAN_ROWS]]
+    (X,) = shift_to_mean(X)
     check_squares(largest_entry(X))
     distances = squared_distances(X)[np.tri(X.shape[0], k=-1, dtype=bool)]
-    # Copies of one row are at distance zero, up to the rounding of |x|^2 + |y|^2 - 2 x'y.
+    # Distances between copies of a row are zero up to the rounding errors of |x|^2 + |y|^2 - 2 x'y.
     rounding = 4 * np.finfo(float).eps * X.shape[1] ** 0.5 * row_norms(X, squared=True).max()
     distances = distances[distances > max(rounding, 1e-12 * distances.max(initial=0.0))]
     return float(np.median(distances)) if len(distances) else 1.0
 
 
-def _ranks(hashes: np.ndarray[Any, np.dtype[np.uint64]]) -> np.ndarray[Any, np.dtype[np.uint64]]:
-    """Numbers to draw rows by: copies of one row are drawn independently, not all or none of them."""
+def _random_ranks(hashes: np.ndarray[Any, np.dtype[np.uint64]]) -> np.ndarray[Any, np.dtype[np.uint64]]:
+    """Return random numbers to select rows by; copies of a row get independent numbers."""
     order = np.argsort(hashes, kind="stable")
     position = np.arange(len(hashes))
-    first = np.append(True, np.diff(hashes[order]) != 0)
-    copy = np.empty(len(hashes), dtype=np.uint64)
-    copy[order] = position - np.maximum.accumulate(np.where(first, position, 0))
-    return _mix(hashes + _mix(copy + np.uint64(1)))
+    is_first = np.append(True, np.diff(hashes[order]) != 0)
+    copy_number = np.empty(len(hashes), dtype=np.uint64)
+    copy_number[order] = position - np.maximum.accumulate(np.where(is_first, position, 0))
+    return _mix(hashes + _mix(copy_number + np.uint64(1)))
 
 
-def _row_hashes(X: Any) -> np.ndarray[Any, np.dtype[np.uint64]]:
-    """One well-mixed 64-bit number per row, a function of the row's values alone."""
+def _hash_rows(X: Any) -> np.ndarray[Any, np.dtype[np.uint64]]:
+    """Return a 64-bit hash of the values of each row."""
     if sparse.issparse(X):
         X = X.tocsr().astype(np.float64)
         X.sum_duplicates()
-        entries, columns = X.data, X.indices.astype(np.uint64)
+        entries = X.data
+        columns = X.indices.astype(np.uint64)
     else:
         entries = np.ascontiguousarray(X, dtype=np.float64)
         columns = np.arange(X.shape[1], dtype=np.uint64)
-    # Zeros of either sign hash to nothing, so that dense and sparse copies of the same data choose the same rows.
+    # Zeros of either sign do not contribute, so that dense and sparse copies of the same data select the same rows.
     bits = np.where(entries == 0, np.uint64(0), _mix(entries.view(np.uint64) ^ _mix(columns + np.uint64(1))))
     if sparse.issparse(X):
         sums = np.concatenate([[np.uint64(0)], np.cumsum(bits, dtype=np.uint64)])
@@ -152,7 +160,7 @@ def _row_hashes(X: Any) -> np.ndarray[Any, np.dtype[np.uint64]]:
 
 
 def _mix(x: np.ndarray[Any, np.dtype[np.uint64]]) -> np.ndarray[Any, np.dtype[np.uint64]]:
-    """Scramble 64-bit integers (the finaliser of the SplitMix64 generator); overflow wraps, as it should."""
+    """Scramble 64-bit integers by the finalizer of the SplitMix64 generator, which relies on wrapping overflow."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))
@@ -161,7 +169,7 @@ def _mix(x: np.ndarray[Any, np.dtype[np.uint64]]) -> np.ndarray[Any, np.dtype[np
 KERNELS = (*sorted(PAIRWISE_KERNEL_FUNCTIONS), "precomputed")
 SPARSE_KERNELS = frozenset({"cosine", "laplacian", "linear", "poly", "polynomial", "rbf", "sigmoid"})
 NON_NEGATIVE_KERNELS = ("additive_chi2", "chi2")
-SELF_SIMILAR = frozenset({"rbf", "laplacian", "chi2"})  # kernels whose value for a sample with itself is 1
+UNIT_DIAGONAL_KERNELS = frozenset({"rbf", "laplacian", "chi2"})  # kernels with k(x, x) = 1
 KERNEL_PARAMETERS = """\
 gamma : float, "median", "scale", a multiple such as "0.1*median", or None, default="median"
     Kernel coefficient, with scikit-learn's meaning. "median" is, for "rbf", one over the median of the squared
@@ -177,17 +185,17 @@ kernel_params : dict, default=None
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel and its parameters, which mean what they mean to estimators; `fitted` turns a rule for gamma into gamma.
+    """A kernel and its parameters, as estimators take them; `resolve` turns a rule for gamma into a number.
 
     Examples
     --------
     >>> import numpy as np
     >>> from unseen.kernels import Kernel
     >>> X = np.array([[0.0], [1.0], [3.0]])
-    >>> kernel = Kernel(gamma="2*median").fitted(X)
+    >>> kernel = Kernel(gamma="2*median").resolve(X)
     >>> kernel.gamma
     0.5
-    >>> kernel.values(X[:1], X).round(2)
+    >>> kernel.evaluate(X[:1], X).round(2)
     array([[1.  , 0.61, 0.01]])
     """
 
@@ -199,16 +207,17 @@ class Kernel:
 
     @classmethod
     def from_estimator(cls, estimator: Any, **changes: Any) -> Self:
-        """The kernel that the parameters of an estimator describe, but for some of them."""
-        return cls(**{name: getattr(estimator, name) for name in cls.__match_args__} | changes)
+        """Return the kernel of an estimator, with some parameters replaced."""
+        parameters = {name: getattr(estimator, name) for name in cls.__match_args__}
+        return cls(**parameters | changes)
 
-    def fitted(self, X: Any) -> Self:
-        """The same with a number for gamma, or None where scikit-learn's own rule applies."""
+    def resolve(self, X: Any) -> Self:
+        """Return a copy with gamma as a number, or None if the default of scikit-learn applies."""
         return replace(self, gamma=resolve_gamma(self.gamma, self.kernel, X))
 
     @property
     def is_precomputed(self) -> bool:
-        """Whether samples are given by their kernel values."""
+        """Whether X contains kernel values."""
         return self.kernel == "precomputed"
 
     @property
@@ -218,86 +227,101 @@ class Kernel:
 
     @property
     def needs_non_negative(self) -> bool:
-        """Whether samples may not be negative."""
+        """Whether samples must not be negative."""
         return self.kernel in NON_NEGATIVE_KERNELS
 
     @property
-    def validation(self) -> dict[str, Any]:
-        """What `validate_data` should ask of samples."""
+    def validation_options(self) -> dict[str, Any]:
+        """Options of `validate_data` for samples."""
         return {
             "dtype": (np.float64, np.float32),
             "accept_sparse": "csr" if self.accepts_sparse else False,
-            # scikit-learn's Laplacian kernel cannot read sparse matrices with 64-bit indices.
+            # The Laplacian kernel of scikit-learn cannot read sparse matrices with 64-bit indices.
             "accept_large_sparse": self.kernel != "laplacian",
         }
 
-    def check(self, estimator: Any, X: Any, **options: Any) -> Any:
-        """Validate samples of an estimator, with labels if `options` hold `y`, as the kernel wants them."""
-        checked = validate_data(estimator, X, **self.validation, **options)
+    def check(
+        self, estimator: Any, X: Any, *, y: Any = "no_validation", reset: bool = True, ensure_min_samples: int = 1
+    ) -> Any:
+        """Validate samples of an estimator for this kernel, with labels if these are given."""
+        checked = validate_data(
+            estimator, X, y, reset=reset, ensure_min_samples=ensure_min_samples, **self.validation_options
+        )
         if self.needs_non_negative:
-            samples = checked[0] if "y" in options else checked
+            has_labels = not (isinstance(y, str) and y == "no_validation")
+            samples = checked[0] if has_labels else checked
             check_non_negative(samples, f"{type(estimator).__name__} with kernel={self.kernel!r}")
         return checked
 
-    def finite(self, values: Array) -> Array:
-        """The same values, if they are finite."""
+    def check_finite(self, values: Array) -> Array:
+        """Return the values; raise if some are not finite."""
         if not np.isfinite(values).all():
             raise ValueError(
-                f"kernel={self.kernel!r} gave NaN or infinite values on X. Scale X, or change the kernel's parameters."
+                f"kernel={self.kernel!r} gave NaN or infinite values on X. Scale X, or change the parameters of the "
+                "kernel."
             )
         return values
 
-    def about_origin(self, *parts: Any) -> list[Any]:
-        """Samples in double precision and, for a kernel of differences alone, about the mean of the last part."""
+    def shift_origin(self, *parts: Any) -> list[Any]:
+        """Return samples in double precision and, for the rbf kernel, about the mean of the last part."""
         if self.kernel == "rbf":
-            return center_on_mean(*parts)
+            return shift_to_mean(*parts)
         return [part.astype(np.float64, copy=False) for part in parts]
 
-    def width(self, n_features: int) -> float:
-        """The coefficient as a number: None is what it is to scikit-learn."""
+    def gamma_value(self, n_features: int) -> float:
+        """Return gamma as a number; None means the default of scikit-learn."""
         return 1 / n_features if self.gamma is None else float(self.gamma)
 
-    def values(self, X: Any, Y: Any = None) -> Array:
-        """Kernel matrix between the rows of `X` and of `Y` (of `X` and itself for None), in float64."""
+    def evaluate(self, X: Any, Y: Any = None) -> Array:
+        """Return the kernel matrix between the rows of X and of Y, or of X and X for None, in float64."""
         if self.is_precomputed:
             return np.array(X, dtype=np.float64) if Y is None else np.asarray(X, dtype=np.float64)
-        if self.needs_non_negative:  # scikit-learn's code for these refuses read-only memory, such as joblib's
-            X, Y = (None if part is None else np.require(part, requirements="W") for part in (X, Y))
+        if self.needs_non_negative:
+            # These kernels of scikit-learn raise for read-only memory, such as the shared memory of joblib.
+            X = np.require(X, requirements="W")
+            Y = None if Y is None else np.require(Y, requirements="W")
         if self.kernel == "rbf" and not any(map(sparse.issparse, (X, Y))):
-            K = resolve_multiple_of_distances(X, X if Y is None else Y, -self.width(X.shape[1]))
-            return np.exp(K, out=K)  # without the memory of a matrix of distances beside it
+            K = scaled_squared_distances(X, X if Y is None else Y, -self.gamma_value(X.shape[1]))
+            return np.exp(K, out=K)  # In place, without a second matrix for the distances.
         if callable(self.kernel):
             params = dict(self.kernel_params or {})
         else:
             params = {"degree": self.degree, "coef0": self.coef0}
-            if self.gamma is not None:  # the chi-squared kernel has a default of its own and takes no None
+            if self.gamma is not None:  # The chi-squared kernel does not accept None.
                 params["gamma"] = self.gamma
-        with np.errstate(over="ignore", invalid="ignore"):  # the caller refuses values that are not finite
+        with np.errstate(over="ignore", invalid="ignore"):  # The caller raises for values that are not finite.
             K = pairwise_kernels(X, Y, metric=self.kernel, filter_params=True, **params)
         return np.asarray(K, dtype=np.float64)
 
-    def values_to_center(self, X: Any, Y: Any = None) -> Array:
-        """The same about a good origin, up to what depends on a sample alone, which centering takes away."""
-        if self.kernel == "rbf":
-            return self.values_to_center_from(squared_distances(X, Y), X.shape[1])
-        *rows, others = self.about_origin(X) if Y is None else self.about_origin(X, Y)
-        own = rows[0] if rows else others
-        power = self._power(X.shape[1])
-        if power and not sparse.issparse(others):
-            return _polynomial_to_center(own, others, *power)
-        return self.values(own, others if rows else None)
+    def evaluate_for_centering(self, X: Any, Y: Any = None) -> Array:
+        """Return kernel values up to terms that depend on one sample only, which centering removes.
 
-    def values_to_center_from(self, distances: Array, n_features: int) -> Array:
-        """The same of the rbf kernel from squared distances, in place: ``exp(-gamma distance) - 1``.
-
-        Of a wide kernel, whose values are all close to one, the difference from one keeps its digits.
+        These terms are left out, and samples are shifted to a suitable origin, so that centering does not cancel
+        digits.
         """
-        distances *= -self.width(n_features)
+        if self.kernel == "rbf":
+            return self.evaluate_from_distances(squared_distances(X, Y), X.shape[1])
+        if Y is None:
+            (rows,) = self.shift_origin(X)
+            columns = rows
+        else:
+            rows, columns = self.shift_origin(X, Y)
+        power = self._power(X.shape[1])
+        if power and not sparse.issparse(columns):
+            return _evaluate_polynomial_for_centering(rows, columns, *power)
+        return self.evaluate(rows, None if Y is None else columns)
+
+    def evaluate_from_distances(self, distances: Array, n_features: int) -> Array:
+        """Return ``exp(-gamma distance) - 1`` of squared distances, in place: the rbf kernel for centering.
+
+        The values of a wide kernel are all close to 1; the difference from 1 keeps their digits.
+        """
+        distances *= -self.gamma_value(n_features)
         return np.expm1(distances, out=distances)
 
     @property
     def has_origin(self) -> bool:
-        """Whether `values_to_center` depends on the mean of its second argument, by rounding."""
+        """Whether rounding errors of `evaluate_for_centering` depend on the mean of its second argument."""
         return self.kernel in ("rbf", "linear") or self._is_low_power
 
     @property
@@ -305,33 +329,33 @@ class Kernel:
         return self.kernel in ("poly", "polynomial") and self.degree in range(1, 10)
 
     def _power(self, n_features: int) -> tuple[float, int, float] | None:
-        """gamma, degree and coef0 of a kernel that is a low power of inner products."""
+        """Return gamma, degree and coef0 if the kernel is a low power of inner products, otherwise None."""
         if self.kernel == "linear":
             return 1.0, 1, 0.0
         if self._is_low_power:
-            return self.width(n_features), int(self.degree), self.coef0
+            return self.gamma_value(n_features), int(self.degree), self.coef0
         return None
 
-    def diagonal(self, X: Any) -> Array:
-        """Kernel values of the samples with themselves, at one evaluation each."""
+    def evaluate_diagonal(self, X: Any) -> Array:
+        """Return the kernel values of the samples with themselves."""
         if callable(self.kernel):
             params = self.kernel_params or {}
             rows = (X[[i]] if sparse.issparse(X) else X[i] for i in range(X.shape[0]))
             return np.array([self.kernel(row, row, **params) for row in rows], dtype=np.float64)
-        if self.kernel in SELF_SIMILAR:
+        if self.kernel in UNIT_DIAGONAL_KERNELS:
             return np.ones(X.shape[0])
         squares = row_norms(X, squared=True)
         if self.kernel == "cosine":
             return (squares > 0).astype(np.float64)
         if self.kernel == "additive_chi2":
             return np.zeros(X.shape[0])
-        # The others are functions of gamma times the inner product, here of a squared norm with 1.
-        of_products = replace(self, gamma=self.width(X.shape[1]))
-        return of_products.values(self.finite(squares)[:, None], np.ones((1, 1)))[:, 0]
+        # The other kernels are functions of gamma times the inner product: evaluate them for the squared norm times 1.
+        with_gamma = replace(self, gamma=self.gamma_value(X.shape[1]))
+        return with_gamma.evaluate(self.check_finite(squares)[:, None], np.ones((1, 1)))[:, 0]
 
     def center(self, K: Array, caller: str) -> CenteredKernel:
-        """Center kernel values in place; what is left must be more than rounding errors."""
-        means = self.finite(center_kernel(K))
+        """Center kernel values in place; raise if the result consists of rounding errors."""
+        means = self.check_finite(center_kernel(K))
         size = norm(K)
         uncentered = len(K) * float(np.abs(means).max())
         check_gram_norm(size)
@@ -340,16 +364,16 @@ class Kernel:
 
 
 class CenteredKernel(NamedTuple):
-    """What is known of a kernel matrix once it is centered.
+    """Properties of a centered kernel matrix.
 
     Attributes
     ----------
     means : ndarray of shape (n_samples,)
-        Means of its columns before.
+        Means of the columns before centering.
     size : float
-        Its Frobenius norm.
+        Frobenius norm.
     precision : float
-        Bound on its rounding errors, relative to `size`: those of arithmetic with a matrix of n rows, and those of the
+        Bound on the rounding errors relative to `size`: those of arithmetic with a matrix of n rows, and those of the
         values before centering.
     """
 
@@ -360,7 +384,7 @@ class CenteredKernel(NamedTuple):
 
 @keyword_parameters
 class KernelTransformer(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """A transformer that has the parameters of a kernel."""
+    """Base class of transformers that have the parameters of a kernel."""
 
     kernel: str | Callable[..., float] = "rbf"
     gamma: float | str | None = "median"
@@ -379,7 +403,7 @@ class KernelTransformer(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, Transform
 
     @property
     def _sample_kernel(self) -> Kernel:
-        """What samples must be: as the kernel wants them."""
+        """The kernel that validates samples."""
         return Kernel.from_estimator(self)
 
     def __sklearn_tags__(self) -> Any:
@@ -392,33 +416,37 @@ class KernelTransformer(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, Transform
 
 
 def check_spread(centered: float, uncentered: float, caller: str) -> None:
-    """Raise if nothing but rounding is left of a norm after centering."""
+    """Raise if a norm after centering consists of rounding errors."""
     if centered <= 4 * np.finfo(float).eps * uncentered:
         raise ValueError(
-            f"All samples look the same to {caller}: the centered kernel matrix is zero. Check X, the kernel and its "
-            "gamma; if samples differ, by too little for their squares to be seen, scale X."
+            f"All samples look the same to {caller}: the centered kernel matrix is zero. Check X, the kernel and "
+            "gamma. If samples differ by so little that their squares underflow, scale X."
         )
 
 
-def _polynomial_to_center(X: Any, Y: Array, gamma: float, degree: int, coef0: float) -> Array:
-    """``(gamma x'y + coef0)^degree`` without what depends on x alone or on y alone, which centering takes away.
+def _evaluate_polynomial_for_centering(X: Any, Y: Array, gamma: float, degree: int, coef0: float) -> Array:
+    """Return ``(gamma x'y + coef0)^degree`` without the terms that depend on x only or on y only.
 
-    Far from the origin that is nearly all of it, and beside it the rest would lose its digits. With a and b about the
-    mean of `Y`, ``gamma x'y + coef0 = s + t(a) + t(b) + w(a, b)``. Call a power of it ``s^p + f(a) + f(b) + D(a, b)``:
-    times one factor more, f and D follow without a difference.
+    Centering removes these terms. Far from the origin they dominate, and the rest would lose its digits. With a and b
+    about the mean of `Y`, ``gamma x'y + coef0 = s + t(a) + t(b) + w(a, b)``. Write a power of it as
+    ``s^p + f(a) + f(b) + D(a, b)``. The f and D of the next power follow without subtraction.
     """
     origin = Y.mean(axis=0)
-    A, B = (X.toarray() if sparse.issparse(X) else X) - origin, Y - origin
+    A = (X.toarray() if sparse.issparse(X) else X) - origin
+    B = Y - origin
     values = product(gamma * A, B.T)
     if degree == 1:
         return values
-    with np.errstate(over="ignore", invalid="ignore"):  # as in `values`
+    with np.errstate(over="ignore", invalid="ignore"):  # As in `evaluate`.
         s = gamma * (origin @ origin) + coef0
-        rows, columns = gamma * (A @ origin), gamma * (B @ origin)
+        rows = gamma * (A @ origin)
+        columns = gamma * (B @ origin)
         step = max(1, 2**18 // len(Y))
         for start in range(0, len(A), step):
             block = slice(start, start + step)
-            t, u, w = rows[block, None], columns, values[block]
+            t = rows[block, None]
+            u = columns
+            w = values[block]
             f, g, D, power = t, u, w, s
             for _ in range(degree - 1):
                 D = t * g + u * f + (s + t + u) * D + w * (power + f + g + D)
@@ -430,15 +458,15 @@ def _polynomial_to_center(X: Any, Y: Array, gamma: float, degree: int, coef0: fl
 def center_kernel(K: Array) -> Array:
     """Center a Gram matrix in place (Algorithm 1, step 2) and return the column means it had before.
 
-    Means are rounded as the values are. Of a wide kernel, whose values are all close to one, little more than that may
-    be left; a second time takes what the first has missed.
+    The means have rounding errors. The values of a wide kernel are all close to 1, so that these errors may be as large
+    as the centered values; a second pass removes them.
     """
-    return _centered_once(K) + _centered_once(K)
+    return _center_once(K) + _center_once(K)
 
 
-def _centered_once(K: Array) -> Array:
-    step = max(1, 2**22 // max(len(K), 1))  # a block that stays in cache while both subtractions pass over it
-    with np.errstate(over="ignore", invalid="ignore"):  # infinite entries show in the means: the caller decides
+def _center_once(K: Array) -> Array:
+    step = max(1, 2**22 // max(len(K), 1))  # rows of a block that stays in cache during both subtractions
+    with np.errstate(over="ignore", invalid="ignore"):  # The means show infinite entries; the caller raises.
         means: Array = K.mean(axis=0)
         rows = means - means.mean()
         for start in range(0, len(K), step):

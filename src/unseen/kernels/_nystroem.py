@@ -1,4 +1,4 @@
-"""Explicit features of a kernel from landmarks that a randomly pivoted Cholesky factorization picks."""
+"""Explicit features of a kernel, from landmarks selected by a randomly pivoted Cholesky factorization."""
 
 from __future__ import annotations
 
@@ -17,54 +17,54 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..linalg import Array, product
 from ..utils.estimator_mixins import keyword_parameters, reset_fitted_attributes
-from ._cholesky import NotPositiveError, pivoted_cholesky
+from ._cholesky import NotPositiveSemidefiniteError, pivoted_cholesky
 from ._kernel import EPS, Kernel, KernelTransformer
 
 
 @keyword_parameters
 class PivotedNystroem(KernelTransformer):
-    r"""Nystroem features whose landmarks are picked one by one where the approximation is still poor.
+    r"""Nystroem features whose landmarks are drawn where the approximation is poor.
 
-    A landmark is drawn with a probability proportional to what the landmarks before it miss of each sample: the
-    diagonal of the residual kernel matrix. This is randomly pivoted Cholesky (Chen et al., 2023). Small far clusters
-    are found, copies are never picked twice, and the error of the result is known exactly. A fit evaluates the kernel
-    between the samples and the landmarks and stores `n_components` numbers per sample, never the full matrix.
+    The probability of a landmark is proportional to the error of the approximation for the sample so far: the diagonal
+    of the residual kernel matrix. This is randomly pivoted Cholesky (Chen et al., 2023). It finds small distant
+    clusters, never selects copies of a sample twice, and computes the error of the result exactly. A fit evaluates the
+    kernel between samples and landmarks and stores `n_components` numbers per sample, never the full matrix.
 
-    Landmarks are drawn in blocks, with rejections that leave their law as it is for one at a time (Epperly et al.,
-    2024). `block_size` thus changes the speed and which random landmarks come out, not their distribution.
+    Landmarks are drawn in blocks, with rejections that preserve the distribution of landmarks drawn one at a time
+    (Epperly et al., 2024). `block_size` changes the speed and the random landmarks, not their distribution.
 
     Parameters
     ----------
     n_components : int, default=100
-        Number of landmarks; fewer if the kernel matrix has a lower rank or `tolerance` is met sooner.
+        Maximum number of landmarks; fewer if the kernel matrix has a lower rank or `tolerance` is reached.
     kernel : str or callable, default="rbf"
         Any positive semi-definite kernel of :func:`sklearn.metrics.pairwise.pairwise_kernels`, or a function of two
         samples.
     {kernel_parameters}
     tolerance : float, default=None
-        Stop as soon as `trace_error_` is at most this, a number between 0 and 1; `n_components` is then the most that
-        there may be, and a warning says if they did not suffice. None picks all `n_components`.
+        Stop when `trace_error_` is at most this number between 0 and 1; a ConvergenceWarning is raised if
+        `n_components` landmarks are not enough. None selects `n_components` landmarks.
     block_size : int, default=64
-        Landmarks proposed at a time; the kernel is evaluated between all of them. A callable kernel is expensive, so
-        it gets them one by one.
+        Number of landmarks proposed at a time; the kernel is evaluated between all of them. A callable kernel is
+        expensive, so for it landmarks are proposed one by one.
     random_state : int, RandomState instance or None, default=None
-        Seed of the draws.
+        Seed of the random landmarks.
 
     Attributes
     ----------
     components_ : {ndarray, sparse matrix} of shape (`n_components_`, n_features)
-        The landmarks, in the order in which they were picked.
+        The landmarks, in order of selection.
     component_indices_ : ndarray of shape (`n_components_`,)
-        Which training samples they are.
+        Positions of the landmarks in the training samples.
     n_components_ : int
-        Their number.
+        Number of landmarks.
     cholesky_ : ndarray of shape (`n_components_`, `n_components_`)
         Lower Cholesky factor of the kernel matrix of the landmarks.
     trace_error_ : float
-        What the features miss of the training samples: the trace of the kernel matrix minus that of its approximation,
-        over the former. 0 means exact, up to rounding.
+        Relative error on the training samples: the trace of the kernel matrix minus that of its approximation, divided
+        by the former. 0 means exact up to rounding.
     gamma_ : float or None
-        The kernel coefficient that was used.
+        The value of gamma.
     {features_in}
 
     See Also
@@ -106,12 +106,12 @@ class PivotedNystroem(KernelTransformer):
     }
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Pick the landmarks.
+        """Select the landmarks.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Samples: all of them, or as many as memory allows `n_components` numbers each.
+            Samples. `n_components` numbers are stored for each of them.
         y : None
             Not used.
 
@@ -124,24 +124,24 @@ class PivotedNystroem(KernelTransformer):
         return self
 
     def transform(self, X: Any) -> Any:
-        """Features of samples; their inner products approximate the kernel.
+        """Return features of samples; their inner products approximate the kernel.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Samples, whole or chunk by chunk: each row is transformed on its own.
+            Samples; rows are transformed independently.
 
         Returns
         -------
         features : ndarray of shape (n_samples, `n_components_`)
             One feature per landmark.
         """
-        X, kernel, values = self._on_landmarks(X)
+        X, kernel, values = self._evaluate_on_landmarks(X)
         features = linalg.solve_triangular(self.cholesky_, values.T, lower=True, overwrite_b=True, check_finite=False).T
-        return kernel.finite(features).astype(X.dtype, copy=False)
+        return kernel.check_finite(features).astype(X.dtype, copy=False)
 
     def combine(self, X: Any, weights: Any) -> Array:
-        """Combinations of the features of samples, without the features: much sooner for a few combinations.
+        """Return weighted sums of features without computing the features, which is faster for a few sums.
 
         Parameters
         ----------
@@ -155,12 +155,12 @@ class PivotedNystroem(KernelTransformer):
         combined : ndarray of shape (n_samples, n_combinations)
             ``transform(X) @ weights``, up to rounding, in double precision.
         """
-        _, kernel, values = self._on_landmarks(X)
-        on_landmarks = linalg.solve_triangular(self.cholesky_, weights, lower=True, trans=1)
-        return kernel.finite(product(values, on_landmarks))
+        _, kernel, values = self._evaluate_on_landmarks(X)
+        landmark_weights = linalg.solve_triangular(self.cholesky_, weights, lower=True, trans=1)
+        return kernel.check_finite(product(values, landmark_weights))
 
     def fit_transform(self, X: Any, y: Any = None) -> Any:
-        """Fit and return the features of the same samples, which are a by-product of picking the landmarks.
+        """Fit and return the features of the same samples, which are a by-product of the fit.
 
         Parameters
         ----------
@@ -176,7 +176,7 @@ class PivotedNystroem(KernelTransformer):
         return features.astype(self.components_.dtype, copy=False)
 
     def fit_features(self, X: Any) -> Array:
-        """Fit and return the features in double precision, whatever the samples are: what a projection adds up.
+        """Fit and return the features in double precision, for any type of samples.
 
         Parameters
         ----------
@@ -193,15 +193,14 @@ class PivotedNystroem(KernelTransformer):
         kernel = Kernel.from_estimator(self)
         if kernel.is_precomputed:
             raise ValueError(
-                'PivotedNystroem does not take kernel="precomputed": it exists so that the full kernel matrix is never '
-                "computed. Where there is one already, fit the projection on it, for example "
-                'CIDG(kernel="precomputed").'
+                'PivotedNystroem does not support kernel="precomputed", because it avoids the full kernel matrix. If '
+                'you have the matrix, fit a projection on it, for example CIDG(kernel="precomputed").'
             )
         X = kernel.check(self, X)
-        (samples,) = kernel.about_origin(X)
-        kernel = kernel.fitted(X)
+        (samples,) = kernel.shift_origin(X)
+        kernel = kernel.resolve(X)
         self.gamma_ = kernel.gamma
-        diagonal = kernel.finite(kernel.diagonal(samples))
+        diagonal = kernel.check_finite(kernel.evaluate_diagonal(samples))
         if diagonal.min() < 0 or not diagonal.any():
             raise ValueError(
                 f"kernel={self.kernel!r} must give samples a positive value with themselves; on X these values lie "
@@ -210,7 +209,7 @@ class PivotedNystroem(KernelTransformer):
             )
         try:
             factor, pivots, residual = pivoted_cholesky(
-                lambda rows, columns: kernel.finite(kernel.values(samples[rows], samples[columns])),
+                lambda rows, columns: kernel.check_finite(kernel.evaluate(samples[rows], samples[columns])),
                 diagonal,
                 n_pivots=min(self.n_components, len(diagonal)),
                 tolerance=self.tolerance or 0.0,
@@ -218,7 +217,7 @@ class PivotedNystroem(KernelTransformer):
                 rounding=self._rounding(kernel, samples) * diagonal,
                 random=check_random_state(self.random_state),
             )
-        except NotPositiveError as error:
+        except NotPositiveSemidefiniteError as error:
             raise ValueError(
                 f"kernel={self.kernel!r} is not positive semi-definite on X: {error} Use another kernel or other "
                 "parameters. If the kernel is positive but computed inexactly, set a larger tolerance or fewer "
@@ -232,23 +231,24 @@ class PivotedNystroem(KernelTransformer):
         if self.tolerance is not None and self.trace_error_ > self.tolerance and len(pivots) == self.n_components:
             warnings.warn(
                 f"PivotedNystroem stopped at n_components={self.n_components} with a trace error of "
-                f"{self.trace_error_:.2g}, above tolerance={self.tolerance:g}. Allow more landmarks, or tolerate more.",
+                f"{self.trace_error_:.2g}, above tolerance={self.tolerance:g}. Increase n_components or tolerance.",
                 ConvergenceWarning,
                 stacklevel=3,
             )
         return factor.T
 
-    def _on_landmarks(self, X: Any) -> tuple[Any, Kernel, Array]:
-        """Samples, the kernel, and its values between samples and landmarks."""
+    def _evaluate_on_landmarks(self, X: Any) -> tuple[Any, Kernel, Array]:
+        """Return validated samples, the kernel, and its values between samples and landmarks."""
         check_is_fitted(self)
         kernel = Kernel.from_estimator(self, gamma=self.gamma_)
         X = kernel.check(self, X, reset=False)
-        return X, kernel, kernel.values(*kernel.about_origin(X, self.components_))
+        return X, kernel, kernel.evaluate(*kernel.shift_origin(X, self.components_))
 
     def _rounding(self, kernel: Kernel, X: Any) -> Array | float:
-        """How far computed kernel values can be trusted, relative to those on the diagonal."""
+        """Return a bound on the rounding errors of kernel values, relative to the diagonal."""
         steps = 100 * max(10, X.shape[1], min(self.n_components, X.shape[0]))
         if kernel.kernel != "rbf":
             return steps * EPS
-        # What cancels in a squared distance. With a kernel this narrow, digits lost at large distances do not matter.
-        return np.clip(steps * EPS * kernel.width(X.shape[1]) * row_norms(X, squared=True), steps * EPS, 1e-3)
+        # The bound of cancellation in squared distances. It is clipped, because the values of a narrow kernel at large
+        # distances are negligible.
+        return np.clip(steps * EPS * kernel.gamma_value(X.shape[1]) * row_norms(X, squared=True), steps * EPS, 1e-3)

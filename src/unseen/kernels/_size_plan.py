@@ -1,4 +1,4 @@
-"""Ask before allocating: a clear refusal is kinder than a frozen machine."""
+"""Memory checks before large allocations, and the numbers of rows that larger data sets use."""
 
 from __future__ import annotations
 
@@ -8,37 +8,39 @@ from pathlib import Path
 
 
 def available_bytes() -> int | None:
-    """Memory that can be allocated without swapping, or None where the platform does not tell."""
+    """Return the memory that can be allocated without swapping, or None if the platform does not report it."""
     limits = list[int]()
     try:
-        limits += [1024 * number for number in _numbers(Path("/proc/meminfo"), "MemAvailable:")]
+        limits += [1024 * number for number in _read_numbers(Path("/proc/meminfo"), "MemAvailable:")]
         group = Path("/sys/fs/cgroup")
         limit = (group / "memory.max").read_text().strip()
         if limit != "max":
             used = int((group / "memory.current").read_text())
-            # Cached files count as used, but are given back when somebody asks.
-            limits.append(int(limit) - used + sum(_numbers(group / "memory.stat", "inactive_file ")))
+            # Cached files count as used, but their memory is released on demand.
+            limits.append(int(limit) - used + sum(_read_numbers(group / "memory.stat", "inactive_file ")))
     except (OSError, ValueError):
-        # Not Linux, or no control group: what has been collected so far, or the total below, must do.
+        # Not Linux, or no control group: use the values collected so far, or the total memory.
         if not limits and hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
             limits.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
     return max(min(limits), 0) if limits else None
 
 
-def _numbers(file: Path, key: str) -> list[int]:
+def _read_numbers(file: Path, key: str) -> list[int]:
     return [int(line.split()[1]) for line in file.read_text().splitlines() if line.startswith(key)]
 
 
-EXACT_ROWS = 8_000  # samples up to which an exact kernel is worth its time; beyond, landmarks approximate it
-CHOICE_ROWS, SAMPLE_ROWS = 2_000, 20_000  # of a larger table: for the settings; for scales, novelty and classifiers
-LANDMARK_ROWS, LANDMARKS = 10_000, 1_000  # among which landmarks are sought, and how many there are at most
-CELLS_WITHOUT_CHECK = 100  # whose contrasts, less than a megabyte, fit wherever there is memory for Python itself
-TOLERANCE = 1e-6  # what landmarks may miss of the kernel: a smooth one needs few
+EXACT_ROWS = 8_000  # Up to this number of samples kernels are exact; beyond it landmarks approximate them.
+CHOICE_ROWS = 2_000  # rows of a larger table that select the hyperparameters
+SAMPLE_ROWS = 20_000  # rows of a larger table for scales, novelty scores and classifiers
+LANDMARK_ROWS = 10_000  # rows of a larger table from which landmarks are drawn
+MAX_LANDMARKS = 1_000
+TRACE_TOLERANCE = 1e-6  # share of the trace of the kernel that landmarks may miss
+CELLS_WITHOUT_CHECK = 100  # Contrasts of this number of cells take less than a megabyte.
 
 
 def check_square_memory(n: int, copies: int, caller: str) -> None:
     """Raise MemoryError if `copies` float64 matrices of n x n do not fit."""
-    _require(
+    _check_memory(
         f"{caller} with an exact kernel on {n:,} samples",
         n,
         copies,
@@ -48,8 +50,8 @@ def check_square_memory(n: int, copies: int, caller: str) -> None:
 
 
 def check_scatter_memory(width: int) -> None:
-    """Raise MemoryError if what a projection of so many explicit features needs does not fit."""
-    _require(
+    """Raise MemoryError if the matrices of a projection of `width` explicit features do not fit."""
+    _check_memory(
         f"A projection of {width:,} explicit features",
         width,
         4,
@@ -58,44 +60,45 @@ def check_scatter_memory(width: int) -> None:
     )
 
 
-def check_cell_memory(cells: int, caller: str) -> None:
-    """Raise MemoryError if contrasts of so many cells do not fit."""
-    if (
-        cells > CELLS_WITHOUT_CHECK
-    ):  # a search asks for every setting, and an answer takes as long as a tenth of a solution
-        advice = "Leave out classes or domains, or merge those that are alike."
-        _require(f"{caller} on {cells:,} combinations of a domain and a class", cells, 8, advice)
+def check_cell_memory(n_cells: int, caller: str) -> None:
+    """Raise MemoryError if contrasts of `n_cells` cells do not fit."""
+    # A search checks every setting, and a check takes a tenth of the time of a solution.
+    if n_cells > CELLS_WITHOUT_CHECK:
+        advice = "Leave out classes or domains, or merge similar ones."
+        _check_memory(f"{caller} on {n_cells:,} combinations of a domain and a class", n_cells, 8, advice)
 
 
-def _require(what: str, n: int, copies: int, advice: str) -> None:
-    needed, available = copies * 8 * n * n, available_bytes()
+def _check_memory(task: str, n: int, copies: int, advice: str) -> None:
+    needed = copies * 8 * n * n
+    available = available_bytes()
     if available is not None and needed > available:
         raise MemoryError(
-            f"{what} needs {copies} matrices of {n:,} x {n:,}, {needed / 2**30:,.1f} GiB in all; "
+            f"{task} needs {copies} matrices of {n:,} x {n:,}, {needed / 2**30:,.1f} GiB in all; "
             f"{available / 2**30:,.1f} GiB is available. {advice}"
         )
 
 
 @dataclass(frozen=True)
 class SizePlan:
-    """How many rows are used for what: one plan for all that compares, chooses or fits.
+    """Numbers of rows for each step of model selection and fitting.
 
-    Up to `EXACT_ROWS` rows kernels are exact and everything sees all rows. Beyond, some rows choose the settings, which
-    are multiples of the data's own scales and do not depend on the number of rows; more of them give the scales and the
-    landmarks, and train the classifiers; projections see all rows, block by block, through the landmarks.
+    Up to `EXACT_ROWS` rows kernels are exact and every step uses all rows. For larger data a subsample selects the
+    hyperparameters, which are multiples of scales of the data and do not depend on the number of rows. A larger
+    subsample gives the scales and the landmarks and trains the classifiers. Projections use all rows, block by block,
+    through the landmarks.
 
     Parameters
     ----------
     rows : int
-        How many there are to learn from.
+        Number of training rows.
     exact : bool
         Whether kernels are exact.
     landmarks : int
-        How many there are at most.
+        Maximum number of landmarks.
     tolerance : float or None
-        What landmarks may miss of the kernel; None takes as many as there may be.
+        Share of the trace of the kernel that landmarks may miss; None uses the maximum number of landmarks.
     choice_rows, landmark_rows, sample_rows : int
-        Rows that choose the settings, among which landmarks are sought, and that train classifiers.
+        Rows that select hyperparameters, from which landmarks are drawn, and that train classifiers.
     """
 
     rows: int
@@ -108,17 +111,22 @@ class SizePlan:
 
     @classmethod
     def from_rows(cls, rows: int, *, exact: bool | None = None, landmarks: int | None = None) -> SizePlan:
-        """The plan for so many rows; `exact` and `landmarks` are what somebody has asked for."""
-        exact = rows <= EXACT_ROWS if exact is None else exact
-        tolerance = TOLERANCE if landmarks is None else None
-        most = LANDMARKS if landmarks is None else landmarks
-        return cls(rows, exact, most, tolerance, CHOICE_ROWS, LANDMARK_ROWS, SAMPLE_ROWS)
+        """Return the plan for a number of rows; None means the default of `exact` and `landmarks`."""
+        return cls(
+            rows=rows,
+            exact=rows <= EXACT_ROWS if exact is None else exact,
+            landmarks=MAX_LANDMARKS if landmarks is None else landmarks,
+            tolerance=TRACE_TOLERANCE if landmarks is None else None,
+            choice_rows=CHOICE_ROWS,
+            landmark_rows=LANDMARK_ROWS,
+            sample_rows=SAMPLE_ROWS,
+        )
 
     def __str__(self) -> str:
         if self.exact:
             return f"{self.rows:,} rows: kernels are exact."
         return (
-            f"{self.rows:,} rows: {min(self.choice_rows, self.rows):,} choose the settings, "
-            f"{min(self.sample_rows, self.rows):,} give the scales, the landmarks and the classifier, and a projection "
-            f"is fitted on all through at most {self.landmarks:,} landmarks."
+            f"{self.rows:,} rows: {min(self.choice_rows, self.rows):,} rows select the hyperparameters, "
+            f"{min(self.sample_rows, self.rows):,} rows give the scales, the landmarks and the classifier, and a "
+            f"projection is fitted on all rows through at most {self.landmarks:,} landmarks."
         )

@@ -25,7 +25,7 @@ from ..estimators import LIBLINEAR, DomainCenterer, Projection
 from ..exceptions import FewerComponentsWarning, MaskedLabelsWarning, SingleDomainWarning
 from ..kernels import is_multiple, median_squared_distance, parse_multiple
 from ..linalg import Array
-from ..utils.validation import MANY_CLASSES
+from ..utils.validation import MANY_CLASSES_WARNING
 from ..utils.warnings import ignore_warnings
 
 NEAREST_BLOCK_ROWS = 64  # rows of a product that stay in the cache until their maximum is computed
@@ -118,8 +118,11 @@ def fit_pipeline(
     Z = X
     for _, unfitted in pipeline.steps[:-1]:
         transformer = resolve_width(unfitted, Z)
-        transformer.fit(Z, y, **domain_kwargs(transformer.fit, sample_domain))
-        Z = transformer.transform(Z, **domain_kwargs(transformer.transform, sample_domain))
+        if accepts_domains(transformer.fit):
+            transformer.fit(Z, y, sample_domain=sample_domain)
+        else:
+            transformer.fit(Z, y)
+        Z = _transform_step(transformer, Z, sample_domain)
         steps.append(("projection" if isinstance(transformer, Projection) else "transformer", transformer))
     classifier = fit_clone(pipeline.steps[-1][1], Z, y, sample_domain, sample_weight)
     is_pair = not steps and type(classifier) is Pipeline and len(classifier) == 2
@@ -191,10 +194,9 @@ def _fit(model: Any, X: Any, y: Any, sample_domain: Any, sample_weight: Array | 
             X = _transform_step(_fit(step, X, y, sample_domain, sample_weight), X, sample_domain)
         elif not _is_passthrough(step):
             fit_params = {} if sample_weight is None else weight_kwargs(step, sample_weight)
-            if hasattr(step, "fit_transform"):
-                X = step.fit_transform(X, y, **fit_params)
-            else:
-                X = step.fit(X, y, **fit_params).transform(X)
+            has_fit_transform = hasattr(step, "fit_transform")
+            result = (step.fit_transform if has_fit_transform else step.fit)(X, y, **fit_params)
+            X = result if has_fit_transform else step.transform(X)
     _fit(model.steps[-1][1], X, y, sample_domain, sample_weight)
     return model
 
@@ -223,7 +225,9 @@ def _transform_step(step: Any, X: Any, sample_domain: Any) -> Any:
         return _transform_step(step.steps[-1][1], Z, sample_domain)
     if _is_passthrough(step):
         return X
-    return step.transform(X, **domain_kwargs(step.transform, sample_domain))
+    if accepts_domains(step.transform):
+        return step.transform(X, sample_domain=sample_domain)
+    return step.transform(X)
 
 
 def bind_domains(model: Any, X: Any, sample_domain: Any) -> tuple[Any, Any]:
@@ -320,7 +324,7 @@ def ignore_expected_warnings() -> AbstractContextManager[None]:
         # Features of very different scales may cause overflow in classifiers, and line searches without a result.
         (RuntimeWarning, ".* encountered in "),
         (Warning, "(?i).*line search"),
-        MANY_CLASSES,
+        MANY_CLASSES_WARNING,
     )
 
 

@@ -78,20 +78,20 @@ class SplitGrams:
         if kernel.is_precomputed:
             self._whole = X
         elif not kernel.has_origin and not is_multiple(projection.gamma, "scale"):
-            self._whole = kernel.fitted(X).values_to_center(X)
+            self._whole = kernel.resolve(X).evaluate_for_centering(X)
 
     def kernel(self, projection: Projection, train: Ints) -> Kernel:
         """The kernel of a split, with parameters that depend on the training samples resolved."""
         kernel = Kernel.from_estimator(projection)
-        return kernel.fitted(_safe_indexing(self.X, train)) if self._whole is None else kernel
+        return kernel.resolve(_safe_indexing(self.X, train)) if self._whole is None else kernel
 
     def between(self, kernel: Kernel, rows: Ints, columns: Ints) -> Array:
         """Kernel values, in a new array, of the split whose training samples are `columns`."""
         if self._whole is not None:
             return self._whole[np.ix_(rows, columns)].astype(np.float64, copy=False)
         if kernel.kernel == "rbf":
-            return kernel.values_to_center_from(self._distances_to(columns, rows).copy(), self.X.shape[1])
-        return kernel.values_to_center(_safe_indexing(self.X, rows), _safe_indexing(self.X, columns))
+            return kernel.evaluate_from_distances(self._distances_to(columns, rows).copy(), self.X.shape[1])
+        return kernel.evaluate_for_centering(_safe_indexing(self.X, rows), _safe_indexing(self.X, columns))
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ class Decomposition:
         self.combine = combine
         self.size = float(np.linalg.norm(spectrum.values))
         self._test_domain = samples.domain[test]
-        self._source_domains = EncodedLabels.domains(samples.domain[train], len(train)).names.tolist()
+        self._source_domains = EncodedLabels.from_domains(samples.domain[train], len(train)).names.tolist()
         self._reductions: dict[tuple[float, float, float], tuple[Spectrum, WhitenedProblem, Combine]] = {}
 
     def solve(self, projection: Projection) -> SolvedProjection:
@@ -180,7 +180,7 @@ class Decomposition:
         centering = DomainCenters(stored, 'centering="target"', "Leave it out, or merge it with another.")
         batches = zip(parts(projected.test), parts(self._test_domain), strict=True)
         return projected.train, [
-            centering.center_batch(Z, EncodedLabels.domains(domains, len(Z))) for Z, domains in batches
+            centering.center_batch(Z, EncodedLabels.from_domains(domains, len(Z))) for Z, domains in batches
         ]
 
 

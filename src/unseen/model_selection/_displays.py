@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ..linalg import Array
-from ..report import heat_map, pyplot, write_cells
+from ..report import draw_heat_map, import_pyplot, write_cells
 from ..utils.optional_imports import optional_import
 
 # The palette of Okabe and Ito, which color-blind readers can distinguish; markers differ as well, for prints in gray.
@@ -165,7 +165,7 @@ class ValidationSurfaceDisplay:
             n_panel_rows = -(-n_panels // panels_per_row)
             width = 2.6 + panels_per_row * max(0.3 + 0.75 * n_columns, 2.0)
             height = 0.9 + n_panel_rows * max(0.8 + 0.5 * n_rows, 2.0)
-            _, grid = pyplot().subplots(
+            _, grid = import_pyplot().subplots(
                 n_panel_rows, panels_per_row, figsize=(width, height), squeeze=False, layout="constrained"
             )
             for unused in grid.ravel()[n_panels:]:
@@ -183,7 +183,7 @@ class ValidationSurfaceDisplay:
         high = finite.max() if finite.size else 1.0
         panels, rows, columns = ([_value_text(value) for value in values] for values in self.values)
         for i, ax in enumerate(self.axes_):
-            image = heat_map(ax, self.scores[i], rows, columns, vmin=low, vmax=high)
+            image = draw_heat_map(ax, self.scores[i], rows, columns, vmin=low, vmax=high)
             ax.invert_yaxis()
             ax.set_title(f"{self.names[0]} = {panels[i]}", fontsize="medium")
             ax.set_xlabel(self.names[2])
@@ -298,7 +298,7 @@ class LeaderboardDisplay:
             The display, with `figure_` and `ax_`.
         """
         if ax is None:
-            ax = pyplot().subplots(figsize=(10, 1.5 + 0.34 * len(self.rows)), layout="constrained")[1]
+            ax = import_pyplot().subplots(figsize=(10, 1.5 + 0.34 * len(self.rows)), layout="constrained")[1]
         self.ax_ = ax
         self.figure_ = ax.figure
         for level, row in enumerate(self.rows):
@@ -439,7 +439,7 @@ def _score_name(scoring: Any) -> str:
 def _frame_cell(ax: Any, row: int, column: int) -> None:
     """Frame a cell in the accent color, with a white margin that contrasts with any color of the cell."""
     for color, width in (("white", 6), (ACCENT, 3)):
-        frame = pyplot().Rectangle(
+        frame = import_pyplot().Rectangle(
             (column - 0.46, row - 0.46), 0.92, 0.92, fill=False, edgecolor=color, linewidth=width, zorder=3
         )
         ax.add_patch(frame)

@@ -329,7 +329,7 @@ class EnsembleClassifier(DocLinkMixin, DaskPredictor, ClassifierMixin, BaseEstim
         """The same from decision scores of members, which need not be fitted."""
         P = average_members(self.weights, self._temper(scores))
         if self.smoothing:
-            for _, rows in EncodedLabels.domains(domain, X.shape[0]).rows():
+            for _, rows in EncodedLabels.from_domains(domain, X.shape[0]).iter_rows():
                 P[rows] = smooth_probabilities(P[rows], neighbor_graph(_safe_indexing(X, rows)), self.smoothing)
         return apply_inverse_temperature(P, self.inverse_temperature)
 
@@ -452,7 +452,7 @@ class EnsembleClassifier(DocLinkMixin, DaskPredictor, ClassifierMixin, BaseEstim
 
 def domain_sizes(domain: Labels | None, n_rows: int) -> dict[Any, int]:
     """Number of rows of each domain; without domains all rows belong to one, called None."""
-    coded = EncodedLabels.domains(domain, n_rows)
+    coded = EncodedLabels.from_domains(domain, n_rows)
     return dict(zip(coded.names.tolist(), np.bincount(coded.codes, minlength=len(coded.names)).tolist(), strict=True))
 
 

@@ -19,7 +19,7 @@ from ..exceptions import MaskedLabelsWarning, SingleDomainWarning, warn
 from ..utils.estimator_mixins import keyword_parameters, reset_fitted_attributes
 from ..utils.progress import with_callbacks
 from ..utils.samples import Samples, make_samples
-from ..utils.validation import MANY_CLASSES, encode_classes, require_named_domains
+from ..utils.validation import MANY_CLASSES_WARNING, encode_classes, require_named_domains
 from ..utils.warnings import ignore_warnings
 from ._base_selector import BaseSelector, reject_dask
 from ._candidate import Candidate, bind_domains
@@ -164,12 +164,16 @@ class ProjectionSearchCV(MetaEstimatorMixin, BaseSelector):
         self._select_best()
         if self.refit is not False:
             # The search has issued these warnings already.
-            with single_thread(), ignore_warnings(SingleDomainWarning, MaskedLabelsWarning, MANY_CLASSES):
+            with single_thread(), ignore_warnings(SingleDomainWarning, MaskedLabelsWarning, MANY_CLASSES_WARNING):
                 self.best_estimator_ = candidates[self.best_index_].fit(data.X, data.y, sample_domain, data.weight)
         return self
 
+    def _validate_samples(self, X: Any, y: Any = "no_validation", *, reset: bool = True) -> Any:
+        """Validate samples as the projection does, with labels if these are given."""
+        return validate_data(self, X, y, reset=reset, **validation_options(self.estimator))
+
     def _check_data(self, X: Any, y: Any, sample_domain: Any, sample_weight: Any, groups: Any) -> Samples:
-        X, y = validate_data(self, X, y, **validation_options(self.estimator))
+        X, y = self._validate_samples(X, y)
         if self.estimator.kernel == "precomputed" and self.estimator.feature_map is None:
             check_gram(X)
         self.classes_, _ = encode_classes(y, type(self).__name__)
@@ -269,7 +273,7 @@ class ProjectionSearchCV(MetaEstimatorMixin, BaseSelector):
             raise AttributeError(
                 f"This {type(self).__name__} was fitted with refit=False, so it cannot predict. Use refit=True."
             )
-        X = validate_data(self, X, reset=False, **validation_options(self.estimator))
+        X = self._validate_samples(X, reset=False)
         return self.best_estimator_[0].transform(X, sample_domain=sample_domain)
 
     def get_feature_names_out(self, input_features: Any = None) -> Any:

@@ -337,7 +337,7 @@ def domain_splits(search: Any, samples: Samples, sample_domain: Any, params: dic
     if get_config()["enable_metadata_routing"]:
         if not get_routing_for_object(splitter).consumes("split", metadata):
             metadata = {}
-        routed = process_routing(search, "fit", sample_domain=sample_domain, **metadata, **params)
+        routed = process_routing(search, "fit", sample_domain=sample_domain, **(metadata | params))
         split_params = routed.splitter.split
     elif params:
         raise TypeError(f"{name}.fit got an unexpected argument {min(params)!r}.")

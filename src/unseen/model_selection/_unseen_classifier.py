@@ -225,7 +225,7 @@ class UnseenClassifier(BaseSelector):
         plan = self._plan(methods, len(samples), params)
         selection_samples = samples
         if not plan.exact:
-            selection_samples = samples.take(samples.subsample(plan.choice_rows))
+            selection_samples = samples.take(samples.subsample_rows(plan.choice_rows))
         domain = None if sample_domain is None else selection_samples.domain
         splits = domain_splits(self, selection_samples, sample_domain if plan.exact else domain, params)
         config = EvaluationConfig(
@@ -239,7 +239,7 @@ class UnseenClassifier(BaseSelector):
         self._set_results(model, _held_out_names(splits, domain))
         refit_samples = samples
         if not plan.exact:
-            refit_samples = samples.take(samples.subsample(plan.sample_rows))
+            refit_samples = samples.take(samples.subsample_rows(plan.sample_rows))
 
         def collect(projection: Projection) -> Statistics:
             return collect_statistics(projection, samples.X, y, samples.domain)

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..kernels import SizePlan
 from ..model_selection import parse_methods
-from ..tables import Dates, Request, survey_table
+from ..tables import Dates, TableOptions, survey_table
 from ._model import Model
 from ._model_card import model_card
 from ._row_stream import open_row_stream
@@ -73,7 +73,7 @@ def fit(
     ['no', 'yes']
     """
     methods = parse_methods(method if isinstance(method, list) else [method])
-    request = Request(
+    request = TableOptions(
         label=label,
         domain=domain,
         unlabeled=unlabeled,

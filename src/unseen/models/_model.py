@@ -16,7 +16,7 @@ from ..exceptions import NewDataWarning, warn
 from ..linalg import Array
 from ..shift import NoveltyResult
 from ..tables import Schema, format_count, has_columns, is_path
-from ..utils.io import atomic_write, check_target, temporary_folder
+from ..utils.io import atomic_write, check_output_path, temporary_folder
 from ..utils.validation import Labels, check_domains
 from ._batch_prediction import BatchPrediction, domain_moments
 from ._new_data import NewTable, as_array
@@ -206,7 +206,7 @@ class Model:
         predicted = decisions.argmax(axis=1)
         P = ensemble.with_natural_priors(decisions)
         predicted_by_member = ensemble.member_probabilities(prepared, labels).argmax(axis=2)
-        farther = model.novelty.farther(prepared)
+        farther = model.novelty.score_samples(prepared)
         names = np.array(self._member_names())
         positions = np.arange(len(prepared))
         if rows is not None:
@@ -418,7 +418,7 @@ def _concatenate(frames: Iterable[pl.DataFrame], path: Path | None) -> pl.DataFr
 
     if path is None:
         return pl.concat(frames)
-    check_target(path, *RESULT_ENDINGS)
+    check_output_path(path, *RESULT_ENDINGS)
     with atomic_write(path) as file:
         if path.suffix.lower() == ".csv":
             with file.open("wb") as text:

@@ -56,16 +56,16 @@ def model_card(
 
     Examples
     --------
-    >>> from unseen.datasets import embedded_digits
+    >>> from unseen.datasets import load_digits_table
     >>> from unseen.models import fit_table, model_card
-    >>> card = model_card(embedded_digits(), fit_table(embedded_digits(), "1nn"), method="1nn")
+    >>> card = model_card(load_digits_table(), fit_table(load_digits_table(), "1nn"), method="1nn")
     >>> card["data"]["rows"], card["kind"]
     (1797, 'plain')
     """
     if isinstance(source, SurveyedTable):
         n_rows = source.rows
-        domain_rows = source.domain_rows()
-        class_rows = source.class_rows()
+        domain_rows = source.count_domain_rows()
+        class_rows = source.count_class_rows()
     else:
         n_rows = len(table.X)
         domain_rows = Counter(np.sort(table.domain).tolist())
@@ -90,7 +90,7 @@ def model_card(
             "missing": missing,
             "classes": [{"class": value, "rows": count} for value, count in class_rows.items()],
             "notices": list(table.notices),
-            "columns": table.column_uses(),
+            "columns": table.describe_columns(),
         },
         "schema": table.schema.to_dict(),
         "method": method,

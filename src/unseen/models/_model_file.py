@@ -22,7 +22,7 @@ from sklearn.exceptions import InconsistentVersionWarning
 
 from .. import __version__
 from ..model_selection import MIN_BATCH_ROWS
-from ..utils.io import atomic_write, is_special
+from ..utils.io import atomic_write, is_special_file
 from ..utils.optional_imports import optional_import
 from ..utils.warnings import ignore_warnings
 from ._model import Model, ModelFileError
@@ -173,9 +173,9 @@ def load_model(path: str | os.PathLike[str]) -> Model:
     >>> import tempfile
     >>> from pathlib import Path
     >>> import unseen
-    >>> from unseen.datasets import embedded_digits
+    >>> from unseen.datasets import load_digits_table
     >>> from unseen.models import fit_table, save_model
-    >>> table = embedded_digits()
+    >>> table = load_digits_table()
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     save_model(fit_table(table, "1nn").model, Path(folder) / "digits.unseen", {"about": "digits"})
     ...     model = unseen.load_model(Path(folder) / "digits.unseen")
@@ -251,7 +251,7 @@ def _card_checksum(card: Mapping[str, Any]) -> str:
 
 def _read(path: Path, with_payload: bool) -> tuple[dict[str, Any], bytes]:
     """Read the card and, if `with_payload`, the payload, and verify their checksums."""
-    if is_special(path):
+    if is_special_file(path):
         raise ModelFileError(f"{path}: not a file. Pass a file that `unseen fit` wrote.")
     with path.open("rb") as file:  # outside of the try block: a missing file raises FileNotFoundError
         looks_like_archive = False

@@ -16,23 +16,23 @@ from ..tables import (
     NewValues,
     Schema,
     TableError,
+    are_part_names,
     as_frame,
     as_text,
-    batch_size,
-    ending_of,
-    file_batches,
+    check_name_lengths,
+    choose_batch_size,
+    find_similar_column,
     format_count,
+    format_unknown_column,
+    get_file_ending,
     has_columns,
-    holds_several,
+    is_folder_or_pattern,
     is_path,
     is_readable,
+    iter_file_batches,
     list_files,
-    look_like_parts,
-    require_short_names,
     scan,
-    similar_column,
     translate_read_errors,
-    unknown_column,
 )
 from ..utils.optional_imports import optional_import
 from ..utils.validation import Labels, format_list
@@ -79,8 +79,8 @@ class NewTable:
         if is_path(data):
             self._frame = None
             files = list_files(data)
-            are_parts = look_like_parts(name for name, _ in files)
-            is_domain_per_file = domain is None and holds_several(data) and not are_parts
+            are_parts = are_part_names(name for name, _ in files)
+            is_domain_per_file = domain is None and is_folder_or_pattern(data) and not are_parts
         else:
             self._frame = _to_frame(data, schema)
             files = [(IN_MEMORY_NAME, Path(IN_MEMORY_NAME))]
@@ -107,7 +107,7 @@ class NewTable:
         other_columns = [name for name in (domain, self._label, *self._keep) if name is not None]
         self._columns = list(dict.fromkeys([*schema.feature_names, *other_columns]))
         self.absent = self._absent_features(files, types)  # features that some files lack, in plain values
-        self._size = min(size, batch_size(len(self._columns)))
+        self._size = min(size, choose_batch_size(len(self._columns)))
         self._files = [(name, file.absolute(), height) for (name, file), height in zip(files, heights, strict=True)]
         self._columns_of_file = {  # the columns to read from each file
             file.absolute(): [name for name in self._columns if name in each]
@@ -127,11 +127,11 @@ class NewTable:
 
         lazy = scan(file) if self._frame is None else self._frame.lazy()
         types = dict(lazy.collect_schema())
-        self.schema.match(types, file.name)
-        problems = [unknown_column(name, types) for name in required if name not in types]
+        self.schema.check_columns(types, file.name)
+        problems = [format_unknown_column(name, types) for name in required if name not in types]
         if problems:
             raise TableError(problems, source=file.name)
-        with translate_read_errors(file, anything=True):
+        with translate_read_errors(file, all_exceptions=True):
             return types, int(lazy.select(pl.len()).collect().item())
 
     def _absent_features(
@@ -142,8 +142,8 @@ class NewTable:
         used = set(self._columns)
         for (_, file), file_types in zip(files, types, strict=True):
             unused = [name for name in file_types if name not in used]
-            for name in self.schema.absent(file_types):
-                entry: dict[str, Any] = {"column": name, "files": [], "similar": similar_column(name, unused)}
+            for name in self.schema.find_absent(file_types):
+                entry: dict[str, Any] = {"column": name, "files": [], "similar": find_similar_column(name, unused)}
                 entry = absent.setdefault(name, entry)
                 if len(files) > 1:
                     entry["files"].append(file.name)
@@ -166,7 +166,7 @@ class NewTable:
                 f"{schema.label!r}: predictions are compared with labels only if all files have them."
             )
         for (_, file, _), file_types in zip(self._files, types, strict=True):
-            unused = [name for name in schema.match(file_types, file.name) if name not in used]
+            unused = [name for name in schema.check_columns(file_types, file.name) if name not in used]
             if unused:
                 names = format_list(unused, 5, quote=False)
                 yield f"{format_count(len(unused), 'column')} of {file.name} not used: {names}."
@@ -189,13 +189,13 @@ class NewTable:
         # A whole number of batches, so that batches are the same wherever a range is read.
         step = self._size * max(1, VALUES_PER_PART // len(self._columns) // self._size)
         for name, file, height in self._files:
-            if self._frame is None and ending_of(file) == ".parquet":
+            if self._frame is None and get_file_ending(file) == ".parquet":
                 for first in range(0, height, step):
                     yield RowRange(name, file, rows_before + first, first=first, height=min(step, height - first))
                 rows_before += height
                 continue
             if self._frame is None:
-                frames = file_batches(file, self._columns_of_file[file], self._size)
+                frames = iter_file_batches(file, self._columns_of_file[file], self._size)
             else:
                 frames = self._frame.iter_slices(self._size)
             for frame in frames:
@@ -208,7 +208,7 @@ class NewTable:
             frames: Iterable[pl.DataFrame] = [row_range.frame]
         else:
             columns = self._columns_of_file[row_range.file]
-            frames = file_batches(row_range.file, columns, self._size, row_range.first, row_range.height)
+            frames = iter_file_batches(row_range.file, columns, self._size, row_range.first, row_range.height)
         rows_before = row_range.rows_before
         for frame in frames:
             if frame.is_empty():
@@ -216,7 +216,7 @@ class NewTable:
             with translate_read_errors(row_range.file):
                 X = self.schema.encode(frame)
                 domain = self._get_domains(frame, row_range, rows_before)
-                new_levels = self.schema.new_levels(frame, X)
+                new_levels = self.schema.find_new_levels(frame, X)
                 labels = None if self._label is None else frame[self._label]
                 kept = frame.select([frame[name].cast(kind) for name, kind in self._keep.items()])
             yield NewRows(X, domain, new_levels, labels, kept)
@@ -230,7 +230,7 @@ class NewTable:
             first = rows_before + int(labels.is_null().arg_max() or 0) + 1
             problem = f"column {self.domain!r} names no domain for some rows, first for row {first:,}."
             raise TableError([problem], source=row_range.file.name)
-        require_short_names(labels, self.domain)
+        check_name_lengths(labels, self.domain)
         return labels.to_numpy().astype(str)
 
     def read(self) -> tuple[Array, Labels | None, dict[str, NewValues]]:

@@ -29,7 +29,7 @@ from ..model_selection import (
     warn_about_failures,
 )
 from ..shift import Novelty
-from ..tables import Table, preprocessor
+from ..tables import Table, make_preprocessor
 from ..utils.samples import Balance, Samples
 from ._row_stream import Rows, TableRows, collect_stream_statistics
 from ._table_model import TableModel
@@ -155,20 +155,20 @@ def fit_table(
 
     Examples
     --------
-    >>> from unseen.datasets import embedded_digits
+    >>> from unseen.datasets import load_digits_table
     >>> from unseen.models import fit_table
-    >>> fit = fit_table(embedded_digits(), "1NN")
-    >>> fit.kind, len(fit.scores) == len(set(embedded_digits().domain))
+    >>> fit = fit_table(load_digits_table(), "1NN")
+    >>> fit.kind, len(fit.scores) == len(set(load_digits_table().domain))
     ('plain', True)
     """
     stream = TableRows(table) if stream is None else stream
     plan = SizePlan.from_rows(stream.rows) if plan is None else plan
     methods = resolve_methods(method)
-    preparation = preprocessor(table.schema, scale)  # type: ignore[arg-type]
+    preparation = make_preprocessor(table.schema, scale)  # type: ignore[arg-type]
     samples = table.samples
     selection_samples = samples
     if not plan.exact:
-        selection_samples = samples.take(samples.subsample(plan.choice_rows, seed))
+        selection_samples = samples.take(samples.subsample_rows(plan.choice_rows, seed))
     description = "Choosing an ensemble" if len(methods) > 1 else "Choosing settings"
     config = EvaluationConfig(
         preparation=preparation, balance=balance, n_jobs=n_jobs, progress=ProgressOptions(description, verbose)

@@ -30,8 +30,8 @@ class TableModel:
     Examples
     --------
     >>> from unseen.models import fit_table
-    >>> from unseen.datasets import embedded_digits
-    >>> table = embedded_digits()
+    >>> from unseen.datasets import load_digits_table
+    >>> table = load_digits_table()
     >>> model = fit_table(table, "1NN").model
     >>> model.predict(table.X[:3]).shape
     (3,)

@@ -1,22 +1,22 @@
-"""Pages and figures from plain dicts, readable by anyone they are sent to, without a network.
+"""HTML reports and matplotlib figures, made from plain dictionaries.
 
-Whoever has a summary can show it: `render_comparison` and `render_diagnosis` give one self-contained HTML file,
-the drawing functions a matplotlib figure. Imports no other room, so that every room may use it.
+`render_comparison` and `render_diagnosis` return one self-contained HTML page; the drawing functions return a
+matplotlib figure. This package imports no other package of unseen except ``utils``, so that all of them may use it.
 """
 
-from ._figures import draw_comparison, draw_diagnosis, heat_map, pyplot, write_cells
-from ._format import column_lines, format_ranked, percent
+from ._figures import draw_comparison, draw_diagnosis, draw_heat_map, import_pyplot, write_cells
+from ._format import describe_columns, format_percent, rank_methods
 from ._render import render_comparison, render_diagnosis
 
 __all__ = ["render_comparison", "render_diagnosis"]
-# For other rooms, and for nobody else.
+# For the other packages of unseen; not part of the public API.
 __all__ += [
-    "column_lines",
+    "describe_columns",
     "draw_comparison",
     "draw_diagnosis",
-    "format_ranked",
-    "heat_map",
-    "percent",
-    "pyplot",
+    "draw_heat_map",
+    "format_percent",
+    "import_pyplot",
+    "rank_methods",
     "write_cells",
 ]

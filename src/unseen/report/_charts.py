@@ -1,4 +1,4 @@
-"""Where things go in a picture: positions along an axis, shades of a heat map, points of a scatter plot."""
+"""Positions along an axis, shades of a heat map and points of a scatter plot."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 from ._format import is_number
 
-SHADES = 10  # report.css has as many colors
-CANVAS = 1000  # points are sent as whole numbers on a square of this size: smaller, and finer than a screen
+N_SHADES = 10  # report.css defines one color for each
+CANVAS_SIDE = 1000  # points are sent as integers on a square of this size, which is finer than a screen
 
 
 @dataclass(frozen=True)
@@ -21,54 +21,75 @@ class Axis:
     high: float
 
     @classmethod
-    def around(cls, values: Iterable[Any], zero: bool = True) -> Axis:
-        """Room for all values, and for zero if it matters, with a margin on both sides."""
-        known = [float(value) for value in values if is_number(value)]
-        known += [0.0] if zero or not known else []
-        low, high = min(known), max(known)
+    def from_values(cls, values: Iterable[Any], *, include_zero: bool = True) -> Axis:
+        """Make an axis that contains all values, and zero if requested, with a margin on both sides."""
+        numbers = [float(value) for value in values if is_number(value)]
+        if include_zero or not numbers:
+            numbers.append(0.0)
+        low = min(numbers)
+        high = max(numbers)
         margin = 0.08 * (high - low) or 1.0
         return cls(low - margin, high + margin)
 
-    def at(self, value: Any) -> float | None:
-        """Position of a value."""
-        return round(100 * (value - self.low) / (self.high - self.low), 3) if is_number(value) else None
+    def position(self, value: Any) -> float | None:
+        """Return the position of a value in percent, or None for a missing value."""
+        if not is_number(value):
+            return None
+        return round(100 * (value - self.low) / (self.high - self.low), 3)
 
-    def ticks(self, about: int = 6) -> list[tuple[float, float]]:
-        """Round values and their positions, zero among them if it is on the axis."""
-        rough = (self.high - self.low) / about
-        size = 10.0 ** math.floor(math.log10(rough))
-        step = next(size * factor for factor in (1, 2, 5, 10) if size * factor >= rough)
-        first, last = math.ceil(self.low / step), math.floor(self.high / step)
+    def ticks(self, n_ticks: int = 6) -> list[tuple[float, float]]:
+        """Return about `n_ticks` round values with their positions; zero is one of them if the axis contains it."""
+        rough_step = (self.high - self.low) / n_ticks
+        magnitude = 10.0 ** math.floor(math.log10(rough_step))
+        step = next(magnitude * factor for factor in (1, 2, 5, 10) if magnitude * factor >= rough_step)
+        first = math.ceil(self.low / step)
+        last = math.floor(self.high / step)
         values = [float(f"{i * step:.10g}") for i in range(first, last + 1)]
-        return [(value, self.at(value) or 0.0) for value in values]
+        return [(value, self.position(value) or 0.0) for value in values]
 
 
-def shades(rows: Sequence[Sequence[Any]], *, low: float | None = None, high: float | None = None) -> list[list[Any]]:
-    """The shade of each entry, 0 to SHADES - 1 between the smallest and the largest; None where there is no number."""
-    known = [float(value) for row in rows for value in row if is_number(value)]
-    bottom = low if low is not None else min(known, default=0.0)
-    width = (high if high is not None else max(known, default=1.0)) - bottom or 1.0
-    return [
-        [min(max(int((v - bottom) / width * SHADES), 0), SHADES - 1) if is_number(v) else None for v in row]
-        for row in rows
-    ]
+def compute_shades(
+    rows: Sequence[Sequence[Any]], *, low: float | None = None, high: float | None = None
+) -> list[list[int | None]]:
+    """Map each entry to a shade from 0 to N_SHADES - 1; missing entries to None.
+
+    The shades are spread from `low` to `high`, by default from the smallest to the largest entry.
+    """
+    numbers = [float(value) for row in rows for value in row if is_number(value)]
+    if low is None:
+        low = min(numbers, default=0.0)
+    if high is None:
+        high = max(numbers, default=1.0)
+    width = high - low or 1.0
+
+    def shade(value: Any) -> int | None:
+        if not is_number(value):
+            return None
+        return min(max(int((value - low) / width * N_SHADES), 0), N_SHADES - 1)
+
+    return [[shade(value) for value in row] for row in rows]
 
 
-def decimals(rows: Sequence[Sequence[Any]], digits: int = 3) -> int:
-    """How many decimals show the largest entry with so many digits."""
+def count_decimals(rows: Sequence[Sequence[Any]], n_digits: int = 3) -> int:
+    """Return the number of decimals that shows the largest entry with `n_digits` significant digits."""
     largest = max((abs(value) for row in rows for value in row if is_number(value)), default=0.0)
-    return min(max(digits - 1 - math.floor(math.log10(largest)), 0), 6) if largest > 0 else digits - 1
+    if largest == 0:
+        return n_digits - 1
+    return min(max(n_digits - 1 - math.floor(math.log10(largest)), 0), 6)
 
 
 def scale_to_canvas(points: Sequence[Sequence[Any]]) -> list[list[int] | None]:
-    """Points scaled to fill the canvas, each axis on its own; None for a point without a place."""
-    known = [point for point in points if all(map(is_number, point))]
-    spans = [(min(values), max(values) - min(values)) for values in zip(*known, strict=True)]
+    """Scale points to fill the canvas, each axis separately; a point with a missing coordinate becomes None."""
+    complete = [point for point in points if all(map(is_number, point))]
+    ranges = [(min(values), max(values) - min(values)) for values in zip(*complete, strict=True)]
 
-    def place(value: float, low: float, width: float) -> int:
-        return round(CANVAS * (value - low) / width) if width > 0 else CANVAS // 2
+    def scale(value: float, low: float, width: float) -> int:
+        return round(CANVAS_SIDE * (value - low) / width) if width > 0 else CANVAS_SIDE // 2
 
-    return [
-        [place(value, *span) for value, span in zip(point, spans, strict=True)] if all(map(is_number, point)) else None
-        for point in points
-    ]
+    scaled: list[list[int] | None] = []
+    for point in points:
+        if all(map(is_number, point)):
+            scaled.append([scale(value, low, width) for value, (low, width) in zip(point, ranges, strict=True)])
+        else:
+            scaled.append(None)
+    return scaled

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ._figures import CELLS_WITH_NUMBERS, pyplot
+from ._figures import MAX_CELLS_WITH_NUMBERS, import_pyplot
 
 COLUMNS_SHOWN = 40  # those that move most; more rows are not legible on a page
 LEAST_SCALE = 0.5  # standard deviations at the ends of the colors, so that small differences do not look large
@@ -33,23 +33,25 @@ def draw_column_shift(data: dict[str, Any], figure: Any = None) -> Any:
     domains = [_short(name) for name in data["domains"]]
     values = np.array(data["differences"][:COLUMNS_SHOWN], dtype=float).reshape(len(columns), len(domains))
     size = (3.2 + 0.55 * len(domains), 1.8 + 0.3 * len(columns))
-    figure = figure or pyplot().figure(figsize=size, layout="constrained")
+    figure = figure or import_pyplot().figure(figsize=size, layout="constrained")
     ax = figure.subplots()
     known = np.abs(values[np.isfinite(values)])
     limit = float(np.clip(known.max(initial=0.0), LEAST_SCALE, MOST_SCALE))
     # Differences have a sign: a diverging map, whose middle is white, that color-blind readers can read.
-    colors = pyplot().get_cmap("PuOr").with_extremes(bad="0.9")
+    colors = import_pyplot().get_cmap("PuOr").with_extremes(bad="0.9")
     image = ax.imshow(values, cmap=colors, aspect="auto", vmin=-limit, vmax=limit)
-    tilted = {"rotation": 30, "ha": "right", "rotation_mode": "anchor"} if max(map(len, domains)) > 6 else {}
-    ax.set_xticks(range(len(domains)), domains, parse_math=False, **tilted)
+    ax.set_xticks(range(len(domains)), domains, parse_math=False)
+    if max(map(len, domains)) > 6:
+        for label in ax.get_xticklabels():
+            label.set(rotation=30, ha="right", rotation_mode="anchor")
     ax.set_yticks(range(len(columns)), columns, parse_math=False)
     ax.tick_params(length=0)
     ax.spines[:].set_visible(False)
     odd = np.array(data["odd"][:COLUMNS_SHOWN], dtype=bool).reshape(values.shape)
     for row, column in np.argwhere(odd):
-        box = pyplot().Rectangle((column - 0.5, row - 0.5), 1, 1, fill=False, edgecolor="black", linewidth=1.5)
+        box = import_pyplot().Rectangle((column - 0.5, row - 0.5), 1, 1, fill=False, edgecolor="black", linewidth=1.5)
         ax.add_patch(box)
-    if values.size <= CELLS_WITH_NUMBERS:
+    if values.size <= MAX_CELLS_WITH_NUMBERS:
         for (row, column), value in np.ndenumerate(values):
             text = f"{value:.1f}" if np.isfinite(value) else "none"
             color = "white" if np.isfinite(value) and abs(value) > 0.7 * limit else "black"

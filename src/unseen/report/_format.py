@@ -1,4 +1,4 @@
-"""Numbers and settings as a reader wants to see them. None and values that are not finite become a dash."""
+"""Numbers and settings as text. None and values that are not finite become a dash."""
 
 from __future__ import annotations
 
@@ -6,90 +6,113 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeGuard
 
-NOTHING = "–"  # noqa: RUF001 (an en dash, as tables print it)
-MINUS = "\u2212"  # as wide as a plus sign, and read aloud as "minus"
+MISSING_TEXT = "–"  # noqa: RUF001 (an en dash, as tables print it)
+MINUS = "\u2212"  # as wide as a plus sign, and screen readers pronounce it "minus"
+MAX_LISTED_COLUMNS = 100  # columns with the same use; more are summarized in one line
 
 
 def is_number(value: Any) -> TypeGuard[float]:
-    """Whether the value can be placed on a scale."""
+    """Return whether the value is a finite number."""
     return value is not None and not isinstance(value, str) and math.isfinite(value)
 
 
-def number(value: Any, digits: int = 1) -> str:
-    """A fixed number of decimals."""
+def format_number(value: Any, digits: int = 1) -> str:
+    """Format a number with a fixed number of decimals."""
     if not is_number(value):
-        return NOTHING
+        return MISSING_TEXT
     rounded = round(float(value), digits) + 0.0  # adding zero turns -0.0 into 0.0
     return f"{rounded:,.{digits}f}".replace("-", MINUS)
 
 
 def format_signed(value: Any, digits: int = 1) -> str:
-    """A difference: with its sign, unless it rounds to zero."""
-    text = number(value, digits)
-    return f"+{text}" if is_number(value) and round(float(value), digits) > 0 else text
+    """Format a difference: with its sign, unless it rounds to zero."""
+    text = format_number(value, digits)
+    if is_number(value) and round(float(value), digits) > 0:
+        return f"+{text}"
+    return text
 
 
-def general(value: Any) -> str:
-    """A number of unknown size, to four digits; anything else as it is."""
+def format_value(value: Any) -> str:
+    """Format a number of unknown magnitude with four digits; return any other value as text."""
+    if value is None:
+        return MISSING_TEXT
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return NOTHING if value is None else str(value)
-    if isinstance(value, float) and not is_number(value):
-        return NOTHING
-    return (f"{value:,}" if isinstance(value, int) else f"{value:.4g}").replace("-", MINUS)
+        return str(value)
+    if not is_number(value):
+        return MISSING_TEXT
+    text = f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
+    return text.replace("-", MINUS)
 
 
-def percent(share: float) -> str:
-    """A share from 0 to 1, in per cent."""
+def format_percent(share: float) -> str:
+    """Format a share from 0 to 1 in percent."""
     if 0 < share < 0.0005:
         return "less than 0.1%"
-    return f"{100 * share:.0f}%" if share >= 0.0995 or share == 0 else f"{100 * share:.1f}%"
+    if share >= 0.0995 or share == 0:
+        return f"{100 * share:.0f}%"
+    return f"{100 * share:.1f}%"
 
 
-def p_value(value: Any) -> str:
-    """Three decimals, and never zero: no permutation test can say that."""
+def format_p_value(value: Any) -> str:
+    """Format a p-value with three decimals, but never as zero, which a permutation test cannot yield."""
     if not is_number(value):
-        return NOTHING
+        return MISSING_TEXT
     return "< 0.001" if value < 0.0005 else f"{value:.3f}"
 
 
-def duration(seconds: Any) -> str:
-    """Seconds below a minute, minutes below an hour, then hours."""
+def format_duration(seconds: Any) -> str:
+    """Format a duration: seconds below a minute, minutes below an hour, then hours."""
     if not is_number(seconds):
-        return NOTHING
+        return MISSING_TEXT
+    if seconds < 10:
+        return f"{seconds:.2g} s"
     if seconds < 60:
-        return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+        return f"{seconds:.0f} s"
+    minutes, remaining_seconds = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {remaining_seconds} s"
+    return f"{minutes // 60} h {minutes % 60} min"
 
 
-def format_ranked(methods: Sequence[Mapping[str, Any]]) -> list[Any]:
-    """Methods of a comparison: the automatic one, then the best first; those that failed come last."""
+def format_settings(settings: Mapping[str, Any] | None) -> list[tuple[str, str]]:
+    """Return the names of settings with their values as they are typed in Python."""
+    return [
+        (str(name), f"{value:g}" if isinstance(value, float) else str(value))
+        for name, value in (settings or {}).items()
+    ]
+
+
+def rank_methods(methods: Sequence[Mapping[str, Any]]) -> list[Any]:
+    """Sort the methods of a comparison: the automatic one first, then by mean score; failed methods come last."""
     return sorted(methods, key=lambda m: (m["kind"] != "auto", math.inf if m["mean"] is None else -m["mean"]))
 
 
-def format_pairs(settings: Mapping[str, Any] | None) -> list[tuple[str, str]]:
-    """Names of settings and their values as they could be typed."""
-    found = (settings or {}).items()
-    return [(str(name), f"{value:g}" if isinstance(value, float) else str(value)) for name, value in found]
-
-
-MANY = 100  # columns of one use; more of them than this are listed in one line
-
-
-def column_lines(uses: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
-    """The columns of a table, each with its use and, if it was left out, why: those of a long list in one line."""
-    told: dict[str, list[str]] = {}
+def describe_columns(uses: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    """List the columns of a table with their use and, for a column that was left out, the reason."""
+    columns_by_use: dict[str, list[str]] = {}
     for use in uses:
-        levels = f" with {use['levels']:,} level{'' if use['levels'] == 1 else 's'}" if use["levels"] else ""
-        told.setdefault(f"{use['use']}{levels}{': ' + use['why'] if use['why'] else ''}", []).append(use["column"])
+        text = use["use"]
+        if use["levels"]:
+            text += f" with {use['levels']:,} level{'' if use['levels'] == 1 else 's'}"
+        if use["why"]:
+            text += f": {use['why']}"
+        columns_by_use.setdefault(text, []).append(use["column"])
     lines = []
-    for text, names in told.items():
-        many = len(names) > MANY
-        lines += [(f"{names[0]} to {names[-1]}, {len(names):,} columns", text)] if many else [(n, text) for n in names]
+    for text, names in columns_by_use.items():
+        if len(names) > MAX_LISTED_COLUMNS:
+            lines.append((f"{names[0]} to {names[-1]}, {len(names):,} columns", text))
+        else:
+            lines += [(name, text) for name in names]
     return lines
 
 
+# Filters of the templates, by the names that the templates use.
 FILTERS = {
-    filter.__name__: filter
-    for filter in (number, format_signed, general, p_value, duration, format_pairs, column_lines)
+    "number": format_number,
+    "signed": format_signed,
+    "value": format_value,
+    "p_value": format_p_value,
+    "duration": format_duration,
+    "settings": format_settings,
+    "column_uses": describe_columns,
 }

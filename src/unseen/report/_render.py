@@ -1,4 +1,4 @@
-"""HTML from a summary: templates that escape whatever they are given, and assets that travel inside the page."""
+"""Render summaries as HTML, with templates that escape all values and with style and script inside the page."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from typing import Any
 
 from ..utils.optional_imports import optional_import
 from ._format import FILTERS
-from ._sections import sections
+from ._sections import prepare_sections
 
 
 def render_comparison(summary: Mapping[str, Any]) -> str:
-    """The report of a comparison as one HTML page that needs nothing else.
+    """Render the report of a comparison as one self-contained HTML page.
 
-    Sections whose key is missing, empty or None are left out. Names are escaped, whatever they hold.
+    Sections whose key is missing, empty or None are left out. All names are escaped.
 
     Parameters
     ----------
     summary : dict
-        Plain values: title, data, verdict, domains, methods, pool, embedding, diagnosis, confusion, hardest, surface,
-        settings, provenance, and pictures, addresses of small ones by row. Percentages are given as 0 to 100; any
-        number may be None.
+        Plain values under the keys title, data, verdict, domains, methods, pool (the ensemble), embedding, diagnosis,
+        confusion, hardest, surface, settings, provenance, and pictures (thumbnails as data URLs, by row).
+        Percentages are given as 0 to 100; any number may be None.
 
     Returns
     -------
     page : str
-        The page, to be written as UTF-8.
+        The page, to be encoded as UTF-8.
 
     See Also
     --------
-    render_diagnosis : The page of a shift diagnosis alone.
+    render_diagnosis : Render a shift diagnosis alone.
 
     Examples
     --------
@@ -48,24 +48,24 @@ def render_comparison(summary: Mapping[str, Any]) -> str:
 
 
 def render_diagnosis(summary: Mapping[str, Any], *, fragment: bool = False) -> str:
-    """The account of a shift diagnosis as HTML.
+    """Render a shift diagnosis as HTML.
 
     Parameters
     ----------
     summary : dict
-        What `Diagnosis.summary()` gives.
+        The return value of `Diagnosis.summary()`.
     fragment : bool, default=False
-        Return a piece to embed in another page, such as a notebook, with styles that reach nothing outside it and no
-        script; by default a whole page.
+        If True, return a fragment to embed in another page, such as a notebook: its styles do not affect the rest of
+        the page, and it has no script. If False, return a whole page.
 
     Returns
     -------
     html : str
-        The page or the piece of one.
+        The page or the fragment.
 
     See Also
     --------
-    render_comparison : The report of a whole comparison.
+    render_comparison : Render the report of a comparison.
 
     Examples
     --------
@@ -74,8 +74,8 @@ def render_diagnosis(summary: Mapping[str, Any], *, fragment: bool = False) -> s
     ...            "alpha": 0.05, "n_permutations": 99, "gamma": 1.0, "tests": [], "classes_tests": [],
     ...            "distances": {"marginal": [[0, 0.1], [0.1, 0]], "conditional": [[0, 0.2], [0.2, 0]]},
     ...            "outlier_domain": None, "outlier_text": "", "reading": ["No shift detected."], "notices": []}
-    >>> piece = render_diagnosis(summary, fragment=True)
-    >>> "No shift detected." in piece, "<html" in piece
+    >>> fragment = render_diagnosis(summary, fragment=True)
+    >>> "No shift detected." in fragment, "<html" in fragment
     (True, False)
     """
     name = "fragment.html.jinja" if fragment else "page.html.jinja"
@@ -84,26 +84,32 @@ def render_diagnosis(summary: Mapping[str, Any], *, fragment: bool = False) -> s
 
 def _render(template: str, title: str, summary: Mapping[str, Any]) -> str:
     jinja2 = optional_import("jinja2", "An HTML report")
-    scripts = (f"(() => {{\n{_asset(name)}}})();\n" for name in ("report.js", "scatter.js"))
-    fixed = {
-        "title": title,
-        "data": summary.get("data") and {"columns": [], **summary["data"]},
-        "style": _asset("report.css"),
-        "script": "".join(scripts),
-    }
+    scripts = (f"(() => {{\n{_read_asset(name)}}})();\n" for name in ("report.js", "scatter.js"))
     try:
-        html: str = _environment().get_template(template).render(sections=sections(summary), **fixed)
+        html: str = (
+            _make_environment()
+            .get_template(template)
+            .render(
+                title=title,
+                data=summary.get("data") and {"columns": [], **summary["data"]},
+                style=_read_asset("report.css"),
+                script="".join(scripts),
+                sections=prepare_sections(summary),
+            )
+        )
     except (KeyError, jinja2.UndefinedError) as error:
-        raise ValueError(f"The summary is incomplete: {error}. Pass it as it was produced.") from error
-    # Names taken from file names can hold bytes that are no text, which Python keeps as lone surrogates.
+        raise ValueError(
+            f"summary is incomplete: {error}. Pass the summary as `summary()` of the result returns it."
+        ) from error
+    # File names can contain bytes that are not valid text, which Python represents as lone surrogates.
     return html.encode("utf-8", "replace").decode("utf-8")
 
 
 @functools.cache
-def _environment() -> Any:
+def _make_environment() -> Any:
     jinja2 = optional_import("jinja2", "An HTML report")
     environment = jinja2.Environment(
-        loader=jinja2.FunctionLoader(lambda name: _asset("templates", name)),
+        loader=jinja2.FunctionLoader(lambda name: _read_asset("templates", name)),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -114,10 +120,10 @@ def _environment() -> Any:
 
 
 @functools.cache
-def _asset(*path: str) -> str:
+def _read_asset(*path: str) -> str:
     return files(__package__).joinpath(*path).read_text(encoding="utf-8")
 
 
 def _csp_hash(text: str) -> str:
-    """What a Content-Security-Policy calls an inline style or script that may be used."""
+    """Return the source expression by which a Content-Security-Policy allows an inline style or script."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

@@ -1,4 +1,4 @@
-"""What each section of the page shows, worked out from the summary before any HTML is written."""
+"""Prepare the values that each section of the report shows, before any HTML is rendered."""
 
 from __future__ import annotations
 
@@ -6,129 +6,142 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ._charts import Axis, decimals, scale_to_canvas, shades
-from ._format import is_number, number
+from ._charts import Axis, compute_shades, count_decimals, scale_to_canvas
+from ._format import format_number, is_number
 
 Section = dict[str, Any]
-SQUARE = 260  # side of the reliability diagram
-LEGIBLE_TOGETHER = 6  # classes; confusion tables with more are shown one domain at a time
+INTERVAL_KEYS = ("difference", "low", "high")
+DIAGRAM_SIDE = 260  # pixels of the reliability diagram
+MAX_CLASSES_SIDE_BY_SIDE = 6  # confusion tables with more classes are shown one domain at a time
 
 
-def verdict_section(summary: Mapping[str, Any]) -> Section:
-    """What to do, and the intervals of the verdict on one axis: overall first, then each held-out domain."""
+def prepare_verdict(summary: Mapping[str, Any]) -> Section:
+    """Prepare the recommendation, and the intervals of the verdict on one axis: overall first, then each domain."""
     verdict = summary["verdict"]
-    overall = {key: verdict[key] for key in ("difference", "low", "high")}
     auto = verdict.get("auto")
-    intervals = [
-        *([{"domain": None, "label": "Auto against plain", **auto}] if auto else []),
-        {"domain": None, "label": "Invariant against plain" if auto else "All domains", **overall},
-        *(verdict["per_domain"] or []),
-    ]
-    axis = Axis.around(row[key] for row in intervals for key in overall)
-
-    def placed(row: Mapping[str, Any]) -> Section:
-        low, high = row["low"], row["high"]
-        known = is_number(low) and is_number(high)
-        at = {f"{key}_at": axis.at(row[key]) for key in overall}
-        return {**row, **at, "known": known, "beyond_zero": known and (low > 0 or high < 0)}
-
+    intervals = []
+    if auto:
+        intervals.append({"domain": None, "label": "Auto against plain", **auto})
+    overall = {key: verdict[key] for key in INTERVAL_KEYS}
+    intervals.append({"domain": None, "label": "Invariant against plain" if auto else "All domains", **overall})
+    intervals += verdict["per_domain"] or []
+    axis = Axis.from_values(interval[key] for interval in intervals for key in INTERVAL_KEYS)
     ticks = axis.ticks()
     zero = [value for value, _ in ticks].index(0.0)
-    metric, share = _metric(summary)
+    metric, is_percentage = _metric_name(summary)
     return {
         **verdict,
         "metric": metric,
-        "share": share,
-        "digits": 1 if share else 3,
-        "advice": _advice(verdict.get("recommendation"), share),
+        "share": is_percentage,
+        "digits": 1 if is_percentage else 3,
+        "advice": _prepare_advice(verdict.get("recommendation"), is_percentage),
         "auto": auto,
         "known": is_number(intervals[0]["difference"]),
-        "rows": [placed(row) for row in intervals],
-        "zero": axis.at(0.0),
-        # Every other label is left out where there is little room; zero keeps its own.
-        "ticks": [(value, at, (i - zero) % 2 == 1) for i, (value, at) in enumerate(ticks)],
+        "rows": [_place_interval(interval, axis) for interval in intervals],
+        "zero": axis.position(0.0),
+        # On narrow screens every other label is hidden; that of zero always remains.
+        "ticks": [(value, position, (i - zero) % 2 == 1) for i, (value, position) in enumerate(ticks)],
     }
 
 
-def _advice(advice: Mapping[str, Any] | None, share: bool) -> Section | None:
-    """What to use, and on one axis the held-out domains, their mean and where the next one is expected."""
+def _place_interval(interval: Mapping[str, Any], axis: Axis) -> Section:
+    """Add positions on the axis, and whether the interval excludes zero."""
+    low = interval["low"]
+    high = interval["high"]
+    is_known = is_number(low) and is_number(high)
+    positions = {f"{key}_at": axis.position(interval[key]) for key in INTERVAL_KEYS}
+    return {**interval, **positions, "known": is_known, "beyond_zero": is_known and (low > 0 or high < 0)}
+
+
+def _prepare_advice(advice: Mapping[str, Any] | None, is_percentage: bool) -> Section | None:
+    """Prepare the recommendation: on one axis the held-out domains, their mean and the prediction interval."""
     if not advice:
         return None
-    scores, ends = advice["scores"], {key: advice[key] for key in ("expected", "low", "high")}
-    axis = Axis.around([*scores.values(), *ends.values()], zero=False)
+    scores = advice["scores"]
+    expected = {key: advice[key] for key in ("expected", "low", "high")}
+    axis = Axis.from_values([*scores.values(), *expected.values()], include_zero=False)
     use, _, rest = advice["sentence"].partition(". ")
     return {
         **advice,
         "use": use,
         "rest": rest,
-        "dots": [(name, score, axis.at(score)) for name, score in scores.items() if is_number(score)],
-        **{f"{key}_at": axis.at(value) for key, value in ends.items()},
-        "ticks": [(value, at) for value, at in axis.ticks() if not share or 0 <= value <= 100],
+        "dots": [(name, score, axis.position(score)) for name, score in scores.items() if is_number(score)],
+        **{f"{key}_at": axis.position(value) for key, value in expected.items()},
+        "ticks": [(value, position) for value, position in axis.ticks() if not is_percentage or 0 <= value <= 100],
     }
 
 
-def _metric(summary: Mapping[str, Any]) -> tuple[str, bool]:
-    """What the scores are called, and whether they are percentages."""
+def _metric_name(summary: Mapping[str, Any]) -> tuple[str, bool]:
+    """Return the name of the metric, and whether its scores are percentages."""
     verdict = summary.get("verdict") or {}
     return str(verdict.get("metric") or "accuracy").replace("_", " "), verdict.get("share", True)
 
 
-def accuracy_section(summary: Mapping[str, Any]) -> Section:
-    """Cells with shades, the automatic method first, and the best of each column among the methods that compete."""
-    domains, methods = summary["domains"], sorted(summary["methods"], key=lambda one: one["kind"] != "auto")
-    metric, share = _metric(summary)
-    digits = 1 if share else 3
-    found = [[method["accuracies"].get(name) or {} for name in domains] for method in methods]
-    means = [[cell.get("mean") for cell in cells] for cells in found]
-    # Ties at the precision shown are all best; the last column is the mean over domains.
+def prepare_methods(summary: Mapping[str, Any]) -> Section:
+    """Prepare the table of scores: shades, the automatic method first, and the best method of each column."""
+    domains = summary["domains"]
+    methods = sorted(summary["methods"], key=lambda method: method["kind"] != "auto")
+    metric, is_percentage = _metric_name(summary)
+    digits = 1 if is_percentage else 3
+    scores = [[method["accuracies"].get(name) or {} for name in domains] for method in methods]
+    means = [[cell.get("mean") for cell in cells] for cells in scores]
+    # Ties at the displayed precision are all best. References do not compete. The last column is the mean over domains.
     competing = [
         [
-            round(v, digits) if is_number(v) and method["kind"] != "reference" else None
-            for v in (*values, method["mean"])
+            round(value, digits) if is_number(value) and method["kind"] != "reference" else None
+            for value in (*values, method["mean"])
         ]
         for method, values in zip(methods, means, strict=True)
     ]
-    tops = [max(filter(is_number, column), default=math.inf) for column in zip(*competing, strict=True)]
+    best_scores = [max(filter(is_number, column), default=math.inf) for column in zip(*competing, strict=True)]
     rows = []
-    for method, cells, row_shades, values in zip(methods, found, shades(means), competing, strict=True):
-        *best, best_mean = (value == top for value, top in zip(values, tops, strict=True))
-        shown = [
-            {"mean": cell.get("mean"), "sd": cell.get("sd"), "shade": shade, "best": is_best}
-            for cell, shade, is_best in zip(cells, row_shades, best, strict=True)
+    for method, cells, shades, values in zip(methods, scores, compute_shades(means), competing, strict=True):
+        *is_best, is_best_mean = (value == best for value, best in zip(values, best_scores, strict=True))
+        prepared_cells = [
+            {"mean": cell.get("mean"), "sd": cell.get("sd"), "shade": shade, "best": best}
+            for cell, shade, best in zip(cells, shades, is_best, strict=True)
         ]
-        rows.append({**method, "cells": shown, "best": best_mean})
-    repeated = any(cell["sd"] is not None for row in rows for cell in row["cells"])
-    about = {"metric": metric, "share": share, "digits": digits}
-    return {"domains": domains, "rows": rows, "repeated": repeated, **about}
+        rows.append({**method, "cells": prepared_cells, "best": is_best_mean})
+    return {
+        "domains": domains,
+        "rows": rows,
+        "repeated": any(cell["sd"] is not None for row in rows for cell in row["cells"]),
+        "metric": metric,
+        "share": is_percentage,
+        "digits": digits,
+    }
 
 
-def pool_section(summary: Mapping[str, Any]) -> Section:
-    """Mean weights as bars, steps with what came of them, and the reliability diagram on a square."""
-    pool = summary["pool"]
-    known = [weight for weight in pool["weights"].values() if is_number(weight)]
-    most = max(known, default=0.0) or 1.0
-    bars = [(name, w, round(100 * w / most, 3) if is_number(w) else 0) for name, w in pool["weights"].items()]
+def prepare_ensemble(summary: Mapping[str, Any]) -> Section:
+    """Prepare the mean weights as bars, the transductive steps, and the reliability diagram."""
+    ensemble = summary["pool"]
+    largest = max(filter(is_number, ensemble["weights"].values()), default=0.0) or 1.0
+    bars = []
+    for name, weight in ensemble["weights"].items():
+        bars.append((name, weight, round(100 * weight / largest, 3) if is_number(weight) else 0))
     dots = [
         {
-            **one,
-            "x": round(SQUARE * one["confidence"], 1),
-            "y": round(SQUARE * (1 - one["accuracy"]), 1),
-            "r": round(2 + 18 * math.sqrt(one["share"]), 1),
+            **calibration_bin,
+            "x": round(DIAGRAM_SIDE * calibration_bin["confidence"], 1),
+            "y": round(DIAGRAM_SIDE * (1 - calibration_bin["accuracy"]), 1),
+            "r": round(2 + 18 * math.sqrt(calibration_bin["share"]), 1),
         }
-        for one in pool["calibration"]["bins"]
-        if all(is_number(one[name]) for name in ("confidence", "accuracy", "share"))
+        for calibration_bin in ensemble["calibration"]["bins"]
+        if all(is_number(calibration_bin[name]) for name in ("confidence", "accuracy", "share"))
     ]
-    return {**pool, "bars": bars, "dots": dots, "square": SQUARE}
+    return {**ensemble, "bars": bars, "dots": dots, "side": DIAGRAM_SIDE}
 
 
-def embedding_section(summary: Mapping[str, Any]) -> Section:
-    """The section, and under "payload" what the script draws."""
-    embedding, pictures = summary["embedding"], summary.get("pictures") or {}
+def prepare_embedding(summary: Mapping[str, Any]) -> Section:
+    """Prepare the scatter plots; "payload" holds the values for the script."""
+    embedding = summary["embedding"]
+    pictures = summary.get("pictures") or {}
     domains = [str(name) for name in embedding["domains"]]
+    held_out = str(embedding["held_out"])
     payload = {
         "classes": [str(name) for name in embedding["classes"]],
         "domains": domains,
-        "heldOut": domains.index(str(embedding["held_out"])) if str(embedding["held_out"]) in domains else -1,
+        "heldOut": domains.index(held_out) if held_out in domains else -1,
         "panels": [scale_to_canvas(embedding["before"]), scale_to_canvas(embedding["after"])],
         **{name: [int(code) for code in embedding[name]] for name in ("class", "domain", "row")},
         "pictures": [pictures.get(str(row)) for row in embedding["row"]] if pictures else [],
@@ -136,56 +149,68 @@ def embedding_section(summary: Mapping[str, Any]) -> Section:
     return {**embedding, "payload": payload}
 
 
-def diagnosis_section(summary: Mapping[str, Any]) -> Section:
-    """The distances as two heat maps that share their scale."""
+def prepare_diagnosis(summary: Mapping[str, Any]) -> Section:
+    """Prepare the distances as two heat maps with one scale."""
     diagnosis = summary["diagnosis"]
-    distances = diagnosis["distances"]
-    apart = {
-        kind: [[None if i == j else value for j, value in enumerate(row)] for i, row in enumerate(distances[kind])]
+    distances = {
+        kind: [
+            [None if i == j else value for j, value in enumerate(row)]
+            for i, row in enumerate(diagnosis["distances"][kind])
+        ]
         for kind in ("marginal", "conditional")
     }
-    everything = [row for rows in apart.values() for row in rows]
-    top = max((value for row in everything for value in row if is_number(value)), default=1.0)
-    maps = {kind: {"rows": rows, "shades": shades(rows, low=0.0, high=top)} for kind, rows in apart.items()}
-    return {**diagnosis, "maps": maps, "decimals": decimals(everything)}
+    all_rows = [row for rows in distances.values() for row in rows]
+    largest = max((value for row in all_rows for value in row if is_number(value)), default=1.0)
+    maps = {
+        kind: {"rows": rows, "shades": compute_shades(rows, low=0.0, high=largest)} for kind, rows in distances.items()
+    }
+    return {**diagnosis, "maps": maps, "decimals": count_decimals(all_rows)}
 
 
-def confusion_section(summary: Mapping[str, Any]) -> Section:
-    """Each table with the share of its row as shade, and what part of a class was found."""
-    tables, prepared = summary["confusion"], []
+def prepare_confusion(summary: Mapping[str, Any]) -> Section:
+    """Prepare the confusion tables: the share of each row as shade, and the recall of each class."""
+    tables = summary["confusion"]
     domains = list(dict.fromkeys(table["domain"] for table in tables))
+    prepared = []
     for table in tables:
         totals = table.get("totals") or [sum(row) for row in table["counts"]]
-        share = [[n / max(total, 1) for n in row] for row, total in zip(table["counts"], totals, strict=True)]
-        found = [100 * share[i][i] if total else None for i, total in enumerate(totals)]
-        texts = [[number(n, 0 if float(n).is_integer() else 1) for n in row] for row in table["counts"]]
-        shown = {"found": found, "shades": shades(share, low=0.0, high=1.0), "group": domains.index(table["domain"])}
-        prepared.append({**table, **shown, "texts": texts})
-    together = all(len(table["classes"]) <= LEGIBLE_TOGETHER for table in tables)
-    left_out = max((table.get("left_out", 0) for table in tables), default=0)
-    repeats = max((table.get("repeats", 1) for table in tables), default=1)
+        shares = [[n / max(total, 1) for n in row] for row, total in zip(table["counts"], totals, strict=True)]
+        prepared.append(
+            {
+                **table,
+                "recall": [100 * shares[i][i] if total else None for i, total in enumerate(totals)],
+                "shades": compute_shades(shares, low=0.0, high=1.0),
+                "group": domains.index(table["domain"]),
+                "texts": [
+                    [format_number(n, 0 if float(n).is_integer() else 1) for n in row] for row in table["counts"]
+                ],
+            }
+        )
     advice = (summary.get("verdict") or {}).get("recommendation") or {}
     return {
         "tables": prepared,
         "domains": domains,
-        "together": together,
-        "left_out": left_out,
-        "repeats": repeats,
+        "side_by_side": all(len(table["classes"]) <= MAX_CLASSES_SIDE_BY_SIDE for table in tables),
+        "left_out": max((table.get("left_out", 0) for table in tables), default=0),
+        "repeats": max((table.get("repeats", 1) for table in tables), default=1),
         "recommended": all(table["method"] == advice.get("method") for table in tables),
     }
 
 
-def hardest_section(summary: Mapping[str, Any]) -> list[Section]:
-    """Samples that most methods get wrong, by class, each with its picture if there is one."""
+def prepare_hardest(summary: Mapping[str, Any]) -> list[Section]:
+    """Prepare the samples that most methods misclassify, by class, with thumbnails if there are any."""
     pictures = summary.get("pictures") or {}
     return [
-        {**part, "samples": [{**one, "picture": pictures.get(str(one["row"]))} for one in part["samples"]]}
-        for part in summary["hardest"]
+        {
+            **entry,
+            "samples": [{**sample, "picture": pictures.get(str(sample["row"]))} for sample in entry["samples"]],
+        }
+        for entry in summary["hardest"]
     ]
 
 
-def surface_section(summary: Mapping[str, Any]) -> Section:
-    """Scores with one row for each value of y and one column for each value of x."""
+def prepare_surface(summary: Mapping[str, Any]) -> Section:
+    """Prepare the validation scores: one row for each value of y and one column for each value of x."""
     surface = summary["surface"]
     scores = surface["scores"]
     if len(scores) != len(surface["y"]) or any(len(row) != len(surface["x"]) for row in scores):
@@ -193,29 +218,30 @@ def surface_section(summary: Mapping[str, Any]) -> Section:
             f"The scores of the validation surface need {len(surface['y'])} rows, one for each y, and "
             f"{len(surface['x'])} columns, one for each x; got rows of length {[len(row) for row in scores]}."
         )
-    return {**surface, "shades": shades(scores), "decimals": decimals(scores)}
+    return {**surface, "shades": compute_shades(scores), "decimals": count_decimals(scores)}
 
 
-# In the order of the page: the key that a section needs, its heading, and what prepares it.
+# In the order of the page: the key that a section needs, its heading, and the function that prepares it.
 SECTIONS: list[tuple[str, str, Callable[[Mapping[str, Any]], Any]]] = [
-    ("verdict", "Verdict", verdict_section),
-    ("methods", "Accuracy where each domain was held out", accuracy_section),
-    ("pool", "The pool", pool_section),
-    ("embedding", "Before and after", embedding_section),
-    ("diagnosis", "How the domains differ", diagnosis_section),
-    ("confusion", "Which classes are confused", confusion_section),
-    ("hardest", "What most methods get wrong", hardest_section),
-    ("surface", "What validation saw", surface_section),
-    ("settings", "Chosen settings", lambda summary: summary["settings"]),
-    ("provenance", "How it was made", lambda summary: summary["provenance"]),
+    ("verdict", "Verdict", prepare_verdict),
+    ("methods", "Accuracy on each held-out domain", prepare_methods),
+    ("pool", "The ensemble", prepare_ensemble),
+    ("embedding", "Features before and after projection", prepare_embedding),
+    ("diagnosis", "Distribution shift between domains", prepare_diagnosis),
+    ("confusion", "Confusion matrices", prepare_confusion),
+    ("hardest", "Samples that most methods misclassify", prepare_hardest),
+    ("surface", "Validation scores", prepare_surface),
+    ("settings", "Selected hyperparameters", lambda summary: summary["settings"]),
+    ("provenance", "Reproducibility", lambda summary: summary["provenance"]),
 ]
 
 
-def sections(summary: Mapping[str, Any]) -> list[Section]:
-    """The sections that the summary has something for."""
-    present = [section for section in SECTIONS if summary.get(section[0]) not in (None, [])]
-    metric = _metric(summary)[0].capitalize()
-    return [
-        {"name": name, "title": title.replace("Accuracy", metric), "view": view(summary)}
-        for name, title, view in present
-    ]
+def prepare_sections(summary: Mapping[str, Any]) -> list[Section]:
+    """Prepare the sections for which the summary has values."""
+    metric, _ = _metric_name(summary)
+    sections = []
+    for name, title, prepare in SECTIONS:
+        if summary.get(name) not in (None, []):
+            title = title.replace("Accuracy", metric.capitalize())
+            sections.append({"name": name, "title": title, "view": prepare(summary)})
+    return sections

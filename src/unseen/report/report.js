@@ -1,8 +1,8 @@
 "use strict";
-// Controls are written hidden and shown here, so that a browser without scripts offers none that do nothing.
+// Controls are hidden in the HTML and shown here, so that a browser without scripts shows no control without effect.
 const announce = (text) => { document.getElementById("announcer").textContent = text; };
 
-// Light or dark: the system's choice until the reader makes one.
+// Light or dark theme: the system's preference until the reader selects one.
 const theme = document.getElementById("theme");
 const preferred = matchMedia("(prefers-color-scheme: dark)");
 const isDark = () => (document.documentElement.dataset.theme ?? (preferred.matches ? "dark" : "light")) === "dark";
@@ -15,19 +15,20 @@ preferred.addEventListener("change", showTheme);
 theme.hidden = false;
 showTheme();
 
-// Tables that sort. Cells without a value stay at the end, whatever the direction.
+// Sortable tables. Cells without a value stay at the end in both directions.
 const sortKey = (cell) => (cell.dataset.sort ?? cell.textContent).trim();
 
 function compareKeys(a, b) {
-  const [x, y] = [Number(a), Number(b)];
+  const x = Number(a);
+  const y = Number(b);
   return Number.isNaN(x) || Number.isNaN(y) ? a.localeCompare(b, undefined, { numeric: true }) : x - y;
 }
 
 function sortTable(table, column, direction) {
   const body = table.tBodies[0];
   const rows = [...body.rows].map((row) => ({ row, key: sortKey(row.cells[column]) }));
-  const empty = (key) => key === "" || key === "nan" || key === "–";
-  rows.sort((a, b) => empty(a.key) - empty(b.key) || direction * compareKeys(a.key, b.key));
+  const isEmpty = (key) => key === "" || key === "nan" || key === "–";
+  rows.sort((a, b) => isEmpty(a.key) - isEmpty(b.key) || direction * compareKeys(a.key, b.key));
   body.append(...rows.map(({ row }) => row));
 }
 
@@ -40,7 +41,7 @@ for (const table of document.querySelectorAll("table[data-sortable]")) {
     header.append(button);
     header.setAttribute("aria-sort", "none");
     button.addEventListener("click", () => {
-      // Numbers are asked for to see the largest, names to find one.
+      // Numbers are sorted in descending order first, names in ascending order.
       const first = header.classList.contains("num") ? "descending" : "ascending";
       const other = first === "ascending" ? "descending" : "ascending";
       const order = header.getAttribute("aria-sort") === first ? other : first;
@@ -51,7 +52,7 @@ for (const table of document.querySelectorAll("table[data-sortable]")) {
   });
 }
 
-// The confusion of one held-out domain, or of all.
+// Show the confusion matrices of one held-out domain, or of all.
 const choice = document.getElementById("confusion-choice");
 if (choice) {
   const show = () => {
@@ -64,7 +65,7 @@ if (choice) {
   show();
 }
 
-// Copying needs the browser's leave; without it the text is selected, ready for the reader's own shortcut.
+// Copying needs the browser's permission; without it the text is selected, so that the reader can copy it.
 const copy = document.getElementById("copy");
 if (copy) {
   const command = document.getElementById("command");
@@ -82,7 +83,7 @@ if (copy) {
   copy.hidden = false;
 }
 
-// A frame is a stop for the Tab key only while it has something to scroll.
+// A frame can have the keyboard focus only while it can be scrolled.
 const frames = new ResizeObserver((entries) => {
   for (const { target } of entries) {
     const scrolls = target.scrollWidth > target.clientWidth + 1 || target.scrollHeight > target.clientHeight + 1;

@@ -5,7 +5,9 @@ const root = document.getElementById("scatter");
 if (!root) return;
 root.hidden = false;
 const data = JSON.parse(document.getElementById("scatter-data").textContent);
-const [COLORS, MARGIN, CANVAS] = [7, 14, 1000];
+const N_COLORS = 7;
+const MARGIN = 14;
+const CANVAS_SIDE = 1000;
 const RADIUS = data.row.length > 800 ? 2.8 : 4;
 const names = { class: data.classes, domain: data.domains };
 const hidden = { class: new Set(), domain: new Set() };
@@ -19,17 +21,17 @@ const svg = (name, attributes = {}) => {
   return element;
 };
 
-// Seven colors; the eighth group starts again with the next shape.
+// Seven colors; from the eighth group on, the colors repeat with the next shape.
 const shapes = [
   (x, y, r) => `M${x - r} ${y}a${r} ${r} 0 1 0 ${2 * r} 0a${r} ${r} 0 1 0 ${-2 * r} 0z`,
   (x, y, r) => `M${x - r} ${y - r}h${2 * r}v${2 * r}h${-2 * r}z`,
   (x, y, r) => `M${x} ${y - 1.2 * r}l${1.2 * r} ${2.1 * r}h${-2.4 * r}z`,
   (x, y, r) => `M${x} ${y - 1.35 * r}l${1.35 * r} ${1.35 * r}l${-1.35 * r} ${1.35 * r}l${-1.35 * r} ${-1.35 * r}z`,
 ];
-const shapeOf = (group) => shapes[Math.floor(group / COLORS) % shapes.length];
-const colourOf = (group) => `var(--q${group % COLORS})`;
+const shapeOf = (group) => shapes[Math.floor(group / N_COLORS) % shapes.length];
+const colorOf = (group) => `var(--q${group % N_COLORS})`;
 
-// Samples by class and domain; those held out come last, to be drawn on top.
+// Samples by class and domain; held-out samples come last, to be drawn on top.
 const cells = new Map();
 data.row.forEach((_, sample) => {
   const key = `${data.class[sample]} ${data.domain[sample]}`;
@@ -44,21 +46,21 @@ function position(panel, sample) {
   const point = panel.points[sample];
   if (!point) return null;
   const { clientWidth: width, clientHeight: height } = panel.element;
-  const x = MARGIN + (point[0] / CANVAS) * (width - 2 * MARGIN);
-  const y = height - MARGIN - (point[1] / CANVAS) * (height - 2 * MARGIN);
+  const x = MARGIN + (point[0] / CANVAS_SIDE) * (width - 2 * MARGIN);
+  const y = height - MARGIN - (point[1] / CANVAS_SIDE) * (height - 2 * MARGIN);
   return [Math.round(x * 10) / 10, Math.round(y * 10) / 10];
 }
 
 function draw(panel) {
   const { clientWidth, clientHeight } = panel.element;
-  // With a view box the picture also fits the paper, where nothing draws it anew.
+  // With a view box the picture is also scaled to the page when printed, where it is not redrawn.
   const picture = svg("svg", { "aria-hidden": "true", viewBox: `0 0 ${clientWidth} ${clientHeight}` });
   for (const cell of ordered.filter(isShown)) {
     const shape = shapeOf(cell[mode]);
     const ring = cell.domain === data.heldOut;
     const places = cell.samples.map((sample) => position(panel, sample)).filter(Boolean);
     const path = places.map(([x, y]) => shape(x, y, RADIUS + (ring ? 0.8 : 0))).join("");
-    const paint = { [ring ? "stroke" : "fill"]: colourOf(cell[mode]), class: ring ? "rings" : "dots" };
+    const paint = { [ring ? "stroke" : "fill"]: colorOf(cell[mode]), class: ring ? "rings" : "dots" };
     picture.append(svg("path", { d: path, ...paint }));
   }
   panel.element.replaceChildren(picture);
@@ -67,7 +69,7 @@ function draw(panel) {
 
 const drawAll = () => panels.forEach(draw);
 
-// The sample under the pointer or the arrow keys, marked in both plots and told in the one in use.
+// The sample selected with the pointer or the arrow keys is marked in both plots and described in the active one.
 const describe = (sample) => [
   ["row", String(data.row[sample])],
   ["class", data.classes[data.class[sample]]],
@@ -90,11 +92,11 @@ function mark(panel) {
     picture.alt = "";
     tip.append(picture);
   }
-  for (const [what, value] of describe(picked.sample)) {
+  for (const [label, value] of describe(picked.sample)) {
     const line = document.createElement("div");
     const name = document.createElement("bdi");
     name.textContent = value;
-    line.append(`${what}: `, name);
+    line.append(`${label}: `, name);
     tip.append(line);
   }
   const side = x < panel.element.clientWidth / 2 ? "left" : "right";
@@ -111,11 +113,15 @@ function pick(panel, sample) {
 }
 
 function nearest(panel, x, y) {
-  let [best, least] = [null, 20 ** 2];
+  let best = null;
+  let smallest = 20 ** 2;
   data.row.forEach((_, sample) => {
     const place = sampleShown(sample) && position(panel, sample);
     const distance = place ? (place[0] - x) ** 2 + (place[1] - y) ** 2 : Infinity;
-    if (distance < least) [best, least] = [sample, distance];
+    if (distance < smallest) {
+      best = sample;
+      smallest = distance;
+    }
   });
   return best;
 }
@@ -160,7 +166,7 @@ function legend() {
     button.setAttribute("aria-pressed", String(!hidden[mode].has(group)));
     const ring = mode === "domain" && group === data.heldOut;
     const swatch = svg("svg", { width: 16, height: 16, "aria-hidden": "true" });
-    const paint = ring ? { class: "rings", stroke: colourOf(group) } : { fill: colourOf(group) };
+    const paint = ring ? { class: "rings", stroke: colorOf(group) } : { fill: colorOf(group) };
     swatch.append(svg("path", { d: shapeOf(group)(8, 8, 5), ...paint }));
     const label = document.createElement("bdi");
     label.textContent = name;
@@ -184,7 +190,7 @@ root.querySelectorAll("input[name=color]").forEach((input) => {
     drawAll();
   });
 });
-// A reloaded page may come back with the other button pressed.
+// Browsers may restore the state of the radio buttons when a page is reloaded.
 mode = root.querySelector("input[name=color]:checked").value;
 legend();
 drawAll();

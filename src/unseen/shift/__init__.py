@@ -1,7 +1,8 @@
-"""How domains differ, before any modeling, and how far a new batch lies from those that are known.
+"""Tests of distribution shift between domains, and novelty scores of new batches.
 
-`diagnose` tests P(Y), P(X) and P(X|Y) by permutation and gives a `Diagnosis`, in numbers, words and pictures; `Novelty`
-measures new samples. Needs kernels, tables, and `report` to draw: nothing of methods.
+`diagnose` tests P(Y), P(X) and P(X|Y) by permutation and returns a `Diagnosis` with numbers, texts and figures.
+`Novelty` measures the distance of new samples from the source domains. The package imports `linalg`, `kernels`,
+`tables` and `report`.
 """
 
 from ._diagnose import ClassShift, Diagnosis, Shift, diagnose

@@ -13,7 +13,7 @@ from scipy.stats import rankdata
 from ..utils.optional_imports import optional_import
 from ._column_tests import MEAN_SPREAD, predict_next_domain
 from ._column_values import ColumnValues, DomainRows, Floats, Indices, read_columns
-from ._diagnose import holm
+from ._diagnose import adjust_by_holm
 from ._random_effects import random_effects
 
 MIN_CELL = 2  # values of a class in a domain, fewer of which have no spread
@@ -269,7 +269,7 @@ def _adjust(p_values: Sequence[float | None]) -> list[float | None]:
     known = [position for position, p in enumerate(p_values) if p is not None]
     adjusted: list[float | None] = [None] * len(p_values)
     values = np.array([p_values[position] for position in known], dtype=float)
-    for position, p in zip(known, holm(values), strict=True):
+    for position, p in zip(known, adjust_by_holm(values), strict=True):
         adjusted[position] = p
     return adjusted
 
@@ -488,7 +488,7 @@ def _pool(
     slopes: Floats, errors: Floats, known: Indices, domain: DomainRows
 ) -> tuple[float, float, float, float, dict[str, float], tuple[str, ...]]:
     result = random_effects(slopes, errors)
-    p_values = holm(2 * stdtr(np.inf, -np.abs(slopes / errors)))
+    p_values = adjust_by_holm(2 * stdtr(np.inf, -np.abs(slopes / errors)))
     opposite = tuple(
         domain.names[d]
         for d, slope, p in zip(known, slopes, p_values, strict=True)

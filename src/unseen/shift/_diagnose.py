@@ -1,4 +1,4 @@
-"""`diagnose`: from samples to a Diagnosis, which is what the tests found, as attributes, words, a table and a page."""
+"""`diagnose` tests for shift between domains; `Diagnosis` holds the results as attributes, text, table and page."""
 
 from __future__ import annotations
 
@@ -14,24 +14,34 @@ from sklearn.utils import check_random_state, check_scalar, check_X_y
 from ..kernels import Kernel, available_bytes
 from ..linalg import Array, Ints, Membership
 from ..report import draw_diagnosis, render_diagnosis
-from ..tables import Dates, is_table, load_table, preprocessor
+from ..tables import Dates, is_table, load_table, make_preprocessor
 from ..utils.optional_imports import optional_import
 from ..utils.samples import Samples
 from ..utils.validation import Labels, check_domains, check_labels, encode_classes, encode_domains
-from . import _interpretation as _words
+from . import _interpretation
 from ._permutation_tests import (
-    Evidence,
-    chi_square,
+    PermutationResult,
+    chi_square_result,
     distance_matrices,
-    kernel_evidence,
-    outlier_statistics,
-    permuted_tables,
+    find_confirmed_outlier,
+    run_kernel_tests,
+    sample_tables,
 )
 
-# What a summary tells of a test, of any kind and of one class.
-MOST_WORK = 1e13  # products of two numbers in the tests of features: ten minutes of one core
-SHOWN_DOMAINS = ("name", "key", "statistic", "p_value", "effect", "effect_label", "effect_text", "flagged", "question")
-SHOWN_CLASSES = ("p_value", "p_adjusted", "effect", "flagged")
+MAX_PRODUCTS = 1e13  # multiplications in the tests of features: ten minutes on one core
+# Attributes of a Shift and of a ClassShift in the summary.
+SUMMARY_TEST_FIELDS = (
+    "name",
+    "key",
+    "statistic",
+    "p_value",
+    "effect",
+    "effect_label",
+    "effect_text",
+    "flagged",
+    "question",
+)
+SUMMARY_CLASS_FIELDS = ("p_value", "p_adjusted", "effect", "flagged")
 
 
 @dataclass(frozen=True)
@@ -43,18 +53,18 @@ class Shift:
     key : str
         "label", "covariate", "conditional" or "prior_normalized".
     n : int
-        Samples the test is based on.
+        Number of samples in the test.
     statistic : float or None
-        The statistic that was permuted; None, like the p-value and the effect, if the data do not allow the test.
+        The permuted statistic; None, like the p-value and the effect, if the data do not allow the test.
     p_value : float or None
-        Share of permutations that reach it, the data counted among them.
+        Share of permutations that reach the statistic, including the data themselves.
     effect : float or None
         Percentage points for "label"; otherwise the share of the kernel variance that domains explain, from 0 to 1,
         adjusted for chance.
     effect_label : str
-        "negligible", "small", "moderate" or "large"; "not testable" if there is none.
+        "negligible", "small", "moderate" or "large"; "not testable" without a test.
     effect_text : str
-        The effect, the p-value and the number of samples in words.
+        The effect, the p-value and the number of samples as text.
     flagged : bool
         Whether the p-value is at most alpha.
     """
@@ -71,12 +81,12 @@ class Shift:
     @property
     def name(self) -> str:
         """The distribution in question, such as "P(X|Y)"."""
-        return _words.NAMES[self.key]
+        return _interpretation.NAMES[self.key]
 
     @property
     def question(self) -> str:
-        """What the test asks, in words."""
-        return _words.QUESTIONS[self.key]
+        """The question that the test answers."""
+        return _interpretation.QUESTIONS[self.key]
 
 
 @dataclass(frozen=True)
@@ -88,10 +98,10 @@ class ClassShift:
     label : object
         The class.
     n : int
-        Its samples in the test.
+        Number of its samples in the test.
     p_value, p_adjusted : float or None
-        Of its test, alone and after Holm's correction for testing every class; None if the class was found in fewer
-        than two domains.
+        P-value of the test, and after Holm's correction for testing every class; None if fewer than two domains have
+        the class.
     effect : float or None
         Share of the class's kernel variance that domains explain, from 0 to 1, adjusted for chance.
     flagged : bool
@@ -110,33 +120,33 @@ class ClassShift:
 class Diagnosis:
     """How the domains of a data set differ; made by :func:`unseen.diagnose`.
 
-    ``print`` it for a plain-words account; notebooks show it as a page.
+    ``print`` shows a text; notebooks show a page.
 
     Attributes
     ----------
     n_samples, n_used : int
-        Samples given, and samples that the kernel tests used.
+        Number of samples, and number of samples in the kernel tests.
     classes, domains : ndarray
         Labels, in sorted order.
     counts : ndarray of shape (n_domains, n_classes)
-        Samples given in each cell.
+        Number of samples in each cell.
     alpha : float
         Level of the tests.
     n_permutations : int
-        Permutations behind every p-value.
+        Number of permutations for every p-value.
     gamma : float
         Coefficient of the rbf kernel.
     tests : tuple of Shift
-        The shifts of P(Y), P(X), P(X|Y) and of P(X) with class proportions made equal.
+        The shifts of P(Y), P(X), P(X|Y), and of P(X) with equal class proportions.
     class_tests : tuple of ClassShift
-        The conditional shift, class by class.
+        The conditional shift of each class.
     marginal_distances, conditional_distances : ndarray of shape (n_domains, n_domains)
-        Distances between domains in the space of the kernel, of P(X), and of P(X|Y) over the classes that both have;
-        NaN where there is nothing to compare.
+        Distances between domains in the space of the kernel, of P(X), and of P(X|Y) over the common classes; NaN
+        without a common class.
     outlier_domain : object or None
-        The domain that stands apart from the others, if one does.
+        The domain that lies far from all others, if there is one.
     assumed : tuple of str
-        What was assumed or left out when a table was read, in sentences.
+        Sentences about assumptions and omissions when a table was read.
     """
 
     n_samples: int
@@ -156,22 +166,22 @@ class Diagnosis:
 
     @cached_property
     def notices(self) -> tuple[str, ...]:
-        """What else a reader should know, such as cells without samples."""
-        return (*self.assumed, *_words.limitation_texts(self))
+        """Sentences about limitations, such as cells without samples."""
+        return (*self.assumed, *_interpretation.limitation_texts(self))
 
     @cached_property
     def reading(self) -> list[str]:
-        """What the tests observe together, in sentences; a comparison decides which method to use."""
-        return _words.interpretation(self)
+        """Sentences that interpret the tests together; a comparison decides which method to use."""
+        return _interpretation.interpret_tests(self)
 
     def summary(self) -> dict[str, Any]:
-        """Return everything as plain values.
+        """Return all results as plain values.
 
         Returns
         -------
         summary : dict
-            Strings, numbers, lists and dictionaries that the json module writes as they are. Texts, tables, figures and
-            pages are made from this.
+            Strings, numbers, lists and dictionaries that the json module can write. Texts, tables, figures and pages
+            are made from it.
         """
         return {
             "n_samples": self.n_samples,
@@ -182,28 +192,28 @@ class Diagnosis:
             "alpha": self.alpha,
             "n_permutations": self.n_permutations,
             "gamma": self.gamma,
-            "tests": [{name: getattr(test, name) for name in SHOWN_DOMAINS} for test in self.tests],
+            "tests": [{name: getattr(test, name) for name in SUMMARY_TEST_FIELDS} for test in self.tests],
             "classes_tests": [
-                {"class": str(test.label), **{name: getattr(test, name) for name in SHOWN_CLASSES}}
+                {"class": str(test.label), **{name: getattr(test, name) for name in SUMMARY_CLASS_FIELDS}}
                 for test in self.class_tests
             ],
             "distances": {
-                kind: np.where(np.isfinite(found), found, np.array(None)).tolist()  # JSON knows no NaN
-                for kind, found in (("marginal", self.marginal_distances), ("conditional", self.conditional_distances))
+                "marginal": _replace_nan(self.marginal_distances),
+                "conditional": _replace_nan(self.conditional_distances),
             },
             "outlier_domain": None if self.outlier_domain is None else str(self.outlier_domain),
-            "outlier_text": _words.outlier_text(self),
+            "outlier_text": _interpretation.outlier_text(self),
             "reading": list(self.reading),
             "notices": list(self.notices),
         }
 
     def __str__(self) -> str:
-        return _words.summary_text(self.summary())
+        return _interpretation.summary_text(self.summary())
 
     def __repr__(self) -> str:
-        moved = "; ".join(test.name for test in self.tests if test.flagged)
-        sizes = f"{len(self.domains)} domains, {len(self.classes)} classes"
-        return f"<Diagnosis: {sizes}; {f'shift detected in {moved}' if moved else 'no shift detected'}>"
+        names = "; ".join(test.name for test in self.tests if test.flagged)
+        result = f"shift detected in {names}" if names else "no shift detected"
+        return f"<Diagnosis: {len(self.domains)} domains, {len(self.classes)} classes; {result}>"
 
     def frame(self) -> Any:
         """Return the tests as a pandas DataFrame.
@@ -226,12 +236,12 @@ class Diagnosis:
         Parameters
         ----------
         figure : matplotlib Figure or SubFigure, default=None
-            Where to draw; None makes a new figure.
+            Figure to draw on; None creates one.
 
         Returns
         -------
         figure : matplotlib Figure or SubFigure
-            With three axes: the distances of P(X), those of P(X|Y), and the effects with their p-values.
+            Figure with three axes: distances of P(X), distances of P(X|Y), and effects with their p-values.
         """
         return draw_diagnosis(self.summary(), figure)
 
@@ -241,14 +251,14 @@ class Diagnosis:
         Returns
         -------
         page : str
-            One HTML document that loads nothing from elsewhere.
+            One HTML document without external resources.
         """
         return render_diagnosis(self.summary())
 
     def _repr_html_(self) -> str | None:
         try:
             return render_diagnosis(self.summary(), fragment=True)
-        except ImportError:  # without the extra that makes pages, a notebook falls back on the text
+        except ImportError:  # Without the extra for pages, a notebook shows the text.
             return None
 
 
@@ -269,17 +279,17 @@ def diagnose(
     random_state: Any = 0,
     verbose: int = 0,
 ) -> Diagnosis:
-    """Ask how the domains differ, before any modeling.
+    """Test how domains differ, before any modeling.
 
     Tests four kinds of shift between domains by permutation: of the class proportions P(Y), of the features P(X), of
-    the features within classes P(X|Y), and of P(X) after class proportions were made equal. The first two permute
-    domain labels over all samples. The others permute them within classes, so that changed class proportions alone
-    do not raise an alarm. Features are compared by the distances of their mean embeddings in the space of an rbf
-    kernel, whose `gamma` is one over the median squared distance. Features are used as they come: standardize those
-    that do not share a scale. Those of a table are prepared as for a comparison, and standardized.
+    the features within classes P(X|Y), and of P(X) with equal class proportions. The first two permute domain labels
+    over all samples. The others permute them within classes, so that a change of class proportions alone is not
+    detected. Features are compared by the distances of their mean embeddings in the space of an rbf kernel, whose
+    `gamma` is one over the median squared distance. Features are not scaled: standardize features of different scales
+    first. Features of a table are preprocessed as for a comparison, and standardized.
 
-    The tests take the samples of a domain as independent. Frames of one film or slices of one patient are not, and
-    make every p-value too small.
+    The tests assume that the samples of a domain are independent. Frames of one film or slices of one patient are not
+    independent, and make every p-value too small.
 
     Parameters
     ----------
@@ -288,13 +298,13 @@ def diagnose(
     y : array-like of shape (n_samples,), default=None
         Class labels, unless they are a column of a table.
     sample_domain : array-like of shape (n_samples,), default=None
-        Domain of each sample, at least two, unless a column of a table tells.
+        Domain of each sample, at least two different ones, unless they are a column of a table.
     label, domain : str, default=None
         Columns of the table; None guesses them from obvious names.
     group, unlabeled, dates, categories
-        What else may be said of a table, as for :func:`unseen.tables.load_table`.
+        Further parameters of :func:`unseen.tables.load_table`.
     n_permutations : int, default=499
-        Permutations behind every p-value; none can be smaller than ``1 / (n_permutations + 1)``.
+        Number of permutations for every p-value; the smallest possible p-value is ``1 / (n_permutations + 1)``.
     max_per_domain : int, default=500
         Domains with more samples enter the kernel tests with a random subsample of this size; memory grows with the
         square of their total. P(Y) is tested on all samples.
@@ -309,8 +319,8 @@ def diagnose(
     Returns
     -------
     diagnosis : :class:`~unseen.shift.Diagnosis`
-        Tests, effect sizes, distances between domains, and what they mean together. Which method to use is for
-        :func:`unseen.compare` to decide.
+        Tests, effect sizes, distances between domains, and their interpretation. Use :func:`unseen.compare` to decide
+        which method to use.
 
     Examples
     --------
@@ -337,7 +347,9 @@ def diagnose(
             dates=dates,
             categories=categories,
         )
-        X, y, sample_domain = preprocessor(table.schema).fit_transform(table.X), table.y, table.domain
+        X = make_preprocessor(table.schema).fit_transform(table.X)
+        y = table.y
+        sample_domain = table.domain
         assumed = table.notices
     if y is None or sample_domain is None:
         raise ValueError("diagnose needs labels and domains: pass y and sample_domain, or a table that has both.")
@@ -345,30 +357,32 @@ def diagnose(
     X, y = check_X_y(X, y, accept_sparse="csr", dtype=np.float64)
     classes, _ = encode_classes(y, "diagnose")
     samples = Samples(X, y, check_domains(sample_domain, len(y)), classes)
-    domains, counts = encode_domains(samples.domain)[0], samples.counts()
+    domains, _ = encode_domains(samples.domain)
+    counts = samples.counts()
     if len(domains) < 2:
         raise ValueError(
             f"diagnose needs samples of at least 2 domains, but sample_domain holds 1: {domains.tolist()}. "
-            "Name the place, device or period that each sample comes from."
+            "Pass the place, device or period of each sample as its domain."
         )
     rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
 
-    drawn = _subsample(samples.domain_codes, max_per_domain, rng)
-    drawn = drawn[np.argsort(samples.codes[drawn], kind="stable")]  # each class a block of the Gram matrix, not a copy
-    used = samples.take(drawn)
-    _require_work(len(used), len(domains), n_permutations)
+    rows = _subsample(samples.domain_codes, max_per_domain, rng)
+    # Sorted by class, so that each class is a block of the Gram matrix, without a copy.
+    rows = rows[np.argsort(samples.codes[rows], kind="stable")]
+    used = samples.take(rows)
+    _check_work(len(used), len(domains), n_permutations)
     membership = Membership(used.counts(), used.domain_codes * len(classes) + used.codes)
-    gram, gamma = _gram(used.X)
+    gram, gamma = _rbf_kernel_matrix(used.X)
     marginal, conditional = distance_matrices(gram, membership)
 
-    kinds, of_classes = kernel_evidence(gram, used.domain_codes, used.codes, n_permutations, rng, verbose)
+    results, class_results = run_kernel_tests(gram, used.domain_codes, used.codes, n_permutations, rng, verbose)
     tests = (
-        _label_shift(counts, classes, domains, n_permutations, alpha, rng),
-        *(_shift(key, evidence, alpha, len(used)) for key, evidence in kinds.items()),
+        _test_label_shift(counts, classes, domains, n_permutations, alpha, rng),
+        *(_make_shift(key, result, alpha, len(used)) for key, result in results.items()),
     )
     by_class = bool(np.isfinite(conditional).all())
-    detected = tests[2 if by_class else 1].flagged
-    odd = outlier_statistics(gram, membership, by_class=by_class, rng=rng) if detected else None
+    is_shift_detected = tests[2 if by_class else 1].flagged
+    outlier = find_confirmed_outlier(gram, membership, by_class=by_class, rng=rng) if is_shift_detected else None
     return Diagnosis(
         n_samples=len(y),
         n_used=len(used),
@@ -379,74 +393,109 @@ def diagnose(
         n_permutations=int(n_permutations),
         gamma=gamma,
         tests=tests,
-        class_tests=_class_shifts(of_classes, classes, membership.counts.sum(axis=0), alpha),
+        class_tests=_make_class_shifts(class_results, classes, membership.counts.sum(axis=0), alpha),
         marginal_distances=marginal,
         conditional_distances=conditional,
-        outlier_domain=None if odd is None else domains.tolist()[odd],
+        outlier_domain=None if outlier is None else domains.tolist()[outlier],
         assumed=tuple(assumed),
     )
 
 
-def _require_work(n: int, n_domains: int, n_permutations: int) -> None:
-    """Raise if permuting the domains would take hours: a test compares the mean of every domain with every sample."""
-    if n * n * n_domains * (n_permutations + 1) > MOST_WORK:
+def _check_work(n: int, n_domains: int, n_permutations: int) -> None:
+    """Raise if the permutations would take hours: each compares the mean of every domain with every sample."""
+    if n * n * n_domains * (n_permutations + 1) > MAX_PRODUCTS:
         raise ValueError(
-            f"diagnose on {n:,} samples of {n_domains:,} domains with {n_permutations:,} permutations would take hours."
-            " Name larger places as domains, such as the regions of hospitals, lower max_per_domain "
-            "(--max-per-domain) so that fewer samples are used, or ask for fewer permutations."
+            f"diagnose on {n:,} samples of {n_domains:,} domains with n_permutations={n_permutations:,} would take "
+            "hours. Use larger units as domains, such as the regions of hospitals, or lower max_per_domain or "
+            "n_permutations."
         )
 
 
 def _subsample(domain: Ints, size: int, rng: np.random.Generator) -> Ints:
-    """Positions of at most `size` samples of each domain, drawn at random."""
-    members = [np.flatnonzero(domain == s) for s in range(domain.max() + 1)]
-    return np.concatenate([rng.choice(own, size, replace=False) if len(own) > size else own for own in members])
+    """Return the positions of at most `size` random samples of each domain."""
+    parts = []
+    for s in range(domain.max() + 1):
+        rows = np.flatnonzero(domain == s)
+        parts.append(rng.choice(rows, size, replace=False) if len(rows) > size else rows)
+    return np.concatenate(parts)
 
 
-def _gram(X: Any) -> tuple[Array, float]:
+def _replace_nan(distances: Array) -> list[list[float | None]]:
+    """Return nested lists with None instead of NaN, which JSON does not have."""
+    return np.where(np.isfinite(distances), distances, np.array(None)).tolist()
+
+
+def _rbf_kernel_matrix(X: Any) -> tuple[Array, float]:
     """Return the rbf kernel matrix and its coefficient."""
-    needed, available = 3 * 8 * X.shape[0] ** 2, available_bytes()
+    needed = 3 * 8 * X.shape[0] ** 2
+    available = available_bytes()
     if available is not None and needed > available:
         raise MemoryError(
             f"diagnose on {X.shape[0]:,} samples needs {needed / 2**30:,.1f} GiB for kernel matrices; "
             f"{available / 2**30:,.1f} GiB is available. Lower max_per_domain."
         )
-    kernel = Kernel().fitted(X)
-    return kernel.finite(kernel.values(*kernel.about_origin(X))), kernel.width(X.shape[1])
+    kernel = Kernel().resolve(X)
+    return kernel.check_finite(kernel.evaluate(*kernel.shift_origin(X))), kernel.gamma_value(X.shape[1])
 
 
-def _label_shift(
+def _test_label_shift(
     counts: Ints, classes: Labels, domains: Labels, n_permutations: int, alpha: float, rng: np.random.Generator
 ) -> Shift:
-    tables = permuted_tables(counts, n_permutations, rng)
-    evidence = chi_square(tables)
+    tables = sample_tables(counts, n_permutations, rng)
+    result = chi_square_result(tables)
     proportions = tables / counts.sum(axis=1, keepdims=True)
     points = 100 * np.ptp(proportions, axis=1).max(axis=1)
     chance = float(points[1:].mean())
     j = int(np.ptp(proportions[0], axis=0).argmax())
-    low, high = ((str(domains[s]), float(proportions[0, s, j])) for s in np.argsort(proportions[0, :, j])[[0, -1]])
-    n, p_value = int(counts.sum()), evidence.p_value
-    size = _words.grade(max(points[0] - chance, 0.0), _words.POINTS)
-    text = _words.label_text(str(classes[j]), low, high, chance, p_value, n)
-    return Shift("label", n, evidence.statistic, p_value, float(points[0]), size, text, flagged=p_value <= alpha)
+    lowest, highest = np.argsort(proportions[0, :, j])[[0, -1]]
+    low = (str(domains[lowest]), float(proportions[0, lowest, j]))
+    high = (str(domains[highest]), float(proportions[0, highest, j]))
+    n = int(counts.sum())
+    return Shift(
+        key="label",
+        n=n,
+        statistic=result.statistic,
+        p_value=result.p_value,
+        effect=float(points[0]),
+        effect_label=_interpretation.grade_effect(max(points[0] - chance, 0.0), _interpretation.POINT_THRESHOLDS),
+        effect_text=_interpretation.label_text(str(classes[j]), low, high, chance, result.p_value, n),
+        flagged=result.p_value <= alpha,
+    )
 
 
-def _shift(key: str, evidence: Evidence | None, alpha: float, n: int) -> Shift:
-    if evidence is None:
+def _make_shift(key: str, result: PermutationResult | None, alpha: float, n: int) -> Shift:
+    if result is None:
         return Shift(key, n, None, None, None, "not testable", "no class was found in two domains", flagged=False)
-    p_value, share = evidence.p_value, evidence.share
-    size, text = _words.grade(share, _words.SHARES), _words.share_text(key, share, p_value, n)
-    return Shift(key, n, evidence.statistic, p_value, share, size, text, flagged=p_value <= alpha)
+    return Shift(
+        key=key,
+        n=n,
+        statistic=result.statistic,
+        p_value=result.p_value,
+        effect=result.share,
+        effect_label=_interpretation.grade_effect(result.share, _interpretation.SHARE_THRESHOLDS),
+        effect_text=_interpretation.share_text(key, result.share, result.p_value, n),
+        flagged=result.p_value <= alpha,
+    )
 
 
-def _class_shifts(by_class: dict[int, Evidence], classes: Labels, sizes: Ints, alpha: float) -> tuple[ClassShift, ...]:
-    adjusted = dict(zip(by_class, holm(np.array([found.p_value for found in by_class.values()])), strict=True))
-    found = {j: (own.p_value, adjusted[j], own.share, adjusted[j] <= alpha) for j, own in by_class.items()}
-    untested = (None, None, None, False)
-    return tuple(ClassShift(label, int(sizes[j]), *found.get(j, untested)) for j, label in enumerate(classes.tolist()))
+def _make_class_shifts(
+    results: dict[int, PermutationResult], classes: Labels, sizes: Ints, alpha: float
+) -> tuple[ClassShift, ...]:
+    """Return the shift of every class; `results` are those of the classes that can be tested."""
+    p_values = np.array([result.p_value for result in results.values()])
+    adjusted = dict(zip(results, adjust_by_holm(p_values), strict=True))
+    shifts = []
+    for j, label in enumerate(classes.tolist()):
+        n = int(sizes[j])
+        if j in results:
+            result = results[j]
+            shifts.append(ClassShift(label, n, result.p_value, adjusted[j], result.share, adjusted[j] <= alpha))
+        else:
+            shifts.append(ClassShift(label, n, None, None, None, False))
+    return tuple(shifts)
 
 
-def holm(p_values: Array) -> list[float]:
+def adjust_by_holm(p_values: Array) -> list[float]:
     """Adjust p-values for testing all of them, by Holm's step-down method."""
     order = np.argsort(p_values)
     stepped = np.maximum.accumulate(np.arange(len(p_values), 0, -1) * p_values[order])

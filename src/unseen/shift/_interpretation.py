@@ -1,4 +1,4 @@
-"""What the numbers of a diagnosis mean, in words that a statistician would sign."""
+"""Texts that interpret the tests of a diagnosis."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..report import percent
-from ._permutation_tests import GAP
+from ..report import format_percent
+from ._permutation_tests import OUTLIER_GAP
 
 if TYPE_CHECKING:
     from ._diagnose import ClassShift, Diagnosis, Shift
@@ -22,19 +22,19 @@ QUESTIONS = {
     "prior_normalized": "Do the features still differ after class proportions were made equal?",
 }
 GRADES = ("negligible", "small", "moderate", "large")
-SHARES = (0.01, 0.06, 0.14)  # of variance explained: Cohen's conventions
-POINTS = (5.0, 15.0, 30.0)  # of a class proportion, beyond what chance gives
+SHARE_THRESHOLDS = (0.01, 0.06, 0.14)  # of variance explained: Cohen's conventions
+POINT_THRESHOLDS = (5.0, 15.0, 30.0)  # of a class proportion, beyond what chance gives
 
 
-def grade(value: float, thresholds: Sequence[float]) -> str:
-    """Name a size: each threshold is the least value of the next grade."""
+def grade_effect(value: float, thresholds: Sequence[float]) -> str:
+    """Return the grade of an effect; each threshold is the smallest value of the next grade."""
     return GRADES[int(np.searchsorted(thresholds, value, side="right"))]
 
 
 def label_text(
     label: str, low: tuple[str, float], high: tuple[str, float], chance: float, p_value: float, n: int
 ) -> str:
-    """Size of a label shift: the class whose proportion varies most, and the domains where it is least and most."""
+    """Describe a label shift by the class whose proportion varies most, and its lowest and highest proportion."""
     evidence = f"where chance alone gives about {chance:.0f} (p = {p_value:.2g}, n = {n})"
     if low[1] == high[1]:
         return f"class proportions are the same in every domain, 0 points apart, {evidence}"
@@ -45,19 +45,19 @@ def label_text(
 
 
 def share_text(key: str, share: float, p_value: float, n: int) -> str:
-    """Size of a shift of features."""
+    """Describe the size of a shift of features."""
     where = {"conditional": "within classes, ", "prior_normalized": "with class proportions made equal, "}.get(key, "")
-    return f"{where}domains explain {percent(share)} of the kernel variance (p = {p_value:.2g}, n = {n})"
+    return f"{where}domains explain {format_percent(share)} of the kernel variance (p = {p_value:.2g}, n = {n})"
 
 
-DECIDED_BY = (
+COMPARE_ADVICE = (
     "Whether an invariant method helps is for compare to decide: it scores plain and invariant methods on held-out "
     "domains."
 )
 
 
-def interpretation(diagnosis: Diagnosis) -> list[str]:
-    """Say what the tests observe together, and what decides which method to use."""
+def interpret_tests(diagnosis: Diagnosis) -> list[str]:
+    """Return sentences that interpret the tests together and name the next step."""
     label, covariate, conditional, common = diagnosis.tests
     if conditional.p_value is None:
         return [
@@ -65,60 +65,68 @@ def interpretation(diagnosis: Diagnosis) -> list[str]:
             "P(X|Y) moves cannot be tested. Making the domains alike would make the classes alike. Collect each class "
             "in several domains."
         ]
-    in_a_class = any(test.flagged for test in diagnosis.class_tests)
-    if not in_a_class and not any(test.flagged for test in diagnosis.tests):
+    is_detected_in_class = any(test.flagged for test in diagnosis.class_tests)
+    if not is_detected_in_class and not any(test.flagged for test in diagnosis.tests):
         return [
             f"No shift detected in P(Y), P(X) or P(X|Y). That does not prove that there is none: {diagnosis.n_used} "
             "samples may be too few to reveal a small one.",
-            DECIDED_BY,
+            COMPARE_ADVICE,
         ]
-    lead = _detected(diagnosis.tests[:3])
+    detected = _detection_text(diagnosis.tests[:3])
     if conditional.flagged:
-        return [f"{lead} {_shift_within(label, covariate, conditional)}", *_classes(diagnosis), DECIDED_BY]
-    if common.flagged or in_a_class:
-        return [f"{lead} There are weak signs of a shift within classes.", *_classes(diagnosis), DECIDED_BY]
-    return [f"{lead} {_no_shift_within(label, diagnosis.n_used)}", DECIDED_BY]
+        return [
+            f"{detected} {_within_class_text(label, covariate, conditional)}",
+            *_class_texts(diagnosis),
+            COMPARE_ADVICE,
+        ]
+    if common.flagged or is_detected_in_class:
+        return [f"{detected} There are weak signs of a shift within classes.", *_class_texts(diagnosis), COMPARE_ADVICE]
+    return [f"{detected} {_no_within_class_text(label, diagnosis.n_used)}", COMPARE_ADVICE]
 
 
-def _detected(tests: Sequence[Shift]) -> str:
-    """The answers of the table in a sentence: what was detected, the largest first, and what was not."""
-    sizes = [
-        f"a {size} shift of {_enumeration(names, 'and')}"
-        for size in reversed(GRADES)
-        if (names := [test.name for test in tests if test.flagged and test.effect_label == size])
-    ]
-    missed = [test.name for test in tests if not test.flagged]
-    found = f"Detected: {', '.join(sizes)}." if sizes else ""
-    return f"{found} Not detected: a shift of {_enumeration(missed, 'or')}.".strip() if missed else found
+def _detection_text(tests: Sequence[Shift]) -> str:
+    """Return a sentence on the detected shifts, the largest first, and on those that are not detected."""
+    sentences = []
+    sizes = []
+    for size in reversed(GRADES):
+        names = [test.name for test in tests if test.flagged and test.effect_label == size]
+        if names:
+            sizes.append(f"a {size} shift of {_join_names(names, 'and')}")
+    if sizes:
+        sentences.append(f"Detected: {', '.join(sizes)}.")
+    not_detected = [test.name for test in tests if not test.flagged]
+    if not_detected:
+        sentences.append(f"Not detected: a shift of {_join_names(not_detected, 'or')}.")
+    return " ".join(sentences)
 
 
-def _size(test: Shift) -> int:
-    """The grade of a shift, -1 if none was detected."""
+def _grade_number(test: Shift) -> int:
+    """Return the number of the grade of a shift, or -1 if it is not detected."""
     return GRADES.index(test.effect_label) if test.flagged else -1
 
 
-def _shift_within(label: Shift, covariate: Shift, conditional: Shift) -> str:
-    """What a shift within classes means, given its size and that of P(Y)."""
-    if not _size(conditional):
+def _within_class_text(label: Shift, covariate: Shift, conditional: Shift) -> str:
+    """Interpret a shift within classes, given its size and that of P(Y)."""
+    if not _grade_number(conditional):
         return "The shift within classes is negligible in size: enough samples reveal any difference."
     observed = "Samples of one class differ between domains."
-    if _size(label) > 0:
-        return f"{observed} So do class proportions: {_mistaken(label)}."
+    if _grade_number(label) > 0:
+        return f"{observed} So do class proportions: {_prior_change_text(label)}."
     if not covariate.flagged:
         return f"{observed} The features as a whole do not: methods that match P(X) alone (DICA, SCA) do not see it."
     return f"{observed} Class proportions look alike, as centering each new batch on its mean assumes."
 
 
-def _mistaken(label: Shift) -> str:
-    """What changed class proportions do to methods that do not look at classes."""
+def _prior_change_text(label: Shift) -> str:
+    """Describe the effect of changed class proportions on methods that do not use classes."""
     return (
         f"methods that match P(X) alone (DICA, SCA), and centering each new batch on its mean, can mistake this "
         f"{label.effect_label} change for a shift of features"
     )
 
 
-def _classes(diagnosis: Diagnosis) -> Iterator[str]:
-    """What the classes have in common, and which of them move."""
+def _class_texts(diagnosis: Diagnosis) -> Iterator[str]:
+    """Describe the shift that classes have in common, and the classes that shift."""
     conditional, common = diagnosis.tests[2:]
     if common.flagged:
         yield f"A shift that the classes have in common is detected, {common.effect_label} in size."
@@ -128,9 +136,9 @@ def _classes(diagnosis: Diagnosis) -> Iterator[str]:
         yield from _class_sentences(diagnosis.class_tests)
 
 
-def _no_shift_within(label: Shift, n: int) -> str:
-    if _size(label) > 0:
-        return f"Class proportions differ between domains, samples of one class do not: {_mistaken(label)}."
+def _no_within_class_text(label: Shift, n: int) -> str:
+    if _grade_number(label) > 0:
+        return f"Class proportions differ between domains, samples of one class do not: {_prior_change_text(label)}."
     if label.flagged:
         return "The change of class proportions is negligible in size."
     return (
@@ -140,24 +148,24 @@ def _no_shift_within(label: Shift, n: int) -> str:
 
 
 def _class_sentences(tests: Sequence[ClassShift]) -> Iterator[str]:
-    moved = [test.label for test in tests if test.flagged]
-    still = [test.label for test in tests if test.p_adjusted is not None and not test.flagged]
-    if moved and still:
-        yield f"The shift is detected in {_few('class', moved)}, not in {_few('class', still)}."
-    elif moved:
-        yield f"The shift is detected in every class{' that can be tested' if len(moved) < len(tests) else ''}."
+    shifted = [test.label for test in tests if test.flagged]
+    stable = [test.label for test in tests if test.p_adjusted is not None and not test.flagged]
+    if shifted and stable:
+        yield f"The shift is detected in {_format_names('class', shifted)}, not in {_format_names('class', stable)}."
+    elif shifted:
+        yield f"The shift is detected in every class{' that can be tested' if len(shifted) < len(tests) else ''}."
     else:
         yield "It is detected in the classes together, not in any one of them after correction for testing them all."
 
 
 def outlier_text(diagnosis: Diagnosis) -> str:
-    """Say which domain stands apart, and by which rule."""
+    """Return a sentence on the outlier domain and on the rule that defines it."""
     by_class = np.isfinite(diagnosis.conditional_distances).all()
     kind = NAMES["conditional" if by_class else "covariate"]
     if len(diagnosis.domains) < 3:
         return "With two domains, neither can be called the odd one out."
     rule = (
-        f"every distance of {kind} from it exceeds {GAP:g} times the largest distance between the others, "
+        f"every distance of {kind} from it exceeds {OUTLIER_GAP:g} times the largest distance between the others, "
         "in both halves of the samples too"
     )
     if diagnosis.outlier_domain is None:
@@ -166,59 +174,64 @@ def outlier_text(diagnosis: Diagnosis) -> str:
 
 
 def limitation_texts(diagnosis: Diagnosis) -> Iterator[str]:
-    """What limits the tests."""
+    """Return sentences on the limitations of the tests."""
     if diagnosis.n_used < diagnosis.n_samples:
         yield f"The tests of features use a random subsample of {diagnosis.n_used} of {diagnosis.n_samples} samples."
     cells = np.argwhere(diagnosis.counts == 0)
     absent = [f"{diagnosis.classes[j]} in {diagnosis.domains[s]}" for s, j in cells]
     if absent:
-        yield f"No samples of {_few('class', absent)}: an absent cell counts as no shift."
+        yield f"No samples of {_format_names('class', absent)}: an absent cell counts as no shift."
     untested = [test.label for test in diagnosis.class_tests if test.p_value is None]
     if untested:
-        yield f"Not testable, as found in fewer than two domains: {_few('class', untested)}."
-    tested, alpha, draws = len(diagnosis.class_tests) - len(untested), diagnosis.alpha, diagnosis.n_permutations
-    if max(tested, 1) / (draws + 1) > alpha:
-        what = "no test can" if 1 / (draws + 1) > alpha else f"no single one of {tested} classes can"
+        yield f"Not testable, as found in fewer than two domains: {_format_names('class', untested)}."
+    n_tested = len(diagnosis.class_tests) - len(untested)
+    n_permutations = diagnosis.n_permutations
+    alpha = diagnosis.alpha
+    if max(n_tested, 1) / (n_permutations + 1) > alpha:
+        subject = "no test can" if 1 / (n_permutations + 1) > alpha else f"no single one of {n_tested} classes can"
+        n_needed = int(np.ceil(max(n_tested, 1) / alpha)) - 1
         yield (
-            f"With {draws} permutations {what} reach a p-value of {alpha:g}; it takes at least "
-            f"{int(np.ceil(max(tested, 1) / alpha)) - 1} permutations."
+            f"With {n_permutations} permutations {subject} reach a p-value of {alpha:g}; it takes at least {n_needed} "
+            "permutations."
         )
 
 
 def summary_text(summary: dict[str, Any]) -> str:
-    """Tell the whole diagnosis in a few lines."""
+    """Return the diagnosis as a text of several lines."""
     head = (
         f"{len(summary['domains'])} domains, {len(summary['classes'])} classes, {summary['n_samples']} samples; "
         f"{summary['n_permutations']} permutations, level {summary['alpha']:g}"
     )
     width = max(len(test["name"]) for test in summary["tests"])
-    tests = [f"{test['name']:<{width}}  {_verdict(test)}: {test['effect_text']}" for test in summary["tests"]]
+    tests = [f"{test['name']:<{width}}  {_detection_word(test)}: {test['effect_text']}" for test in summary["tests"]]
     remarks = [*summary["reading"], summary["outlier_text"], *(f"Note: {notice}" for notice in summary["notices"])]
-    lines = [_filled(test, " " * (width + 2)) for test in tests]
-    return "\n".join([head, *lines, "", *(_filled(remark, "  ") for remark in remarks)])
+    lines = [_wrap(test, " " * (width + 2)) for test in tests]
+    return "\n".join([head, *lines, "", *(_wrap(remark, "  ") for remark in remarks)])
 
 
-def _verdict(test: dict[str, Any]) -> str:
+def _detection_word(test: dict[str, Any]) -> str:
     if test["p_value"] is None:
         return str(test["effect_label"])
     return f"{'' if test['flagged'] else 'no '}shift detected, {test['effect_label']}"
 
 
-def _filled(text: str, indent: str) -> str:
+def _wrap(text: str, indent: str) -> str:
     joined = text.replace(" = ", "\xa0=\xa0")  # "p = 0.002" stays on one line
     return textwrap.fill(joined, width=110, subsequent_indent=indent, break_long_words=False).replace("\xa0", " ")
 
 
-def _few(noun: str, labels: Iterable[Any]) -> str:
-    """Name a few labels, count the rest."""
+def _format_names(noun: str, labels: Iterable[Any]) -> str:
+    """Return the labels, or the first five and the number of the rest."""
     names = [str(label) for label in labels]
     if len(names) == 1:
         return f"{noun} {names[0]}"
     if len(names) > 6:
         names = [*names[:5], f"{len(names) - 5} more"]
-    return f"{noun}es {_enumeration(names, 'and')}"
+    return f"{noun}es {_join_names(names, 'and')}"
 
 
-def _enumeration(names: Sequence[str], word: str) -> str:
-    """The names with commas between them, and a word before the last."""
-    return f" {word} ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+def _join_names(names: Sequence[str], word: str) -> str:
+    """Return the names with commas between them, and a word before the last one."""
+    if len(names) == 1:
+        return names[0]
+    return f"{', '.join(names[:-1])} {word} {names[-1]}"

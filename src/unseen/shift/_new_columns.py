@@ -198,11 +198,7 @@ def compare_columns(
     training: Mapping[str, Mapping[str, Any]] = summary["columns"]
     level = alpha / max(len(training), 1)
     n_rows = max((len(column.values) for column in read.values()), default=0)
-    logs = [
-        [LogStatistics(**own) if own else None for own in entry["logs"]]
-        for entry in training.values()
-        if entry["kind"] == "numeric" and not entry["coded"]
-    ]
+    logs = [_read_logs(entry) for entry in training.values() if entry["kind"] == "numeric" and not entry["coded"]]
     prior = estimate_spread_prior(logs)
     findings: list[Finding] = []
     measured = []
@@ -264,14 +260,19 @@ def _new_missingness(
     return [Finding(column, (name,), "missing", severity, message, action, share)]
 
 
+def _read_logs(entry: Mapping[str, Any]) -> list[LogStatistics | None]:
+    """Stored statistics of logarithms, one for each training domain."""
+    return [LogStatistics(**stored) if stored else None for stored in entry["logs"]]
+
+
 def _other_units(
     column: str, entry: Mapping[str, Any], values: Floats, name: str, level: float, prior: SpreadPrior
 ) -> list[Finding]:
-    own = log_statistics(values)
-    others = [LogStatistics(**stored) for stored in entry["logs"] if stored]
-    if own is None or not others:
+    statistics = log_statistics(values)
+    others = [stored for stored in _read_logs(entry) if stored]
+    if statistics is None or not others:
         return []
-    evidence = unit_evidence(values, own, others, level, prior)
+    evidence = unit_evidence(values, statistics, others, level, prior)
     if evidence is None:
         return []
     medians = [quantiles[len(QUANTILES) // 2] for quantiles in entry["quantiles"] if quantiles]

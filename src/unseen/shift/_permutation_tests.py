@@ -1,14 +1,14 @@
-r"""Evidence of shift: one statistic under permutation for every kind of it, and the distances between domains.
+r"""Permutation tests of shift, with one statistic for every kind of shift, and distances between domains.
 
 The scatter of the class-prior-normalized domain means (the paper's L, eq. 12) covers all the cases: with all samples
-as one class it is the domain scatter, with the samples of one class alone it is that class's part of the conditional
-scatter, with every class it is itself. Its sample weights :math:`V`, one column per domain, sum to zero over every
+as one class it is the domain scatter, with the samples of one class only it is the part of that class in the
+conditional scatter. Its sample weights :math:`V`, one column per domain, sum to zero over every
 class, and the statistic is :math:`\operatorname{tr} V^\top K V`.
 
-Domain labels are permuted within classes, so the table of counts, hence the weights, stay what they are: only the rows
-of :math:`V` change places. All permutations are then one matrix product. Averaged over *all* permutations the
+Domain labels are permuted within classes. This does not change the table of counts and the weights, only the order of
+the rows of :math:`V`, so that all permutations are one matrix product. Averaged over *all* permutations the
 statistic is exactly :math:`\sum_j \|V_j\|^2 \sigma_j^2`, with :math:`V_j` the rows and :math:`\sigma_j^2` the unbiased
-kernel variance of class j: what chance alone contributes.
+kernel variance of class j: the contribution of chance.
 """
 
 from __future__ import annotations
@@ -23,25 +23,37 @@ from sklearn.utils import gen_batches
 from ..linalg import Array, Ints, Membership, average_class_means, prior_normalized_contrast
 from ..utils.progress import track
 
-BATCH = 2**20  # weights in one matrix product: large enough for speed, small beside the Gram matrix
-TIE = 1e-9  # of the total variance: permutations this close to the data are ties, and count against significance
-GAP = 1.25  # the odd domain's smallest distance is more than this many times the largest between the others
+BATCH_ENTRIES = 2**20  # weights in one matrix product: large enough for speed, small compared with the Gram matrix
+# Relative to the total variance. Permutations this close to the data are ties, which count against significance.
+TIE_TOLERANCE = 1e-9
+# Ratio of the smallest distance of an outlier domain to the largest distance between the others.
+OUTLIER_GAP = 1.25
 ROUNDING = 1e-12  # of statistics of a kernel whose values are at most 1
 
 
 @dataclass(frozen=True)
-class Evidence:
-    """A statistic, its permutations, and the scale to judge it on."""
+class PermutationResult:
+    """A statistic, its values under permutation, and its scale.
 
-    draws: Array  # of the data, then of the permutations
-    chance: float  # its mean over all permutations
-    total: float  # its largest possible value: all of the kernel variance
+    Attributes
+    ----------
+    draws : ndarray of shape (1 + n_permutations,)
+        The statistic of the data, then of the permutations.
+    chance : float
+        Mean over all permutations.
+    total : float
+        Largest possible value: the entire kernel variance.
+    """
 
-    def __add__(self, other: Evidence) -> Evidence:
-        return Evidence(self.draws + other.draws, self.chance + other.chance, self.total + other.total)
+    draws: Array
+    chance: float
+    total: float
 
-    def __mul__(self, factor: float) -> Evidence:
-        return Evidence(self.draws * factor, self.chance * factor, self.total * factor)
+    def __add__(self, other: PermutationResult) -> PermutationResult:
+        return PermutationResult(self.draws + other.draws, self.chance + other.chance, self.total + other.total)
+
+    def __mul__(self, factor: float) -> PermutationResult:
+        return PermutationResult(self.draws * factor, self.chance * factor, self.total * factor)
 
     @property
     def statistic(self) -> float:
@@ -50,8 +62,8 @@ class Evidence:
 
     @property
     def p_value(self) -> float:
-        """How often the statistic of the data is reached, by the data themselves included."""
-        return float(np.mean(self.draws >= self.draws[0] - TIE * self.total - ROUNDING))
+        """Share of draws that reach the statistic of the data, including the data themselves."""
+        return float(np.mean(self.draws >= self.draws[0] - TIE_TOLERANCE * self.total - ROUNDING))
 
     @property
     def share(self) -> float:
@@ -59,34 +71,36 @@ class Evidence:
 
         Chance gives 0 on average; domains that explain everything give 1.
         """
-        room = self.total - self.chance
-        return float(np.clip((self.statistic - self.chance) / room, 0.0, 1.0)) if room > ROUNDING else 0.0
+        largest = self.total - self.chance
+        if largest <= ROUNDING:
+            return 0.0
+        return float(np.clip((self.statistic - self.chance) / largest, 0.0, 1.0))
 
 
 @dataclass(frozen=True)
 class PermutationTest:
-    """Domains to compare, within each class, in the space of a kernel; classes are in ascending order, none empty."""
+    """A test of domains within classes in the space of a kernel; samples are sorted by class, and no class is empty."""
 
     gram: Array
     membership: Membership
 
-    def evidence(self, labels: Ints) -> Evidence:
-        """Evidence of shift, from the domain labels of the data, in the first column, and permutations of them."""
-        return Evidence(self.scatter(labels), self.chance, self.total)
+    def run(self, labels: Ints) -> PermutationResult:
+        """Run the test; the columns of `labels` are the domain labels of the data and permutations of them."""
+        return PermutationResult(self.scatter(labels), self.chance, self.total)
 
     def scatter(self, domain: Ints) -> Array:
-        """Mean squared distance of the domain means from their average, for every column of domain labels.
+        """Return the mean squared distance of the domain means from their average, for every column of domain labels.
 
-        The labels keep the counts of every cell.
+        All columns must have the same counts in every cell.
         """
         n_domains, n_classes = self.membership.counts.shape
         weights = self._per_sample(prior_normalized_contrast(self.membership.counts))
         classes = self.membership.cell[:, None] % n_classes
-        found = np.empty(domain.shape[1])
-        for batch in gen_batches(domain.shape[1], max(1, BATCH // (len(domain) * n_domains))):
+        scatter = np.empty(domain.shape[1])
+        for batch in gen_batches(domain.shape[1], max(1, BATCH_ENTRIES // (len(domain) * n_domains))):
             V = weights[domain[:, batch] * n_classes + classes].reshape(len(domain), -1)
-            found[batch] = np.einsum("ik,ik->k", V, self.gram @ V).reshape(-1, n_domains).sum(axis=1)
-        return found
+            scatter[batch] = np.einsum("ik,ik->k", V, self.gram @ V).reshape(-1, n_domains).sum(axis=1)
+        return scatter
 
     @functools.cached_property
     def chance(self) -> float:
@@ -97,20 +111,20 @@ class PermutationTest:
 
     @functools.cached_property
     def total(self) -> float:
-        """Kernel variance of all samples, every class weighing the same, and every domain within it."""
+        """Kernel variance of all samples, with equal weights of classes and of domains within a class."""
         average = self._per_sample(average_class_means(self.membership.counts).mean(axis=0)[:, None])
         w = average[self.membership.cell, 0]
         return max(0.0, float(w @ np.diagonal(self.gram) - w @ self.gram @ w))
 
     @property
     def _class_variances(self) -> Array:
-        """Unbiased kernel variance of each class; 0 for a class of one sample, which cannot shift."""
+        """Unbiased kernel variance of each class; 0 for a class with one sample."""
         sizes = self.membership.counts.sum(axis=0)
         blocks = [self.gram[end - n : end, end - n : end] for n, end in zip(sizes, np.cumsum(sizes), strict=True)]
         return np.array([(np.trace(K) - K.sum() / len(K)) / (len(K) - 1) if len(K) > 1 else 0.0 for K in blocks])
 
     def _per_sample(self, contrast: Array) -> Array:
-        """Weights on the means of present cells as weights on the samples of any cell; absent ones have none."""
+        """Return weights of the means of present cells as weights of the samples of every cell; 0 for absent cells."""
         counts = self.membership.counts
         weights = np.zeros((counts.size, contrast.shape[1]))
         weights[counts.ravel() > 0] = contrast / counts[counts > 0][:, None]
@@ -118,7 +132,7 @@ class PermutationTest:
 
 
 def permute_labels(domain: Ints, classes: Ints, n_permutations: int, rng: np.random.Generator) -> Ints:
-    """Return the domain labels and permutations of them within classes, in columns; classes are in ascending order."""
+    """Return the domain labels and permutations of them within classes, in columns; samples are sorted by class."""
     labels = np.repeat(domain[:, None], 1 + n_permutations, axis=1)
     for members in np.split(np.arange(len(domain)), np.flatnonzero(np.diff(classes)) + 1):
         part = slice(members[0], members[-1] + 1)
@@ -126,68 +140,73 @@ def permute_labels(domain: Ints, classes: Ints, n_permutations: int, rng: np.ran
     return labels
 
 
-def kernel_evidence(
+def run_kernel_tests(
     gram: Array, domain: Ints, classes: Ints, n_permutations: int, rng: np.random.Generator, verbose: int = 0
-) -> tuple[dict[str, Evidence | None], dict[int, Evidence]]:
-    """Evidence of every kind of shift of features, None where no class was found in two domains; and class by class.
+) -> tuple[dict[str, PermutationResult | None], dict[int, PermutationResult]]:
+    """Return the results for every kind of shift of features, None if no class is in two domains; and for every class.
 
-    The `classes` of the samples are in ascending order; those in a single domain have no evidence.
+    Samples are sorted by class. Classes in a single domain have no result.
     """
-    everyone = np.zeros_like(classes)
-    shuffled = permute_labels(domain, everyone, n_permutations, rng)
+    one_class = np.zeros_like(classes)
+    across = permute_labels(domain, one_class, n_permutations, rng)
     within = permute_labels(domain, classes, n_permutations, rng)
     names, starts, compact = np.unique(classes, return_index=True, return_inverse=True)
     jobs: list[tuple[int | str, PermutationTest, Ints]] = [
-        ("P(X)", PermutationTest(gram, Membership.from_codes(everyone, domain)), shuffled)
+        ("P(X)", PermutationTest(gram, Membership.from_codes(one_class, domain)), across)
     ]
-    reach = {}
+    domain_shares = {}
     for name, start, end in zip(names.tolist(), starts, [*starts[1:], len(classes)], strict=True):
         present, codes = np.unique(domain[start:end], return_inverse=True)
         if len(present) > 1:
-            part = PermutationTest(gram[start:end, start:end], Membership.from_codes(everyone[start:end], codes))
+            part = PermutationTest(gram[start:end, start:end], Membership.from_codes(one_class[start:end], codes))
             jobs.append((name, part, np.searchsorted(present, within[start:end])))
-            reach[name] = len(present) / (domain.max() + 1)
-    if reach:
+            domain_shares[name] = len(present) / (domain.max() + 1)
+    if domain_shares:
         jobs.append(("L", PermutationTest(gram, Membership.from_codes(compact, domain)), within))
-    found = {key: test.evidence(labels) for key, test, labels in track(jobs, len(jobs), "Testing for shift", verbose)}
-    # The paper's H counts an absent cell as no shift: a class weighs as the share of domains that have it.
-    parts = [found[name] * share for name, share in reach.items()]
-    conditional = functools.reduce(Evidence.__add__, parts) if parts else None
-    kinds = {"covariate": found["P(X)"], "conditional": conditional, "prior_normalized": found.get("L")}
-    return kinds, {name: found[name] for name in reach}
+    results = {key: test.run(labels) for key, test, labels in track(jobs, len(jobs), "Testing for shift", verbose)}
+    # In the paper's H an absent cell has no shift, so the weight of a class is the share of domains that have it.
+    parts = [results[name] * share for name, share in domain_shares.items()]
+    conditional = functools.reduce(PermutationResult.__add__, parts) if parts else None
+    kinds = {"covariate": results["P(X)"], "conditional": conditional, "prior_normalized": results.get("L")}
+    return kinds, {name: results[name] for name in domain_shares}
 
 
-def permuted_tables(counts: Ints, n_permutations: int, rng: np.random.Generator) -> Ints:
+def sample_tables(counts: Ints, n_permutations: int, rng: np.random.Generator) -> Ints:
     """Return the table of counts, then tables for domain labels permuted over all samples.
 
-    These are the tables that share its margins, so that no sample need be touched.
+    These are random tables with the same margins, so that the samples themselves are not permuted.
     """
-    law = stats.random_table(counts.sum(axis=1), counts.sum(axis=0))
-    drawn = law.rvs(n_permutations, random_state=rng).reshape(n_permutations, *counts.shape)
-    return np.concatenate([counts[None], drawn])
+    distribution = stats.random_table(counts.sum(axis=1), counts.sum(axis=0))
+    tables = distribution.rvs(n_permutations, random_state=rng).reshape(n_permutations, *counts.shape)
+    return np.concatenate([counts[None], tables])
 
 
-def chi_square(tables: Ints) -> Evidence:
-    """Evidence of label shift: the sum over cells of (count - expected)^2 / expected."""
-    rows, columns = tables[0].sum(axis=1), tables[0].sum(axis=0)
+def chi_square_result(tables: Ints) -> PermutationResult:
+    """Return the result of the test of label shift: the sum over cells of (count - expected)^2 / expected."""
+    rows = tables[0].sum(axis=1)
+    columns = tables[0].sum(axis=0)
     n = rows.sum()
     expected = np.outer(rows, columns) / n
     draws = ((tables - expected) ** 2 / expected).sum(axis=(1, 2))
-    freedom = (len(rows) - 1) * (len(columns) - 1)
-    return Evidence(draws, freedom * n / (n - 1), n * min(len(rows) - 1, len(columns) - 1))
+    degrees_of_freedom = (len(rows) - 1) * (len(columns) - 1)
+    return PermutationResult(
+        draws=draws,
+        chance=degrees_of_freedom * n / (n - 1),
+        total=n * min(len(rows) - 1, len(columns) - 1),
+    )
 
 
-def group_sums(gram: Array, group: Ints, n_groups: int) -> tuple[Array, Array]:
-    """Sums of a kernel matrix over pairs of groups, and of its diagonal over groups."""
+def sum_over_groups(gram: Array, group: Ints, n_groups: int) -> tuple[Array, Array]:
+    """Return the sums of a kernel matrix over pairs of groups, and of its diagonal over groups."""
     n = len(group)
     members = sparse.csr_array((np.ones(n), (group, np.arange(n))), shape=(n_groups, n))
     return members @ (members @ gram).T, members @ np.diagonal(gram)
 
 
 def mean_discrepancies(sums: Array, diagonal: Array, counts: Ints) -> Array:
-    """Unbiased squared mean discrepancies between groups (Gretton et al. 2012, eq. 3); NaN for groups of one.
+    """Return unbiased squared mean discrepancies between groups (Gretton et al. 2012, eq. 3); NaN for groups of one.
 
-    From sums of the kernel over pairs of groups, and over each group's samples with themselves.
+    `sums` and `diagonal` are the result of `sum_over_groups`.
     """
     pairs = np.where(counts > 1, counts * (counts - 1.0), np.nan)
     within = (np.diagonal(sums) - diagonal) / pairs
@@ -199,46 +218,49 @@ def mean_discrepancies(sums: Array, diagonal: Array, counts: Ints) -> Array:
 
 
 def distance_matrices(gram: Array, membership: Membership) -> tuple[Array, Array]:
-    """Distances between domains: of P(X), and of P(X|Y) as the root mean square over the classes that a pair shares.
+    """Return distances between domains: of P(X), and of P(X|Y) as the root mean square over common classes.
 
-    Estimates of squared distances are unbiased, so they may fall below zero; such distances are reported as 0. NaN
-    stands where there is nothing to compare.
+    Estimates of squared distances are unbiased and can be negative; such distances are reported as 0. Distances are NaN
+    if there is nothing to compare.
     """
     counts = membership.counts
     n_domains, n_classes = counts.shape
     domain, classes = np.divmod(membership.cell, n_classes)
-    marginal = mean_discrepancies(*group_sums(gram, domain, n_domains), counts.sum(axis=1))
-    total, shared = np.zeros((2, n_domains, n_domains))
+    marginal = mean_discrepancies(*sum_over_groups(gram, domain, n_domains), counts.sum(axis=1))
+    total, n_common = np.zeros((2, n_domains, n_domains))
     for j in range(n_classes):
         rows = np.flatnonzero(classes == j)
-        squared = mean_discrepancies(*group_sums(gram[np.ix_(rows, rows)], domain[rows], n_domains), counts[:, j])
-        known = np.isfinite(squared)
-        total[known] += squared[known]
-        shared += known
-    conditional = total / np.where(shared > 0, shared, np.nan)
+        squared = mean_discrepancies(*sum_over_groups(gram[np.ix_(rows, rows)], domain[rows], n_domains), counts[:, j])
+        is_known = np.isfinite(squared)
+        total[is_known] += squared[is_known]
+        n_common += is_known
+    conditional = total / np.where(n_common > 0, n_common, np.nan)
     return np.sqrt(np.maximum(marginal, 0.0)), np.sqrt(np.maximum(conditional, 0.0))
 
 
-def outlier_statistics(gram: Array, membership: Membership, *, by_class: bool, rng: np.random.Generator) -> int | None:
-    """Return the domain that stands apart from the others, if it does in both halves of the samples too.
+def find_confirmed_outlier(
+    gram: Array, membership: Membership, *, by_class: bool, rng: np.random.Generator
+) -> int | None:
+    """Return the domain that is an outlier in all samples and in both halves of them, or None.
 
-    `by_class` judges by P(X|Y), otherwise by P(X).
+    With `by_class` distances are those of P(X|Y), otherwise of P(X).
     """
     order = rng.permutation(len(membership.cell))
-    order = order[np.argsort(membership.cell[order], kind="stable")]  # so that each half has its share of every cell
-    found = set()
+    order = order[np.argsort(membership.cell[order], kind="stable")]  # Each half gets half of every cell.
+    outliers = set()
     for part in (order, order[::2], order[1::2]):
         cell = membership.cell[part]
         counts = np.bincount(cell, minlength=membership.counts.size).reshape(membership.counts.shape)
         distances = distance_matrices(gram[np.ix_(part, part)], Membership(counts.astype(np.intp), cell))
-        found.add(find_outlier(distances[by_class]))
-    return found.pop() if len(found) == 1 else None
+        outliers.add(find_outlier(distances[by_class]))
+    return outliers.pop() if len(outliers) == 1 else None
 
 
 def find_outlier(distances: Array) -> int | None:
-    """Return the domain that is farther from every other one than these are from one another, by the factor `GAP`."""
+    """Return the domain whose distances exceed those between the others by the factor `OUTLIER_GAP`, or None."""
     if len(distances) < 3 or not np.isfinite(distances).all():
         return None
     candidate = int(np.argmax(distances.sum(axis=1)))
     others = np.delete(np.arange(len(distances)), candidate)
-    return candidate if distances[candidate, others].min() > GAP * distances[np.ix_(others, others)].max() else None
+    is_outlier = distances[candidate, others].min() > OUTLIER_GAP * distances[np.ix_(others, others)].max()
+    return candidate if is_outlier else None

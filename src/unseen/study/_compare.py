@@ -15,9 +15,9 @@ from sklearn.utils import check_array, check_consistent_length, column_or_1d
 
 from ..linalg import Ints
 from ..model_selection import check_comparison_size, check_metric, get_metric, metric_range
-from ..report import draw_comparison, format_ranked, render_comparison
+from ..report import draw_comparison, rank_methods, render_comparison
 from ..shift import Diagnosis, diagnose
-from ..tables import Column, Dates, Schema, Table, check_table_size, is_table, load_table, preprocessor
+from ..tables import Column, Dates, Schema, Table, check_feature_magnitudes, is_table, load_table, make_preprocessor
 from ..utils.optional_imports import optional_import
 from ..utils.samples import Balance
 from ..utils.validation import check_domains, check_label_length, encode_classes
@@ -129,7 +129,7 @@ class Comparison:
         lines = [
             f"{method['name']:<{width}}  "
             + ("failed" if method["mean"] is None else f"{method['mean']:5.{digits}f}{'*' * method['transductive']}")
-            for method in format_ranked(self._summary["methods"])
+            for method in rank_methods(self._summary["methods"])
         ]
         advice = [self.verdict.recommendation.sentence] if self.verdict.recommendation else []
         return "\n".join([*lines, "", self.verdict.headline, *self.verdict.sentences, *advice])
@@ -266,7 +266,7 @@ def compare(
         )
     else:
         table = data if isinstance(data, Table) else table_from_arrays(data, y, sample_domain)
-        table = table.take(table.samples.subsample(most=max_per_domain, seed=random_state))
+        table = table.take(table.samples.subsample_rows(max_per_domain=max_per_domain, seed=random_state))
     execution = Execution(store, n_jobs, verbose, client)
     return compare_table(table, protocol, methods, execution, command="unseen.compare(...)")
 
@@ -287,7 +287,7 @@ def table_from_arrays(X: Any, y: Any, sample_domain: Any) -> Table:
     if len(np.unique(domain)) < 2:
         raise ValueError(f"compare needs samples of at least 2 domains; sample_domain has only {domain.tolist()[0]!r}.")
     schema = Schema(tuple(Column(f"feature {j}", "numeric") for j in range(X.shape[1])))
-    check_table_size(X, schema)
+    check_feature_magnitudes(X, schema)
     return Table(X, y, domain, schema, [], "arrays")
 
 
@@ -311,7 +311,7 @@ def compare_table(
     # The kernel matrix of the diagnosis has at most about 6000 rows, so that it does not cost more than the comparison.
     max_per_domain = max(20, min(500, 6000 // len(tasks)))
     # The preprocessing is fitted on all domains here, since the diagnosis computes no scores.
-    X = preprocessor(table.schema, protocol.preprocess).fit_transform(table.X)
+    X = make_preprocessor(table.schema, protocol.preprocess).fit_transform(table.X)
     diagnosis = diagnose(
         X, table.y, sample_domain=table.domain, max_per_domain=max_per_domain, random_state=protocol.seed
     )
@@ -347,7 +347,7 @@ def run_comparison(
     Validation scores are added to `validation_scores`.
     """
     samples = table.samples
-    preparation = preprocessor(table.schema, protocol.preprocess)
+    preparation = make_preprocessor(table.schema, protocol.preprocess)
     results = list(all_results(samples, tasks, protocol, preparation, methods, execution, validation_scores))
     rows = [row for row, _ in results]
     predicted = {(row.method, row.task, row.repeat): codes for row, codes in results if codes is not None}

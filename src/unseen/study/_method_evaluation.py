@@ -233,7 +233,7 @@ class Problem:
         held_out = np.concatenate([test for _, test in self.splits])
         validation = np.setdiff1d(held_out, np.concatenate([self.train, self.test]))
         train, test, validation = (
-            rows[self.samples.take(rows).subsample(total, seed)] if len(rows) else rows
+            rows[self.samples.take(rows).subsample_rows(total, seed)] if len(rows) else rows
             for rows in (self.train, self.test, validation)
         )
         kept = np.concatenate([train, test, validation])
@@ -378,7 +378,7 @@ def _evaluate_large(selected: Mapping[str, SelectedMethod], problem: Problem) ->
     plan = problem.plan
     train = prepared.take(np.arange(n_train))
     test = prepared.take(n_train + np.arange(len(problem.test)))
-    sample = train.take(train.subsample(plan.sample_rows))
+    sample = train.take(train.subsample_rows(plan.sample_rows))
 
     def collect(projection: Projection) -> Statistics:
         return collect_statistics(projection, train.X, train.y, train.domain)

@@ -206,7 +206,7 @@ def subsample_domains(domain: Labels, max_per_domain: int | None, seed: int = 0,
     None keeps all samples.
     """
     labels = np.zeros(len(domain)) if y is None else y
-    return Samples(domain, labels, domain).subsample(most=max_per_domain, seed=seed)
+    return Samples(domain, labels, domain).subsample_rows(max_per_domain=max_per_domain, seed=seed)
 
 
 def make_configuration(samples: Samples, protocol: Protocol, preprocessor: Any) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from ..estimators import invariance_weights
 from ..kernels import SizePlan
 from ..linalg import Array, Ints
 from ..model_selection import N_CALIBRATION_BINS, Metric, get_metric, group_by, method_names, tabulate_scores
-from ..tables import Table, preprocessor
+from ..tables import Table, make_preprocessor
 from ..utils.environment import environment_info
 from ..utils.validation import encode_domains
 from ._method_evaluation import Problem, split_id
@@ -297,7 +297,7 @@ def data_facts(table: Table) -> dict[str, Any]:
         "classes": [str(label) for label in samples.classes],
         "domains": [{"name": name, "n": sum(counts[name]), "counts": counts[name]} for name in names],
         "notices": list(table.notices),
-        "columns": table.column_uses(),
+        "columns": table.describe_columns(),
     }
 
 
@@ -388,7 +388,7 @@ def view_facts(
         return {"embedding": None, "surface": None}
     task = next(task for task in tasks if task.name == row.task)
     samples = table.samples
-    problem = make_problem(samples, task, row.repeat, protocol, preprocessor(table.schema, protocol.preprocess))
+    problem = make_problem(samples, task, row.repeat, protocol, make_preprocessor(table.schema, protocol.preprocess))
     plan = SizePlan.from_rows(len(problem.train) + len(problem.test))
     if not plan.exact:  # the embedding uses exact kernels, and a plot does not need more rows
         problem = problem.subsample(plan.choice_rows)

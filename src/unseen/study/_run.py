@@ -175,7 +175,7 @@ def all_results(
         queue = JobQueue(study, tasks, done, scores, execution.client)
         if execution.verbose:
             print(queue.describe(execution, len(done)), file=sys.stderr)
-        bar = progress("study", len(queue), execution.verbose, last=True, cost=queue.cost)
+        bar = progress("study", len(queue), execution.verbose, print_last=True, cost=queue.cost)
         with closing(queue.run(execution)) as completed, bar as advance:
             for cost, result in completed:
                 advance(1, cost)

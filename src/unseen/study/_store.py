@@ -25,7 +25,7 @@ import numpy as np
 
 from ..linalg import Ints
 from ..model_selection import Score
-from ..utils.io import check_free_space, check_unchanged, create_once, file_identity, is_special
+from ..utils.io import check_unchanged, create_sqlite_tables, get_file_identity, is_special_file, raise_if_disk_full
 
 Scores = dict[tuple[str, str], dict[str, Score]]  # by keys of training rows and test rows, and of the candidate
 
@@ -148,7 +148,7 @@ class Store(AbstractContextManager["Store"]):
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        if is_special(self.path) or self.path.is_dir():
+        if is_special_file(self.path) or self.path.is_dir():
             raise ValueError(f"{self.path} is not a file. Use another name for the results file.")
         with _translate_sqlite_errors(self.path):
             _check_application(self.path)
@@ -159,7 +159,7 @@ class Store(AbstractContextManager["Store"]):
                     raise
                 _set_aside(self.path, error)
                 self._connection = _connect(self.path)
-        self._identity = file_identity(self.path)
+        self._identity = get_file_identity(self.path)
 
     def __exit__(self, *_: object) -> None:
         self._connection.close()
@@ -261,7 +261,7 @@ def _translate_sqlite_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except STORE_ERRORS as error:
-        check_free_space(path, error)
+        raise_if_disk_full(path, error)
         if _primary_code(error) in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
             raise ValueError(
                 f"{path} cannot be opened as a results file ({error}). Use another file, or change its permissions."
@@ -299,7 +299,7 @@ def _connect(path: Path) -> sqlite3.Connection:
     """Open a results file, create its tables if necessary, and check its integrity."""
     connection = sqlite3.connect(path, timeout=30)
     try:
-        create_once(connection, SCHEMA, application_id=APPLICATION_ID)
+        create_sqlite_tables(connection, SCHEMA, application_id=APPLICATION_ID)
         (report,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
         if report != "ok":
             raise sqlite3.DatabaseError(" ".join(report.split()))

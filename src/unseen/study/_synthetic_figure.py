@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..report import pyplot
+from ..report import import_pyplot
 from ._method_evaluation import Problem
 from ._store import Row
 
@@ -25,7 +25,7 @@ def draw_synthetic_figure(problem: Problem, rows: Sequence[Row]) -> Any:
     The first row is colored by domain, the second by class with one marker per domain.
     """
     by_method = {row.method: row for row in rows}
-    figure = pyplot().Figure(figsize=(3 * len(COLUMNS), 6), layout="constrained")
+    figure = import_pyplot().Figure(figsize=(3 * len(COLUMNS), 6), layout="constrained")
     axes = figure.subplots(2, len(COLUMNS))
     y, domain = problem.prepared.y, problem.prepared.domain
     for column, method in enumerate(COLUMNS):

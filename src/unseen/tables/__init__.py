@@ -1,24 +1,24 @@
-"""People's own tables: read, checked, and turned into numbers."""
+"""Tables in files or in memory: reading, checks, and encoding as numbers."""
 
 from ._agreement import Agreement
-from ._column_roles import Dates, Request
-from ._errors import TableError, format_count, similar_column, translate_read_errors, unknown_column
+from ._column_roles import Dates, TableOptions
+from ._errors import TableError, find_similar_column, format_count, format_unknown_column, translate_read_errors
 from ._files import (
-    batches,
-    ending_of,
-    file_batches,
+    are_part_names,
+    get_file_ending,
     has_columns,
-    holds_several,
+    is_folder_or_pattern,
     is_path,
     is_table,
+    iter_batches,
+    iter_file_batches,
     list_files,
-    look_like_parts,
     scan,
 )
 from ._frames import as_frame
 from ._load import SurveyedTable, Table, load_table, read_survey, survey_files, survey_table
-from ._schema import Column, NewValues, Schema, check_table_size, preprocessor
-from ._survey import batch_size, require_short_names
+from ._schema import Column, NewValues, Schema, check_feature_magnitudes, make_preprocessor
+from ._survey import check_name_lengths, choose_batch_size
 from ._values import as_text, is_readable
 
 __all__ = [
@@ -27,36 +27,36 @@ __all__ = [
     "Schema",
     "Table",
     "TableError",
-    "batches",
+    "iter_batches",
     "list_files",
     "load_table",
-    "preprocessor",
+    "make_preprocessor",
     "scan",
 ]
-# For other rooms, and for nobody else.
+# For other packages of unseen; not part of the public API.
 __all__ += [
     "Dates",
     "NewValues",
-    "Request",
     "SurveyedTable",
+    "TableOptions",
+    "are_part_names",
     "as_frame",
     "as_text",
-    "batch_size",
-    "check_table_size",
-    "ending_of",
-    "file_batches",
+    "check_feature_magnitudes",
+    "check_name_lengths",
+    "choose_batch_size",
+    "find_similar_column",
     "format_count",
+    "format_unknown_column",
+    "get_file_ending",
     "has_columns",
-    "holds_several",
+    "is_folder_or_pattern",
     "is_path",
     "is_readable",
     "is_table",
-    "look_like_parts",
+    "iter_file_batches",
     "read_survey",
-    "require_short_names",
-    "similar_column",
     "survey_files",
     "survey_table",
     "translate_read_errors",
-    "unknown_column",
 ]

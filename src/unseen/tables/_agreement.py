@@ -1,4 +1,4 @@
-"""The labels that a table holds beside those that were predicted for it."""
+"""Agreement of the labels of a table with predictions."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ._checks import as_booleans, whole_numbers
-from ._schema import NEW_LEVEL, NewValues, level_positions
-from ._values import as_text, polars
+from ._checks import parse_booleans, parse_whole_numbers
+from ._schema import NEW_LEVEL_CODE, NewValues, encode_levels
+from ._values import as_text, import_polars
 
 if TYPE_CHECKING:
     import polars as pl
@@ -19,28 +19,28 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Agreement:
-    """How often which label met which prediction, in which domain; those of pieces add up.
+    """Counts of rows by domain, label and prediction. Agreements of batches can be added.
 
     Parameters
     ----------
     classes : tuple
-        The classes of the model, integers or strings.
+        Classes of the model, integers or strings.
     counts : Counter
-        Rows by domain, position of their label among the classes (-1: not there), and position of the prediction.
+        Rows by domain, index of their label among the classes (-1 if it is not a class), and index of the prediction.
     others : NewValues
-        The labels that are not there.
+        Labels that are not classes of the model.
     unlabeled : int
-        Rows without a label.
+        Number of rows without a label.
 
     Examples
     --------
     >>> import pytest; pl = pytest.importorskip("polars")
     >>> from unseen.tables import Agreement
     >>> labels = pl.Series(["ill", "well", None, "dead"])
-    >>> found = Agreement.from_predictions(labels, ["ill", "ill", "ill", "ill"], ["ill", "well"])
-    >>> found.rows, found.right, found.unlabeled, found.others.examples
+    >>> agreement = Agreement.from_predictions(labels, ["ill", "ill", "ill", "ill"], ["ill", "well"])
+    >>> agreement.rows, agreement.right, agreement.unlabeled, agreement.others.examples
     (3, 1, 1, ('dead',))
-    >>> found.summary()["counts"]
+    >>> agreement.summary()["counts"]
     [[1, 0], [1, 0]]
     """
 
@@ -51,44 +51,52 @@ class Agreement:
 
     @classmethod
     def from_predictions(cls, labels: pl.Series, predicted: Any, classes: Any, domain: Any = None) -> Agreement:
-        """Compare some rows; `domain` names that of each, None where they are all of one."""
+        """Compare labels with predictions; `domain` holds the domain of each row, None if all belong to one."""
         classes = np.asarray(classes)
-        names = tuple(map(str, classes.tolist()))
-        found = level_positions(_format_labels(labels, classes), names)
-        known, new = ~np.isnan(found), found == NEW_LEVEL
-        said = np.asarray(predicted)[known]
+        class_names = tuple(map(str, classes.tolist()))
+        label_codes = encode_levels(_format_labels(labels, classes), class_names)
+        is_labeled = ~np.isnan(label_codes)
+        labeled_predictions = np.asarray(predicted)[is_labeled]
         order = np.argsort(classes)
-        answers = order[np.searchsorted(classes, said, sorter=order)]
-        where = [None] * len(said) if domain is None else np.asarray(domain)[known].tolist()
-        counts = Counter(zip(where, found[known].astype(int).tolist(), answers.tolist(), strict=True))
+        predicted_codes = order[np.searchsorted(classes, labeled_predictions, sorter=order)]
+        domains = [None] * len(labeled_predictions) if domain is None else np.asarray(domain)[is_labeled].tolist()
+        labeled_codes = label_codes[is_labeled].astype(int).tolist()
         return cls(
-            tuple(classes.tolist()), counts, NewValues.from_series(as_text(labels.filter(new))), int((~known).sum())
+            tuple(classes.tolist()),
+            counts=Counter(zip(domains, labeled_codes, predicted_codes.tolist(), strict=True)),
+            others=NewValues.from_series(as_text(labels.filter(label_codes == NEW_LEVEL_CODE))),
+            unlabeled=int((~is_labeled).sum()),
         )
 
     def __add__(self, other: Agreement) -> Agreement:
-        """The same for the rows of both."""
-        others, unlabeled = self.others + other.others, self.unlabeled + other.unlabeled
-        return Agreement(self.classes, self.counts + other.counts, others, unlabeled)
+        """Add the rows of both."""
+        return Agreement(
+            self.classes,
+            counts=self.counts + other.counts,
+            others=self.others + other.others,
+            unlabeled=self.unlabeled + other.unlabeled,
+        )
 
     @property
     def rows(self) -> int:
-        """How many rows have a label."""
+        """Number of rows with a label."""
         return self.counts.total()
 
     @property
     def right(self) -> int:
-        """How many of them were predicted as labeled."""
-        return sum(rows for (_, label, answer), rows in self.counts.items() if label == answer)
+        """Number of rows whose prediction equals the label."""
+        return sum(rows for (_, label, predicted), rows in self.counts.items() if label == predicted)
 
     def summary(self) -> dict[str, Any]:
-        """All of it in plain values: `counts` has a row for each class of the table, a column for each prediction."""
+        """Summarize for JSON: `counts` is the confusion matrix, with a row for each label."""
+        # Label -1 addresses the last row, which sums over all labels that are not classes of the model.
         table: NDArray[np.intp] = np.zeros((len(self.classes) + 1, len(self.classes)), dtype=np.intp)
-        domains: dict[str | None, list[int]] = {}
-        for (domain, label, answer), rows in self.counts.items():
-            table[label, answer] += rows  # the last row is that of all labels that are no classes: they may be many
-            ours = domains.setdefault(domain, [0, 0])
-            ours[0] += rows
-            ours[1] += rows * (label == answer)
+        rows_by_domain: Counter[str | None] = Counter()
+        right_by_domain: Counter[str | None] = Counter()
+        for (domain, label, predicted), rows in self.counts.items():
+            table[label, predicted] += rows
+            rows_by_domain[domain] += rows
+            right_by_domain[domain] += rows * (label == predicted)
         return {
             "rows": self.rows,
             "right": self.right,
@@ -98,17 +106,17 @@ class Agreement:
             "counts": table[:-1].tolist(),
             "others": {"rows": self.others.rows, "labels": list(self.others.examples), "counts": table[-1].tolist()},
             "domains": [
-                {"domain": name, "rows": rows, "right": right, "accuracy": right / rows}
-                for name, (rows, right) in domains.items()
+                {"domain": name, "rows": rows, "right": right_by_domain[name], "accuracy": right_by_domain[name] / rows}
+                for name, rows in rows_by_domain.items()
             ],
         }
 
 
 def _format_labels(labels: pl.Series, classes: NDArray[Any]) -> pl.Series:
-    """Labels as the classes are written: 7 may be 7, ' 7' or 7.0 in a table, and True may be true."""
+    """Format labels like the classes: a table may hold ' 7' or 7.0 for 7, and true for True."""
     text = as_text(labels)
     if classes.dtype.kind == "b":
-        return as_booleans(text).cast(polars().String).str.to_titlecase().fill_null(text)
+        return parse_booleans(text).cast(import_polars().String).str.to_titlecase().fill_null(text)
     if classes.dtype.kind not in "iu":
         return text
-    return whole_numbers(text).cast(polars().String).fill_null(text)
+    return parse_whole_numbers(text).cast(import_polars().String).fill_null(text)

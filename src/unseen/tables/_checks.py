@@ -1,4 +1,4 @@
-"""What a table holds, judged: whether labels and domains can be learned from, and which columns are features."""
+"""Checks of a surveyed table: whether its labels and domains allow learning, and which columns become features."""
 
 from __future__ import annotations
 
@@ -12,301 +12,345 @@ from numpy.typing import NDArray
 
 from ..linalg import Ints
 from ..utils.validation import format_list
-from ._column_roles import Request, Roles, left_out_notices
-from ._errors import NO_LINE_ENDS, SHOWN, format_count
+from ._column_roles import ColumnRoles, TableOptions, make_left_out_notices
+from ._errors import MAX_SHOWN, NO_LINE_ENDS, format_count
 from ._schema import Column
-from ._survey import MOST_LEVELS, Coding, Survey, Tallies
-from ._values import polars
+from ._survey import MAX_LEVELS, ColumnStatistics, Survey, ValueEncoder
+from ._values import import_polars
 
 if TYPE_CHECKING:
     import polars as pl
 
-CODE_NAME = re.compile(r"(^|[\s_.\-])(?i:id)$|[a-z](ID|Id)$")  # of integers that may be codes
-MANY_VALUES = 20  # a label with more different values that are not integers is a measurement
-MIN_HELD_OUT_ROWS = 4  # of a domain
-MOST_CELLS = 20_000_000  # domains times classes; there may be a million of each in a column that is neither
+CODE_NAME = re.compile(r"(^|[\s_.\-])(?i:id)$|[a-z](ID|Id)$")  # of integer columns that may hold codes
+MAX_MEASURED_CLASSES = 20  # a label with more distinct values that are not integers is a measurement
+MAX_LABEL_SHARE = 0.5  # of distinct labels among rows; more are identifiers
+MAX_WRONG_SHARE = 0.1  # a column with a smaller share of values that are not numbers was probably meant to be numeric
+MIN_DOMAIN_ROWS = 4
+MAX_CELLS = 20_000_000  # domains times classes; columns that hold neither may have a million values each
 
 
-def as_labels(names: Sequence[str]) -> NDArray[Any]:
-    """Different labels, given as text: booleans or integers if all of them are, else as they are."""
-    text = polars().Series(names, dtype=polars().String)
-    booleans = as_booleans(text)
+def parse_labels(names: Sequence[str]) -> NDArray[Any]:
+    """Convert distinct labels from text to booleans or integers if all of them are, else return them as text."""
+    pl = import_polars()
+    text = pl.Series(names, dtype=pl.String)
+    booleans = parse_booleans(text)
     if len(names) and not booleans.null_count():
         return booleans.to_numpy()
-    whole, codes = whole_numbers(text), text.str.contains(r"^\s*[+-]?0\d")  # 007 is a code, not the number 7
-    return np.array(names, dtype=str) if whole.null_count() or codes.any() else whole.to_numpy()
+    integers = parse_whole_numbers(text)
+    has_codes = text.str.contains(r"^\s*[+-]?0\d").any()  # 007 is a code, not the number 7
+    return np.array(names, dtype=str) if integers.null_count() or has_codes else integers.to_numpy()
 
 
-def as_booleans(text: pl.Series) -> pl.Series:
-    """Text as booleans, such as True or false; null where it is none."""
-    written = {"true": True, "false": False}
-    return (
-        text.str.strip_chars().str.to_lowercase().replace_strict(written, default=None, return_dtype=polars().Boolean)
-    )
+def parse_booleans(text: pl.Series) -> pl.Series:
+    """Parse text such as True or false as booleans; null if it is not a boolean."""
+    words = text.str.strip_chars().str.to_lowercase()
+    return words.replace_strict({"true": True, "false": False}, default=None, return_dtype=import_polars().Boolean)
 
 
-def whole_numbers(text: pl.Series) -> pl.Series:
-    """Text as whole numbers, such as 7 or 7.0; null where it is none."""
-    pl = polars()
+def parse_whole_numbers(text: pl.Series) -> pl.Series:
+    """Parse text such as 7 or 7.0 as integers; null if it is not an integer."""
+    pl = import_polars()
     stripped = text.str.strip_chars()
     numbers = stripped.cast(pl.Float64, strict=False)
-    exact = numbers.is_finite() & (numbers == numbers.round()) & (numbers.abs() < 2**53)
-    return stripped.cast(pl.Int64, strict=False).fill_null(numbers.set(~exact, None).cast(pl.Int64))
+    is_exact = numbers.is_finite() & (numbers == numbers.round()) & (numbers.abs() < 2**53)
+    return stripped.cast(pl.Int64, strict=False).fill_null(numbers.set(~is_exact, None).cast(pl.Int64))
 
 
-def value_problems(labels: NDArray[Any], roles: Roles, survey: Survey, *, entire: bool) -> list[str]:
-    """What is wrong with the labels and domains, as far as it is known which columns they are."""
+def find_value_problems(labels: NDArray[Any], roles: ColumnRoles, survey: Survey, *, keep_all: bool) -> list[str]:
+    """Find problems of the labels and domains, if their columns are known."""
     if not (roles.features or roles.label or roles.domain):
-        return []  # nothing was read
+        return []  # No column was read.
     heights = np.diff([*survey.starts, survey.rows])
     empty = [name for name, height in zip(survey.files, heights, strict=True) if not height]
     if not survey.rows and len(empty) == 1:
-        if any("\r" in name for name in (*roles.features, *roles.left_out)):  # some versions of polars read on
+        if any("\r" in name for name in (*roles.features, *roles.left_out)):  # with some versions of polars
             return [f"{NO_LINE_ENDS}."]
-        return [f"it has a header but no rows{f' ({empty[0]})' if roles.by_file else ''}."]
+        return [f"it has a header but no rows{f' ({empty[0]})' if roles.files_are_domains else ''}."]
     problems = [f"these files have a header but no rows: {format_list(empty)}."] if empty else []
     if roles.label is not None and roles.label == roles.domain:
-        return problems  # and that is a problem already, from which others would follow
-    wrong = _unlabeled_problems(survey)
-    if wrong:
-        return problems + wrong
-    classes, domains = np.unique(labels), np.array(survey.domain.names, dtype=str)
+        return problems  # The roles report this problem; all others would follow from it.
+    unlabeled_problems = _find_unlabeled_problems(survey)
+    if unlabeled_problems:
+        return problems + unlabeled_problems
+    classes = np.unique(labels)
+    domains = np.array(survey.domain.names, dtype=str)
     if roles.label is not None:
-        problems += _label_problems(labels, survey, entire=entire)
-    if len(classes) * len(domains) > MOST_CELLS:
-        return problems or [f"{len(classes):,} classes in {len(domains):,} domains are too many to be counted."]
+        problems += _find_label_problems(labels, survey, keep_all=keep_all)
+    if len(classes) * len(domains) > MAX_CELLS:
+        return problems or [f"{len(classes):,} classes in {len(domains):,} domains are too many to count."]
     counts = survey.counts(labels)
-    problems += _missing_names(survey.group, "group", survey)
-    if roles.by_file:
-        problems += _mixed_labels(domains, classes, counts)
-    if entire or (roles.domain is None and not roles.by_file):
+    problems += _find_missing_names(survey.group, "group", survey)
+    if roles.files_are_domains:
+        problems += _find_mixed_labels(domains, classes, counts)
+    if keep_all or (roles.domain is None and not roles.files_are_domains):
         return problems
-    problems += _domain_problems(survey)
-    if len(classes) > 1:  # otherwise each domain would be told what the label has been
-        found = _cell_problems(domains, classes, counts)
-        problems += (_near_names(survey.present, "domains") if found else []) + found
+    problems += _find_domain_problems(survey)
+    if len(classes) > 1:  # With a single class, the problem of the label is repeated for every domain.
+        cell_problems = _find_cell_problems(domains, classes, counts)
+        if cell_problems:
+            problems += _find_similar_names(survey.present_domains, "domains")
+        problems += cell_problems
     return problems
 
 
-def _label_problems(labels: NDArray[Any], survey: Survey, *, entire: bool) -> list[str]:
-    """Missing labels, and labels that are no classes; one class will do if nothing has to be learned from `entire`."""
-    pl, name, different = polars(), survey.label.column, list(dict.fromkeys(labels.tolist()))
-    advice = "" if entire else " Or pass --unlabeled NA to do without these rows."
-    problems = _missing_names(survey.label, "label", survey, advice)
-    rows = survey.rows - survey.unlabeled - survey.label.missing
-    measured = labels.dtype.kind == "U" and pl.Series(different).cast(pl.Float64, strict=False).null_count() == 0
-    most = (0 if entire else MANY_VALUES) if measured else len(different) if entire else max(MANY_VALUES, rows / 2)
-    if len(different) > most:
+def _find_label_problems(labels: NDArray[Any], survey: Survey, *, keep_all: bool) -> list[str]:
+    """Find missing labels, and labels that are not classes; with `keep_all`, a single class is allowed."""
+    pl = import_polars()
+    name = survey.label.column
+    distinct = list(dict.fromkeys(labels.tolist()))
+    advice = "" if keep_all else " Or set the parameter unlabeled to NA to leave these rows out."
+    problems = _find_missing_names(survey.label, "label", survey, advice)
+    rows = survey.rows - survey.unlabeled - survey.label.n_missing
+    is_measured = labels.dtype.kind == "U" and pl.Series(distinct).cast(pl.Float64, strict=False).null_count() == 0
+    if keep_all:
+        max_classes: float = 0 if is_measured else len(distinct)
+    else:
+        max_classes = MAX_MEASURED_CLASSES if is_measured else max(MAX_MEASURED_CLASSES, MAX_LABEL_SHARE * rows)
+    if len(distinct) > max_classes:
         problems.append(
-            f"the label column {name!r} has {len(different):,} different values in {format_count(rows, 'row')}, such "
-            "as "
-            f"{format_list(different[:3])}: it looks like a measurement or an identifier, not like classes."
+            f"the label column {name!r} has {len(distinct):,} distinct values in {format_count(rows, 'row')}, such as "
+            f"{format_list(distinct[:3])}: they look like measurements or identifiers, not like classes. Choose "
+            "another column."
         )
-    elif len(different) < 2 and rows and not entire:
-        problems.append(f"the label column {name!r} must hold two classes or more; it holds {format_list(different)}.")
+    elif len(distinct) < 2 and rows and not keep_all:
+        problems.append(f"the label column {name!r} must hold at least two classes; it holds {format_list(distinct)}.")
     return problems
 
 
-def _domain_problems(survey: Survey) -> list[str]:
-    """Missing domains, and fewer than two of them."""
-    name, present = survey.domain.column, survey.present
-    problems = _missing_names(survey.domain, "domain", survey)
+def _find_domain_problems(survey: Survey) -> list[str]:
+    """Find missing domains, and fewer than two domains."""
+    name = survey.domain.column
+    present = survey.present_domains
+    problems = _find_missing_names(survey.domain, "domain", survey)
     if len(present) < 2 and survey.rows:
-        held = f"the domain column {name!r} holds" if name is not None else "the folder holds"
+        source = "the folder" if name is None else f"the domain column {name!r}"
         problems.append(
-            f"{held} {format_count(len(present), 'domain')}, {format_list(present)}: two or more are needed to tell "
-            "what "
-            "stays the same from place to place."
+            f"{source} holds {format_count(len(present), 'domain')}, {format_list(present)}: two or more are needed "
+            "to learn what domains have in common."
         )
     return problems
 
 
-def _cell_problems(domains: NDArray[Any], classes: NDArray[Any], counts: Ints) -> list[str]:
-    """Domains with too few rows, or with rows of one class only."""
-    sizes, present = counts.sum(axis=1), counts > 0
+def _find_cell_problems(domains: NDArray[Any], classes: NDArray[Any], counts: Ints) -> list[str]:
+    """Find domains with too few rows, or with rows of a single class."""
+    sizes = counts.sum(axis=1)
+    is_present = counts > 0
     problems = []
-    small = domains[(sizes > 0) & (sizes < MIN_HELD_OUT_ROWS)]
+    small = domains[(sizes > 0) & (sizes < MIN_DOMAIN_ROWS)]
     if len(small):
         problems.append(
-            f"{format_count(len(small), 'domain')} of {(sizes > 0).sum():,} with fewer than {MIN_HELD_OUT_ROWS} rows: "
+            f"{format_count(len(small), 'domain')} of {(sizes > 0).sum():,} with fewer than {MIN_DOMAIN_ROWS} rows: "
             f"{format_list(small.tolist())}. Leave out these rows, or choose another domain column."
         )
-    for s in np.flatnonzero((sizes >= MIN_HELD_OUT_ROWS) & (present.sum(axis=1) == 1)):
+    for s in np.flatnonzero((sizes >= MIN_DOMAIN_ROWS) & (is_present.sum(axis=1) == 1)):
         problems.append(
-            f"the domain {str(domains[s])!r} has samples of one class only, {str(classes[present[s].argmax()])!r}, so "
-            "its classes cannot be told apart. Leave out its rows, or choose another domain column."
+            f"the domain {str(domains[s])!r} has samples of one class only, {str(classes[is_present[s].argmax()])!r}. "
+            "Leave out its rows, or choose another domain column."
         )
     return problems
 
 
-def _mixed_labels(domains: NDArray[Any], classes: NDArray[Any], counts: Ints) -> list[str]:
-    """Files of which some have numbers for labels and others have words."""
+def _find_mixed_labels(domains: NDArray[Any], classes: NDArray[Any], counts: Ints) -> list[str]:
+    """Find files with numbers as labels next to files with words as labels."""
     if classes.dtype.kind != "U":
         return []
-    numbers, present = whole_numbers(polars().Series(classes.tolist())).is_not_null().to_numpy(), counts > 0
-    only = [domains[present.any(axis=1) & ~present[:, kind].any(axis=1)].tolist() for kind in (numbers, ~numbers)]
-    told = "labels must all be numbers or all be words: {} has words, {} has numbers."
-    return [told.format(*map(format_list, only))] if all(only) else []
+    is_number = parse_whole_numbers(import_polars().Series(classes.tolist())).is_not_null().to_numpy()
+    is_present = counts > 0
+    has_rows = is_present.any(axis=1)
+    only_words = domains[has_rows & ~is_present[:, is_number].any(axis=1)].tolist()
+    only_numbers = domains[has_rows & ~is_present[:, ~is_number].any(axis=1)].tolist()
+    if not (only_words and only_numbers):
+        return []
+    return [
+        f"labels must all be numbers or all be words: {format_list(only_words)} has words, "
+        f"{format_list(only_numbers)} has numbers."
+    ]
 
 
-def _unlabeled_problems(survey: Survey) -> list[str]:
-    """A value for unlabeled rows that none has, or all have."""
+def _find_unlabeled_problems(survey: Survey) -> list[str]:
+    """Check that the value of unlabeled rows occurs, but not in all rows."""
     value = survey.label.ignored
     if value is None or survey.label.column is None:
         return []
     if not survey.unlabeled and not survey.label.ignores_missing:
-        present = format_list(sorted(survey.label.names))
-        return [f"no row has the label {value!r}, which was to stand for none: there are {present}."]
+        labels = format_list(sorted(survey.label.names))
+        return [f"no row has the label {value!r} of unlabeled rows (the parameter unlabeled); the labels are {labels}."]
     if survey.unlabeled == survey.rows:
-        return [f"all {format_count(survey.rows, 'row')} have the label {value!r}, which stands for none."]
+        return [
+            f"all {format_count(survey.rows, 'row')} have the label {value!r} of unlabeled rows (the parameter "
+            "unlabeled)."
+        ]
     return []
 
 
-def unlabeled_rows(survey: Survey) -> list[str]:
-    """A notice about rows that were left out since they have no label."""
+def make_unlabeled_notices(survey: Survey) -> list[str]:
+    """Make a notice about rows that were left out because they have no label."""
     if not survey.unlabeled:
         return []
-    present = set(survey.present)
-    gone = [name for name in survey.domain.names if name not in present]
-    marked = f"with the label {survey.label.ignored!r}, which stands for none"
-    which = "without a label" if survey.label.ignores_missing else marked
-    rest = f": nothing is left of {format_list(gone)}" if gone else ""
-    return [f"Left out {format_count(survey.unlabeled, 'row')} of {survey.rows:,} {which}{rest}."]
+    present = set(survey.present_domains)
+    empty = [name for name in survey.domain.names if name not in present]
+    description = "without a label" if survey.label.ignores_missing else f"with the label {survey.label.ignored!r}"
+    consequence = f", so that no rows remain of {format_list(empty)}" if empty else ""
+    return [f"Left out {format_count(survey.unlabeled, 'row')} of {survey.rows:,} {description}{consequence}."]
 
 
-def name_notices(labels: NDArray[Any], survey: Survey) -> list[str]:
-    """Notices about names that are nearly alike, and about domains that have no class in common with any other."""
-    domains, present = np.array(survey.domain.names, dtype=str), survey.counts(labels) > 0
-    shared = present[:, present.sum(axis=0) > 1].any(axis=1)
-    lonely = domains[present.any(axis=1) & ~shared].tolist()
-    near = _near_names(survey.present, "domains") + _near_names(labels.tolist(), "classes")
-    return [*near, f"No class of these domains occurs in any other: {format_list(lonely)}."] if lonely else near
+def make_name_notices(labels: NDArray[Any], survey: Survey) -> list[str]:
+    """Make notices about similar names, and about domains that have no class in common with any other domain."""
+    domains = np.array(survey.domain.names, dtype=str)
+    is_present = survey.counts(labels) > 0
+    shares_class = is_present[:, is_present.sum(axis=0) > 1].any(axis=1)
+    isolated = domains[is_present.any(axis=1) & ~shares_class].tolist()
+    notices = _find_similar_names(survey.present_domains, "domains") + _find_similar_names(labels.tolist(), "classes")
+    if isolated:
+        notices.append(f"No class of these domains occurs in any other domain: {format_list(isolated)}.")
+    return notices
 
 
-def _near_names(names: Sequence[Any], role: str) -> list[str]:
-    """Notices about names that differ by spaces or by case alone."""
-    alike: dict[str, list[str]] = {}
-    for name in [name for name in names if isinstance(name, str)]:
-        alike.setdefault(" ".join(name.split()).casefold(), []).append(name)
-    several = [group for group in alike.values() if len(group) > 1]
-    more = [f"So are {len(several) - SHOWN:,} groups of {role} more."] if len(several) > SHOWN else []
-    return [
-        f"{', '.join(map(repr, group[:-1]))} and {group[-1]!r} are taken as different {role}: if they are the same, "
-        "write them alike."
-        for group in several[:SHOWN]
-    ] + more
+def _find_similar_names(names: Sequence[Any], role: str) -> list[str]:
+    """Make notices about names that differ only in spaces or case."""
+    names_by_key: dict[str, list[str]] = {}
+    for name in names:
+        if isinstance(name, str):
+            names_by_key.setdefault(" ".join(name.split()).casefold(), []).append(name)
+    similar = [group for group in names_by_key.values() if len(group) > 1]
+    notices = [
+        f"{', '.join(map(repr, group[:-1]))} and {group[-1]!r} are different {role}. If they are the same, use one "
+        "spelling."
+        for group in similar[:MAX_SHOWN]
+    ]
+    if len(similar) > MAX_SHOWN:
+        notices.append(f"{len(similar) - MAX_SHOWN:,} more groups of {role} have similar names.")
+    return notices
 
 
-def _missing_names(coding: Coding, role: str, survey: Survey, advice: str = "") -> list[str]:
-    if not coding.missing:
+def _find_missing_names(encoder: ValueEncoder, role: str, survey: Survey, advice: str = "") -> list[str]:
+    if not encoder.n_missing:
         return []
     return [
-        f"the {role} column {coding.column!r} is missing in {format_count(coding.missing, 'row')}: "
-        f"{survey.where(coding.first_missing, coding.missing)}. Fill in or leave out.{advice}"
+        f"the {role} column {encoder.column!r} is missing in {format_count(encoder.n_missing, 'row')}: "
+        f"{survey.format_rows(encoder.first_missing, encoder.n_missing)}. Fill in the values, or leave out the "
+        f"rows.{advice}"
     ]
 
 
-def choose_columns(survey: Survey, roles: Roles, request: Request) -> tuple[tuple[Column, ...], list[str], list[str]]:
-    """The features, what to tell about them, and what is wrong; columns that were asked for go only if constant.
+def select_columns(
+    survey: Survey, roles: ColumnRoles, options: TableOptions
+) -> tuple[tuple[Column, ...], list[str], list[str]]:
+    """Return the features, with notices and problems; a column named in `options.features` is left out if constant.
 
-    What does not become a feature goes to those that the roles leave out already.
+    Columns that do not become features are added to those that the roles leave out.
     """
-    asked, tallies = request.features is not None, survey.tallies
-    categories = np.isin(tallies.names, request.categories or ())
-    names, numeric, constant, dates = tallies.names, tallies.numeric, tallies.constant, tallies.dates
-    groups = survey.groups()
+    columns = survey.columns
+    names = columns.names
+    numeric = columns.numeric
+    constant = columns.constant
+    dates = columns.dates
+    is_requested = options.features is not None
+    is_category = np.isin(names, options.categories or ())
+    group_columns = survey.find_group_columns()
     left_out = {
-        "all missing": constant & (tallies.present == 0),
+        "all missing": constant & (columns.n_present == 0),
         "constant": constant,
-        "date": dates & (request.dates == "drop") & (not asked),
-        "names a group": np.isin(names, groups),  # such columns were not asked for
-        "too many levels": tallies.too_many_levels & ~numeric & ~dates & ~categories & (not asked),
-        "identifier": tallies.identifies & ~dates & ~categories & (not asked),
+        "date": dates & (options.dates == "drop") & (not is_requested),
+        "names a group": np.isin(names, group_columns),  # group columns are never requested features
+        "too many levels": columns.too_many_levels & ~numeric & ~dates & ~is_category & (not is_requested),
+        "identifier": columns.identifies & ~dates & ~is_category & (not is_requested),
     }
-    if request.entire:
+    if options.keep_all:
         left_out = {"not numbers": ~numeric}
-    reasons = {names[i]: why for why, group in reversed(left_out.items()) for i in np.flatnonzero(group)}  # the first
-    kept = np.array([name not in reasons for name in names], dtype=bool)
+    # In reverse order, so that the first reason that applies to a column is kept.
+    reasons = {names[i]: reason for reason, which in reversed(left_out.items()) for i in np.flatnonzero(which)}
+    is_kept = np.array([name not in reasons for name in names], dtype=bool)
     roles.left_out |= {name: reasons[name] for name in names if name in reasons and survey.rows}
-    notices = left_out_notices(roles.left_out)
-    if request.group is None:
-        notices += [f"{name} repeats within domains: --group {name} keeps its rows together." for name in groups]
+    notices = make_left_out_notices(roles.left_out)
+    if options.group is None:
+        notices += [
+            f"{name!r} repeats within domains. Set the parameter group to {name} to keep its rows together."
+            for name in group_columns
+        ]
     problems = [
-        f"the column {name!r} has more than {MOST_LEVELS:,} different values that are not numbers, "
-        "too many for a feature."
-        for name in compress(names, kept & tallies.too_many_levels & ~numeric & ~dates)
+        f"the column {name!r} has more than {MAX_LEVELS:,} distinct values that are not numbers, too many for a "
+        "feature."
+        for name in compress(names, is_kept & columns.too_many_levels & ~numeric & ~dates)
     ]
-    if request.entire and asked and not kept.all():
-        problems.append(f"features must be columns of numbers, not such as {format_list(compress(names, ~kept))}.")
-    elif not kept.any() and survey.rows:
+    if options.keep_all and is_requested and not is_kept.all():
+        problems.append(f"features must be columns of numbers; {format_list(compress(names, ~is_kept))} are not.")
+    elif not is_kept.any() and survey.rows:
         problems.append("no columns are left to be features.")
-    columns = tuple(_column(tallies, i) for i in np.flatnonzero(kept).tolist())
-    if not (request.entire or asked):
-        notices += _identifier_notices(tallies, kept, roles)
-    notices += _date_notices(tallies, kept)
-    return columns, notices + _readings(survey, ~constant | request.entire), problems
+    features = tuple(_make_column(columns, i) for i in np.flatnonzero(is_kept).tolist())
+    if not (options.keep_all or is_requested):
+        notices += _make_identifier_notices(columns, is_kept, roles)
+    notices += _make_date_notices(columns, is_kept)
+    notices += _make_reading_notices(survey, ~constant | options.keep_all)
+    return features, notices, problems
 
 
-def _identifier_notices(tallies: Tallies, kept: NDArray[np.bool_], roles: Roles) -> list[str]:
-    """Notices about numbers that are used, but may be identifiers or codes."""
+def _make_identifier_notices(columns: ColumnStatistics, is_kept: NDArray[np.bool_], roles: ColumnRoles) -> list[str]:
+    """Make notices about numeric features that may be identifiers or codes."""
     notices = []
-    unique = list(compress(tallies.names, tallies.all_different & kept))
+    unique = list(compress(columns.names, columns.all_different & is_kept))
     if unique:
         notices.append(
-            f"A different integer in every row, as identifiers have: {format_list(unique)}. They are used as "
-            "numbers; drop "
-            "them if they are identifiers."
+            f"These columns hold a different integer in every row, as identifiers do: {format_list(unique)}. They are "
+            "used as numbers. Drop them if they are identifiers."
         )
-    for i in np.flatnonzero(kept & tallies.numeric & ~tallies.all_different).tolist():
-        name = tallies.names[i]
-        n_codes = tallies.n_codes(i) if CODE_NAME.search(name.strip()) and name in roles.maybe_groups else None
-        if n_codes is not None and n_codes <= MOST_LEVELS:
+    for i in np.flatnonzero(is_kept & columns.numeric & ~columns.all_different).tolist():
+        name = columns.names[i]
+        if not CODE_NAME.search(name.strip()) or name not in roles.maybe_groups:
+            continue
+        n_codes = columns.count_codes(i)
+        if n_codes is not None and n_codes <= MAX_LEVELS:
             notices.append(
-                f"{name!r} is called like a code, and its {n_codes:,} different integers are used as numbers: declare "
+                f"{name!r} is named like a code, and its {n_codes:,} distinct integers are used as numbers. Declare "
                 "it with the parameter categories if they are codes."
             )
     return notices
 
 
-def _date_notices(tallies: Tallies, kept: NDArray[np.bool_]) -> list[str]:
-    """Notices about dates that are used and may be read in two ways."""
+def _make_date_notices(columns: ColumnStatistics, is_kept: NDArray[np.bool_]) -> list[str]:
+    """Make notices about features with ambiguous dates."""
     notices = []
-    for i in np.flatnonzero(kept & tallies.dates).tolist():
-        first, *others = tallies.date_formats(i)
-        if others:
+    for i in np.flatnonzero(is_kept & columns.dates).tolist():
+        date_format, *other_formats = columns.date_formats(i)
+        if other_formats:
             notices.append(
-                f"Dates in {tallies.names[i]!r} are read as {first}, but {others[0]} fits all of them as well: write "
-                "them as yyyy-mm-dd to be sure."
+                f"Dates in {columns.names[i]!r} are read as {date_format}, but all of them are valid as "
+                f"{other_formats[0]} too. Write dates as yyyy-mm-dd to avoid ambiguity."
             )
     return notices
 
 
-def _column(tallies: Tallies, i: int) -> Column:
-    name, missing = tallies.names[i], bool(tallies.absent[i] or tallies.infinite[i])
-    if tallies.numeric[i]:
-        return Column(name, "numeric", missing=missing)
-    if tallies.dates[i]:
-        return Column(name, "date", date_format=tallies.date_formats(i)[0], missing=missing)
-    return Column(name, "categorical", tuple(sorted(tallies.levels[i])), missing=missing)
+def _make_column(columns: ColumnStatistics, i: int) -> Column:
+    name = columns.names[i]
+    has_missing = bool(columns.n_missing[i] or columns.n_infinite[i])
+    if columns.numeric[i]:
+        return Column(name, "numeric", missing=has_missing)
+    if columns.dates[i]:
+        return Column(name, "date", date_format=columns.date_formats(i)[0], missing=has_missing)
+    return Column(name, "categorical", tuple(sorted(columns.levels[i])), missing=has_missing)
 
 
-def _readings(survey: Survey, told: NDArray[np.bool_]) -> list[str]:
-    """How columns were read where it could surprise, of those that are told about."""
-    tallies, names, notices = survey.tallies, survey.tallies.names, []
-    told = told & ~tallies.declared
-    several = np.flatnonzero((tallies.infinite > 0) & ~tallies.declared)
-    infinite = [f"{names[i]} ({format_count(tallies.infinite[i], 'value')})" for i in several]
+def _make_reading_notices(survey: Survey, is_reported: NDArray[np.bool_]) -> list[str]:
+    """Make notices about columns whose values are read in a way that may be unexpected."""
+    columns = survey.columns
+    names = columns.names
+    notices = []
+    is_reported = is_reported & ~columns.declared
+    with_infinite = np.flatnonzero((columns.n_infinite > 0) & ~columns.declared)
+    infinite = [f"{names[i]} ({format_count(columns.n_infinite[i], 'value')})" for i in with_infinite]
     if infinite:
         notices.append(f"Numbers that are infinite or beyond 1e150 count as missing: {format_list(infinite)}.")
-    marked = [i for i in np.flatnonzero(told & tallies.numeric).tolist() if tallies.marks.get(i)]
-    if marked:
-        marks = sorted(set().union(*(tallies.marks[i] for i in marked)))
-        columns = format_list(names[i] for i in marked)
-        notices.append(f"Read as numbers, with {format_list(marks)} for missing values: {columns}.")
-    for i in np.flatnonzero(told & ~tallies.numeric & (tallies.not_numbers < 0.1 * tallies.present)).tolist():
-        value, row = tallies.first_not_number[i]
+    with_marks = [i for i in np.flatnonzero(is_reported & columns.numeric).tolist() if columns.missing_marks.get(i)]
+    if with_marks:
+        marks = sorted(set().union(*(columns.missing_marks[i] for i in with_marks)))
+        marked_names = format_list(names[i] for i in with_marks)
+        notices.append(f"Read as numbers, with {format_list(marks)} for missing values: {marked_names}.")
+    is_almost_numeric = columns.n_not_numbers < MAX_WRONG_SHARE * columns.n_present
+    for i in np.flatnonzero(is_reported & ~columns.numeric & is_almost_numeric).tolist():
+        value, row = columns.first_not_number[i]
+        n_wrong = format_count(columns.n_not_numbers[i], "value")
         notices.append(
-            f"{names[i]!r} is not read as numbers because of {format_count(tallies.not_numbers[i], 'value')}, such as "
-            f"{value!r} in {survey.where([row])}."
+            f"{names[i]!r} is not read as numbers because of {n_wrong}, such as {value!r} in "
+            f"{survey.format_rows([row])}."
         )
     return notices

@@ -1,4 +1,4 @@
-"""Everything that is wrong with a table, said at once."""
+"""Errors that list all problems of a table at once, and texts for counts and unknown columns."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from contextlib import contextmanager
 from typing import Any
 
 from ..utils.validation import format_list
-from ._values import polars
+from ._values import import_polars
 
-SHOWN = 8  # names, values and rows are listed up to this many
-NO_LINE_ENDS = "its first line does not end where its names do. Save it again, with the line ends of Unix or Windows"
-REASONS = {  # by what a reader says
-    "(?i)utf-?8": "it is not UTF-8 text. Save it again as UTF-8 (in a spreadsheet: 'CSV UTF-8')",
+MAX_SHOWN = 8  # names, values or rows listed in a message
+NO_LINE_ENDS = "its header has no line ending that is recognized. Save it with line endings of Unix or Windows"
+REASONS = {  # by a phrase in the message of a reader
+    "(?i)utf-?8": "it is not UTF-8 text. Save it as UTF-8 (in a spreadsheet: 'CSV UTF-8')",
     "not properly escaped": "a quotation mark is opened but never closed",
-    "field limit": "its header has no end; perhaps a quotation mark is opened but never closed",
+    "field limit": "its header is too long; a quotation mark may be opened but never closed",
     "more fields": "a row has more values than the header has names",
     "new_columns": NO_LINE_ENDS,
 }
@@ -28,14 +28,14 @@ class TableError(ValueError):
     Parameters
     ----------
     problems : iterable of str
-        All that is wrong, a sentence for each.
+        The problems, one sentence each.
     source : str, default="The table"
-        What the problems were found in.
+        The file or table that has the problems.
 
     Attributes
     ----------
     problems : list of str
-        The problems, as given. The message has a line for each.
+        The problems. The message has one line for each.
 
     Examples
     --------
@@ -52,7 +52,7 @@ class TableError(ValueError):
         super().__init__(f"{source} cannot be used:\n" + "\n".join(f"- {problem}" for problem in self.problems))
 
     def __reduce__(self) -> tuple[type[TableError], tuple[list[str], str]]:
-        # Exceptions are rebuilt from their message alone, which here is made from the problems.
+        # By default, exceptions are unpickled from their message, which here is built from the problems.
         return type(self), (self.problems, self.source)
 
 
@@ -63,38 +63,38 @@ def raise_table_error(problems: Sequence[str], source: str = "The table") -> Non
 
 
 @contextmanager
-def translate_read_errors(path: Any, *, anything: bool = False) -> Iterator[None]:
-    """What polars cannot do with a file, or `anything` that a reader raises on a broken one, becomes a TableError."""
-    exceptions = polars().exceptions
-    kinds = (exceptions.PanicException, Exception if anything else exceptions.PolarsError)
+def translate_read_errors(path: Any, *, all_exceptions: bool = False) -> Iterator[None]:
+    """Turn exceptions of polars, or with `all_exceptions` those of any reader of files, into a TableError."""
+    exceptions = import_polars().exceptions
+    kinds = (exceptions.PanicException, Exception if all_exceptions else exceptions.PolarsError)
     try:
         yield
     except (ImportError, MemoryError, TableError):
         raise
     except kinds as error:
         text = str(error).strip() or type(error).__name__
-        known = (reason for phrase, reason in REASONS.items() if re.search(phrase, text))
-        reason = next(known, text.splitlines()[0].rstrip(".:"))
+        known_reasons = (reason for phrase, reason in REASONS.items() if re.search(phrase, text))
+        reason = next(known_reasons, text.splitlines()[0].rstrip(".:"))
         raise TableError([f"it cannot be read: {reason}."], source=path.name) from error
 
 
 def format_count(number: int, noun: str) -> str:
-    """A number with its noun."""
+    """Format a number with its noun, in the plural if needed."""
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
-def unknown_column(
-    name: str, names: Iterable[str], where: str = "it has no", *, candidates: Iterable[str] | None = None
+def format_unknown_column(
+    name: str, names: Iterable[str], subject: str = "it has no", *, candidates: Iterable[str] | None = None
 ) -> str:
-    """That a column is not among the names, and which one may be meant, of the candidates or of all."""
+    """Report that a column is not among the names, and suggest a similar one of the candidates, or of all names."""
     names = list(names)
-    near = similar_column(name, names if candidates is None else candidates)
-    hint = f"did you mean {near!r}?" if near is not None else f"the columns are {format_list(names)}."
-    return f"{where} column {name!r}: {hint}"
+    similar = find_similar_column(name, names if candidates is None else candidates)
+    hint = f"the columns are {format_list(names)}." if similar is None else f"did you mean {similar!r}?"
+    return f"{subject} column {name!r}: {hint}"
 
 
-def similar_column(name: str, candidates: Iterable[str]) -> str | None:
-    """The candidate whose name resembles a name most, if one does."""
+def find_similar_column(name: str, candidates: Iterable[str]) -> str | None:
+    """Find the candidate most similar to a name, ignoring case; None if none is similar."""
     by_lower = {other.lower(): other for other in candidates}
-    near = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
-    return by_lower[near[0]] if near else None
+    matches = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
+    return by_lower[matches[0]] if matches else None

@@ -1,4 +1,4 @@
-"""Frames of pandas and polars, and other data with named columns, as polars has them."""
+"""Conversion of pandas frames and other data with named columns to polars."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ import numpy as np
 from ..utils.optional_imports import is_dask
 from ..utils.validation import format_list, is_missing
 from ._errors import TableError, raise_table_error, translate_read_errors
-from ._files import is_list_of_rows, is_pandas_series, is_structured, repeated_names
-from ._values import as_text, polars
+from ._files import find_repeated_names, is_list_of_rows, is_pandas_series, is_structured
+from ._values import as_text, import_polars
 
-# What polars has a type for; lists and the like are not used, but told of.
-TYPED = (str, int, float, date, timedelta, Decimal, bytes, list, tuple, dict, np.generic, np.ndarray)
+# Types that polars can hold. Columns of lists and the like are not used; a notice reports them.
+POLARS_TYPES = (str, int, float, date, timedelta, Decimal, bytes, list, tuple, dict, np.generic, np.ndarray)
 
 if TYPE_CHECKING:
     import polars as pl
 
 
 def as_frame(data: Any, name: str) -> pl.DataFrame:
-    """Data with named columns as a frame of polars, column by column, so that nothing else need be installed.
+    """Convert data with named columns to a polars frame, column by column, so that pyarrow is not needed.
 
-    These are frames of pandas, polars and Arrow, structured arrays, dicts of columns and lists of dicts. A dict of
-    values or a Series of pandas is one row.
+    Accepts frames of pandas, polars and Arrow, structured arrays, dicts of columns and lists of dicts. A dict of
+    scalars or a pandas Series is one row.
     """
-    pl = polars()
+    pl = import_polars()
     if isinstance(data, pl.LazyFrame):
         return data.collect()
     if isinstance(data, pl.DataFrame):
         return data
     if is_dask(data):
-        raise TypeError("A Dask dataframe is not read as a table: pass the path of its files, or what compute() gives.")
+        raise TypeError("A Dask dataframe cannot be read as a table. Pass the path of its files, or call compute().")
     with translate_read_errors(Path(name)):
         if is_pandas_series(data):
-            raise_table_error(repeated_names(map(str, data.index)), name)
+            raise_table_error(find_repeated_names(map(str, data.index)), name)
             return _from_rows([dict(data.items())], name)
         if isinstance(data, Mapping):
             return _from_mapping(data, name)
@@ -51,87 +51,88 @@ def as_frame(data: Any, name: str) -> pl.DataFrame:
                 "A table must be a path, a DataFrame of pandas or polars, a dict of columns, a list of dicts or a "
                 f"structured array; got {type(data).__name__}."
             )
-        if not hasattr(data, "items"):  # a table of Arrow, which polars reads by itself
+        if not hasattr(data, "items"):  # an Arrow table, which polars converts
             return pl.DataFrame(data)
         names = [str(column) for column in data.columns]
-        raise_table_error(repeated_names(names), name)
-        columns = zip(names, (column for _, column in data.items()), strict=True)
-        return pl.DataFrame([_pandas_column(column_name, column) for column_name, column in columns])
+        raise_table_error(find_repeated_names(names), name)
+        columns = [column for _, column in data.items()]
+        return pl.DataFrame(list(map(_convert_pandas_column, names, columns)))
 
 
 def _from_mapping(data: Mapping[Any, Any], name: str) -> pl.DataFrame:
-    """A dict of columns, or of the values of one row."""
-    single = [isinstance(value, (str, bytes)) or np.ndim(value) == 0 for value in data.values()]
-    if data and all(single):
+    """Convert a dict of columns, or of the values of one row."""
+    is_scalar = [isinstance(value, (str, bytes)) or np.ndim(value) == 0 for value in data.values()]
+    if data and all(is_scalar):
         return _from_rows([data], name)
-    if any(single):
-        raise TableError(["a dict must hold columns, or the values of one row, and not both."], source=name)
+    if any(is_scalar):
+        raise TableError(["a dict must hold either columns or the values of one row, not both."], source=name)
     return _from_columns(data, name)
 
 
 def _from_rows(rows: Sequence[Mapping[Any, Any]], name: str) -> pl.DataFrame:
-    """Rows with named values; a value that a row lacks is missing."""
+    """Convert rows with named values; a value that a row does not have is missing."""
     columns = dict.fromkeys(column for row in rows for column in row)
     return _from_columns({column: [row.get(column) for row in rows] for column in columns}, name)
 
 
 def _from_columns(columns: Mapping[Any, Any], name: str) -> pl.DataFrame:
-    raise_table_error(repeated_names(map(str, columns)), name)
-    series = [_column(str(key), values) for key, values in columns.items()]
-    lengths = {len(own) for own in series}
+    raise_table_error(find_repeated_names(map(str, columns)), name)
+    series = [_convert_column(str(key), values) for key, values in columns.items()]
+    lengths = {len(column) for column in series}
     if len(lengths) > 1:
         raise TableError(
             [f"its columns differ in length: they have {format_list(sorted(lengths))} values."], source=name
         )
-    return polars().DataFrame(series)
+    return import_polars().DataFrame(series)
 
 
-def _column(name: str, values: Any) -> pl.Series:
-    """A column of values in any container."""
-    pl = polars()
+def _convert_column(name: str, values: Any) -> pl.Series:
+    """Convert a column of values in any container."""
+    pl = import_polars()
     if isinstance(values, pl.Series):
         return values.alias(name)
     if is_pandas_series(values):
-        return _pandas_column(name, values)
+        return _convert_pandas_column(name, values)
     if isinstance(values, np.ndarray) and values.ndim == 1 and values.dtype.kind in "biufmM":
-        return pl.Series(name, _known_unit(values))
+        return pl.Series(name, _convert_time_unit(values))
     if isinstance(values, np.ndarray) and values.dtype.kind == "S":
         values = np.char.decode(values, "utf-8")
     plain = [value.item() if isinstance(value, np.generic) else value for value in values]
-    return pl.Series(name, _typed([None if is_missing(value) else value for value in plain]), strict=False)
+    return pl.Series(name, _unify_types([None if is_missing(value) else value for value in plain]), strict=False)
 
 
-def _pandas_column(name: str, column: Any) -> pl.Series:
-    """A column of pandas; one of categories stays one, whatever these are."""
-    pl = polars()
+def _convert_pandas_column(name: str, column: Any) -> pl.Series:
+    """Convert a pandas column; a categorical column remains categorical, whatever the type of its categories."""
+    pl = import_polars()
     if not hasattr(column, "cat"):
-        return pl.Series(name, _pandas_values(column), strict=False)
-    levels = as_text(pl.Series(_typed(column.cat.categories.tolist()), strict=False))
+        return pl.Series(name, _get_pandas_values(column), strict=False)
+    levels = as_text(pl.Series(_unify_types(column.cat.categories.tolist()), strict=False))
     codes = pl.Series(name, column.cat.codes.to_numpy(), dtype=pl.Int64)
     return levels.gather(codes.set(codes < 0, None)).cast(pl.Categorical).alias(name)
 
 
-def _pandas_values(column: Any) -> Any:
-    """The values of a column of pandas, which has several ways to say that one is missing."""
-    kind = column.dtype
-    if isinstance(kind, np.dtype) and kind.kind in "biufmM":
-        return _known_unit(column.to_numpy())
-    return _typed(column.astype(object).where(column.notna(), None).tolist())
+def _get_pandas_values(column: Any) -> Any:
+    """Return the values of a pandas column, with None for any of the missing values that pandas has."""
+    dtype = column.dtype
+    if isinstance(dtype, np.dtype) and dtype.kind in "biufmM":
+        return _convert_time_unit(column.to_numpy())
+    return _unify_types(column.astype(object).where(column.notna(), None).tolist())
 
 
-def _known_unit(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Numbers as they are; dates and durations in a unit of time that polars has."""
+def _convert_time_unit(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Convert dates and durations to a time unit that polars supports; numbers are not changed."""
     if values.dtype.kind not in "mM":
         return values
     unit = np.datetime_data(values.dtype)[0]
     return values.astype(f"{values.dtype.kind}8[{unit if unit in ('ms', 'us', 'ns') else 'ms'}]")
 
 
-def _typed(values: list[Any]) -> list[Any]:
-    """Values of any types as values of one type that polars has."""
-    kinds = {type(value) for value in values if value is not None}
-    if kinds == {int, float}:
+def _unify_types(values: list[Any]) -> list[Any]:
+    """Convert values of any types to values of one type that polars supports."""
+    types = {type(value) for value in values if value is not None}
+    if types == {int, float}:
         return [value if value is None else float(value) for value in values]
-    if len(kinds) > 1 or not all(issubclass(kind, TYPED) for kind in kinds):  # an interval, say: as text files have it
+    # Other types, such as intervals, become text, as in a text file.
+    if len(types) > 1 or not all(issubclass(kind, POLARS_TYPES) for kind in types):
         return [value if value is None else str(value) for value in values]
     return values

@@ -1,4 +1,4 @@
-"""A table: looked through, drawn from, then read, in pieces or whole: samples, labels and domains to learn from."""
+"""Loading of a table in two passes: a survey of its columns, then its rows, completely or in batches."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ from ..kernels import available_bytes
 from ..linalg import Ints
 from ..utils.samples import Samples, allocate_rows, domain_row_limit
 from ._arrays import ArrayNames
-from ._checks import as_labels, choose_columns, name_notices, unlabeled_rows, value_problems
-from ._column_roles import Dates, Request, choose_roles
+from ._checks import find_value_problems, make_name_notices, make_unlabeled_notices, parse_labels, select_columns
+from ._column_roles import Dates, TableOptions, assign_roles
 from ._errors import TableError, raise_table_error, translate_read_errors
 from ._files import (
     FrameFile,
     Source,
     TableFile,
-    data_name,
-    file_batches,
-    header_problems,
-    holds_several,
+    find_header_problems,
+    get_data_name,
+    is_folder_or_pattern,
     is_path,
+    iter_file_batches,
     list_files,
     open_table,
 )
 from ._frames import as_frame
-from ._schema import Schema, check_table_size, column_uses
-from ._survey import Cell, Coding, Part, batch_size, count_cells, sum_cells, survey_batches
+from ._schema import Schema, check_feature_magnitudes, describe_columns
+from ._survey import Cell, Part, ValueEncoder, choose_batch_size, count_cells, sum_cells, survey_batches
 
-Draw = dict[Cell, Ints]  # which rows of each cell, counted from 0 through all files, in order
+MAX_MATRIX_SHARE = 0.25  # of the available memory, for the matrix of all rows, because methods make copies
 
 
 @dataclass(frozen=True)
 class SurveyedTable:
-    """What the first pass over a table found, and which of its rows are wanted.
+    """The result of the first pass over a table, and which of its rows are selected.
 
-    Nothing in it grows with the number of rows but the draw, if there is one. It is small enough to be sent to workers,
-    who read `pieces` of a part each.
+    Its size does not depend on the number of rows, except for the selected rows, if there is a selection. It is small
+    enough to be sent to workers, each of which reads the `pieces` of a part.
     """
 
     name: str
@@ -50,148 +50,169 @@ class SurveyedTable:
     notices: list[str]
     parts: list[Part]
     cells: dict[Cell, int]
-    label_coding: Coding
-    domain_coding: Coding
-    group_coding: Coding
-    labels: NDArray[Any]  # of each number, less one
+    label_encoder: ValueEncoder
+    domain_encoder: ValueEncoder
+    group_encoder: ValueEncoder
+    labels: NDArray[Any]  # the label of code i + 1 at index i
     domains: NDArray[np.str_]
-    class_names: dict[str, tuple[str, ...]]  # by file, where it gives them
-    single: bool  # whether the files hold all features in single precision
-    left_out: dict[str, str]  # columns that are not used, and why
-    draw: Draw | None = None
+    class_names: dict[str, tuple[str, ...]]  # by file, if the file has them
+    is_single_precision: bool  # whether the files hold all features in single precision
+    left_out: dict[str, str]  # columns that are not used, with the reason
+    # The selected rows of each cell, sorted; rows of a cell are counted from 0 through all files. None for all rows.
+    selected: dict[Cell, Ints] | None = None
 
     @property
     def counts(self) -> Ints:
-        """The number of wanted rows of each domain with each label, in the order of their numbers."""
-        cells = self.cells if self.draw is None else {cell: len(rows) for cell, rows in self.draw.items()}
+        """The number of selected rows of each domain with each label, in the order of their codes."""
+        cells = self.cells if self.selected is None else {cell: len(rows) for cell, rows in self.selected.items()}
         return sum_cells(cells, len(self.domains), np.arange(len(self.labels)))
 
     @property
     def rows(self) -> int:
-        """The number of wanted rows."""
+        """The number of selected rows."""
         return int(self.counts.sum())
 
-    def domain_rows(self) -> dict[str, int]:
-        """The number of wanted rows of each domain."""
-        return _totals(self.domains, self.counts.sum(axis=1))
+    def count_domain_rows(self) -> dict[str, int]:
+        """Count the selected rows of each domain."""
+        return _sum_by_name(self.domains, self.counts.sum(axis=1))
 
-    def class_rows(self) -> dict[Any, int]:
-        """The number of wanted rows of each class."""
-        return _totals(self.labels, self.counts.sum(axis=0))
+    def count_class_rows(self) -> dict[Any, int]:
+        """Count the selected rows of each class."""
+        return _sum_by_name(self.labels, self.counts.sum(axis=0))
 
-    def subsample(self, limit: int, seed: int) -> SurveyedTable:
-        """At most so many rows of each domain, at random, of all its classes."""
-        drawn = self._drawn(allocate_rows(self.counts, most=limit), seed)
-        text = f"Drew at most {limit:,} rows of each domain: {drawn.rows:,} of {self.rows:,}."
-        return replace(drawn, notices=[*self.notices, text])
+    def subsample_domains(self, max_per_domain: int, seed: int) -> SurveyedTable:
+        """Select at most `max_per_domain` rows of each domain, at random, from all its classes."""
+        subsample = self._select_rows(allocate_rows(self.counts, max_per_domain=max_per_domain), seed)
+        text = f"Selected at most {max_per_domain:,} rows of each domain: {subsample.rows:,} of {self.rows:,}."
+        return replace(subsample, notices=[*self.notices, text])
 
-    def sampled(self, total: int, seed: int) -> SurveyedTable:
-        """So many rows in all, the same number of each domain as far as it has them, of all its classes."""
-        return self if self.rows <= total else self._drawn(allocate_rows(self.counts, total=total), seed)
+    def subsample(self, total: int, seed: int) -> SurveyedTable:
+        """Select `total` rows at random, as equally from the domains as possible, and from all their classes."""
+        return self if self.rows <= total else self._select_rows(allocate_rows(self.counts, total=total), seed)
 
-    def _drawn(self, wanted: Ints, seed: int) -> SurveyedTable:
-        random, counts, draw = np.random.default_rng(seed), self.counts, {}
+    def _select_rows(self, n_selected: Ints, seed: int) -> SurveyedTable:
+        """Select a number of rows of each domain and label."""
+        rng = np.random.default_rng(seed)
+        counts = self.counts
+        selected = {}
         for domain, label in self.cells:
-            rows, size = counts[domain - 1, label - 1], wanted[domain - 1, label - 1]
-            chosen = np.sort(random.choice(rows, size, replace=False)) if size < rows else np.arange(rows)
-            draw[domain, label] = chosen if self.draw is None else self.draw[domain, label][chosen]
-        return replace(self, draw=draw)
+            n_rows = counts[domain - 1, label - 1]
+            size = n_selected[domain - 1, label - 1]
+            rows = np.sort(rng.choice(n_rows, size, replace=False)) if size < n_rows else np.arange(n_rows)
+            selected[domain, label] = rows if self.selected is None else self.selected[domain, label][rows]
+        return replace(self, selected=selected)
 
     def pieces(self, part: Part) -> Iterator[Samples]:
-        """The wanted rows of a part, in their order, a few at a time."""
-        return (piece for piece, *_ in self._placed_pieces(part))
+        """Read the selected rows of a part, in order, in batches."""
+        return (piece for piece, *_ in self._iter_pieces(part))
 
-    def _placed_pieces(self, part: Part) -> Iterator[tuple[Samples, Ints, Ints]]:
-        """The same, with the places of the rows, counted from 0 through all files, and the numbers of their groups."""
-        before, start, classes = dict(part.before), part.start, np.unique(self.labels)
-        roles = [coding.column for coding in (self.label_coding, self.domain_coding, self.group_coding)]
-        columns = [*self.schema.feature_names, *roles]
-        names = list(dict.fromkeys(name for name in columns if name is not None))
-        for frame in file_batches(part.path, names, batch_size(len(names)), part.first, part.rows, part.names):
+    def _iter_pieces(self, part: Part) -> Iterator[tuple[Samples, Ints, Ints]]:
+        """Iterate over batches of a part, with the row indices, counted through all files, and the codes of groups."""
+        cells_before = dict(part.cells_before)
+        start = part.start
+        classes = np.unique(self.labels)
+        role_columns = [encoder.column for encoder in (self.label_encoder, self.domain_encoder, self.group_encoder)]
+        columns = [*self.schema.feature_names, *(name for name in role_columns if name is not None)]
+        names = list(dict.fromkeys(columns))
+        batch_size = choose_batch_size(len(names))
+        for frame in iter_file_batches(part.path, names, batch_size, part.first, part.rows, part.names):
             with translate_read_errors(part.path):
-                counting, kept = self.label_coding.counting(frame)
+                labeled, kept = self.label_encoder.drop_ignored(frame)
                 rows = start + kept
                 start += frame.height
-                labels = self.label_coding.codes(counting)
-                domains = self.domain_coding.codes(counting, part.domain)
-                if self.draw is not None and counting.height:
-                    wanted = self._wanted(domains, labels, before)
-                    counting, rows = counting.filter(wanted), rows[wanted]
-                    domains, labels = domains[wanted], labels[wanted]
-                X = self.schema.encode(counting) if counting.height else None
+                labels = self.label_encoder.encode(labeled)
+                domains = self.domain_encoder.encode(labeled, part.domain)
+                if self.selected is not None and labeled.height:
+                    is_selected = self._find_selected(domains, labels, cells_before)
+                    labeled = labeled.filter(is_selected)
+                    rows = rows[is_selected]
+                    domains = domains[is_selected]
+                    labels = labels[is_selected]
+                X = self.schema.encode(labeled) if labeled.height else None
             if X is not None:
                 piece = Samples(X, self.labels[labels - 1], self.domains[domains - 1], classes)
-                yield piece, rows, self.group_coding.codes(counting)
+                yield piece, rows, self.group_encoder.encode(labeled)
 
-    def _wanted(self, domains: Ints, labels: Ints, before: dict[Cell, int]) -> NDArray[np.bool_]:
-        """Which rows were drawn; `before` counts those of each cell that have gone by, and goes on counting."""
-        wanted = np.zeros(len(domains), dtype=bool)
+    def _find_selected(self, domains: Ints, labels: Ints, cells_before: dict[Cell, int]) -> NDArray[np.bool_]:
+        """Mark the selected rows; `cells_before` holds the number of preceding rows of each cell, and is updated."""
+        is_selected = np.zeros(len(domains), dtype=bool)
         for cell, count in count_cells(domains, labels):
-            first = before.get(cell, 0)
-            drawn = (self.draw or {}).get(cell, np.empty(0, dtype=np.intp))
-            here = drawn[np.searchsorted(drawn, first) : np.searchsorted(drawn, first + count)] - first
-            if len(here):
-                wanted[np.flatnonzero((domains == cell[0]) & (labels == cell[1]))[here]] = True
-            before[cell] = first + count
-        return wanted
+            first = cells_before.get(cell, 0)
+            cell_rows = (self.selected or {}).get(cell, np.empty(0, dtype=np.intp))
+            batch_rows = (
+                cell_rows[np.searchsorted(cell_rows, first) : np.searchsorted(cell_rows, first + count)] - first
+            )
+            if len(batch_rows):
+                is_selected[np.flatnonzero((domains == cell[0]) & (labels == cell[1]))[batch_rows]] = True
+            cells_before[cell] = first + count
+        return is_selected
 
     def read(self) -> tuple[Samples, Ints, NDArray[np.str_] | None]:
-        """All wanted rows, their places, counted from 0 through all files, and their groups if there are any."""
-        X = np.empty((self.rows, len(self.schema.columns)))
-        y, domain = np.empty(len(X), dtype=self.labels.dtype), np.empty(len(X), dtype=self.domains.dtype)
-        (places, groups), filled = np.empty((2, len(X)), dtype=np.intp), 0
+        """Read all selected rows, with their indices, counted through all files, and their groups, if there are any."""
+        n_rows = self.rows
+        X = np.empty((n_rows, len(self.schema.columns)))
+        y = np.empty(n_rows, dtype=self.labels.dtype)
+        domain = np.empty(n_rows, dtype=self.domains.dtype)
+        row_indices = np.empty(n_rows, dtype=np.intp)
+        groups = np.empty(n_rows, dtype=np.intp)
+        n_filled = 0
         for part in self.parts:
-            for piece, rows, own in self._placed_pieces(part):
-                here = slice(filled, filled + len(rows))
-                X[here], y[here], domain[here], places[here], groups[here] = piece.X, piece.y, piece.domain, rows, own
-                filled += len(rows)
-        if filled != len(X):
-            raise TableError([f"it had {len(X):,} rows and now has {filled:,}. Begin again."], source=self.name)
-        names = np.array(self.group_coding.names, dtype=str)
-        return Samples(X, y, domain), places, None if self.group_coding.column is None else names[groups - 1]
+            for piece, rows, group_codes in self._iter_pieces(part):
+                batch = slice(n_filled, n_filled + len(rows))
+                X[batch] = piece.X
+                y[batch] = piece.y
+                domain[batch] = piece.domain
+                row_indices[batch] = rows
+                groups[batch] = group_codes
+                n_filled += len(rows)
+        if n_filled != n_rows:
+            raise TableError(
+                [f"it has changed: it had {n_rows:,} rows, and now has {n_filled:,}. Read it again."], source=self.name
+            )
+        samples = Samples(X, y, domain)
+        if self.group_encoder.column is None:
+            return samples, row_indices, None
+        return samples, row_indices, np.array(self.group_encoder.names, dtype=str)[groups - 1]
 
 
-def _totals(names: NDArray[Any], rows: Ints) -> dict[Any, int]:
-    """How many rows each different name has, sorted, of those that have any."""
-    different, codes = np.unique(names, return_inverse=True)
+def _sum_by_name(names: NDArray[Any], rows: Ints) -> dict[Any, int]:
+    """Sum the rows of each distinct name, in sorted order, without names that have no rows."""
+    distinct, codes = np.unique(names, return_inverse=True)
     totals = np.bincount(codes, weights=rows).astype(int).tolist()
-    return {name: total for name, total in zip(different.tolist(), totals, strict=True) if total}
-
-
-MATRIX_SHARE = 0.25  # of the available memory, for all rows at once: methods make copies
+    return {name: total for name, total in zip(distinct.tolist(), totals, strict=True) if total}
 
 
 @dataclass(frozen=True)
 class Table:
-    """Samples with labels and domains, and how they were read.
+    """Samples with labels and domains, and a description of how they were read.
 
     Parameters
     ----------
     X : ndarray of shape (n_samples, n_features)
-        The features, encoded as `schema` says; missing values are NaN.
+        Features, encoded by `schema`; missing values are NaN.
     y : ndarray of shape (n_samples,)
-        The labels: booleans, integers or strings.
+        Labels: booleans, integers or strings.
     domain : ndarray of shape (n_samples,)
-        The domain of each sample, a string.
+        Domain of each sample, a string.
     schema : Schema
-        How columns became features.
+        Columns and their encoding as features.
     notices : list of str
-        What was decided without being asked for, in sentences.
+        Decisions that were made automatically, in sentences.
     name : str
-        What the data are called.
+        Name of the data.
     rows : ndarray of shape (n_samples,), default=None
-        The place of each sample in the user's table, counted from 0, through all files in order; None for all rows.
+        Index of each sample in the table, counted from 0 through all files in order; None for all rows.
     group : ndarray of shape (n_samples,), default=None
-        What the samples come from, such as their patients, if a column tells: strings.
+        Group of each sample, such as the patient, a string; None without a group column.
     left_out : dict, default={}
-        Columns that are not used, and why.
+        Columns that are not used, with the reason.
     pictures : callable, default=None
-        Gives small pictures of some rows, counted from 0, as addresses for a page.
+        Function that returns thumbnails of rows, given their indices, as data URLs.
 
     Examples
     --------
-    >>> from unseen.datasets import embedded
-    >>> table = embedded()
+    >>> from unseen.datasets import load_digits_table
+    >>> table = load_digits_table()
     >>> table.name, table.X.shape
     ('rotated digits', (1797, 64))
     """
@@ -211,19 +232,24 @@ class Table:
         if self.rows is None:
             object.__setattr__(self, "rows", np.arange(len(self.X)))
 
-    def take(self, kept: NDArray[Any]) -> Table:
-        """Some of the samples, by their positions among these."""
-        group = None if self.group is None else self.group[kept]
-        rest = {"domain": self.domain[kept], "rows": self.rows[kept], "group": group}
-        return replace(self, X=self.X[kept], y=self.y[kept], **rest)
+    def take(self, positions: NDArray[Any]) -> Table:
+        """Select samples by their positions."""
+        return replace(
+            self,
+            X=self.X[positions],
+            y=self.y[positions],
+            domain=self.domain[positions],
+            rows=self.rows[positions],
+            group=None if self.group is None else self.group[positions],
+        )
 
-    def column_uses(self) -> list[dict[str, Any]]:
-        """How every column was used: its name, its use, its number of levels, and why if it was left out."""
-        return column_uses(self.schema, self.left_out)
+    def describe_columns(self) -> list[dict[str, Any]]:
+        """Describe the use of every column: its name, its use, its number of levels, and why it is left out."""
+        return describe_columns(self.schema, self.left_out)
 
     @cached_property
     def samples(self) -> Samples:
-        """The samples alone, to be counted, thinned or split."""
+        """The samples without the description, to be counted, subsampled or split."""
         return Samples(self.X, self.y, self.domain, group=self.group)
 
 
@@ -243,54 +269,54 @@ def load_table(
 ) -> Table:
     r"""Read a table with a column of labels and a column of domains, or a folder with one table per domain.
 
-    The file is read twice, a few rows at a time: once to learn what its columns hold, once to fill the matrix. Nothing
-    else of it is held in memory, so a table of any size will do for a draw with `max_per_domain`. Without that, a table
-    whose matrix would take more than a quarter of the available memory is drawn from by itself; `notices` says so.
+    The file is read twice, in batches of rows: once to determine what its columns hold, once to fill the matrix.
+    Nothing else of it is kept in memory, so with `max_per_domain` a table may have any size. Without it, a table whose
+    matrix would take more than a quarter of the available memory is subsampled, which `notices` reports.
 
     Parameters
     ----------
     path : str, path, DataFrame, dict, list of dict or structured array
-        A frame of pandas or polars, or columns or rows by name, read as the same table in a file would be. Or a file
-        (.csv, .tsv, .csv.gz, .tsv.gz, .parquet, .feather, .arrow, .ipc, .npz or .mat); or several, by the folder that
-        they are in or a pattern such as ``data/part-*.parquet``. Each of several files is a domain, named after it.
-        They are parts of one table if `domain` names a column; or if all are called like parts, as part-0001, chunk_3
-        or 00012, and have the same label column and domain column with telling names. In .npz and .mat files the
-        features are the matrix called X, data, features, feas or fts, or the only one; labels and domains are vectors.
+        A frame of pandas or polars, or columns or rows by name, which are read like the same table in a file. Or a file
+        (.csv, .tsv, .csv.gz, .tsv.gz, .parquet, .feather, .arrow, .ipc, .npz or .mat); or several files, given by their
+        folder or a pattern such as ``data/part-*.parquet``. Each of several files is a domain, named as the file. They
+        are parts of one table if `domain` is a column; or if all are named like parts, such as part-0001, chunk_3 or
+        00012, and have the same label column and domain column with usual names. In .npz and .mat files the features
+        are the matrix called X, data, features, feas or fts, or the only matrix; labels and domains are vectors.
     label, domain : str, default=None
-        The columns of labels and of domains. By default the only one with a telling name, such as diagnosis or species,
-        hospital or batch; `notices` says which.
+        Columns of labels and of domains. By default the only column with a usual name, such as diagnosis or species,
+        hospital or batch; `notices` reports it.
     group : str, default=None
-        The column that tells what rows come from, such as the patient, where several rows come from the same.
+        Column of groups of rows that belong together, such as the patient if patients have several rows.
     features : sequence of str, default=None
-        The columns to use, in this order. By default all but those that hold a single value, or identify samples rather
-        than describe them: row numbers, unique text, integers called id, and names of patients or the like.
+        Columns to use, in this order. By default all columns except those that hold a single value, or identify samples
+        rather than describe them: row numbers, unique text, integers named like identifiers, and patients or the like.
     drop : sequence of str, default=None
         Columns not to use.
     unlabeled : str or int, default=None
-        The label of rows that have none, such as 0 or unknown, or NA for all that are missing: they are left out.
-        `notices` says how many.
+        Label of rows without a label, such as 0 or unknown, or NA for missing labels. These rows are left out;
+        `notices` reports their number.
     dates : {"drop", "ordinal"}, default="drop"
         Leave out columns of dates, typed or in text such as 2024-03-31, 2024-03-31T12:30, 31.03.2024, 31/03/2024 or
-        03/31/2024; or use them as days since 1970. Those that `features` names are used so in any case. Where day and
-        month cannot be told apart in the whole column, the month comes first; `notices` says so.
+        03/31/2024; or use them as days since 1970. Date columns in `features` are always used. If day and month are
+        ambiguous in all values of a column, the month comes first; `notices` reports it.
     categories : sequence of str, default=None
         Columns that hold categories although their values are numbers, such as codes. Columns of a categorical type of
-        pandas or polars always do.
+        pandas or polars always hold categories.
     max_per_domain : int, default=None
-        Use at most so many rows of each domain, drawn at random, of all its classes.
+        Maximum number of rows of each domain, selected at random, from all its classes.
     seed : int, default=0
-        Seed of that draw.
+        Seed of this selection.
 
     Returns
     -------
     table : Table
-        The data. Numbers are numbers, also where NA, ? or the like stand for missing ones, unless the type of their
-        column or `categories` says otherwise; all else is categorical.
+        The data. Columns of numbers are numeric, also if NA, ? or the like stand for missing values, unless the type of
+        the column or `categories` declares categories; all other columns are categorical.
 
     Raises
     ------
     TableError
-        With all that is wrong with the file, not the first thing alone.
+        If the table cannot be used. The error lists all problems.
 
     Examples
     --------
@@ -305,105 +331,134 @@ def load_table(
     >>> table.X.shape, table.schema.feature_names
     ((40, 1), ['age'])
     >>> table.notices[1]
-    "Using 'hospital' as the domain column: pass --domain to choose another."
+    "Using 'hospital' as the domain column. Set the parameter domain to choose another."
     """
-    request = Request(
-        label,
-        domain,
-        features,
-        drop,
-        unlabeled,
-        max_per_domain,
-        seed,
+    options = TableOptions(
+        label=label,
+        domain=domain,
+        features=features,
+        drop=drop,
+        unlabeled=unlabeled,
+        max_per_domain=max_per_domain,
+        seed=seed,
         group=group,
         dates=dates,
         categories=categories,
     )
-    return read_survey(survey_table(path, request), seed)
+    return read_survey(survey_table(path, options), seed)
 
 
-def survey_table(path: Any, request: Request | None = None) -> SurveyedTable:
-    """Look through a table, as `load_table` does first, without reading it into memory."""
+def survey_table(path: Any, options: TableOptions | None = None) -> SurveyedTable:
+    """Survey a table, as `load_table` does first, without reading it into memory."""
+    options = options or TableOptions()
     if not is_path(path):
         frame = FrameFile(as_frame(path, FrameFile.name))
-        return survey_files([(frame.name, frame)], request or Request(), frame.name, several=False)
-    return survey_files(list_files(path), request or Request(), data_name(path), several=holds_several(path))
+        return survey_files([(frame.name, frame)], options, frame.name, several=False)
+    return survey_files(list_files(path), options, get_data_name(path), several=is_folder_or_pattern(path))
 
 
-def survey_files(found: Sequence[tuple[str, Source]], request: Request, name: str, *, several: bool) -> SurveyedTable:
-    """Look through some files with their names, which are `several` even if it turns out to be one."""
-    tables, problems = _open(found, request, prefixed=several)
+def survey_files(
+    files: Sequence[tuple[str, Source]], options: TableOptions, name: str, *, several: bool
+) -> SurveyedTable:
+    """Survey files, given with their names; `several` is whether there may be more than one."""
+    tables, problems = _open_tables(files, options, prefix_file_names=several)
     if not tables:
         raise TableError(problems, source=name)
-    roles = choose_roles(tables, request, several=several)
-    files_called = Counter(table.name for table in tables)
-    repeated = sorted(name for name, count in files_called.items() if count > 1 and roles.by_file)
-    same = [f"two or more files are called {name!r}, so they would be one domain: rename one." for name in repeated]
-    problems = same + problems
+    roles = assign_roles(tables, options, several=several)
+    if roles.files_are_domains:
+        name_counts = Counter(table.name for table in tables)
+        repeated = sorted(name for name, count in name_counts.items() if count > 1)
+        same_names = [
+            f"two or more files are called {name!r}, so they would be one domain. Rename one." for name in repeated
+        ]
+        problems = same_names + problems
     try:
-        first_pass = survey_batches(tables, roles, None if request.unlabeled is None else str(request.unlabeled))
+        survey = survey_batches(tables, roles, None if options.unlabeled is None else str(options.unlabeled))
     except TableError as error:
-        before = f"{error.source}: " if several and error.source in {file.name for _, file in found} else ""
-        broken = [before + problem for problem in error.problems]
-        raise TableError([*problems, *roles.problems, *broken], source=name) from error
-    columns, notices, wrong = choose_columns(first_pass, roles, request)
-    problems += roles.problems + wrong
-    labels = as_labels(first_pass.label.names)
-    problems += value_problems(labels, roles, first_pass, entire=request.entire)
+        prefix = f"{error.source}: " if several and error.source in {file.name for _, file in files} else ""
+        read_problems = [prefix + problem for problem in error.problems]
+        raise TableError([*problems, *roles.problems, *read_problems], source=name) from error
+    columns, column_notices, column_problems = select_columns(survey, roles, options)
+    labels = parse_labels(survey.label.names)
+    problems += roles.problems + column_problems
+    problems += find_value_problems(labels, roles, survey, keep_all=options.keep_all)
     raise_table_error(problems, name)
-    single = all(str(table.types[column.name]) == "Float32" for table in tables for column in columns)
     table = SurveyedTable(
-        name,
-        Schema(columns, roles.label, roles.domain, roles.group),
-        [*roles.notices, *unlabeled_rows(first_pass), *notices, *name_notices(labels, first_pass)],
-        first_pass.parts,
-        dict(first_pass.cells),
-        first_pass.label,
-        first_pass.domain,
-        first_pass.group,
-        labels,
-        np.array(first_pass.domain.names, dtype=str),
-        {table.name: table.classes for table in tables if table.classes},
-        single,
-        roles.left_out,
+        name=name,
+        schema=Schema(columns, roles.label, roles.domain, roles.group),
+        notices=[
+            *roles.notices,
+            *make_unlabeled_notices(survey),
+            *column_notices,
+            *make_name_notices(labels, survey),
+        ],
+        parts=survey.parts,
+        cells=dict(survey.cells),
+        label_encoder=survey.label,
+        domain_encoder=survey.domain,
+        group_encoder=survey.group,
+        labels=labels,
+        domains=np.array(survey.domain.names, dtype=str),
+        class_names={table.name: table.classes for table in tables if table.classes},
+        is_single_precision=all(str(table.types[column.name]) == "Float32" for table in tables for column in columns),
+        left_out=roles.left_out,
     )
-    return table if request.max_per_domain is None else table.subsample(request.max_per_domain, request.seed)
+    if options.max_per_domain is None:
+        return table
+    return table.subsample_domains(options.max_per_domain, options.seed)
 
 
-def read_survey(found: SurveyedTable, seed: int = 0) -> Table:
-    """Read a table that has been looked through; unless its rows were drawn, no more than there is memory for."""
-    available, width = available_bytes(), 8 * len(found.schema.columns)
-    if found.draw is None and available is not None and found.rows * width > MATRIX_SHARE * available:
-        limit = domain_row_limit(list(found.domain_rows().values()), int(MATRIX_SHARE * available / width))
-        needed, room = (f"{size / 2**30:,.1f} GiB" for size in (found.rows * width, available))
-        text = (
-            f"All {found.rows:,} rows would take {needed}, and {room} is available: pass --max-per-domain to choose "
-            "how many to use."
+def read_survey(table: SurveyedTable, seed: int = 0) -> Table:
+    """Read a surveyed table; unless rows are selected already, read at most as many as fit into memory."""
+    available = available_bytes()
+    row_bytes = 8 * len(table.schema.columns)
+    if table.selected is None and available is not None and table.rows * row_bytes > MAX_MATRIX_SHARE * available:
+        limit = domain_row_limit(
+            list(table.count_domain_rows().values()), int(MAX_MATRIX_SHARE * available / row_bytes)
         )
-        found = replace(found, notices=[*found.notices, text]).subsample(max(limit, 2), seed)
-    samples, rows, group = found.read()
-    check_table_size(samples.X, found.schema)
-    told: dict[str, Any] = {"rows": rows, "group": group, "left_out": found.left_out}
-    return Table(samples.X, samples.y, samples.domain, found.schema, found.notices, found.name, **told)
+        text = (
+            f"All {table.rows:,} rows would take {_format_gib(table.rows * row_bytes)}, and {_format_gib(available)} "
+            "is available. Set the parameter max_per_domain to choose how many rows to use."
+        )
+        table = replace(table, notices=[*table.notices, text]).subsample_domains(max(limit, 2), seed)
+    samples, rows, group = table.read()
+    check_feature_magnitudes(samples.X, table.schema)
+    return Table(
+        samples.X,
+        samples.y,
+        samples.domain,
+        table.schema,
+        table.notices,
+        table.name,
+        rows=rows,
+        group=group,
+        left_out=table.left_out,
+    )
 
 
-def _open(
-    found: Sequence[tuple[str, Source]], request: Request, *, prefixed: bool
+def _format_gib(n_bytes: int) -> str:
+    return f"{n_bytes / 2**30:,.1f} GiB"
+
+
+def _open_tables(
+    files: Sequence[tuple[str, Source]], options: TableOptions, *, prefix_file_names: bool
 ) -> tuple[list[TableFile], list[str]]:
-    """The files that can be opened, and all that is wrong with their names and headers."""
+    """Open files, and collect the problems of their names and headers."""
     tables: list[TableFile] = []
     problems: list[str] = []
-    array = request.features[0] if request.entire and request.features and len(request.features) == 1 else None
-    names = ArrayNames(array, request.label)  # who predicts a new file with a model knows no name of an array
-    for name, file in found:
-        before = f"{file.name}: " if prefixed else ""
+    # The name of an array is accepted with `keep_all` only: a model stores the names of columns, not of arrays.
+    features = options.features if options.keep_all and options.features is not None else ()
+    names = ArrayNames(features[0] if len(features) == 1 else None, options.label)
+    for name, file in files:
+        prefix = f"{file.name}: " if prefix_file_names else ""
         try:
-            problems += [before + problem for problem in header_problems(file)]
+            problems += [prefix + problem for problem in find_header_problems(file)]
             tables.append(open_table(name, file, names))
         except TableError as error:
-            problems += [before + problem for problem in error.problems]
-    labels = {table.names.label if table.names else None for table in tables}
-    if request.label is None and len(labels) > 1 and None not in labels:  # each has its own name for the same thing
-        same = names._replace(column="label")
-        tables = [open_table(table.name, table.path, same) for table in tables]
+            problems += [prefix + problem for problem in error.problems]
+    label_arrays = {table.names.label if table.names else None for table in tables}
+    if options.label is None and len(label_arrays) > 1 and None not in label_arrays:
+        # Label arrays have different names in the files, so their column has the same name in all.
+        names = names._replace(label_column="label")
+        tables = [open_table(table.name, table.path, names) for table in tables]
     return tables, problems

@@ -1,4 +1,4 @@
-"""The first pass over a table: what each column holds, without holding the table."""
+"""The first pass over a table: statistics of each column, collected in batches without keeping the table in memory."""
 
 from __future__ import annotations
 
@@ -15,372 +15,424 @@ from numpy.typing import NDArray
 from ..linalg import Ints
 from ..utils.validation import MAX_LABEL_LENGTH
 from ._arrays import ArrayNames
-from ._column_roles import ID_ENDING, Roles, names_group
-from ._errors import SHOWN, TableError, translate_read_errors
-from ._files import Source, TableFile, file_batches
-from ._values import DATE_FORMATS, MISSING_MARKS, as_levels, as_text, days, frame_numbers, is_text, polars
+from ._column_roles import ID_ENDING, ColumnRoles, is_group_name
+from ._errors import MAX_SHOWN, TableError, translate_read_errors
+from ._files import Source, TableFile, iter_file_batches
+from ._values import DATE_FORMATS, MISSING_MARKS, as_levels, as_text, import_polars, is_text, parse_days, parse_numbers
 
 if TYPE_CHECKING:
     import polars as pl
 
-MOST_VALUES = 1_000_000  # different labels or domains; more are not kept in memory
+MAX_DISTINCT_NAMES = 1_000_000  # distinct labels, domains or groups kept in memory
+MAX_LEVELS = 1000  # of a categorical column
+VALUES_PER_BATCH = 500_000  # about 40 bytes each while they are text, and polars reads several batches ahead
+MAX_BATCH_ROWS = 50_000
+MIN_BATCH_ROWS = 100
+MIN_PART_ROWS = 250_000  # of a part of a Parquet file, which one worker reads in the second pass
+MAX_IDENTIFIER_ROWS = 1_000_000  # rows from which it is determined whether integers identify samples
+MIN_UNIQUE_INTEGERS = 50  # fewer integers may all differ by chance
+MAX_IDENTIFIER_SHARE = 0.9  # text columns with more levels than this share of their values identify samples
+MIN_GROUPS_PER_DOMAIN = 5  # with fewer, rows of a domain cannot be assumed to come from several groups
+# A column that is named like an identifier, but not like a patient, contains groups if most of its values occur in a
+# single domain, or if it has more values than a list of codes, with few rows each.
+MAX_DOMAINS_PER_GROUP = 1.1  # on average
+MAX_CODES = 50
+MAX_ROWS_PER_GROUP = 20  # on average
+DOMAIN_HASH_FACTOR = np.uint64(0x9E3779B97F4A7C15)  # an odd number, so that equal values differ between domains
+ID_NAME = re.compile(rf"^(?i:index|idx|key|row|)$|{ID_ENDING.pattern}")
 
 
-def require_short_names(text: pl.Series, column: str) -> None:
+def check_name_lengths(text: pl.Series, column: str) -> None:
     """Raise for a label, domain or group that is too long: NumPy would allocate its width for every row."""
     longest: Any = text.str.len_chars().max() or 0
     if longest > MAX_LABEL_LENGTH:
         raise TableError(
             [
-                f"column {column!r} holds a value of {longest:,} characters; labels, domains and groups have at most "
-                f"{MAX_LABEL_LENGTH:,}. Shorten its values, or name another column."
+                f"column {column!r} holds a value of {longest:,} characters; labels, domains and groups may have at "
+                f"most {MAX_LABEL_LENGTH:,}. Shorten its values, or choose another column."
             ]
         )
 
 
-class Coding:
-    """Numbers the different values of a column from 1 on, as they appear; 0 stands for a missing one.
+class ValueEncoder:
+    """Encodes the distinct values of a column as integers from 1 on, in order of appearance; 0 is a missing value.
 
-    Rows with the value `ignored` are not there for it; a mark of missing values such as NA stands for all of them.
+    Rows whose value is `ignored` are left out; a mark of missing values such as NA stands for all missing values.
+    Without a column, all rows have the same code.
     """
 
     def __init__(self, column: str | None, ignored: str | None = None) -> None:
         self.column = column
         self.ignored = None if ignored is None else ignored.strip()
-        self.numbers: dict[str, int] = {}
-        self.missing = 0
-        self.first_missing: list[int] = []  # rows, the first few
+        self.code_of_name: dict[str, int] = {}
+        self.n_missing = 0
+        self.first_missing: list[int] = []  # the first rows with a missing value
 
     @property
     def names(self) -> list[str]:
-        """The different values as text, in the order of their numbers."""
-        return list(self.numbers)
-
-    def number(self, name: str) -> int:
-        """The number of a value, a new one if it has none yet."""
-        return self.numbers.setdefault(name, len(self.numbers) + 1)
+        """The distinct values as text, in the order of their codes."""
+        return list(self.code_of_name)
 
     @property
     def ignores_missing(self) -> bool:
-        """Whether the value to be ignored is a missing one."""
+        """Whether rows with a missing value are left out."""
         return self.ignored is not None and self.ignored.lower() in MISSING_MARKS
 
-    def counting(self, frame: pl.DataFrame) -> tuple[pl.DataFrame, Ints]:
-        """The rows of a frame that are not to be ignored, and which ones they are."""
+    def add_name(self, name: str) -> int:
+        """Return the code of a value, and assign a new one if it has none yet."""
+        return self.code_of_name.setdefault(name, len(self.code_of_name) + 1)
+
+    def add_names(self, text: pl.Series) -> None:
+        """Assign codes to the values of a text column, without counting rows."""
+        for name in text.drop_nulls().unique(maintain_order=True).to_list():
+            self.add_name(name)
+
+    def drop_ignored(self, frame: pl.DataFrame) -> tuple[pl.DataFrame, Ints]:
+        """Return the rows of a frame that are not ignored, and their indices."""
         if self.ignored is None or self.column is None:
             return frame, np.arange(frame.height)
         text = as_text(frame[self.column])
-        ignored = text.is_null() if self.ignores_missing else text.str.strip_chars().eq_missing(self.ignored)
-        return frame.filter(~ignored), np.flatnonzero(~ignored.to_numpy())
+        is_ignored = text.is_null() if self.ignores_missing else text.str.strip_chars().eq_missing(self.ignored)
+        return frame.filter(~is_ignored), np.flatnonzero(~is_ignored.to_numpy())
 
-    def meet(self, text: pl.Series) -> None:
-        """Number the values of some text, without a row for them."""
-        for name in text.drop_nulls().unique(maintain_order=True).to_list():
-            self.number(name)
-
-    def add(self, frame: pl.DataFrame, rows: Ints, otherwise: int = 0) -> Ints:
-        """Number the values of some more rows, which have the given places; all have one number without a column."""
+    def fit_encode(self, frame: pl.DataFrame, rows: Ints, default: int = 0) -> Ints:
+        """Encode the values of new rows, which have the given indices; `default` is the code without a column."""
         if self.column is not None:
             text = as_text(frame[self.column])
-            require_short_names(text, self.column)
-            self.meet(text)
-            if len(self.numbers) > MOST_VALUES:
-                many = f"more than {MOST_VALUES:,} different values"
-                raise TableError([f"the column {self.column!r} has {many}: they are no names."])
+            check_name_lengths(text, self.column)
+            self.add_names(text)
+            if len(self.code_of_name) > MAX_DISTINCT_NAMES:
+                raise TableError(
+                    [
+                        f"the column {self.column!r} has more than {MAX_DISTINCT_NAMES:,} distinct values, too many "
+                        "for labels, domains or groups. Choose another column."
+                    ]
+                )
             missing = rows[text.is_null().to_numpy()]
-            self.first_missing += missing[: SHOWN - len(self.first_missing)].tolist()
-            self.missing += len(missing)
-        return self.codes(frame, otherwise)
+            self.first_missing += missing[: MAX_SHOWN - len(self.first_missing)].tolist()
+            self.n_missing += len(missing)
+        return self.encode(frame, default)
 
-    def codes(self, frame: pl.DataFrame, otherwise: int = 0) -> Ints:
-        """The numbers of values that all have been added before."""
+    def encode(self, frame: pl.DataFrame, default: int = 0) -> Ints:
+        """Encode values that `fit_encode` has encoded before."""
         if self.column is None:
-            return np.full(frame.height, otherwise)
+            return np.full(frame.height, default)
         text = as_text(frame[self.column])
         names = text.drop_nulls().unique().sort().to_list()
-        new = [name for name in names if name not in self.numbers]
-        if new:
-            raise TableError([f"the column {self.column!r} holds {new[0]!r}, which it did not before. Begin again."])
-        numbers = np.array([0, *(self.numbers[name] for name in names)], dtype=np.intp)
-        return numbers[text.rank("dense").fill_null(0).to_numpy()]
+        new_names = [name for name in names if name not in self.code_of_name]
+        if new_names:
+            raise TableError(
+                [
+                    f"the column {self.column!r} holds {new_names[0]!r}, which it did not in the first pass: the "
+                    "file has changed. Read it again."
+                ]
+            )
+        codes = np.array([0, *(self.code_of_name[name] for name in names)], dtype=np.intp)
+        return codes[text.rank("dense").fill_null(0).to_numpy()]
 
 
-MOST_LEVELS = 1000
-VALUES_PER_BATCH = 500_000  # some 40 bytes each while they are text, and polars reads several batches ahead
-PART_ROWS = 250_000  # of a Parquet file, to be read again by one worker
-KEPT_IDS = 1_000_000  # rows on which it is decided whether integers identify samples
-GROUPS_PER_DOMAIN = 5  # of fewer one cannot say that rows of a domain come from several
-# A column that is called an id, but not a patient or the like, names groups only if its values belong to single domains
-# (up to so many domains per value, on average), or if it has more values than a list of codes has, with few rows each.
-DOMAINS_PER_GROUP = 1.1
-MOST_CODES = 50
-ROWS_PER_GROUP = 20
-FEWEST_UNIQUE = 50  # integers that all differ: fewer of them may differ by chance
-ID_NAME = re.compile(rf"^(?i:index|idx|key|row|)$|{ID_ENDING.pattern}")
+class ColumnStatistics:
+    """Statistics of the columns of a table, updated with batches of rows. Columns are identified by their positions.
 
-
-class Tallies:
-    """What many columns hold, counted at once, a few rows at a time. Columns are called by their positions.
-
-    Those that are `declared` categories hold levels, even if all their values are numbers or dates.
+    Columns that are `declared` as categories have levels, even if all their values are numbers or dates.
     """
 
     def __init__(self, names: Sequence[str], declared: Collection[str] = ()) -> None:
         self.names = list(names)
         width = len(self.names)
         self.declared = np.array([name in declared for name in self.names], dtype=bool)
-        self.present, self.absent, self.infinite, self.not_numbers = np.zeros((4, width), dtype=np.int64)
-        self.low, self.high = np.full(width, np.inf), np.full(width, -np.inf)
-        self.first_not_number: dict[int, tuple[str, int]] = {}  # the value, and its row
-        self.marks: dict[int, set[str]] = {}  # of missing values, such as NA
+        self.n_present = np.zeros(width, dtype=np.int64)
+        self.n_missing = np.zeros(width, dtype=np.int64)
+        self.n_infinite = np.zeros(width, dtype=np.int64)
+        self.n_not_numbers = np.zeros(width, dtype=np.int64)
+        self.low = np.full(width, np.inf)
+        self.high = np.full(width, -np.inf)
+        self.first_not_number: dict[int, tuple[str, int]] = {}  # the value and its row
+        self.missing_marks: dict[int, set[str]] = {}  # text that stands for missing values, such as NA
         self.levels: list[set[str]] = [set() for _ in self.names]
         self.too_many_levels = np.zeros(width, dtype=bool)
         self.may_be_dates = {date_format: np.ones(width, dtype=bool) for date_format in DATE_FORMATS}
-        # Whether a column may number the rows: from 0 or 1, in each file or through all.
-        self.numberings = {(where, first): np.ones(width, dtype=bool) for where in ("file", "all") for first in (0, 1)}
-        # Values of the columns that are called like identifiers, and of all that hold different integers so far.
-        called_so = [i for i, name in enumerate(names) if ID_NAME.search(name.strip()) or names_group(name)]
-        self.kept: dict[int, list[NDArray[np.float64]]] = {position: [] for position in called_so}
-        self.unique: dict[int, list[NDArray[np.float64]]] = {position: [] for position in range(width)}
+        # Whether a column may number the rows: from 0 or 1, within each file or through all files.
+        self.may_be_numbering = {
+            (scope, first): np.ones(width, dtype=bool) for scope in ("file", "all") for first in (0, 1)
+        }
+        # Values of columns named like identifiers, and of columns that hold only distinct integers so far.
+        named_like_ids = [i for i, name in enumerate(names) if ID_NAME.search(name.strip()) or is_group_name(name)]
+        self.identifier_values: dict[int, list[NDArray[np.float64]]] = {position: [] for position in named_like_ids}
+        self.unique_values: dict[int, list[NDArray[np.float64]]] = {position: [] for position in range(width)}
 
     @property
     def numeric(self) -> NDArray[np.bool_]:
-        """Where all that is not missing is a number."""
-        return (self.not_numbers == 0) & ~self.declared
+        """Which columns hold only numbers and missing values."""
+        return (self.n_not_numbers == 0) & ~self.declared
 
     @property
     def dates(self) -> NDArray[np.bool_]:
-        """Where all that is not missing is a date, in one format."""
-        some_format = np.logical_or.reduce(list(self.may_be_dates.values()))
-        return some_format & (self.not_numbers == self.present) & ~self.numeric & ~self.declared
+        """Which columns hold only dates in one format and missing values."""
+        has_format = np.logical_or.reduce(list(self.may_be_dates.values()))
+        return has_format & (self.n_not_numbers == self.n_present) & ~self.numeric & ~self.declared
 
     def date_formats(self, position: int) -> list[str]:
-        """The formats in which all values of a column are dates, the preferred one first."""
+        """List the formats in which all values of a column are dates, the preferred one first."""
         return [date_format for date_format, possible in self.may_be_dates.items() if possible[position]]
 
     @property
     def constant(self) -> NDArray[np.bool_]:
-        """Which columns tell nothing: the same everywhere (missing numbers are filled in), or nothing at all."""
-        single_level = (self._n_levels() == 1) & ((self.absent == 0) | self.dates)
+        """Which columns hold a single value or none; missing numbers are imputed, so they do not count as a value."""
+        single_level = (self._n_levels() == 1) & ((self.n_missing == 0) | self.dates)
         return np.where(self.numeric, self.low >= self.high, single_level)
 
     @property
     def identifies(self) -> NDArray[np.bool_]:
-        """Which columns name samples rather than describe them."""
-        counting = np.logical_or.reduce(list(self.numberings.values()))
-        for position, pieces in self.kept.items():  # integers, none missing, each of them once
-            values = np.concatenate([np.empty(0), *pieces])
-            counting[position] |= (values == np.round(values)).all() and len(np.unique(values)) == len(values)
-        return np.where(self.numeric, counting, self.too_many_levels | (self._n_levels() > 0.9 * self.present))
+        """Which columns identify samples rather than describe them."""
+        is_identifier = np.logical_or.reduce(list(self.may_be_numbering.values()))
+        for position, batches in self.identifier_values.items():
+            values = np.concatenate([np.empty(0), *batches])
+            is_identifier[position] |= _are_integers(values) and len(np.unique(values)) == len(values)
+        has_unique_text = self._n_levels() > MAX_IDENTIFIER_SHARE * self.n_present
+        return np.where(self.numeric, is_identifier, self.too_many_levels | has_unique_text)
 
     @property
     def all_different(self) -> NDArray[np.bool_]:
         """Which columns hold a different integer in every row, as identifiers do."""
-        found = np.zeros(len(self.names), dtype=bool)
-        for position, pieces in self.unique.items():
-            values = np.concatenate([np.empty(0), *pieces])
-            found[position] = len(values) >= FEWEST_UNIQUE and len(np.unique(values)) == len(values)
-        return found & self.numeric
+        is_unique = np.zeros(len(self.names), dtype=bool)
+        for position, batches in self.unique_values.items():
+            values = np.concatenate([np.empty(0), *batches])
+            is_unique[position] = len(values) >= MIN_UNIQUE_INTEGERS and len(np.unique(values)) == len(values)
+        return is_unique & self.numeric
 
-    def n_codes(self, position: int) -> int | None:
-        """How many different integers a column that is called like an identifier holds; None if other values."""
-        values = np.concatenate([np.empty(0), *self.kept.get(position, [])])
+    def count_codes(self, position: int) -> int | None:
+        """Count the distinct integers of a column that is named like an identifier; None if it has other values."""
+        values = np.concatenate([np.empty(0), *self.identifier_values.get(position, [])])
         values = values[~np.isnan(values)]
-        return len(np.unique(values)) if len(values) and (values == np.round(values)).all() else None
+        return len(np.unique(values)) if len(values) and _are_integers(values) else None
 
     def _n_levels(self) -> Ints:
         return np.array([len(levels) for levels in self.levels], dtype=np.intp)
 
-    def add(self, frame: pl.DataFrame, rows: Ints, rows_in_file: Ints) -> None:
-        """Take in the next rows, which have the given places."""
-        values, not_numbers = frame_numbers(frame)
-        nothing = np.isnan(values)
-        for position, wrong in not_numbers.items():
+    def update(self, frame: pl.DataFrame, rows: Ints, rows_in_file: Ints) -> None:
+        """Add a batch of rows, given their indices in the table and in their file."""
+        values, not_numbers = parse_numbers(frame)
+        is_missing = np.isnan(values)
+        for position, is_wrong in not_numbers.items():
             if position not in self.first_not_number:
-                first = int(wrong.argmax())
+                first = int(is_wrong.argmax())
                 value = as_text(frame.to_series(position).slice(first, 1)).item()
                 self.first_not_number[position] = value, int(rows[first])
             for date_format, possible in self.may_be_dates.items():
                 if possible[position]:
-                    no_date = days(frame.to_series(position), date_format).is_null().to_numpy()
-                    possible[position] = not (wrong & no_date).any()
-            self.not_numbers[position] += wrong.sum()
-            self.present[position] += wrong.sum()
-            nothing[:, position] &= ~wrong
-        for position in np.flatnonzero(nothing.sum(axis=0) > np.array(frame.null_count().row(0))).tolist():
-            series = frame.to_series(position)
-            if is_text(series.dtype):
-                marks = series.cast(polars().String).filter(nothing[:, position]).drop_nulls().unique().to_list()
-                self.marks.setdefault(position, set()).update(mark for mark in marks if mark.strip())
-        infinite = np.isinf(values)
-        self.absent += nothing.sum(axis=0)
-        self.present += (~np.isnan(values)).sum(axis=0)
-        self.infinite += infinite.sum(axis=0)
-        values[infinite] = np.nan
+                    is_no_date = parse_days(frame.to_series(position), date_format).is_null().to_numpy()
+                    possible[position] = not (is_wrong & is_no_date).any()
+            self.n_not_numbers[position] += is_wrong.sum()
+            self.n_present[position] += is_wrong.sum()
+            is_missing[:, position] &= ~is_wrong
+        self._add_missing_marks(frame, is_missing)
+        is_infinite = np.isinf(values)
+        self.n_missing += is_missing.sum(axis=0)
+        self.n_present += (~np.isnan(values)).sum(axis=0)
+        self.n_infinite += is_infinite.sum(axis=0)
+        values[is_infinite] = np.nan
         self.low = np.fmin(self.low, np.fmin.reduce(values, axis=0))
         self.high = np.fmax(self.high, np.fmax.reduce(values, axis=0))
-        for (where, first), possible in self.numberings.items():
-            counting = first + (rows_in_file if where == "file" else rows)
-            possible &= values[0] == counting[0]
+        for (scope, first), possible in self.may_be_numbering.items():
+            numbering = first + (rows_in_file if scope == "file" else rows)
+            possible &= values[0] == numbering[0]
             candidates = np.flatnonzero(possible)
-            possible[candidates] = (values[:, candidates] == counting[:, None]).all(axis=0)
-        if rows[0] < KEPT_IDS:
-            for position, pieces in self.kept.items():
-                pieces.append(values[:, position].copy())
-            self._keep_unique(values)
+            possible[candidates] = (values[:, candidates] == numbering[:, None]).all(axis=0)
+        if rows[0] < MAX_IDENTIFIER_ROWS:
+            for position, batches in self.identifier_values.items():
+                batches.append(values[:, position].copy())
+            self._add_unique_values(values)
 
-    def _keep_unique(self, values: NDArray[np.float64]) -> None:
-        """Keep values of columns that still may hold a different integer in every row: few, after the first rows."""
-        positions = list(self.unique)
-        here = values[:, positions]
-        whole = (here == np.round(here)).all(axis=0)  # which NaN is not, as it is not equal to itself
+    def _add_missing_marks(self, frame: pl.DataFrame, is_missing: NDArray[np.bool_]) -> None:
+        """Collect the text that stands for missing values, from columns with more missing values than nulls."""
+        for position in np.flatnonzero(is_missing.sum(axis=0) > np.array(frame.null_count().row(0))).tolist():
+            series = frame.to_series(position)
+            if is_text(series.dtype):
+                text = series.cast(import_polars().String)
+                marks = text.filter(is_missing[:, position]).drop_nulls().unique().to_list()
+                self.missing_marks.setdefault(position, set()).update(mark for mark in marks if mark.strip())
+
+    def _add_unique_values(self, values: NDArray[np.float64]) -> None:
+        """Keep the values of columns that may hold a different integer in every row: few, after the first batch."""
+        positions = list(self.unique_values)
+        batch = values[:, positions]
+        all_integers = (batch == np.round(batch)).all(axis=0)  # False for NaN, which differs from itself
         for i, position in enumerate(positions):
-            if whole[i] and len(np.unique(here[:, i])) == len(here):
-                self.unique[position].append(here[:, i].copy())
+            if all_integers[i] and len(np.unique(batch[:, i])) == len(batch):
+                self.unique_values[position].append(batch[:, i].copy())
             else:
-                del self.unique[position]
+                del self.unique_values[position]
 
-    def add_levels(self, frame: pl.DataFrame) -> None:
-        """Take in the levels of some rows, of all columns that are not numbers."""
+    def update_levels(self, frame: pl.DataFrame) -> None:
+        """Add the levels of a batch of rows, of all columns that are not numeric."""
         for position in np.flatnonzero(~self.numeric & ~self.too_many_levels).tolist():
             series = frame[self.names[position]].unique()
-            codes = self.declared[position] and not self.not_numbers[position]
-            new = (as_levels(series).unique() if codes else as_text(series)).drop_nulls()
+            has_codes = self.declared[position] and not self.n_not_numbers[position]
+            new_levels = (as_levels(series).unique() if has_codes else as_text(series)).drop_nulls()
             levels = self.levels[position]
-            if len(new) <= MOST_LEVELS:
-                levels.update(new.to_list())
-            if max(len(new), len(levels)) > MOST_LEVELS:
+            if len(new_levels) <= MAX_LEVELS:
+                levels.update(new_levels.to_list())
+            if max(len(new_levels), len(levels)) > MAX_LEVELS:
                 self.too_many_levels[position] = True
                 levels.clear()
 
 
-Cell = tuple[int, int]  # the numbers of a domain and of a label
+def _are_integers(values: NDArray[np.float64]) -> bool:
+    """Whether all values are integers; NaN is not."""
+    return bool((values == np.round(values)).all())
+
+
+Cell = tuple[int, int]  # the codes of a domain and of a label
 
 
 @dataclass
 class Part:
-    """Rows of one file that are read in one go."""
+    """Consecutive rows of one file, which are read together."""
 
     path: Source
-    domain: int  # the number of the domain that the file is; 0 if a column tells
-    first: int  # row of the file
-    start: int  # the same, counted through all files
-    before: dict[Cell, int]  # rows of each cell in the parts before this one
-    names: ArrayNames | None = None  # of its arrays, if it has any
+    domain: int  # the code of the domain if the file is a domain; 0 if a column holds the domains
+    first: int  # the first row, counted in the file
+    start: int  # the first row, counted through all files
+    cells_before: dict[Cell, int]  # rows of each cell in the preceding parts
+    names: ArrayNames | None = None  # of its arrays, if it is a file of arrays
     rows: int = 0
 
 
 @dataclass
 class Survey:
-    """The first pass: a tally per feature, the different labels and domains, and how many rows have which."""
+    """Result of the first pass: column statistics, distinct labels and domains, and the rows of each cell."""
 
-    label: Coding
-    domain: Coding
-    tallies: Tallies
-    group: Coding = field(default_factory=lambda: Coding(None))
-    # Values of the columns that may name groups, as hashes, and the domains of their rows.
-    named: dict[str, list[tuple[NDArray[np.uint64], Ints]]] = field(default_factory=dict)
+    label: ValueEncoder
+    domain: ValueEncoder
+    columns: ColumnStatistics
+    group: ValueEncoder = field(default_factory=lambda: ValueEncoder(None))
+    # Hashed values of the columns that may name groups, and the domains of their rows.
+    group_hashes: dict[str, list[tuple[NDArray[np.uint64], Ints]]] = field(default_factory=dict)
     cells: Counter[Cell] = field(default_factory=Counter)
     parts: list[Part] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
     starts: list[int] = field(default_factory=list)  # the first row of each file
     rows: int = 0
-    unlabeled: int = 0  # rows that are left out
+    unlabeled: int = 0  # rows that are left out because they have no label
 
     @property
-    def present(self) -> list[str]:
+    def present_domains(self) -> list[str]:
         """The domains that have rows."""
-        numbers = {domain for domain, _ in self.cells}
-        return [name for name, number in self.domain.numbers.items() if number in numbers]
+        codes = {domain for domain, _ in self.cells}
+        return [name for name, code in self.domain.code_of_name.items() if code in codes]
 
-    def groups(self) -> list[str]:
-        """The columns whose values repeat within domains, as those of patients do who came more than once."""
-        return [name for name, pieces in self.named.items() if pieces and self._names_groups(name, pieces)]
+    def find_group_columns(self) -> list[str]:
+        """Find columns whose values repeat within domains, as patient identifiers do if patients have several rows."""
+        return [name for name, batches in self.group_hashes.items() if batches and self._has_groups(name, batches)]
 
-    def _names_groups(self, name: str, pieces: list[tuple[NDArray[np.uint64], Ints]]) -> bool:
-        values, domains = (np.concatenate(parts) for parts in zip(*pieces, strict=True))
+    def _has_groups(self, name: str, batches: list[tuple[NDArray[np.uint64], Ints]]) -> bool:
+        values = np.concatenate([hashes for hashes, _ in batches])
+        domains = np.concatenate([codes for _, codes in batches])
         if not len(values):
             return False
         n_values = len(np.unique(values))
-        n_groups = len(np.unique(values + domains.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)))
-        if not GROUPS_PER_DOMAIN * len(self.present) <= n_groups < len(values):
+        n_groups = len(np.unique(values + domains.astype(np.uint64) * DOMAIN_HASH_FACTOR))
+        if not MIN_GROUPS_PER_DOMAIN * len(self.present_domains) <= n_groups < len(values):
             return False
-        nested = n_groups <= DOMAINS_PER_GROUP * n_values
-        many = n_values > MOST_CODES and len(values) <= ROWS_PER_GROUP * n_groups
-        return names_group(name) or nested or many
+        is_nested = n_groups <= MAX_DOMAINS_PER_GROUP * n_values
+        has_many_values = n_values > MAX_CODES and len(values) <= MAX_ROWS_PER_GROUP * n_groups
+        return is_group_name(name) or is_nested or has_many_values
 
-    def where(self, rows: Sequence[int], total: int | None = None) -> str:
-        """The first few of some rows, as people count them: from 1, below the header, in each file."""
+    def format_rows(self, rows: Sequence[int], total: int | None = None) -> str:
+        """Format the first of some rows as users count them: from 1, below the header, in each file."""
         total = len(rows) if total is None else total
-        found = [(row, bisect_right(self.starts, row) - 1) for row in rows[:SHOWN]]
-        own = [f" of {file}" if len(self.files) > 1 else "" for file in self.files]
-        shown = ", ".join(f"{row - self.starts[file] + 1}{own[file]}" for row, file in found)
-        return f"row{'s' if total > 1 else ''} {shown}" + (f" and {total - SHOWN:,} more" if total > SHOWN else "")
+        texts = []
+        for row in rows[:MAX_SHOWN]:
+            file = bisect_right(self.starts, row) - 1
+            file_text = f" of {self.files[file]}" if len(self.files) > 1 else ""
+            texts.append(f"{row - self.starts[file] + 1}{file_text}")
+        more = f" and {total - MAX_SHOWN:,} more" if total > MAX_SHOWN else ""
+        return f"row{'s' if total > 1 else ''} {', '.join(texts)}{more}"
 
     def counts(self, classes: NDArray[Any]) -> Ints:
-        """The rows of each domain and each class, given the class that each different label is."""
-        return sum_cells(self.cells, len(self.domain.numbers), np.unique(classes, return_inverse=True)[1])
+        """Count the rows of each domain and class, given the class of each distinct label."""
+        return sum_cells(self.cells, len(self.domain.code_of_name), np.unique(classes, return_inverse=True)[1])
 
 
-def survey_batches(tables: Sequence[TableFile], roles: Roles, unlabeled: str | None = None) -> Survey:
-    """Read all files once, and columns that turn out not to be numbers once more, for their levels."""
-    tallies = Tallies(roles.features, roles.categories)
-    result = Survey(Coding(roles.label, unlabeled), Coding(roles.domain), tallies, Coding(roles.group))
-    result.named = {name: [] for name in roles.maybe_groups}
-    others = (name for name in (roles.label, roles.domain, roles.group) if name is not None)
-    wanted = dict.fromkeys([*roles.features, *others, *roles.maybe_groups])
+def survey_batches(tables: Sequence[TableFile], roles: ColumnRoles, unlabeled: str | None = None) -> Survey:
+    """Read all files once, and columns that are not numeric a second time, for their levels."""
+    survey = Survey(
+        label=ValueEncoder(roles.label, unlabeled),
+        domain=ValueEncoder(roles.domain),
+        columns=ColumnStatistics(roles.features, roles.categories),
+        group=ValueEncoder(roles.group),
+        group_hashes={name: [] for name in roles.maybe_groups},
+    )
+    role_columns = [name for name in (roles.label, roles.domain, roles.group) if name is not None]
+    columns = list(dict.fromkeys([*roles.features, *role_columns, *roles.maybe_groups]))
     for table in tables:
-        result.files.append(table.path.name)
-        result.starts.append(result.rows)
-        own = result.domain.number(table.name) if roles.by_file else 0
+        survey.files.append(table.path.name)
+        survey.starts.append(survey.rows)
+        file_domain = survey.domain.add_name(table.name) if roles.files_are_domains else 0
         part = None
-        for frame in _frames(table, list(wanted)):
-            if part is None or (part.rows >= PART_ROWS and table.path.suffix.lower() == ".parquet"):
-                first = result.rows - result.starts[-1]
-                part = Part(table.path.absolute(), own, first, result.rows, dict(result.cells), table.names)
-                result.parts.append(part)
+        for frame in _iter_frames(table, columns):
+            if part is None or (part.rows >= MIN_PART_ROWS and table.path.suffix.lower() == ".parquet"):
+                part = Part(
+                    table.path.absolute(),
+                    file_domain,
+                    first=survey.rows - survey.starts[-1],
+                    start=survey.rows,
+                    cells_before=dict(survey.cells),
+                    names=table.names,
+                )
+                survey.parts.append(part)
             part.rows += frame.height
             with translate_read_errors(table.path):
-                _add_rows(result, frame, own)
-    result.parts = [part for part in result.parts if part.rows]
-    levels = [name for name, numeric in zip(roles.features, result.tallies.numeric, strict=True) if not numeric]
-    ignoring = [roles.label] if roles.label is not None and unlabeled is not None else []
-    for table in tables if levels else ():
-        for frame in _frames(table, [*levels, *ignoring]):
+                _add_rows(survey, frame, file_domain)
+    survey.parts = [part for part in survey.parts if part.rows]
+    with_levels = [
+        name for name, is_numeric in zip(roles.features, survey.columns.numeric, strict=True) if not is_numeric
+    ]
+    if not with_levels:
+        return survey
+    label_columns = [roles.label] if roles.label is not None and unlabeled is not None else []
+    for table in tables:
+        for frame in _iter_frames(table, [*with_levels, *label_columns]):
             with translate_read_errors(table.path):
-                result.tallies.add_levels(result.label.counting(frame)[0])
-    return result
+                survey.columns.update_levels(survey.label.drop_ignored(frame)[0])
+    return survey
 
 
-def _frames(table: TableFile, columns: list[str]) -> Iterator[pl.DataFrame]:
-    return file_batches(table.path, columns, batch_size(len(columns)), names=table.names)
+def _iter_frames(table: TableFile, columns: list[str]) -> Iterator[pl.DataFrame]:
+    return iter_file_batches(table.path, columns, choose_batch_size(len(columns)), names=table.names)
 
 
-def _add_rows(result: Survey, frame: pl.DataFrame, own: int) -> None:
-    start, height, domain, tallies = result.rows, frame.height, result.domain.column, result.tallies
-    result.rows += height
-    if result.label.ignored is not None and domain is not None:
-        names = as_text(frame[domain])
-        require_short_names(names, domain)
-        result.domain.meet(names)  # also those of which nothing is left
-    frame, kept = result.label.counting(frame)
-    result.unlabeled += height - frame.height
+def _add_rows(survey: Survey, frame: pl.DataFrame, file_domain: int) -> None:
+    start = survey.rows
+    n_rows = frame.height
+    survey.rows += n_rows
+    if survey.label.ignored is not None and survey.domain.column is not None:
+        # Domains without labeled rows have a code as well, so that a notice can name them.
+        names = as_text(frame[survey.domain.column])
+        check_name_lengths(names, survey.domain.column)
+        survey.domain.add_names(names)
+    frame, kept = survey.label.drop_ignored(frame)
+    survey.unlabeled += n_rows - frame.height
     if not frame.height:
         return
     rows = start + kept
-    if tallies.names:
-        tallies.add(frame.select(polars().col(tallies.names)), rows, rows - result.starts[-1])
-    domains, labels = result.domain.add(frame, rows, own), result.label.add(frame, rows)
-    result.group.add(frame, rows)
-    for name, pieces in result.named.items() if rows[0] < KEPT_IDS else ():
-        text = as_text(frame[name])
-        present = text.is_not_null().to_numpy()
-        pieces.append((text.hash().to_numpy()[present], domains[present]))
-    result.cells.update(dict(count_cells(domains, labels)))
+    if survey.columns.names:
+        features = frame.select(import_polars().col(survey.columns.names))
+        survey.columns.update(features, rows, rows - survey.starts[-1])
+    domains = survey.domain.fit_encode(frame, rows, file_domain)
+    labels = survey.label.fit_encode(frame, rows)
+    survey.group.fit_encode(frame, rows)
+    if rows[0] < MAX_IDENTIFIER_ROWS:
+        for name, batches in survey.group_hashes.items():
+            text = as_text(frame[name])
+            is_present = text.is_not_null().to_numpy()
+            batches.append((text.hash().to_numpy()[is_present], domains[is_present]))
+    survey.cells.update(dict(count_cells(domains, labels)))
 
 
 def sum_cells(cells: Mapping[Cell, int], n_domains: int, classes: Ints) -> Ints:
-    """The rows of each domain and class, in their order, given the code of the class that each label is."""
+    """Sum the rows of each domain and class, given the index of the class of each label."""
     table = np.zeros((n_domains, classes.max(initial=-1) + 1), dtype=np.intp)
     for (domain, label), rows in cells.items():
         if domain and label:
@@ -389,12 +441,12 @@ def sum_cells(cells: Mapping[Cell, int], n_domains: int, classes: Ints) -> Ints:
 
 
 def count_cells(domains: Ints, labels: Ints) -> list[tuple[Cell, int]]:
-    """How many rows each cell has, by the numbers of the domain and the label."""
+    """Count the rows of each cell, given the codes of their domains and labels."""
     width = int(labels.max(initial=0)) + 1
     cells, counts = np.unique(domains * width + labels, return_counts=True)
     return [((cell // width, cell % width), n) for cell, n in zip(cells.tolist(), counts.tolist(), strict=True)]
 
 
-def batch_size(width: int) -> int:
-    """Rows that can be read at a time, fewer the wider they are."""
-    return min(50_000, max(100, VALUES_PER_BATCH // max(width, 1)))
+def choose_batch_size(width: int) -> int:
+    """Choose the number of rows to read at a time, fewer for wider tables."""
+    return min(MAX_BATCH_ROWS, max(MIN_BATCH_ROWS, VALUES_PER_BATCH // max(width, 1)))

@@ -1,4 +1,4 @@
-"""Columns of any type as numbers or as text, with one idea of what is missing."""
+"""Conversion of columns of any type to numbers, text or dates, with one definition of missing values."""
 
 from __future__ import annotations
 
@@ -12,128 +12,130 @@ from ..utils.optional_imports import optional_import
 if TYPE_CHECKING:
     import polars as pl
 
-# What stands for a missing value in text, whatever its case and the spaces around it.
+# Text that stands for a missing value, regardless of case and surrounding spaces.
 MISSING_MARKS = ("", "na", "n/a", "#n/a", "<na>", "nan", "null", "?")
-MAX_CELL_VALUE = 1e150  # larger numbers count as infinite: their squares, and so all distances, would be
-# A time, perhaps with its distance from Greenwich, after a date.
-ZONE = r"(?:Z|(?P<sign>[+-])(?P<away>\d\d):?(?P<off>\d\d))?"
+MAX_CELL_VALUE = 1e150  # larger numbers count as infinite, because their squares are, and so are distances
+# A time after a date, optionally with its offset from UTC.
+ZONE = r"(?:Z|(?P<sign>[+-])(?P<offset_hour>\d\d):?(?P<offset_minute>\d\d))?"
 TIME = rf"(?:[T ]+(?P<hour>\d\d?):(?P<minute>\d\d)(?::(?P<second>\d\d(?:\.\d+)?))?\s*{ZONE})?"
-# How dates are written, by the name of the format, in the order in which formats are preferred: where both of the last
-# two fit all values, the month comes first, as pandas has it.
+# Date formats, in order of preference: if both of the last two match all values, the month comes first, as in pandas.
 DATE_FORMATS = {
     "yyyy-mm-dd": r"(?P<year>\d{4})-(?P<month>\d\d)-(?P<day>\d\d)",
     "dd.mm.yyyy": r"(?P<day>\d\d?)\.(?P<month>\d\d?)\.(?P<year>\d{4})",
     "mm/dd/yyyy": r"(?P<month>\d\d?)/(?P<day>\d\d?)/(?P<year>\d{4})",
     "dd/mm/yyyy": r"(?P<day>\d\d?)/(?P<month>\d\d?)/(?P<year>\d{4})",
 }
-ISO = "yyyy-mm-dd"
-WHOLE = r"^\s*([+-]?\d+)\.0*\s*$"  # a whole number written with a decimal point
+ISO_FORMAT = "yyyy-mm-dd"
+WHOLE_NUMBER = r"^\s*([+-]?\d+)\.0*\s*$"  # an integer written with a decimal point
 MIDNIGHT = r" 00:00:00(\.0+)?$"
-UNITS = {"ms": 10**3, "us": 10**6, "ns": 10**9}  # of durations, in a second
+TICKS_PER_SECOND = {"ms": 10**3, "us": 10**6, "ns": 10**9}  # by the time unit of a duration
 
 
-def polars() -> Any:
-    """The polars package, or an error that says how to install it."""
+def import_polars() -> Any:
+    """Import polars, or raise an error that explains how to install it."""
     return optional_import("polars", "Reading tables")
 
 
 def is_text(dtype: Any) -> bool:
-    """Whether a column's values are neither numbers, nor durations, nor truth values."""
-    return not (dtype.is_numeric() or dtype in (polars().Boolean, polars().Duration))
+    """Whether a column's values are neither numbers, nor durations, nor booleans."""
+    return not (dtype.is_numeric() or dtype in (import_polars().Boolean, import_polars().Duration))
 
 
 def is_category(dtype: Any) -> bool:
-    """Whether a column is declared to hold categories by its type."""
-    return dtype in (polars().Categorical, polars().Enum)
+    """Whether the type of a column is categorical."""
+    return dtype in (import_polars().Categorical, import_polars().Enum)
 
 
 def is_readable(dtype: Any) -> bool:
-    """Whether a column holds a value in each row, rather than lists, records or raw bytes."""
-    pl = polars()
+    """Whether a column holds scalar values, rather than lists, records or bytes."""
+    pl = import_polars()
     return not (dtype.is_nested() or dtype in (pl.Binary, pl.Object))
 
 
 def as_text(series: pl.Series) -> pl.Series:
-    """The values as text, unchanged if they are text already; missing ones are null.
+    """Convert values to text, with null for missing values; text is not changed.
 
-    Whole numbers are written without a decimal point, so that 1 and 1.0 are the same level.
+    Integers are written without a decimal point, so that 1 and 1.0 are the same level.
     """
-    pl = polars()
-    series = _in_seconds(series)
+    pl = import_polars()
+    series = _convert_durations(series)
     if series.dtype == pl.Boolean:
         return series.replace_strict([True, False], ["True", "False"], return_dtype=pl.String)
     if series.dtype.is_float():
         series = series.fill_nan(None)
-        whole = ((series == series.round()) & (series.abs() < 2**53)).fill_null(False)
-        return series.cast(pl.Int64, strict=False).cast(pl.String).zip_with(whole, series.cast(pl.String))
-    if series.dtype == pl.Datetime:  # in Greenwich, and a day is written as one, as it would be in a text file
+        is_integer = ((series == series.round()) & (series.abs() < 2**53)).fill_null(False)
+        return series.cast(pl.Int64, strict=False).cast(pl.String).zip_with(is_integer, series.cast(pl.String))
+    if series.dtype == pl.Datetime:  # in UTC, and midnight as a date alone, as in a text file
         return series.dt.convert_time_zone("UTC").dt.replace_time_zone(None).cast(pl.String).str.replace(MIDNIGHT, "")
     text = series.cast(pl.String)
     if not is_text(series.dtype):
         return text
-    different = text.unique()  # few, as a rule, and each of them is looked at once
-    marks = different.filter(missing(different)).drop_nulls()
+    distinct = text.unique()  # usually few, so that few values are compared with the marks
+    marks = distinct.filter(is_missing_mark(distinct)).drop_nulls()
     return text.set(text.is_in(marks.to_list()), None) if len(marks) else text
 
 
-def days(series: pl.Series, date_format: str = ISO) -> pl.Series:
-    """Dates, typed or written in a format, as days since 1970, a time as a part of one; null if there is none."""
-    pl, text = polars(), as_text(series)
-    parts = text.str.extract_groups(rf"^\s*{DATE_FORMATS[date_format]}{TIME}\s*$").struct.unnest()
-    hours, minutes, seconds, away_hours, away_minutes = (
-        parts[name].cast(pl.Float64).fill_null(0.0) for name in ("hour", "minute", "second", "away", "off")
+def parse_days(series: pl.Series, date_format: str = ISO_FORMAT) -> pl.Series:
+    """Parse dates, typed or as text in a format, as days since 1970 with a fraction for the time; null if invalid."""
+    pl = import_polars()
+    parts = as_text(series).str.extract_groups(rf"^\s*{DATE_FORMATS[date_format]}{TIME}\s*$").struct.unnest()
+    hours, minutes, seconds, offset_hours, offset_minutes = (
+        parts[name].cast(pl.Float64).fill_null(0.0)
+        for name in ("hour", "minute", "second", "offset_hour", "offset_minute")
     )
-    ahead = (60 * away_hours + away_minutes) * parts["sign"].replace_strict({"+": 1.0, "-": -1.0}, default=0.0)
-    day = parts["year"] + "-" + parts["month"].str.zfill(2) + "-" + parts["day"].str.zfill(2)
-    since = day.str.to_date("%Y-%m-%d", strict=False).to_physical().cast(pl.Float64)
-    found = since + (60 * (60 * hours + minutes - ahead) + seconds) / 86_400
-    return found.set((hours >= 24) | (minutes >= 60) | (seconds > 60), None)
+    offset = (60 * offset_hours + offset_minutes) * parts["sign"].replace_strict({"+": 1.0, "-": -1.0}, default=0.0)
+    date = parts["year"] + "-" + parts["month"].str.zfill(2) + "-" + parts["day"].str.zfill(2)
+    whole_days = date.str.to_date("%Y-%m-%d", strict=False).to_physical().cast(pl.Float64)
+    days = whole_days + (60 * (60 * hours + minutes - offset) + seconds) / 86_400
+    return days.set((hours >= 24) | (minutes >= 60) | (seconds > 60), None)
 
 
 def as_levels(series: pl.Series) -> pl.Series:
-    """Codes as text: a whole number is the same level whether it is written 1, 1.0 or as a number."""
-    return as_text(series).str.replace(WHOLE, "$1")
+    """Convert codes to text: an integer is the same level whether it is a number or the text 1 or 1.0."""
+    return as_text(series).str.replace(WHOLE_NUMBER, "$1")
 
 
-def missing(text: pl.Series) -> pl.Series:
-    """Which entries of a column of text stand for a missing value."""
+def is_missing_mark(text: pl.Series) -> pl.Series:
+    """Mark the entries of a text column that stand for a missing value."""
     return text.is_null() | text.str.strip_chars().str.to_lowercase().is_in(MISSING_MARKS).fill_null(True)
 
 
-def frame_numbers(frame: pl.DataFrame) -> tuple[NDArray[np.float64], dict[int, NDArray[np.bool_]]]:
-    """All columns as numbers, and where they are none, by the position of each column that is not wholly numbers.
+def parse_numbers(frame: pl.DataFrame) -> tuple[NDArray[np.float64], dict[int, NDArray[np.bool_]]]:
+    """Convert all columns to numbers, and mark values that are not numbers, by the position of their column.
 
-    Missing ones are NaN, and so is what is no number; true and false, also as text, are 1 and 0. Most columns are
-    numbers at first sight, and thousands of those are read at once, not one by one.
+    Missing values and values that are not numbers become NaN; true and false, also as text, become 1 and 0. Columns
+    that hold only numbers are converted at once, because there may be thousands of them.
     """
-    pl = polars()
+    pl = import_polars()
     if not frame.width:
         return np.empty((frame.height, 0)), {}
     if pl.Duration in frame.dtypes:
-        frame = frame.select(_in_seconds(series) for series in frame)
+        frame = frame.select(_convert_durations(series) for series in frame)
     typed = [name for name, kind in frame.schema.items() if kind != pl.String and is_text(kind)]
     plain = frame.with_columns(pl.col(typed).cast(pl.String)) if typed else frame
     numbers = plain.cast(pl.Float64, strict=False)
     values = numbers.to_numpy(order="fortran", writable=True)
     not_numbers = {}
-    unread = np.array(numbers.null_count().row(0)) > np.array(plain.null_count().row(0))
-    for position in np.flatnonzero(unread).tolist():
+    has_new_nulls = np.array(numbers.null_count().row(0)) > np.array(plain.null_count().row(0))
+    for position in np.flatnonzero(has_new_nulls).tolist():
         text = plain.to_series(position)
         words = text.str.strip_chars().str.to_lowercase().replace({"true": "1", "false": "0"})
         column = words.cast(pl.Float64, strict=False)
         values[:, position] = column.to_numpy()
-        wrong = (column.is_null() & ~missing(text)).to_numpy()
-        if wrong.any():
-            not_numbers[position] = wrong
-    large = np.abs(values) > MAX_CELL_VALUE
-    values[large] = np.copysign(np.inf, values[large])
+        is_wrong = (column.is_null() & ~is_missing_mark(text)).to_numpy()
+        if is_wrong.any():
+            not_numbers[position] = is_wrong
+    is_large = np.abs(values) > MAX_CELL_VALUE
+    values[is_large] = np.copysign(np.inf, values[is_large])
     return values, not_numbers
 
 
-def _in_seconds(series: pl.Series) -> pl.Series:
-    """Durations as numbers of seconds, anything else as it is."""
-    kind: Any = series.dtype
-    if kind != polars().Duration:
+def _convert_durations(series: pl.Series) -> pl.Series:
+    """Convert durations to seconds; other columns are not changed."""
+    dtype: Any = series.dtype
+    if dtype != import_polars().Duration:
         return series
-    ticks, unit = series.to_physical(), UNITS[kind.time_unit]
-    return ticks // unit + (ticks % unit) / unit  # polars multiplies by an inverse, so whole seconds go apart
+    ticks = series.to_physical()
+    ticks_per_second = TICKS_PER_SECOND[dtype.time_unit]
+    # polars divides by multiplying with the inverse, which is inexact; the integer part is divided separately.
+    return ticks // ticks_per_second + (ticks % ticks_per_second) / ticks_per_second

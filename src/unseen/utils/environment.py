@@ -15,7 +15,7 @@ from .. import __version__
 
 
 def environment_info() -> dict[str, Any]:
-    """What results depend on and should stand beside them: versions, BLAS libraries with their threads, the machine."""
+    """Collect what results depend on: versions, BLAS libraries with their threads, and the machine."""
     return {
         "unseen": __version__,
         "python": platform.python_version(),

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from sklearn.base import BaseEstimator
 
-# Dataclasses write the constructor that scikit-learn asks for: explicit keywords, assigned and nothing else.
+# Generates the constructor that scikit-learn requires: explicit keyword arguments, which it only assigns.
 keyword_parameters = dataclass(kw_only=True, eq=False, repr=False)
 DOCUMENTATION_URL = "https://unseen.readthedocs.io/en/latest"
 FEATURES_IN = """\
@@ -19,17 +19,17 @@ feature_names_in_ : ndarray of shape (`n_features_in_`,)
 
 
 class DocLinkMixin:
-    """Give an estimator that is public as ``unseen.<Name>`` a link to its page; goes before `BaseEstimator`.
+    """Link an estimator, public as ``unseen.<Name>``, to its documentation; inherit from it before `BaseEstimator`.
 
-    A name in braces in its docstring stands for a text that it shares with other estimators.
+    A name in braces in its docstring is replaced by a text that several estimators share.
     """
 
     _shared_docs: ClassVar[dict[str, str]] = {"features_in": FEATURES_IN}
     _doc_link_module: ClassVar[str] = "unseen"
     _doc_link_template: ClassVar[str] = f"{DOCUMENTATION_URL}/generated/unseen.{{estimator_name}}.html"
 
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
         doc = inspect.cleandoc(cls.__doc__ or "")
         for name, text in cls._shared_docs.items():
             doc = doc.replace(f"{{{name}}}", text)
@@ -37,6 +37,6 @@ class DocLinkMixin:
 
 
 def reset_fitted_attributes(estimator: BaseEstimator) -> None:
-    """Delete what an earlier fit learned, so that nothing of it survives under other parameters."""
+    """Delete the attributes of an earlier fit, so that none remains after a fit with other parameters."""
     for name in [name for name in vars(estimator) if name.endswith("_")]:
         delattr(estimator, name)

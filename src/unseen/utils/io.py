@@ -1,4 +1,4 @@
-"""Writing files completely or not at all, checking output names early, and limits on decompression."""
+"""Atomic writes, early checks of output names, limits on decompression, and creation of SQLite tables."""
 
 from __future__ import annotations
 
@@ -16,16 +16,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import sqlite3
 
-MAX_COMPRESSION_RATIO = (
-    200  # data of people are rarely a fiftieth of their size when compressed, zeros alone a thousandth
-)
-ALWAYS_ALLOWED_BYTES = 2**23  # bytes that may come of anything
+MAX_COMPRESSION_RATIO = 200  # measured data rarely compress to 1/50 of their size; zeros alone compress to 1/1000
+MAX_UNCHECKED_BYTES = 2**23  # decompressed data up to this size are accepted at any ratio
 CHUNK_BYTES = 2**16
-GZIP = 31  # what zlib calls the frame of a gzip file
-PREFIX = ".unseen-"  # of temporary folders
-NO_SPACE_ERRORS = (
-    65536  # bytes: with less than this left on the disk, a failure of SQLite to write has its reason there
-)
+GZIP_WBITS = 31  # the parameter of zlib that selects the gzip format
+TEMPORARY_PREFIX = ".unseen-"
+MIN_FREE_BYTES = 2**16  # with less free space, an SQLite error is attributed to a full disk
 
 
 @contextmanager
@@ -39,36 +35,38 @@ def atomic_write(path: Path) -> Iterator[Path]:
             yield folder / path.name
             os.replace(folder / path.name, path)
     except Exception as error:
-        check_free_space(path, error)
+        raise_if_disk_full(path, error)
         raise
 
 
 @contextmanager
 def temporary_folder(parent: Path) -> Iterator[Path]:
-    """Yield a new hidden folder, removed at the end. Its name is unique, also among threads and machines.
+    """Yield a new hidden folder with a unique name, which is removed at the end.
 
-    It is beside the output and not in the system's temporary folder: large tables need room, and a file can be renamed
-    only within one file system. A file in it has the permissions that the user's umask gives, unlike a temporary file.
+    It is created next to the output and not in the system's temporary folder, which may be too small for large tables,
+    and because a file can be renamed only within one file system. Unlike a temporary file, a file in the folder has the
+    permissions that the user's umask gives.
     """
     parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=PREFIX, dir=parent, ignore_cleanup_errors=True) as folder:
+    with tempfile.TemporaryDirectory(prefix=TEMPORARY_PREFIX, dir=parent, ignore_cleanup_errors=True) as folder:
         yield Path(folder)
 
 
-def check_free_space(path: Path, error: Exception) -> None:
-    """Call a full disk full and name the file that there was no room for, whatever words a library has for it."""
-    from sqlite3 import SQLITE_FULL, Error  # which few need
+def raise_if_disk_full(path: Path, error: Exception) -> None:
+    """Raise OSError with ENOSPC and the name of the file if an exception of any library is due to a full disk."""
+    from sqlite3 import SQLITE_FULL, Error
 
-    full = getattr(error, "errno", None) == errno.ENOSPC or f"(os error {errno.ENOSPC})" in str(error)
-    if isinstance(error, Error):  # it also fails to enlarge its index of the log, or to make a file at all
+    is_full = getattr(error, "errno", None) == errno.ENOSPC or f"(os error {errno.ENOSPC})" in str(error)
+    if isinstance(error, Error):
+        # On a full disk SQLite also fails with other codes, when it enlarges the index of its log or creates a file.
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        full = code == SQLITE_FULL or shutil.disk_usage(path.parent).free < NO_SPACE_ERRORS
-    if full:
+        is_full = code == SQLITE_FULL or shutil.disk_usage(path.parent).free < MIN_FREE_BYTES
+    if is_full:
         raise OSError(errno.ENOSPC, "The disk is full", str(path)) from error
 
 
-def file_identity(path: Path) -> tuple[int, int] | None:
-    """What tells a file from another that is given its name; None if there is none."""
+def get_file_identity(path: Path) -> tuple[int, int] | None:
+    """Return the device and inode of a file, which change if it is replaced; None if it does not exist."""
     try:
         status = os.stat(path)
     except FileNotFoundError:
@@ -77,45 +75,46 @@ def file_identity(path: Path) -> tuple[int, int] | None:
 
 
 def check_unchanged(path: Path, before: tuple[int, int] | None) -> None:
-    """Refuse to go on with an open file that has lost its name: nobody would find what is written to it."""
-    if file_identity(path) != before:
-        raise OSError(f"{path} was removed or replaced while it was used: later results are not in it.")
+    """Raise OSError if an open file was removed or replaced: what is written to it would be lost."""
+    if get_file_identity(path) != before:
+        raise OSError(f"{path} was removed or replaced while it was in use: later results are not in it.")
 
 
-def is_special(path: Path) -> bool:
-    """Whether there is something that is neither a file nor a folder: reading a pipe or a device may never end."""
+def is_special_file(path: Path) -> bool:
+    """Whether a path is neither a file nor a folder: reading a pipe or a device may not terminate."""
     return path.exists() and not path.is_file() and not path.is_dir()
 
 
-def check_target(path: Path | None, *endings: str, reads: Iterable[Path] = ()) -> None:
-    """Raise ValueError for an output file that cannot be written or would replace an input, before any work is done."""
+def check_output_path(path: Path | None, *endings: str, inputs: Iterable[Path] = ()) -> None:
+    """Raise ValueError for an output file that cannot be written or would replace an input, before any computation."""
     if path is None:
         return
     _check_name_length(path)
     if endings and path.suffix.lower() not in endings:
         raise ValueError(f"{path} should end in {' or '.join(endings)}.")
     if path.is_dir():
-        raise ValueError(f"{path} is a folder; name a file.")
-    folder = _existing_folder(path)
+        raise ValueError(f"{path} is a folder. Pass the name of a file.")
+    folder = _find_existing_folder(path)
     if not folder.is_dir() or not os.access(folder, os.W_OK):
-        raise ValueError(f"{path} cannot be written: there is no writing into {folder}. Name another file.")
-    if path.resolve() in [other.resolve() for other in reads]:
-        raise ValueError(f"{path} would replace what is read; choose another name.")
+        raise ValueError(f"{path} cannot be written, because {folder} is not a writable folder. Choose another file.")
+    if path.resolve() in [other.resolve() for other in inputs]:
+        raise ValueError(f"{path} would replace an input file. Choose another name.")
 
 
-def _existing_folder(path: Path) -> Path:
-    # Not Path.exists, which raises for a name that is too long.
+def _find_existing_folder(path: Path) -> Path:
+    # Path.exists raises for a name that is too long; os.path.exists does not.
     return next(parent for parent in path.absolute().parents if os.path.exists(parent))
 
 
 def _check_name_length(path: Path) -> None:
     """Raise ValueError if the file system does not accept the name of a new file, or one of the folders above it."""
-    folder = _existing_folder(path)
-    names = [folder / part for part in path.absolute().relative_to(folder).parts]
-    names.append(path.absolute().parent / f"{PREFIX}{'x' * 8}" / path.name)  # where `written` writes it first
-    for name in names:
+    folder = _find_existing_folder(path)
+    paths = [folder / part for part in path.absolute().relative_to(folder).parts]
+    # `atomic_write` writes the file into a temporary folder first.
+    paths.append(path.absolute().parent / f"{TEMPORARY_PREFIX}{'x' * 8}" / path.name)
+    for checked_path in paths:
         try:
-            os.lstat(name)
+            os.lstat(checked_path)
         except OSError as error:
             if error.errno == errno.ENAMETOOLONG:
                 raise ValueError(
@@ -124,61 +123,48 @@ def _check_name_length(path: Path) -> None:
                 ) from error
 
 
-def check_inflation(size: int, stored: int, remedy: str, fold: int = MAX_COMPRESSION_RATIO) -> None:
-    """Raise ValueError if so many stored bytes become too many."""
-    if size > max(ALWAYS_ALLOWED_BYTES, fold * stored):
+def check_inflation(size: int, stored: int, remedy: str, max_ratio: int = MAX_COMPRESSION_RATIO) -> None:
+    """Raise ValueError if `stored` compressed bytes become too many bytes; `remedy` says how to store them instead."""
+    if size > max(MAX_UNCHECKED_BYTES, max_ratio * stored):
         raise ValueError(
-            f"its {stored:,} compressed bytes become {size:,} or more, over {fold} times as many, which is refused "
-            f"lest a small file fills the memory. If they are what you want, {remedy}"
+            f"its {stored:,} compressed bytes become {size:,} or more, over {max_ratio} times as many. Such files are "
+            f"rejected, because a small one could exhaust the memory. If its content is correct, {remedy}"
         )
 
 
-def read_inflated(content: bytes, remedy: str, most: int = 0) -> bytes:
-    """What zlib has compressed, unless it is too large; `most` bytes, if given, are not."""
-    unpacker, limit = zlib.decompressobj(), max(ALWAYS_ALLOWED_BYTES, MAX_COMPRESSION_RATIO * len(content), most)
-    try:
-        found = unpacker.decompress(content, limit + 1)
-    except zlib.error as error:
-        raise ValueError(f"it is damaged: {error}") from error
-    if len(found) > limit:
-        check_inflation(len(found), len(content), remedy)
-    if not unpacker.eof:
-        raise ValueError("it is damaged: its compressed data are cut off")
-    return found
-
-
 def check_gzip(path: Path, remedy: str) -> None:
-    """Raise ValueError if a gzip file becomes too large. Reads all of it, as nothing in it can be relied on."""
-    read = size = 0
+    """Raise ValueError if a gzip file becomes too large. Decompresses all of it, since declared sizes may be wrong."""
+    n_read = 0
+    size = 0
     with path.open("rb") as file:
-        unpacker = zlib.decompressobj(wbits=GZIP)
-        while piece := file.read(CHUNK_BYTES):
-            read += len(piece)
-            while piece:
+        decompressor = zlib.decompressobj(wbits=GZIP_WBITS)
+        while chunk := file.read(CHUNK_BYTES):
+            n_read += len(chunk)
+            while chunk:
                 try:
-                    size += len(unpacker.decompress(piece, 16 * CHUNK_BYTES))
+                    size += len(decompressor.decompress(chunk, 16 * CHUNK_BYTES))
                 except zlib.error:
-                    return  # whoever reads it comes no further, and says why
-                check_inflation(size, read, remedy)
-                piece = unpacker.unconsumed_tail
-                if unpacker.eof:  # another file may follow in the same one
-                    piece, unpacker = unpacker.unused_data, zlib.decompressobj(wbits=GZIP)
+                    return  # The file is damaged: reading it stops here as well, and raises an error.
+                check_inflation(size, n_read, remedy)
+                chunk = decompressor.unconsumed_tail
+                if decompressor.eof:  # A gzip file may consist of several members.
+                    chunk = decompressor.unused_data
+                    decompressor = zlib.decompressobj(wbits=GZIP_WBITS)
 
 
-def create_once(
+def create_sqlite_tables(
     connection: sqlite3.Connection, schema: str, *, application_id: int | None = None, seconds: float = 30.0
 ) -> None:
-    """Create the tables of an SQLite file in WAL mode, while another process may be doing the same.
+    """Create the tables of an SQLite file in WAL mode, while another process may do the same.
 
-    SQLite waits for a process that writes rows, but not for one that changes the journal mode, or creates tables that
-    both miss.
+    SQLite waits for a process that writes rows, but not for one that changes the journal mode or creates tables.
     """
     import sqlite3
 
     deadline = time.monotonic() + seconds
     while True:
         try:
-            # Before there is a log, so that it is in the file itself.
+            # Before WAL mode, so that the id is written to the file itself and not to its log.
             if application_id is not None and connection.execute("PRAGMA application_id").fetchone() == (0,):
                 connection.execute(f"PRAGMA application_id = {application_id}")
             connection.execute("PRAGMA journal_mode = WAL")

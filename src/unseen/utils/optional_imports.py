@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-NOT_IN_EXTRAS = ("pandas",)  # optional packages that users bring along
-EXTRAS = {  # by package; all others are in cli
+NOT_IN_EXTRAS = ("pandas",)  # optional packages that no extra installs
+EXTRAS = {  # the extra of each package; packages not listed belong to cli
     "cryptography": "dask",
     "dask": "dask",
     "distributed": "dask",
@@ -19,15 +19,15 @@ EXTRAS = {  # by package; all others are in cli
 
 
 def optional_import(module: str, purpose: str) -> Any:
-    """The module, or an error that says what wanted it and how to install it."""
+    """Import a module, or raise an ImportError that names its purpose and how to install it."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
         name = module.partition(".")[0]
-        needed = name if name in NOT_IN_EXTRAS else f"'unseen[{EXTRAS.get(name, 'cli')}]'"
-        raise ImportError(f"{purpose} needs {name}. Install it with: pip install {needed}") from error
+        requirement = name if name in NOT_IN_EXTRAS else f"'unseen[{EXTRAS.get(name, 'cli')}]'"
+        raise ImportError(f"{purpose} needs {name}. Install it with: pip install {requirement}") from error
 
 
 def is_dask(X: Any) -> bool:
-    """Whether X is a Dask collection, found out without importing Dask."""
+    """Whether X is a Dask collection, determined without importing Dask."""
     return type(X).__module__.partition(".")[0] in ("dask", "dask_expr")

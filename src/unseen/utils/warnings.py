@@ -10,27 +10,27 @@ from typing import Any
 
 
 class SharedContext:
-    """A setting that all threads share: the first to enter makes it, the last to leave takes it back.
+    """A process-wide setting shared by threads: the first to enter applies it, the last to leave restores it.
 
-    Threads that each saved and restored it would bring back what another had set, and take away what another relies on.
+    If each thread saved and restored the setting, one could undo what another still relies on.
     """
 
     def __init__(self, make: Callable[[], AbstractContextManager[Any]]) -> None:
         self._make = make
         self._lock = threading.Lock()
-        self._inside = 0
+        self._n_inside = 0
 
     def __enter__(self) -> None:
         with self._lock:
-            if not self._inside:
+            if not self._n_inside:
                 self._setting = self._make()
                 self._setting.__enter__()
-            self._inside += 1
+            self._n_inside += 1
 
     def __exit__(self, *error: object) -> None:
         with self._lock:
-            self._inside -= 1
-            if not self._inside:
+            self._n_inside -= 1
+            if not self._n_inside:
                 self._setting.__exit__(None, None, None)
 
 
@@ -39,7 +39,10 @@ _FILTERS = SharedContext(warnings.catch_warnings)
 
 @contextmanager
 def ignore_warnings(*kinds: type[Warning] | tuple[type[Warning], str]) -> Iterator[None]:
-    """Ignore warnings of some categories, or of those that begin with some words; within another, until both end."""
+    """Ignore warnings of categories, or of (category, message) pairs, whose message must match at the start.
+
+    If several threads or nested calls ignore warnings, filters remain active until the last of them ends.
+    """
     with _FILTERS:
         for kind in kinds:
             category, message = kind if isinstance(kind, tuple) else (kind, "")

@@ -1,99 +1,118 @@
-// The page: its state lives in the address behind the #, every control writes there, and one call at a time reads it.
-import { Failed, byId, call, element, say, unpack } from "./api.js";
+// The page. Its state is in the address after the #: every control changes it, and one request at a time uses it.
+import { byId, call, element, errorText, showStatus, unpack } from "./api.js";
 import { bars, figures, legend, markSurface, surface } from "./charts.js";
+import { ensembleTab } from "./ensemble.js";
 import { showModel } from "./model.js";
-import { Plot, colourOf, shapeOf } from "./plot.js";
-import { poolTab } from "./pool.js";
+import { Plot, colorOf, shapeOf } from "./plot.js";
 
-const PATIENCE = 150; // milliseconds after which a call is given up for a newer one
-const REST = 250; // milliseconds without a move before other settings are compared
-const STEP = 90; // milliseconds at least between the steps of a sweep
-const SHAPE = ["held", "method", "components", "centering", "head"];
+const ABORT_AFTER = 150; // milliseconds after which a running request is aborted for a newer one
+const COMPARE_AFTER = 250; // milliseconds without a change before other settings are compared
+const MIN_STEP = 90; // milliseconds between the steps of a sweep
+const SELECTS = ["held_out", "method", "components", "centering", "head"];
 
-let state = {}; // texts by name, as in the address
+let state = {}; // strings by name, as in the address
 let facts = null; // of the data
-let scene = null; // what was solved last
+let scene = null; // the solution of the last request
 let before = { key: "", points: null };
 let compared = null; // the surface
-let waiting = null; // the call under way: { since, stop, changed }
-let playing = null; // the name of what is swept
-let comparing = null; // what stops the call for the surface
-let sequence = 0, resting = 0, drawnWaiters = [];
+let pending = null; // the running request: { since, controller, changed }
+let playing = null; // the name of the parameter that is swept
+let comparing = null; // the AbortController of the comparison with other settings
+let sequence = 0;
+let compareTimer = 0;
+let drawnCallbacks = [];
 
-const plot = new Plot(byId("plot"), byId("tip"), { tell: told, chosen: list, drawn });
-const pool = poolTab(() => ({ data: state.data, held: state.held }), (held) => change({ held }), (some) => { Object.assign(state, some); write(); });
-const method = () => facts.methods.find((one) => one.name === state.method);
+const plot = new Plot(byId("plot"), byId("tip"), { describe: describePoint, onSelect: listRows, onDrawn: finishDrawing });
+const ensemble = ensembleTab({
+  current: () => ({ data: state.data, held_out: state.held_out }),
+  holdOut: (name) => change({ held_out: name }),
+  remember: (values) => {
+    Object.assign(state, values);
+    writeAddress();
+  },
+});
+const method = () => facts.methods.find(({ name }) => name === state.method);
 
-function read() {
+function readAddress() {
   return Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
 }
 
-function write() {
-  history.replaceState(null, "", `#${new URLSearchParams(Object.entries(state).filter(([, v]) => v !== undefined))}`);
+function writeAddress() {
+  history.replaceState(null, "", `#${new URLSearchParams(Object.entries(state).filter(([, value]) => value !== undefined))}`);
 }
 
-const setting = () => Object.fromEntries([...SHAPE, ...method().sliders.map((s) => s.name)].map((name) => [name, state[name]]));
-
-// Fill in what the address leaves out, and mend what these data do not have.
-function mend() {
-  const among = (name, values, first) => { if (!values.includes(state[name])) state[name] = first; };
-  among("held", facts.domains, facts.domains.at(-1));
-  among("method", facts.methods.map((one) => one.name), "CIDG");
-  among("components", method().components, "all");
-  among("centering", ["source", "target"], "source");
-  among("head", ["1-NN", "logistic"], "1-NN");
-  for (const { name, values, first } of method().sliders) among(name, values, values[first]);
-  among("stage", ["before", "after"], "after");
-  among("color", ["class", "domain"], "class");
-  among("dims", ["2", "3"], "2");
-  among("tab", ["weights", "pool"], "weights");
+function setting() {
+  const names = [...SELECTS, ...method().sliders.map(({ name }) => name)];
+  return Object.fromEntries(names.map((name) => [name, state[name]]));
 }
 
-function change(some) {
-  Object.assign(state, some);
-  mend();
-  write();
+// Replace values that the address lacks, or that these data do not have, by defaults.
+function applyDefaults() {
+  const check = (name, values, first) => {
+    if (!values.includes(state[name])) state[name] = first;
+  };
+  check("held_out", facts.domains, facts.domains.at(-1));
+  check("method", facts.methods.map(({ name }) => name), "CIDG");
+  check("components", method().components, "all");
+  check("centering", ["source", "target"], "source");
+  check("head", ["1-NN", "logistic"], "1-NN");
+  for (const slider of method().sliders) check(slider.name, slider.values, slider.values[slider.default]);
+  check("stage", ["before", "after"], "after");
+  check("color", ["class", "domain"], "class");
+  check("dims", ["2", "3"], "2");
+  check("tab", ["weights", "ensemble"], "weights");
+}
+
+function change(values) {
+  Object.assign(state, values);
+  applyDefaults();
+  writeAddress();
   render();
   request();
 }
 
-// Controls as the state has them.
+// Set the controls to the state.
 function render() {
-  const now = method();
-  options(byId("components"), now.components, state.components);
-  for (const name of ["held", "method", "centering", "head"]) byId(name).value = state[name];
-  byId("about").textContent = now.about;
-  if (byId("sliders").dataset.method !== now.name) makeSliders(now);
-  for (const { name, values } of now.sliders) {
+  const current = method();
+  options(byId("components"), current.components, state.components);
+  for (const name of ["held_out", "method", "centering", "head"]) byId(name).value = state[name];
+  byId("about").textContent = current.about;
+  if (byId("sliders").dataset.method !== current.name) makeSliders(current);
+  for (const { name, values } of current.sliders) {
     const input = byId(`s-${name}`);
     input.value = values.indexOf(state[name]);
     input.setAttribute("aria-valuetext", state[name]);
     byId(`v-${name}`).textContent = state[name];
   }
-  for (const name of ["stage", "color", "dims"]) document.querySelector(`input[name=${name}][value="${state[name]}"]`).checked = true;
-  for (const tab of ["weights", "pool"]) {
-    const here = state.tab === tab;
-    byId(tab).hidden = !here;
-    byId(`tab-${tab}`).setAttribute("aria-selected", here);
-    byId(`tab-${tab}`).tabIndex = here ? 0 : -1;
+  for (const name of ["stage", "color", "dims"]) {
+    document.querySelector(`input[name=${name}][value="${state[name]}"]`).checked = true;
   }
-  pool.render(facts, state);
+  for (const tab of ["weights", "ensemble"]) {
+    const isActive = state.tab === tab;
+    byId(tab).hidden = !isActive;
+    byId(`tab-${tab}`).setAttribute("aria-selected", isActive);
+    byId(`tab-${tab}`).tabIndex = isActive ? 0 : -1;
+  }
+  ensemble.render(facts, state);
   if (compared) markSurface(byId("surface"), compared, state);
 }
 
 function options(select, values, value) {
-  if ([...select.options].map((o) => o.value).join("\n") !== values.join("\n")) {
+  if ([...select.options].map((option) => option.value).join("\n") !== values.join("\n")) {
     select.replaceChildren(...values.map((text) => element("option", { value: text }, text)));
   }
   select.value = value;
 }
 
-function makeSliders(now) {
+function makeSliders(current) {
   stopPlaying();
-  byId("sliders").dataset.method = now.name;
-  byId("sliders").replaceChildren(...now.sliders.map(({ name, label, values }) => {
+  byId("sliders").dataset.method = current.name;
+  byId("sliders").replaceChildren(...current.sliders.map(({ name, label, values }) => {
     const input = element("input", { type: "range", id: `s-${name}`, min: 0, max: values.length - 1, step: 1 });
-    input.addEventListener("input", () => { stopPlaying(); change({ [name]: values[input.value] }); });
+    input.addEventListener("input", () => {
+      stopPlaying();
+      change({ [name]: values[input.value] });
+    });
     const play = element("button", { type: "button", id: `p-${name}`, "aria-label": `Play the ${label}`, "aria-pressed": "false" }, "▶");
     play.addEventListener("click", () => (playing === name ? stopPlaying() : sweep(name, values)));
     return element("div", { class: "slider" }, element("label", { for: `s-${name}` }, label),
@@ -105,7 +124,10 @@ function stopPlaying() {
   if (!playing) return;
   const button = byId(`p-${playing}`);
   playing = null;
-  if (button) { button.textContent = "▶"; button.setAttribute("aria-pressed", "false"); }
+  if (button) {
+    button.textContent = "▶";
+    button.setAttribute("aria-pressed", "false");
+  }
 }
 
 async function sweep(name, values) {
@@ -115,244 +137,307 @@ async function sweep(name, values) {
   button.textContent = "❚❚";
   button.setAttribute("aria-pressed", "true");
   for (const value of values) {
-    const start = performance.now(), done = nextDrawing();
-    if (state[name] === value) request(); // somewhere it stands already
+    const start = performance.now();
+    const drawn = nextDrawing();
+    if (state[name] === value) request(); // the current value is drawn as well
     change({ [name]: value });
-    await done;
-    await new Promise((next) => setTimeout(next, Math.max(0, STEP - (performance.now() - start))));
+    await drawn;
+    await new Promise((resolve) => setTimeout(resolve, Math.max(0, MIN_STEP - (performance.now() - start))));
     if (playing !== name) return;
   }
   stopPlaying();
 }
 
-const nextDrawing = () => new Promise((done) => drawnWaiters.push(done));
+const nextDrawing = () => new Promise((resolve) => drawnCallbacks.push(resolve));
 
-function drawn() {
-  if (scene === null || scene.told) return;
-  scene.told = true;
-  if (!waiting) byId("weights").setAttribute("aria-busy", "false");
+function finishDrawing() {
+  if (scene === null || scene.isDrawn) return;
+  scene.isDrawn = true;
+  if (!pending) byId("weights").setAttribute("aria-busy", "false");
   document.documentElement.dataset.drawn = scene.sequence;
-  for (const done of drawnWaiters.splice(0)) done();
+  for (const resolve of drawnCallbacks.splice(0)) resolve();
   document.dispatchEvent(new CustomEvent("drawn", { detail: scene.sequence }));
 }
 
-// One call at a time: what changes meanwhile is asked for next, or at once if the call takes long.
+// One request at a time: a change starts the next request when the running one has finished, or aborts it if it is slow.
 async function request() {
-  clearTimeout(resting);
+  clearTimeout(compareTimer);
   comparing?.abort();
   byId("weights").setAttribute("aria-busy", "true");
-  if (waiting) {
-    waiting.changed = true;
-    if (performance.now() - waiting.since > PATIENCE) waiting.stop.abort();
+  if (pending) {
+    pending.changed = true;
+    if (performance.now() - pending.since > ABORT_AFTER) pending.controller.abort();
     return;
   }
-  const mine = { since: performance.now(), stop: new AbortController(), changed: false };
-  waiting = mine;
-  const number = ++sequence, key = JSON.stringify([state.data, state.held, state.gamma]);
-  const slow = setTimeout(() => say("Decomposing the kernel matrix; every weight is instant after that…"), 400);
+  const current = { since: performance.now(), controller: new AbortController(), changed: false };
+  pending = current;
+  sequence += 1;
+  const number = sequence;
+  const key = JSON.stringify([state.data, state.held_out, state.gamma]);
+  const slow = setTimeout(() => showStatus("Decomposing the kernel matrix. Other weights will then be fast…"), 400);
   try {
-    const asked = setting();
-    const found = await call("solve", { data: state.data, setting: asked, before: before.key === key ? 0 : 1 }, mine.stop.signal);
-    if (found.before) before = { key, points: unpack(found.before) };
-    scene = { ...found, points: unpack(found.after), asked, sequence: number };
-    say("");
+    const requested = setting();
+    const values = { data: state.data, setting: requested, before: before.key === key ? 0 : 1 };
+    const solution = await call("solve", values, current.controller.signal);
+    if (solution.before) before = { key, points: unpack(solution.before) };
+    scene = { ...solution, points: unpack(solution.after), setting: requested, sequence: number };
+    showStatus("");
     paint();
   } catch (error) {
     if (error.name !== "AbortError") {
-      say(error instanceof Failed ? error.message : "The server does not answer: has the command ended?", true);
+      showStatus(errorText(error), true);
       byId("weights").setAttribute("aria-busy", "false");
-      for (const done of drawnWaiters.splice(0)) done();
+      for (const resolve of drawnCallbacks.splice(0)) resolve();
     }
   } finally {
     clearTimeout(slow);
-    waiting = null;
-    if (mine.changed) request(); else resting = setTimeout(compare, REST);
+    pending = null;
+    if (current.changed) request();
+    else compareTimer = setTimeout(compare, COMPARE_AFTER);
   }
 }
 
-// Picture, figures and bars of what was solved last.
+// Draw the plot, the scores and the bars of the last solution.
 function paint() {
   if (!scene) return;
-  const { held } = scene, at = facts.domains.indexOf(held), after = state.stage === "after";
-  const points = after ? scene.points : before.points;
+  const heldOut = facts.domains.indexOf(scene.held_out);
+  const isAfter = state.stage === "after";
+  const points = isAfter ? scene.points : before.points;
   const byClass = state.color === "class";
-  const colors = byClass ? facts.class : facts.domain, shapes = byClass ? facts.domain : facts.class;
-  const groups = new Map(), wrong = [];
-  let next = 0;
+  const colors = byClass ? facts.class : facts.domain;
+  const shapes = byClass ? facts.domain : facts.class;
+  const groups = new Map();
+  const wrong = [];
+  let nextPrediction = 0; // predictions are in the order of the held-out rows
   for (let i = 0; i < points.n; i++) {
-    const hollow = facts.domain[i] === at, key = (colors[i] * 1000 + shapes[i]) * 2 + hollow;
-    if (!groups.has(key)) groups.set(key, { rows: [], color: colourOf(colors[i]), shape: shapeOf(shapes[i]), hollow });
+    const hollow = facts.domain[i] === heldOut;
+    const key = (colors[i] * 1000 + shapes[i]) * 2 + hollow;
+    if (!groups.has(key)) groups.set(key, { rows: [], color: colorOf(colors[i]), shape: shapeOf(shapes[i]), hollow });
     groups.get(key).rows.push(i);
-    if (hollow && scene.predicted[next++] !== facts.class[i]) wrong.push(i);
+    if (hollow) {
+      if (scene.predicted[nextPrediction] !== facts.class[i]) wrong.push(i);
+      nextPrediction += 1;
+    }
   }
-  scene.wrong = new Set(wrong);
   const lanes = { of: facts.domain, count: facts.domains.length };
-  plot.show(points, { groups: [...groups.values()], marks: after ? wrong : [], dims: +state.dims, lanes });
-  figures(byId("figures"), scene, held, scene.asked.centering === "target");
+  plot.show(points, { groups: [...groups.values()], marks: isAfter ? wrong : [], dims: +state.dims, lanes });
+  showFigures();
   bars(byId("bars"), scene);
-  const key = JSON.stringify([state.color, held, after, facts.name]);
+  const key = JSON.stringify([state.color, scene.held_out, isAfter, facts.name]);
   if (byId("legend").dataset.key !== key) {
     byId("legend").dataset.key = key;
-    const [first, second] = byClass ? [facts.classes, facts.domains] : [facts.domains, facts.classes];
-    legend(byId("legend"), { colors: first, shapes: second, held, wrong: after });
+    const [colorNames, shapeNames] = byClass ? [facts.classes, facts.domains] : [facts.domains, facts.classes];
+    legend(byId("legend"), { colors: colorNames, shapes: shapeNames, heldOut: scene.held_out, wrong: isAfter });
   }
-  describe(points, after);
+  describeAxes(points, isAfter);
 }
 
-function describe(points, after) {
-  const what = after ? scene.asked.method : "the kernel's principal components";
+const showFigures = () => figures(byId("figures"), scene, scene.setting.centering === "target");
+
+function describeAxes(points, isAfter) {
+  const source = isAfter ? `After ${scene.setting.method}.` : "Before projection: kernel principal components.";
   const shown = plot.dims === 3 ? 3 : Math.min(2, points.q);
-  const text = points.q === 1 ? "One component, from left to right; domains lie in lanes." : `The first ${shown} of ${after ? scene.components : "all"} components.`;
-  const turn = plot.dims === 3 ? " Drag to turn, Shift and drag for a lasso." : " Drag a lasso around points to list them.";
-  const flat = state.dims === "3" && plot.dims !== 3 ? " There is no third component to show." : "";
-  byId("axes").textContent = `${after ? "After" : "Before"} ${after ? what : `any projection: ${what}`}. ${text}${flat}${turn}`;
+  const text = points.q === 1
+    ? "One component, from left to right; each domain has a lane."
+    : `The first ${shown} of ${isAfter ? scene.components : "all"} components.`;
+  const flat = state.dims === "3" && plot.dims !== 3 ? " There is no third component." : "";
+  const hint = plot.dims === 3 ? " Drag to rotate; drag with Shift to select points." : " Drag around points to list them.";
+  byId("axes").textContent = `${source} ${text}${flat}${hint}`;
 }
 
-function told(i) {
-  const lines = [`row ${facts.row[i].toLocaleString("en")}`, `class ${facts.classes[facts.class[i]]}`, `domain ${facts.domains[facts.domain[i]]}`];
-  const said = prediction(i);
-  return [...lines, ...(said ? [`predicted ${said}`] : [])].join("\n");
+function describePoint(i) {
+  const lines = [
+    `row ${facts.row[i].toLocaleString("en")}`,
+    `class ${facts.classes[facts.class[i]]}`,
+    `domain ${facts.domains[facts.domain[i]]}`,
+  ];
+  const predicted = prediction(i);
+  if (predicted) lines.push(`predicted ${predicted}`);
+  return lines.join("\n");
 }
 
 function prediction(i) {
-  if (!scene || facts.domains[facts.domain[i]] !== scene.held) return "";
-  let at = -1;
-  for (let k = 0; k <= i; k++) at += facts.domain[k] === facts.domain[i];
-  return facts.classes[scene.predicted[at]];
+  if (!scene || facts.domains[facts.domain[i]] !== scene.held_out) return "";
+  let position = -1;
+  for (let k = 0; k <= i; k++) position += facts.domain[k] === facts.domain[i];
+  return facts.classes[scene.predicted[position]];
 }
 
-function list(rows) {
+function listRows(rows) {
   byId("chosen").hidden = !rows.length;
-  const shown = rows.slice(0, 200), few = rows.length > shown.length ? ` The first ${shown.length} are listed.` : "";
-  byId("chosen-text").textContent = `${rows.length.toLocaleString("en")} rows.${few}`;
-  byId("chosen-rows").tBodies[0].replaceChildren(...shown.map((i) => element("tr", {}, element("td", {}, facts.row[i]),
-    element("td", {}, facts.classes[facts.class[i]]), element("td", {}, facts.domains[facts.domain[i]]), element("td", {}, prediction(i)))));
+  const shown = rows.slice(0, 200);
+  const note = rows.length > shown.length ? ` The first ${shown.length} are listed.` : "";
+  byId("chosen-text").textContent = `${rows.length.toLocaleString("en")} rows.${note}`;
+  byId("chosen-rows").tBodies[0].replaceChildren(...shown.map((i) => {
+    const cells = [facts.row[i], facts.classes[facts.class[i]], facts.domains[facts.domain[i]], prediction(i)];
+    return element("tr", {}, ...cells.map((text) => element("td", {}, text)));
+  }));
 }
 
-// What looks at other sources waits until sliders rest: their accuracy, then that of other settings.
+// The validation on the sources starts when the sliders have not changed for a while: first that of the current setting,
+// then that of other settings.
 async function compare() {
   if (state.tab !== "weights") return;
   comparing = new AbortController();
-  const { signal } = comparing, mine = scene;
+  const { signal } = comparing;
+  const current = scene;
   try {
-    if (mine?.pending) Object.assign(mine, await call("validate", { data: state.data, setting: mine.asked }, signal));
-    if (mine && mine === scene) figures(byId("figures"), scene, scene.held, scene.asked.centering === "target");
+    if (current?.pending) {
+      Object.assign(current, await call("validate", { data: state.data, setting: current.setting }, signal));
+    }
+    if (current && current === scene) showFigures();
     await compareOthers(signal);
   } catch (error) {
-    if (error.name !== "AbortError") byId("surface-text").textContent = error instanceof Failed ? error.message : "";
+    if (error.name !== "AbortError") byId("surface-text").textContent = errorText(error);
   }
 }
 
 async function compareOthers(signal) {
-  const names = method().surface, labels = names.map((name) => method().sliders.find((s) => s.name === name)?.label ?? "");
-  const key = JSON.stringify(Object.entries(setting()).filter(([name]) => !names.includes(name)).concat([["data", state.data]]));
+  const names = method().surface;
+  const labels = names.map((name) => method().sliders.find((slider) => slider.name === name)?.label ?? "");
+  const fixed = Object.entries(setting()).filter(([name]) => !names.includes(name));
+  const key = JSON.stringify([...fixed, ["data", state.data]]);
   if (byId("surface").dataset.key === key) return;
   byId("surface-text").textContent = "Comparing…";
-  const found = await call("surface", { data: state.data, setting: setting() }, signal);
-  compared = found;
+  compared = await call("surface", { data: state.data, setting: setting() }, signal);
   byId("surface").dataset.key = key;
-  if (!found.sources) {
+  if (!compared.sources) {
     byId("surface").replaceChildren();
-    byId("surface-text").textContent = "Settings are compared by leaving one source out: there is one source, and no other to hold out.";
+    byId("surface-text").textContent = "Settings are compared by holding out one source domain at a time, which needs at least two source domains.";
     return;
   }
-  byId("surface-text").textContent = `Accuracy in percent, leaving one of ${found.sources} sources out in turn, without ${state.held}. Weights are multiples of the data's own scale. Press a cell to go there; the framed one is nearest to where you are.`;
-  surface(byId("surface"), found, labels, (some) => { stopPlaying(); change(some); });
-  markSurface(byId("surface"), found, state);
+  byId("surface-text").textContent = `Accuracy in percent, mean over ${compared.sources} held-out source domains, without ${state.held_out}. Weights are multiples of the scale of the data. Press a cell to select its setting; the framed cell is nearest to the current one.`;
+  surface(byId("surface"), compared, labels, (values) => {
+    stopPlaying();
+    change(values);
+  });
+  markSurface(byId("surface"), compared, state);
 }
 
 async function copy(kind, button) {
-  const found = await call("code", { data: state.data, setting: setting() }), place = byId("copied"), text = button.textContent;
-  place.textContent = found[kind];
-  place.hidden = false;
+  const code = await call("code", { data: state.data, setting: setting() });
+  const output = byId("copied");
+  const label = button.textContent;
+  output.textContent = code[kind];
+  output.hidden = false;
   try {
-    await navigator.clipboard.writeText(found[kind]);
+    await navigator.clipboard.writeText(code[kind]);
     button.textContent = "Copied";
-  } catch { // not allowed: the code is there to be copied by hand
-    getSelection().selectAllChildren(place);
+  } catch { // without permission, the reader can copy the selected code
+    getSelection().selectAllChildren(output);
     button.textContent = "Selected below";
   }
-  setTimeout(() => (button.textContent = text), 1500);
+  setTimeout(() => (button.textContent = label), 1500);
 }
 
-async function keep(kind, button) {
+async function save(kind, button) {
   button.disabled = true;
-  say(`Writing the ${kind}…`);
+  showStatus(`Writing the ${kind}…`);
   try {
     const { path } = await call("save", { data: state.data, setting: setting(), kind });
-    say(`Wrote ${path}`);
+    showStatus(`Wrote ${path}`);
   } catch (error) {
-    say(error instanceof Failed ? error.message : "The server does not answer.", true);
+    showStatus(errorText(error), true);
   } finally {
     button.disabled = false;
   }
 }
 
 function listen() {
-  for (const name of ["held", "method", "components", "centering", "head"]) {
-    byId(name).addEventListener("change", (event) => { stopPlaying(); change({ [name]: event.target.value }); });
+  for (const name of SELECTS) {
+    byId(name).addEventListener("change", (event) => {
+      stopPlaying();
+      change({ [name]: event.target.value });
+    });
   }
   for (const name of ["stage", "color", "dims"]) {
-    byId(name).addEventListener("change", (event) => { state[name] = event.target.value; write(); paint(); });
+    byId(name).addEventListener("change", (event) => {
+      state[name] = event.target.value;
+      writeAddress();
+      paint();
+    });
   }
   byId("controls").addEventListener("submit", (event) => event.preventDefault());
   byId("python").addEventListener("click", (event) => copy("python", event.target));
   byId("command").addEventListener("click", (event) => copy("command", event.target));
-  byId("save-model").addEventListener("click", (event) => keep("model", event.target));
-  byId("save-report").addEventListener("click", (event) => keep("report", event.target));
-  byId("chosen-clear").addEventListener("click", () => { plot.forget(); list([]); byId("plot").focus(); });
+  byId("save-model").addEventListener("click", (event) => save("model", event.target));
+  byId("save-report").addEventListener("click", (event) => save("report", event.target));
+  byId("chosen-clear").addEventListener("click", () => {
+    plot.clearSelection();
+    listRows([]);
+    byId("plot").focus();
+  });
   byId("data").addEventListener("change", (event) => open({ data: event.target.value }));
-  for (const tab of ["weights", "pool"]) byId(`tab-${tab}`).addEventListener("click", () => change({ tab }));
+  for (const tab of ["weights", "ensemble"]) byId(`tab-${tab}`).addEventListener("click", () => change({ tab }));
   byId("tabs").addEventListener("keydown", (event) => {
     if (!["ArrowLeft", "ArrowRight"].includes(event.key)) return;
-    change({ tab: state.tab === "weights" ? "pool" : "weights" });
+    change({ tab: state.tab === "weights" ? "ensemble" : "weights" });
     byId(`tab-${state.tab}`).focus();
   });
-  addEventListener("hashchange", () => { const found = read(); if (found.data && found.data !== state.data) open(found); else change(found); });
+  addEventListener("hashchange", () => {
+    const values = readAddress();
+    if (values.data && values.data !== state.data) open(values);
+    else change(values);
+  });
 }
 
-function theme() {
-  const root = document.documentElement, dark = matchMedia("(prefers-color-scheme: dark)");
-  const now = () => root.dataset.theme ?? (dark.matches ? "dark" : "light");
-  const tell = () => { byId("theme").textContent = `Switch to ${now() === "dark" ? "light" : "dark"}`; plot.later(); };
-  byId("theme").addEventListener("click", () => { root.dataset.theme = now() === "dark" ? "light" : "dark"; tell(); });
-  dark.addEventListener("change", tell);
-  tell();
+function initializeTheme() {
+  const root = document.documentElement;
+  const prefersDark = matchMedia("(prefers-color-scheme: dark)");
+  const current = () => root.dataset.theme ?? (prefersDark.matches ? "dark" : "light");
+  const other = () => (current() === "dark" ? "light" : "dark");
+  const update = () => {
+    byId("theme").textContent = `Switch to ${other()}`;
+    plot.requestDraw();
+  };
+  byId("theme").addEventListener("click", () => {
+    root.dataset.theme = other();
+    update();
+  });
+  prefersDark.addEventListener("change", update);
+  update();
 }
 
-async function open(some) {
+async function open(values) {
   stopPlaying();
-  say("Opening the data…");
-  facts = await call("data", some.data ? { data: some.data } : {});
-  state = some;
+  showStatus("Opening the data…");
+  facts = await call("data", values.data ? { data: values.data } : {});
+  state = values;
   compared = null;
   before = { key: "", points: null };
-  plot.forget();
-  list([]);
+  plot.clearSelection();
+  listRows([]);
   delete byId("surface").dataset.key;
   byId("surface").replaceChildren();
   byId("sliders").dataset.method = "";
-  const rows = (n) => n.toLocaleString("en"), drawn = facts.used < facts.rows ? `; ${rows(facts.used)} of them, drawn at random with every class of every domain, are used and shown` : "";
-  byId("facts").textContent = `${facts.name}: ${rows(facts.rows)} rows${drawn}; ${facts.features} features, ${facts.classes.length} classes, ${facts.domains.length} domains`;
-  options(byId("held"), facts.domains, null);
-  options(byId("method"), facts.methods.map((one) => one.name), null);
+  const count = (n) => n.toLocaleString("en");
+  const sample = facts.used < facts.rows
+    ? `, of which a random sample of ${count(facts.used)}, with every class of every domain, is used`
+    : "";
+  byId("facts").textContent = `${facts.name}: ${count(facts.rows)} rows${sample}; ${facts.features} features, ${facts.classes.length} classes, ${facts.domains.length} domains`;
+  options(byId("held_out"), facts.domains, null);
+  options(byId("method"), facts.methods.map(({ name }) => name), null);
   options(byId("head"), ["1-NN", "logistic"], null);
   if (state.data) byId("data").value = state.data;
   change({});
 }
 
 async function start() {
-  theme();
+  initializeTheme();
   try {
-    const found = await call("start"), wanted = read();
-    if (found.mode === "model") return await showModel();
+    const { mode, data } = await call("start");
+    if (mode === "model") {
+      await showModel();
+      return;
+    }
+    const values = readAddress();
     byId("tabs").hidden = false;
-    options(byId("data"), found.data, null);
-    byId("pick").hidden = found.data.length < 2;
+    options(byId("data"), data, null);
+    byId("pick").hidden = data.length < 2;
     listen();
-    await open({ ...wanted, data: found.data.includes(wanted.data) ? wanted.data : found.data[0] });
+    await open({ ...values, data: data.includes(values.data) ? values.data : data[0] });
   } catch (error) {
-    say(error instanceof Failed ? error.message : `The server does not answer: ${error.message}`, true);
+    showStatus(errorText(error), true);
   }
 }
 

@@ -1,0 +1,104 @@
+"""The option ``--with``: load a user's classifiers from a file or a module. This runs the user's code."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..model_selection import Method
+
+
+def load_user_methods(locations: Sequence[str]) -> list[Method]:
+    """Load methods from locations such as ``file.py:NAME`` and ``package.module:NAME``, with the location in `about`.
+
+    A name refers to a classifier, a class that makes one without arguments, a `Method`, or a tuple of a name, a
+    classifier and optionally a grid of hyperparameters.
+    """
+    from ..model_selection import parse_methods
+
+    methods = []
+    for location in locations:
+        (method,) = parse_methods([_load_object(location)])
+        methods.append(replace(method, description=f"{method.description} ({location})".strip()))
+    return parse_methods(methods)  # which rejects duplicate names
+
+
+def find_method(name: str, user_methods: Sequence[Method]) -> Method:
+    """Return the method of a name; a user's method takes precedence over a registered one."""
+    from ..model_selection import get_method
+
+    for method in user_methods:
+        if method.name == name:
+            return method
+    return get_method(name)
+
+
+def combine_methods(names: Sequence[str], user_methods: Sequence[Method]) -> list[Method]:
+    """Return the methods with these names, followed by the other methods of the user."""
+    return list(dict.fromkeys([*(find_method(name, user_methods) for name in names), *user_methods]))
+
+
+def _load_object(location: str) -> Any:
+    """Load the object at a location, in a form that `parse_methods` accepts."""
+    from ..model_selection import Method
+    from ..utils.validation import format_list
+
+    source, _, name = location.rpartition(":")
+    if not source or not name.isidentifier():
+        raise ValueError(f"--with must be file.py:NAME or package.module:NAME; got {location!r}.")
+    try:
+        namespace = _run_file(Path(source)) if source.endswith(".py") else _import_names(source)
+    except FileNotFoundError:
+        raise
+    except Exception as error:  # the user's code can raise anything
+        raise ValueError(f"--with {location}: {source} cannot be run: {type(error).__name__}: {error}") from error
+    if name not in namespace:
+        public_names = [other for other in namespace if not other.startswith("_")]
+        raise ValueError(
+            f"--with {location}: {source} does not define {name}. It defines {format_list(public_names, quote=False)}."
+        )
+    value = namespace[name]
+    if isinstance(value, type):
+        try:
+            value = value()
+        except TypeError as error:
+            raise ValueError(
+                f"--with {location}: the class {name} cannot be called without arguments ({error}). Name an object "
+                "instead."
+            ) from error
+    return value if isinstance(value, (Method, tuple)) else (name, value)
+
+
+def _import_names(module: str) -> dict[str, Any]:
+    _append_to_path(Path.cwd())
+    return vars(import_module(module))
+
+
+def _run_file(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        raise FileNotFoundError(f"--with: the file {path} does not exist.")
+    _append_to_path(path.resolve().parent)
+    name = f"with {path.stem}"  # the space avoids a collision with the name of a real module
+    spec = spec_from_file_location(name, path)
+    assert spec is not None  # the suffix is .py
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look up their module while the file runs
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        # Without an entry in sys.modules, cloudpickle sends classes to other processes by value, not by name.
+        del sys.modules[name]
+    return vars(module)
+
+
+def _append_to_path(folder: Path) -> None:
+    """Let the user's code import modules next to it; installed packages take precedence."""
+    if str(folder) not in sys.path:
+        sys.path.append(str(folder))
