@@ -17,6 +17,7 @@ from sklearn.utils import estimator_html_repr
 import unseen
 import unseen.exceptions
 import unseen.study
+from test_package import PACKAGES
 from unseen.model_selection import method_names
 from unseen.utils.estimator_mixins import DOCUMENTATION_URL
 
@@ -25,19 +26,19 @@ DOCS = ROOT / "docs"
 pytestmark = pytest.mark.skipif(not DOCS.exists(), reason="this distribution comes without the documentation")
 
 
-def offered(room: str) -> list[str]:
-    """Names that a room has for everyone: the first of its lists, the second is for other rooms."""
-    tree = ast.parse(Path(importlib.import_module(f"unseen.{room}").__file__ or "").read_text(encoding="utf-8"))
+def public_names(package: str) -> list[str]:
+    """Public names of a package: the first of its lists `__all__`; a second one is for other packages."""
+    tree = ast.parse(Path(importlib.import_module(f"unseen.{package}").__file__ or "").read_text(encoding="utf-8"))
     lists = [
         node.value for node in tree.body if isinstance(node, ast.Assign) and "__all__" in ast.unparse(node.targets)
     ]
     return list(ast.literal_eval(lists[0]))
 
 
-ROOMS = ["datasets", "images", "models", "report", "model_selection", "shift", "study", "tables"]
+WITH_PUBLIC_NAMES = ["datasets", "images", "models", "report", "model_selection", "shift", "study", "tables"]
 # A table has no docstring.
 PUBLIC = [f"unseen.{name}" for name in unseen.__all__] + [
-    f"unseen.{room}.{name}" for room in ROOMS for name in offered(room) if name != "METHODS"
+    f"unseen.{package}.{name}" for package in WITH_PUBLIC_NAMES for name in public_names(package) if name != "METHODS"
 ]
 
 
@@ -60,11 +61,11 @@ def test_api_page_lists_exactly_the_public_names():
     assert sorted(top_level) == sorted(f"unseen.{name}" for name in unseen.__all__)
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_api_page_lists_exactly_what_a_room_offers(room):
-    listed = [name for name in api_entries() if name.startswith(f"unseen.{room}.")]
-    own = set(offered(room)) - set(unseen.__all__)
-    assert sorted(listed) == sorted(f"unseen.{room}.{name}" for name in own)
+@pytest.mark.parametrize("package", WITH_PUBLIC_NAMES)
+def test_api_page_lists_exactly_the_public_names_of_a_package(package):
+    listed = [name for name in api_entries() if name.startswith(f"unseen.{package}.")]
+    public = set(public_names(package)) - set(unseen.__all__)
+    assert sorted(listed) == sorted(f"unseen.{package}.{name}" for name in public)
 
 
 def test_the_page_on_reproducing_names_every_method_and_command():
@@ -166,7 +167,7 @@ def test_formulas_on_the_pages_need_no_network():
 
 
 @pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "docs/index.rst"])
-def test_every_page_says_alike_what_make_run_does(page):
+def test_every_page_describes_make_run_in_the_same_words(page):
     text = " ".join((ROOT / page).read_text(encoding="utf-8").split())
     does = "compares sixteen methods on embedded data, prints a verdict"
     assert re.search(rf"make run\b.{{0,50}}{does}", text)
@@ -186,29 +187,28 @@ def test_two_commands_open_the_readme_and_ones_own_table_the_landing_page(page, 
     assert places == sorted(places)
 
 
-def test_contributors_are_told_of_every_target_of_the_makefile():
+def test_the_contributing_page_lists_every_target_of_the_makefile():
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     targets = re.search(r"^\.PHONY: (.+)$", makefile.replace("\\\n", ""), flags=re.MULTILINE)[1].split()
-    told = re.findall(
+    listed = re.findall(
         r"^\| `make ([\w-]+)` \|", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), flags=re.MULTILINE
     )
-    assert sorted(told) == sorted(targets)
+    assert sorted(listed) == sorted(targets)
 
 
 @pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/architecture.rst"])
 def test_files_that_guides_name_exist(page):
     text = (ROOT / page).read_text(encoding="utf-8")
-    rooms = "|".join(path.parent.name for path in (ROOT / "src" / "unseen").glob("*/__init__.py"))
-    named = re.findall(rf"\b((?:{rooms})/_\w+\.py)", text)
+    named = re.findall(rf"\b((?:{'|'.join(PACKAGES)})/\w+\.py)", text)
     assert named
     missing = [name for name in named if not (ROOT / "src" / "unseen" / name).exists() and "_name" not in name]
     assert sorted(set(missing)) == []
 
 
-def test_the_drawing_of_the_rooms_shows_every_room():
-    drawing = (DOCS / "_static" / "rooms.svg").read_text(encoding="utf-8")
-    for path in (ROOT / "src" / "unseen").glob("*/__init__.py"):
-        assert f">{path.parent.name}/<" in drawing
+def test_the_architecture_page_lists_every_package_above_those_that_it_imports():
+    page = (DOCS / "architecture.rst").read_text(encoding="utf-8")
+    table = page[page.index("* - Package\n") : page.index("Four decisions")]
+    assert re.findall(r"^   \* - ``(\w+)``$", table, flags=re.MULTILINE) == PACKAGES[::-1]
 
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="needs make")

@@ -71,11 +71,11 @@ def test_shown_output_may_leave_out_and_round_but_not_say_otherwise():
     assert "other words" in difference("Accuracy: 87.0%, 174 of 200 rows right", said)
 
 
-def test_what_the_page_of_questions_quotes_is_what_diagnose_says():
+def test_quotations_on_the_page_of_questions_are_texts_of_diagnose():
     tree = ast.parse(Path(_words.__file__).read_text(encoding="utf-8"))
     told = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
     page = (DOCS / "problem.rst").read_text(encoding="utf-8")
-    table = page[page.index("It says") :]
+    table = page[page.index("Text of the diagnosis") :]
     quotes = re.findall(r"\*([^*]+)\*", " ".join(re.findall(r"^   \* - (.+)$", table, flags=re.MULTILINE)))
     assert len(quotes) >= 18
     missing = [part for quote in quotes for part in quote.split("...") if not any(part.strip() in one for one in told)]

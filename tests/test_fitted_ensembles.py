@@ -200,7 +200,7 @@ def test_few_domains_that_disagree_promise_nothing_about_the_next():
 def test_an_interval_that_says_nothing_is_replaced_by_the_number_of_domains_that_it_takes():
     scores = [0.55, 0.65, 0.75, 0.75]  # which gives 34% to 100%
     text = describe_expected_performance(forecast(np.array(scores)), scores)
-    assert "prediction interval of ±25 points takes 8." in text
+    assert "prediction interval of ±25 points needs 9 domains." in text
     assert "34%" not in text
     assert "90% takes 9 domains" in text
 

@@ -370,7 +370,7 @@ def test_an_interval_that_says_nothing_is_replaced_by_the_number_of_domains_that
     assert (found.low, found.high) == (None, None)
     assert "a standard deviation of 0.110" in found.sentence
     assert "More domains are needed" in found.sentence
-    assert "a 95% prediction interval of ±0.250 takes 13." in found.sentence
+    assert "a 95% prediction interval of ±0.250 needs 13 domains." in found.sentence
     too_different = make_verdict(scored(spread_scores(0.6, 0.2)), {}, metric="AUC", share=False, limits=(0, 1))
     assert "it is wider than ±0.250 for any number of domains" in too_different.recommendation.sentence
     narrow = make_verdict(scored(spread_scores(0.785, 0.05)), {}, metric="AUC", share=False, limits=(0, 1))
