@@ -111,7 +111,7 @@ def test_however_a_table_is_cut_into_parts_the_same_rows_are_drawn(parts, monkey
     expected = read_survey(survey_table(parts / "parts").subsample(100, 3))
     monkeypatch.setattr("unseen.tables._survey.MIN_PART_ROWS", rows)
     monkeypatch.setattr("unseen.tables._survey.choose_batch_size", lambda width: 17)
-    monkeypatch.setattr("unseen.tables._load.batch_size", lambda width: 13)
+    monkeypatch.setattr("unseen.tables._load.choose_batch_size", lambda width: 13)
     found = survey_table(parts / "parts")
     assert (len(found.parts) > 5) == (rows < 120)
     same(read_survey(found.subsample(100, 3)), expected)

@@ -345,8 +345,8 @@ def spread_scores(mean, deviation):
     ("metric", "limits", "mean", "deviation"),
     [
         ("AUC", (0, 1), 0.95, 0.04),
-        ("matthews corrcoef", (-1, 1), 0.9, 0.1),
-        ("d2 log loss score", (-np.inf, 1), 0.8, 0.4),
+        ("matthews corrcoef", (-1, 1), 0.8, 0.1),
+        ("d2 log loss score", (-np.inf, 1), 0.8, 0.15),
         ("negative log loss", (-np.inf, 0), -0.3, 0.2),
     ],
 )

@@ -356,7 +356,10 @@ def test_no_search_parts_a_group(search, routing):
         for cv in (None, WithinDomainSplit(n_splits=2, random_state=0), GroupKFold(3)):
             sklearn.clone(search).set_params(cv=cv).fit(X, y, **known)
             sklearn.clone(search).set_params(cv=cv).fit(X, y, sample_domain=d, groups=d)  # says nothing new
-        with pytest.raises(ValueError, match=r"of the cv of .* belong together: group 'p\d+' .* Use WithinDomainSplit"):
+        with pytest.raises(
+            ValueError,
+            match=r"of the cv of .* trains and tests on samples of the same group: group 'p\d+' .* Use WithinDomainSplit",
+        ):
             sklearn.clone(search).set_params(cv=3).fit(X, y, **known)
         with pytest.raises(ValueError, match="groups must hold one label per sample; got 2 labels"):
             sklearn.clone(search).fit(X, y, sample_domain=d, groups=[1, 2])
@@ -384,5 +387,5 @@ def test_a_study_draws_and_validates_by_whole_groups(selection, repeat):
     left = np.setdiff1d(np.flatnonzero(np.isin(site, task.sources)), alone)
     assert set(patient[alone]) & set(patient[left])  # without being told, it parts them
     patient[[0, -1]] = "all"
-    with pytest.raises(ValueError, match=r"The task south,west -> north trains and tests .* group 'all' .* Leave"):
+    with pytest.raises(ValueError, match=r"The task south,west -> north trains and tests .* group 'all' .* Remove"):
         protocol.draw_split(samples, make_tasks(["north", "south", "west"])[0], repeat)
