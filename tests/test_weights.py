@@ -358,7 +358,7 @@ def test_no_search_parts_a_group(search, routing):
             sklearn.clone(search).set_params(cv=cv).fit(X, y, sample_domain=d, groups=d)  # says nothing new
         with pytest.raises(
             ValueError,
-            match=r"of the cv of .* trains and tests on samples of the same group: group 'p\d+' .* Use WithinDomainSplit",
+            match=r"of the cv of .* samples of the same group: group 'p\d+' .* Use WithinDomainSplit",
         ):
             sklearn.clone(search).set_params(cv=3).fit(X, y, **known)
         with pytest.raises(ValueError, match="groups must hold one label per sample; got 2 labels"):
