@@ -167,7 +167,7 @@ class Answers:
             for member in pooling.members:
                 j = at[id(member)]
                 cast.append(self.votes[j, b] if (j, b) in self.votes else self.votes[j, 0][rows])
-            said.append(pooling.unfitted.combine_scores(cast, self.task.unseen.X[rows]))
+            said.append(pooling.to_estimator().combine_scores(cast, self.task.unseen.X[rows]))
         return said
 
     def scores(self, pooling: FittedEnsemble) -> list[float]:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from scipy import optimize, stats
 from sklearn.linear_model import LogisticRegression
 
+from unseen.metrics import random_effects
 from unseen.shift._column_audit import audit_columns
 from unseen.shift._column_shift import measure_column_shift, univariable_slopes
 from unseen.shift._column_tests import (
@@ -23,7 +24,6 @@ from unseen.shift._column_tests import (
 )
 from unseen.shift._column_values import columns_from_table, read_columns
 from unseen.shift._new_columns import compare_columns, summarize_columns
-from unseen.shift._random_effects import random_effects
 
 TABLES = Path(__file__).parents[2] / "shared" / "data" / "tables"
 FAULTS = {"units", "point_mass", "swapped_codes", "constant", "domain_copy", "identifies_domain", "new_category"}
@@ -377,7 +377,7 @@ def test_logarithms_move_with_a_factor():
     statistics = log_statistics(values)
     assert statistics is not None
     scaled = log_statistics(7.5 * values)
-    undone = scaled.divided(7.5)
+    undone = scaled.divide_by(7.5)
     assert (undone.mean, undone.sd, undone.top) == pytest.approx((statistics.mean, statistics.sd, statistics.top))
     assert log_statistics(np.array([0.0, 0.0, 1.0])) is None
 

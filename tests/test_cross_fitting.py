@@ -174,7 +174,7 @@ def noise_pool(rng, n_domains=5, n=25, n_members=6):
         [samples.X[test] for _, test in trials.natural]
     )
     cast = [rng.normal(size=(n, N_CLASSES)) for _ in found.members]
-    P = found.unfitted.combine_scores(cast, rng.normal(size=(n, 2)))
+    P = found.to_estimator().combine_scores(cast, rng.normal(size=(n, 2)))
     covered = found.sets.sets(P, 0.8)[np.arange(n), rng.integers(N_CLASSES, size=n)]
     return found, float(covered.mean())
 

@@ -188,10 +188,10 @@ def test_accuracy_is_the_weighted_share_of_right_codes():
 
 def test_a_part_whose_samples_have_no_weight_has_no_score():
     scorer = Scorer("accuracy", replace(SAMPLES, weight=(D != 1).astype(float)), SPLITS)
-    assert scorer.undefined(0) == ""
-    assert scorer.undefined(1) == "its samples have no weight"
+    assert scorer.undefined_reason(0) == ""
+    assert scorer.undefined_reason(1) == "its samples have no weight"
     assert np.isnan(scorer(prediction(SAMPLES.codes[SPLITS[1][1]], split=1)))
-    assert scorer.undefined(1) is scorer.undefined(1)
+    assert scorer.undefined_reason(1) is scorer.undefined_reason(1)
 
 
 @pytest.mark.parametrize("scoring", ["roc_auc", "neg_log_loss", "balanced_accuracy"])
@@ -201,7 +201,7 @@ def test_who_knows_the_truth_has_the_best_score(scoring, n_classes):
     samples, here = SAMPLES.take(some), D[some]
     splits = [(np.flatnonzero(here != 0), np.flatnonzero(here == 0))]
     scorer = Scorer(scoring, samples, splits)
-    assert scorer.undefined(0) == ""
+    assert scorer.undefined_reason(0) == ""
     truth = _perfect_classifier(samples.y[splits[0][1]], np.unique(samples.y))
     best = scorer._apply(splits[0][1], truth)
     assert best == pytest.approx(0.0 if scoring == "neg_log_loss" else 1.0, abs=1e-9)

@@ -112,7 +112,7 @@ def make_ensemble_view(session: Session, held_out: str) -> Iterator[EnsembleView
         models[name] = unfitted.with_members(pipelines)
     if ensemble.smoothing:
         pipelines = [refits.pipeline(member) for member in ensemble.members]
-        models[SELECTED] = ensemble.unfitted().with_members(pipelines)
+        models[SELECTED] = ensemble.to_estimator().with_members(pipelines)
     plain = select_result([result for result in out_of_domain.candidate_results() if result.kind == "plain"])
     models[PLAIN] = refits.pipeline(plain.candidate)
     facts = _facts(ensemble, plain.name, np.unique(sources.domain).tolist())

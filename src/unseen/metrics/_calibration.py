@@ -149,7 +149,7 @@ def calibration_slope(y_true: ArrayLike, probabilities: ArrayLike, *, level: flo
     check_level(level)
     y, x = _outcomes_and_logits(y_true, probabilities)
     if y.all() or not y.any() or np.ptp(x) == 0:
-        return CalibrationFit(Estimate.undefined(), Estimate.undefined())
+        return CalibrationFit(Estimate.make_undefined(), Estimate.make_undefined())
     # With one predictor the outcomes are separated if and only if their ranges share at most one point.
     is_separated = bool(x[~y].max() <= x[y].min() or x[y].max() <= x[~y].min())
     fit = _fit_logistic(np.column_stack([np.ones_like(x), x]), y, np.zeros_like(x), penalize=is_separated)
@@ -193,7 +193,7 @@ def observed_expected_ratio(y_true: ArrayLike, probabilities: ArrayLike, *, leve
     p = check_probabilities("probabilities", probabilities, len(y))
     expected = float(p.sum())
     if expected == 0:
-        return Estimate.undefined("log")
+        return Estimate.make_undefined("log")
     n, observed = len(y), float(y.sum())
     value = observed / expected
     corrected = min(max(observed, CONTINUITY), n - CONTINUITY)
@@ -275,7 +275,7 @@ def scaled_brier_score(y_true: ArrayLike, probabilities: ArrayLike, *, level: fl
     prevalence = float(y.mean())
     baseline = prevalence * (1 - prevalence)
     if baseline == 0:
-        return Estimate.undefined()
+        return Estimate.make_undefined()
     score = float(squares.mean())
     value = 1 - score / baseline
     influence = (1 - 2 * prevalence) * (y - prevalence) * score / baseline**2 - (squares - score) / baseline

@@ -60,7 +60,7 @@ def auc(y_true: ArrayLike, scores: ArrayLike, *, level: float = 0.95) -> Estimat
     s = check_scores("scores", scores, len(y))
     n_events, n_others = int(y.sum()), int((~y).sum())
     if n_events == 0 or n_others == 0:
-        return Estimate.undefined("logit")
+        return Estimate.make_undefined("logit")
     # Equation 14: the share of rows of the other class that a row exceeds, with one half for ties.
     ranks = rankdata(s)
     above_others = (ranks[y] - rankdata(s[y])) / n_others

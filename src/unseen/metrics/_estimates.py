@@ -41,7 +41,7 @@ class Estimate:
     scaled_se: float = np.nan
 
     @classmethod
-    def undefined(cls, scale: Literal["identity", "log", "logit"] = "identity") -> Estimate:
+    def make_undefined(cls, scale: Literal["identity", "log", "logit"] = "identity") -> Estimate:
         """Return an estimate that is not defined, such as the AUC of a domain with one class."""
         return cls(np.nan, np.nan, (np.nan, np.nan), scale)
 

@@ -122,7 +122,7 @@ def share(successes: int, n: int, *, level: float = 0.95) -> Estimate:
     if not 0 <= successes <= n:
         raise ValueError(f"successes={successes!r} is not allowed with n={n!r}. Use a count between 0 and n.")
     if n == 0:
-        return Estimate.undefined("logit")
+        return Estimate.make_undefined("logit")
     p = successes / n
     z = float(ndtri((1 + level) / 2))
     center = (p + z**2 / (2 * n)) / (1 + z**2 / n)

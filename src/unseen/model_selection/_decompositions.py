@@ -105,7 +105,7 @@ class KernelBasis:
     test: Array
     offset: Array
 
-    def combined(self, coefficients: Array) -> KernelBasis:
+    def combine(self, coefficients: Array) -> KernelBasis:
         """Combine the coordinates into new ones."""
         return KernelBasis(
             product(self.train, coefficients), product(self.test, coefficients), self.offset @ coefficients
@@ -154,7 +154,7 @@ class Decomposition:
             reduced = replace(whitened, directions=np.eye(whitened.directions.shape[1]), norm_factor=norms)
             if len(self._reductions) >= self.max_reductions:
                 del self._reductions[next(iter(self._reductions))]
-            self._reductions[key] = varying, reduced, self.combine(whitened.directions).combined
+            self._reductions[key] = varying, reduced, self.combine(whitened.directions).combine
         return self._reductions[key]
 
     def principal(self, max_components: int) -> KernelBasis:
@@ -219,7 +219,7 @@ class DecompositionSource:
         vectors = lift - lift.mean(axis=0)
         projected = product(grams.between(kernel, test, train), vectors)
         basis = KernelBasis(lift * spectrum.values, projected, means @ vectors)
-        return Decomposition(self.samples, train, test, spectrum, basis.combined)
+        return Decomposition(self.samples, train, test, spectrum, basis.combine)
 
     def _decompose_features(self, train: Ints, test: Ints) -> Decomposition:
         features = self._features(_safe_indexing(self.samples.X, train)) if self.features is None else self.features

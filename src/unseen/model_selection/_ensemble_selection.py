@@ -189,7 +189,7 @@ class FittedEnsemble:
             "forecast": self.forecast,
         }
 
-    def unfitted(self) -> EnsembleClassifier:
+    def to_estimator(self) -> EnsembleClassifier:
         """The ensemble as an estimator, with members that are not fitted."""
         return EnsembleClassifier(
             [member.pipeline for member in self.members],

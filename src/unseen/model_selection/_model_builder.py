@@ -83,7 +83,7 @@ class SelectedModel:
         members = refit_candidates(
             self.ensemble.members, samples, plan, balance=config.balance, seed=seed, collect=collect
         )
-        return self.ensemble.unfitted().with_members(members.pipelines), members
+        return self.ensemble.to_estimator().with_members(members.pipelines), members
 
 
 def _trial_row(trial: EnsembleTrial, names: Sequence[str]) -> dict[str, Any]:

@@ -182,7 +182,7 @@ class Scorer:
 
     def __call__(self, prediction: Prediction) -> float:
         """Score of a prediction; raises ValueError or AttributeError if a response that the metric needs is missing."""
-        if prediction.codes is None or self.undefined(prediction.split):
+        if prediction.codes is None or self.undefined_reason(prediction.split):
             return np.nan
         if "score" in prediction.responses:
             return float(prediction.responses["score"])
@@ -193,7 +193,7 @@ class Scorer:
         responses = {"predict": self.samples.classes[prediction.codes], **prediction.responses}
         return self._apply(test, FixedPredictions(responses.pop("classes_", self.samples.classes), responses))
 
-    def undefined(self, split: int) -> str:
+    def undefined_reason(self, split: int) -> str:
         """Why the metric is not defined on a split; empty if it is."""
         if split not in self._undefined:
             train, test = self.splits[split]
@@ -217,7 +217,7 @@ class Scorer:
         name = self.scoring if isinstance(self.scoring, str) else "The score"
         domains = [np.unique(self.samples.domain[self.splits[k][1]].astype(str)).tolist() for k in splits]
         distinct_domains = dict.fromkeys(domain for part in domains for domain in part)
-        reason = (self.undefined(splits[0]) or "it is NaN for all models").rstrip(".")
+        reason = (self.undefined_reason(splits[0]) or "it is NaN for all models").rstrip(".")
         message = (
             f"{name} is not defined on {len(splits)} of {len(self.splits)} held-out parts, with the domains "
             f"{format_list(distinct_domains)}; reason for the first: {reason}. "

@@ -239,7 +239,7 @@ class _Context:
         """The names of some domains."""
         return tuple(self.domain.names[position] for position in positions)
 
-    def affected(self, positions: Iterable[int], shares: Floats | None = None) -> float:
+    def affected_share(self, positions: Iterable[int], shares: Floats | None = None) -> float:
         """Share of all rows that lie in some domains, or in a share of each of them."""
         chosen = list(positions)
         rows = self.domain.sizes[chosen] * (1.0 if shares is None else shares[chosen])
@@ -310,10 +310,10 @@ def audit_columns(
         }
         findings += _prevalence(counts, classes, domain, label_name, alpha)
     names = tuple(column.name for column in read)
-    return ColumnAudit(domain.names, names, tuple(facts), _ranked(findings), shares)
+    return ColumnAudit(domain.names, names, tuple(facts), _rank_findings(findings), shares)
 
 
-def _ranked(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+def _rank_findings(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     severities: tuple[str, ...] = get_args(Severity)
     kinds: tuple[str, ...] = get_args(Kind)
 
@@ -405,7 +405,7 @@ def _missing(column: ColumnValues, context: _Context) -> Iterable[Finding]:
     if severity != "high":
         action = f"Check why; leaving it out is drop=[{quote_name(column.name)}]."
     yield Finding(
-        column.name, context.names(where), "missing", severity, message, action, context.affected(where, shares)
+        column.name, context.names(where), "missing", severity, message, action, context.affected_share(where, shares)
     )
 
 
@@ -604,7 +604,7 @@ def _mass_finding(
     action = f"If it stands for a missing value, treat it as one: {missing}."
     if not is_isolated and value not in SENTINELS:
         action = f"If it was filled in for missing values, treat it as missing: {missing}."
-    affected = context.affected(where, shares)
+    affected = context.affected_share(where, shares)
     return Finding(column.name, context.names(where), "point_mass", severity, message, action, affected, value)
 
 
@@ -629,7 +629,7 @@ def _constant(column: ColumnValues, parts: Sequence[Floats], context: _Context) 
         )
         drop = f"drop=[{quote_name(column.name)}]"
         action = f"It was probably not recorded there: set it to missing in {name}, or leave it out: {drop}."
-        yield Finding(column.name, (name,), "constant", "high", message, action, context.affected([d]))
+        yield Finding(column.name, (name,), "constant", "high", message, action, context.affected_share([d]))
 
 
 def _new_categories(column: ColumnValues, context: _Context) -> Iterable[Finding]:
@@ -739,7 +739,7 @@ def _unit_finding(
     if len(usual) < FEW_DOMAINS:
         message += f" With {len(usual) + 1} domains a natural difference of this size cannot be excluded."
     value = fitting[0].factor if fitting else factor
-    return Finding(column.name, domains, "units", "high", message, action, context.affected([d]), value)
+    return Finding(column.name, domains, "units", "high", message, action, context.affected_share([d]), value)
 
 
 def _swapped_codes(context: _Context, labels: Indices | None) -> list[Finding]:
@@ -812,7 +812,7 @@ def _many_columns(findings: Sequence[Finding], context: _Context) -> Iterable[Fi
             "values after it are in the wrong columns. Otherwise leave the domain out."
         )
         d = context.domain.names.index(name)
-        yield Finding("", (name,), "many_columns", "high", message, action, context.affected([d]))
+        yield Finding("", (name,), "many_columns", "high", message, action, context.affected_share([d]))
 
 
 def _prevalence(

@@ -10,11 +10,11 @@ import numpy as np
 from scipy.special import chdtrc, stdtr
 from scipy.stats import rankdata
 
+from ..metrics import random_effects
 from ..utils.optional_imports import optional_import
 from ._column_tests import MEAN_SPREAD, predict_next_domain
 from ._column_values import ColumnValues, DomainRows, Floats, Indices, read_columns
 from ._diagnose import adjust_by_holm
-from ._random_effects import random_effects
 
 MIN_CELL = 2  # values of a class in a domain, fewer of which have no spread
 MIN_ROWS = 10  # of a domain, for a slope: five of each class, as a rule, are too few to move it by a standard error
@@ -232,7 +232,7 @@ def measure_column_shift(columns: Any, labels: Any, *, domains: Any, alpha: floa
     if label_values.shape != (n_samples,):
         raise ValueError(f"labels must hold one label for each of {n_samples} rows; got shape {label_values.shape}.")
     classes, codes = np.unique(label_values.astype(str), return_inverse=True)
-    read = [_scaled(column) for column in read]
+    read = [_rescale_column(column) for column in read]
     measured = [_measure(column, codes, len(classes), domain) for column in read]
     total = sum(own.explained for own in measured)
     p_columns = _adjust([own.p_value for own in measured])
@@ -254,7 +254,7 @@ def measure_column_shift(columns: Any, labels: Any, *, domains: Any, alpha: floa
     return ColumnShifts(domain.names, alpha, tuple(shifts), tuple(effects))
 
 
-def _scaled(column: ColumnValues) -> ColumnValues:
+def _rescale_column(column: ColumnValues) -> ColumnValues:
     """The same column in another unit if its squares would be too large; nothing that is measured depends on units."""
     if column.kind == "categorical" or not column.is_present.any():
         return column

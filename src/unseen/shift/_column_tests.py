@@ -157,7 +157,7 @@ class LogStatistics:
         """Logarithm of the standard deviation, which is compared on this scale."""
         return float(np.log(self.sd + ROUNDING))
 
-    def divided(self, factor: float) -> LogStatistics:
+    def divide_by(self, factor: float) -> LogStatistics:
         """Of x / factor."""
         shift = float(np.log(factor))
         return LogStatistics(self.n, self.mean - shift, self.sd, self.top - shift, self.negative_share)
@@ -337,7 +337,7 @@ def unit_evidence(
     negative = [other.negative_share for other in others]
     densities = {}
     for conversion in CONVERSIONS:
-        undone = log_statistics(conversion.undo(values)) if conversion.offset else own.divided(conversion.factor)
+        undone = log_statistics(conversion.undo(values)) if conversion.offset else own.divide_by(conversion.factor)
         if undone is None:
             continue
         outside = max(min(negative) - undone.negative_share, undone.negative_share - max(negative))

@@ -148,8 +148,8 @@ def summarize_columns(columns: Any, *, domains: Any) -> dict[str, Any]:
             entry["levels"] = {name: counts[:, code].tolist() for name, code in zip(names, order, strict=True)}
         else:
             entry["coded"] = column.is_coded
-            entry["quantiles"] = [_rounded(np.quantile(part, QUANTILES)) if len(part) else None for part in parts]
-            entry["deviation"] = [_rounded([standard_deviation(part)])[0] if len(part) else None for part in parts]
+            entry["quantiles"] = [_round_digits(np.quantile(part, QUANTILES)) if len(part) else None for part in parts]
+            entry["deviation"] = [_round_digits([standard_deviation(part)])[0] if len(part) else None for part in parts]
             entry["logs"] = [_log_summary(part) for part in parts]
             entry["masses"] = {
                 format_number(value): [int((part == value).sum()) for part in parts] for value in SENTINELS
@@ -158,7 +158,7 @@ def summarize_columns(columns: Any, *, domains: Any) -> dict[str, Any]:
     return {"version": VERSION, "domains": list(domain.names), "columns": stored}
 
 
-def _rounded(values: Any) -> list[float]:
+def _round_digits(values: Any) -> list[float]:
     return [float(f"{value:.{DIGITS}g}") for value in values]
 
 
@@ -206,7 +206,7 @@ def compare_columns(
         column = read.get(column_name)
         if column is None:
             column = ColumnValues(column_name, "numeric", np.full(n_rows, np.nan))
-        values = _as_trained(column, entry)
+        values = _convert_to_training_kind(column, entry)
         findings += _new_missingness(column_name, entry, values, len(column.values), name, level)
         present = values[values != np.array(None)] if entry["kind"] == "categorical" else values[np.isfinite(values)]
         if len(present) < MIN_ROWS or entry["missing"] == entry["rows"]:
@@ -219,10 +219,10 @@ def compare_columns(
                 findings += _other_units(column_name, entry, present, name, level, prior)
             findings += _new_masses(column_name, entry, present, name, level)
             measured.append((column_name, *_quantile_distance(entry, present)))
-    return NewColumns(_ranked_distances(measured, summary["domains"]), tuple(findings))
+    return NewColumns(_rank_distances(measured, summary["domains"]), tuple(findings))
 
 
-def _as_trained(column: ColumnValues, entry: Mapping[str, Any]) -> Any:
+def _convert_to_training_kind(column: ColumnValues, entry: Mapping[str, Any]) -> Any:
     """The values as training had them: text for categories, numbers otherwise."""
     if entry["kind"] == "categorical":
         if column.kind == "categorical":
@@ -353,7 +353,7 @@ def _level_distance(entry: Mapping[str, Any], values: Any) -> tuple[Floats, Floa
     return distances, between, NOISE * np.sqrt(len(levels)) / (2 * np.sqrt(len(values)))
 
 
-def _ranked_distances(
+def _rank_distances(
     measured: Sequence[tuple[str, Floats, Floats, float]], domains: Sequence[str]
 ) -> tuple[ColumnDistance, ...]:
     rows = []

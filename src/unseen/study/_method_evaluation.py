@@ -186,7 +186,7 @@ class Problem:
             settings=ensemble_settings(ensemble),
             transductive=ensemble.is_transductive,
             seconds=float(out_of_domain.results["seconds"].sum()) + time.perf_counter() - start,
-            ensemble=ensemble.unfitted(),
+            ensemble=ensemble.to_estimator(),
         )
 
     @cached_property
