@@ -143,7 +143,7 @@ plt.show()
 # It is halfway between the sources and the target. Narrow kernels are wide enough for that distance but not for the
 # whole, so their validation scores are too optimistic. Coarse steps between the weights reduce the accuracy, too. And
 # the settings were selected for two source domains: if they are refitted on three, including the validation domain,
-# they are no longer suitable.
+# their accuracy is low.
 
 
 def score_on_target(projection, data, sources=("domain 1", "domain 2")):
