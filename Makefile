@@ -12,7 +12,7 @@ RUNNER ?= pytest
 	test-matrix load audit
 
 run: $(call STAMP,run)
-	$(BIN)/unseen compare --repeats 1 --report report.html
+	$(BIN)/unseen demo
 
 test: $(call STAMP,test)
 	# One BLAS thread in each of two processes: four on two cores would wait for each other. Tests start many

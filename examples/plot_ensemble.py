@@ -3,8 +3,8 @@ An ensemble for a new domain
 ============================
 
 :class:`~unseen.UnseenClassifier` evaluates many models on held-out domains and fits ensemble weights to their
-out-of-domain predictions. It uses unlabeled samples of the new domain only if this passes an acceptance test on
-held-out domains.
+out-of-domain predictions. With ``transductive=True`` it uses unlabeled samples of the new domain if this passes an
+acceptance test on held-out domains.
 """
 
 # %%
@@ -21,7 +21,8 @@ rng = np.random.default_rng(0)
 few = np.sort(rng.permutation(len(data.target))[:900])
 X, y, domain = data.data[few] / 16, data.target[few], data.domain[few]
 seen = domain != "rot75"
-model = UnseenClassifier(["logistic", "RBF SVM", "CIDG"]).fit(X[seen], y[seen], sample_domain=domain[seen])
+model = UnseenClassifier(["logistic", "RBF SVM", "CIDG"], transductive=True)
+model.fit(X[seen], y[seen], sample_domain=domain[seen])
 
 # %%
 # Members of the ensemble

@@ -26,7 +26,7 @@ levels = (0.6, 0.7, 0.8)
 coverages, sizes = {}, {}
 for new in np.unique(domain):
     seen = domain != new
-    model = UnseenClassifier(["logistic", "CIDG"], transductive=False).fit(X[seen], y[seen], sample_domain=domain[seen])
+    model = UnseenClassifier(["logistic", "CIDG"]).fit(X[seen], y[seen], sample_domain=domain[seen])
     for level in levels:
         sets = model.predict_set(X[~seen], level)
         coverages[new, level] = np.mean([label in classes for label, classes in zip(y[~seen], sets, strict=True)])

@@ -63,7 +63,7 @@ def make_model(table: Table, *members: Pipeline) -> tuple[TableModel, dict[str, 
     """Make a small model as `fit` does, and its card, without model selection, which takes time."""
     prepared = make_preprocessor(table.schema).fit(table.X)
     Z, n = prepared.transform(table.X), len(members)
-    pool = EnsembleClassifier([*members], np.full(n, 1 / n), np.ones(n), held_out=[np.linspace(0, 1, 5)] * 3)
+    pool = EnsembleClassifier([*members], np.full(n, 1 / n), np.ones(n), conformal_scores=[np.linspace(0, 1, 5)] * 3)
     novelty = Novelty(n_components=4).fit(Z, sample_domain=table.domain)
     fitted = pool.fit(Z, table.y, sample_domain=table.domain)
     card = {"schema": table.schema.to_dict(), "data": {"name": table.name, "missing": {"visits": 0.2}}}

@@ -249,7 +249,7 @@ MISTAKES = [
     Mistake(
         "recentered on one sample",
         CIDG(),
-        "recentered needs .* at least 2 samples .* got X with 1",
+        "recenter needs .* at least 2 samples .* got X with 1",
         call=lambda model: model.recenter(X[:1]),
     ),
     # data of another shape
@@ -291,7 +291,7 @@ MISTAKES = [
     ),
     Mistake("a word in the place of a list", search({"ridge": "scale"}), "'ridge' needs to be a list", TypeError),
     Mistake("no values", search({"ridge": []}), "'ridge' need to be a non-empty sequence"),
-    Mistake("no grid in a list", search([]), r"param_grid=\[\] holds no setting"),
+    Mistake("no grid in a list", search([]), r"param_grid=\[\] contains no setting"),
     Mistake("bad value in a grid", search({"ridge": ["scale", -1.0]}), "'ridge' parameter of CIDG must be .* Got -1.0"),
     Mistake("bad multiple in a grid", search({"ridge": ["ten*scale"]}), r"1 settings failed.*got 'ten\*scale'"),
     Mistake("classifier is a class", search(classifier=LogisticRegression), "instance", TypeError),
@@ -299,10 +299,13 @@ MISTAKES = [
     Mistake("no splits", search(cv=[]), r"cv=\[\] gave ProjectionSearchCV no split"),
     Mistake("too many folds", search(cv=100), "n_splits=100 greater than the number of samples: n_samples=18"),
     Mistake(
-        "index beyond the grid", search(refit=lambda results: 9), "refit returned 9.* among 1 settings", IndexError
+        "index beyond the grid",
+        search(refit=lambda results: 9),
+        "must return an index between 0 and 0; got 9",
+        IndexError,
     ),
     Mistake("one domain", search(), r"LeaveOneDomainOut needs more than 1 domain.* got \['a'\]", domain=["a"] * N),
-    Mistake("one class left", search(), r"split 0 .* leaves a single class, \[1\]", y=np.where(D == 0, 0, 1)),
+    Mistake("one class left", search(), r"split 0 .* have a single class, \[1\]", y=np.where(D == 0, 0, 1)),
     Mistake("search, one class", search(), r"ProjectionSearchCV needs .* at least 2 classes", y=np.full(N, 4)),
     Mistake("search, NaN", search(), "Input X contains NaN", X=replace_entry(X, (0, 0), np.nan)),
     Mistake("search, constant X", search(), "1 settings failed.*look the same to CIDG", X=np.ones_like(X)),
@@ -317,10 +320,10 @@ MISTAKES = [
         "comparison, one class left", plain(), "UnseenClassifier cannot train on split 0", y=np.where(D == 0, 0, 1)
     ),
     Mistake("comparison, continuous y", plain(), "Unknown label type: continuous", y=X[:, 0]),
-    Mistake("comparison, constant X", UnseenClassifier(["cidg"]), "No model could be scored", X=np.ones_like(X)),
+    Mistake("comparison, constant X", UnseenClassifier(["cidg"]), "No model has a score", X=np.ones_like(X)),
     Mistake(
         "sparse X to be centered",
-        UnseenClassifier(["centered logistic"]),
+        UnseenClassifier(["centered logistic"], transductive=True),
         r"\['centered logistic'\] .* sparse X cannot be centered",
         X=sparse.csr_array(X),
     ),

@@ -192,9 +192,9 @@ def test_a_client_that_is_closed_in_the_middle_of_a_map_is_an_error_of_the_packa
 
 
 def test_a_client_that_is_closed_in_the_middle_of_a_fit_is_an_error_of_the_package(lone, home, monkeypatch):
-    monkeypatch.setattr("unseen.tables._survey.PART_ROWS", 50)
-    source = survey_table(home / "parts").subsample(90, 0)
-    sample = read_survey(source.sampled(60, 0))
+    monkeypatch.setattr("unseen.tables._survey.MIN_PART_ROWS", 50)
+    source = survey_table(home / "parts").subsample_domains(90, 0)
+    sample = read_survey(source.subsample(60, 0))
     fit = partial(fit_table, sample, "kfda", plan=SizePlan.from_rows(270, exact=False, landmarks=20), stream=source)
 
     @contextmanager
@@ -409,9 +409,9 @@ def test_a_file_that_workers_cannot_read_is_one_clear_error_and_leaves_nothing(h
 
 
 def test_statistics_from_a_cluster_are_those_from_here(client, home, monkeypatch):
-    monkeypatch.setattr("unseen.tables._survey.PART_ROWS", 50)
-    source = survey_table(home / "parts").subsample(90, 0)
-    sample = read_survey(source.sampled(60, 0))
+    monkeypatch.setattr("unseen.tables._survey.MIN_PART_ROWS", 50)
+    source = survey_table(home / "parts").subsample_domains(90, 0)
+    sample = read_survey(source.subsample(60, 0))
     here = fit_table(sample, "kfda", plan=SizePlan.from_rows(270, exact=False, landmarks=20), stream=source).model
     projection, _ = here.ensemble.members_[0]
     told = []
@@ -462,7 +462,7 @@ def test_a_comparison_that_is_stopped_on_a_cluster_continues(client, tmp_path, m
     assert [row.accuracy for row in rows if row.method == "1NN"] == [row.accuracy for row in expected]
     work = Execution(about["store"])
     kept = all_results(
-        Samples(X, y, domain), make_tasks(data.domain_names), about["protocol"], methods=METHODS, work=work
+        Samples(X, y, domain), make_tasks(data.domain_names), about["protocol"], methods=METHODS, execution=work
     )
     assert sum(predicted is not None for _, predicted in kept) == len(rows) == 18
 

@@ -122,7 +122,7 @@ def test_a_comparison_of_photographs_shows_them(here, monkeypatch):
     ("options", "said"),
     [
         (["photos"], "Photographs in DOMAIN/CLASS/ need a network: --model NETWORK.onnx"),
-        (["--model", "tiny.onnx"], "Pass their folder as DATA"),
+        (["--model", "tiny.onnx"], "Missing argument 'DATA'"),
         (["photos", "--model", "tiny.onnx", "--label", "cat"], "apply to tables, not to photographs"),
         (["photos", "--output-name", "fc6"], "--output-name cannot be used without --model"),
     ],

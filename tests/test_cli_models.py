@@ -81,15 +81,25 @@ def test_show_runs_nothing(home, monkeypatch):
     assert unseen("show", home / "plain.unseen")[0] == 0
 
 
-def test_auto_may_be_kept_inductive(home, tmp_path, monkeypatch):
+def test_auto_is_inductive_unless_transductive_models_are_allowed(home, tmp_path, monkeypatch):
     for name in method_names(in_ensemble=True):
         few = name in ("logistic", "RBF SVM", "centered logistic")
         monkeypatch.setitem(METHODS, name, replace(METHODS[name], in_ensemble=few))
-    facts = printed_json("fit", home / "train.csv", "--inductive", "-o", tmp_path / "m.unseen")
+    facts = printed_json("fit", home / "train.csv", "-o", tmp_path / "m.unseen")
     assert {row["kind"] for row in facts["leaderboard"]} == {"plain"}
     assert sum(row["is_selected"] for row in facts["leaderboard"]) == 1
-    free = printed_json("fit", home / "train.csv", "-o", tmp_path / "m.unseen")
+    free = printed_json("fit", home / "train.csv", "--transductive", "-o", tmp_path / "m.unseen")
     assert {row["kind"] for row in free["leaderboard"]} == {"plain", "transductive"}
+
+
+def test_a_transductive_method_must_be_allowed(home, tmp_path):
+    command = ("fit", home / "train.csv", "--method", "centered logistic", "-o", tmp_path / "m.unseen")
+    code, text = unseen(*command)
+    assert code == 2
+    assert "The method 'centered logistic' is transductive" in text
+    assert "Pass --transductive to allow this" in text
+    assert not (tmp_path / "m.unseen").exists()
+    assert unseen(*command, "--transductive")[0] == 0
 
 
 def test_columns_of_codes_are_declared_categories(home, tmp_path):

@@ -91,7 +91,7 @@ def test_a_transductive_model_refuses_a_new_domain_of_few_rows(home, tmp_path, m
     assert code == 2
     assert "The new domain has 1 row, but a transductive prediction depends on the other rows of the domain" in text
     assert "Predict a table with at least 10 rows of each new domain" in text
-    assert "fit with --inductive" in text
+    assert "fit without --transductive" in text
     assert ("name a source domain in the column --domain" in text) == (model != "smooth")
     few = new.head(20).with_columns(site=pl.Series(["lima"] * 11 + ["oslo"] * 9))
     few.write_csv(tmp_path / "few.csv")
@@ -116,7 +116,7 @@ def test_centering_few_rows_of_a_new_domain_on_themselves_is_refused(home, tmp_p
 BAD = {
     "fit without output": ("fit train.csv", "Missing option '--output'"),
     "fit to a table": ("fit train.csv -o train.csv", "train.csv should end in .unseen"),
-    "fit to a folder": ("fit train.csv -o folder.unseen", "folder.unseen is a folder; name a file"),
+    "fit to a folder": ("fit train.csv -o folder.unseen", "folder.unseen is a folder. Pass the name of a file"),
     "fit below a file": ("fit train.csv -o new.csv/m.unseen", "new.csv/m.unseen cannot be written"),
     "predict below a file": ("predict plain.unseen new.csv -o new.csv/o.csv", "new.csv/o.csv cannot be written"),
     "no jobs": (
@@ -127,12 +127,12 @@ BAD = {
         'fit train.csv --drop "x0,x1 -o m.unseen',
         "a quotation mark is not closed",
     ),
-    "unlabeled digits": ("fit --unlabeled 0 -o m.unseen", "need a table"),
+    "unlabeled digits": ("fit --unlabeled 0 -o m.unseen", "Missing argument"),
     "lists for numbers": (
         "predict plain.unseen lists.parquet -o o.csv",
         "lists.parquet cannot be used: - it cannot be",
     ),
-    "fit on nothing": ("fit none.csv -o m.unseen", "no such file"),
+    "fit on nothing": ("fit none.csv -o m.unseen", "does not exist"),
     "unknown method": ("fit train.csv --method magic -o m.unseen", "no method 'magic'; there are"),
     "unknown scale": ("fit train.csv --scale big -o m.unseen", "'big' is not one of"),
     "unknown label": ("fit train.csv --label lable -o m.unseen", "did you mean 'label'?"),
@@ -145,10 +145,10 @@ BAD = {
         "predict new.csv new.csv -o o.csv",
         "not a model file. Pass a file that `unseen fit` wrote",
     ),
-    "no new table": ("predict plain.unseen none.csv -o o.csv", "no such file"),
+    "no new table": ("predict plain.unseen none.csv -o o.csv", "does not exist"),
     "wrong ending": ("predict plain.unseen new.csv -o o.xlsx", "o.xlsx should end in .csv or .parquet"),
     "over its own input": ("predict plain.unseen new.csv -o ./new.csv", "would replace what is read"),
-    "onto a folder": ("predict plain.unseen new.csv -o folder.csv", "is a folder; name a file"),
+    "onto a folder": ("predict plain.unseen new.csv -o folder.csv", "is a folder. Pass the name of a file"),
     "no center to move": ("predict plain.unseen new.csv -o o.csv --center target", "this model has none"),
     "unknown center": ("predict plain.unseen new.csv -o o.csv --center moon", "'moon' is not one of"),
     "unknown domain": ("predict plain.unseen new.csv -o o.csv --domain sight", "did you mean 'site'?"),
@@ -295,6 +295,6 @@ def test_few_domains_and_many_rows_are_told_of_before_a_fit(home, monkeypatch):
     plan = SizePlan.from_rows(len(two.X))
     assert str(plan) == f"{len(two.X)} rows: kernels are exact."
     told = list(fit_notices(two, "kfda", plan))[len(two.notices) :]
-    assert told[0].startswith("With two domains each is scored by a model that has seen only the other")
-    assert "rows will take a while with kernels; --max-per-domain 500" in told[1]
+    assert told[0].startswith("With two domains each is scored by a model trained on the other one only")
+    assert "rows take minutes with exact kernels; max_per_domain=500" in told[1]
     assert list(fit_notices(table, "logistic", plan)) == [*table.notices]

@@ -127,7 +127,7 @@ def test_sets_are_a_column_of_labels_with_the_likeliest_first(home, tmp_path, mo
     assert printed_json(*command)["sets"] is None
 
 
-@pytest.mark.parametrize(("coverage", "reason"), [(0.8, "3 held-out domains can promise at most"), (80, "a share")])
+@pytest.mark.parametrize(("coverage", "reason"), [(0.8, "3 held-out domains: at most"), (80, "is not between 0 and 1")])
 def test_sets_that_cannot_be_promised_are_refused_before_anything_is_read(home, tmp_path, coverage, reason):
     model = load_model(home / "plain.unseen")
     for ask in (model.predict_set, lambda data, c: model.predict_table(data, sets=c)):

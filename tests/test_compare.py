@@ -122,7 +122,7 @@ def test_confusions_are_those_of_the_recommended_method_and_means_over_repeats(f
         np.testing.assert_allclose(counts.sum(axis=1), matrix["totals"])
         assert np.trace(counts) / counts.sum() == pytest.approx(np.mean([r.accuracy for r in rows]))
         assert matrix["classes"] == sorted(set(LABELS))
-    assert f"Answers of the recommended method, <b><bdi>{matrices[0]['method']}</bdi></b>" in found.to_html()
+    assert f"Predictions of the recommended method, <b><bdi>{matrices[0]['method']}</bdi></b>" in found.to_html()
     assert "Counts are means over 2 repeats." in found.to_html()
 
 
@@ -171,7 +171,7 @@ def test_of_many_classes_confusions_show_those_that_are_confused_most_often(monk
         assert few["counts"] == counts[np.ix_(codes, codes)].tolist()
         assert few["totals"] == counts.sum(axis=1)[codes].tolist()
         assert (few["left_out"], all_of_them["left_out"]) == (len(counts) - 2, 0)
-    assert "each table leaves 1 out" in shortened.to_html()
+    assert "Each table omits the 1 classes" in shortened.to_html()
 
 
 def test_the_embedding_names_each_sample(found):
@@ -188,7 +188,7 @@ def test_the_embedding_names_each_sample(found):
 def test_the_surface_holds_the_chosen_setting_at_its_score(found):
     surface = found.summary()["surface"]
     row = next(r for r in found.rows if r.method == "CIDG" and surface["held_out"] in r.accuracies and r.repeat == 0)
-    i, j = surface["is_selected"]
+    i, j = surface["chosen"]
     assert surface["scores"][i][j] == pytest.approx(100 * row.validation, abs=0.01)
     assert surface["y"][i] == str(row.settings[surface["y_name"]])
     assert surface["x"][j] == str(row.settings[surface["x_name"]])

@@ -196,7 +196,7 @@ def test_a_command_refuses_a_store_of_another_program_before_it_computes(tmp_pat
     monkeypatch.chdir(tmp_path)
     of_another_program(tmp_path / "places.sqlite")
     before = (tmp_path / "places.sqlite").read_bytes()
-    code, text = run_command(app, "compare", "--quick", "--jobs", 1, "--store", "places.sqlite")
+    code, text = run_command(app, "demo", "--quick", "--jobs", 1, "--store", "places.sqlite")
     assert code == 2
     assert "Error: places.sqlite is not a results file" in text
     assert (tmp_path / "places.sqlite").read_bytes() == before

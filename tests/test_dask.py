@@ -331,7 +331,7 @@ def test_what_a_pool_cannot_say_of_blocks_is_refused():
             distributed.predict(few, arrays(17)[0], sample_domain=["new"] * 9 + [*NAMES[9:]])
     nested = make_pipeline(DomainCenterer(), StandardScaler(), LogisticRegression())
     pool = EnsembleClassifier([nested], np.ones(1), np.ones(1)).fit(X, Y, sample_domain=NAMES)
-    with pytest.raises(ValueError, match="looks at all samples of a new domain, which samples that come in pieces"):
+    with pytest.raises(ValueError, match="needs all samples of a new domain at once"):
         distributed.predict(pool, arrays(17)[0])
 
 

@@ -48,7 +48,8 @@ def search():
 @pytest.fixture(scope="module")
 def model():
     X, y, d = noisy()
-    return UnseenClassifier(["logistic", "centered logistic", "dica"]).fit(X, y, sample_domain=np.array(list("abc"))[d])
+    model = UnseenClassifier(["logistic", "centered logistic", "dica"], transductive=True)
+    return model.fit(X, y, sample_domain=np.array(list("abc"))[d])
 
 
 def row(name, kind="plain", chosen=False, **scores):
@@ -62,7 +63,7 @@ def row(name, kind="plain", chosen=False, **scores):
         "scores": scores,
         "params": {},
         "seconds": 0.1,
-        "chosen": chosen,
+        "is_selected": chosen,
     }
 
 
@@ -241,7 +242,7 @@ def test_every_contender_has_a_row_with_its_name_kind_and_numbers(model):
         text = label.get_text()
         assert f"{row['mean']:.3f} ± {row['standard_error']:.3f}" in text
         assert row["kind"] in text
-        assert ("chosen" in text) == row["is_selected"]
+        assert ("selected" in text) == row["is_selected"]
         assert (label.get_fontweight() == "bold") == row["is_selected"]
     assert display.ax_.get_ylim() == (len(names) - 0.5, -0.5)  # the best is on top
     assert display.ax_.get_xlabel() == "accuracy on held-out domains"

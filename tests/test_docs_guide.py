@@ -64,9 +64,10 @@ def test_the_costs_of_a_search_are_those_of_its_grid(name):
 
 def test_the_costs_of_an_ensemble_are_those_of_its_candidates():
     costs = first_table(read(GUIDE / "unseen_classifier.rst"))["Cost"]
-    candidates = list(METHODS["auto"].candidates(3, centerings=("source", "target")))
-    assert costs.startswith(f"{len(candidates)} candidates")
-    assert f"8 \\cdot {len(candidates)}\\, n C" in costs
+    n_inductive = len(list(METHODS["auto"].candidates(3)))
+    n_all = len(list(METHODS["auto"].candidates(3, centerings=("source", "target"))))
+    assert costs.startswith(f"{n_inductive} candidates, {n_all} with ``transductive=True``")
+    assert f"8 \\cdot {n_all}\\, n C" in costs
 
 
 def test_every_method_is_in_the_table_which_method():

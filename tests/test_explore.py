@@ -238,7 +238,7 @@ def test_decompositions_are_kept_up_to_a_size():
     split = np.arange(100), np.arange(100, 180)
     made, size = [], 8 * 100 * 180
     shelf = DecompositionCache(2.5 * size)
-    bench = CachedSplit(samples, split, shelf=shelf)
+    bench = CachedSplit(samples, split, cache=shelf)
     widths = ("median", "10*median", "0.1*median")
     projections = [session_of().setting({"gamma": width}).candidate().transformer for width in widths]
     for projection in projections:
@@ -327,14 +327,14 @@ def test_the_pool_is_that_of_the_automatic_choice():
     held = "oslo"
     *_, view = make_ensemble_view(session, held)
     table, new = session.table, session.table.domain == held
-    automatic = UnseenClassifier().fit(table.X[~new], table.y[~new], sample_domain=table.domain[~new])
+    automatic = UnseenClassifier(transductive=True).fit(table.X[~new], table.y[~new], sample_domain=table.domain[~new])
     for found, wanted in zip(view.facts["members"], automatic.members_, strict=True):
         assert found == {**wanted, "weight": pytest.approx(wanted["weight"], rel=1e-4)}
-    assert [guard["reason"] for guard in view.facts["guards"]] == automatic.decisions_
+    assert [guard["reason"] for guard in view.facts["acceptance_tests"]] == automatic.decisions_
     assert view.facts["name"] == automatic.best_model_
     natural = view.skew(None)
-    chosen = next(one["name"] for one in view.facts["tried"] if one["is_selected"])
-    accuracy = natural["accuracy"].get(chosen, natural["accuracy"].get("what was chosen"))
+    chosen = next(one["name"] for one in view.facts["trials"] if one["is_selected"])
+    accuracy = natural["accuracy"].get(chosen, natural["accuracy"].get("selected model"))
     assert accuracy == pytest.approx(automatic.score(table.X[new], table.y[new]))
     assert sum(natural["counts"]) == new.sum()
     skew = view.skew(0.95)
@@ -366,7 +366,7 @@ def test_too_few_domains_are_told_how_many_it_takes():
     with pytest.raises(ValueError, match=r"The table has a single domain, 'bonn'\. At least two domains are needed"):
         session_of(small_table(n_domains=1))
     two = session_of(small_table(n_domains=2))
-    with pytest.raises(ValueError, match="it needs at least two beside this"):
+    with pytest.raises(ValueError, match="it needs at least two of them"):
         next(make_ensemble_view(two, "bonn"))
 
 

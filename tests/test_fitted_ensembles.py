@@ -26,7 +26,7 @@ from unseen import CIDG, DomainCenterer, UnseenClassifier
 from unseen.cli._show import print_card
 from unseen.exceptions import CoverageWarning, SmallBatchError
 from unseen.kernels import SizePlan
-from unseen.model_selection import METHODS, EnsembleClassifier, forecast
+from unseen.model_selection import METHODS, EnsembleClassifier, forecast, method_names
 from unseen.models import Model, fit_table, load_model, model_card, save_model
 from unseen.models._model_card import describe_expected_performance
 from unseen.tables import Column, Schema, Table
@@ -44,11 +44,11 @@ def table():
 
 @pytest.fixture(scope="module")
 def found(table):
-    return fit_table(table, SEVERAL, scale="none")
+    return fit_table(table, SEVERAL, scale="none", transductive=True)
 
 
 def test_several_methods_are_the_pool_of_unseen_classifier(table, found):
-    expected = UnseenClassifier(SEVERAL).fit(table.X, table.y, sample_domain=table.domain)
+    expected = UnseenClassifier(SEVERAL, transductive=True).fit(table.X, table.y, sample_domain=table.domain)
     assert [one["params"] for one in found.ensemble["members"]] == [one["params"] for one in expected.members_]
     weights, same = ([one["weight"] for one in members] for members in (found.ensemble["members"], expected.members_))
     np.testing.assert_allclose(weights, same, atol=1e-5)
@@ -69,8 +69,12 @@ def test_scores_of_a_pool_are_those_of_the_row_that_was_chosen(table, found):
     assert {row["model"] for row in found.leaderboard} >= {"logistic", "CIDG + logistic", "centered logistic"}
 
 
-def test_an_inductive_pool_needs_no_batches(table):
-    found = fit_table(table, SEVERAL, inductive=True)
+@pytest.mark.parametrize("methods", [["logistic", "CIDG"], ["auto"]])
+def test_by_default_a_prediction_does_not_depend_on_the_other_rows(table, methods, monkeypatch):
+    for name in method_names(in_ensemble=True):
+        few = name in ("logistic", "CIDG", "centered logistic")
+        monkeypatch.setitem(METHODS, name, replace(METHODS[name], in_ensemble=few))
+    found = fit_table(table, methods)
     assert {row["kind"] for row in found.leaderboard} <= {"plain", "inductive"}
     assert not found.model.transductive
     assert found.ensemble["decisions"] == []
@@ -78,14 +82,22 @@ def test_an_inductive_pool_needs_no_batches(table):
     np.testing.assert_allclose(one_by_one, found.model.predict_proba(table.X)[::5], atol=1e-12)
 
 
+@pytest.mark.parametrize("methods", ["centered logistic", ["logistic", "centered logistic"]])
+def test_a_transductive_method_must_be_allowed(table, methods):
+    with pytest.raises(
+        ValueError, match=r"'centered logistic', which is transductive\. Use transductive=True or leave"
+    ):
+        fit_table(table, methods)
+
+
 def test_a_plain_classifier_beside_a_pool_takes_no_part_in_it(table):
-    found = fit_table(table, ["CIDG", "centered logistic"])
+    found = fit_table(table, ["CIDG", "centered logistic"], transductive=True)
     assert "logistic" not in {one["model"] for one in found.ensemble["members"]}
     assert set(found.baseline) == set(found.scores)
 
 
 def test_samples_that_members_share_are_stored_once_and_shared_again(table, tmp_path):
-    found = fit_table(table, ["CIDG", "KFDA"], inductive=True, scale="none")
+    found = fit_table(table, ["CIDG", "KFDA"], scale="none")
     model, path = found.model, tmp_path / "m.unseen"
     holding = [member for member in model.ensemble.members_ if hasattr(member[0], "X_fit_")]
     assert len(holding) > 2
@@ -188,7 +200,7 @@ def test_few_domains_that_disagree_promise_nothing_about_the_next():
 def test_an_interval_that_says_nothing_is_replaced_by_the_number_of_domains_that_it_takes():
     scores = [0.55, 0.65, 0.75, 0.75]  # which gives 34% to 100%
     text = describe_expected_performance(forecast(np.array(scores)), scores)
-    assert "prediction interval of ±25 points takes 8." in text
+    assert "prediction interval of ±25 points needs 9 domains." in text
     assert "34%" not in text
     assert "90% takes 9 domains" in text
 
@@ -196,7 +208,7 @@ def test_an_interval_that_says_nothing_is_replaced_by_the_number_of_domains_that
 def test_a_wide_forecast_of_few_rows_does_not_promise_that_fewer_domains_are_enough():
     """All domains agree by luck, and the forecast takes the spread that so few rows leave."""
     scores = [0.5, 0.5, 0.5, 0.5]
-    text = describe_expected_performance(forecast(np.array(scores), standard_errors=np.full(4, 0.1)), scores)
+    text = describe_expected_performance(forecast(np.array(scores), standard_errors=np.full(4, 0.2)), scores)
     spread = int(re.search(r"a standard deviation of (\d+) points, so that", text)[1])
     assert spread >= 9  # 10 on the scale of the scores, a little less on that of the forecast
 

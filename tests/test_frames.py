@@ -125,7 +125,7 @@ def test_a_comparison_of_a_frame_is_that_of_its_file(tmp_path):
     reasons = {"born": "date", "ward": "constant", "note": "all missing", "patient_id": "names a group"}
     assert {name: uses[name]["why"] for name in reasons} == reasons
     page = found.to_html()
-    assert f"How each of its {len(uses)} columns was used" in page
+    assert f"Use of each of the {len(uses)} columns" in page
     assert "left out: constant" in page
 
 

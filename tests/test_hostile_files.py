@@ -258,7 +258,7 @@ def test_a_file_that_does_not_keep_its_rows_is_refused(tmp_path):
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("CREATE TRIGGER t AFTER INSERT ON results BEGIN DELETE FROM results; END")
     X, domain = np.random.default_rng(0).normal(size=(24, 2)), np.repeat(["a", "b", "c"], 8)
-    with pytest.raises(ValueError, match="does not keep what is written to it"):
+    with pytest.raises(ValueError, match="lacks results that were written to it"):
         run(X, np.arange(24) % 2, domain, [Task(("a", "b"), ("c",))], store=path, methods=["1NN"], n_jobs=1)
 
 

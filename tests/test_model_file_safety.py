@@ -162,7 +162,7 @@ def test_levels_that_would_crash_compiled_code_are_refused(file, tmp_path, model
 ALTERED_POOL = {
     "weights that are too many": lambda pool: setattr(pool, "weights", np.array([0.5, 0.5])),
     "weights that do not sum to one": lambda pool: setattr(pool, "weights", np.array([0.5])),
-    "betas below zero": lambda pool: setattr(pool, "inverse_temperatures", -pool.inverse_temperatures),
+    "inverse_temperatures below zero": lambda pool: setattr(pool, "inverse_temperatures", -pool.inverse_temperatures),
     "steps without strength": lambda pool: setattr(pool, "smoothing", np.nan),
     "members that are missing": lambda pool: pool.members_.clear(),
     "classes of other members": lambda pool: setattr(pool, "classes_", np.array(["a", "b"])),

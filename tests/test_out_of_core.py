@@ -58,7 +58,7 @@ def same(one, two):
 def test_parts_are_the_table_that_they_are_parts_of(parts, path, limit):
     found = load_table(parts / path, max_per_domain=limit)
     same(found, load_table(parts / "whole.parquet", max_per_domain=limit))
-    assert "The 5 files are called like parts of one table, so 'site' is the domain column" in found.notices[1]
+    assert "The 5 files are named like parts of one table, so 'site' is the domain column" in found.notices[1]
 
 
 def test_parts_are_domains_if_told_so_or_called_so(parts):
@@ -100,7 +100,7 @@ def test_a_file_whose_name_looks_like_a_pattern_is_that_file(tmp_path):
 
 
 def test_a_giant_row_group_is_read_in_slices(parts, monkeypatch):
-    monkeypatch.setattr("unseen.tables._files.SLICE_VALUES", 100)
+    monkeypatch.setattr("unseen.tables._files.MAX_SLICE_VALUES", 100)
     frames = list(iter_batches(parts / "whole.parquet", ["x0", "x1"], size=20))
     assert max(part.height for part in frames) == 20
     assert pl.concat(frames).equals(pl.read_parquet(parts / "whole.parquet", columns=["x0", "x1"]))
@@ -108,13 +108,13 @@ def test_a_giant_row_group_is_read_in_slices(parts, monkeypatch):
 
 @pytest.mark.parametrize("rows", [20, 119, 10_000])
 def test_however_a_table_is_cut_into_parts_the_same_rows_are_drawn(parts, monkeypatch, rows):
-    expected = read_survey(survey_table(parts / "parts").sampled(100, 3))
-    monkeypatch.setattr("unseen.tables._survey.PART_ROWS", rows)
-    monkeypatch.setattr("unseen.tables._survey.batch_size", lambda width: 17)
-    monkeypatch.setattr("unseen.tables._load.batch_size", lambda width: 13)
+    expected = read_survey(survey_table(parts / "parts").subsample(100, 3))
+    monkeypatch.setattr("unseen.tables._survey.MIN_PART_ROWS", rows)
+    monkeypatch.setattr("unseen.tables._survey.choose_batch_size", lambda width: 17)
+    monkeypatch.setattr("unseen.tables._load.choose_batch_size", lambda width: 13)
     found = survey_table(parts / "parts")
     assert (len(found.parts) > 5) == (rows < 120)
-    same(read_survey(found.sampled(100, 3)), expected)
+    same(read_survey(found.subsample(100, 3)), expected)
 
 
 def some_of(table, rows):
@@ -132,7 +132,7 @@ def landmarks_for(X, landmarks=None):
 
 def test_a_sample_has_all_classes_of_all_domains_and_equal_domains(parts):
     for found in (
-        read_survey(survey_table(parts / "whole.parquet").sampled(30, 0)),
+        read_survey(survey_table(parts / "whole.parquet").subsample(30, 0)),
         some_of(load_table(parts / "parts"), 30),
     ):
         cells = {(d, y) for d, y in zip(found.domain.tolist(), found.y.tolist(), strict=True)}
@@ -142,8 +142,8 @@ def test_a_sample_has_all_classes_of_all_domains_and_equal_domains(parts):
 
 def test_a_draw_of_a_draw_is_a_part_of_it(parts):
     whole = survey_table(parts / "parts")
-    first = whole.subsample(80, 1)
-    second = first.sampled(60, 2)
+    first = whole.subsample_domains(80, 1)
+    second = first.subsample(60, 2)
     inside = {tuple(row) for row in read_survey(first).X}
     assert read_survey(second).X.shape == (60, 3)
     assert all(tuple(row) in inside for row in read_survey(second).X)
@@ -153,7 +153,7 @@ def test_a_table_that_does_not_fit_is_drawn_from_and_said(parts, monkeypatch):
     monkeypatch.setattr("unseen.tables._load.available_bytes", lambda: 4 * 8 * 3 * 300)
     found = load_table(parts / "parts")
     assert np.unique(found.domain, return_counts=True)[1].tolist() == [100, 100, 100]
-    assert any("pass --max-per-domain to choose how many to use" in notice for notice in found.notices)
+    assert any("max_per_domain" in notice for notice in found.notices)
 
 
 def test_a_stream_through_all_landmarks_is_the_exact_projection(parts):
@@ -175,7 +175,7 @@ def test_a_stream_of_parts_is_one_fit_on_all_rows(parts, monkeypatch):
         return nullcontext(told.append)
 
     monkeypatch.setattr("unseen.models._row_stream.progress", progress)
-    sample = read_survey(source.sampled(120, 0))
+    sample = read_survey(source.subsample(120, 0))
     found = fit_table(sample, "kfda", plan=landmarks_for(table.X, 40), stream=source)
     assert (told[0], sum(told[1:])) == (600, 600)
     assert found.stream["projection_rows"] == 600
@@ -209,7 +209,7 @@ def test_above_a_size_landmarks_are_chosen_and_said_and_kept_in_the_card(parts):
     code, text = unseen("fit", parts / "parts", "--method", "kfda", "-o", model)
     assert code == 0
     assert "600 rows: 90 rows select the hyperparameters, 150 rows give the scales" in text
-    assert "were chosen, and scored, on 90 rows. The projection saw 600 rows through" in text
+    assert "were selected and scored on 90 rows. The projection was fitted to 600 rows through" in text
     card = read_card(model)
     assert card["data"]["rows"] == 600
     assert card["data"]["domains"] == dict.fromkeys(SITES, 200)
@@ -283,7 +283,7 @@ def test_parts_of_a_new_table_are_one_domain_and_other_files_a_domain_each(parts
     assert unseen("fit", parts / "whole.parquet", "--method", "1nn", "-o", model)[0] == 0
     code, text = unseen("predict", model, parts / "parts", "-o", parts / "a.csv")
     assert code == 0
-    assert "The 5 files are called like parts of one table, and read as one domain" in text
+    assert "The 5 files are named like parts of one table, and read as one domain" in text
     assert "domain" not in pl.read_csv(parts / "a.csv").columns
     (parts / "parts" / "part-0000.parquet").rename(parts / "parts" / "oslo.parquet")
     assert unseen("predict", model, parts / "parts", "-o", parts / "b.csv")[0] == 0

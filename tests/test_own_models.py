@@ -244,10 +244,10 @@ def test_the_head_of_a_search_may_be_a_pipeline_that_asks_for_domains():
 
 def test_a_pipeline_that_centers_new_domains_is_transductive():
     centered = make_pipeline(StandardScaler(), DomainCenterer(), GaussianNB())
-    model = UnseenClassifier([("mine", centered)]).fit(X, Y, sample_domain=D)
+    model = UnseenClassifier([("mine", centered)], transductive=True).fit(X, Y, sample_domain=D)
     assert model.best_kind_ == "transductive"
     with pytest.raises(ValueError, match=r"which is transductive\. Use transductive=True"):
-        UnseenClassifier([("mine", centered)], transductive=False).fit(X, Y, sample_domain=D)
+        UnseenClassifier([("mine", centered)]).fit(X, Y, sample_domain=D)
 
 
 @pytest.mark.parametrize("error", [TypeError, RuntimeError, KeyError, OSError, MemoryError])
@@ -326,10 +326,11 @@ def test_several_are_pooled_and_the_better_weighs_more():
 
 def test_centering_inside_a_pipeline_needs_whole_batches():
     pytest.importorskip("polars", reason="tables need it")
-    pair = fit_table(TABLE, ("mine", make_pipeline(DomainCenterer(), LogisticRegression())))
+    pair = fit_table(TABLE, ("mine", make_pipeline(DomainCenterer(), LogisticRegression())), transductive=True)
     model = unseen.models.Model(pair.model, model_card(TABLE, pair))
     np.testing.assert_array_equal(model.predict_table(X).frame["label"].to_numpy(), model.predict(X))
-    more = fit_table(TABLE, ("mine", make_pipeline(DomainCenterer(), StandardScaler(), LogisticRegression())))
+    longer = make_pipeline(DomainCenterer(), StandardScaler(), LogisticRegression())
+    more = fit_table(TABLE, ("mine", longer), transductive=True)
     model = unseen.models.Model(more.model, model_card(TABLE, more))
     assert model.predict(X).shape == Y.shape
     with pytest.raises(ValueError, match=r"needs all samples of a new domain.*pipeline of two steps"):

@@ -154,7 +154,7 @@ def test_a_pipeline_that_ends_in_a_search_is_validated_with_weights(model):
     "methods", [["logistic"], ["logistic", "centered RBF SVM"], ["linear SVM", "cidg"], "auto", ["nonsense"]]
 )
 def test_before_fit_a_comparison_offers_what_every_possible_choice_has(methods):
-    model = UnseenClassifier(methods)
+    model = UnseenClassifier(methods, transductive=True)
     assert [name for name in ("predict_proba", "decision_function") if hasattr(model, name)] == ["predict_proba"]
     for name in ("predict_proba", "predict_set"):
         with pytest.raises(NotFittedError):

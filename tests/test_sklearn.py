@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from sklearn.kernel_approximation import Nystroem
 from sklearn.linear_model import LogisticRegression
-from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils.estimator_checks import check_methods_subset_invariance, parametrize_with_checks
 
 from unseen import CIDG, DICA, KFDA, MDA, SCA, DomainCenterer, ProjectionSearchCV, UndoBias, UnseenClassifier
 
@@ -50,6 +50,12 @@ def expected_failures(estimator):
             "result for a sample depends on its batch, and a batch of one is refused."
         }
     return {}
+
+
+@pytest.mark.filterwarnings("ignore::unseen.exceptions.SingleDomainWarning")
+def test_the_automatic_ensemble_predicts_a_sample_alone_as_in_a_batch():
+    """By its defaults, but for `cv`: the check passes no domains."""
+    check_methods_subset_invariance("UnseenClassifier", UnseenClassifier(cv=2))
 
 
 @pytest.mark.filterwarnings("ignore::unseen.exceptions.SingleDomainWarning")

@@ -71,7 +71,8 @@ def test_auto_is_what_the_classifier_would_choose_without_the_target(pool, seed,
     (outcome,) = evaluate_methods(["auto"], found)
     told = outcome.settings
     assert json.loads(json.dumps(told, allow_nan=False)) == told
-    model = UnseenClassifier(scoring=scoring).fit(X[found.train], y[found.train], sample_domain=d[found.train])
+    model = UnseenClassifier(scoring=scoring, transductive=True)
+    model.fit(X[found.train], y[found.train], sample_domain=d[found.train])
     assert (told["model"], told["smoothing"]) == (model.best_model_, model.best_estimator_.smoothing)
     assert told["model"] == pool
     assert outcome.validation == pytest.approx(model.best_score_, rel=1e-6)

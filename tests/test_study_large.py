@@ -101,7 +101,7 @@ def test_a_thinned_problem_keeps_its_splits_apart():
 
 def test_small_domains_survive_thinning():
     few = np.flatnonzero((D != "b") | (np.arange(len(D)) % 10 == 0))
-    thin = make_problem(Samples(X[few], Y[few], D[few]), TASK, 0, Protocol(preprocess="none")).subsample_rows(50)
+    thin = make_problem(Samples(X[few], Y[few], D[few]), TASK, 0, Protocol(preprocess="none")).subsample(50)
     y, domain = (labels[few][thin.train] for labels in (Y, D))
     assert (domain == "b").sum() >= 10
     assert {len(np.unique(y[domain == name])) for name in "bcd"} == {3}
@@ -118,7 +118,7 @@ def test_skipped_methods_are_rows_with_a_reason(small_limits, tmp_path):
         methods=["KPCA", "logistic"],
     )
     assert {row.method: row.status for row in rows} == {"KPCA": "skipped", "logistic": "ok"}
-    assert "--max-per-domain" in rows[0].reason
+    assert "max_per_domain" in rows[0].reason
 
 
 def test_no_target_sample_is_a_landmark_or_moves_a_plain_classifier(small_limits):

@@ -11,7 +11,7 @@ pl = pytest.importorskip("polars")
 
 from unseen import compare  # noqa: E402
 from unseen.datasets import load_digits_table  # noqa: E402
-from unseen.tables import TableError, TableOptions, load_table  # noqa: E402
+from unseen.tables import TableError, load_table  # noqa: E402
 
 N = 240
 FRAME = pl.DataFrame(
@@ -65,7 +65,7 @@ def test_the_digits_keep_their_places_when_they_are_thinned():
     pytest.importorskip("typer", reason="the command needs its extra")
     from unseen.cli._options import embedded_table
 
-    whole, few = load_digits_table(), embedded_table(TableOptions(max_per_domain=20, seed=3))
+    whole, few = load_digits_table(), embedded_table(max_per_domain=20, seed=3)
     assert len(few.rows) == len(few.y) == 120
     np.testing.assert_array_equal(few.X, whole.X[few.rows])
 

@@ -49,7 +49,7 @@ CIDG_GRID = [
 
 def contenders(methods, X, y, d, splits, feature_map=None):
     """What UnseenClassifier compares."""
-    model = UnseenClassifier(methods, feature_map=feature_map)
+    model = UnseenClassifier(methods, feature_map=feature_map, transductive=True)
     model.classes_ = np.unique(y)
     config = EvaluationConfig(scoring=model.scoring, balance=model.balance)
     return model._select(model._methods(X), Samples(X, y, d), splits, config).results
@@ -78,7 +78,7 @@ def noisy(n_domains=3, n_per_cell=7):
 def everything():
     """All methods, compared on a small problem."""
     X, y, d = noisy()
-    return UnseenClassifier().fit(X, y, sample_domain=NAMES[d])
+    return UnseenClassifier(transductive=True).fit(X, y, sample_domain=NAMES[d])
 
 
 # What is compared
@@ -172,7 +172,7 @@ def test_behind_a_feature_map_scores_are_those_of_cross_validating_too(kind):
     X, y, d = noisy()
     samples = sparse.csr_array(X) if "sparse" in kind else X
     feature_map = "linear" if kind == "linear" else landmarks(X, frozen=kind == "frozen")
-    methods = [method.name for method in UnseenClassifier(feature_map=feature_map)._methods(samples)]
+    methods = [method.name for method in UnseenClassifier(feature_map=feature_map, transductive=True)._methods(samples)]
     assert not any("RBF" in method for method in methods)
     assert (MAPPED_RIDGE in methods) == (kind != "linear")
     if kind != "frozen":  # nothing else depends on it
@@ -233,16 +233,21 @@ def test_heads_are_those_that_there_are(heads):
 def test_above_a_size_it_goes_by_the_plan_and_says_so(method, pool, alike, monkeypatch, capsys):
     """With every sample a landmark a projection is the exact one; an SVM has another loss behind landmarks."""
     X, y, d = noisy(n_per_cell=30)
-    exact = UnseenClassifier([method], ensemble=pool).fit(X, y, sample_domain=NAMES[d])
+    exact = UnseenClassifier([method], transductive=True, ensemble=pool).fit(X, y, sample_domain=NAMES[d])
     for name, rows in {"EXACT_ROWS": len(X) - 1, "CHOICE_ROWS": len(X), "TRACE_TOLERANCE": None}.items():
         monkeypatch.setattr(f"unseen.kernels._size_plan.{name}", rows)
-    large = UnseenClassifier([method], ensemble=pool, verbose=1).fit(X, y, sample_domain=NAMES[d])
+    large = UnseenClassifier([method], transductive=True, ensemble=pool, verbose=1).fit(X, y, sample_domain=NAMES[d])
     assert "270 rows: 270 rows select the hyperparameters" in capsys.readouterr().err
     assert large.best_model_ == exact.best_model_
     assert np.mean(large.predict(X, sample_domain=NAMES[d]) == exact.predict(X, sample_domain=NAMES[d])) > alike
     monkeypatch.setattr("unseen.kernels._size_plan.CHOICE_ROWS", 60)
-    assert UnseenClassifier([method], ensemble=pool).fit(X, y, sample_domain=NAMES[d]).best_score_ != exact.best_score_
-    chosen_on_all = UnseenClassifier([method], ensemble=pool, cv=LeaveOneDomainOut()).fit(X, y, sample_domain=NAMES[d])
+    assert (
+        UnseenClassifier([method], transductive=True, ensemble=pool).fit(X, y, sample_domain=NAMES[d]).best_score_
+        != exact.best_score_
+    )
+    chosen_on_all = UnseenClassifier([method], transductive=True, ensemble=pool, cv=LeaveOneDomainOut()).fit(
+        X, y, sample_domain=NAMES[d]
+    )
     assert chosen_on_all.best_score_ == exact.best_score_
 
 
@@ -267,7 +272,7 @@ def test_a_mapped_classifier_needs_a_map(feature_map):
 def test_the_refit_is_the_pipeline_built_by_hand(method):
     X, y, d = noisy()
     splits = list(LeaveOneDomainOut().split(X, y, d))
-    model = UnseenClassifier(methods=[method], ensemble=False).fit(X, y, sample_domain=d)
+    model = UnseenClassifier(methods=[method], transductive=True, ensemble=False).fit(X, y, sample_domain=d)
     (chosen,) = (c for c in contenders([method], X, y, d, splits) if c.name == model.best_model_)
     Z, steps = X, pipeline_of(chosen.candidate)
     for step in steps[:-1]:
@@ -285,8 +290,8 @@ def test_the_refit_is_the_pipeline_built_by_hand(method):
 def test_processes_and_one_process_agree_bit_for_bit():
     X, y, d = noisy()
     methods = ["logistic", "centered linear SVM", "dica"]
-    alone = UnseenClassifier(methods).fit(X, y, sample_domain=d)
-    shared = UnseenClassifier(methods, n_jobs=2).fit(X, y, sample_domain=d)
+    alone = UnseenClassifier(methods, transductive=True).fit(X, y, sample_domain=d)
+    shared = UnseenClassifier(methods, transductive=True, n_jobs=2).fit(X, y, sample_domain=d)
     for one, other in zip(alone.leaderboard_, shared.leaderboard_, strict=True):
         assert {**one, "seconds": 0} == {**other, "seconds": 0}
     np.testing.assert_array_equal(alone.predict(X, sample_domain=d), shared.predict(X, sample_domain=d))
@@ -329,7 +334,7 @@ def test_predictions_and_scores_are_those_of_the_chosen_model():
 
 def test_a_pool_is_the_weighted_mean_of_what_its_members_say():
     X, y, d = noisy(n_domains=4)
-    model = UnseenClassifier(["logistic", "linear SVM", "cidg"], transductive=False).fit(X, y, sample_domain=d)
+    model = UnseenClassifier(["logistic", "linear SVM", "cidg"]).fit(X, y, sample_domain=d)
     pool, expected = model.best_estimator_, 0.0
     assert len(pool.members_) == len(model.members_) > 1
     for member, weight, beta in zip(pool.members_, pool.weights, pool.inverse_temperatures, strict=True):
@@ -364,9 +369,9 @@ def test_sets_hold_the_likeliest_class_and_grow_with_what_is_asked():
 
 def test_a_transductive_choice_needs_a_batch_and_knows_each_domain():
     X, y, d = noisy()
-    model = UnseenClassifier(["centered logistic"]).fit(X, y, sample_domain=d)
+    model = UnseenClassifier(["centered logistic"], transductive=True).fit(X, y, sample_domain=d)
     assert model.best_kind_ == "transductive"
-    with pytest.raises(SmallBatchError, match=r"The new domain has 1 row, .* fit with transductive=False .* or name a"):
+    with pytest.raises(SmallBatchError, match=r"The new domain has 1 row, .* fit with transductive=False or name a"):
         model.predict(X[:1])
     with pytest.raises(SmallBatchError, match=r"Domain 7 has 9 rows, but .* needs at least 10 of them"):
         model.predict(X[:12], sample_domain=[0] * 3 + [7] * 9)
@@ -375,16 +380,16 @@ def test_a_transductive_choice_needs_a_batch_and_knows_each_domain():
     np.testing.assert_array_equal(model.predict(new), model.predict(X[d == 1], sample_domain=d[d == 1]))
 
 
-def test_without_transductive_models_single_samples_can_be_predicted():
+def test_by_default_single_samples_can_be_predicted():
     X, y, d = noisy()
-    model = UnseenClassifier(["logistic", "dica"], transductive=False).fit(X, y, sample_domain=d)
+    model = UnseenClassifier(["logistic", "dica"]).fit(X, y, sample_domain=d)
     assert {row["kind"] for row in model.leaderboard_} == {"plain", "inductive"}
     one_by_one = [model.predict(X[i : i + 1])[0] for i in range(len(X))]
     np.testing.assert_array_equal(model.predict(X), one_by_one)
     for methods in ("auto", ["auto", "nearest mean"]):  # those that nobody has asked for by name are left out
-        assert not {method.name for method in UnseenClassifier(methods, transductive=False)._methods(X)} & set(CENTERED)
+        assert not {method.name for method in UnseenClassifier(methods)._methods(X)} & set(CENTERED)
     with pytest.raises(ValueError, match=r"which is transductive\. Use transductive=True"):
-        UnseenClassifier(["centered logistic"], transductive=False).fit(X, y, sample_domain=d)
+        UnseenClassifier(["centered logistic"]).fit(X, y, sample_domain=d)
 
 
 def test_names_of_classes_come_back():
@@ -405,7 +410,7 @@ def test_sparse_samples_are_compared_without_the_centered_methods():
         assert row["model"] == other["model"]
         assert row["scores"] == pytest.approx(other["scores"])
     np.testing.assert_array_equal(model.predict(X), thin.predict(sparse.csr_array(X)))
-    auto = {method.name for method in UnseenClassifier()._methods(sparse.csr_array(X))}
+    auto = {method.name for method in UnseenClassifier(transductive=True)._methods(sparse.csr_array(X))}
     assert set(METHODS) - auto == set(CENTERED)
 
 
@@ -414,8 +419,8 @@ def test_data_frames_give_the_same_and_keep_their_names():
     X, y, d = noisy()
     frame = pd.DataFrame(X, columns=["a", "b", "c"], index=np.arange(len(X))[::-1])
     methods = ["logistic", "centered logistic"]
-    framed = UnseenClassifier(methods).fit(frame, pd.Series(y), sample_domain=pd.Series(NAMES[d]))
-    plain = UnseenClassifier(methods).fit(X, y, sample_domain=NAMES[d])
+    framed = UnseenClassifier(methods, transductive=True).fit(frame, pd.Series(y), sample_domain=pd.Series(NAMES[d]))
+    plain = UnseenClassifier(methods, transductive=True).fit(X, y, sample_domain=NAMES[d])
     assert framed.feature_names_in_.tolist() == ["a", "b", "c"]
     assert [row["scores"] for row in framed.leaderboard_] == [row["scores"] for row in plain.leaderboard_]
     np.testing.assert_array_equal(framed.predict(frame), plain.predict(X))
@@ -428,7 +433,7 @@ def test_data_frames_give_the_same_and_keep_their_names():
 
 def test_it_can_be_nested_in_cross_validation():
     X, y, d = noisy(n_domains=4)
-    model = UnseenClassifier(["logistic", "centered logistic"])
+    model = UnseenClassifier(["logistic", "centered logistic"], transductive=True)
     with sklearn.config_context(enable_metadata_routing=True):
         results = cross_validate(
             model, X, y, cv=LeaveOneDomainOut(), params={"sample_domain": d, "groups": d}, return_estimator=True
@@ -450,7 +455,7 @@ def test_two_domains_are_warned_about_once():
     X, y, d = noisy(n_domains=2)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        UnseenClassifier(["logistic", "cidg", "centered logistic"]).fit(X, y, sample_domain=d)
+        UnseenClassifier(["logistic", "cidg", "centered logistic"], transductive=True).fit(X, y, sample_domain=d)
     caught = [warning for warning in caught if issubclass(warning.category, SingleDomainWarning)]
     assert [(warning.category, warning.filename) for warning in caught] == [(SingleDomainWarning, __file__)]
     assert "UnseenClassifier has folds whose training data come from a single domain" in str(caught[0].message)

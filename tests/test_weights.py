@@ -33,7 +33,7 @@ from unseen.model_selection._refit import LandmarkFit
 from unseen.models import Model, fit_table, model_card
 from unseen.study import Protocol, make_tasks
 from unseen.study._compare import table_from_arrays
-from unseen.study._method_evaluation import _refit_ensemble
+from unseen.study._method_evaluation import _predict_targets_by_ensemble
 from unseen.utils.samples import Samples
 
 
@@ -277,9 +277,10 @@ def test_a_pool_whose_members_lack_a_class_keeps_the_ratios_of_the_others():
     X, y, _ = rare(n_domains=1)
     members = [make_pipeline(LogisticRegression()).fit(X, np.where(y, "c", "a"))]
     pool = EnsembleClassifier(members, np.ones(1), np.ones(1), prior_ratio=np.array([1.5, 7.0, 0.5]))
-    fitted = _refit_ensemble(pool, members, np.array(["a", "b", "c"]))
+    test = Samples(X, np.where(y, "c", "a"), np.full(len(X), "target"), classes=np.array(["a", "b", "c"]))
+    (prediction,) = _predict_targets_by_ensemble(pool, members, test)
     P = members[0].predict_proba(X) * [1.5, 0.5]
-    np.testing.assert_allclose(fitted.predict_proba(X), P / P.sum(axis=1, keepdims=True))
+    np.testing.assert_allclose(prediction.responses["predict_proba"], P / P.sum(axis=1, keepdims=True))
 
 
 @given(st.lists(st.integers(0, 2), min_size=1, max_size=40), st.booleans())
@@ -355,7 +356,10 @@ def test_no_search_parts_a_group(search, routing):
         for cv in (None, WithinDomainSplit(n_splits=2, random_state=0), GroupKFold(3)):
             sklearn.clone(search).set_params(cv=cv).fit(X, y, **known)
             sklearn.clone(search).set_params(cv=cv).fit(X, y, sample_domain=d, groups=d)  # says nothing new
-        with pytest.raises(ValueError, match=r"of the cv of .* belong together: group 'p\d+' .* Use WithinDomainSplit"):
+        with pytest.raises(
+            ValueError,
+            match=r"of the cv of .* trains and tests on samples of the same group: group 'p\d+' .* Use WithinDomainSplit",
+        ):
             sklearn.clone(search).set_params(cv=3).fit(X, y, **known)
         with pytest.raises(ValueError, match="groups must hold one label per sample; got 2 labels"):
             sklearn.clone(search).fit(X, y, sample_domain=d, groups=[1, 2])
@@ -383,5 +387,5 @@ def test_a_study_draws_and_validates_by_whole_groups(selection, repeat):
     left = np.setdiff1d(np.flatnonzero(np.isin(site, task.sources)), alone)
     assert set(patient[alone]) & set(patient[left])  # without being told, it parts them
     patient[[0, -1]] = "all"
-    with pytest.raises(ValueError, match=r"The task south,west -> north trains and tests .* group 'all' .* Leave"):
+    with pytest.raises(ValueError, match=r"The task south,west -> north trains and tests .* group 'all' .* Remove"):
         protocol.draw_split(samples, make_tasks(["north", "south", "west"])[0], repeat)

@@ -29,7 +29,7 @@ class NewDataWarning(UserWarning):
 # Ways to avoid a SmallBatchError, in terms of Python parameters.
 REMEDIES = {
     "batch": "predict at least {min_rows} rows of each new domain at once",
-    "inductive": "fit with transductive=False (in unseen.fit: inductive=True)",
+    "inductive": "fit with transductive=False",
     "source": "name a source domain in sample_domain",
     "center": 'predict with center="model"',
 }

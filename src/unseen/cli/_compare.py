@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.text import Text
@@ -26,12 +27,17 @@ from ._report import (
 )
 from ._user_methods import combine_methods, load_user_methods
 
+if TYPE_CHECKING:
+    from ..model_selection import Method
+    from ..study import Protocol
+    from ..tables import Table
+
 Cell = str | Text
 DOMAIN_COLUMN_WIDTHS = (24, 14, 9)  # maximum widths of domain names, tried in this order until all columns fit
 
 
 def compare(
-    data: o.Data = None,
+    data: o.Data,
     model: o.Network = None,
     output_name: o.OutputName = None,
     preset: o.Preset = "torchvision",
@@ -48,7 +54,7 @@ def compare(
     with_models: o.With = None,
     repeats: o.Repeats = 3,
     selection: o.Selection = "domain",
-    scale: o.Scale = None,
+    scale: o.Scale = "standardize",
     center: Annotated[
         Literal["target", "source"],
         typer.Option(help="Center projections on the held-out domain (transductive) or on the source domains."),
@@ -72,12 +78,12 @@ def compare(
 ) -> None:
     """Evaluate methods by leave-one-domain-out cross-validation, and test whether invariance helps.
 
-    Without DATA: scikit-learn's digits at six angles. With --model: DATA are photographs, as for unseen extract.
+    With --model: DATA are photographs, as for unseen extract. To try it without data: unseen demo.
 
     Example: unseen compare hospitals.csv --label diagnosis --domain hospital --report report.html
     """
     from ..model_selection import get_metric
-    from ..study import Execution, Protocol, compare_table, describe_imbalance
+    from ..study import Protocol, describe_imbalance
     from ..tables import TableOptions
 
     with translate_errors():
@@ -111,12 +117,43 @@ def compare(
             repeats=1 if quick else repeats,
             quick=quick,
             seed=seed,
-            preprocess=o.resolve_scale(data, scale),
+            preprocess=scale,
             centering=center,
             metric=metric,
             balance=balance,
             grid=grids,
         )
+    run_and_report(
+        table,
+        protocol,
+        all_methods,
+        report=report,
+        store=store,
+        jobs=jobs,
+        workers=workers,
+        scheduler=scheduler,
+        columns=columns,
+        as_json=as_json,
+    )
+
+
+def run_and_report(
+    table: Table,
+    protocol: Protocol,
+    methods: Sequence[Method],
+    *,
+    report: Path | None,
+    store: Path | None,
+    jobs: int,
+    workers: int | None = None,
+    scheduler: str | None = None,
+    columns: bool = False,
+    as_json: bool = False,
+) -> None:
+    """Compare methods on a table, write the report and print the results; exit with code 1 if a method fails."""
+    from ..study import Execution, compare_table
+
+    with translate_errors():
         plan = protocol.plan(table.domain)
         if not plan.exact:
             print_notices([str(plan)])
@@ -125,12 +162,12 @@ def compare(
     with translate_errors(resume):
         n_domains = len(set(table.domain.tolist()))
         error_console.print(
-            f"{len(table.y):,} samples, {n_domains} domains, {len(all_methods)} methods, "
+            f"{len(table.y):,} samples, {n_domains} domains, {len(methods)} methods, "
             f"{protocol.repeats} repeat{'s' if protocol.repeats > 1 else ''} -> {store}"
         )
         with o.open_cluster(workers, scheduler) as client:
             execution = Execution(store, n_jobs=jobs, verbose=1, client=client)
-            comparison = compare_table(table, protocol, all_methods, execution, command=o.current_command())
+            comparison = compare_table(table, protocol, methods, execution, command=o.current_command())
         summary = comparison.summary()
         if report is not None:
             write_text(comparison.to_html(), report)

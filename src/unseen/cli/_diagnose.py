@@ -21,7 +21,7 @@ from ._report import (
 
 
 def diagnose(
-    data: o.Data = None,
+    data: o.Data,
     label: o.Label = None,
     domain: o.Domain = None,
     group: o.Group = None,
@@ -30,7 +30,7 @@ def diagnose(
     unlabeled: o.Unlabeled = None,
     dates: o.Dates = "drop",
     categories: o.Categories = None,
-    scale: o.Scale = None,
+    scale: o.Scale = "standardize",
     permutations: Annotated[int, typer.Option(min=19, help="Number of random permutations for each p-value.")] = 499,
     max_per_domain: Annotated[
         int, typer.Option(min=2, help="Maximum number of samples per domain in the tests of features.")
@@ -44,8 +44,6 @@ def diagnose(
     as_json: o.Json = False,
 ) -> None:
     """Test whether P(Y), P(X) and P(X|Y) differ between domains, and name methods that suit the shift.
-
-    Without DATA: scikit-learn's digits at six angles.
 
     Example: unseen diagnose hospitals.csv --label diagnosis --domain hospital --figure shift.png
     """
@@ -68,7 +66,7 @@ def diagnose(
         )
         table = o.read_table(data, request)
         print_notices(table.notices)
-        X = make_preprocessor(table.schema, o.resolve_scale(data, scale)).fit_transform(table.X)
+        X = make_preprocessor(table.schema, scale).fit_transform(table.X)
         diagnosis = diagnose_arrays(
             X,
             table.y,

@@ -18,7 +18,7 @@ PRINTED_KEYS = ("held_out", "accuracy", "validation", "scatters", "components", 
 
 
 def explore(
-    data: o.Data = None,
+    data: o.OptionalData = None,
     new: Annotated[
         Path | None, typer.Argument(help="New table, if DATA is a model file that unseen fit wrote.")
     ] = None,
@@ -31,7 +31,7 @@ def explore(
     dates: o.Dates = "drop",
     categories: o.Categories = None,
     max_per_domain: o.MaxPerDomain = None,
-    scale: o.Scale = None,
+    scale: o.OptionalScale = None,
     example: Annotated[
         Literal["synthetic", "digits"], typer.Option(help="Example data that are shown first, without DATA.")
     ] = "synthetic",

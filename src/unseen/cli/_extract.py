@@ -100,7 +100,7 @@ def extract(
 
 
 def read_photo_table(
-    data: Path | None,
+    data: Path,
     request: TableOptions,
     domain_from: str | None,
     *,
@@ -112,8 +112,6 @@ def read_photo_table(
     from ..images import find_photos, make_photo_table
     from ..tables import TableOptions
 
-    if data is None:
-        raise ValueError("--model needs photographs. Pass their folder as DATA.")
     if request != TableOptions(unlabeled=request.unlabeled, max_per_domain=request.max_per_domain, seed=request.seed):
         raise ValueError(
             "--label, --domain, --group, --features, --drop, --dates and --categories apply to tables, not to "

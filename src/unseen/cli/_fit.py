@@ -20,8 +20,8 @@ UNUSED_WITH_EXACT_KERNELS = "not used with exact kernels. Pass --feature-map nys
 
 
 def fit(
+    data: o.Data,
     output: Annotated[Path, typer.Option("--output", "-o", help="Model file to write, ending in .unseen.")],
-    data: o.Data = None,
     label: o.Label = None,
     domain: o.Domain = None,
     group: o.Group = None,
@@ -40,13 +40,13 @@ def fit(
     ] = "auto",
     with_models: o.With = None,
     max_per_domain: o.MaxPerDomain = None,
-    scale: o.Scale = None,
+    scale: o.Scale = "standardize",
     seed: o.Seed = 0,
     jobs: o.Jobs = 1,
-    inductive: Annotated[
+    transductive: Annotated[
         bool,
         typer.Option(
-            "--inductive", help="Exclude transductive methods, which need a batch of the new domain to predict."
+            "--transductive", help="Allow transductive models, which predict batches of a new domain, not single rows."
         ),
     ] = False,
     balance: o.Weighing = "none",
@@ -62,10 +62,8 @@ def fit(
     Example: unseen fit patients.csv --label diagnosis --domain hospital -o model.unseen
     """
     from ..kernels import SizePlan
-    from ..model_selection import method_names
     from ..models import (
         AUTO,
-        TableRows,
         check_storable,
         fit_notices,
         fit_table,
@@ -79,12 +77,18 @@ def fit(
         check_output_path(output, ".unseen")
         user_methods = load_user_methods(with_models or [])
         if method == AUTO:
-            methods = combine_methods(method_names(automatic=True), user_methods)
+            methods = combine_methods([AUTO], user_methods)
             check_storable([(one.transformer, one.classifier) for one in methods if one.own])
         else:
             methods = [find_method(method, user_methods)]
             method = methods[0].name
             check_storable([(methods[0].transformer, methods[0].classifier)])
+        not_allowed = [one.name for one in methods if one.transductive and not transductive]
+        if not_allowed:
+            raise ValueError(
+                f"The method {not_allowed[0]!r} is transductive: it predicts batches of a new domain, not single rows. "
+                "Pass --transductive to allow this, or use another method."
+            )
         request = TableOptions(
             label=label,
             domain=domain,
@@ -97,8 +101,7 @@ def fit(
             dates=dates,
             categories=o.parse_names(categories),
         )
-        source = TableRows(o.embedded_table(request)) if data is None else survey_table(data, request)
-        resolved_scale = o.resolve_scale(data, scale)
+        source = survey_table(data, request)
         try:
             plan = SizePlan.from_rows(source.rows, exact=EXACT_BY_FEATURE_MAP.get(feature_map), landmarks=components)
             table = open_row_stream(source, plan, seed)
@@ -110,8 +113,8 @@ def fit(
                 result = fit_table(
                     table,
                     methods,
-                    scale=resolved_scale,
-                    inductive=inductive,
+                    scale=scale,
+                    transductive=transductive,
                     balance=balance,
                     seed=seed,
                     n_jobs=jobs,
@@ -127,7 +130,7 @@ def fit(
             replace(table, notices=[*table.notices, *unused_notices, *result.remarks]),
             result,
             method=method,
-            scale=resolved_scale,
+            scale=scale,
             seed=seed,
             source=source,
             command=o.current_command(),

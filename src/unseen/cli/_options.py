@@ -56,13 +56,12 @@ def _check_jobs(jobs: int) -> int:
     return jobs
 
 
-Data = Annotated[
-    Path | None,
-    typer.Argument(
-        help="Table (.csv, .tsv, .parquet, .feather, .npz), or several: a folder, or a pattern in quotes. Each of "
-        "several files is one domain, unless --domain names a column or the file names are those of parts of a table."
-    ),
-]
+DATA_HELP = (
+    "Table (.csv, .tsv, .parquet, .feather, .npz), or several: a folder, or a pattern in quotes. Each of several files "
+    "is one domain, unless --domain names a column or the file names are those of parts of a table."
+)
+Data = Annotated[Path, typer.Argument(metavar="DATA", help=DATA_HELP)]
+OptionalData = Annotated[Path | None, typer.Argument(metavar="DATA", help=DATA_HELP)]
 Network = Annotated[
     Path | None, typer.Option("--model", dir_okay=False, help="ONNX file of a network; DATA are then photographs.")
 ]
@@ -106,9 +105,11 @@ Metric = Annotated[
 MaxPerDomain = Annotated[
     int | None, typer.Option(min=2, help="Maximum number of samples per domain, drawn at random. [default: all]")
 ]
-Scale = Annotated[
+SCALE_HELP = "Scale columns to unit variance, rows to unit length, or neither."
+Scale = Annotated[Literal["standardize", "l2", "none"], typer.Option(help=SCALE_HELP)]
+OptionalScale = Annotated[
     Literal["standardize", "l2", "none"] | None,
-    typer.Option(help="Scale columns to unit variance, rows to unit length, or neither. [default: standardize]"),
+    typer.Option(help=SCALE_HELP, show_default="standardize; of the examples: none and l2"),
 ]
 Weighing = Annotated[
     Literal["none", "classes", "domains"],
@@ -163,7 +164,7 @@ Report = Annotated[Path | None, typer.Option(dir_okay=False, help="Write a repor
 def _all_methods() -> str:
     from ..model_selection import method_names
 
-    return ",".join(method_names(compared=True))
+    return ",".join(method_names(in_comparison=True))
 
 
 ALL_METHODS: Any = _all_methods  # called when a command runs, so that --help does not import the registry
@@ -183,27 +184,19 @@ def parse_names(names: str | None) -> list[str] | None:
     return [name.strip() for line in lines for name in line if name.strip()]
 
 
-def read_table(data: Path | None, request: TableOptions) -> Table:
-    """Read the table of a command; without a path, return the embedded rotated digits."""
+def read_table(data: Path, request: TableOptions) -> Table:
+    """Read the table of a command."""
     from ..tables import read_survey, survey_table
 
-    if data is None:
-        return embedded_table(request)
     return read_survey(survey_table(data, request), request.seed)
 
 
-def embedded_table(request: TableOptions) -> Table:
-    """Return the rotated digits, for commands without a table."""
+def embedded_table(max_per_domain: int | None, seed: int) -> Table:
+    """Return the rotated digits, the example of ``unseen demo``."""
     from ..datasets import load_digits_table
-    from ..tables import TableOptions
 
-    if request != TableOptions(max_per_domain=request.max_per_domain, seed=request.seed):
-        raise ValueError(
-            "--label, --domain, --group, --features, --drop, --unlabeled, --dates and --categories need a table. Pass "
-            "DATA, or omit these options."
-        )
     table = load_digits_table()
-    return table.take(table.samples.subsample_rows(max_per_domain=request.max_per_domain, seed=request.seed))
+    return table.take(table.samples.subsample_rows(max_per_domain=max_per_domain, seed=seed))
 
 
 @contextmanager
@@ -272,13 +265,6 @@ def _silence_logger(name: str) -> Iterator[None]:
         yield
     finally:
         logger.setLevel(level)
-
-
-def resolve_scale(data: Path | None, scale: Any) -> Any:
-    """Return the given scale; by default columns are standardized, and the embedded images scaled to unit length."""
-    if scale is not None:
-        return scale
-    return "l2" if data is None else "standardize"
 
 
 def require_option(required: str, options: Mapping[str, Any]) -> None:

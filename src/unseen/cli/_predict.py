@@ -26,7 +26,7 @@ MAX_SHOWN_CLASSES = 12  # in the confusion matrix
 # Ways to avoid a SmallBatchError, in terms of options.
 REMEDIES = {
     "batch": "predict a table with at least {min_rows} rows of each new domain",
-    "inductive": "fit with --inductive",
+    "inductive": "fit without --transductive",
     "source": "name a source domain in the column --domain",
     "center": "omit --center target",
 }

@@ -10,7 +10,6 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
-from functools import partial
 from importlib import import_module
 from itertools import islice
 from typing import Any, TypeVar
@@ -46,18 +45,13 @@ def parallel(
         initializer=_exit_with_parent,
         initargs=(os.getpid(),),
     )
-    return lambda calls: pool(delayed(call)() for call in _bind_arguments(calls))
+    return lambda calls: pool(delayed(function)(*args, **kwargs) for function, args, kwargs in calls)
 
 
 def _run_sequentially(calls: Iterable[Call]) -> Iterator[Any]:
     """Run calls in this thread, without the warning filters that scikit-learn would set for each call."""
-    for call in _bind_arguments(calls):
-        yield call()
-
-
-def _bind_arguments(calls: Iterable[Call]) -> Iterator[Callable[[], Any]]:
-    """Return calls of joblib, which are tuples, as functions without arguments."""
-    return (partial(function, *args, **kwargs) for function, args, kwargs in calls)
+    for function, args, kwargs in calls:
+        yield function(*args, **kwargs)
 
 
 def _exit_with_parent(parent: int) -> None:

@@ -19,12 +19,12 @@ HEAD_CODE = {
 PYTHON_TEMPLATE = """\
 {head_import}
 from unseen import {method}
-from unseen.tables import preprocessor
+from unseen.tables import make_preprocessor
 {table}
 new = table.domain == {held_out!r}  # held out
 y = table.y[~new]
 domain = table.domain[~new]
-prepare = preprocessor(table.schema, {scale!r}).fit(table.X[~new])
+prepare = make_preprocessor(table.schema, {scale!r}).fit(table.X[~new])
 X = prepare.transform(table.X[~new])
 X_new = prepare.transform(table.X[new])
 projection = {method}({arguments}).fit(X, y, sample_domain=domain)

@@ -30,7 +30,8 @@ def save(session: Session, setting: Setting, path: Path) -> None:
     command = command_line_code(session, setting)
     if path.suffix == SUFFIXES["model"]:
         table = session.full_table
-        result = fit_table(table, method, scale=session.scale, seed=session.seed)
+        # The centering of the setting was selected on the page.
+        result = fit_table(table, method, scale=session.scale, transductive=True, seed=session.seed)
         card = model_card(
             replace(table, notices=[*table.notices, *result.remarks]),
             result,

@@ -18,9 +18,9 @@ data = make_synthetic(validation_domain=True, random_state={seed})
 schema = Schema((Column("x", "numeric"), Column("y", "numeric")))
 table = Table(data.data, data.target, data.domain, schema, [], "synthetic")"""
 DIGITS_CODE = """\
-from unseen.datasets import embedded_digits
+from unseen.datasets import load_digits_table
 
-table = embedded_digits()"""
+table = load_digits_table()"""
 # Fields of a request that are options of the command and parameters of `load_table`.
 REQUEST_OPTIONS = (
     "label",

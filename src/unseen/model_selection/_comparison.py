@@ -191,7 +191,7 @@ def forecast(
     standard_errors: Array | None = None,
     bounds: tuple[float, float] = (0.0, 1.0),
     *,
-    n_rows: Ints | None = None,
+    n_rows: Array | Ints | None = None,
     level: float = 0.95,
     min_domains: int = 2,
 ) -> tuple[float, float, float]:
@@ -205,17 +205,30 @@ def forecast(
     mean = float(np.mean(scores))
     if len(scores) < max(min_domains, 2):
         return mean, float(bounds[0]), float(bounds[1])
+    is_bounded = bool(np.isfinite(bounds).all())
+    if n_rows is None and is_bounded and standard_errors is not None:
+        n_rows = _effective_rows(scores, standard_errors, bounds)
     if n_rows is not None:
         expected = expected_performance(
             scores, None, bounds, n_rows=n_rows, is_share=True, n_rows_new=float(np.median(n_rows)), level=level
         )
-    elif standard_errors is not None and np.all(standard_errors > 0):
-        same_size = np.ones(len(scores))
-        expected = expected_performance(scores, standard_errors, bounds, n_rows=same_size, n_rows_new=1.0, level=level)
     else:
         expected = expected_performance(scores, None, bounds, level=level)
     low, high = expected.prediction_interval
     return mean, min(low, mean), max(high, mean)
+
+
+def _effective_rows(scores: Array, standard_errors: Array, bounds: tuple[float, float]) -> Array | None:
+    """Number of rows at which a share of rows would have these standard errors; None if they are all zero.
+
+    Scores at an end of their range have a standard error of one row at least.
+    """
+    width = bounds[1] - bounds[0]
+    variance = float(np.mean(np.square(standard_errors))) / width**2
+    if variance == 0:
+        return None
+    share = float(np.mean(scores) - bounds[0]) / width
+    return np.full(len(scores), max(share * (1 - share) / variance, 1 / np.sqrt(variance)))
 
 
 def result_row(result: CandidateResult, names: Sequence[str]) -> dict[str, Any]:

@@ -214,7 +214,7 @@ class ValidationSurfaceDisplay:
                 **{name: values[k] for name, values, k in zip(self.names, self.values, cell, strict=True)},
                 "mean_test_score": score,
                 "params": self.params.get(cell),
-                "chosen": cell == self.chosen,
+                "is_selected": cell == self.chosen,
             }
             for cell, score in np.ndenumerate(self.scores)
         ]
@@ -401,7 +401,7 @@ class LeaderboardDisplay:
 
 def _summary(row: dict[str, Any]) -> str:
     numbers = f"{row['mean']:.3f} ± {row['standard_error']:.3f}  " if np.isfinite(row["mean"]) else ""
-    return f"{numbers}{row['kind']}{', chosen' if row['chosen'] else ''}"
+    return f"{numbers}{row['kind']}{', selected' if row['is_selected'] else ''}"
 
 
 class _DistinctValues(NamedTuple):

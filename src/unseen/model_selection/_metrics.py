@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -14,7 +15,6 @@ from sklearn.metrics import (
     get_scorer,
     get_scorer_names,
     log_loss,
-    make_scorer,
     roc_auc_score,
 )
 
@@ -156,8 +156,8 @@ def get_metric_scorer(scoring: Scoring, model: Any) -> Callable[..., float]:
     else:
         scorer = check_scoring(model, scoring=scoring)
     if scoring in POSITIVE_CLASS_SCORERS and 1 not in model.classes_.tolist():
-        arguments = {**scorer._kwargs, "pos_label": model.classes_.tolist()[1]}
-        return make_scorer(scorer._score_func, response_method="predict", **arguments)
+        scorer = copy(scorer)
+        scorer._kwargs = {**scorer._kwargs, "pos_label": model.classes_.tolist()[1]}
     return scorer
 
 

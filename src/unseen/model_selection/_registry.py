@@ -11,7 +11,6 @@ import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from typing import Any, Literal
 
 import numpy as np
@@ -541,10 +540,24 @@ def parse_methods(items: Iterable[Any]) -> list[Method]:
     return list(methods.values())
 
 
-def expand_methods(methods: Iterable[Method]) -> list[Method]:
-    """Replace methods that select among others by these; each method occurs once."""
-    parts = ([METHODS[name] for name in method.members] or [method] for method in methods)
-    return list(dict.fromkeys(chain.from_iterable(parts)))
+def expand_methods(methods: Iterable[Method], *, transductive: bool = True) -> list[Method]:
+    """Replace methods that select among others by their members; each method occurs once.
+
+    With ``transductive=False``, transductive members are omitted. A transductive method that is not a member raises
+    ValueError, since it was requested by name.
+    """
+    expanded: dict[Method, None] = {}
+    for method in methods:
+        members = [METHODS[name] for name in method.members]
+        if not transductive:
+            if method.transductive:
+                raise ValueError(
+                    f"The methods contain {method.name!r}, which is transductive. Use transductive=True or leave it "
+                    "out."
+                )
+            members = [member for member in members if not member.transductive]
+        expanded.update(dict.fromkeys(members or [method]))
+    return list(expanded)
 
 
 def _mark_as_own(method: Method) -> Method:

@@ -37,23 +37,27 @@ from ._validation import EvaluationConfig, ProgressOptions, Split
 class UnseenClassifier(BaseSelector):
     """Calibrated ensemble for domains that are not in the training data, selected by leaving out one domain at a time.
 
-    Many candidates predict each held-out domain: plain classifiers (logistic regression, linear and rbf SVM), the same
-    after a :class:`DomainCenterer`, and CIDG with a logistic head under source and target centering. Each gets a
-    temperature and a weight in a linear opinion pool that minimize the log loss on held-out domains. *Transductive*
-    candidates, which use unlabeled samples of the new domain and predict batches, take part only if the ensemble with
-    them is significantly better on held-out domains, by a one-sided paired t test at 5%, by more than a point on
-    average, and not worse on batches with skewed classes; smoothing among nearest neighbors within a batch is accepted
-    by the same rule. Reported scores of a held-out domain are cross-fitted: everything that is applied to it was fitted
-    on other domains. See :ref:`ensembles`.
+    Many candidates predict each held-out domain: plain classifiers (logistic regression, linear and rbf SVM), and CIDG
+    with a logistic head. Each gets a temperature and a weight in a linear opinion pool that minimize the log loss on
+    held-out domains. By default the prediction of a sample does not depend on the other samples of its batch.
+
+    ``transductive=True`` adds *transductive* candidates, which use the unlabeled samples of a new domain and predict
+    batches: the plain classifiers after a :class:`DomainCenterer`, and CIDG with target centering. They take part only
+    if the ensemble with them is significantly better on held-out domains, by a one-sided paired t test at 5%, by more
+    than a point on average, and not worse on batches with skewed classes; smoothing among nearest neighbors within a
+    batch is accepted by the same rule.
+
+    Reported scores of a held-out domain are cross-fitted: everything that is applied to it was fitted on other domains.
+    See :ref:`ensembles`.
 
     Parameters
     ----------
     methods : "auto" or list, default="auto"
         The candidates: names in `unseen.model_selection.METHODS`, and classifiers of your own, as pairs
         ``("mine", SVC())`` or, with several settings, as triples ``("mine", SVC(), {"C": [1, 10]})``; see
-        :ref:`own_models`. "auto" is "logistic", "linear SVM", "RBF SVM", the same with centered domains ("centered
-        logistic" and so on), and "CIDG". With `feature_map` also "mapped ridge", ridge classification of mapped
-        features, which replaces the RBF SVMs.
+        :ref:`own_models`. "auto" is "logistic", "linear SVM", "RBF SVM" and "CIDG", and with ``transductive=True`` also
+        the plain classifiers with centered domains ("centered logistic" and so on). With `feature_map` also "mapped
+        ridge", ridge classification of mapped features, which replaces the RBF SVMs.
     ensemble : bool, default=True
         Whether to fit an ensemble. Otherwise the candidate with the best mean over held-out domains is selected, except
         that a simpler kind is preferred whenever the advantage over it, paired by domain, is within one standard error
@@ -65,9 +69,10 @@ class UnseenClassifier(BaseSelector):
         as :class:`~unseen.PivotedNystroem`. It is fitted for each split. A fitted map in a
         :class:`~sklearn.frozen.FrozenEstimator`, or "linear" for the features as they are, is evaluated once for all
         splits, settings and methods; the statistics of each domain are then collected once, and summed for each split.
-    transductive : bool, default=True
+    transductive : bool, default=False
         Whether transductive candidates and smoothing may be used. With False the prediction of a sample does not depend
-        on the other samples of its batch.
+        on the other samples of its batch. With True, if the acceptance tests are passed, it does: batches of at least
+        10 samples of each new domain are then needed.
     cv : splitter, int or iterable, default=None
         None means :class:`~unseen.model_selection.LeaveOneDomainOut`.
     scoring : str or callable, default="accuracy"
@@ -98,7 +103,7 @@ class UnseenClassifier(BaseSelector):
     members_ : list of dict
         Members of the ensemble in order of decreasing weight: `model`, `weight`, `kind` and `params`.
     decisions_ : list of str
-        Why transductive steps are or are not used: gains, p value and the rule.
+        Why transductive steps are or are not used: gains, p value and the rule. Empty with ``transductive=False``.
     best_model_ : str
         Name of the ensemble, or of its only member.
     best_kind_ : {"plain", "inductive", "transductive"}
@@ -174,7 +179,7 @@ class UnseenClassifier(BaseSelector):
         ensemble: bool = True,
         heads: Sequence[str] = ("logistic",),
         feature_map: Any = None,
-        transductive: bool = True,
+        transductive: bool = False,
         cv: Any = None,
         scoring: str | Callable[..., float] = "accuracy",
         balance: Balance = "none",
@@ -303,23 +308,16 @@ class UnseenClassifier(BaseSelector):
 
     def _expand(self, method: Method, X: Any, has_map: bool) -> list[Method]:
         """Members of "auto" that are applicable here."""
-        methods = expand_methods([method])
+        # Sparse samples cannot be centered.
+        methods = expand_methods([method], transductive=self.transductive and not sparse.issparse(X))
         if self.feature_map is not None:  # mapped features have no kernel matrix
             methods = [method for method in methods if method.shares != "kernel matrix"]
             methods += [METHODS[MAPPED_RIDGE]] if has_map else []
-        if not self.transductive or sparse.issparse(X):  # sparse samples cannot be centered
-            methods = [method for method in methods if not method.transductive]
         return methods
 
     def _check_methods(self, methods: list[Method], X: Any, has_map: bool) -> None:
         """Raise ValueError for methods that were requested by name and cannot be used."""
-        transductive = [method.name for method in methods if method.transductive]
-        if transductive and not self.transductive:
-            raise ValueError(
-                f"methods={self.methods!r} contains {transductive[0]!r}, which is transductive. Use "
-                "transductive=True or "
-                "leave it out."
-            )
+        expand_methods(methods, transductive=self.transductive)  # raises ValueError for transductive ones
         centered = [method.name for method in methods if is_transductive(method.transformer)]
         if centered and sparse.issparse(X):
             raise ValueError(f"methods={self.methods!r} contains {centered[0]!r}, but sparse X cannot be centered.")

@@ -26,7 +26,7 @@ def fit(
     dates: Dates = "drop",
     categories: Sequence[str] | None = None,
     scale: str = "standardize",
-    inductive: bool = False,
+    transductive: bool = False,
     max_per_domain: int | None = None,
     random_state: int = 0,
     n_jobs: int | None = None,
@@ -46,8 +46,9 @@ def fit(
         The roles of the columns and the rows to use, as for :func:`unseen.tables.load_table`.
     scale : {"standardize", "l2", "none"}, default="standardize"
         See :func:`unseen.tables.preprocessor`.
-    inductive : bool, default=False
-        Leave out models, and smoothing, that need batches of the new domain.
+    transductive : bool, default=False
+        Whether models, and smoothing, that need batches of each new domain may be used. With False the prediction of a
+        row does not depend on the other rows.
     random_state : int, default=0
         Seed of the random number generators.
     n_jobs : int, default=None
@@ -90,7 +91,7 @@ def fit(
         table,
         methods,
         scale=scale,
-        inductive=inductive,
+        transductive=transductive,
         seed=random_state,
         n_jobs=n_jobs,
         verbose=verbose,

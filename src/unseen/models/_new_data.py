@@ -157,7 +157,7 @@ class NewTable:
         used = set(self._columns)
         if are_parts and self.domain is None:
             yield (
-                f"The {len(types):,} files are called like parts of one table, and read as one domain. Set domain to "
+                f"The {len(types):,} files are named like parts of one table, and read as one domain. Set domain to "
                 "the name of a column to distinguish domains."
             )
         if any(is_labeled) and not all(is_labeled):

@@ -109,7 +109,7 @@ def fit_table(
     method: Any = AUTO,
     *,
     scale: str = "standardize",
-    inductive: bool = False,
+    transductive: bool = False,
     balance: Balance = "none",
     seed: int = 0,
     n_jobs: int | None = None,
@@ -131,8 +131,9 @@ def fit_table(
         an ensemble; of a single one the best settings are selected.
     scale : {"standardize", "l2", "none"}, default="standardize"
         See `unseen.tables.preprocessor`.
-    inductive : bool, default=False
-        Leave out models, and smoothing, that need batches of the new domain.
+    transductive : bool, default=False
+        Whether models, and smoothing, that need batches of each new domain may be used. With False the prediction of a
+        row does not depend on the other rows.
     balance : {"none", "classes", "domains"}, default="none"
         What has equal weight in training, as in :class:`unseen.UnseenClassifier`. Scores are those of unweighted rows.
     seed : int, default=0
@@ -163,7 +164,7 @@ def fit_table(
     """
     stream = TableRows(table) if stream is None else stream
     plan = SizePlan.from_rows(stream.rows) if plan is None else plan
-    methods = resolve_methods(method)
+    methods = resolve_methods(method, transductive=transductive)
     preparation = make_preprocessor(table.schema, scale)  # type: ignore[arg-type]
     samples = table.samples
     selection_samples = samples
@@ -174,7 +175,7 @@ def fit_table(
         preparation=preparation, balance=balance, n_jobs=n_jobs, progress=ProgressOptions(description, verbose)
     )
     with single_thread():
-        selected = _select(selection_samples, methods, config, inductive)
+        selected = _select(selection_samples, methods, config, transductive)
     fitted_preparation = clone(preparation).fit(table.X)
     prepared = replace(samples, X=np.asarray(fitted_preparation.transform(table.X), dtype=np.float64))
     collect = partial(collect_stream_statistics, stream, fitted_preparation, client, verbose)
@@ -204,36 +205,36 @@ def fit_table(
     )
 
 
-def resolve_methods(method: Any) -> list[Method]:
+def resolve_methods(method: Any, *, transductive: bool = True) -> list[Method]:
     """The methods that `fit_table` compares."""
-    return expand_methods(parse_methods(method if isinstance(method, list) else [method]))
+    return expand_methods(parse_methods(method if isinstance(method, list) else [method]), transductive=transductive)
 
 
-def _select(samples: Samples, methods: Sequence[Method], config: EvaluationConfig, inductive: bool) -> SelectedModel:
+def _select(samples: Samples, methods: Sequence[Method], config: EvaluationConfig, transductive: bool) -> SelectedModel:
     """Select an ensemble of several methods, or the best settings of one, by holding out one domain after another."""
     n_classes = len(samples.classes)
     candidates = [
         candidate
         for method in methods
-        for candidate in _candidates(method, n_classes, is_ensemble=len(methods) > 1, inductive=inductive)
-        if not (inductive and candidate.transductive)
+        for candidate in _candidates(method, n_classes, is_ensemble=len(methods) > 1, transductive=transductive)
+        if transductive or not candidate.transductive
     ]
     baseline: list[Candidate] = []
     if all(method.kind != "plain" for method in methods):  # a plain classifier is always evaluated for comparison
         baseline = list(METHODS[BASELINE].candidates(n_classes))
     splits = list(LeaveOneDomainOut().split(samples.X, samples.y, samples.domain))
-    options = SelectionOptions(ensemble=len(methods) > 1, transductive=not inductive, among=candidates)
+    options = SelectionOptions(ensemble=len(methods) > 1, transductive=transductive, among=candidates)
     selected = select_model([*candidates, *baseline], samples, splits, config, options)
     names = {method.name for method in methods}
     warn_about_failures([result for result in selected.results if result.candidate.method in names])
     return selected
 
 
-def _candidates(method: Method, n_classes: int, *, is_ensemble: bool, inductive: bool) -> Iterator[Candidate]:
+def _candidates(method: Method, n_classes: int, *, is_ensemble: bool, transductive: bool) -> Iterator[Candidate]:
     """Settings of a method: a few with a logistic head for an ensemble, all with a 1-NN head otherwise."""
     if not is_ensemble:
         return method.candidates(n_classes)
-    centerings = ("source",) if inductive else ("source", "target")
+    centerings = ("source", "target") if transductive else ("source",)
     return method.candidates(n_classes, grid="ensemble", heads=("logistic",), centerings=centerings)
 
 
