@@ -76,8 +76,10 @@ print(f"the 50 samples, mean of a balanced batch (transductive):  {one_nn.score(
 print(f"the 50 samples, mean of their own batch (transductive):   {one_nn.score(Z_shifted, y_new[kept]):.1%}")
 
 # %%
-# Plot ---- Hollow circles are source samples, filled triangles the target domain; crosses are their means. With source
-# centering the whole target domain is displaced, by three times the distance between classes.
+# Plot
+# ----
+# Hollow circles are source samples, filled triangles the target domain; crosses are their means. With source centering
+# the whole target domain is displaced, by three times the distance between classes.
 COLORS = {1: "#0072B2", 2: "#D55E00", 3: "#009E73"}  # Okabe and Ito's, safe for color-blind readers
 
 panels = {

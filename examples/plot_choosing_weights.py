@@ -107,9 +107,11 @@ print("  oracle (transductive, for reference only)")
 print(f"    selected                {percent([search_result.best_score_ for search_result in oracle])}")
 
 # %%
-# Why --- Each dot is a setting, on the first data set. Held-out samples of the source domains reward a close fit to
-# these domains: on this data set, settings with a better validation score tend to be worse on the target. The
-# validation domain measures the performance on a new domain.
+# Why
+# ---
+# Each dot is a setting, on the first data set. Held-out samples of the source domains reward a close fit to these
+# domains: on this data set, settings with a better validation score tend to be worse on the target. The validation
+# domain measures the performance on a new domain.
 figure, axes = plt.subplots(1, 3, figsize=(12.6, 4.4), sharey=True, layout="constrained")
 target = 100 * oracle[0].cv_results_["mean_test_score"]
 panels = {"Within the sources, first data set": within[0], "Held-out domain, first data set": held_out[0]}

@@ -29,11 +29,15 @@ comparison = unseen.compare(
 print(comparison)
 
 # %%
-# Plot ---- There is one row for each method and one dot for each held-out domain. Open markers are *transductive*:
-# these methods use unlabeled samples of the held-out domain.
+# Plot
+# ----
+# There is one row for each method and one dot for each held-out domain. Open markers are *transductive*: these methods
+# use unlabeled samples of the held-out domain.
 comparison.plot()
 plt.show()
 
 # %%
-# Table ----- ``comparison.to_html()`` returns a report with all results.
+# Table
+# -----
+# ``comparison.to_html()`` returns a report with all results.
 print(comparison.frame().to_string(float_format="{:.3f}".format))

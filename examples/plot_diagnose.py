@@ -60,7 +60,9 @@ for name, (X, y, d) in cases.items():
     print("\n".join(str(diagnose(X, y, sample_domain=d, random_state=0)).splitlines()[1:]))
 
 # %%
-# Plot ---- Distances between the domains, and the effect size of every shift.
+# Plot
+# ----
+# Distances between the domains, and the effect size of every shift.
 X, y, d = cases["all classes together"]
 diagnose(X, y, sample_domain=d, random_state=0).plot()
 plt.show()

@@ -8,7 +8,9 @@ acceptance test on held-out domains.
 """
 
 # %%
-# Fit --- Train on five angles and predict a sixth.
+# Fit
+# ---
+# Train on five angles and predict a sixth.
 import matplotlib.pyplot as plt
 import numpy as np
 

@@ -3,8 +3,8 @@ Target centering under label shift
 ==================================
 
 Centering a new domain on its own mean removes any shift of the domain. But the mean also changes if the batch has other
-class proportions, and centering then shifts every class to the wrong place. :class:`~unseen.UnseenClassifier` therefore
-simulates such batches in its acceptance test of transductive models.
+class proportions, and centering then shifts every class to the wrong place. :class:`~unseen.UnseenClassifier` is
+therefore inductive by default, and simulates such batches in its acceptance test of transductive models.
 """
 
 # %%
@@ -58,8 +58,8 @@ plt.show()
 
 # %%
 # With equal class proportions, centering on the batch improves the accuracy; with skewed batches the improvement is
-# lost. ``UnseenClassifier`` scores such models on natural and on skewed batches of held-out domains. It uses them only
-# if their gain on natural batches is significant, the mean gain exceeds one point, and skewed batches lose at most one
-# point.
+# lost. ``UnseenClassifier(transductive=True)`` scores such models on natural and on skewed batches of held-out domains.
+# It uses them only if their gain on natural batches is significant, the mean gain exceeds one point, and skewed batches
+# lose at most one point.
 for name, values in scores.items():
     print(f"{name:<38} even {values[0]:.0%}, skewed {values[-1]:.0%}")

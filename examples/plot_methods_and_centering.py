@@ -82,8 +82,10 @@ for name in rows:
     print(f"  {name:45}" + "       ".join(f"{np.mean(cell):5.1f} ± {np.std(cell, ddof=1):4.1f}" for cell in cells))
 
 # %%
-# Plot ---- The new domain is shifted as a whole, and so is its projection: with source centering, a linear SVM is
-# better than all projections. With target centering, invariance weights improve the accuracy.
+# Plot
+# ----
+# The new domain is shifted as a whole, and so is its projection: with source centering, a linear SVM is better than all
+# projections. With target centering, invariance weights improve the accuracy.
 STYLES = {
     "source": ("#0072B2", "o", "source centering (inductive)"),
     "target": ("#D55E00", "s", "target centering (transductive)"),

@@ -8,8 +8,10 @@ the paper for every setting.
 """
 
 # %%
-# Dense solution -------------- For one setting: compute the scatters from the centered kernel matrix, and solve the
-# dense generalized eigenproblem of order n.
+# Dense solution
+# --------------
+# For one setting: compute the scatters from the centered kernel matrix, and solve the dense generalized eigenproblem of
+# order n.
 import time
 
 import matplotlib.pyplot as plt
@@ -48,8 +50,9 @@ one = time.perf_counter() - start
 print("eigenvalues agree:", np.allclose(values, ours.eigenvalues_[: C - 1]))
 
 # %%
-# ProjectionSearchCV ------------------ Grids of increasing size, four folds, three kernel widths. All settings share
-# the decompositions.
+# ProjectionSearchCV
+# ------------------
+# Grids of increasing size, four folds, three kernel widths. All settings share the decompositions.
 sizes, seconds, searches = [], [], {}
 for k in (1, 3, 7, 13):
     grid = {

@@ -12,7 +12,8 @@ interval. :doc:`A tutorial </tutorials/production>` describes one such year step
 """
 
 # %%
-# Sites and models ----------------
+# Sites and models
+# ----------------
 import matplotlib.pyplot as plt
 import numpy as np
 from scipy import stats
@@ -91,9 +92,11 @@ for name, values in zip(("never recenter", "recenter", "retrain on alarm"), scor
     print(f"{name:<18} {values[:6].mean():.0%} until June, {values[6:].mean():.0%} after")
 
 # %%
-# Plot ---- Means over twenty years, with the interquartile range. Recentering improves the accuracy by about ten points
-# from the first month, but does not help if the relation of markers and diagnoses changes. Only labels reveal this
-# change, and only retraining corrects it.
+# Plot
+# ----
+# Means over twenty years, with the interquartile range. Recentering improves the accuracy by about ten points from the
+# first month, but does not help if the relation of markers and diagnoses changes. Only labels reveal this change, and
+# only retraining corrects it.
 COLORS = ("#0072B2", "#D55E00", "#009E73")  # Okabe and Ito's, safe for color-blind readers
 NAMES = ("never recenter", "recenter each site", "recenter, and retrain on alarm")
 
